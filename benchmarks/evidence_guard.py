@@ -20,20 +20,20 @@ import numpy as np
 
 import pramana
 from pramana import audio
-from pramana.analyse.intervals import percentile, wilson
+from pramana.analyse.intervals import percentile, wilson_interval
 from pramana.embedded import voice
-from pramana.embedded.ears import Ears
+from pramana.embedded.ears import WhisperModel
 from pramana.load import cases_of, find_files
 from pramana.score.evidence import (
     CLIPPED_SHARE,
-    CONTRADICTS,
-    FEWEST_CHARACTERS,
-    LOST_ITSELF,
-    difference,
-    guard,
-    packed,
+    LOOP_COMPRESSION,
+    MAX_CHARACTER_ERROR_RATE,
+    MIN_CHARACTERS,
+    check_evidence,
+    compression_ratio,
+    transcript_error_rate,
 )
-from pramana.score.words import normalised
+from pramana.score.words import normalise_text
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -58,12 +58,12 @@ class Spoken:
 
     @property
     def characters(self) -> int:
-        return len("".join(normalised(self.text, "en")))
+        return len("".join(normalise_text(self.text, "en")))
 
     @property
     def usable(self) -> bool:
         """Say whether the guard would compare it at all."""
-        return self.characters >= FEWEST_CHARACTERS and packed(self.heard) <= LOST_ITSELF
+        return self.characters >= MIN_CHARACTERS and compression_ratio(self.heard) <= LOOP_COMPRESSION
 
 
 def sentences() -> list[str]:
@@ -78,7 +78,7 @@ def sentences() -> list[str]:
     return [text for text in dict.fromkeys(found) if text.strip()]
 
 
-def spoken(ears: Ears) -> list[Spoken]:
+def spoken(ears: WhisperModel) -> list[Spoken]:
     """Speak and transcribe every sentence that can be spoken."""
     found = []
     for text in sentences():
@@ -100,7 +100,7 @@ def row(name: str, rates: Sequence[float]) -> None:
 def share_of(hits: Iterable[bool], each: int = 1) -> str:
     """Return a share with its 95 % interval; of so many pairs of each sentence, which are not that many sentences."""
     counted = list(hits)
-    interval = wilson(sum(counted) / each, len(counted) / each)
+    interval = wilson_interval(sum(counted) / each, len(counted) / each)
     return f"{fmean(counted):.1%} ({interval.low:.1%} to {interval.high:.1%})"
 
 
@@ -113,46 +113,56 @@ def best(clean: Sequence[float], mismatched: Sequence[float]) -> tuple[float, fl
     return winners[0], winners[-1]
 
 
-def cut_off(ears: Ears, pairs: Sequence[Spoken]) -> tuple[list[float], list[float]]:
+def cut_off(ears: WhisperModel, pairs: Sequence[Spoken]) -> tuple[list[float], list[float]]:
     """Return the rates of answers that were cut off half way, and of others held against the same transcripts."""
     texts, heard = [], []
     for first, second in zip(pairs[:CUT_OFF], pairs[CUT_OFF : 2 * CUT_OFF], strict=False):
         texts.append(f"{first.text} {second.text}")
         heard.append(f"{ears.transcribe(first.samples[: len(first.samples) // 2])} {second.heard}")
-    clean = [difference(text, said, "en", cuts=1) for text, said in zip(texts, heard, strict=True)]
-    others = [difference(text, said, "en", cuts=1) for text, said in zip(texts, heard[1:] + heard[:1], strict=True)]
+    clean = [transcript_error_rate(text, said, "en", cuts=1) for text, said in zip(texts, heard, strict=True)]
+    others = [
+        transcript_error_rate(text, said, "en", cuts=1) for text, said in zip(texts, heard[1:] + heard[:1], strict=True)
+    ]
     return clean, others
 
 
-def clipped(ears: Ears, pairs: Sequence[Spoken]) -> None:
+def clipped(ears: WhisperModel, pairs: Sequence[Spoken]) -> None:
     """Print what happens to the words of speech that is made too loud."""
     print("\n| louder by | samples at full scale | character error rate |\n| --- | --- | --- |")
     for gain in GAINS_DB:
         loud = [np.clip(each.samples * 10 ** (gain / 20), -32768, 32767).astype(np.int16) for each in pairs[:CLIPPED]]
         shares = [audio.clipped_share(each) for each in loud]
         rates = [
-            difference(each.text, ears.transcribe(samples), "en") for each, samples in zip(pairs, loud, strict=False)
+            transcript_error_rate(each.text, ears.transcribe(samples), "en")
+            for each, samples in zip(pairs, loud, strict=False)
         ]
         print(f"| {gain} dB | {fmean(shares):.1%} | {fmean(rates):.2f} |")
 
 
 def main() -> int:
     """Print the tables; exit 1 when the guard's threshold is not near the best one."""
-    ears = Ears.open()
+    ears = WhisperModel.open()
     every = spoken(ears)
     pairs = [each for each in every if each.usable]
-    lost = sum(packed(each.heard) > LOST_ITSELF for each in every)
+    lost = sum(compression_ratio(each.heard) > LOOP_COMPRESSION for each in every)
     print(f"{len(every)} sentences spoken and heard; in {lost} the ears lost themselves.\n")
     print("| texts | n | min | p1 | p5 | p50 | p95 | p99 | max |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    bounds = (0, 15, FEWEST_CHARACTERS, 80, 200, 10**6)
+    bounds = (0, 15, MIN_CHARACTERS, 80, 200, 10**6)
     for fewest, more in pairwise(bounds):
-        sized = [each for each in every if fewest <= each.characters < more and packed(each.heard) <= LOST_ITSELF]
-        row(f"clean, {fewest} to {more} characters", [difference(each.text, each.heard, "en") for each in sized])
-    clean = [difference(each.text, each.heard, "en") for each in pairs]
-    row(f"clean, {FEWEST_CHARACTERS} characters and more", clean)
+        sized = [
+            each
+            for each in every
+            if fewest <= each.characters < more and compression_ratio(each.heard) <= LOOP_COMPRESSION
+        ]
+        row(
+            f"clean, {fewest} to {more} characters",
+            [transcript_error_rate(each.text, each.heard, "en") for each in sized],
+        )
+    clean = [transcript_error_rate(each.text, each.heard, "en") for each in pairs]
+    row(f"clean, {MIN_CHARACTERS} characters and more", clean)
     mismatched = [
-        [difference(each.text, pairs[(place + shift) % len(pairs)].heard, "en") for shift in SHIFTS]
+        [transcript_error_rate(each.text, pairs[(place + shift) % len(pairs)].heard, "en") for shift in SHIFTS]
         for place, each in enumerate(pairs)
     ]
     row("mismatched", [rate for rates in mismatched for rate in rates])
@@ -164,7 +174,7 @@ def main() -> int:
     print(f"\nBest on every other sentence: {low} to {high}. On the other {len(held_clean)}:\n")
     print("| threshold | false alarms | misses | false alarms, cut off | misses, cut off |")
     print("| --- | --- | --- | --- | --- |")
-    for step in sorted({0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, CONTRADICTS}):
+    for step in sorted({0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, MAX_CHARACTER_ERROR_RATE}):
         cells = [
             share_of(rate > step for rate in held_clean),
             share_of((rate <= step for rate in held_mismatched), len(SHIFTS)),
@@ -172,12 +182,12 @@ def main() -> int:
             share_of(rate <= step for rate in cut_mismatched),
         ]
         print(f"| {step} | " + " | ".join(cells) + " |")
-    states = [guard(each.samples, each.text, each.heard, "en", rate=audio.CALLER_RATE).state for each in every]
+    states = [check_evidence(each.samples, each.text, each.heard, "en", rate=audio.CALLER_RATE).state for each in every]
     print(f"\nThe guard on all {len(every)} clean calls: " + ", ".join(f"{n} {s}" for s, n in _counted(states)))
     clipped(ears, pairs)
     print(f"\nThe guard calls sound clipped above {CLIPPED_SHARE:.0%}.")
-    if not low - NEAR <= CONTRADICTS <= high + NEAR:
-        print(f"\nThe guard's threshold is {CONTRADICTS}, but {low} to {high} is best here.")
+    if not low - NEAR <= MAX_CHARACTER_ERROR_RATE <= high + NEAR:
+        print(f"\nThe guard's threshold is {MAX_CHARACTER_ERROR_RATE}, but {low} to {high} is best here.")
         return 1
     return 0
 

@@ -27,7 +27,7 @@ from unittest.mock import patch
 import pramana
 from pramana.bench import execute
 from pramana.embedded import voice
-from pramana.embedded.ears import Ears
+from pramana.embedded.ears import WhisperModel
 from pramana.load import cases_of
 from pramana.model import Outcome, Result
 from pramana.planning import create_run
@@ -87,18 +87,21 @@ def is_loop(text: str) -> bool:
 
 def hold(home: Path, heard: str, sampling: dict[str, float]) -> Call:
     """Hold one call in a run of its own."""
-    real = Ears.transcribe
+    real = WhisperModel.transcribe
 
-    def transcribe(self: Ears, samples: object) -> str:
+    def transcribe(self: WhisperModel, samples: object) -> str:
         words = real(self, samples)  # type: ignore[arg-type] # it takes as long as it takes
-        return heard if self is embedded._whisper("agent") else words  # noqa: SLF001 - the bench's own stay as they are
+        return heard if self is embedded._load_whisper("agent") else words  # noqa: SLF001 - the bench's own stay as they are
 
-    with closing(open_store(f"sqlite:///{home}/pramana.db")) as store, patch.object(Ears, "transcribe", transcribe):
+    with (
+        closing(open_store(f"sqlite:///{home}/pramana.db")) as store,
+        patch.object(WhisperModel, "transcribe", transcribe),
+    ):
         began = perf_counter()
         run = create_run(store, RunRequest(paths=(FILE,), models=("local-voice",), parameters=dict(sampling)))
         asyncio.run(execute(store, run, Limits()))
         seconds = perf_counter() - began
-        ((_, result),) = store.results.pairs(run.id)
+        ((_, result),) = store.results.iterate_with_cases(run.id)
     return Call(heard, sampling["temperature"], seconds, result.outcome, _answer(result), _speech_s(result))
 
 
@@ -121,7 +124,9 @@ def main(transcripts: int, samplings: int) -> int:
     """Print a row a call; 1 when a call misses a bar."""
     (case,) = cases_of(FILE)
     question = case.turns[-1].text
-    print(f"Asked: {question} This machine's ears hear: {Ears.open().transcribe(voice.speak(question, 'en'))}\n")
+    print(
+        f"Asked: {question} This machine's ears hear: {WhisperModel.open().transcribe(voice.speak(question, 'en'))}\n"
+    )
     print(f"{os.cpu_count()} processors, load average {_load()} at the start.\n")
     print("| heard | temperature | run | outcome | speech | answer | missed |")
     print("| --- | --: | --: | --- | --: | --- | --- |")

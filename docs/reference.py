@@ -161,7 +161,7 @@ ATTRIBUTES = {
     "pramana.analyse.summary:Summary": "`report.summary`",
     "pramana.analyse.summary:Rate": "a value of `report.summary.by[...]`, and `report.summary.overall`",
     "pramana.analyse.intervals:Interval": "the interval of a `Rate`",
-    "pramana.analyse.scores:Measured": "an item of `report.summary.scores`",
+    "pramana.analyse.scores:ScoreSummary": "an item of `report.summary.scores`",
     "pramana.app.views:CaseView": "`result.case`",
     "pramana.app.views:ReplyView": "`result.reply`; tokens, costs and times are attributes of the result itself",
     "pramana.app.views:CheckView": "an item of `result.checks`",

@@ -60,7 +60,7 @@ class FaultyServer:
 
 
 def loads(server: FaultyServer) -> Callable[[Any], FaultyServer]:
-    """Return what takes the place of `Engine._loaded`, also in an engine that has never loaded its model."""
+    """Return what takes the place of `Engine._load`, also in an engine that has never loaded its model."""
 
     def loaded(engine: Any) -> FaultyServer:
         engine.info = engine.info or EngineInfo("faulty", "0", "none", "sha256:0", (), 1)
@@ -76,11 +76,11 @@ def installed(fault: Fault) -> Iterator[None]:
 
     if fault in ("wrong-words", "deaf"):
         heard = WRONG_WORDS if fault == "wrong-words" else ""
-        with patch.object(ears.Ears, "transcribe", lambda _self, _samples: heard):
+        with patch.object(ears.WhisperModel, "transcribe", lambda _self, _samples: heard):
             yield
     else:
         server = FaultyServer(fault)
-        with patch.object(language.Engine, "_loaded", loads(server)):
+        with patch.object(language.Engine, "_load", loads(server)):
             yield
 
 

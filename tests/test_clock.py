@@ -48,7 +48,7 @@ def test_the_system_clock_is_the_machine_s() -> None:
 
 def test_an_installed_clock_is_gone_after_its_block() -> None:
     virtual = VirtualClock()
-    with clock.installed(virtual):
+    with clock.use_clock(virtual):
         virtual.advance(1000)
         assert clock.monotonic() == virtual.monotonic()
     assert clock.monotonic() < virtual.monotonic()

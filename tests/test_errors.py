@@ -19,7 +19,7 @@ from pramana.errors import (
     fold_repeats,
 )
 from pramana.show.api.envelope import API_HINTS
-from pramana.show.web.kit.desk import PAGE_HINTS
+from pramana.show.web.kit.page_context import PAGE_HINTS
 
 KEYS: tuple[HintKey, ...] = get_args(HintKey)
 ONLY_BY_COMMAND = {"resume_run", "publish_suite", "create_token"}
@@ -61,8 +61,8 @@ def test_equal_problems_fold_into_the_first_with_their_count() -> None:
 
 def test_a_message_names_repeated_problems_once_and_keeps_every_one_of_them() -> None:
     wrong = [Problem(f"wrong in way {n % 4}", f"[{n}].id", n + 1, 1, "a.jsonl") for n in range(40)]
-    error = InvalidInput.of(wrong, 50)
+    error = InvalidInput.from_problems(wrong, 50)
     ways = "; ".join(f"a.jsonl:{n + 1}:1: [{n}].id: wrong in way {n} (10 times)" for n in range(3))
     assert str(error) == f"{ways} (and 20 more)"
     assert len(error.problems) == 40
-    assert str(InvalidInput.of(wrong[:4])) == "a.jsonl:1:1: [0].id: wrong in way 0 (and 3 more)"
+    assert str(InvalidInput.from_problems(wrong[:4])) == "a.jsonl:1:1: [0].id: wrong in way 0 (and 3 more)"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from pramana.bench import HANDED_ON
+from pramana.bench import HANDED_TO_NEXT_SERVER
 from pramana.errors import Conflict, InvalidInput
 from pramana.jobs import Jobs
 from pramana.model import Run, Scenario
@@ -20,7 +20,7 @@ from pramana.planning import create_run, estimate
 from pramana.request import Limits, RunRequest, Selection
 from pramana.run.accounts import Reach
 from pramana.store import open_store
-from pramana.store.queue import GAVE_UP, TRIES
+from pramana.store.queue import GAVE_UP_REASON, MAX_ATTEMPTS
 from pramana.store.schema import runs
 from pramana.store.store import Store
 
@@ -73,7 +73,7 @@ def has_more(store: Store, run_id: str, than: int) -> bool:
 
 
 def keys(store: Store, run_id: str) -> list[Any]:
-    return [result.key for _, result in store.results.each(run_id)]
+    return [result.key for _, result in store.results.iterate(run_id)]
 
 
 def test_queued_runs_are_carried_out_several_at_once_the_oldest_first(store: Store) -> None:
@@ -81,7 +81,7 @@ def test_queued_runs_are_carried_out_several_at_once_the_oldest_first(store: Sto
     assert [run.status for run in runs] == ["queued"] * 5
     with working(store, at_once=2) as jobs:
         wait_for(lambda: store.runs.find(runs[0].id).status == "running")
-        assert set(jobs.under_way) <= {runs[0].id, runs[1].id}
+        assert set(jobs.running_ids) <= {runs[0].id, runs[1].id}
         assert store.runs.find(runs[4].id).status == "queued"
         wait_for(lambda: all(store.runs.read(run.id).status == "finished" for run in runs))
     ends = [store.runs.read(run.id).finished for run in runs]
@@ -93,20 +93,20 @@ def test_of_many_servers_exactly_one_takes_an_orphan(store: Store, url: str) -> 
     """Its server was killed in the middle: the lease names a process that is no more."""
     run = queue(store, "fake:latency=0.05", limits=Limits(concurrency=1))
     take = (
-        "import sys; from pramana.store import open_store; from pramana.store.queue import this_process\n"
-        "assert open_store(sys.argv[1]).queue.take(sys.argv[2], this_process(), 60)"
+        "import sys; from pramana.store import open_store; from pramana.store.queue import process_name\n"
+        "assert open_store(sys.argv[1]).queue.claim_for_server(sys.argv[2], process_name(), 60)"
     )
     programs.run(["-c", take, url, run.id]).check_returncode()
     orphan = store.runs.read(run.id)
     assert (orphan.status, orphan.attempts, orphan.holder) == ("queued", 1, None)
-    assert store.queue.waiting() == [run.id]
+    assert store.queue.list_waiting() == [run.id]
     others = [open_store(url) for _ in range(3)]
     jobs = [Jobs(each) for each in (store, *others)]
     for each in jobs:
         each.start()
     try:
         wait_for(lambda: bool(store.runs.read(run.id).stored))
-        assert sum(run.id in each.under_way for each in jobs) == 1
+        assert sum(run.id in each.running_ids for each in jobs) == 1
         wait_for(lambda: store.runs.read(run.id).status == "finished")
     finally:
         for each in jobs:
@@ -119,13 +119,13 @@ def test_of_many_servers_exactly_one_takes_an_orphan(store: Store, url: str) -> 
 
 def test_a_run_whose_servers_end_three_times_is_given_up_and_can_be_resumed(store: Store) -> None:
     run = queue(store)
-    for attempt in range(TRIES):
-        assert store.queue.take(run.id, f"process {attempt} of a machine that is gone", seconds=-1)
+    for attempt in range(MAX_ATTEMPTS):
+        assert store.queue.claim_for_server(run.id, f"process {attempt} of a machine that is gone", seconds=-1)
     with working(store):
         wait_for(lambda: store.runs.read(run.id).status == "interrupted")
         assert (
             store.runs.read(run.id).reason
-            == GAVE_UP
+            == GAVE_UP_REASON
             == "its server ended three times during the run; resume it to try again"
         )
         assert store.runs.read(run.id).stored == 0
@@ -135,7 +135,7 @@ def test_a_run_whose_servers_end_three_times_is_given_up_and_can_be_resumed(stor
 
 def test_a_server_that_ends_hands_its_runs_on_and_no_attempt_is_counted(store: Store) -> None:
     run = queue(store, "fake:latency=0.5", limits=Limits(concurrency=1))
-    for _ in range(TRIES + 1):
+    for _ in range(MAX_ATTEMPTS + 1):
         with working(store) as jobs:
             before = store.runs.read(run.id).stored
             wait_for(partial(has_more, store, run.id, before))
@@ -143,7 +143,7 @@ def test_a_server_that_ends_hands_its_runs_on_and_no_attempt_is_counted(store: S
             jobs.close()
             assert time.monotonic() - began < 3
         left = store.runs.read(run.id)
-        assert (left.status, left.reason, store.runs.read(run.id).attempts) == ("queued", HANDED_ON, 0)
+        assert (left.status, left.reason, store.runs.read(run.id).attempts) == ("queued", HANDED_TO_NEXT_SERVER, 0)
         assert store.queue.holder(run.id) is None
     with working(store):
         wait_for(lambda: store.runs.read(run.id).status == "finished")
@@ -154,11 +154,13 @@ def test_a_server_that_was_silent_for_too_long_leaves_the_run_to_who_has_it_now(
     run = queue(store, "fake:latency=0.2,echo", limits=Limits(concurrency=1))
     with working(store) as jobs:
         wait_for(lambda: store.runs.read(run.id).stored > 0)
-        with store._database.writing() as connection:  # as after a minute in which it could not say that it is there
+        with (
+            store._database.write_transaction() as connection
+        ):  # as after a minute in which it could not say that it is there
             connection.execute(update(runs).where(runs.c.id == run.id), {"lease_until": 0.0})
         assert store.queue.claim(run.id, "another server")
         at_once = store.runs.read(run.id).stored
-        wait_for(lambda: not jobs.under_way)
+        wait_for(lambda: not jobs.running_ids)
     left = store.runs.read(run.id)
     assert (left.status, left.reason, store.queue.holder(run.id)) == ("running", None, "another server")
     assert left.stored == at_once < left.expected, "it stores nothing more"
@@ -169,7 +171,7 @@ def test_a_server_that_was_silent_for_too_long_leaves_the_run_to_who_has_it_now(
 def test_what_hangs_keeps_no_server_from_ending(store: Store) -> None:
     run = queue(store, "fake:latency=600")
     with working(store) as jobs:
-        wait_for(lambda: store.runs.read(run.id).status == "running" and run.id in jobs.under_way)
+        wait_for(lambda: store.runs.read(run.id).status == "running" and run.id in jobs.running_ids)
         time.sleep(0.3)
         began = time.monotonic()
         jobs.close()
@@ -200,7 +202,7 @@ def test_a_queued_run_is_cancelled_at_once_and_never_begun(store: Store) -> None
 
 def test_a_run_cancelled_while_its_server_died_is_not_begun_again(store: Store) -> None:
     run = queue(store)
-    assert store.queue.take(run.id, "process of another machine", seconds=0.5)
+    assert store.queue.claim_for_server(run.id, "process of another machine", seconds=0.5)
     assert store.queue.cancel(run.id).status == "running"
     with working(store):
         wait_for(lambda: store.runs.read(run.id).status == "cancelled")
@@ -269,7 +271,7 @@ def test_a_recording_is_read_only_where_a_server_may(store: Store) -> None:
     again = create_run(store, wanted, REACH)
     asyncio.run(execute(store, again, Limits()))
     for each in (run, again):
-        ((_, result),) = store.results.each(each.id)
+        ((_, result),) = store.results.iterate(each.id)
         assert result.failure
         assert "which only the command line can read" in result.failure.message
 

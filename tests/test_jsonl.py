@@ -6,7 +6,17 @@ import sys
 
 import pytest
 
-from pramana.jsonl import BadLine, Line, canonical, columns_of, decode, parse, parse_rfc8259, places, read_lines
+from pramana.jsonl import (
+    BadLine,
+    Line,
+    decode_line,
+    find_columns,
+    iterate_places,
+    parse_line,
+    parse_rfc8259,
+    read_lines,
+    to_canonical_json,
+)
 
 TRAILING_COMMA = (
     ("illegal trailing comma", 8) if sys.version_info >= (3, 13) else ("expecting property name", 9)
@@ -19,7 +29,7 @@ def lines(data: bytes, limit: int = 100) -> list[Line]:
 
 def refusal(text: str) -> tuple[str, int]:
     with pytest.raises(BadLine) as caught:
-        parse(text)
+        parse_line(text)
     return caught.value.message, caught.value.column
 
 
@@ -42,7 +52,7 @@ def test_a_long_line_is_named_and_the_next_is_read(end: bytes) -> None:
     assert [line.too_long for line in found] == ([True, False] if end else [False, True])
     assert b"y" in [line.data for line in found]
     with pytest.raises(BadLine, match="longer than"):
-        decode(next(line for line in found if line.too_long))
+        decode_line(next(line for line in found if line.too_long))
 
 
 def test_a_line_of_exactly_the_limit_is_no_long_line() -> None:
@@ -56,7 +66,7 @@ def test_offsets_after_a_long_line_are_right() -> None:
 
 def test_not_utf8_names_byte_and_column() -> None:
     with pytest.raises(BadLine, match="byte 0xff") as caught:
-        decode(Line(1, 0, "aé".encode() + b"\xff"))
+        decode_line(Line(1, 0, "aé".encode() + b"\xff"))
     assert caught.value.column == 3
 
 
@@ -97,7 +107,7 @@ def test_rfc8259_allows_a_repeated_key_and_a_bare_scalar_but_no_nan() -> None:
 
 def test_places_name_every_key_and_value_in_order() -> None:
     text = '{"a": [1, {"b": "x"}], "é": {}}'
-    assert [(place.path, place.column, place.is_key) for place in places(text)] == [
+    assert [(place.path, place.column, place.is_key) for place in iterate_places(text)] == [
         ((), 1, False),
         (("a",), 2, True),
         (("a",), 7, False),
@@ -113,19 +123,19 @@ def test_places_name_every_key_and_value_in_order() -> None:
 def test_columns_are_found_in_one_pass_and_a_missing_path_is_its_nearest_parent() -> None:
     text = '{"a": {"b": [1, 2]}}'
     wanted = [(("a", "b", 1), False), (("a",), True), (("a", "c", "d"), False), (("z",), False)]
-    assert list(columns_of(text, wanted).values()) == [17, 2, 7, 1]
+    assert list(find_columns(text, wanted).values()) == [17, 2, 7, 1]
 
 
 def test_depth_is_counted_not_left_to_the_stack() -> None:
-    assert parse("[" * 200 + '"[[["' + "]" * 200)
+    assert parse_line("[" * 200 + '"[[["' + "]" * 200)
     for text in ("[" * 201 + "]" * 201, '["]"' + ", [" * 200):
         with pytest.raises(BadLine, match="nested more than 200 levels deep") as caught:
-            parse(text)
-        assert caught.value.beyond_us
+            parse_line(text)
+        assert caught.value.exceeds_our_limits
 
 
 def test_canonical_is_the_standard_library_spelling() -> None:
     value = {"z": [1.0, 1e22, -0.0, 10**20, True, None], "é": "\u2028\ud800/"}
-    assert canonical(value).decode() == json.dumps(value, sort_keys=True, separators=(",", ":"))
+    assert to_canonical_json(value).decode() == json.dumps(value, sort_keys=True, separators=(",", ":"))
     with pytest.raises(ValueError, match="Out of range"):
-        canonical(float("nan"))
+        to_canonical_json(float("nan"))

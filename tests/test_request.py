@@ -10,7 +10,7 @@ from msgspec.structs import fields
 from pramana.errors import InvalidInput
 from pramana.model import Case, Facets, Turn
 from pramana.planning import create_run
-from pramana.request import LOCAL_ONLY, SAMPLING, Limits, RunRequest, Selection, metadata, published_name
+from pramana.request import LOCAL_ONLY, SAMPLING, Limits, RunRequest, Selection, field_metadata, published_name
 from pramana.run.accounts import Reach
 from pramana.show.api.runs import LimitsBody, RunBody
 from pramana.show.cli.run import run as command
@@ -41,10 +41,10 @@ def test_every_field_but_the_local_ones_can_be_sent() -> None:
 
 
 def test_every_parameter_of_a_model_has_a_label_in_the_form() -> None:
-    from pramana.show.web.pages.new_run import NUMBERS, SAMPLED
+    from pramana.show.web.pages.new_run import NUMBERS, SAMPLING_FIELDS
 
-    assert all(metadata(each).title for each in SAMPLING.values())
-    assert SAMPLED.keys() <= NUMBERS.keys()
+    assert all(field_metadata(each).title for each in SAMPLING.values())
+    assert SAMPLING_FIELDS.keys() <= NUMBERS.keys()
 
 
 @pytest.mark.parametrize("name", LOCAL_ONLY)
@@ -146,14 +146,14 @@ CASES = [
     ],
 )
 def test_what_is_picked(selection: Selection, picked: list[int]) -> None:
-    assert [each.id for each in selection.pick(CASES)] == [f"c-{number}" for number in picked]
+    assert [each.id for each in selection.select_cases(CASES)] == [f"c-{number}" for number in picked]
 
 
 def test_a_selection_says_what_was_given_and_nothing_else() -> None:
     assert not Selection()
-    assert Selection().recorded() == {}
+    assert Selection().to_recorded() == {}
     assert Selection(tags=("a",), limit=3)
-    assert Selection(tags=("a",), limit=3).recorded() == {"tags": ["a"], "limit": 3}
+    assert Selection(tags=("a",), limit=3).to_recorded() == {"tags": ["a"], "limit": 3}
 
 
 def test_the_limit_draws_no_more_than_it_needs() -> None:
@@ -164,5 +164,5 @@ def test_the_limit_draws_no_more_than_it_needs() -> None:
             drawn.append(each.id)
             yield each
 
-    assert len(list(Selection(limit=1).pick(stream()))) == 1  # type: ignore[arg-type]
+    assert len(list(Selection(limit=1).select_cases(stream()))) == 1  # type: ignore[arg-type]
     assert len(drawn) <= 2

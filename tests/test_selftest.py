@@ -19,11 +19,21 @@ from click.testing import CliRunner
 
 from pramana import clock, selftest
 from pramana.errors import InvalidInput
-from pramana.loopback.ticker import SCHEDULED, Ticker
+from pramana.loopback.ticker import SCHEDSTAT_FILE, Ticker
 from pramana.model import Outcome
 from pramana.run import call
 from pramana.score.speech import CallScoring
-from pramana.selftest import ALLOWED_S, LONG_S, WIRES, Clock, Timed, _percentile, _working, chosen, timed
+from pramana.selftest import (
+    ALLOWED_ERROR_S,
+    LONG_S,
+    LOOPBACK_AGENTS,
+    ClockError,
+    MeasuredCalls,
+    _background_load,
+    _percentile,
+    measure_calls,
+    select_wires,
+)
 from pramana.show.cli import pramana
 
 TURNS, CALLS = 8, 4
@@ -45,8 +55,8 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call, "TRANSCRIPT_S", 0.1)
 
 
-def together(one: Timed, other: Timed) -> Timed:
-    return Timed(
+def together(one: MeasuredCalls, other: MeasuredCalls) -> MeasuredCalls:
+    return MeasuredCalls(
         one.errors + other.errors,
         one.waited + other.waited,
         one.expected + other.expected,
@@ -55,45 +65,45 @@ def together(one: Timed, other: Timed) -> Timed:
 
 
 @pytest.mark.usefixtures("_short_waits")
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", LOOPBACK_AGENTS)
 def test_voice_to_voice_times_are_what_the_agents_own_log_says(wire: str) -> None:
     assert type(clock._clock) is clock.Clock
     done: list[int] = []
 
-    async def hold() -> Timed:
-        async with _working() if wire == BUSY else nullcontext():
-            return await timed(wire, TURNS, CALLS, done.append)
+    async def hold() -> MeasuredCalls:
+        async with _background_load() if wire == BUSY else nullcontext():
+            return await measure_calls(wire, TURNS, CALLS, done.append)
 
-    shown = Timed([], [], 0, [])
+    shown = MeasuredCalls([], [], 0, [])
     for _ in range(MOST_ROUNDS):
         began = time.monotonic()
         shown = together(shown, asyncio.run(hold()))
         assert time.monotonic() - began > LONG_S[0]  # each call has a line that takes as long to say
         assert len(shown.errors) == shown.expected  # every turn, whatever the machine does beside
-        if Clock.of(wire, shown).proven or shown.unexplained_p95 <= ALLOWED_S:
+        if ClockError.from_times(wire, shown).is_within_limits or shown.unexplained_p95 <= ALLOWED_ERROR_S:
             break
     else:
-        pytest.fail(f"{Clock.of(wire, shown)}, unexplained {shown.unexplained_p95}")
+        pytest.fail(f"{ClockError.from_times(wire, shown)}, unexplained {shown.unexplained_p95}")
     assert done[:CALLS] == [TURNS // CALLS] * CALLS
 
 
 def test_a_clock_is_proven_by_every_turn_and_within_what_is_allowed_beyond_the_ticker() -> None:
-    good = Clock("x", 8, 8, 0.001, 0.004 + ALLOWED_S, 0.5, 0.004, 0.0)
-    assert good.proven
-    assert not Clock("x", 7, 8, 0.001, 0.002, 0.002, 0.004, 0.0).proven
-    assert not Clock("x", 8, 8, 0.001, 0.0041 + ALLOWED_S, 0.5, 0.004, 0.0).proven
-    assert not Clock("x", 0, 0, float("inf"), float("inf"), 0.0, 0.004, 0.0).proven
+    good = ClockError("x", 8, 8, 0.001, 0.004 + ALLOWED_ERROR_S, 0.5, 0.004, 0.0)
+    assert good.is_within_limits
+    assert not ClockError("x", 7, 8, 0.001, 0.002, 0.002, 0.004, 0.0).is_within_limits
+    assert not ClockError("x", 8, 8, 0.001, 0.0041 + ALLOWED_ERROR_S, 0.5, 0.004, 0.0).is_within_limits
+    assert not ClockError("x", 0, 0, float("inf"), float("inf"), 0.0, 0.004, 0.0).is_within_limits
 
 
 def test_an_error_is_explained_by_what_held_the_machine_up_in_that_turn_alone() -> None:
-    late_once = Timed([0.001, -0.060, 0.002], [0.0, 0.055, 0.0], 3, [0.004])
+    late_once = MeasuredCalls([0.001, -0.060, 0.002], [0.0, 0.055, 0.0], 3, [0.004])
     assert late_once.unexplained_p95 == pytest.approx(0.005)
-    assert Timed([0.001, 0.060, 0.002], [0.055, 0.0, 0.055], 3, [0.004]).unexplained_p95 == pytest.approx(0.060)
+    assert MeasuredCalls([0.001, 0.060, 0.002], [0.055, 0.0, 0.055], 3, [0.004]).unexplained_p95 == pytest.approx(0.060)
     assert together(late_once, late_once).unexplained_p95 == pytest.approx(0.005)
-    assert Timed([], [], 0, []).unexplained_p95 == float("inf")
+    assert MeasuredCalls([], [], 0, []).unexplained_p95 == float("inf")
 
 
-@pytest.mark.skipif(not SCHEDULED.exists(), reason="only Linux tells how long a thread has waited for a processor")
+@pytest.mark.skipif(not SCHEDSTAT_FILE.exists(), reason="only Linux tells how long a thread has waited for a processor")
 def test_a_ticker_sees_that_others_had_the_processor_and_not_that_its_own_work_held_it_up() -> None:
     async def watched() -> tuple[float, float, float, float]:
         async with Ticker(0.005) as ticker:
@@ -102,12 +112,17 @@ def test_a_ticker_sees_that_others_had_the_processor_and_not_that_its_own_work_h
             time.sleep(0.2)  # noqa: ASYNC251 - its own fault
             await asyncio.sleep(0.02)
             slept = time.monotonic()
-            behind, late = max(came - due for due, came, _ in ticker._ticks), max(ticker.lateness)
+            behind, late = max(came - due for due, came, _ in ticker._ticks), max(ticker.list_lateness)
             with contended():
                 until = time.process_time() + 0.3
                 while time.process_time() < until:  # noqa: ASYNC110 - it works, and lets the ticker tick
                     await asyncio.sleep(0)
-            return ticker.waited(began, slept), ticker.waited(slept, time.monotonic()), behind, late
+            return (
+                ticker.waited_for_processor_s(began, slept),
+                ticker.waited_for_processor_s(slept, time.monotonic()),
+                behind,
+                late,
+            )
 
     own, others, behind, late = asyncio.run(watched())
     assert others > 0.1
@@ -133,15 +148,15 @@ def contended() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_short_waits")
 def test_a_bench_that_holds_itself_up_is_not_excused(monkeypatch: pytest.MonkeyPatch) -> None:
-    take = call.Conversation._take
+    take = call.Conversation._handle_event
 
     async def slow(conversation: call.Conversation, *given: Any) -> None:
         time.sleep(0.08)  # noqa: ASYNC251 - its own fault
         await take(conversation, *given)
 
-    monkeypatch.setattr(call.Conversation, "_take", slow)
-    shown = asyncio.run(timed("openai-realtime", 4, 4))
-    assert shown.unexplained_p95 > ALLOWED_S
+    monkeypatch.setattr(call.Conversation, "_handle_event", slow)
+    shown = asyncio.run(measure_calls("openai-realtime", 4, 4))
+    assert shown.unexplained_p95 > ALLOWED_ERROR_S
 
 
 def test_a_percentile_is_the_smallest_value_that_so_many_are_not_above() -> None:
@@ -164,7 +179,7 @@ def test_what_keeps_the_machine_busy_is_the_scoring_of_a_finished_call(monkeypat
         return check
 
     async def work() -> None:
-        async with _working():
+        async with _background_load():
             await twice.wait()
 
     monkeypatch.setattr(CallScoring, "score", watched)
@@ -173,10 +188,10 @@ def test_what_keeps_the_machine_busy_is_the_scoring_of_a_finished_call(monkeypat
 
 
 def test_wire_formats_are_chosen_by_name() -> None:
-    assert chosen(()) == list(WIRES)
-    assert chosen(("twilio", "vapi", "twilio")) == ["twilio", "vapi"]
+    assert select_wires(()) == list(LOOPBACK_AGENTS)
+    assert select_wires(("twilio", "vapi", "twilio")) == ["twilio", "vapi"]
     with pytest.raises(InvalidInput, match='did you mean "twilio"'):
-        chosen(("twillio",))
+        select_wires(("twillio",))
 
 
 @pytest.mark.usefixtures("_short_waits")
@@ -187,4 +202,4 @@ def test_the_command_prints_what_was_measured_and_exits_by_it(monkeypatch: pytes
     (proof,) = json.loads(done.stdout)
     assert (proof["wire"], proof["turns"], proof["expected"]) == ("deepgram", 8, 8)
     assert done.return_value == (0 if proof["proven"] else 1)
-    assert proof["proven"] == (proof["p95"] <= proof["ticker_p95"] + ALLOWED_S)
+    assert proof["proven"] == (proof["p95"] <= proof["ticker_p95"] + ALLOWED_ERROR_S)

@@ -14,15 +14,15 @@ SOURCE = Path(settings.__file__).parent
 
 def test_the_data_folder_is_where_the_user_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRAMANA_HOME", str(tmp_path))
-    assert settings.home() == tmp_path
+    assert settings.data_folder() == tmp_path
     assert settings.database_url() == f"sqlite:///{tmp_path / 'pramana.sqlite3'}"
     monkeypatch.setenv("PRAMANA_DATABASE_URL", "postgresql://host/db")
     assert settings.database_url() == "postgresql://host/db"
     monkeypatch.delenv("PRAMANA_HOME")
-    assert settings.home().name == "pramana"
+    assert settings.data_folder().name == "pramana"
     monkeypatch.setenv("PRAMANA_HOME", "~nobody-of-that-name/x")
     with pytest.raises(InvalidInput, match="that user does not exist"):
-        settings.home()
+        settings.data_folder()
 
 
 @pytest.mark.parametrize(
@@ -49,28 +49,28 @@ def test_the_data_folder_is_where_the_user_wants_it(tmp_path: Path, monkeypatch:
     ],
 )
 def test_a_bad_configuration_says_where(text: str, message: str) -> None:
-    settings.home().mkdir(parents=True)
-    assert settings.commands() == {}
-    (settings.home() / "config.toml").write_text(text, encoding="utf-8")
+    settings.data_folder().mkdir(parents=True)
+    assert settings.read_commands() == {}
+    (settings.data_folder() / "config.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInput, match=message) as caught:
-        settings.commands()
-    assert all(problem.file == str(settings.home() / "config.toml") for problem in caught.value.problems)
+        settings.read_commands()
+    assert all(problem.file == str(settings.data_folder() / "config.toml") for problem in caught.value.problems)
 
 
 def test_every_problem_of_the_configuration_comes_at_once() -> None:
-    settings.home().mkdir(parents=True)
+    settings.data_folder().mkdir(parents=True)
     text = '[commands.a]\nargv = []\ntimeout_s = 0\n[commands.b]\nshell = "x"\n[commands.c]\nargv = ["c"]\n[other]'
-    (settings.home() / "config.toml").write_text(text, encoding="utf-8")
+    (settings.data_folder() / "config.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInput) as caught:
-        settings.commands()
+        settings.read_commands()
     paths = {problem.path for problem in caught.value.problems}
     assert paths == {"commands.a.argv", "commands.a.timeout_s", "commands.b", "commands.b.shell", "other"}
 
 
 def test_a_good_configuration_is_taken() -> None:
-    settings.home().mkdir(parents=True)
-    (settings.home() / "config.toml").write_text(GOOD + "timeout_s = 2.5", encoding="utf-8")
-    assert settings.commands() == {"a": {"argv": ["ls", "-l"], "timeout_s": 2.5}}
+    settings.data_folder().mkdir(parents=True)
+    (settings.data_folder() / "config.toml").write_text(GOOD + "timeout_s = 2.5", encoding="utf-8")
+    assert settings.read_commands() == {"a": {"argv": ["ls", "-l"], "timeout_s": 2.5}}
 
 
 def test_nobody_else_reads_the_environment() -> None:

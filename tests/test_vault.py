@@ -25,34 +25,34 @@ def new_key() -> str:
 @given(st.text(st.characters(codec=None)))
 def test_any_text_comes_out_as_it_went_in(text: str) -> None:
     vault = Vault([Fernet.generate_key().decode()], "here")
-    assert vault.unlock(vault.lock(text)) == text
+    assert vault.decrypt(vault.encrypt(text)) == text
 
 
 def test_what_is_locked_shows_nothing_and_never_looks_the_same_twice() -> None:
     vault = open_vault()
-    first, second = vault.lock(SECRET), vault.lock(SECRET)
+    first, second = vault.encrypt(SECRET), vault.encrypt(SECRET)
     assert first != second
     assert SECRET not in first
     assert SECRET not in repr(vault)
 
 
 def test_another_key_opens_nothing_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    locked = open_vault().lock(SECRET)
-    settings.key_file().unlink()
+    locked = open_vault().encrypt(SECRET)
+    settings.key_file_path().unlink()
     with pytest.raises(
         Locked, match=r"encrypted with another key than the one in .*secret\.key; put the right one there"
     ) as told:
-        open_vault().unlock(locked)
+        open_vault().decrypt(locked)
     assert SECRET not in str(told.value)
     assert told.value.__cause__ is None
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new_key())
     with pytest.raises(Locked, match="another key than PRAMANA_SECRET_KEY holds"):
-        open_vault().unlock(locked)
+        open_vault().decrypt(locked)
 
 
 @pytest.mark.parametrize("damage", ["", "x", "é", "gAAAA", "\0"])
 def test_what_was_never_locked_is_told_apart_from_a_defect(damage: str) -> None:
-    for act in (open_vault().unlock, open_vault().renew):
+    for act in (open_vault().decrypt, open_vault().reencrypt):
         with pytest.raises(Locked):
             act(damage)
 
@@ -60,29 +60,29 @@ def test_what_was_never_locked_is_told_apart_from_a_defect(damage: str) -> None:
 def test_a_new_key_takes_over_from_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = new_key(), new_key()
     monkeypatch.setenv("PRAMANA_SECRET_KEY", old)
-    locked = open_vault().lock(SECRET)
+    locked = open_vault().encrypt(SECRET)
     monkeypatch.setenv("PRAMANA_SECRET_KEY", f" {new} , {old},")
-    assert open_vault().unlock(locked) == SECRET
-    renewed = open_vault().renew(locked)
+    assert open_vault().decrypt(locked) == SECRET
+    renewed = open_vault().reencrypt(locked)
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
-    assert open_vault().unlock(renewed) == SECRET
+    assert open_vault().decrypt(renewed) == SECRET
     with pytest.raises(Locked):
-        open_vault().unlock(locked)
+        open_vault().decrypt(locked)
 
 
 def test_a_team_moves_from_the_file_to_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    locked = open_vault().lock(SECRET)
+    locked = open_vault().encrypt(SECRET)
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new_key())
-    assert open_vault().unlock(locked) == SECRET
-    settings.key_file().unlink()
+    assert open_vault().decrypt(locked) == SECRET
+    settings.key_file_path().unlink()
     with pytest.raises(Locked):
-        open_vault().unlock(locked)
-    assert not settings.key_file().exists()
+        open_vault().decrypt(locked)
+    assert not settings.key_file_path().exists()
 
 
 def test_a_key_that_openssl_made_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRAMANA_SECRET_KEY", "+/" * 21 + "8=")
-    assert open_vault().unlock(open_vault().lock(SECRET)) == SECRET
+    assert open_vault().decrypt(open_vault().encrypt(SECRET)) == SECRET
 
 
 @pytest.mark.parametrize("wrong", ["hunter2", "A" * 43, "A" * 44 + "=", "A" * 42 + "é="])
@@ -99,19 +99,19 @@ def test_what_is_no_key_is_refused_without_being_shown(wrong: str, monkeypatch: 
 def test_the_key_file_is_for_its_user_alone() -> None:
     before = os.umask(0)
     try:
-        locked = open_vault().lock(SECRET)
+        locked = open_vault().encrypt(SECRET)
     finally:
         os.umask(before)
-    path = settings.key_file()
+    path = settings.key_file_path()
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in path.parent.iterdir()] == [path.name]
-    assert open_vault().unlock(locked) == SECRET
+    assert open_vault().decrypt(locked) == SECRET
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
 def test_a_key_file_that_others_can_touch_is_refused_with_what_to_do(mode: int) -> None:
     open_vault()
-    path = settings.key_file()
+    path = settings.key_file_path()
     path.chmod(mode)
     with pytest.raises(Locked, match=rf"\(mode {mode:04o}\).*run: chmod 600 {path}"):
         open_vault()
@@ -120,7 +120,7 @@ def test_a_key_file_that_others_can_touch_is_refused_with_what_to_do(mode: int) 
 
 
 def test_an_empty_or_foreign_key_file_is_not_replaced() -> None:
-    path = settings.key_file()
+    path = settings.key_file_path()
     path.parent.mkdir(parents=True)
     path.touch(0o600)
     with pytest.raises(Locked, match="contains no key"):
@@ -132,7 +132,7 @@ def test_an_empty_or_foreign_key_file_is_not_replaced() -> None:
 
 
 def test_of_many_processes_the_first_ones_key_stands(tmp_path: Path) -> None:
-    code = "from pramana.vault import open_vault; print(open_vault().lock('x'))"
+    code = "from pramana.vault import open_vault; print(open_vault().encrypt('x'))"
     environment = {**os.environ, "PRAMANA_HOME": str(tmp_path / "shared")}  # noqa: TID251 - a child gets what it gets
     many = [programs.start(["-c", code], env=environment) for _ in range(8)]
     with ExitStack() as stack:
@@ -141,7 +141,7 @@ def test_of_many_processes_the_first_ones_key_stands(tmp_path: Path) -> None:
         assert [process.wait(60) for process in many] == [0] * 8
         locked = [process.stdout.read().strip() for process in many if process.stdout]
     keys = (tmp_path / "shared" / "secret.key").read_text().split()
-    assert [Vault(keys, "there").unlock(each) for each in locked] == ["x"] * 8
+    assert [Vault(keys, "there").decrypt(each) for each in locked] == ["x"] * 8
     assert len(list((tmp_path / "shared").iterdir())) == 1
 
 

@@ -135,7 +135,7 @@ def virtual_time() -> Iterator[VirtualClock]:
         return submit(loop.awaited_by_a_thread(coroutine) if isinstance(loop, VirtualLoop) else coroutine, loop)
 
     with (
-        clock.installed(virtual),
+        clock.use_clock(virtual),
         patch.object(asyncio.events, "new_event_loop", lambda: VirtualLoop(virtual)),
         patch.object(asyncio.futures, "wrap_future", watched),
         patch.object(asyncio, "wrap_future", watched),
@@ -150,5 +150,5 @@ def real_time() -> Iterator[None]:
 
     For a test in which a thread of its own waits for the event loop: virtual time would stand still for both.
     """
-    with clock.installed(clock.Clock()), patch.object(asyncio.events, "new_event_loop", REAL_LOOP):
+    with clock.use_clock(clock.Clock()), patch.object(asyncio.events, "new_event_loop", REAL_LOOP):
         yield

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pramana.request import Limits, RunRequest, Selection
     from pramana.score.scorers import BlockingScoringContext, Score, Scorer, ScoringContext, scorer
 
-_WHERE = {
+_MODULES = {
     "Account": "pramana.providers.accounts",
     "Assertion": "pramana.model",
     "AssertionType": "pramana.assertions",
@@ -176,8 +176,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        module, _, attribute = _WHERE[name].partition(":")
+    if name in _MODULES:
+        module, _, attribute = _MODULES[name].partition(":")
         return getattr(import_module(module), attribute or name)
     if name == "__version__":
         from importlib.metadata import version

@@ -17,8 +17,8 @@ from urllib.parse import unquote
 
 from msgspec import Struct, field
 
-from pramana.errors import BrokenPlugin, InvalidInput, did_you_mean, quote
-from pramana.jsonl import BadLine, canonical, parse_rfc8259
+from pramana.errors import BrokenPlugin, InvalidInput, quote_text, suggest_similar
+from pramana.jsonl import BadLine, parse_rfc8259, to_canonical_json
 from pramana.model import Assertion, Check, Outcome
 from pramana.plugins import assertion_types
 
@@ -60,8 +60,8 @@ def make_assertion_type(
     is_shouting returned False
     """
 
-    def make(function: Decide) -> AssertionType:
-        def decided(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
+    def decorate(function: Decide) -> AssertionType:
+        def decide_with_function(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
             found: Any = function(assertion, output, ideals)
             if isinstance(found, Verdict):
                 return found
@@ -69,12 +69,12 @@ def make_assertion_type(
                 raise TypeError(f"it returned {type(found).__name__}; expected a bool or a Verdict")
             return Verdict(Outcome.PASSED if found else Outcome.FAILED, f"{name} returned {found}")
 
-        return AssertionType(name, version, decided, tuple(needs))
+        return AssertionType(name, version, decide_with_function, tuple(needs))
 
-    return make
+    return decorate
 
 
-_sound: dict[str, AssertionType] = {}
+_checked_types: dict[str, AssertionType] = {}
 """Types that were looked at once: every check asks for one."""
 
 
@@ -87,7 +87,7 @@ def evaluate_assertion(
     >>> print(check.outcome, "-", check.reason)
     passed - found "PARIS" at character 7
     """
-    stated = checked_assertion(assertion)
+    stated = parse_assertion(assertion)
     kind = assertion_type(stated.type)
     if not isinstance(ideal, str | Sequence | None):
         raise InvalidInput("ideal must be text or a list of texts")
@@ -96,14 +96,14 @@ def evaluate_assertion(
         raise InvalidInput(f"the output must be text, found {type(output).__name__}")
     if not all(isinstance(each, str) for each in ideals):
         raise InvalidInput("ideal must be text or a list of texts")
-    for _, message in missing_needs(kind, stated, ideals):
+    for _, message in find_missing_fields(kind, stated, ideals):
         raise InvalidInput(message)
     if flaw := kind.flaw(stated, ideals):
         raise InvalidInput(flaw[1])
-    return decide(stated, output, ideals)
+    return check_output(stated, output, ideals)
 
 
-def decide(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Check:
+def check_output(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Check:
     """Check one output against an assertion known to be sound, as those of loaded cases are."""
     kind = assertion_type(assertion.type)
     try:
@@ -117,21 +117,21 @@ def decide(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Check:
 def assertion_type(name: str) -> AssertionType:
     """Return the assertion type of that name, sound whoever registered it."""
     kind = assertion_types.load(name)
-    if _sound.get(name) is kind:
-        return _sound[name]
+    if _checked_types.get(name) is kind:
+        return _checked_types[name]
     if not isinstance(kind, AssertionType):
         raise BrokenPlugin(f'the assertion type "{name}" is a {type(kind).__name__}, not an AssertionType')
     if kind.name != name:
         raise BrokenPlugin(f'the assertion type registered as "{name}" calls itself "{kind.name}"')
     if unknown := [need for need in kind.needs if need not in get_args(Need)]:
         raise BrokenPlugin(f'the assertion type "{name}" needs {unknown[0]}; a case has {", ".join(get_args(Need))}')
-    _sound[name] = kind
+    _checked_types[name] = kind
     return kind
 
 
-def checked_assertion(given: Assertion | Mapping[str, Any]) -> Assertion:
+def parse_assertion(given: Assertion | Mapping[str, Any]) -> Assertion:
     """Return an assertion as it was stated; raises `InvalidInput` for a key or a value that no assertion has."""
-    stated = given if isinstance(given, Assertion) else _from_mapping(given)
+    stated = given if isinstance(given, Assertion) else _assertion_from_mapping(given)
     if not isinstance(stated.case_sensitive, bool):
         raise InvalidInput(f"case_sensitive must be true or false, found {stated.case_sensitive!r}")
     threshold = stated.threshold
@@ -142,7 +142,7 @@ def checked_assertion(given: Assertion | Mapping[str, Any]) -> Assertion:
     return stated
 
 
-def missing_needs(kind: AssertionType, assertion: Assertion, ideals: Sequence[str]) -> Iterator[tuple[Need, str]]:
+def find_missing_fields(kind: AssertionType, assertion: Assertion, ideals: Sequence[str]) -> Iterator[tuple[Need, str]]:
     """Yield each field the assertion cannot do without and does not have."""
     if "ideal" in kind.needs and not (ideals and all(ideal.strip() for ideal in ideals)):
         yield "ideal", f"{kind.name} needs an ideal: a string, or a list of strings"
@@ -152,13 +152,13 @@ def missing_needs(kind: AssertionType, assertion: Assertion, ideals: Sequence[st
         yield "schema", f"{kind.name} needs a schema: an object of JSON Schema, or true or false"
 
 
-def _from_mapping(given: Any) -> Assertion:
+def _assertion_from_mapping(given: Any) -> Assertion:
     if not isinstance(given, Mapping):
         raise InvalidInput(f'an assertion is an object such as {{"type": "contains"}}, found {type(given).__name__}')
     known = Assertion.__struct_fields__
     for key in given:
         if key not in known:
-            raise InvalidInput(f"unknown key {quote(str(key))} in the assertion{did_you_mean(str(key), known)}")
+            raise InvalidInput(f"unknown key {quote_text(str(key))} in the assertion{suggest_similar(str(key), known)}")
     if "type" not in given:
         raise InvalidInput(f"the assertion has no type; expected one of {', '.join(assertion_types.names())}")
     if not isinstance(given["type"], str):
@@ -166,23 +166,23 @@ def _from_mapping(given: Any) -> Assertion:
     return Assertion(**given)
 
 
-def _passed(reason: str, **evidence: object) -> Verdict:
+def _pass(reason: str, **evidence: object) -> Verdict:
     return Verdict(Outcome.PASSED, reason, evidence)
 
 
-def _failed(reason: str, **evidence: object) -> Verdict:
+def _fail(reason: str, **evidence: object) -> Verdict:
     return Verdict(Outcome.FAILED, reason, evidence)
 
 
-def _listed(texts: Sequence[str], word: str) -> str:
-    shown = [quote(each) for each in texts[:5]]
+def _quote_list(texts: Sequence[str], word: str) -> str:
+    shown = [quote_text(each) for each in texts[:5]]
     return f" {word} ".join([*shown, f"{len(texts) - 5} more"] if len(texts) > 5 else shown)
 
 
 # ── Text ──
 
 
-class _Text:
+class _SearchedText:
     """An output that is searched for several ideals: folded once, and able to say where a match stood originally."""
 
     def __init__(self, text: str, *, case_sensitive: bool) -> None:
@@ -203,13 +203,13 @@ class _Text:
         return {"ideal": ideal, "text": self.text[start:end], "start": start, "end": end}
 
 
-def _at(match: Mapping[str, object]) -> str:
-    return f"{quote(str(match['text']))} at character {int(str(match['start'])) + 1}"
+def _describe_position(match: Mapping[str, object]) -> str:
+    return f"{quote_text(str(match['text']))} at character {int(str(match['start'])) + 1}"
 
 
-def _each_at(matches: Sequence[Mapping[str, object]]) -> str:
+def _describe_positions(matches: Sequence[Mapping[str, object]]) -> str:
     more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
-    return ", ".join(_at(match) for match in matches[:5]) + more
+    return ", ".join(_describe_position(match) for match in matches[:5]) + more
 
 
 def _decide_exact_match(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
@@ -226,34 +226,34 @@ def _decide_exact_match(assertion: Assertion, output: str, ideals: tuple[str, ..
                 "start": start,
                 "end": start + len(output.strip()),
             }
-            return _passed(f"equals {quote(ideal.strip())}", matched=[match])
-    return _failed(f"expected exactly {_listed(ideals, 'or')}, got {quote(output.strip())}")
+            return _pass(f"equals {quote_text(ideal.strip())}", matched=[match])
+    return _fail(f"expected exactly {_quote_list(ideals, 'or')}, got {quote_text(output.strip())}")
 
 
 def _decide_contains(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
-    text = _Text(output, case_sensitive=assertion.case_sensitive)
+    text = _SearchedText(output, case_sensitive=assertion.case_sensitive)
     matches = {ideal: text.find(ideal) for ideal in ideals}
     found = [match for match in matches.values() if match]
     missing = [ideal for ideal, match in matches.items() if not match]
     if missing:
-        return _failed(f"does not contain {_listed(missing, 'nor')}", matched=found, missing=missing)
-    return _passed("found " + _each_at(found), matched=found)
+        return _fail(f"does not contain {_quote_list(missing, 'nor')}", matched=found, missing=missing)
+    return _pass("found " + _describe_positions(found), matched=found)
 
 
 def _decide_contains_any(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
-    text = _Text(output, case_sensitive=assertion.case_sensitive)
+    text = _SearchedText(output, case_sensitive=assertion.case_sensitive)
     for ideal in ideals:
         if match := text.find(ideal):
-            return _passed(f"found {_at(match)}", matched=[match])
-    return _failed(f"contains none of {_listed(ideals, 'or')}", missing=list(ideals))
+            return _pass(f"found {_describe_position(match)}", matched=[match])
+    return _fail(f"contains none of {_quote_list(ideals, 'or')}", missing=list(ideals))
 
 
 def _decide_contains_none(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
-    text = _Text(output, case_sensitive=assertion.case_sensitive)
+    text = _SearchedText(output, case_sensitive=assertion.case_sensitive)
     found = [match for ideal in ideals if (match := text.find(ideal))]
     if found:
-        return _failed("contains " + _each_at(found), matched=found)
-    return _passed(f"contains none of {_listed(ideals, 'or')}")
+        return _fail("contains " + _describe_positions(found), matched=found)
+    return _pass(f"contains none of {_quote_list(ideals, 'or')}")
 
 
 # ── Patterns ──
@@ -274,7 +274,7 @@ def _compile(pattern: str, *, case_sensitive: bool) -> Any:
     return re2.compile(pattern, options)
 
 
-def _pattern_flaw(_assertion: Assertion, ideals: tuple[str, ...]) -> tuple[Need, str] | None:
+def _find_pattern_flaw(_assertion: Assertion, ideals: tuple[str, ...]) -> tuple[Need, str] | None:
     import re2
 
     for pattern in ideals:
@@ -286,32 +286,32 @@ def _pattern_flaw(_assertion: Assertion, ideals: tuple[str, ...]) -> tuple[Need,
         try:
             _compile(pattern, case_sensitive=True)
         except UnicodeEncodeError:
-            return "ideal", f"{quote(pattern)} contains half of a surrogate pair, which is not valid text"
+            return "ideal", f"{quote_text(pattern)} contains half of a surrogate pair, which is not valid text"
         except re2.error as error:
             why = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error.args[0])
             return (
                 "ideal",
-                f"{quote(pattern)} is not a valid RE2 pattern (RE2 has no look-around or back-references): {why}",
+                f"{quote_text(pattern)} is not a valid RE2 pattern (RE2 has no look-around or back-references): {why}",
             )
     return None
 
 
-_surrogate = re.compile("[\ud800-\udfff]")
+_SURROGATE_RE = re.compile("[\ud800-\udfff]")
 
 
 def _decide_regex(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
-    text = _surrogate.sub("\ufffd", output)  # RE2 reads UTF-8, which has no halves of pairs; models emit them
+    text = _SURROGATE_RE.sub("\ufffd", output)  # RE2 reads UTF-8, which has no halves of pairs; models emit them
     for pattern in ideals:
         if found := _compile(pattern, case_sensitive=assertion.case_sensitive).search(text):
             start, end = found.span()
             match = {"ideal": pattern, "text": output[start:end], "start": start, "end": end}
-            return _passed(f"{quote(pattern)} matches {_at(match)}", matched=[match])
-    return _failed(f"nothing matches {_listed(ideals, 'or')}", missing=list(ideals))
+            return _pass(f"{quote_text(pattern)} matches {_describe_position(match)}", matched=[match])
+    return _fail(f"nothing matches {_quote_list(ideals, 'or')}", missing=list(ideals))
 
 
 # ── JSON ──
 
-_tag = re.compile(r"[ \t]*[A-Za-z][\w+.-]*(?=\s)")
+_FENCE_TAG_RE = re.compile(r"[ \t]*[A-Za-z][\w+.-]*(?=\s)")
 _JSON_STARTS = '{["-0123456789tfn'
 
 
@@ -323,7 +323,7 @@ def _json_text(output: str) -> tuple[str, str]:
     inside = body.rstrip(mark[:1])
     if len(mark) < 3 or len(body) - len(inside) < len(mark):
         return stripped, "in the output"
-    if tag := _tag.match(inside):
+    if tag := _FENCE_TAG_RE.match(inside):
         inside = inside[tag.end() :]
         info, newline, rest = inside.partition("\n")
         if newline and info.strip() and info.strip()[0] not in _JSON_STARTS:  # more words behind the tag
@@ -333,33 +333,33 @@ def _json_text(output: str) -> tuple[str, str]:
     return inside.strip(), "inside the Markdown fence"
 
 
-def _parsed(output: str, *, finite: bool) -> tuple[Any, Verdict]:
+def _parse_json_output(output: str, *, finite: bool) -> tuple[Any, Verdict]:
     """Return the value and a passing verdict, or None and a verdict that says why there is no value."""
     text, where = _json_text(output)
     try:
         value = parse_rfc8259(text, finite=finite)
     except BadLine as bad:
-        if bad.beyond_us:
+        if bad.exceeds_our_limits:
             return None, Verdict(Outcome.ERRORED, f"cannot be decided: {bad.message}")
         if not text:
-            return None, _failed("empty: no JSON")
+            return None, _fail("empty: no JSON")
         line, column = text.count("\n", 0, bad.column - 1) + 1, bad.column - (text.rfind("\n", 0, bad.column - 1) + 1)
         why = f"{bad.message.removeprefix('not valid JSON: ')} (line {line}, column {column} {where})"
         fence = next((mark for mark in ("```", "~~~") if mark in text), "")
         if fence and where == "in the output":
             closed = text.count(fence) > 1
             why = "text outside the Markdown fence" if closed else "the Markdown fence is never closed"
-        return None, _failed(f"not JSON: {why}", line=line, column=column)
+        return None, _fail(f"not JSON: {why}", line=line, column=column)
     kinds = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return value, _passed(f"valid JSON {where}: {kinds.get(type(value), 'a number')}", where=where)
+    return value, _pass(f"valid JSON {where}: {kinds.get(type(value), 'a number')}", where=where)
 
 
 def _decide_is_json(_assertion: Assertion, output: str, _ideals: tuple[str, ...]) -> Verdict:
-    return _parsed(output, finite=False)[1]
+    return _parse_json_output(output, finite=False)[1]
 
 
 @lru_cache(maxsize=64)
-def _validator(schema: bytes) -> Any:
+def _make_validator(schema: bytes) -> Any:
     """Return what validates by a schema in its canonical spelling."""
     from jsonschema_rs import Draft202012Validator, RegexOptions
 
@@ -371,11 +371,11 @@ def _validator(schema: bytes) -> Any:
 
 MAX_SCHEMA = 100_000
 MAX_SUBSCHEMAS = 10_000
-MAX_JUDGED = 1_000_000
+MAX_VALIDATED_LENGTH = 1_000_000
 """Characters of a schema, subschemas it grows to through `$ref`, and characters of an output it is tried on."""
 
 
-def _grown(schema: Any) -> int:
+def _count_expanded_subschemas(schema: Any) -> int:
     """Count the subschemas there are when each reference is written out once; a circle counts as one."""
     sizes: dict[str, int] = {}
     open_references: set[str] = set()
@@ -390,7 +390,7 @@ def _grown(schema: Any) -> int:
         if isinstance(reference, str) and reference.startswith("#") and reference not in open_references:
             if reference not in sizes:
                 open_references.add(reference)
-                sizes[reference] = size(_pointed_at(schema, reference))
+                sizes[reference] = size(_resolve_reference(schema, reference))
                 open_references.discard(reference)
             total += sizes[reference]
         return total
@@ -398,23 +398,23 @@ def _grown(schema: Any) -> int:
     return size(schema)
 
 
-def _pointed_at(schema: Any, reference: str) -> Any:
+def _resolve_reference(schema: Any, reference: str) -> Any:
     part = schema
     for name in reference.removeprefix("#").split("/")[1:]:
         part = part.get(unquote(name).replace("~1", "/").replace("~0", "~")) if isinstance(part, dict) else None
     return part if reference not in ("#", "#/") else None
 
 
-def _schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[Need, str] | None:
+def _find_schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[Need, str] | None:
     try:
-        if len(canonical(assertion.schema)) > MAX_SCHEMA:
+        if len(to_canonical_json(assertion.schema)) > MAX_SCHEMA:
             return "schema", f"a schema of more than {MAX_SCHEMA:,} characters"
-        if _grown(assertion.schema) > MAX_SUBSCHEMAS:
+        if _count_expanded_subschemas(assertion.schema) > MAX_SUBSCHEMAS:
             return "schema", f"its references grow it to more than {MAX_SUBSCHEMAS:,} subschemas"
     except (TypeError, RecursionError):
         return "schema", "not a JSON Schema (2020-12) that can be used: not plain JSON, or nested too deeply"
     try:
-        _validator(canonical(assertion.schema))
+        _make_validator(to_canonical_json(assertion.schema))
     except ValueError as error:  # the library's ValidationError is one; a schema nested too deeply gives a plain one
         return (
             "schema",
@@ -424,19 +424,21 @@ def _schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[Need, 
 
 
 def _decide_json_schema(assertion: Assertion, output: str, _ideals: tuple[str, ...]) -> Verdict:
-    value, verdict = _parsed(output, finite=True)
+    value, verdict = _parse_json_output(output, finite=True)
     if verdict.outcome is not Outcome.PASSED:
         return verdict
-    if len(output) > MAX_JUDGED:
-        return Verdict(Outcome.ERRORED, f"an output of more than {MAX_JUDGED:,} characters is not tried on a schema")
-    validator = _validator(canonical(assertion.schema))
+    if len(output) > MAX_VALIDATED_LENGTH:
+        return Verdict(
+            Outcome.ERRORED, f"an output of more than {MAX_VALIDATED_LENGTH:,} characters is not tried on a schema"
+        )
+    validator = _make_validator(to_canonical_json(assertion.schema))
     try:
         if validator.is_valid(value):
-            return _passed("valid JSON that fits the schema")
+            return _pass("valid JSON that fits the schema")
         validator.validate(value)  # raises the first error; listing all of them may take all the memory there is
     except ValueError as error:
         path, message = _json_path(getattr(error, "instance_path", ())), getattr(error, "message", str(error))[:200]
-        return _failed(f"does not fit the schema: {path}: {message}", errors=[{"path": path, "message": message}])
+        return _fail(f"does not fit the schema: {path}: {message}", errors=[{"path": path, "message": message}])
     return Verdict(Outcome.ERRORED, "the schema both fits and does not")
 
 
@@ -447,7 +449,7 @@ def _json_path(parts: Sequence[str | int]) -> str:
 # ── Types that need a model ──
 
 
-def _unscored(scorer: str, what: str) -> Callable[[Assertion, str, tuple[str, ...]], Verdict]:
+def _make_unscored_decision(scorer: str, what: str) -> Callable[[Assertion, str, tuple[str, ...]], Verdict]:
     reason = f"needs {what}: the {scorer} scorer decides it, not an offline assertion"
     return lambda _assertion, _output, _ideals: Verdict(Outcome.UNSCORED, reason, {"scorer": scorer})
 
@@ -456,10 +458,10 @@ exact_match = AssertionType("exact_match", "1", _decide_exact_match, ("ideal",))
 contains = AssertionType("contains", "1", _decide_contains, ("ideal",))
 contains_any = AssertionType("contains_any", "1", _decide_contains_any, ("ideal",))
 contains_none = AssertionType("contains_none", "1", _decide_contains_none, ("ideal",))
-regex = AssertionType("regex", "1", _decide_regex, ("ideal",), _pattern_flaw)
+regex = AssertionType("regex", "1", _decide_regex, ("ideal",), _find_pattern_flaw)
 is_json = AssertionType("is_json", "1", _decide_is_json)
-json_schema = AssertionType("json_schema", "1", _decide_json_schema, ("schema",), _schema_flaw)
-llm_judge = AssertionType("llm_judge", "1", _unscored("llm_judge", "a judge model"), ("judge_prompt",))
+json_schema = AssertionType("json_schema", "1", _decide_json_schema, ("schema",), _find_schema_flaw)
+llm_judge = AssertionType("llm_judge", "1", _make_unscored_decision("llm_judge", "a judge model"), ("judge_prompt",))
 semantic_similarity = AssertionType(
-    "semantic_similarity", "1", _unscored("semantic_similarity", "an embedding model"), ("ideal",)
+    "semantic_similarity", "1", _make_unscored_decision("semantic_similarity", "an embedding model"), ("ideal",)
 )

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from pramana import settings
-from pramana.analyse.judges import NEVER_A_JUDGE
+from pramana.analyse.judges import NEVER_JUDGES
 from pramana.errors import AlreadyRunning, BudgetSpent, InvalidInput, PramanaError, ProviderError, Stopped
 from pramana.hash import RecordDigest, hash_result
 from pramana.model import (
@@ -40,33 +40,39 @@ from pramana.model import (
     Turn,
     Usage,
 )
-from pramana.planning import plan_scorers, resolve_embedder_model, resolve_judge, resolve_model, with_registered
-from pramana.providers.names import is_called
+from pramana.planning import (
+    plan_scorers,
+    resolve_embedder_model,
+    resolve_judge,
+    resolve_model,
+    with_registered_providers,
+)
+from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import Prices
 from pramana.request import Limits
 from pramana.run.accounts import OpenAccounts, Reach
-from pramana.run.asking import Asking, Budget, ReplyCache, in_turn
+from pramana.run.asking import Budget, ReplyCache, TextClient, ask_lines_in_turn
 from pramana.run.call import Patience, Stage
-from pramana.run.calling import Calling
-from pramana.run.engine import Feed, Pool, Stop, Window, as_it_is, stream
-from pramana.run.speech import NotSpoken, Speaker
+from pramana.run.calling import VoiceClient
+from pramana.run.engine import Stop, Window, WorkerPool, WorkFeed, identity, stream
+from pramana.run.speech import CannotBeSpoken, SpeechMaker
 from pramana.score.judge import Judge
-from pramana.score.scorers import Scorers, find_planned
+from pramana.score.scorers import Scorers, find_planned_scorers
 from pramana.score.scoring import NO_JUDGE, NOT_WRITTEN_TO, Scoring
-from pramana.score.similarity import Similarity, asked_of
+from pramana.score.similarity import Similarity, make_embed
 from pramana.score.speech import CallScoring
-from pramana.store.engine import chunks
-from pramana.store.queue import CANCELLED, Lease
+from pramana.store.engine import split_into_chunks
+from pramana.store.queue import CANCELLED_REASON, Lease
 from pramana.store.store import Store
 
 INTERRUPTED = "interrupted by the user"
 STREAM_LEFT = "the stream was closed before its last result was taken"
-HANDED_ON = "its server was stopped; the next server resumes it"
-_ENDINGS: Mapping[str | None, RunStatus] = {
+HANDED_TO_NEXT_SERVER = "its server was stopped; the next server resumes it"
+_STATUS_BY_REASON: Mapping[str | None, RunStatus] = {
     INTERRUPTED: "interrupted",
     STREAM_LEFT: "interrupted",
-    CANCELLED: "cancelled",
-    HANDED_ON: "queued",
+    CANCELLED_REASON: "cancelled",
+    HANDED_TO_NEXT_SERVER: "queued",
 }
 VERDICTS = (Outcome.PASSED, Outcome.FAILED)
 TICK_S = 1.0
@@ -81,9 +87,9 @@ class Progress:
     results: Sequence[Result] = ()
     """Stored since the last call."""
     budget: Budget = field(default_factory=Budget)
-    waiting_s: Callable[[], float] = lambda: 0.0
+    get_waiting_s: Callable[[], float] = lambda: 0.0
     """Returns for how many more seconds a provider wants nobody to ask."""
-    calls: Callable[[], Mapping[Stage, int]] = dict
+    count_calls: Callable[[], Mapping[Stage, int]] = dict
     """Returns how many calls are at each stage."""
 
 
@@ -105,33 +111,35 @@ async def execute(
     reach: Reach | None = None,
     cache: ReplyCache | None = None,
     patience: Patience | None = None,
-    taken: bool = False,
+    is_claimed: bool = False,
     kept_limits: Limits | None = None,
     window: Window | None = None,
 ) -> Run:
     """Ask, score and store what the run still lacks; return it as it then stands.
 
-    `taken`: this process has claimed it already. The run keeps its limits for the next time it is resumed, or
+    `is_claimed`: this process has claimed it already. The run keeps its limits for the next time it is resumed, or
     `kept_limits` where this program allows less for now. `window` bounds how far it runs ahead of who uses its results.
     """
     stop = Stop() if stop is None else stop
     if store.runs.read(run.id).status == "finished":
         return store.runs.read(run.id)
-    reach = with_registered(store, reach or Reach())
+    reach = with_registered_providers(store, reach or Reach())
     if run.owner == "server" and not reach.for_others:  # what others asked for stays so, wherever it goes on
-        reach = replaced(reach, for_others=True, allow_private=settings.private_addresses_allowed())
-    hold = store.queue.hold(run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED), taken=taken)
+        reach = replaced(reach, for_others=True, allow_private=settings.are_private_addresses_allowed())
+    hold = store.queue.lease(
+        run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED_REASON), is_claimed=is_claimed
+    )
     async with hold as lease, AsyncExitStack() as stack:
         try:
-            store.queue.keep_limits(run.id, (kept_limits or limits).stored())
-            prices = Prices.load(settings.prices_file(), store.prices.rates())
+            store.queue.keep_limits(run.id, (kept_limits or limits).to_stored())
+            prices = Prices.load(settings.prices_file_path(), store.prices.rates())
             _refuse_unknown_prices(run.plan, prices, limits, reach)
-            budget = _what_is_left(store, run, limits)
+            budget = _remaining_budget(store, run, limits)
             opened = OpenAccounts(limits, budget, prices.cost, stop, reach, cache, patience)
             accounts = await stack.enter_async_context(opened)
-            scorers = _scorers(run.plan, accounts, prices, limits, reach)
+            scorers = _open_scorers(run.plan, accounts, prices, limits, reach)
             stack.callback(scorers.close)
-            pools = _pools(store, run, accounts, stop, reach, scorers)
+            pools = _make_pools(store, run, accounts, stop, reach, scorers)
         except PramanaError as error:
             # Nobody was ever asked: a run that cannot begin is none, unless somebody waits for it elsewhere.
             if run.owner == "cli" and store.runs.read(run.id).attempts == 1:
@@ -140,23 +148,29 @@ async def execute(
                 store.queue.finish(run.id, lease.owner, "stopped", str(error))
             raise
         try:
-            progress = Progress(run, run.stored, budget=budget, waiting_s=accounts.held_s, calls=accounts.stages.counts)
+            progress = Progress(
+                run,
+                run.stored,
+                budget=budget,
+                get_waiting_s=accounts.rate_limit_wait_s,
+                count_calls=accounts.stages.counts,
+            )
             if watch:
-                accounts.stages.on_change = partial(_show, progress, watch)
-            await stack.enter_async_context(_timers(limits, progress, watch, stop))
-            async with store.results.writer(run.id, _counted(progress, watch), lease.owner) as writer:
+                accounts.stages.on_change = partial(_show_progress, progress, watch)
+            await stack.enter_async_context(_run_timers(limits, progress, watch, stop))
+            async with store.results.writer(run.id, _count_stored(progress, watch), lease.owner) as writer:
                 async for results in stream(pools, stop, window):
                     await writer.put(results)
         except AlreadyRunning as lost:  # found out by what was to be stored, before it was told
-            lease.lost = True
+            lease.is_lost = True
             stop(str(lost), lost)
         except BaseException as error:
             interrupted = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
             stop(INTERRUPTED if interrupted else f"{type(error).__name__}: {error}")
             with suppress(PramanaError):  # what went wrong first is what is told
-                _finish(store, run, prices, accounts, stop, lease, limits)
+                _record_end(store, run, prices, accounts, stop, lease, limits)
             raise
-        _finish(store, run, prices, accounts, stop, lease, limits)
+        _record_end(store, run, prices, accounts, stop, lease, limits)
     return store.runs.read(run.id)
 
 
@@ -175,14 +189,14 @@ def run_sync(
     return asyncio.run(execute(store, run, limits, watch, stop, reach=reach, cache=cache, patience=patience))
 
 
-RARE = (50_000, 20, 50)
+RARE_COLLECTION_THRESHOLDS = (50_000, 20, 50)
 """The collector's thresholds during a run."""
 _thresholds: list[tuple[int, int, int]] = []
 _setting_thresholds = threading.Lock()
 
 
 @contextmanager
-def rare_collections() -> Iterator[None]:
+def reduced_garbage_collection() -> Iterator[None]:
     """Look for reference cycles rarely while models are asked: a run makes few, and looking costs a sixth of its time.
 
     The setting is the whole process's: of several runs at once the first makes it and the last takes it back.
@@ -191,17 +205,17 @@ def rare_collections() -> Iterator[None]:
         usual = _thresholds[-1] if _thresholds else gc.get_threshold()
         _thresholds.append(usual)
         if usual[0]:  # 0: the user's program has switched the collector off
-            gc.set_threshold(*RARE)
+            gc.set_threshold(*RARE_COLLECTION_THRESHOLDS)
     try:
         yield
     finally:
         with _setting_thresholds:
             usual = _thresholds.pop()
-            if not _thresholds and gc.get_threshold() == RARE:
+            if not _thresholds and gc.get_threshold() == RARE_COLLECTION_THRESHOLDS:
                 gc.set_threshold(*usual)
 
 
-class _Asked(Struct, frozen=True):
+class _AskedCase(Struct, frozen=True):
     """What came of a case, before it is a result."""
 
     key: Key
@@ -212,22 +226,22 @@ class _Asked(Struct, frozen=True):
     """None: not made yet, since they can be made at once."""
 
 
-def _pools(
+def _make_pools(
     store: Store, run: Run, accounts: OpenAccounts, stop: Stop, reach: Reach, scorers: Scorers
-) -> list[Pool[tuple[Key, Case], _Asked]]:
-    similarity = _similarity(run.plan, accounts)
-    speaker = Speaker(store.blobs.put, partial(_recorded, reach), run.plan.voice)
-    _open_judge(run.plan, accounts)
+) -> list[WorkerPool[tuple[Key, Case], _AskedCase]]:
+    similarity = _make_similarity(run.plan, accounts)
+    speaker = SpeechMaker(store.blobs.put, partial(_fetch_recording, reach), run.plan.voice)
+    _check_judge_reachable(run.plan, accounts)
     for target in run.plan.targets:
         accounts.refuse_missing_parameters(target, run.plan.parameters)
-    calls = _call_scoring(store, run.plan, accounts)
+    calls = _make_call_scoring(store, run.plan, accounts)
     return [
-        _pool(
+        _make_pool(
             store,
             run,
             target,
             accounts,
-            _scoring(run.plan, target, accounts, similarity, calls, scorers),
+            _make_scoring(run.plan, target, accounts, similarity, calls, scorers),
             speaker,
             stop,
         )
@@ -235,15 +249,15 @@ def _pools(
     ]
 
 
-def _pool(
+def _make_pool(
     store: Store,
     run: Run,
     target: Target,
     accounts: OpenAccounts,
     scoring: Scoring,
-    speaker: Speaker,
+    speaker: SpeechMaker,
     stop: Stop,
-) -> Pool[tuple[Key, Case], _Asked]:
+) -> WorkerPool[tuple[Key, Case], _AskedCase]:
     plan = run.plan
     system = (Turn("system", plan.system_prompt),) if plan.system_prompt else ()
     digest = RecordDigest(
@@ -252,84 +266,84 @@ def _pool(
         suite_hash=plan.suite_hash or "",
         system_prompt=plan.system_prompt,
     )
-    written = None if is_called(target) else accounts.asking(target)
-    aloud = None if plan.variants == ("text",) else accounts.calling(target, store.blobs.put, plan.stt)
+    written = None if is_voice_agent(target) else accounts.text_client(target)
+    aloud = None if plan.variants == ("text",) else accounts.voice_client(target, store.blobs.put, plan.stt)
 
-    async def spoken(key: Key, case: Case) -> Request:
-        """Return what is said; `NotSpoken` where it cannot be asked this way."""
+    async def make_spoken_request(key: Key, case: Case) -> Request:
+        """Return what is said; `CannotBeSpoken` where it cannot be asked this way."""
         if key.variant == "text":
-            raise NotSpoken(f"{target.provider} is called, not written to")
+            raise CannotBeSpoken(f"{target.provider} is called, not written to")
         language = case.facets.language or "en"
-        if not accounts.understands(target, language):
-            raise NotSpoken(f"the agent does not understand {language}")
-        speech = await speaker.speech(case, key.variant)
+        if not accounts.understands_language(target, language):
+            raise CannotBeSpoken(f"the agent does not understand {language}")
+        speech = await speaker.make_speech(case, key.variant)
         return Request(target.model, system + case.turns[:-1], plan.parameters, "case", key.repeat, speech)
 
-    async def ask(work: tuple[Key, Case]) -> _Asked:
+    async def ask(work: tuple[Key, Case]) -> _AskedCase:
         key, case = work
-        asking: Asking | Calling | None
+        asking: TextClient | VoiceClient | None
         try:
             if written and key.variant == "text":
                 asking, asked = written, Request(target.model, system + case.turns, plan.parameters, "case", key.repeat)
             else:
-                asking, asked = aloud, await spoken(key, case)
-        except NotSpoken as refused:
-            return _Asked(key, case, None, None, (Check("voice", "1", Outcome.SKIPPED, str(refused)),))
+                asking, asked = aloud, await make_spoken_request(key, case)
+        except CannotBeSpoken as refused:
+            return _AskedCase(key, case, None, None, (Check("voice", "1", Outcome.SKIPPED, str(refused)),))
         except PramanaError as error:  # a recording that is missing or of no use
-            return _Asked(key, case, None, Failure(error.code, str(error)), ())
+            return _AskedCase(key, case, None, Failure(error.code, str(error)), ())
         assert asking is not None  # noqa: S101 - whoever has only one way was told of the other above
         in_one = asked.speech is not None or len(case.script) < 2
         try:
-            reply = await (asking(asked) if in_one else in_turn(asking, asked, case.script))
+            reply = await (asking(asked) if in_one else ask_lines_in_turn(asking, asked, case.script))
         except ProviderError as error:
             if error.fatal:
                 raise
-            return _Asked(key, case, None, Failure(error.code, str(error)), ())
-        if scoring.needs_no_waiting(case, reply):
-            return _Asked(key, case, reply)
+            return _AskedCase(key, case, None, Failure(error.code, str(error)), ())
+        if scoring.can_decide_now(case, reply):
+            return _AskedCase(key, case, reply)
         try:
-            with accounts.stages.call("scoring") if reply.call else nullcontext():
+            with accounts.stages.track_call("scoring") if reply.call else nullcontext():
                 checks = await scoring.checks(case, reply)
         except PramanaError as error:  # the run ends here, but a reply that was paid for is kept
             if not isinstance(error, Stopped):
                 stop(str(error), error)
-            checks = scoring.not_judged(case, reply, error)
-        return _Asked(key, case, reply, None, checks)
+            checks = scoring.make_unjudged_checks(case, reply, error)
+        return _AskedCase(key, case, reply, None, checks)
 
-    def finish(asked: _Asked) -> Result:
+    def finish(asked: _AskedCase) -> Result:
         key, case, reply = asked.key, asked.case, asked.reply
         if reply is None:
             return Result(key, case.id, None, asked.failure, asked.checks or (), None, None)
-        checks = scoring.decided(case, reply) if asked.checks is None else asked.checks
+        checks = scoring.decide_now(case, reply) if asked.checks is None else asked.checks
         hashed = hash_result(target.model, case.id, reply.text)
         heard = reply.call.caller if reply.call else ()
         return Result(key, case.id, reply, None, checks, hashed, digest(key.case, reply.text, heard))
 
     # Who can be asked in neither way has every case skipped, with the reason.
-    ceiling = max((asking.limiter.ceiling for asking in (written, aloud and aloud.asking) if asking), default=1)
-    return Pool(Feed(store.cases.pending_chunks(run.id, target.typed)), ceiling, ask, finish)
+    ceiling = max((asking.limiter.ceiling for asking in (written, aloud and aloud.client) if asking), default=1)
+    return WorkerPool(WorkFeed(store.cases.pending_chunks(run.id, target.typed)), ceiling, ask, finish)
 
 
-async def _recorded(reach: Reach, url: str, case: Case) -> bytes:
+async def _fetch_recording(reach: Reach, url: str, case: Case) -> bytes:
     """Return the file of a prompt that was recorded."""
     from pramana.providers.voice.recordings import (
-        prompt_audio,
+        read_prompt_audio,
     )  # it brings the network along, which not every run needs
 
-    return await prompt_audio(
+    return await read_prompt_audio(
         url,
         scenario_file=Path(case.source.file) if case.source else None,
-        audio_folder=settings.home() / "audio",
+        audio_folder=settings.data_folder() / "audio",
         from_api=reach.for_others,
-        allow_private=reach.allow_private if reach.for_others else settings.private_addresses_allowed(),
+        allow_private=reach.allow_private if reach.for_others else settings.are_private_addresses_allowed(),
     )
 
 
-def _call_scoring(store: Store, plan: Plan, accounts: OpenAccounts) -> CallScoring:
-    return CallScoring(store.blobs.get, accounts.ears(plan.stt), by_whisper=plan.stt is None)
+def _make_call_scoring(store: Store, plan: Plan, accounts: OpenAccounts) -> CallScoring:
+    return CallScoring(store.blobs.get, accounts.find_recognition(plan.stt), by_whisper=plan.stt is None)
 
 
-def _scoring(
+def _make_scoring(
     plan: Plan,
     target: Target,
     accounts: OpenAccounts,
@@ -337,78 +351,78 @@ def _scoring(
     calls: CallScoring,
     scorers: Scorers,
 ) -> Scoring:
-    agent = is_called(target) and target.provider not in NEVER_A_JUDGE
+    agent = is_voice_agent(target) and target.provider not in NEVER_JUDGES
     no_judge = NOT_WRITTEN_TO if agent else NO_JUDGE
-    return Scoring(_judge(plan.judge or target, accounts), similarity, calls, no_judge, scorers, target.typed)
+    return Scoring(_make_judge(plan.judge or target, accounts), similarity, calls, no_judge, scorers, target.typed)
 
 
-def _open_judge(plan: Plan, accounts: OpenAccounts) -> None:
+def _check_judge_reachable(plan: Plan, accounts: OpenAccounts) -> None:
     """Refuse a judge that cannot be reached (no key, no such function) before any reply is judged."""
     if plan.judge:
-        accounts.asking(plan.judge)
+        accounts.text_client(plan.judge)
 
 
-def _judge(judged_by: Target, accounts: OpenAccounts) -> Judge | None:
+def _make_judge(target: Target, accounts: OpenAccounts) -> Judge | None:
     """Return a model as a judge; None for the embedded one, and for a voice agent."""
-    if judged_by.provider in NEVER_A_JUDGE or is_called(judged_by):
+    if target.provider in NEVER_JUDGES or is_voice_agent(target):
         return None
 
     async def ask(request: Request) -> Reply:
-        return await accounts.asking(judged_by)(request)  # opened on first use: not every suite needs a judge
+        return await accounts.text_client(target)(request)  # opened on first use: not every suite needs a judge
 
-    return Judge(ask, judged_by.model, judged_by.typed)
+    return Judge(ask, target.model, target.typed)
 
 
-def _scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Limits, reach: Reach) -> Scorers:
+def _open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Limits, reach: Reach) -> Scorers:
     """Return the scorers of a plan; a model that one of them names is asked within the limits of the run."""
     if not plan.scorers:
         return Scorers()
 
     @cache
-    def named(typed: str) -> Judge:
+    def judge_by_name(typed: str) -> Judge:
         target = resolve_model(typed, reach)
-        if limits.max_cost_usd is not None and not prices.known(target):
+        if limits.max_cost_usd is not None and not prices.is_known(target):
             raise InvalidInput(f"a cost limit needs a price, and none is known for {typed}")
         if reach.free_models_only and prices.may_cost(target):
             raise InvalidInput(f"{typed} may cost money, and this run has no cost limit; set one")
-        judge = _judge(target, accounts)
+        judge = _make_judge(target, accounts)
         if judge is None:
-            raise InvalidInput(f"{typed} cannot be asked: {NOT_WRITTEN_TO if is_called(target) else NO_JUDGE}")
+            raise InvalidInput(f"{typed} cannot be asked: {NOT_WRITTEN_TO if is_voice_agent(target) else NO_JUDGE}")
         return judge
 
-    return Scorers(find_planned(plan.scorers, reach.functions.scorers), named, reach.functions.loop)
+    return Scorers(find_planned_scorers(plan.scorers, reach.functions.scorers), judge_by_name, reach.functions.loop)
 
 
-def _similarity(plan: Plan, accounts: OpenAccounts) -> Similarity:
+def _make_similarity(plan: Plan, accounts: OpenAccounts) -> Similarity:
     if (embedder := plan.embedder) is None:
         return Similarity()
-    asked = asked_of(accounts.embedding(embedder), embedder.model)
+    asked = make_embed(accounts.embedding_client(embedder), embedder.model)
     return Similarity(asked, f"{embedder.provider}:{embedder.model}")
 
 
-def _counted(progress: Progress, watch: Watch | None) -> Callable[[list[tuple[int, Result]]], None]:
-    def stored(batch: list[tuple[int, Result]]) -> None:
+def _count_stored(progress: Progress, watch: Watch | None) -> Callable[[list[tuple[int, Result]]], None]:
+    def on_stored(batch: list[tuple[int, Result]]) -> None:
         progress.results, progress.stored = [result for _, result in batch], progress.stored + len(batch)
         if watch:
             watch(progress)
 
-    return stored
+    return on_stored
 
 
-def _show(progress: Progress, watch: Watch) -> None:
+def _show_progress(progress: Progress, watch: Watch) -> None:
     """Show how far a run is when nothing more is stored."""
     progress.results = ()
     watch(progress)
 
 
 @asynccontextmanager
-async def _timers(limits: Limits, progress: Progress, watch: Watch | None, stop: Stop) -> AsyncIterator[None]:
+async def _run_timers(limits: Limits, progress: Progress, watch: Watch | None, stop: Stop) -> AsyncIterator[None]:
     """Tell whoever watches that time passes, and end the run when its own is over."""
 
     async def tick(show: Watch) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            _show(progress, show)
+            _show_progress(progress, show)
 
     async def deadline(seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -439,11 +453,11 @@ def _reached_limit(stop: Stop, limits: Limits) -> str | None:
 def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Reach) -> None:
     asked = [*plan.targets, *(each for each in (plan.judge, plan.embedder) if each)]
     # Looked up now in any case: to read the price list takes a fifth of a second, which no reply may wait for.
-    unknown = [target.typed for target in asked if not prices.known(target)]
-    _refuse_uncounted(plan, prices, limits)
+    unknown = [target.typed for target in asked if not prices.is_known(target)]
+    _refuse_uncountable_cost(plan, prices, limits)
     if unknown and limits.max_cost_usd is not None:
         names = ", ".join(unknown)
-        where = settings.prices_file()
+        where = settings.prices_file_path()
         if reach.for_others:  # who asks a server can neither see nor change its files
             raise InvalidInput(
                 f"a cost limit needs a price, and none is known for {names}; an administrator can set one: Settings, "
@@ -456,28 +470,28 @@ def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Re
         )
 
 
-def _refuse_uncounted(plan: Plan, prices: Prices, limits: Limits) -> None:
+def _refuse_uncountable_cost(plan: Plan, prices: Prices, limits: Limits) -> None:
     """Refuse to promise a cap that somebody is not counted in: endpoints that hear do not tell what they cost."""
     stt = plan.stt
     if stt and limits.max_cost_usd is not None and prices.cost(stt, None, Usage(1, 1)) != 0:
         raise InvalidInput(
             f"a cost limit cannot count what the speech recognition {stt.typed} costs; leave one of them out, "
             "or give it prices of 0 in "
-            f"{settings.prices_file()} if nobody is to pay for it"
+            f"{settings.prices_file_path()} if nobody is to pay for it"
         )
 
 
-def _what_is_left(store: Store, run: Run, limits: Limits) -> Budget:
+def _remaining_budget(store: Store, run: Run, limits: Limits) -> Budget:
     """Return the budget less what the run has spent already: a cap is for all of it, however often it is resumed."""
-    spent = asdict(store.results.spent(run.id)) if run.stored else {}
+    spent = asdict(store.results.sum_spending(run.id)) if run.stored else {}
     return Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens, **spent)
 
 
-def _finish(
+def _record_end(
     store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop: Stop, lease: Lease, limits: Limits
 ) -> None:
     """Record how this sitting ended; what is known of earlier ones stays."""
-    if lease.lost:
+    if lease.is_lost:
         return  # how it ends is the other process's to say
     now = store.runs.read(run.id)
     complete = now.stored >= now.expected
@@ -485,13 +499,13 @@ def _finish(
         stop(f"{now.expected - now.stored:,} results are missing for an unknown reason")
     known = now.notes
     left_out: dict[str, list[str]] = dict(known.get("left_out", {}))
-    for name, parameters in accounts.left_out().items():
+    for name, parameters in accounts.rejected_parameters().items():
         left_out[name] = sorted({*left_out.get(name, ()), *parameters})
     status: RunStatus = "finished"
-    if stop and not (complete and stop.reason in (CANCELLED, HANDED_ON)):
-        status = _ENDINGS.get(stop.reason, "stopped")
+    if stop and not (complete and stop.reason in (CANCELLED_REASON, HANDED_TO_NEXT_SERVER)):
+        status = _STATUS_BY_REASON.get(stop.reason, "stopped")
     reason = stop.reason if status != "finished" else None
-    this = {"prices": prices.version, **accounts.notes()}
+    this = {"prices": prices.version, **accounts.make_notes()}
     notes = {**this, "left_out": left_out, "sittings": [*known.get("sittings", ()), {**this, "reason": stop.reason}]}
     reached = _reached_limit(stop, limits) if reason else None
     if reached or "reached_limit" in known:
@@ -502,7 +516,7 @@ def _finish(
 # ── Judge again ──
 
 
-def scoring_label(judge: Target | None, embedder: Target | None, scorers: Sequence[PlannedScorer]) -> str:
+def make_scoring_label(judge: Target | None, embedder: Target | None, scorers: Sequence[PlannedScorer]) -> str:
     """Return what a scoring is called: by its judge, its embedder and its scorers."""
     label = f"judged by {judge.typed if judge else 'itself'}"
     label += f", embedded by {embedder.typed}" if embedder else ""
@@ -528,22 +542,22 @@ async def judge_again(
     because this ended early or its checks could not be made, keeps the verdict it had. Only what ended it is raised.
     """
     stop = Stop() if stop is None else stop
-    reach = with_registered(store, reach or Reach())
+    reach = with_registered_providers(store, reach or Reach())
     judged_by = resolve_judge(judge, reach) or run.plan.judge
     embedded_by = resolve_embedder_model(embedder, reach) if embedder else run.plan.embedder
-    scored_by = plan_scorers(scorers, reach, again=run.plan.scorers)
+    scored_by = plan_scorers(scorers, reach, planned=run.plan.scorers)
     plan = replace(run.plan, judge=judged_by, embedder=embedded_by, scorers=scored_by)
-    prices = Prices.load(settings.prices_file(), store.prices.rates())
+    prices = Prices.load(settings.prices_file_path(), store.prices.rates())
     _refuse_unknown_prices(plan, prices, limits, reach)
-    label = scoring_label(judged_by, embedded_by, scored_by)
+    label = make_scoring_label(judged_by, embedded_by, scored_by)
     budget = Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens)
     async with OpenAccounts(limits, budget, prices.cost, stop, reach) as accounts, AsyncExitStack() as stack:
-        _open_judge(plan, accounts)
-        similarity = _similarity(plan, accounts)
-        calls = _call_scoring(store, plan, accounts)
-        found = _scorers(plan, accounts, prices, limits, reach)
+        _check_judge_reachable(plan, accounts)
+        similarity = _make_similarity(plan, accounts)
+        calls = _make_call_scoring(store, plan, accounts)
+        found = _open_scorers(plan, accounts, prices, limits, reach)
         stack.callback(found.close)
-        scorings = {each.typed: _scoring(plan, each, accounts, similarity, calls, found) for each in plan.targets}
+        scorings = {each.typed: _make_scoring(plan, each, accounts, similarity, calls, found) for each in plan.targets}
 
         failed: set[Key] = set()
 
@@ -555,11 +569,11 @@ async def judge_again(
                 failed.add(result.key)
             return judged
 
-        progress = Progress(run, 0, budget=budget, waiting_s=accounts.held_s)
-        pairs = store.results.pairs(run.id) if results is None else results
+        progress = Progress(run, 0, budget=budget, get_waiting_s=accounts.rate_limit_wait_s)
+        pairs = store.results.iterate_with_cases(run.id) if results is None else results
         replies: Iterator[tuple[Case, Result]] = (pair for pair in pairs if pair[1].reply is not None)
         with store.scorings.begin(run.id, label) as scoring:
-            pool = Pool(Feed(chunks(replies)), limits.concurrency, judge_one, as_it_is)
+            pool = WorkerPool(WorkFeed(split_into_chunks(replies)), limits.concurrency, judge_one, identity)
             async for judged in stream([pool], stop):
                 for add, some in (
                     (scoring.add, [each for each in judged if each.key not in failed]),

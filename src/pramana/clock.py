@@ -51,7 +51,7 @@ def sleep(seconds: float) -> None:
 
 
 @contextmanager
-def installed(clock: Clock) -> Iterator[None]:
+def use_clock(clock: Clock) -> Iterator[None]:
     """Use another clock in the whole process until the block ends."""
     global _clock  # noqa: PLW0603 - one clock a process: threads and event loops must agree on the time
     before, _clock = _clock, clock

@@ -131,7 +131,7 @@ class Hint:
     about: str = ""
 
 
-class _Stated(TypedDict, total=False):
+class _ErrorAttributes(TypedDict, total=False):
     """What the first line of an error class may state."""
 
     code: str
@@ -153,11 +153,11 @@ class PramanaError(Exception):
     hints: Mapping[HintKey, str] = COMMAND_HINTS
     """The words of the front end that shows it, for `str()`."""
 
-    def __init_subclass__(cls, **stated: Unpack[_Stated]) -> None:
+    def __init_subclass__(cls, **stated: Unpack[_ErrorAttributes]) -> None:
         super().__init_subclass__()
         for name, value in stated.items():
-            if name not in _Stated.__annotations__:
-                raise TypeError(f"an error states {', '.join(_Stated.__annotations__)}, not {name}")
+            if name not in _ErrorAttributes.__annotations__:
+                raise TypeError(f"an error states {', '.join(_ErrorAttributes.__annotations__)}, not {name}")
             setattr(cls, name, value)
 
     def __init__(self, message: str, *, hint: Hint | None = None) -> None:
@@ -177,7 +177,7 @@ class PramanaError(Exception):
         return self.explain(self.hints)
 
 
-NOTED = 20
+MAX_NOTED_PROBLEMS = 20
 """Problems that a traceback shows at most."""
 FOLDED = 3
 """Repeated problems that a message names at most."""
@@ -191,7 +191,7 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
         self.problems = tuple(problems)
 
     @classmethod
-    def of(cls, problems: Sequence[Problem], total: int = 0) -> "InvalidInput":
+    def from_problems(cls, problems: Sequence[Problem], total: int = 0) -> "InvalidInput":
         """Make one exception of the problems found, led by the first; `total` counts those that were not kept too.
 
         Of problems that repeat, the message has each of the first few once, with its count.
@@ -202,7 +202,9 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
         others = max(total, len(ordered)) - sum(each.count for each in shown)
         more = f" (and {others:,} more)" if others else ""
         error = cls("; ".join(f"{each.first}{each.times}" for each in shown) + more, ordered)
-        for each in ordered[1:NOTED]:  # a traceback prints them; commands and the API list the problems themselves
+        for each in ordered[
+            1:MAX_NOTED_PROBLEMS
+        ]:  # a traceback prints them; commands and the API list the problems themselves
             error.add_note(str(each))
         return error
 
@@ -218,12 +220,12 @@ class AlreadyExists(PramanaError, code="already_exists", http_status=409, exit_c
 class HashMismatch(PramanaError, code="hash_mismatch", http_status=409, exit_code=2):
     """The content does not match its pinned hash."""
 
-    def __init__(self, what: str, *, pinned: str, found: str) -> None:
+    def __init__(self, what: str, *, pinned: str, actual: str) -> None:
         super().__init__(
-            f"{what} does not match its pinned hash, so it does not run\n  pinned {pinned}\n  found  {found}",
+            f"{what} does not match its pinned hash, so it does not run\n  pinned {pinned}\n  found  {actual}",
             hint=Hint("publish_suite"),
         )
-        self.pinned, self.found = pinned, found
+        self.pinned, self.actual = pinned, actual
 
 
 class BrokenPlugin(PramanaError, code="broken_plugin"):
@@ -283,7 +285,7 @@ class ProviderError(PramanaError, code="provider_error", http_status=502):
         self, message: str, *, status: int | None = None, retry_after: float | None = None, hint: Hint | None = None
     ) -> None:
         super().__init__(message, hint=hint)
-        self.status, self.retry_after = status, _seconds(retry_after)
+        self.status, self.retry_after = status, _valid_seconds(retry_after)
 
 
 class AuthenticationFailed(ProviderError, code="authentication_failed", fatal=True):
@@ -310,7 +312,7 @@ class Unreachable(Unavailable, code="unreachable"):
     """The provider cannot be reached."""
 
 
-class NothingThere(ProviderError, code="nothing_there"):
+class NotAnApi(ProviderError, code="nothing_there"):
     """The server at that address is not the API."""
 
 
@@ -335,7 +337,7 @@ class Rejected(ProviderError, code="rejected"):
         """The parameter that the provider rejects, where it names one."""
 
 
-def _seconds(given: object) -> float | None:
+def _valid_seconds(given: object) -> float | None:
     """Return a time to wait, None where none is meant: users' functions raise these errors too."""
     try:
         seconds = float(given)  # type: ignore[arg-type] # which is what is tried
@@ -344,10 +346,10 @@ def _seconds(given: object) -> float | None:
     return seconds if 0 <= seconds < float("inf") else None
 
 
-def did_you_mean(word: str, known: Iterable[str], nearness: float = 0.6) -> str:
+def suggest_similar(word: str, known: Iterable[str], nearness: float = 0.6) -> str:
     """Return a hint that ends a message, or nothing when no known word is near.
 
-    >>> did_you_mean("contians", ["contains", "is_json"])
+    >>> suggest_similar("contians", ["contains", "is_json"])
     '; did you mean "contains"?'
     """
     from difflib import get_close_matches
@@ -356,10 +358,10 @@ def did_you_mean(word: str, known: Iterable[str], nearness: float = 0.6) -> str:
     return f'; did you mean "{near[0]}"?' if near else ""
 
 
-def visible(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Return text with what a terminal would obey or cannot show written as escapes: it stays on its line.
 
-    >>> visible("two\\nlines")
+    >>> escape_control_characters("two\\nlines")
     'two\\\\nlines'
     """
     if text.isprintable():
@@ -367,19 +369,19 @@ def visible(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def told(error: BaseException) -> str:
+def describe_exception(error: BaseException) -> str:
     """Return what a stranger's exception says, on one line, whatever it is and even if it cannot say it.
 
-    >>> told(ValueError("two\\nlines")), told(KeyError())
+    >>> describe_exception(ValueError("two\\nlines")), describe_exception(KeyError())
     ('ValueError: two\\\\nlines', 'KeyError')
     """
     try:
-        said = visible(str(error))
+        said = escape_control_characters(str(error))
     except Exception:  # noqa: BLE001 - its own words fail it; the name will do
         said = ""
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
-def quote(text: str, limit: int = 60) -> str:
+def quote_text(text: str, limit: int = 60) -> str:
     """Return text in double quotes, visible, on one line and no longer than a sentence bears."""
-    return f'"{visible(text if len(text) <= limit else text[: limit - 1] + "…")}"'
+    return f'"{escape_control_characters(text if len(text) <= limit else text[: limit - 1] + "…")}"'

@@ -13,8 +13,8 @@ from struct import Struct
 from tempfile import TemporaryFile, gettempdir
 from typing import Any, BinaryIO, NamedTuple, Self
 
-from pramana.errors import InvalidInput, PramanaError, Problem, quote
-from pramana.jsonl import BadLine, canonical, decode, open_file, parse, read_lines
+from pramana.errors import InvalidInput, PramanaError, Problem, quote_text
+from pramana.jsonl import BadLine, decode_line, open_file, parse_line, read_lines, to_canonical_json
 from pramana.model import Assertion, Case, Line
 
 PREFIX = "sha256:"
@@ -30,16 +30,16 @@ def hash_suite(path: str | PathLike[str], content: bytes | None = None) -> str:
         lines = (line for line in read_lines(file) if not line.blank)
         for index, line in enumerate(lines):
             try:
-                cases.add(Standing(line.number, index, line.offset), parse(decode(line)))
+                cases.add(CasePosition(line.number, index, line.offset), parse_line(decode_line(line)))
             except BadLine as bad:
                 place = Problem(bad.message, f"[{index}]", line.number, bad.column, str(path))
-                raise InvalidInput.of([place]) from None
+                raise InvalidInput.from_problems([place]) from None
 
-        def refuse(first: Standing, again: Standing, case_id: str) -> None:
-            message = f"duplicate id {quote(case_id)}: lines {first.line} and {again.line}; remove one to hash it"
-            raise InvalidInput.of([Problem(message, f"[{again.case}].id", again.line, 1, str(path))])
+        def refuse_duplicate(first: CasePosition, again: CasePosition, case_id: str) -> None:
+            message = f"duplicate id {quote_text(case_id)}: lines {first.line} and {again.line}; remove one to hash it"
+            raise InvalidInput.from_problems([Problem(message, f"[{again.case}].id", again.line, 1, str(path))])
 
-        return cases.digest(refuse)
+        return cases.digest(refuse_duplicate)
 
 
 def hash_output(output: str) -> str:
@@ -48,7 +48,7 @@ def hash_output(output: str) -> str:
     >>> hash_output("four")
     'sha256:04efaf080f5a3e74e1c29d1ca6a48569382cbbcd324e8d59d2b83ef21c039f00'
     """
-    return PREFIX + hashlib.sha256(_bytes(output)).hexdigest()
+    return PREFIX + hashlib.sha256(_encode_text(output)).hexdigest()
 
 
 def hash_result(model_id: str, case_id: str, output: str) -> str:
@@ -74,20 +74,20 @@ def case_digest(case: Case) -> str:
         "difficulty": facets.difficulty,
         "language": facets.language,
         "tags": list(facets.tags),
-        "assertion": stated and _stated(stated),
+        "assertion": stated and _assertion_fields(stated),
         "ideals": list(case.ideals),
         "name": case.name,
         "expected_outcome": case.expected_outcome,
         "prompt_audio_url": case.prompt_audio_url,
         "tokens_est": case.tokens_est,
-        "script": [_line(line) for line in case.script],
+        "script": [_line_fields(line) for line in case.script],
         "conditions": case.conditions or None,
     }
-    return PREFIX + hashlib.sha256(b"pramana case 1" + canonical(_said(said))).hexdigest()
+    return PREFIX + hashlib.sha256(b"pramana case 1" + to_canonical_json(_non_default_fields(said))).hexdigest()
 
 
-def _stated(assertion: Assertion) -> dict[str, Any]:
-    return _said(
+def _assertion_fields(assertion: Assertion) -> dict[str, Any]:
+    return _non_default_fields(
         {
             "type": assertion.type,
             "case_sensitive": None if assertion.case_sensitive else False,
@@ -98,19 +98,19 @@ def _stated(assertion: Assertion) -> dict[str, Any]:
     )
 
 
-def _line(line: Line) -> dict[str, Any]:
-    return _said(
+def _line_fields(line: Line) -> dict[str, Any]:
+    return _non_default_fields(
         {
             "text": line.text,
             "audio_url": line.audio_url,
             "barge_in_s": line.barge_in_s,
-            "expected": [[_stated(each.assertion), list(each.ideals)] for each in line.expected],
+            "expected": [[_assertion_fields(each.assertion), list(each.ideals)] for each in line.expected],
             "reference": line.reference,
         }
     )
 
 
-def _said(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _non_default_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None and value != []}
 
 
@@ -126,31 +126,31 @@ class RecordDigest:
     ) -> None:
         if not all(isinstance(name, str) for name in parameters):
             raise TypeError("parameters are named by text")
-        shared: tuple[str | bytes, ...] = (model, canonical(dict(parameters)), suite_hash)
-        self._begun = hashlib.sha256(b"pramana record 1" + b"".join(map(measured, shared)))
-        self._prompt = measured(b"absent" if system_prompt is None else b"given " + _bytes(system_prompt))
+        shared: tuple[str | bytes, ...] = (model, to_canonical_json(dict(parameters)), suite_hash)
+        self._prefix_hash = hashlib.sha256(b"pramana record 1" + b"".join(map(length_prefixed, shared)))
+        self._prompt = length_prefixed(b"absent" if system_prompt is None else b"given " + _encode_text(system_prompt))
 
-    def __call__(self, case: str, output: str, heard: Sequence[str] = ()) -> str:
-        """Return the digest of what the model said to the case of that digest; `heard` is what was played to it."""
-        digest = self._begun.copy()
-        digest.update(measured(case) + self._prompt + measured(output))
-        for sound in heard:
-            digest.update(measured(sound))
+    def __call__(self, case: str, output: str, recognised: Sequence[str] = ()) -> str:
+        """Return the digest of a model's output for the case of that digest; `recognised` is what was played to it."""
+        digest = self._prefix_hash.copy()
+        digest.update(length_prefixed(case) + self._prompt + length_prefixed(output))
+        for sound in recognised:
+            digest.update(length_prefixed(sound))
         return PREFIX + digest.hexdigest()
 
 
-def measured(field: str | bytes) -> bytes:
+def length_prefixed(field: str | bytes) -> bytes:
     """Return a field prefixed by its length, so that no two rows of fields are the same bytes."""
-    as_bytes = _bytes(field) if isinstance(field, str) else field
+    as_bytes = _encode_text(field) if isinstance(field, str) else field
     return len(as_bytes).to_bytes(8) + as_bytes
 
 
-def _bytes(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     # Models do emit lone surrogates, through escapes in JSON; they are hashed as the three bytes they would be.
     return text.encode("utf-8", "surrogatepass")
 
 
-class Standing(NamedTuple):
+class CasePosition(NamedTuple):
     """Where a case stands in its file: line from one, case number from zero, and the first byte of the line."""
 
     line: int
@@ -158,14 +158,14 @@ class Standing(NamedTuple):
     offset: int
 
 
-class _Spilled(NamedTuple):
+class _SpilledCase(NamedTuple):
     """A long case left where it is on disk: its first byte and its size."""
 
     start: int
     size: int
 
 
-_Record = tuple[bytes, Standing, "bytes | _Spilled"]
+_Record = tuple[bytes, CasePosition, "bytes | _SpilledCase"]
 
 
 class SortedCases:
@@ -182,10 +182,10 @@ class SortedCases:
     _header = Struct("<IQQQI")
 
     def __init__(self) -> None:
-        self._gathered: list[tuple[bytes, Standing, bytes]] = []
+        self._gathered: list[tuple[bytes, CasePosition, bytes]] = []
         self._size = 0
         self._spill: BinaryIO | None = None
-        self._runs: list[tuple[int, int]] = []
+        self._sorted_runs: list[tuple[int, int]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -194,40 +194,40 @@ class SortedCases:
         if self._spill:
             self._spill.close()
 
-    def add(self, standing: Standing, case: Any) -> None:
+    def add(self, standing: CasePosition, case: Any) -> None:
         """Take one case and where it stands."""
         if not isinstance(case, dict) or not isinstance(case.get("id"), str):
             raise BadLine("a case must be an object with an id of text")
-        record = (_bytes(case["id"]), standing, canonical(case))
+        record = (_encode_text(case["id"]), standing, to_canonical_json(case))
         self._gathered.append(record)
         self._size += len(record[0]) + len(record[2]) + 350  # what Python adds around a tuple and its objects
         if self._size > self.BUDGET:
             self._write_run()
 
-    def digest(self, on_repeat: Callable[[Standing, Standing, str], None]) -> str:
+    def digest(self, on_repeat: Callable[[CasePosition, CasePosition, str], None]) -> str:
         """Return the suite's hash; for each id that stood before, say where first, where again, and which."""
         digest = hashlib.sha256(b"[")
-        previous, first = None, Standing(0, 0, 0)
-        for key, standing, case in self._sorted():
+        previous, first = None, CasePosition(0, 0, 0)
+        for key, standing, case in self._iterate_sorted():
             if key == previous:
                 on_repeat(first, standing, key.decode("utf-8", "surrogatepass"))
             else:
                 first = standing
             if previous is not None:
                 digest.update(b",")
-            for part in (case,) if isinstance(case, bytes) else self._parts(case):
+            for part in (case,) if isinstance(case, bytes) else self._read_spilled(case):
                 digest.update(part)
             previous = key
         digest.update(b"]")
         return PREFIX + digest.hexdigest()
 
-    def _sorted(self) -> Iterator[_Record]:
-        if not self._runs:
+    def _iterate_sorted(self) -> Iterator[_Record]:
+        if not self._sorted_runs:
             self._gathered.sort()
             return iter(self._gathered)
         if self._gathered:
             self._write_run()
-        return heapq.merge(*(self._read_run(start, end) for start, end in self._runs))
+        return heapq.merge(*(self._read_run(start, end) for start, end in self._sorted_runs))
 
     def _write_run(self) -> None:
         if self._spill is None:
@@ -238,7 +238,7 @@ class SortedCases:
             for key, standing, case in self._gathered:
                 self._spill.write(self._header.pack(len(key), *standing, len(case)) + key)
                 self._spill.write(case)
-            self._runs.append((start, self._spill.tell()))
+            self._sorted_runs.append((start, self._spill.tell()))
         except OSError as error:
             where = gettempdir()
             raise PramanaError(
@@ -261,16 +261,16 @@ class SortedCases:
 
         while header := take(self._header.size):
             key_size, line, number, offset, case_size = self._header.unpack(header)
-            key, standing = take(key_size), Standing(line, number, offset)
+            key, standing = take(key_size), CasePosition(line, number, offset)
             if case_size <= self.LONG:
                 yield key, standing, take(case_size)
                 continue
-            place = _Spilled(at - len(block), case_size)
+            place = _SpilledCase(at - len(block), case_size)
             at += max(0, case_size - len(block))
             block = block[case_size:]
             yield key, standing, place
 
-    def _parts(self, place: _Spilled) -> Iterator[bytes]:
+    def _read_spilled(self, place: _SpilledCase) -> Iterator[bytes]:
         for start in range(place.start, place.start + place.size, self.LONG):
             if self._spill:
                 self._spill.seek(start)

@@ -12,18 +12,18 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from pramana.bench import HANDED_ON, Progress, execute
-from pramana.errors import NotFound, PramanaError, StoreFailed, told
+from pramana.bench import HANDED_TO_NEXT_SERVER, Progress, execute
+from pramana.errors import NotFound, PramanaError, StoreFailed, describe_exception
 from pramana.request import Limits
 from pramana.run.accounts import Reach
 from pramana.run.call import Stage
 from pramana.run.engine import Stop
-from pramana.store.queue import CANCELLED, this_process
+from pramana.store.queue import CANCELLED_REASON, process_name
 from pramana.store.store import Store
 
 log = logging.getLogger("pramana.jobs")
 
-AT_ONCE = 4
+MAX_CONCURRENT_RUNS = 4
 """Runs that one server carries out at the same time; each has its own limits at its providers."""
 LOOK_S = 1.0
 """How often a server looks for runs that wait; it is told of those that are queued through itself."""
@@ -37,7 +37,7 @@ class Jobs:
     """The runs that one server carries out."""
 
     def __init__(
-        self, store: Store, *, at_once: int = AT_ONCE, allow_private: Callable[[], bool] = lambda: False
+        self, store: Store, *, at_once: int = MAX_CONCURRENT_RUNS, allow_private: Callable[[], bool] = lambda: False
     ) -> None:
         self._store, self._at_once, self._allow_private = store, at_once, allow_private
         self._calls: dict[str, Mapping[Stage, int]] = {}
@@ -46,9 +46,9 @@ class Jobs:
         self._stops: dict[str, Stop] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._news = asyncio.Event()
+        self._wake_event = asyncio.Event()
         self._closing = False
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._work()), name="pramana-jobs", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._poll()), name="pramana-jobs", daemon=True)
 
     def start(self) -> None:
         """Begin to look for runs."""
@@ -58,7 +58,7 @@ class Jobs:
         """Look now: a run was queued. From any thread."""
         if self._loop:
             with suppress(RuntimeError):  # it has just ended
-                self._loop.call_soon_threadsafe(self._news.set)
+                self._loop.call_soon_threadsafe(self._wake_event.set)
 
     def close(self) -> None:
         """Hand the runs on to the next server, and return when that is done; it takes seconds at most."""
@@ -67,86 +67,86 @@ class Jobs:
         self._thread.join(CLOSE_S)
 
     @property
-    def under_way(self) -> list[str]:
+    def running_ids(self) -> list[str]:
         """The ids of the runs that this server carries out now."""
         return list(self._tasks)
 
-    def calls(self, run_id: str) -> Mapping[Stage, int]:
+    def count_calls(self, run_id: str) -> Mapping[Stage, int]:
         """Return how many calls of a run are at each stage; empty for a run that another process carries out."""
         return self._calls.get(run_id, {})
 
-    def _watch(self, progress: Progress) -> None:
-        run_id, now = progress.run.id, progress.calls()
-        if now != self.calls(run_id):
+    def _watch_progress(self, progress: Progress) -> None:
+        run_id, now = progress.run.id, progress.count_calls()
+        if now != self.count_calls(run_id):
             self._calls[run_id] = now
             self.on_call(run_id)
 
-    async def _work(self) -> None:
+    async def _poll(self) -> None:
         self._loop = asyncio.get_running_loop()
         while not self._closing:
-            await self._begin_some()
+            await self._start_waiting_runs()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
-                    await self._news.wait()
-            self._news.clear()
+                    await self._wake_event.wait()
+            self._wake_event.clear()
         for stop in self._stops.values():
-            stop(HANDED_ON)
+            stop(HANDED_TO_NEXT_SERVER)
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
-    async def _begin_some(self) -> None:
+    async def _start_waiting_runs(self) -> None:
         room = self._at_once - len(self._tasks)
         try:
-            waiting = await asyncio.to_thread(self._store.queue.waiting) if room > 0 else []
+            waiting = await asyncio.to_thread(self._store.queue.list_waiting) if room > 0 else []
             for run_id in waiting:
                 if room <= 0 or self._closing:
                     return
                 if run_id in self._tasks:
                     continue
                 with suppress(NotFound):  # somebody has just deleted it
-                    if await asyncio.to_thread(self._store.queue.take, run_id, this_process()):
+                    if await asyncio.to_thread(self._store.queue.claim_for_server, run_id, process_name()):
                         self._stops[run_id] = Stop()
-                        self._tasks[run_id] = asyncio.create_task(self._carry_out(run_id, self._stops[run_id]))
+                        self._tasks[run_id] = asyncio.create_task(self._execute_run(run_id, self._stops[run_id]))
                         room -= 1
         except StoreFailed as error:
             log.warning("cannot look for runs: %s", error)
         except Exception:  # a server that has given up would leave every run queued
             log.exception("cannot look for runs")
 
-    async def _carry_out(self, run_id: str, stop: Stop) -> None:
+    async def _execute_run(self, run_id: str, stop: Stop) -> None:
         this, timers = asyncio.current_task(), []
         assert this is not None  # noqa: S101 - it is one
 
-        def hurry() -> None:
-            if stop.reason in (CANCELLED, HANDED_ON):
+        def end_now() -> None:
+            if stop.reason in (CANCELLED_REASON, HANDED_TO_NEXT_SERVER):
                 timers.append(asyncio.get_running_loop().call_later(GRACE_S, this.cancel))
 
-        stop.then(hurry)
+        stop.add_callback(end_now)
         try:
             run = await asyncio.to_thread(self._store.runs.read, run_id)
             reach = Reach(for_others=True, allow_private=self._allow_private())
             limits = Limits(**run.limits)
-            await execute(self._store, run, limits, self._watch, stop, reach=reach, taken=True)
+            await execute(self._store, run, limits, self._watch_progress, stop, reach=reach, is_claimed=True)
         except asyncio.CancelledError:
             log.info("run %s was dropped: %s", run_id, stop.reason)
         except StoreFailed as error:  # when the store is back, this server or another goes on with it
             log.warning("run %s: %s", run_id, error)
         except PramanaError as error:
-            self._leave(run_id, str(error))
+            self._record_failure(run_id, str(error))
         except Exception as error:
             log.exception("run %s ended by a defect", run_id)
-            self._leave(run_id, f"internal error: {told(error)}")
+            self._record_failure(run_id, f"internal error: {describe_exception(error)}")
         finally:
             for timer in timers:
                 timer.cancel()
             self._tasks.pop(run_id, None)
             self._stops.pop(run_id, None)
             self._calls.pop(run_id, None)
-            self._news.set()
+            self._wake_event.set()
 
-    def _leave(self, run_id: str, reason: str) -> None:
+    def _record_failure(self, run_id: str, reason: str) -> None:
         """Record why a run ended that could not record it itself."""
         with suppress(PramanaError):
             holder = self._store.queue.holder(run_id)
-            if holder in (None, this_process()):
+            if holder in (None, process_name()):
                 self._store.queue.finish(run_id, holder, "stopped", reason)

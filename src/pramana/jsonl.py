@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from msgspec import Struct
 
-from pramana.errors import InvalidInput, NotFound, quote
+from pramana.errors import InvalidInput, NotFound, quote_text
 
 MAX_LINE_BYTES = 10_000_000
 MAX_DEPTH = 200
@@ -42,10 +42,10 @@ class Line(Struct, frozen=True):
 class BadLine(ValueError):
     """A line that is not one JSON value; the column counts characters from one."""
 
-    def __init__(self, message: str, column: int = 1, path: Path = (), *, beyond_us: bool = False) -> None:
+    def __init__(self, message: str, column: int = 1, path: Path = (), *, exceeds_our_limits: bool = False) -> None:
         super().__init__(message)
         self.message, self.column, self.path = message, column, path
-        self.beyond_us = beyond_us
+        self.exceeds_our_limits = exceeds_our_limits
         """JSON by the grammar, but nothing this program can hold: an error of ours, not of whoever wrote it."""
 
 
@@ -83,10 +83,10 @@ def read_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[Line]:
         yield Line(number, start, content, too_long)
 
 
-def decode(line: Line) -> str:
+def decode_line(line: Line) -> str:
     """Return the text of a line.
 
-    >>> decode(Line(1, 0, b"caf\\xe9"))
+    >>> decode_line(Line(1, 0, b"caf\\xe9"))
     Traceback (most recent call last):
     pramana.jsonl.BadLine: not UTF-8: byte 0xe9 is invalid here; save the file as UTF-8
     """
@@ -100,41 +100,43 @@ def decode(line: Line) -> str:
         raise BadLine(f"not UTF-8: byte 0x{byte:02x} is invalid here; save the file as UTF-8", column) from None
 
 
-class _Refused(ValueError):
+class _RefusedValue(ValueError):
     """Raised inside the C parser for what RFC 8259 or we do not allow; the scanner finds the place."""
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise _Refused
+        raise _RefusedValue
     return result
 
 
-def _finite(text: str) -> float:
+def _parse_finite_float(text: str) -> float:
     value = float(text)
     if value - value != 0:
-        raise _Refused
+        raise _RefusedValue
     return value
 
 
-def _refuse(_: str) -> Any:
-    raise _Refused
+def _refuse_constant(_: str) -> Any:
+    raise _RefusedValue
 
 
-_strict = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse)
-_rfc8259 = json.JSONDecoder(parse_constant=_refuse)
-_rfc8259_finite = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+_STRICT_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique_object, parse_float=_parse_finite_float, parse_constant=_refuse_constant
+)
+_rfc8259 = json.JSONDecoder(parse_constant=_refuse_constant)
+_rfc8259_finite = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite_float)
 
 
-def parse(text: str) -> Any:
+def parse_line(text: str) -> Any:
     """Return the value of one line of JSON, or raise `BadLine` at the exact column.
 
-    >>> parse('{"id": "a", "id": "b"}')
+    >>> parse_line('{"id": "a", "id": "b"}')
     Traceback (most recent call last):
     pramana.jsonl.BadLine: duplicate key "id" in one object; the first is at column 2
     """
-    return _parsed(_strict, text, "line")
+    return _parse_with(_STRICT_DECODER, text, "line")
 
 
 def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
@@ -142,41 +144,41 @@ def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
 
     The grammar knows no largest number; with `finite`, one that is infinite in this program is refused.
     """
-    return _parsed(_rfc8259_finite if finite else _rfc8259, text, "text", unique=False, finite=finite)
+    return _parse_with(_rfc8259_finite if finite else _rfc8259, text, "text", unique=False, finite=finite)
 
 
-def _parsed(decoder: json.JSONDecoder, text: str, what: str, *, unique: bool = True, finite: bool = True) -> Any:
-    refuse_deep(text)
+def _parse_with(decoder: json.JSONDecoder, text: str, what: str, *, unique: bool = True, finite: bool = True) -> Any:
+    refuse_deep_nesting(text)
     try:
         return decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise _explain(text, error, what) from None
+        raise _explain_decode_error(text, error, what) from None
     except ValueError:  # _Refused, or an integer beyond the interpreter's limit
-        raise _first_refusal(text, unique=unique, finite=finite) from None
+        raise _find_refused_value(text, unique=unique, finite=finite) from None
 
 
-_bracket = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[]|[}\]]', re.DOTALL)
+_BRACKET_RE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[]|[}\]]', re.DOTALL)
 
 
-def refuse_deep(text: str) -> None:
+def refuse_deep_nesting(text: str) -> None:
     """Raise `BadLine` for JSON that is nested too deep; how deep its own parser goes differs between Pythons."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return  # as in nearly every line there is
     depth = 0
-    for found in _bracket.finditer(text):
+    for found in _BRACKET_RE.finditer(text):
         token = found.group()
         if token in "{[":
             depth += 1
             if depth > MAX_DEPTH:
-                raise BadLine(f"nested more than {MAX_DEPTH} levels deep", found.start() + 1, beyond_us=True)
+                raise BadLine(f"nested more than {MAX_DEPTH} levels deep", found.start() + 1, exceeds_our_limits=True)
         elif token in "}]":
             depth -= 1
 
 
-def is_deeper(value: Any, most: int) -> bool:
+def is_nested_deeper(value: Any, most: int) -> bool:
     """Tell whether a value is nested more than so many levels deep; by count too, and level by level.
 
-    >>> is_deeper([[]], 1), is_deeper({"a": [1]}, 2)
+    >>> is_nested_deeper([[]], 1), is_nested_deeper({"a": [1]}, 2)
     (True, False)
     """
     level = [value] if isinstance(value, dict | list | tuple) else []
@@ -188,19 +190,19 @@ def is_deeper(value: Any, most: int) -> bool:
     return bool(level)
 
 
-def canonical(value: Any) -> bytes:
+def to_canonical_json(value: Any) -> bytes:
     """Return the one spelling of a JSON value: sorted keys, no spaces, ASCII. Every hash of ours is over this.
 
-    >>> canonical({"b": 1.0, "a": "é"})
+    >>> to_canonical_json({"b": 1.0, "a": "é"})
     b'{"a":"\\\\u00e9","b":1.0}'
     """
-    return _encode(value).encode("ascii")
+    return _encode_canonical(value).encode("ascii")
 
 
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
+_encode_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
-def _explain(text: str, error: json.JSONDecodeError, what: str) -> BadLine:
+def _explain_decode_error(text: str, error: json.JSONDecodeError, what: str) -> BadLine:
     hint = "; one line holds one whole object" if what == "line" else ""
     if error.msg == "Extra data":
         return BadLine(f"not valid JSON: more text after the end of the value{hint}", error.pos + 1)
@@ -213,7 +215,7 @@ def _explain(text: str, error: json.JSONDecodeError, what: str) -> BadLine:
 
 # ── The scanner: valid JSON in, the position of every key and value out ──
 
-_token = re.compile(
+_TOKEN_RE = re.compile(
     r'[ \t\r\n]*(?:(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<punctuation>[{}\[\]:,])|(?P<atom>[^\s{}\[\]:,"]+))',
     re.DOTALL,
 )
@@ -229,11 +231,11 @@ class Place(Struct, frozen=True):
     """The key itself, or an atom's spelling."""
 
 
-def places(text: str) -> Iterator[Place]:
+def iterate_places(text: str) -> Iterator[Place]:
     """Yield every key and value of valid JSON in the order of the text. It never recurses."""
     stack: list[str | int | None] = []  # one entry an open container: a key, an index, or None before the first key
     expect_key, position = False, 0
-    while found := _token.match(text, position):
+    while found := _TOKEN_RE.match(text, position):
         position = found.end()
         token, column = found.group(found.lastgroup or 0), found.start(found.lastgroup or 0) + 1
         if token == ":":
@@ -249,55 +251,55 @@ def places(text: str) -> Iterator[Place]:
             expect_key = False
         elif expect_key and found.lastgroup == "string":
             stack[-1] = json.loads(token, strict=False)
-            yield Place(_path(stack), column, is_key=True, text=str(stack[-1]))
+            yield Place(_stack_path(stack), column, is_key=True, text=str(stack[-1]))
         else:
-            yield Place(_path(stack), column, is_key=False, text=token if found.lastgroup == "atom" else "")
+            yield Place(_stack_path(stack), column, is_key=False, text=token if found.lastgroup == "atom" else "")
             if token in ("{", "["):
                 stack.append(None if token == "{" else 0)
                 expect_key = token == "{"
 
 
-def _path(stack: list[str | int | None]) -> Path:
+def _stack_path(stack: list[str | int | None]) -> Path:
     return tuple(part for part in stack if part is not None)
 
 
-Wanted = tuple[Path, bool]
+WantedPlace = tuple[Path, bool]
 """A path, and whether its key is meant rather than its value."""
 
 
-def columns_of(text: str, wanted: Iterable[Wanted]) -> dict[Wanted, int]:
+def find_columns(text: str, wanted: Iterable[WantedPlace]) -> dict[WantedPlace, int]:
     """Find columns in one pass, however many are wanted; of what is not there, the column of its nearest parent.
 
-    >>> columns_of('{"a": {"b": 1}}', [(("a", "b"), False), (("a", "c"), False)])
+    >>> find_columns('{"a": {"b": 1}}', [(("a", "b"), False), (("a", "c"), False)])
     {(('a', 'b'), False): 13, (('a', 'c'), False): 7}
     """
     asked = list(wanted)
     places_wanted = {*asked, *((path[:depth], False) for path, _ in asked for depth in range(len(path)))}
-    found: dict[Wanted, int] = {}
-    for place in places(text):
+    found: dict[WantedPlace, int] = {}
+    for place in iterate_places(text):
         at = (place.path, place.is_key)
         if at in places_wanted:
             found.setdefault(at, place.column)
-    return {each: _nearest(found, each) for each in asked}
+    return {each: _nearest_parent_column(found, each) for each in asked}
 
 
-def _nearest(found: Mapping[Wanted, int], wanted: Wanted) -> int:
+def _nearest_parent_column(columns: Mapping[WantedPlace, int], wanted: WantedPlace) -> int:
     path, _ = wanted
     ancestors = ((path[:depth], False) for depth in range(len(path) - 1, -1, -1))
-    return next((found[each] for each in (wanted, *ancestors) if each in found), 1)
+    return next((columns[each] for each in (wanted, *ancestors) if each in columns), 1)
 
 
-_json_escape = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|.)", re.DOTALL)
+_JSON_ESCAPE_RE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
-def half_pair(text: str) -> Place | None:
+def find_half_surrogate(text: str) -> Place | None:
     """Return where valid JSON escapes half of a surrogate pair, which is no character; None where it does not.
 
-    >>> half_pair('{"a": "\\\\ud83d\\\\ude00 and \\\\ud800"}')
+    >>> find_half_surrogate('{"a": "\\\\ud83d\\\\ude00 and \\\\ud800"}')
     Place(path=('a',), column=25, is_key=False, text='')
     """
     high: re.Match[str] | None = None
-    for escape in _json_escape.finditer(text):
+    for escape in _JSON_ESCAPE_RE.finditer(text):
         code = int(escape["code"] or "0", 16)
         follows = high is not None and high.end() == escape.start()
         if follows and 0xDC00 <= code <= 0xDFFF:
@@ -310,32 +312,32 @@ def half_pair(text: str) -> Place | None:
 
 
 def _place_at(text: str, column: int) -> Place:
-    *_, last = (place for place in places(text) if place.column <= column)
+    *_, last = (place for place in iterate_places(text) if place.column <= column)
     return Place(last.path, column, is_key=last.is_key, text="")
 
 
-_refusable = re.compile(r"(?P<constant>NaN|-?Infinity)|-?(?P<digits>\d+)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)")
+_REFUSABLE_RE = re.compile(r"(?P<constant>NaN|-?Infinity)|-?(?P<digits>\d+)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)")
 
 
-def _first_refusal(text: str, *, unique: bool, finite: bool) -> BadLine:
+def _find_refused_value(text: str, *, unique: bool, finite: bool) -> BadLine:
     """Find what the parser refused: a number without a finite value, one too long, or a key that stands twice.
 
     The text is JSON up to there; what follows may be anything.
     """
     first: dict[Path, int] = {}
-    for place in places(text):
+    for place in iterate_places(text):
         if place.is_key:
             if unique and place.path in first:
-                message = f"duplicate key {quote(place.text)} in one object; the first is at column"
+                message = f"duplicate key {quote_text(place.text)} in one object; the first is at column"
                 return BadLine(f"{message} {first[place.path]}", place.column, place.path)
             first[place.path] = place.column
-        elif number := _refusable.match(place.text):
+        elif number := _REFUSABLE_RE.match(place.text):
             if number["constant"]:
                 message = f"not valid JSON: {number['constant']} is not a number of RFC 8259"
                 return BadLine(message, place.column, place.path)
             if not number["rest"] and len(number["digits"]) > 4300:
-                return BadLine("a number of more than 4,300 digits", place.column, place.path, beyond_us=True)
+                return BadLine("a number of more than 4,300 digits", place.column, place.path, exceeds_our_limits=True)
             if finite and number["rest"] and abs(float(number[0])) == float("inf"):
                 message = f"{number[0][:40]} is too large for a number"
-                return BadLine(message, place.column, place.path, beyond_us=True)
+                return BadLine(message, place.column, place.path, exceeds_our_limits=True)
     return BadLine("not valid JSON")

@@ -242,28 +242,32 @@ class Usage(Struct, frozen=True):
     """Of the input tokens, those read from the provider's prompt cache."""
 
 
-MOST_TOKENS = 10**12
+MAX_TOKENS = 10**12
 """Of one reply: far above any real count, and millions of such replies can still be added up in a database."""
 
 
-def count(given: object) -> int | None:
+def parse_token_count(given: object) -> int | None:
     """Return a number of tokens as a provider gave it; None, which is unknown, where it is none.
 
-    >>> count(7), count(-1), count(10**400), count(True), count("7")
+    >>> *map(parse_token_count, (7, -1, 10**400, True, "7")),
     (7, None, None, None, None)
     """
-    return given if type(given) is int and 0 <= given <= MOST_TOKENS else None
+    return given if type(given) is int and 0 <= given <= MAX_TOKENS else None
 
 
-def counted(usage: Usage) -> Usage:
+def parse_usage(usage: Usage) -> Usage:
     """Return the usage, with whatever is no number of tokens unknown."""
     asked, answered, cached = usage.input_tokens, usage.output_tokens, usage.cached_tokens
-    if count(asked) is asked and count(answered) is answered and count(cached) is cached:
+    if (
+        parse_token_count(asked) is asked
+        and parse_token_count(answered) is answered
+        and parse_token_count(cached) is cached
+    ):
         return usage
-    return Usage(count(asked), count(answered), count(cached))
+    return Usage(parse_token_count(asked), parse_token_count(answered), parse_token_count(cached))
 
 
-def total(tokens: int | None, more: Usage) -> int | None:
+def add_usage(tokens: int | None, more: Usage) -> int | None:
     """Return tokens with those of a usage added; unknown when either is."""
     if tokens is None or (more.input_tokens is None and more.output_tokens is None):
         return None
@@ -312,7 +316,7 @@ class Reply(Struct, frozen=True):
     """None when the answer came in one piece."""
     total_s: float = 0.0
     raw: bytes | None = None
-    """The response as JSON, as it came: an object, or the array of a stream's events. See `raw_json`."""
+    """The response as JSON, as it came: an object, or the array of a stream's events. See `encode_raw_response`."""
     dropped: tuple[str, ...] = ()
     """Parameters the model would not take, left out when it was asked again."""
     cost_usd: float | None = None
@@ -355,20 +359,20 @@ def describe_calls(calls: Iterable[NamedCall], longest: int = 160) -> str:
     return f"called {', '.join(line if len(line) <= longest else f'{line[: longest - 1]}…' for line in lines)}"
 
 
-def raw_json(response: Any) -> bytes:
+def encode_raw_response(response: Any) -> bytes:
     """Return plain data as the JSON of a `Reply.raw`; halves of surrogate pairs, which models do emit, are kept."""
     return json.dumps(response, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
-def misfit(reply: object) -> str | None:
+def describe_invalid_reply(reply: object) -> str | None:
     """Name what about a reply is not as stated above; None when all is: anyone's provider makes them.
 
-    >>> misfit(Reply("yes")), misfit(Reply("yes", finish_reason={"a": 1})), misfit("yes")
+    >>> *map(describe_invalid_reply, (Reply("yes"), Reply("yes", finish_reason={"a": 1}), "yes")),
     (None, 'finish_reason is a dict', 'it is a str')
     """
     if not isinstance(reply, Reply):
         return f"it is a {type(reply).__name__}"
-    for name, fits in _FITS.items():
+    for name, fits in _REPLY_FIELD_CHECKS.items():
         value: Any = getattr(reply, name)  # whatever its annotations say
         if not fits(value):
             return f"{name} is {value}" if isinstance(value, float) else f"{name} is a {type(value).__name__}"
@@ -391,7 +395,7 @@ def _is_duration(value: Any) -> bool:
     return isinstance(value, (int, float)) and 0 <= value <= 10**9
 
 
-_FITS: Mapping[str, Callable[[Any], bool]] = {
+_REPLY_FIELD_CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda it: isinstance(it, str),
     "usage": lambda it: isinstance(it, Usage),
     "served_model": _is_text_or_none,
@@ -449,10 +453,12 @@ class Result(Struct, frozen=True):
             return Outcome.ERRORED
         if len(checks) == 1:
             return checks[0].outcome
-        return max((each.outcome for each in checks if each.decides), key=SEVERITY.index, default=Outcome.UNSCORED)
+        return max(
+            (each.outcome for each in checks if each.decides), key=OUTCOMES_BY_SEVERITY.index, default=Outcome.UNSCORED
+        )
 
 
-SEVERITY = (Outcome.PASSED, Outcome.SKIPPED, Outcome.UNSCORED, Outcome.ERRORED, Outcome.FAILED)
+OUTCOMES_BY_SEVERITY = (Outcome.PASSED, Outcome.SKIPPED, Outcome.UNSCORED, Outcome.ERRORED, Outcome.FAILED)
 
 
 class Ask(Protocol):
@@ -480,7 +486,7 @@ class Provider(Protocol):
         ...
 
 
-class Embeds(Protocol):
+class EmbeddingProvider(Protocol):
     """A provider that can also embed: each turn of a request is a text, and the reply has a vector for each."""
 
     async def embed(self, request: Request) -> Reply: ...

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.analyse.estimate import Estimate, JudgeUse, judge_use
 from pramana.analyse.estimate import estimate as add_up
-from pramana.analyse.judges import NEVER_A_JUDGE
+from pramana.analyse.judges import NEVER_JUDGES
 from pramana.audio import conditions
 from pramana.embedded import weights
 from pramana.errors import (
@@ -29,22 +29,22 @@ from pramana.errors import (
     NotFound,
     PramanaError,
     Problem,
-    did_you_mean,
-    quote,
-    visible,
+    escape_control_characters,
+    quote_text,
+    suggest_similar,
 )
 from pramana.hash import case_digest
-from pramana.load import Sources, names_library
+from pramana.load import CaseSources, names_library
 from pramana.load.scenario import check_scenario
 from pramana.model import Case, Plan, PlannedScorer, Run, Target, Usage
-from pramana.providers.kinds import RUNS_CODE, VARIABLES
-from pramana.providers.names import is_called, resolve, resolve_embedder
+from pramana.providers.kinds import KINDS_RUNNING_CODE, VARIABLES
+from pramana.providers.names import is_voice_agent, resolve_embedder, resolve_target
 from pramana.providers.prices import Prices
 from pramana.request import LOCAL_ONLY, RunRequest, Selection
-from pramana.run.accounts import Reach, accounts_of, commands
+from pramana.run.accounts import Reach, make_accounts, read_command_lines
 from pramana.run.speech import NOISY, PLAIN
-from pramana.score.scorers import planned_scorers
-from pramana.store.records import stored
+from pramana.score.scorers import make_planned_scorers
+from pramana.store.records import escape_text
 from pramana.store.store import Store
 
 DEFAULT_SUITE, DEFAULT_TIER = "v1.0", "cheap"
@@ -64,7 +64,7 @@ def create_run(
     `warn` is called with what is valid in the files, and doubtful.
     """
     reach = reach or Reach()
-    chosen, plan = _planned(store, request, reach)
+    chosen, plan = _make_plan(store, request, reach)
     if not reach.for_others and _uses_embedded_model(plan):
         from pramana.embedded.language import require_runtime
 
@@ -74,7 +74,7 @@ def create_run(
     cases = chosen.cases()
     first = next(cases, None)
     if first is None:
-        raise chosen.none_left()
+        raise chosen.make_no_cases_error()
     if not reach.for_others:
         return store.runs.create(plan, chain((first,), cases), name=request.name, note=request.note)
     return store.runs.create(
@@ -82,7 +82,7 @@ def create_run(
         chain((first,), cases),
         owner="server",
         creator=creator,
-        limits=request.limits.stored(),
+        limits=request.limits.to_stored(),
         name=request.name,
         note=request.note,
     )
@@ -90,37 +90,37 @@ def create_run(
 
 def estimate(store: Store, request: RunRequest, reach: Reach | None = None) -> Estimate:
     """Return what a run would take; nothing is stored, and no model is asked."""
-    chosen, plan = _planned(store, request, reach or Reach())
-    prices = Prices.load(settings.prices_file(), store.prices.rates())
-    called = {each.typed: is_called(each) for each in (*plan.targets, *([plan.judge] if plan.judge else ()))}
+    chosen, plan = _make_plan(store, request, reach or Reach())
+    prices = Prices.load(settings.prices_file_path(), store.prices.rates())
+    called = {each.typed: is_voice_agent(each) for each in (*plan.targets, *([plan.judge] if plan.judge else ()))}
 
     def cost(target: Target, usage: Usage) -> float | None:
         return prices.cost(target, None, usage)
 
     found = add_up(plan, _without_duplicates(chosen.cases()), cost, lambda target: called[target.typed])
     if not found.cases:
-        raise chosen.none_left()
+        raise chosen.make_no_cases_error()
     return found
 
 
 def find_judges(store: Store, run: Run) -> JudgeUse:
     """Return who will judge the replies of a run that was created."""
     called = {
-        each.typed: is_called(each) for each in (*run.plan.targets, *([run.plan.judge] if run.plan.judge else ()))
+        each.typed: is_voice_agent(each) for each in (*run.plan.targets, *([run.plan.judge] if run.plan.judge else ()))
     }
-    return judge_use(run.plan, store.cases.of(run.id), lambda target: called[target.typed])
+    return judge_use(run.plan, store.cases.iterate(run.id), lambda target: called[target.typed])
 
 
-def _planned(store: Store, request: RunRequest, reach: Reach) -> "tuple[ChosenCases, Plan]":
+def _make_plan(store: Store, request: RunRequest, reach: Reach) -> "tuple[CaseSelection, Plan]":
     request.check()
     if reach.for_others:
         _refuse_local_only(request)
     chosen = _choose_cases(store, request)
-    reach = with_registered(store, reach)
-    targets = tuple(_with_description(resolve_model(model, reach)) for model in request.models)
+    reach = with_registered_providers(store, reach)
+    targets = tuple(_attach_description(resolve_model(model, reach)) for model in request.models)
     _refuse_duplicates(targets)
     if request.voice == "piper":
-        weights.verified("piper")  # or every case would find out by itself that it was never pulled
+        weights.verify_folder("piper")  # or every case would find out by itself that it was never pulled
     return chosen, Plan(
         suite=chosen.name,
         suite_hash=chosen.hash,
@@ -144,7 +144,7 @@ def pull_missing_weights(plan: Plan, pull: Callable[[str], object] = weights.pul
     if _uses_embedded_model(plan):
         from pramana.embedded.language import WEIGHTS
 
-        if weights.find(WEIGHTS) is None:
+        if weights.find_folder(WEIGHTS) is None:
             pull(WEIGHTS)
 
 
@@ -155,7 +155,7 @@ def _uses_embedded_model(plan: Plan) -> bool:
 def _refuse_local_only(request: RunRequest) -> None:
     given = [name for name, each in LOCAL_ONLY.items() if getattr(request, name) != each.default]
     if given:
-        raise InvalidInput.of([Problem("can only be set on the server's machine", each) for each in given])
+        raise InvalidInput.from_problems([Problem("can only be set on the server's machine", each) for each in given])
 
 
 # ── Cases ──
@@ -166,11 +166,11 @@ STORE_NAME = "store:"
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenCases:
+class CaseSelection:
     """The cases of a run: files or a tier of a suite, scenarios of the store, or both."""
 
     store: Store
-    files: Sources | None
+    files: CaseSources | None
     scenarios: Selection | None
     built: tuple[Case, ...] = ()
     """By a Python caller."""
@@ -196,18 +196,20 @@ class ChosenCases:
 
     def filters(self) -> dict[str, Any]:
         """Return the filters that were given, as plain data for the plan."""
-        of_files = self.files.selection.recorded() if self.files else self.selection.recorded() if self.built else {}
-        of_scenarios = self.scenarios.recorded() if self.scenarios else {}
+        of_files = (
+            self.files.selection.to_recorded() if self.files else self.selection.to_recorded() if self.built else {}
+        )
+        of_scenarios = self.scenarios.to_recorded() if self.scenarios else {}
         return {**of_files, "scenarios": of_scenarios} if of_files and of_scenarios else of_files or of_scenarios
 
     def cases(self) -> Iterator[Case]:
         """Yield them, read as they are needed."""
-        of_files = self.files.cases() if self.files else self.selection.pick(self.built)
+        of_files = self.files.cases() if self.files else self.selection.select_cases(self.built)
         if self.scenarios is None:
             return of_files
-        return islice(chain(of_files, self._stored(self.scenarios)), self.limit)
+        return islice(chain(of_files, self._stored_scenarios(self.scenarios)), self.limit)
 
-    def none_left(self) -> InvalidInput:
+    def make_no_cases_error(self) -> InvalidInput:
         """Return the error that says why there are none."""
         if self.scenarios is None:
             name, filters = (self.files.name, self.files.selection) if self.files else ("the list", self.selection)
@@ -217,17 +219,17 @@ class ChosenCases:
             return InvalidInput(f"no {what} passes these filters; check their spelling")
         return InvalidInput("the store has no scenarios yet", hint=Hint("import_scenarios"))
 
-    def _stored(self, selection: Selection) -> Iterator[Case]:
+    def _stored_scenarios(self, selection: Selection) -> Iterator[Case]:
         for chunk in self.store.scenarios.chunks(selection):
             for each in chunk:
                 scenario, problems = check_scenario(msgspec.to_builtins(each))
                 if scenario is None:
                     path, message = problems[0]
-                    raise InvalidInput(f"the scenario {quote(each.id)} is not valid: {path}: {message}")
+                    raise InvalidInput(f"the scenario {quote_text(each.id)} is not valid: {path}: {message}")
                 yield scenario.to_case()
 
 
-def _choose_cases(store: Store, request: RunRequest) -> ChosenCases:
+def _choose_cases(store: Store, request: RunRequest) -> CaseSelection:
     files = None
     if request.cases and (request.paths or request.suite or request.tier):
         raise InvalidInput(
@@ -237,16 +239,16 @@ def _choose_cases(store: Store, request: RunRequest) -> ChosenCases:
     scenarios = request.scenarios if ids is None else _stored_selection(store, ids, request)
     if paths:
         _refuse_bare_ids(store, paths)
-        files = Sources.files(paths, request.selection)
+        files = CaseSources.from_files(paths, request.selection)
     elif request.suite is not None or request.tier is not None:
         suite, tier = request.suite or DEFAULT_SUITE, request.tier or DEFAULT_TIER
-        files = Sources.tier(suite, tier, request.selection, store.suites)
+        files = CaseSources.from_tier(suite, tier, request.selection, store.suites)
     elif scenarios is None and not request.cases:
         raise InvalidInput("no cases: name a suite and its tier, or scenarios")
     if request.scenarios:
         store.scenarios.require(request.scenarios.ids)
     limit = None if ids is None else request.selection.limit
-    return ChosenCases(store, files, scenarios, request.cases, request.selection, limit)
+    return CaseSelection(store, files, scenarios, request.cases, request.selection, limit)
 
 
 def choose_stored_cases(store: Store, paths: Sequence[Path], selection: Selection) -> Iterator[Case]:
@@ -282,10 +284,12 @@ def _stored_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -
 def _refuse_bare_ids(store: Store, paths: Sequence[Path]) -> None:
     """Refuse a path that leads nowhere and is the id of a scenario of the store, with what to type instead."""
     missing = [str(each) for each in paths if not names_library(each) and not each.exists()]
-    known = store.scenarios.which([stored(each) for each in missing]) if missing else set()
+    known = store.scenarios.find_existing([escape_text(each) for each in missing]) if missing else set()
     for each in missing:
         if each in known:
-            raise NotFound(f"{visible(each)} is not a file; it is in the store", hint=Hint("run_stored", each))
+            raise NotFound(
+                f"{escape_control_characters(each)} is not a file; it is in the store", hint=Hint("run_stored", each)
+            )
 
 
 def _without_duplicates(cases: Iterator[Case]) -> Iterator[Case]:
@@ -300,34 +304,34 @@ def _without_duplicates(cases: Iterator[Case]) -> Iterator[Case]:
 # ── Models ──
 
 
-def with_registered(store: Store, reach: Reach) -> Reach:
+def with_registered_providers(store: Store, reach: Reach) -> Reach:
     """Return whom a run may reach, with the providers that are registered in its store."""
-    return reach if reach.registered else replaced(reach, registered=store.providers.registered)
+    return reach if reach.registered else replaced(reach, registered=store.providers.find_registered)
 
 
-def resolve_judge(typed: str | None, reach: Reach) -> Target | None:
+def resolve_judge(name: str | None, reach: Reach) -> Target | None:
     """Return the judge that was named; None: each model judges itself."""
-    judge = resolve_model(typed, reach) if typed else None
-    if judge and judge.provider in NEVER_A_JUDGE:
+    judge = resolve_model(name, reach) if name else None
+    if judge and judge.provider in NEVER_JUDGES:
         raise InvalidInput("the embedded model cannot judge; name another model with --judge")
     return judge
 
 
-def resolve_embedder_model(typed: str | None, reach: Reach) -> Target | None:
+def resolve_embedder_model(name: str | None, reach: Reach) -> Target | None:
     """Return the embedder; None for all-MiniLM-L6-v2 in this process, which is called `local` as the model here."""
-    if typed in (None, "local"):
+    if name in (None, "local"):
         return None
-    return resolve_embedder(typed, registered=reach.registered, for_others=reach.for_others)
+    return resolve_embedder(name, registered=reach.registered, for_others=reach.for_others)
 
 
 def providers_missing_keys(store: Store, request: RunRequest, reach: Reach) -> dict[str, str]:
     """Return the providers of a request that need a key and have none here, each with what to do; asks none of them."""
-    reach = with_registered(store, reach)
-    accounts, found = accounts_of(reach, None), dict[str, str]()
+    reach = with_registered_providers(store, reach)
+    accounts, found = make_accounts(reach, None), dict[str, str]()
     for typed in filter(None, (*request.models, request.judge, request.embedder, request.stt)):
         target = resolve_model(typed, reach)
         try:
-            accounts.account(target)
+            accounts.find_account(target)
         except AuthenticationFailed:
             account = target.arguments.get("account")
             name = str(account or target.provider)
@@ -338,31 +342,33 @@ def providers_missing_keys(store: Store, request: RunRequest, reach: Reach) -> d
     return found
 
 
-def resolve_model(typed: str, reach: Reach) -> Target:
+def resolve_model(name: str, reach: Reach) -> Target:
     """Return the model that was typed, as far as whoever typed it may name it."""
-    ours = {} if reach.for_others else commands()
-    return resolve(typed, commands=ours, registered=reach.registered, for_others=reach.for_others)
+    ours = {} if reach.for_others else read_command_lines()
+    return resolve_target(name, commands=ours, registered=reach.registered, for_others=reach.for_others)
 
 
-def plan_scorers(typed: Sequence[str], reach: Reach, again: Sequence[PlannedScorer] = ()) -> tuple[PlannedScorer, ...]:
-    """Return what a plan records of scorers; with those of a run to be scored `again`, unless one of its name is here.
+def plan_scorers(
+    names: Sequence[str], reach: Reach, planned: Sequence[PlannedScorer] = ()
+) -> tuple[PlannedScorer, ...]:
+    """Return what a plan records of scorers, and of those `planned` before of which none here has the name.
 
     A function of this machine's, `python:module:name`, only its own user can name.
     """
-    for each in typed:
-        if reach.for_others and each.partition(":")[0] in RUNS_CODE:
-            message = f"{quote(each)} runs code on this machine, which only the command line allows"
-            raise InvalidInput.of([Problem(f"{message}; name an installed scorer", "scorers")])
+    for each in names:
+        if reach.for_others and each.partition(":")[0] in KINDS_RUNNING_CODE:
+            message = f"{quote_text(each)} runs code on this machine, which only the command line allows"
+            raise InvalidInput.from_problems([Problem(f"{message}; name an installed scorer", "scorers")])
     try:
-        named = planned_scorers(typed, reach.functions.scorers)
+        named = make_planned_scorers(names, reach.functions.scorers)
         known = {each.name for each in named}
-        kept = [each.typed for each in again if each.name not in known]
-        return (*planned_scorers(kept, reach.functions.scorers), *named)
+        kept = [each.typed for each in planned if each.name not in known]
+        return (*make_planned_scorers(kept, reach.functions.scorers), *named)
     except InvalidInput as error:
-        raise InvalidInput.of([Problem(str(error), "scorers")]) from error
+        raise InvalidInput.from_problems([Problem(str(error), "scorers")]) from error
 
 
-def _with_description(target: Target) -> Target:
+def _attach_description(target: Target) -> Target:
     """Return a target with what its file says of it: a run is resumed by what was read, not by what stands there then.
 
     `websocket:FILE` is the agent that the file describes; `websocket:FILE#NAME` tells it which model or agent is meant.
@@ -391,9 +397,9 @@ def _refuse_duplicates(targets: Sequence[Target]) -> None:
 
 def _resolve_variants(request: RunRequest, targets: Sequence[Target]) -> tuple[str, ...]:
     """Return how each case is asked: as was said, else as each model is made for."""
-    if stated := spoken_or_written(request.modalities, request.condition):
+    if stated := modality_variants(request.modalities, request.condition):
         return tuple(dict.fromkeys(stated))
-    called = {is_called(target) for target in targets}
+    called = {is_voice_agent(target) for target in targets}
     if len(called) > 1:
         raise InvalidInput(
             "the models include both text models and voice agents; choose the modalities: --modality text,voice"
@@ -401,29 +407,31 @@ def _resolve_variants(request: RunRequest, targets: Sequence[Target]) -> tuple[s
     return ("voice",) if called == {True} else ("text",)
 
 
-def spoken_or_written(modalities: Sequence[str] | None, condition: str | None) -> list[str]:
+def modality_variants(modalities: Sequence[str] | None, condition: str | None) -> list[str]:
     """Return the variants that modalities and a condition stand for; none where neither was given.
 
-    >>> spoken_or_written(["text", "noisy"], "phone")
+    >>> modality_variants(["text", "noisy"], "phone")
     ['text', 'voice+noise=10dB,phone']
     """
-    stated = _normalised(condition)
+    stated = _normalise_condition(condition)
     if modalities is None:
         return [f"{PLAIN}+{stated}"] if stated else []
     found = []
     for each in (each.strip() for each in modalities):
         if each not in MODALITIES:
-            hint = did_you_mean(each, MODALITIES)
-            raise InvalidInput.of([Problem(f"{quote(each)} is none of {', '.join(MODALITIES)}{hint}", "modality")])
-        under = _normalised(",".join(part for part in (NOISY if each == "noisy" else "", stated) if part))
+            hint = suggest_similar(each, MODALITIES)
+            raise InvalidInput.from_problems(
+                [Problem(f"{quote_text(each)} is none of {', '.join(MODALITIES)}{hint}", "modality")]
+            )
+        under = _normalise_condition(",".join(part for part in (NOISY if each == "noisy" else "", stated) if part))
         found.append(each if each == "text" else f"{PLAIN}+{under}" if under else PLAIN)
     if condition is not None and set(found) == {"text"}:
         problem = Problem("a condition applies to speech only; add voice to the modality", "condition")
-        raise InvalidInput.of([problem])
+        raise InvalidInput.from_problems([problem])
     return found
 
 
-def _normalised(condition: str | None) -> str:
+def _normalise_condition(condition: str | None) -> str:
     """Return conditions in their one spelling; nothing where there are none."""
-    found = conditions.parse(condition) if condition else None
+    found = conditions.parse_conditions(condition) if condition else None
     return str(found) if found else ""

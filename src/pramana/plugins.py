@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from pramana.errors import BrokenPlugin, NotFound, did_you_mean
+from pramana.errors import BrokenPlugin, NotFound, suggest_similar
 
 
 class Registry:
@@ -21,15 +21,15 @@ class Registry:
         self._loaded: dict[str, Any] = {}
 
     @cached_property
-    def _installed(self) -> dict[str, EntryPoint]:
+    def _installed_entry_points(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}
 
     def names(self) -> list[str]:
         """Every name, built-ins first in the table's order."""
-        return [*self.builtin, *sorted(self._installed.keys() - self.builtin.keys())]
+        return [*self.builtin, *sorted(self._installed_entry_points.keys() - self.builtin.keys())]
 
     def __contains__(self, name: str) -> bool:
-        return name in self.builtin or name in self._installed
+        return name in self.builtin or name in self._installed_entry_points
 
     def load(self, name: str) -> Any:
         """Return the object registered under the name, importing it on first use."""
@@ -37,7 +37,7 @@ class Registry:
             if target := self.builtin.get(name):
                 module, _, attribute = target.partition(":")
                 self._loaded[name] = getattr(import_module(module), attribute)
-            elif point := self._installed.get(name):
+            elif point := self._installed_entry_points.get(name):
                 try:
                     self._loaded[name] = point.load()
                 except Exception as error:  # whatever a stranger's module raises on import
@@ -46,7 +46,7 @@ class Registry:
                         f'the {self.kind} "{name}" cannot be loaded from {where}: {type(error).__name__}: {error}'
                     ) from error
             else:
-                hint = did_you_mean(name, self.names())
+                hint = suggest_similar(name, self.names())
                 raise NotFound(f'no {self.kind} is called "{name}"{hint}')
         return self._loaded[name]
 

@@ -23,8 +23,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo, asdict, fields
 
-from pramana.errors import InvalidInput, Problem, did_you_mean, quote
-from pramana.jsonl import MAX_DEPTH, is_deeper
+from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
+from pramana.jsonl import MAX_DEPTH, is_nested_deeper
 from pramana.model import Case
 
 MAX_PARAMETERS_CHARS = 64_000
@@ -66,12 +66,14 @@ class Selection(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in _OPTIONS:
             if isinstance(value := getattr(self, name), str):
-                raise InvalidInput(f"{name} is a list, found the text {quote(value)}; write {name}=[{quote(value)}]")
+                raise InvalidInput(
+                    f"{name} is a list, found the text {quote_text(value)}; write {name}=[{quote_text(value)}]"
+                )
 
     def __bool__(self) -> bool:
-        return bool(self.recorded())
+        return bool(self.to_recorded())
 
-    def recorded(self) -> dict[str, object]:
+    def to_recorded(self) -> dict[str, object]:
         """Return the filters that are set, as plain data for the plan."""
         given = asdict(self).items()
         return {name: list(value) if isinstance(value, tuple) else value for name, value in given if value}
@@ -95,7 +97,7 @@ class Selection(Struct, frozen=True, kw_only=True):
             and (not self.text or _has_text(case, self.text.casefold()))
         )
 
-    def pick(self, cases: Iterable[Case]) -> Iterator[Case]:
+    def select_cases(self, cases: Iterable[Case]) -> Iterator[Case]:
         """Return the cases that match, up to the limit, read as they are needed."""
         return islice(filter(self.matches, cases), self.limit)
 
@@ -110,13 +112,13 @@ _OPTIONS = {
 }
 
 
-def is_branch(tag: str) -> bool:
+def is_tag_prefix(tag: str) -> bool:
     """Return whether a tag in a filter is a prefix: `domain:` matches every tag that starts with it."""
     return tag.endswith(":")
 
 
 def _has_tag(tags: tuple[str, ...], wanted: str) -> bool:
-    return any(tag.startswith(wanted) for tag in tags) if is_branch(wanted) else wanted in tags
+    return any(tag.startswith(wanted) for tag in tags) if is_tag_prefix(wanted) else wanted in tags
 
 
 def _has_text(case: Case, folded: str) -> bool:
@@ -156,7 +158,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         Seconds, Meta(description="Timeout per request in seconds", extra={"published": "timeout_seconds"})
     ] = 120.0
 
-    def stored(self) -> dict[str, Any]:
+    def to_stored(self) -> dict[str, Any]:
         """Return the limits that are set, as a run stores them: `Limits(**stored)` has them again."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
@@ -164,11 +166,11 @@ class Limits(Struct, frozen=True, kw_only=True):
     def resumed(cls, kept: Mapping[str, Any], given: Mapping[str, Any]) -> "Limits":
         """Return the limits of a run that is resumed: those it has kept, except the ones that are given anew.
 
-        >>> Limits.resumed({"max_cost_usd": 2.0, "concurrency": 4}, {"concurrency": 8}).stored()
+        >>> Limits.resumed({"max_cost_usd": 2.0, "concurrency": 4}, {"concurrency": 8}).to_stored()
         {'max_cost_usd': 2.0, 'concurrency': 8, 'timeout_s': 120.0}
         """
         limits = cls(**{**kept, **given})
-        check_values(limits)
+        check_struct_values(limits)
         return limits
 
 
@@ -253,9 +255,13 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise `InvalidInput` with everything that is wrong with a value of its own, field by field."""
-        problems = [*_problems(self), *_problems(self.limits, "limits."), *_parameter_problems(self.parameters)]
+        problems = [
+            *_value_problems(self),
+            *_value_problems(self.limits, "limits."),
+            *_parameter_problems(self.parameters),
+        ]
         if problems:
-            raise InvalidInput.of(problems)
+            raise InvalidInput.from_problems(problems)
 
 
 class RunEdit(Struct, frozen=True, kw_only=True):
@@ -265,13 +271,13 @@ class RunEdit(Struct, frozen=True, kw_only=True):
     note: Annotated[RunNote | None, Meta(description="What the run is about; empty for none")] = None
 
 
-def check_values(stated: Struct) -> None:
+def check_struct_values(struct: Struct) -> None:
     """Raise `InvalidInput` with every value of a request that does not fit its field."""
-    if problems := list(_problems(stated)):
-        raise InvalidInput.of(problems)
+    if problems := list(_value_problems(struct)):
+        raise InvalidInput.from_problems(problems)
 
 
-def metadata(field: FieldInfo) -> Meta:
+def field_metadata(field: FieldInfo) -> Meta:
     """Return what is said of a field besides its type."""
     found = [each for each in get_args(field.type)[1:] if isinstance(each, Meta)] if _is_annotated(field.type) else []
     return found[-1] if found else Meta()  # the outermost, where bounds of its own type stand before it
@@ -279,7 +285,7 @@ def metadata(field: FieldInfo) -> Meta:
 
 def published_name(field: FieldInfo) -> str:
     """Return what the API calls a field, in snake_case."""
-    return str((metadata(field).extra or {}).get("published", field.name))
+    return str((field_metadata(field).extra or {}).get("published", field.name))
 
 
 def is_number(field: FieldInfo) -> bool:
@@ -301,28 +307,28 @@ def _is_annotated(type_: Any) -> bool:
     return get_origin(type_) is Annotated
 
 
-def _marked(mark: str) -> dict[str, FieldInfo]:
-    return {each.name: each for each in fields(RunRequest) if (metadata(each).extra or {}).get(mark)}
+def _fields_marked(mark: str) -> dict[str, FieldInfo]:
+    return {each.name: each for each in fields(RunRequest) if (field_metadata(each).extra or {}).get(mark)}
 
 
-SAMPLING = _marked("sampling")
+SAMPLING = _fields_marked("sampling")
 """The fields that are parameters of a model."""
 DEFAULT_PARAMETERS = RunRequest(models=()).sampling()
 """What a run sends where the user has set no parameter."""
-LOCAL_ONLY = _marked("local_only")
+LOCAL_ONLY = _fields_marked("local_only")
 """The fields that only this machine's own user may set."""
 
 
-def _problems(stated: Struct, within: str = "") -> Iterator[Problem]:
-    for each in _fields_of(type(stated)):
-        value = getattr(stated, each.name)
+def _value_problems(struct: Struct, within: str = "") -> Iterator[Problem]:
+    for each in _fields_of(type(struct)):
+        value = getattr(struct, each.name)
         nested = isinstance(value, Struct | Mapping)  # they are checked by themselves; files by who reads them
-        if not nested and each.name not in ("paths", "cases") and (message := misfit(value, each.type)):
+        if not nested and each.name not in ("paths", "cases") and (message := describe_type_mismatch(value, each.type)):
             yield Problem(message, f"{within}{each.name}")
 
 
 def _parameter_problems(parameters: Mapping[str, Any]) -> Iterator[Problem]:
-    if is_deeper(parameters, MAX_DEPTH):
+    if is_nested_deeper(parameters, MAX_DEPTH):
         yield Problem(f"nested more than {MAX_DEPTH} levels deep", "parameters")
         return
     try:
@@ -336,11 +342,11 @@ def _parameter_problems(parameters: Mapping[str, Any]) -> Iterator[Problem]:
     if size > MAX_PARAMETERS_CHARS:
         yield Problem(f"{size:,} characters as JSON; at most {MAX_PARAMETERS_CHARS:,} are allowed", "parameters")
     for name, value in parameters.items():
-        if name in SAMPLING and (message := misfit(value, SAMPLING[name].type)):
+        if name in SAMPLING and (message := describe_type_mismatch(value, SAMPLING[name].type)):
             yield Problem(message, f"parameters.{name}")
 
 
-def from_texts(struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | None], **given: Any) -> _Filter:
+def struct_from_texts(struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | None], **given: Any) -> _Filter:
     """Return a struct of texts, as an address has them; raises `InvalidInput` with everything that does not fit."""
     found, problems = dict(given), []
     for each in _fields_of(struct):
@@ -351,27 +357,27 @@ def from_texts(struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | 
         try:
             found[each.name] = msgspec.convert(values if _item_type(each.type) else values[-1], each.type, strict=False)
         except msgspec.ValidationError:
-            problems.append(Problem(_text_misfit(values, each), each.encode_name))
+            problems.append(Problem(_describe_text_mismatch(values, each), each.encode_name))
     if problems:
-        raise InvalidInput.of(problems)
+        raise InvalidInput.from_problems(problems)
     return struct(**found)
 
 
 _fields_of = cache(fields)
 
 
-def _text_misfit(values: Sequence[str], field: FieldInfo) -> str:
+def _describe_text_mismatch(values: Sequence[str], field: FieldInfo) -> str:
     item = next(_base_types(_item_type(field.type) or field.type))
     known = get_args(item) if get_origin(item) is Literal else ()
     for each in values:
         if known and each not in known:
             expected = f"expected {', '.join(known[:-1])} or {known[-1]}"
-            return f"there is no {field.encode_name} {quote(each)}{did_you_mean(each, known)}; {expected}"
-    expected = _expected(field.type).removesuffix(", or null")  # which no address can say
-    return f"expected {expected}, found {quote(values[-1]) if len(values) == 1 else len(values)}"
+            return f"there is no {field.encode_name} {quote_text(each)}{suggest_similar(each, known)}; {expected}"
+    expected = _describe_expected(field.type).removesuffix(", or null")  # which no address can say
+    return f"expected {expected}, found {quote_text(values[-1]) if len(values) == 1 else len(values)}"
 
 
-def misfit(value: Any, type_: Any) -> str | None:
+def describe_type_mismatch(value: Any, type_: Any) -> str | None:
     """Return a sentence on how a value violates a type, or None."""
     if not isinstance(value, float) or math.isfinite(value):
         with suppress(msgspec.ValidationError):
@@ -379,10 +385,10 @@ def misfit(value: Any, type_: Any) -> str | None:
             return None
     if isinstance(value, tuple | list) and (item := _item_type(type_)):
         for each in value:
-            if message := misfit(each, item):
+            if message := describe_type_mismatch(each, item):
                 return message
     found = repr(value) if value or not isinstance(value, tuple | list) else "nothing"
-    return f"expected {_expected(type_)}, found {found[:60]}"
+    return f"expected {_describe_expected(type_)}, found {found[:60]}"
 
 
 def _item_type(type_: Any) -> Any:
@@ -393,28 +399,28 @@ def _item_type(type_: Any) -> Any:
     return inner[0] if get_origin(type_) in (tuple, list) else None
 
 
-_KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", tuple: "a list"}
+_TYPE_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", tuple: "a list"}
 
 
-def _expected(type_: Any) -> str:
+def _describe_expected(type_: Any) -> str:
     """Return which values a type takes.
 
-    >>> _expected(Annotated[Annotated[float, Meta(ge=0, le=1)] | None, Meta(title="Share")])
+    >>> _describe_expected(Annotated[Annotated[float, Meta(ge=0, le=1)] | None, Meta(title="Share")])
     'a number from 0 to 1, or null'
     """
     if _is_annotated(type_):
         inner, *metas = get_args(type_)
-        return _expected(inner) + "".join(_bounds(each) for each in metas if isinstance(each, Meta))
+        return _describe_expected(inner) + "".join(_describe_bounds(each) for each in metas if isinstance(each, Meta))
     if get_origin(type_) is Literal:
         return " or ".join(map(str, get_args(type_)))
     if type(None) in get_args(type_):
-        return " or ".join(_expected(each) for each in get_args(type_) if each is not type(None)) + ", or null"
+        return " or ".join(_describe_expected(each) for each in get_args(type_) if each is not type(None)) + ", or null"
     if isinstance(type_, type) and issubclass(type_, Enum):
         return " or ".join(each.value for each in type_)
-    return _KINDS.get(get_origin(type_) or type_, str(type_))
+    return _TYPE_NAMES.get(get_origin(type_) or type_, str(type_))
 
 
-def _bounds(meta: Meta) -> str:
+def _describe_bounds(meta: Meta) -> str:
     if meta.examples:
         return f" such as {meta.examples[0]}"
     words = {
@@ -424,9 +430,9 @@ def _bounds(meta: Meta) -> str:
         "of at least": meta.min_length,
         "of at most": meta.max_length,
     }
-    given = {word: bound for word, bound in words.items() if bound is not None and abs(bound) < _BEYOND}
+    given = {word: bound for word, bound in words.items() if bound is not None and abs(bound) < _MACHINE_BOUND}
     return "".join(f" {word} {bound:,}" for word, bound in given.items())
 
 
-_BEYOND = 2**62
+_MACHINE_BOUND = 2**62
 """A bound of the machine's, which helps nobody to find a better value."""

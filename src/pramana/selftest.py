@@ -20,21 +20,21 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pramana.errors import InvalidInput, Unavailable, did_you_mean, quote
+from pramana.errors import InvalidInput, Unavailable, quote_text, suggest_similar
 from pramana.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
 from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utterance
 from pramana.providers.accounts import Account
 from pramana.providers.kinds import providers
-from pramana.providers.voice.embedded import EmbeddedEars
-from pramana.providers.voice.vocabulary import FRAME_S, Dial, Voice
-from pramana.run.call import LOG_VERSION, Conversation, Held, Patience
+from pramana.providers.voice.embedded import EmbeddedRecognition
+from pramana.providers.voice.vocabulary import FRAME_S, Dial, VoiceProvider
+from pramana.run.call import LOG_VERSION, Conversation, FinishedCall, Patience
 from pramana.score.speech import CallScoring
-from pramana.score.timing import measure
+from pramana.score.timing import measure_times
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
-WIRES = {
+LOOPBACK_AGENTS = {
     "openai-realtime": "realtime",
     "gemini-live": "live",
     "elevenlabs": "elevenlabs",
@@ -44,21 +44,24 @@ WIRES = {
     "pipecat": "pipecat",
 }
 """Each provider that is called over a wire, and the loopback agent that speaks it."""
-BY_ADDRESS = ("twilio", "pipecat")
+CALLED_BY_ADDRESS = ("twilio", "pipecat")
 """Who is called there is a server of the user's own."""
-ALLOWED_S = 0.020
+ALLOWED_ERROR_S = 0.020
 """Beyond the lateness of the ticker, at the 95th percentile."""
 FIRST_BYTE_S, LEADING_S, ANSWER_S = 0.35, 0.12, 0.25
 SHORT_S, LONG_S = (0.25, 0.4), (2.0, 4.0)
 """Of a line; one in five is a long one, as people say them."""
-SCORED = ("When do you open tomorrow, and may I pay by card?", "We open at nine in the morning, and cards are welcome.")
+SCORED_CALL_TEXTS = (
+    "When do you open tomorrow, and may I pay by card?",
+    "We open at nine in the morning, and cards are welcome.",
+)
 """What is said in the call that is scored meanwhile."""
 STARTUP_S = 30.0
-KEY = "selftest-0123456789abcdef"
+SELFTEST_KEY = "selftest-0123456789abcdef"
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockError:
     """How far measured times are from true ones, for one wire format; seconds."""
 
     wire: str
@@ -75,27 +78,27 @@ class Clock:
     """Of the error's size, less what the bench and the agent waited for a processor in that turn."""
 
     @property
-    def proven(self) -> bool:
+    def is_within_limits(self) -> bool:
         """Every turn was measured, and 95 of a hundred are as near as is allowed."""
-        return self.turns == self.expected and self.p95 <= self.ticker_p95 + ALLOWED_S
+        return self.turns == self.expected and self.p95 <= self.ticker_p95 + ALLOWED_ERROR_S
 
     @classmethod
-    def of(cls, wire: str, timed: "Timed") -> "Clock":
-        sizes = sorted(map(abs, timed.errors))
+    def from_times(cls, wire: str, times: "MeasuredCalls") -> "ClockError":
+        sizes = sorted(map(abs, times.errors))
         return cls(
             wire,
-            len(timed.errors),
-            timed.expected,
-            _percentile(sorted(timed.errors), 0.5),
+            len(times.errors),
+            times.expected,
+            _percentile(sorted(times.errors), 0.5),
             _percentile(sizes, 0.95),
             sizes[-1] if sizes else 0.0,
-            _percentile(sorted(timed.lateness), 0.95),
-            timed.unexplained_p95,
+            _percentile(sorted(times.lateness), 0.95),
+            times.unexplained_p95,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class MeasuredCalls:
     """What calls over one wire format have shown; seconds."""
 
     errors: list[float]
@@ -113,32 +116,40 @@ class Timed:
         return _percentile(sorted(max(0.0, abs(error) - waited) for error, waited in pairs), 0.95)
 
 
-def chosen(wires: Sequence[str]) -> list[str]:
+def select_wires(wires: Sequence[str]) -> list[str]:
     """Return the wire formats that are meant; all where none is named."""
     for wire in wires:
-        if wire not in WIRES:
-            hint = did_you_mean(wire, WIRES)
-            raise InvalidInput(f"there is no wire format {quote(wire)}{hint}; there are {', '.join(WIRES)}")
-    return list(dict.fromkeys(wires)) or list(WIRES)
+        if wire not in LOOPBACK_AGENTS:
+            hint = suggest_similar(wire, LOOPBACK_AGENTS)
+            raise InvalidInput(
+                f"there is no wire format {quote_text(wire)}{hint}; there are {', '.join(LOOPBACK_AGENTS)}"
+            )
+    return list(dict.fromkeys(wires)) or list(LOOPBACK_AGENTS)
 
 
-async def prove(wire: str, turns: int, calls: int, done: Callable[[int], None] | None = None) -> Clock:
-    """Hold calls over one wire format until there are so many turns; `done` is told of each that is over."""
-    async with _working():
-        return Clock.of(wire, await timed(wire, turns, calls, done))
+async def measure_clock(
+    wire: str, turns: int, calls: int, on_call_done: Callable[[int], None] | None = None
+) -> ClockError:
+    """Hold calls over one wire format until there are so many turns; `on_call_done` is told of each that is over."""
+    async with _background_load():
+        return ClockError.from_times(wire, await measure_calls(wire, turns, calls, on_call_done))
 
 
-async def timed(wire: str, turns: int, calls: int, done: Callable[[int], None] | None = None) -> Timed:
+async def measure_calls(
+    wire: str, turns: int, calls: int, on_call_done: Callable[[int], None] | None = None
+) -> MeasuredCalls:
     """Hold the calls, and compare every measured time with the agent's log."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "turns.jsonl")
-        async with _agent(wire, log) as url, Ticker(FRAME_S) as ticker, Ticker(TICK_S) as watch:
-            provider: Voice = providers.load(wire).open(Target(wire, wire, _name(wire, url, 0)), Account(url, KEY))
+        async with _run_agent(wire, log) as url, Ticker(FRAME_S) as ticker, Ticker(TICK_S) as watch:
+            provider: VoiceProvider = providers.load(wire).open(
+                Target(wire, wire, _call_name(wire, url, 0)), Account(url, SELFTEST_KEY)
+            )
             try:
                 shares = [turns // calls + (number < turns % calls) for number in range(calls)]
                 held = await asyncio.gather(
                     *(
-                        _call(provider, _name(wire, url, number), share, done)
+                        _hold_call(provider, _call_name(wire, url, number), share, on_call_done)
                         for number, share in enumerate(shares)
                         if share
                     )
@@ -147,54 +158,60 @@ async def timed(wire: str, turns: int, calls: int, done: Callable[[int], None] |
                 await provider.close()
         sent = [json.loads(line) for line in (await asyncio.to_thread(log.read_bytes)).splitlines()]
     turned = [
-        each for name, call in held for each in _errors(call, [turn for turn in sent if turn["asked"] == name], watch)
+        each
+        for name, call in held
+        for each in _timing_errors(call, [turn for turn in sent if turn["asked"] == name], watch)
     ]
     errors, waited = [error for error, _ in turned], [waited for _, waited in turned]
-    return Timed(errors, waited, turns, ticker.lateness)
+    return MeasuredCalls(errors, waited, turns, ticker.list_lateness)
 
 
-def _name(wire: str, url: str, number: int) -> str:
+def _call_name(wire: str, url: str, number: int) -> str:
     """Return whom a call is for, by which the agent's log tells calls apart."""
-    return f"{url.replace('http', 'ws', 1)}/call-{number}" if wire in BY_ADDRESS else f"call-{number}"
+    return f"{url.replace('http', 'ws', 1)}/call-{number}" if wire in CALLED_BY_ADDRESS else f"call-{number}"
 
 
-async def _call(provider: Voice, name: str, turns: int, done: Callable[[int], None] | None) -> "tuple[str, Held]":
+async def _hold_call(
+    provider: VoiceProvider, name: str, turns: int, on_call_done: Callable[[int], None] | None
+) -> "tuple[str, FinishedCall]":
     chance = random.Random(name.rpartition("-")[2])
     lengths = [chance.uniform(*(SHORT_S if each % 5 else LONG_S)) for each in range(turns)]
-    tones = await asyncio.to_thread(lambda: [_tone(each) for each in lengths])
+    tones = await asyncio.to_thread(lambda: [_make_tone(each) for each in lengths])
     spoken = [Utterance(Line(f"line {each}"), tone, f"line {each}") for each, tone in enumerate(tones)]
     channel = await provider.dial(Dial(name))
     patience = Patience(answer_within_s=5.0, longest_s=30.0 + 5.0 * turns)
     held = await Conversation(channel, spoken, {"rate": 24000}, patience).hold()
-    if done:
-        done(turns)
+    if on_call_done:
+        on_call_done(turns)
     return name, held
 
 
-def _errors(held: Held, sent: Sequence[dict[str, Any]], watch: Ticker) -> list[tuple[float, float]]:
+def _timing_errors(held: FinishedCall, logged: Sequence[dict[str, Any]], ticker: Ticker) -> list[tuple[float, float]]:
     """Return what was measured less what is true, and how long both sides waited for a processor, for each turn."""
     from pramana import audio
 
     samples, rate = audio.read_wav(held.recording)
     events = [json.loads(line) for line in held.log.splitlines()]
-    measured = measure(samples, rate, events).lines
+    measured = measure_times(samples, rate, events).lines
     errors = []
-    for line, turn in zip(measured, sent, strict=False):
+    for line, turn in zip(measured, logged, strict=False):
         if line.voice_to_voice_s is not None and turn["speech_end_at"] is not None:
             heard = turn["speech_end_at"] - FRAME_S + turn["speech_end_within_s"]
             error = line.voice_to_voice_s - (turn["sent_at"] + turn["leading_silence_s"] - heard)
-            waited = turn["waited_s"] + watch.waited(heard - WAITED_BEFORE_S, turn["sent_at"] + WAITED_BEFORE_S)
+            waited = turn["waited_s"] + ticker.waited_for_processor_s(
+                heard - WAITED_BEFORE_S, turn["sent_at"] + WAITED_BEFORE_S
+            )
             errors.append((error, waited))
     return errors
 
 
 @asynccontextmanager
-async def _agent(wire: str, log: Path) -> AsyncIterator[str]:
+async def _run_agent(wire: str, log: Path) -> AsyncIterator[str]:
     """Run a loopback agent in a process of its own; give its URL."""
     arguments = ("--first-byte", FIRST_BYTE_S, "--leading-silence", LEADING_S, "--answer", ANSWER_S, "--log", log)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "pramana.loopback", WIRES[wire], *map(str, arguments)),
+        *("-m", "pramana.loopback", LOOPBACK_AGENTS[wire], *map(str, arguments)),
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None  # noqa: S101 - asked for above
@@ -213,25 +230,25 @@ async def _agent(wire: str, log: Path) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def _working() -> AsyncIterator[None]:
+async def _background_load() -> AsyncIterator[None]:
     """Keep the machine as busy as scoring does: a finished call is measured and listened to, again and again."""
-    recording, log = await asyncio.to_thread(_finished)
-    ears = EmbeddedEars("bench")
+    recording, log = await asyncio.to_thread(_make_finished_call)
+    ears = EmbeddedRecognition("bench")
     await ears.prepare()
     scoring = CallScoring({"recording": recording, "log": log}.__getitem__, ears)
-    case = Case("scored", "scenario", (), Facets("information", "easy", "en"), script=(Line(SCORED[0]),))
-    reply = Reply(SCORED[1], call=Call("recording", "log"))
+    case = Case("scored", "scenario", (), Facets("information", "easy", "en"), script=(Line(SCORED_CALL_TEXTS[0]),))
+    reply = Reply(SCORED_CALL_TEXTS[1], call=Call("recording", "log"))
     first = await scoring.score(case, reply)  # every model is loaded before anyone is timed
     if first.outcome is not Outcome.PASSED:
         raise Unavailable(f"nothing can be scored here, as a run would do beside its calls: {first.reason}")
 
     over = asyncio.Event()
 
-    async def work() -> None:
+    async def do_work() -> None:
         while not over.is_set():
             await scoring.score(case, reply)
 
-    working = asyncio.create_task(work())
+    working = asyncio.create_task(do_work())
     try:
         yield
     finally:
@@ -240,7 +257,7 @@ async def _working() -> AsyncIterator[None]:
 
 
 @cache
-def _finished() -> tuple[bytes, bytes]:
+def _make_finished_call() -> tuple[bytes, bytes]:
     """Return recording and log of a call that is over: a question and its answer, as the embedded voice says them."""
     import numpy as np
 
@@ -248,24 +265,24 @@ def _finished() -> tuple[bytes, bytes]:
     from pramana.embedded.voice import speak
 
     rate = audio.RECORDING_RATE
-    asked, answered = (audio.resample(speak(text, "en"), audio.CALLER_RATE, rate) for text in SCORED)
+    asked, answered = (audio.resample(speak(text, "en"), audio.CALLER_RATE, rate) for text in SCORED_CALL_TEXTS)
     end = len(asked) / rate
     plays = end + FIRST_BYTE_S
     samples: Samples = np.zeros((round(plays * rate) + len(answered), 2), np.int16)
     samples[: len(asked), 0], samples[-len(answered) :, 1] = asked, answered
-    line = {"line": 0, "text": SCORED[0], "start": 0.0, "end": end, "barge_in": False, "backchannel": False}
+    line = {"line": 0, "text": SCORED_CALL_TEXTS[0], "start": 0.0, "end": end, "barge_in": False, "backchannel": False}
     events: list[dict[str, Any]] = [
         {"t": 0.0, "event": "call", "version": LOG_VERSION, "rate": rate},
         {"t": end, "event": "line", **line},
         {"t": plays, "event": "agent_audio", "plays": plays, "seconds": len(answered) / rate},
-        {"t": plays, "event": "agent_text", "text": SCORED[1], "final": True},
+        {"t": plays, "event": "agent_text", "text": SCORED_CALL_TEXTS[1], "final": True},
         {"t": plays, "event": "turn_done", "text": ""},
         {"t": len(samples) / rate, "event": "end", "reason": "done"},
     ]
     return audio.write_wav(samples, rate), "".join(json.dumps(each) + "\n" for each in events).encode()
 
 
-def _tone(seconds: float) -> "Samples":
+def _make_tone(seconds: float) -> "Samples":
     import numpy as np
 
     from pramana import audio

@@ -10,17 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pramana.errors import InvalidInput, Problem, did_you_mean, quote
+from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
 
 
-def variable(name: str) -> str | None:
+def read_variable(name: str) -> str | None:
     """Return an environment variable; empty counts as not set."""
     return os.environ.get(name) or None  # noqa: TID251 - here, and nowhere else
 
 
-def home() -> Path:
+def data_folder() -> Path:
     """Return the data folder: `PRAMANA_HOME`, or the platform's usual place for a user's data."""
-    if chosen := variable("PRAMANA_HOME"):
+    if chosen := read_variable("PRAMANA_HOME"):
         try:
             return Path(chosen).expanduser()
         except RuntimeError:
@@ -34,9 +34,9 @@ _CONTENTS = ("pramana.sqlite3*", "blobs", "audio", "cache", "suites", "weights",
 """What the data folder holds; a key file that others can read is not mended but refused, since they may have."""
 
 
-def close_home() -> None:
+def restrict_data_folder() -> None:
     """Close the data folder to other accounts where an earlier version has left it open, with all that it holds."""
-    folder = home()
+    folder = data_folder()
     try:
         found = folder.stat()
         shared = found.st_mode & stat.S_ISVTX or folder.resolve() in (Path.home(), Path(folder.anchor))
@@ -44,7 +44,7 @@ def close_home() -> None:
             return
         if not stat.S_ISDIR(found.st_mode):  # PRAMANA_HOME may name a file, or a device such as /dev/null
             return
-        for each in _contents(folder):
+        for each in _list_contents(folder):
             with suppress(FileNotFoundError):
                 each.chmod(each.stat().st_mode & 0o700)
         folder.chmod(0o700)  # last: it tells that all of this is done
@@ -52,40 +52,40 @@ def close_home() -> None:
         return  # it is missing, or on a disk that knows no modes
 
 
-def _contents(folder: Path) -> Iterator[Path]:
+def _list_contents(folder: Path) -> Iterator[Path]:
     for name in _CONTENTS:
         for each in folder.glob(name):
             yield from (inner for inner in (each, *each.rglob("*")) if not inner.is_symlink())
 
 
-def make_private(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Make a folder, and those above it that are missing, for their owner alone."""
     for each in (*reversed(folder.parents), folder):
         if not each.exists():
             each.mkdir(0o700, exist_ok=True)
 
 
-def create_private(path: Path) -> BinaryIO:
+def open_private_file(path: Path) -> BinaryIO:
     """Open a new file for writing, for its owner alone."""
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private_file(path: Path, text: str) -> None:
     """Write a file, for its owner alone, over the last one and with the folders above it."""
-    make_private(path.parent)
+    make_private_folder(path.parent)
     path.unlink(missing_ok=True)
-    with create_private(path) as file:
+    with open_private_file(path) as file:
         file.write(text.encode("utf-8", "backslashreplace"))
 
 
-def published_suites() -> Path:
+def published_suites_folder() -> Path:
     """Return the folder that `pramana suite publish` writes to; it need not exist."""
-    return home() / "suites"
+    return data_folder() / "suites"
 
 
 def database_url() -> str:
     """Return where results are stored: `PRAMANA_DATABASE_URL`, or a SQLite file in the data folder."""
-    return variable("PRAMANA_DATABASE_URL") or sqlite_url(home() / "pramana.sqlite3")
+    return read_variable("PRAMANA_DATABASE_URL") or sqlite_url(data_folder() / "pramana.sqlite3")
 
 
 def sqlite_url(path: Path) -> str:
@@ -99,23 +99,23 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{escaped}"
 
 
-def secret_keys() -> tuple[str, ...]:
+def read_secret_keys() -> tuple[str, ...]:
     """Return the keys that lock stored secrets: `PRAMANA_SECRET_KEY`, several by commas, the newest first."""
-    stated = (variable("PRAMANA_SECRET_KEY") or "").split(",")
+    stated = (read_variable("PRAMANA_SECRET_KEY") or "").split(",")
     return tuple(each.strip() for each in stated if each.strip())
 
 
-def key_file() -> Path:
+def key_file_path() -> Path:
     """Return the file of such keys where no variable names them; whoever first needs one makes it."""
-    return home() / "secret.key"
+    return data_folder() / "secret.key"
 
 
-def prices_file() -> Path:
+def prices_file_path() -> Path:
     """Return the user's own prices; the file need not exist."""
-    return home() / "prices.toml"
+    return data_folder() / "prices.toml"
 
 
-def proxy_for(url: str) -> str | None:
+def find_proxy(url: str) -> str | None:
     """Return the proxy that leads to a URL: HTTP_PROXY, HTTPS_PROXY or ALL_PROXY, in either case; None where none does.
 
     NO_PROXY names what is reached without one: hosts, their domains, networks (`10.0.0.0/8`), or `*`. This machine
@@ -131,7 +131,7 @@ def proxy_for(url: str) -> str | None:
     host, place = parts.hostname or "", parts.netloc.rpartition("@")[2]
     stated = getproxies()
     proxy = stated.get(parts.scheme) or stated.get("all")
-    if not proxy or not host or _reached_directly(host, stated.get("no", "")) or proxy_bypass(place):
+    if not proxy or not host or _is_reached_directly(host, stated.get("no", "")) or proxy_bypass(place):
         return None
     proxy = proxy if "://" in proxy else f"http://{proxy}"
     scheme = proxy.partition("://")[0].lower()
@@ -143,7 +143,7 @@ def proxy_for(url: str) -> str | None:
     return proxy
 
 
-def _reached_directly(host: str, exceptions: str) -> bool:
+def _is_reached_directly(host: str, exceptions: str) -> bool:
     """Tell what `proxy_bypass` does not: this machine, and networks among the exceptions."""
     from ipaddress import ip_address, ip_network
 
@@ -162,25 +162,25 @@ def _reached_directly(host: str, exceptions: str) -> bool:
     return address.is_loopback
 
 
-def private_addresses_allowed() -> bool:
+def are_private_addresses_allowed() -> bool:
     """Tell whether recordings may be fetched from private and local addresses: `PRAMANA_ALLOW_PRIVATE_ADDRESSES`."""
-    stated = variable("PRAMANA_ALLOW_PRIVATE_ADDRESSES")
+    stated = read_variable("PRAMANA_ALLOW_PRIVATE_ADDRESSES")
     if stated not in (None, "0", "1"):  # a guard is not put off by a slip
-        raise InvalidInput(f"PRAMANA_ALLOW_PRIVATE_ADDRESSES is {quote(str(stated))}; expected 1 or 0")
+        raise InvalidInput(f"PRAMANA_ALLOW_PRIVATE_ADDRESSES is {quote_text(str(stated))}; expected 1 or 0")
     return stated == "1"
 
 
-def in_ci() -> bool:
+def is_ci() -> bool:
     """Tell whether this is a continuous integration machine, whose cores are shared."""
-    return variable("CI") is not None
+    return read_variable("CI") is not None
 
 
-def debugging() -> bool:
+def is_debugging() -> bool:
     """Tell whether whoever runs this wants to see tracebacks: `PRAMANA_DEBUG`."""
-    return variable("PRAMANA_DEBUG") not in (None, "0")
+    return read_variable("PRAMANA_DEBUG") not in (None, "0")
 
 
-def commands() -> Mapping[str, Mapping[str, Any]]:
+def read_commands() -> Mapping[str, Mapping[str, Any]]:
     """Return the commands of `config.toml` in the data folder: `[commands.NAME]` with `argv` and perhaps `timeout_s`.
 
     Only this file of this machine can name a command: nothing that arrives from elsewhere makes a machine run one. The
@@ -188,16 +188,16 @@ def commands() -> Mapping[str, Mapping[str, Any]]:
     """
     import tomllib
 
-    path = home() / "config.toml"
+    path = data_folder() / "config.toml"
     try:
         stated = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number or a nesting beyond all measure
-        raise InvalidInput.of([Problem(f"not valid TOML: {error}", file=str(path))]) from None
+        raise InvalidInput.from_problems([Problem(f"not valid TOML: {error}", file=str(path))]) from None
     found = stated.get("commands", {})
     problems = [
-        (name, f'unknown key "{name}"{did_you_mean(name, ["commands"])}; expected [commands.NAME]')
+        (name, f'unknown key "{name}"{suggest_similar(name, ["commands"])}; expected [commands.NAME]')
         for name in stated
         if name != "commands"
     ]
@@ -205,17 +205,17 @@ def commands() -> Mapping[str, Mapping[str, Any]]:
         problems.append(("commands", f"{_COMMAND}, in a table [commands.NAME]"))
         found = {}
     for name, command in found.items():
-        problems += [(f"commands.{name}{key}", message) for key, message in _misfits(command)]
+        problems += [(f"commands.{name}{key}", message) for key, message in _command_problems(command)]
     if problems:
-        raise InvalidInput.of([Problem(message, key, file=str(path)) for key, message in problems])
+        raise InvalidInput.from_problems([Problem(message, key, file=str(path)) for key, message in problems])
     return dict(found)
 
 
 _COMMAND = 'a command is argv = ["program", "argument"], and perhaps timeout_s = 60'
-_LONGEST_S = 24 * 3600
+_MAX_TIMEOUT_S = 24 * 3600
 
 
-def _misfits(command: Any) -> list[tuple[str, str]]:
+def _command_problems(command: Any) -> list[tuple[str, str]]:
     """Return what is wrong with one command: the key below it, and a sentence."""
     if not isinstance(command, dict):
         return [("", _COMMAND)]
@@ -223,11 +223,11 @@ def _misfits(command: Any) -> list[tuple[str, str]]:
     argv, timeout_s = command.get("argv"), command.get("timeout_s", 1)
     if not (isinstance(argv, list) and argv and all(isinstance(each, str) and "\0" not in each for each in argv)):
         problems.append((".argv" if "argv" in command else "", _COMMAND))
-    if type(timeout_s) not in (int, float) or not 0 < timeout_s <= _LONGEST_S:
-        problems.append((".timeout_s", f"is {quote(str(timeout_s))}; expected seconds, above 0 and at most a day"))
+    if type(timeout_s) not in (int, float) or not 0 < timeout_s <= _MAX_TIMEOUT_S:
+        problems.append((".timeout_s", f"is {quote_text(str(timeout_s))}; expected seconds, above 0 and at most a day"))
     known = ("argv", "timeout_s")
     problems += [
-        (f".{name}", f'unknown key "{name}"{did_you_mean(name, known)}; {_COMMAND}')
+        (f".{name}", f'unknown key "{name}"{suggest_similar(name, known)}; {_COMMAND}')
         for name in command
         if name not in known
     ]

@@ -16,9 +16,9 @@ from pramana import settings
 from pramana.errors import Locked
 from pramana.installation import install_command
 
-LARGEST_FILE = 64 << 10
-_MAKE_ONE = "create one: openssl rand -base64 32"
-_KEY = re.compile(r"[A-Za-z0-9+/_-]{43}=")
+MAX_KEY_FILE_BYTES = 64 << 10
+_HOW_TO_MAKE_A_KEY = "create one: openssl rand -base64 32"
+_KEY_RE = re.compile(r"[A-Za-z0-9+/_-]{43}=")
 
 
 class Vault:
@@ -32,31 +32,31 @@ class Vault:
             raise Locked(f"stored API keys are encrypted, which needs an extra: {install_command('server')}") from None
 
         for number, key in enumerate(keys, 1):
-            if not _KEY.fullmatch(key):
-                raise Locked(f"key {number} of {origin} is not 32 bytes in base64; {_MAKE_ONE}")
+            if not _KEY_RE.fullmatch(key):
+                raise Locked(f"key {number} of {origin} is not 32 bytes in base64; {_HOW_TO_MAKE_A_KEY}")
         if not keys:
-            raise Locked(f"{origin} contains no key; {_MAKE_ONE}")
+            raise Locked(f"{origin} contains no key; {_HOW_TO_MAKE_A_KEY}")
         self._origin = origin
         usual = str.maketrans("+/", "-_")  # openssl writes the one alphabet of base64, Fernet wants the other
         self._fernet = MultiFernet([Fernet(key.translate(usual)) for key in keys])
 
-    def lock(self, secret: str) -> str:
+    def encrypt(self, secret: str) -> str:
         """Return a secret as it may be stored."""
         return self._fernet.encrypt(secret.encode("utf-8", "surrogatepass")).decode()
 
-    def unlock(self, locked: str) -> str:
+    def decrypt(self, encrypted: str) -> str:
         """Return the secret again; raises `Locked` when another key has locked it."""
-        return self._or_locked(lambda: self._fernet.decrypt(locked.encode()).decode("utf-8", "surrogatepass"))
+        return self._decrypt_or_raise(lambda: self._fernet.decrypt(encrypted.encode()).decode("utf-8", "surrogatepass"))
 
-    def renew(self, locked: str) -> str:
+    def reencrypt(self, encrypted: str) -> str:
         """Return what was locked by any of the keys as the first one locks it."""
-        return self._or_locked(lambda: self._fernet.rotate(locked.encode()).decode())
+        return self._decrypt_or_raise(lambda: self._fernet.rotate(encrypted.encode()).decode())
 
-    def _or_locked(self, unlock: Callable[[], str]) -> str:
+    def _decrypt_or_raise(self, decrypt: Callable[[], str]) -> str:
         from cryptography.fernet import InvalidToken
 
         try:
-            return unlock()
+            return decrypt()
         except (InvalidToken, ValueError):
             raise Locked(
                 f"a stored API key was encrypted with another key than the one in {self._origin}; put the right one "
@@ -69,17 +69,17 @@ def open_vault() -> Vault:
 
     A key file beside the variable still unlocks, so that a team can move from the one to the other.
     """
-    path = settings.key_file()
-    if stated := settings.secret_keys():
-        return Vault([*stated, *(_read(path) or ())], "PRAMANA_SECRET_KEY")
-    found = _read(path)
+    path = settings.key_file_path()
+    if stated := settings.read_secret_keys():
+        return Vault([*stated, *(_read_key_file(path) or ())], "PRAMANA_SECRET_KEY")
+    found = _read_key_file(path)
     if found is None:
-        _make(path)
-        found = _read(path)
+        _make_key_file(path)
+        found = _read_key_file(path)
     return Vault(found or (), str(path))
 
 
-def _read(path: Path) -> list[str] | None:
+def _read_key_file(path: Path) -> list[str] | None:
     """Return the keys of a file, one a line; None when there is no file."""
     try:
         with path.open("rb") as file:
@@ -89,7 +89,7 @@ def _read(path: Path) -> list[str] | None:
                     f"{path} can be read or written by others (mode {mode & 0o777:04o}), and it opens every stored "
                     f"key; run: chmod 600 {path}, and rotate the key if others may have read it"
                 )
-            data = file.read(LARGEST_FILE)
+            data = file.read(MAX_KEY_FILE_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -97,15 +97,15 @@ def _read(path: Path) -> list[str] | None:
     return data.decode("utf-8", "replace").split()
 
 
-def _make(path: Path) -> None:
+def _make_key_file(path: Path) -> None:
     """Write a new key where none is, whole or not at all; of several processes, the first one's stands."""
     from cryptography.fernet import Fernet
 
     staged = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
-        settings.make_private(path.parent)
+        settings.make_private_folder(path.parent)
         try:
-            with settings.create_private(staged) as file:
+            with settings.open_private_file(staged) as file:
                 file.write(Fernet.generate_key() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -116,5 +116,5 @@ def _make(path: Path) -> None:
     except OSError as error:
         raise Locked(
             f"the key file {path} cannot be created: {error.strerror}; make it writable, or set PRAMANA_SECRET_KEY "
-            f"({_MAKE_ONE})"
+            f"({_HOW_TO_MAKE_A_KEY})"
         ) from None

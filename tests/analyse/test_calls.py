@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pramana.analyse.voice import CallTally, Pooled, Seconds
+from pramana.analyse.voice import CallTally, Seconds, WordErrors
 from pramana.errors import InvalidInput
 from pramana.model import Check, Key, Outcome, Reply, Result
 
@@ -92,7 +92,7 @@ def test_errors_are_pooled_over_all_words_not_averaged_over_calls() -> None:
     )
     (row,) = found.by
     assert (row.heard, row.heard.rate) == (
-        Pooled(1, 10, 0.25, 1, 40, 1),
+        WordErrors(1, 10, 0.25, 1, 40, 1),
         0.1,
     )  # the mean of a half and none, beside the pool
     assert (row.referred.errors, row.referred.words, row.referred.rate) == (3, 10, 0.3)

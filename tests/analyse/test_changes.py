@@ -11,19 +11,26 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy.stats import binom, t  # type: ignore[import-untyped]
 
-from pramana.analyse.changes import Change, Taken, changes, limit_of, slower, together
-from pramana.analyse.intervals import Interval, median_interval, ratio_difference, t_of
-from pramana.analyse.labels import model_labels
+from pramana.analyse.changes import (
+    CaseMeasurements,
+    Change,
+    decide_slowdown,
+    measure_changes,
+    merge_repeats,
+    parse_limit,
+)
+from pramana.analyse.intervals import Interval, median_interval, ratio_difference_interval, student_quantile
+from pramana.analyse.labels import make_model_labels
 from pramana.errors import InvalidInput
 from pramana.model import Check, Outcome
 
 
-def a_call(*lines: dict[str, Any], errors: int | None = None, words: int = 10) -> Taken:
+def a_call(*lines: dict[str, Any], errors: int | None = None, words: int = 10) -> CaseMeasurements:
     counts = {"substitutions": errors, "deletions": 0, "insertions": 0, "reference_words": words}
     heard = None if errors is None else {"words": counts, "characters": counts}
     evidence = {"times": {"lines": list(lines)}, "words": {"heard": heard, "references": []}}
-    taken = Taken()
-    taken.called([Check("call", "1", Outcome.PASSED, "", None, evidence)])
+    taken = CaseMeasurements()
+    taken.add_call_check([Check("call", "1", Outcome.PASSED, "", None, evidence)])
     return taken
 
 
@@ -33,18 +40,18 @@ def took(seconds: float | None, **more: Any) -> dict[str, Any]:
     return {"voice_to_voice_s": seconds, "first_audible_s": 1 + seconds, **more}
 
 
-def side(*seconds: float | None, **more: Any) -> dict[str, Taken]:
+def side(*seconds: float | None, **more: Any) -> dict[str, CaseMeasurements]:
     return {str(case): a_call(took(each, **more)) for case, each in enumerate(seconds)}
 
 
-def one(base: dict[str, Taken], new: dict[str, Taken], what: str = "voice to voice") -> Change:
-    (found,) = (each for each in changes(base, new) if each.what == what)
+def one(base: dict[str, CaseMeasurements], new: dict[str, CaseMeasurements], what: str = "voice to voice") -> Change:
+    (found,) = (each for each in measure_changes(base, new) if each.what == what)
     return found
 
 
 def test_the_newcomers_calls_are_told_to_be_slower() -> None:
     found = one(side(*[0.301] * 8), side(*[2.0] * 8))
-    assert found.proven
+    assert found.is_proven
     assert found.difference == pytest.approx((1.699, 1.699))
     assert (found.base[0], found.new[0], found.cases) == (0.301, 2.0, 8)
     assert found.interval is not None
@@ -53,13 +60,13 @@ def test_the_newcomers_calls_are_told_to_be_slower() -> None:
 
 def test_fewer_than_six_cases_have_no_interval_and_prove_nothing() -> None:
     five, six = one(side(*[0.3] * 5), side(*[2.0] * 5)), one(side(*[0.3] * 6), side(*[2.0] * 6))
-    assert (five.interval, five.proven) == (None, False)
-    assert six.proven
+    assert (five.interval, five.is_proven) == (None, False)
+    assert six.is_proven
 
 
 def test_a_case_is_compared_with_itself_line_by_line_on_as_many_repeats_as_both_have() -> None:
-    base = {"a": together([a_call(took(1.0), took(5.0)), a_call(took(1.2), took(5.2))])}
-    new = {"a": together([a_call(took(1.5)), a_call(took(1.9)), a_call(took(99.0))])}
+    base = {"a": merge_repeats([a_call(took(1.0), took(5.0)), a_call(took(1.2), took(5.2))])}
+    new = {"a": merge_repeats([a_call(took(1.5)), a_call(took(1.9)), a_call(took(99.0))])}
     found = one(base, new)
     assert found.cases == 1
     assert found.difference == pytest.approx((0.6, 0.6))  # the second line was never reached, the third is extra
@@ -72,8 +79,8 @@ def test_an_answer_that_nobody_lived_to_hear_is_a_bound_and_never_dropped() -> N
     assert found.interval == Interval(0.0, math.inf)
     both = one(side(*[None] * 7), side(*[None] * 7))
     assert both.difference == (-math.inf, math.inf)
-    assert not both.proven
-    assert one(side(*[0.5] * 7), side(*[None] * 7)).proven
+    assert not both.is_proven
+    assert one(side(*[0.5] * 7), side(*[None] * 7)).is_proven
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 9), st.floats(0.1, 9), st.booleans(), st.booleans()), min_size=6, max_size=30))
@@ -115,7 +122,7 @@ def test_the_interval_of_a_median_covers_it_as_often_as_it_says() -> None:
 
 def test_students_quantile_is_that_of_scipy() -> None:
     for freedom in range(5, 200):
-        assert t_of(0.95, freedom) == pytest.approx(t.ppf(0.975, freedom), abs=0.003)
+        assert student_quantile(0.95, freedom) == pytest.approx(t.ppf(0.975, freedom), abs=0.003)
 
 
 def test_misheard_words_are_pooled_and_decided_by_flipping_signs() -> None:
@@ -123,11 +130,11 @@ def test_misheard_words_are_pooled_and_decided_by_flipping_signs() -> None:
     new = {str(case): a_call(took(0.5), errors=3 if case < 8 else 0) for case in range(10)}
     found = one(base, new, "misheard words")
     assert (found.base[0], found.new[0]) == (0, 0.24)
-    assert found.proven
+    assert found.is_proven
     assert found.p_value == 2 / 2**8
     assert found.interval is not None
     assert 0 < found.interval.low < 0.24 < found.interval.high
-    assert not one(base, base, "misheard words").proven
+    assert not one(base, base, "misheard words").is_proven
 
 
 def test_the_interval_of_pooled_words_covers_them() -> None:
@@ -139,27 +146,27 @@ def test_the_interval_of_pooled_words_covers_them() -> None:
             words, hard = chance.randint(5, 20), chance.random() * 0.2
             was = sum(chance.random() < hard for _ in range(words))
             rows.append((was, words, sum(chance.random() < hard + 0.1 for _ in range(words)), words))
-        found = ratio_difference(rows)
+        found = ratio_difference_interval(rows)
         assert found is not None
         hit += found.low <= 0.1 <= found.high
     assert 0.92 < hit / 600 < 0.98
-    assert ratio_difference(rows[:5]) is None
+    assert ratio_difference_interval(rows[:5]) is None
 
 
 def test_giving_way_is_compared_too() -> None:
     base = side(*[0.5] * 6, yield_s=0.1)
     found = one(base, side(*[0.5] * 6, yield_censored_s=2.0), "time to give way")
     assert found.difference == (1.9, math.inf)
-    assert found.proven
+    assert found.is_proven
 
 
 def test_what_was_typed_is_compared_by_its_own_times_and_never_with_a_call() -> None:
     typed = {}
     for case in range(6):
-        typed[str(case)] = Taken()
-        typed[str(case)].typed(0.2, 0.05)
-    assert [each.what for each in changes(typed, typed)] == ["total time", "time to first token"]
-    assert changes(typed, side(*[0.5] * 6)) == ()
+        typed[str(case)] = CaseMeasurements()
+        typed[str(case)].add_written_times(0.2, 0.05)
+    assert [each.what for each in measure_changes(typed, typed)] == ["total time", "time to first token"]
+    assert measure_changes(typed, side(*[0.5] * 6)) == ()
 
 
 @pytest.mark.parametrize(
@@ -178,27 +185,27 @@ def test_what_was_typed_is_compared_by_its_own_times_and_never_with_a_call() -> 
     ],
 )
 def test_a_bar_is_met_missed_or_not_decided(new: list[float | None], limit: str, code: int, words: str) -> None:
-    found = slower(changes(side(*[0.3] * 8), side(*new)), limit_of(limit))
+    found = decide_slowdown(measure_changes(side(*[0.3] * 8), side(*new)), parse_limit(limit))
     assert found.code == code
     assert words in found.sentence
 
 
 def test_a_run_cannot_be_fast_by_not_ending_what_is_slow() -> None:
     base, new = side(*[0.3] * 12), side(*[0.3] * 7)
-    found = slower(changes(base, new), limit_of("200ms"))
+    found = decide_slowdown(measure_changes(base, new), parse_limit("200ms"))
     assert found.code == 4
     assert "with 5 cases that had a time before and none now" in found.sentence
-    assert slower(changes(base, side(*[0.3] * 11)), limit_of("200ms")).code == 0
+    assert decide_slowdown(measure_changes(base, side(*[0.3] * 11)), parse_limit("200ms")).code == 0
 
 
 def test_without_a_time_on_both_sides_nothing_is_decided() -> None:
-    assert slower((), limit_of("1s")).code == 4
+    assert decide_slowdown((), parse_limit("1s")).code == 4
 
 
 @pytest.mark.parametrize("text", ["", "200", "ms", "-5ms", "5 minutes", "nan%", "1e3s", "１ms"])
 def test_a_limit_is_a_time_or_a_share(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"200ms, 0\.5s, 20%"):
-        limit_of(text)
+        parse_limit(text)
 
 
 def test_the_middle_of_differences_is_their_median() -> None:
@@ -209,7 +216,7 @@ def test_the_middle_of_differences_is_their_median() -> None:
 
 
 def test_changes_between_two_models_of_one_run_go_by_their_names() -> None:
-    labels = model_labels("gpt-5", "opus")
+    labels = make_model_labels("gpt-5", "opus")
     slow = replace(one(side(*[0.5] * 7), side(*[2.0] * 7)), labels=labels)
     assert slow.sentence == "opus is slower: voice to voice by 1.50 s (median of 7 cases), and that is proven."
     assert slow.detail.startswith("Voice to voice 500 ms for gpt-5, 2.00 s for opus: median difference +1.50 s")

@@ -10,8 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import mcnemar as referee  # type: ignore[import-untyped]
 
-from pramana.analyse.comparison import EXIT_CODES, Apart, Excluded, Judged, Over, Pair, compare
-from pramana.analyse.labels import model_labels
+from pramana.analyse.comparison import (
+    EXIT_CODES,
+    DifferentJudges,
+    Excluded,
+    Pair,
+    UnpairedAnswers,
+    VerdictSource,
+    compare,
+)
+from pramana.analyse.labels import make_model_labels
 from pramana.model import Outcome
 
 P, F, E, U, S = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED
@@ -96,7 +104,7 @@ def test_what_flipped_is_listed_with_its_case() -> None:
 def test_a_proven_loss_is_never_called_none_however_small() -> None:
     found = compare(*table(both=50_000, lost=200, gained=120))
     assert abs(found.difference or 0) < found.margin
-    assert found.interval.within(found.margin)
+    assert found.interval.is_within(found.margin)
     assert found.verdict == "regression"
 
 
@@ -204,10 +212,13 @@ def test_repeats_of_every_length_are_weighed() -> None:
     assert compare(base, new).verdict == "regression"
 
 
-GPT, OPUS = Judged("llm_judge", "1 ab", "openai:gpt-5"), Judged("llm_judge", "1 ab", "anthropic:claude-opus-4-6")
+GPT, OPUS = (
+    VerdictSource("llm_judge", "1 ab", "openai:gpt-5"),
+    VerdictSource("llm_judge", "1 ab", "anthropic:claude-opus-4-6"),
+)
 
 
-def judged(by: Judged, *cases: str) -> dict[str, frozenset[Judged]]:
+def judged(by: VerdictSource, *cases: str) -> dict[str, frozenset[VerdictSource]]:
     return dict.fromkeys(cases, frozenset({by}))
 
 
@@ -219,7 +230,7 @@ def test_verdicts_of_two_judges_are_not_compared_and_the_first_sentence_says_so(
         "Not enough evidence: all 30 cases were judged by openai:gpt-5 before and by anthropic:claude-opus-4-6 now, "
         "and verdicts of two judges are not compared."
     )
-    assert found.apart[0] == Apart("c-0", frozenset({GPT}), frozenset({OPUS}))
+    assert found.apart[0] == DifferentJudges("c-0", frozenset({GPT}), frozenset({OPUS}))
     told = compare(base, new, base_judges=judged(GPT, *base), new_judges=judged(OPUS, *new), any_judge=True)
     assert (told.verdict, told.pairs, len(told.apart)) == ("regression", 30, 30)
     assert told.sentence == (
@@ -256,23 +267,31 @@ def test_another_judge_cannot_hide_a_loss() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        (Judged("contains", "1"), Judged("contains", "2"), "judged by contains 1 before and by contains 2 now"),
         (
-            Judged("llm_judge", "1 ab", "fake"),
-            Judged("llm_judge", "1 cd", "fake"),
+            VerdictSource("contains", "1"),
+            VerdictSource("contains", "2"),
+            "judged by contains 1 before and by contains 2 now",
+        ),
+        (
+            VerdictSource("llm_judge", "1 ab", "fake"),
+            VerdictSource("llm_judge", "1 cd", "fake"),
             "judged by llm_judge 1 ab by fake before and by llm_judge 1 cd by fake now",
         ),
         (
-            Judged("llm_judge", "1", "gpt-5", "gpt-5-06"),
-            Judged("llm_judge", "1", "gpt-5", "gpt-5-08"),
+            VerdictSource("llm_judge", "1", "gpt-5", "gpt-5-06"),
+            VerdictSource("llm_judge", "1", "gpt-5", "gpt-5-08"),
             "judged by gpt-5 (gpt-5-06) before and by gpt-5 (gpt-5-08) now",
         ),
-        (Judged("rubric", "1", "fake"), Judged("llm_judge", "1", "fake"), "judged by rubric 1 by fake before"),
-        (Judged("llm_judge", "1", "gpt-5", "gpt-5-06"), Judged("llm_judge", "1", "gpt-5"), None),
-        (Judged("contains", "1"), None, None),
+        (
+            VerdictSource("rubric", "1", "fake"),
+            VerdictSource("llm_judge", "1", "fake"),
+            "judged by rubric 1 by fake before",
+        ),
+        (VerdictSource("llm_judge", "1", "gpt-5", "gpt-5-06"), VerdictSource("llm_judge", "1", "gpt-5"), None),
+        (VerdictSource("contains", "1"), None, None),
     ],
 )
-def test_which_verdicts_are_of_one_judge(before: Judged, after: Judged | None, words: str | None) -> None:
+def test_which_verdicts_are_of_one_judge(before: VerdictSource, after: VerdictSource | None, words: str | None) -> None:
     base, new = table(both=1)
     known = judged(after, *new) if after else {}
     found = compare(base, new, base_judges=judged(before, *base), new_judges=known)
@@ -345,7 +364,7 @@ def test_verdicts_that_found_no_partner_are_counted_and_told(
 ) -> None:
     found = compare({"a": before, "b": [P]}, {"a": after, "b": [P]}, new_repeats=1)
     assert found.over == over
-    assert found.over_sentence == (
+    assert found.describe_unpaired == (
         "Where a case has more verdicts on one side, as many count as both have, the first of them: "
         f"{left}, and the rates here are of the rest."
         if left
@@ -353,13 +372,13 @@ def test_verdicts_that_found_no_partner_are_counted_and_told(
     )
     both = compare({"a": before, "b": [P]}, {"a": after, "b": [P, F]})
     assert both.over == (over[0], over[1] + 1)
-    assert (f"{over[0]:,} answers before and 1 now are left out" in both.over_sentence) == bool(over[0])
+    assert (f"{over[0]:,} answers before and 1 now are left out" in both.describe_unpaired) == bool(over[0])
 
 
 def test_a_flip_says_what_of_it_was_not_compared() -> None:
     found = compare({"a": [F, P, P], "b": [P]}, {"a": [P], "b": [F, P, F]})
-    assert found.gained == (Pair("a", 0, 1, 1, base_over=Over(2, 2)),)
-    assert found.lost == (Pair("b", 1, 0, 1, new_over=Over(1, 2)),)
+    assert found.gained == (Pair("a", 0, 1, 1, base_over=UnpairedAnswers(2, 2)),)
+    assert found.lost == (Pair("b", 1, 0, 1, new_over=UnpairedAnswers(1, 2)),)
     assert found.sentence.startswith("Not enough evidence: of 2 cases, 1 passes less often now and 1 more often;")
     assert found.test == "exact McNemar"
 
@@ -439,7 +458,7 @@ def test_no_change_is_said_only_where_the_interval_rules_one_out() -> None:
     for count in range(1, 100):
         found = compare(*table(both=count))
         assert found.exit_code == 0
-        assert found.sentence.startswith("No change") == found.interval.within(0.05)
+        assert found.sentence.startswith("No change") == found.interval.is_within(0.05)
         assert ("prove" in found.sentence) == (count < 73)
 
 
@@ -472,7 +491,7 @@ def test_no_change_is_said_only_where_the_interval_rules_one_out() -> None:
     ],
 )
 def test_two_models_of_one_run_are_called_by_their_names(counts: dict[str, int], sentence: str) -> None:
-    found = compare(*table(**counts), labels=model_labels("gpt-5", "opus"))
+    found = compare(*table(**counts), labels=make_model_labels("gpt-5", "opus"))
     assert found.sentence == sentence
     assert " for gpt-5, " in found.detail
     assert not re.search(r"\b(before|now)\b", found.sentence + found.detail)
@@ -481,7 +500,7 @@ def test_two_models_of_one_run_are_called_by_their_names(counts: dict[str, int],
 def test_what_one_of_two_models_did_not_answer_is_said_with_their_names() -> None:
     base, new = table(both=200)
     new |= {f"c-{number}": [E] for number in range(30)}
-    found = compare(base, new, labels=model_labels("gpt-5", "opus"))
+    found = compare(base, new, labels=make_model_labels("gpt-5", "opus"))
     assert found.sentence == (
         "Not enough evidence: 30 cases that passed for gpt-5 have no verdict for opus, and counted as failed they would "
         "change the answer."

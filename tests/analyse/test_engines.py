@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from pramana.analyse.engines import engine_changes, engine_lines, engines_in
+from pramana.analyse.engines import distinct_engines, find_engine_changes, recorded_engine_lines
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Check, Outcome
 
@@ -15,14 +15,14 @@ UNCHANGED = ", so results can differ although the model has not changed."
 
 
 def sentence(base: EngineInfo, new: EngineInfo) -> str:
-    (found,) = engine_changes([base], [new])
+    (found,) = find_engine_changes([base], [new])
     return found.sentence
 
 
 def test_the_same_engine_is_no_difference() -> None:
-    assert engine_changes([SMOL, WHISPER], [WHISPER, SMOL]) == ()
-    assert engine_changes([OLD], [OLD], both_embedded=True) == ()
-    assert engine_changes([], [], both_embedded=True) == ()
+    assert find_engine_changes([SMOL, WHISPER], [WHISPER, SMOL]) == ()
+    assert find_engine_changes([OLD], [OLD], both_embedded=True) == ()
+    assert find_engine_changes([], [], both_embedded=True) == ()
 
 
 def test_another_processor_is_said_in_plain_words() -> None:
@@ -61,7 +61,7 @@ def test_other_weights_are_another_model_whatever_else_differs() -> None:
 def test_another_quantisation_is_other_weights() -> None:
     coarse = replace(SMOL, model="SmolLM2 Q4_1")
     fine = replace(SMOL, model="SmolLM2 Q8_0", weights="sha256:aaaa…")
-    (found,) = engine_changes([coarse], [fine])
+    (found,) = find_engine_changes([coarse], [fine])
     assert found.sentence.startswith("Different weights: SmolLM2 was ")
 
 
@@ -70,18 +70,18 @@ def test_what_only_one_side_has_recorded_is_called_not_recorded() -> None:
         "Engines not known to be the same: SmolLM2 previously ran on xllamacpp 2026.10 (processor and threads not recorded), "
         "now on xllamacpp 2026.10 (AVX2, 1 thread). Results can differ although the model has not changed."
     )
-    (found,) = engine_changes([], [WHISPER], both_embedded=True)
+    (found,) = find_engine_changes([], [WHISPER], both_embedded=True)
     assert "whisper previously ran on an engine that was not recorded, now on ctranslate2" in found.sentence
     assert not found.is_known
 
 
 def test_a_model_that_one_side_did_not_use_is_no_difference_of_engines() -> None:
-    assert engine_changes([SMOL], [SMOL, WHISPER], both_embedded=True) == ()
-    assert engine_changes([], [WHISPER]) == ()
+    assert find_engine_changes([SMOL], [SMOL, WHISPER], both_embedded=True) == ()
+    assert find_engine_changes([], [WHISPER]) == ()
 
 
 def test_a_run_that_was_resumed_elsewhere_names_both() -> None:
-    (found,) = engine_changes([SMOL, WIDE], [SMOL])
+    (found,) = find_engine_changes([SMOL, WIDE], [SMOL])
     assert (
         "(AVX2, 1 thread) and xllamacpp 2026.10 (AVX-512, 1 thread), now on xllamacpp 2026.10 (AVX2" in found.sentence
     )
@@ -93,6 +93,6 @@ def test_lines_are_those_of_replies_and_of_calls_and_no_others() -> None:
         for name, each in (("call", WHISPER), ("semantic_similarity", SMOL))
     )
     odd = Check("call", "1", Outcome.PASSED, "", evidence={"engine": {"name": "x"}})
-    assert list(engine_lines(str(SMOL), [heard, embedded, odd])) == [str(SMOL), str(WHISPER)]
-    assert list(engine_lines("fp_1", [])) == list(engine_lines(None, [])) == []
-    assert engines_in([str(SMOL), str(WHISPER), str(SMOL)]) == (WHISPER, SMOL)
+    assert list(recorded_engine_lines(str(SMOL), [heard, embedded, odd])) == [str(SMOL), str(WHISPER)]
+    assert list(recorded_engine_lines("fp_1", [])) == list(recorded_engine_lines(None, [])) == []
+    assert distinct_engines([str(SMOL), str(WHISPER), str(SMOL)]) == (WHISPER, SMOL)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pramana.analyse.gate import Decision, exit_code
+from pramana.analyse.gate import Decision, decide_exit
 from pramana.analyse.summary import Summary, Tally
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Reply, Result
 
@@ -50,7 +50,7 @@ def a_result(outcome: Outcome, key: Key, case_id: str) -> Result:
     ],
 )
 def test_without_a_bar(counts: dict[str, int], ended: bool, code: int) -> None:
-    assert exit_code(summary(**counts), None, {"m": 0 if ended else 4}).code == code
+    assert decide_exit(summary(**counts), None, {"m": 0 if ended else 4}).code == code
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_without_a_bar(counts: dict[str, int], ended: bool, code: int) -> None:
     ],
 )
 def test_with_a_bar_bounds_decide(counts: dict[str, int], bar: float, code: int) -> None:
-    assert exit_code(summary(**counts), bar, ENDED).code == code
+    assert decide_exit(summary(**counts), bar, ENDED).code == code
 
 
 def test_every_row_of_the_documented_table() -> None:
@@ -93,7 +93,7 @@ def test_every_row_of_the_documented_table() -> None:
     assert {row[-1] for row in rows} == {"0", "1", "4"}
     for passed, failed, without, missing, bar, code in rows:
         found = summary(passed=int(passed), failed=int(failed), errored=int(without))
-        assert exit_code(found, float(bar), {"m": int(missing)}).code == int(code)
+        assert decide_exit(found, float(bar), {"m": int(missing)}).code == int(code)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_every_row_of_the_documented_table() -> None:
     ],
 )
 def test_an_unfinished_run_with_a_bar(counts: dict[str, int], missing: int, bar: float, code: int) -> None:
-    assert exit_code(summary(**counts), bar, {"m": missing}).code == code
+    assert decide_exit(summary(**counts), bar, {"m": missing}).code == code
 
 
 ALL, HALF, NONE = {"passed": 10}, {"passed": 5, "failed": 5}, {"failed": 10}
@@ -139,32 +139,32 @@ def test_each_model_is_decided_by_itself_and_the_worst_decides(
 ) -> None:
     names = "abc"[: len(models)]
     found = of_models(**dict(zip(names, models, strict=True)))
-    assert exit_code(found, 0.6, dict(zip(names, owed, strict=True))).code == code
+    assert decide_exit(found, 0.6, dict(zip(names, owed, strict=True))).code == code
 
 
 def test_the_sentence_names_the_models_that_decided() -> None:
     found = of_models(a={"passed": 10}, b={"failed": 10}, c={"passed": 4, "errored": 6}, d={"failed": 9, "passed": 1})
     owed = dict.fromkeys("abcd", 0)
-    assert exit_code(found, 0.6, owed).sentence == (
+    assert decide_exit(found, 0.6, owed).sentence == (
         "60 % must pass: 0 % of 10 results of b did; 10 % of 10 results of d did."
     )
     found = of_models(a={"passed": 10}, b={"errored": 1, "passed": 1}, c={"passed": 5, "errored": 1})
-    assert exit_code(found, 0.6, {"a": 0, "b": 3, "c": 0}).sentence == (
+    assert decide_exit(found, 0.6, {"a": 0, "b": 3, "c": 0}).sentence == (
         "60 % must pass: between 20 % and 100 % of b did, because 4 results of 5 have no verdict: "
         "1 errored (errored-12), 3 not asked yet."
     )
-    assert exit_code(of_models(a=ALL, b=ALL), 0.6, {"a": 0, "b": 0}).sentence == (
+    assert decide_exit(of_models(a=ALL, b=ALL), 0.6, {"a": 0, "b": 0}).sentence == (
         "60 % must pass: 100 % of 10 results of a did; 100 % of 10 results of b did."
     )
 
 
 def test_a_model_that_was_not_asked_is_not_forgotten() -> None:
-    assert exit_code(summary(passed=10), None, {"m": 0, "n": 10}).code == 3
-    assert exit_code(summary(passed=10), 0.9, {"m": 0, "n": 0}).sentence == "90 % must pass: nothing was asked of n."
+    assert decide_exit(summary(passed=10), None, {"m": 0, "n": 10}).code == 3
+    assert decide_exit(summary(passed=10), 0.9, {"m": 0, "n": 0}).sentence == "90 % must pass: nothing was asked of n."
 
 
 def test_the_sentence_names_what_has_no_verdict() -> None:
-    decision = exit_code(summary(passed=8, errored=1, unscored=1), 0.9, ENDED)
+    decision = decide_exit(summary(passed=8, errored=1, unscored=1), 0.9, ENDED)
     assert decision == Decision(
         4,
         "90 % must pass: between 80 % and 100 % did, because 2 results of 10 have no verdict: "
@@ -173,23 +173,23 @@ def test_the_sentence_names_what_has_no_verdict() -> None:
 
 
 def test_the_sentence_names_ten_cases_and_says_that_there_are_more() -> None:
-    sentence = exit_code(summary(errored=12), None, ENDED).sentence
+    sentence = decide_exit(summary(errored=12), None, ENDED).sentence
     assert sentence == f"12 results errored: {', '.join(f'errored-{number}' for number in range(1, 11))} and more."
-    assert "errored-1 " not in exit_code(summary(errored=1), None, ENDED).sentence
-    assert exit_code(summary(errored=1), None, ENDED).sentence == "1 result errored: errored-1."
+    assert "errored-1 " not in decide_exit(summary(errored=1), None, ENDED).sentence
+    assert decide_exit(summary(errored=1), None, ENDED).sentence == "1 result errored: errored-1."
 
 
 def test_every_sentence_says_what_was_counted() -> None:
-    assert exit_code(summary(passed=9, failed=1), 0.9, ENDED).sentence == "90 % must pass: 90 % of 10 results did."
-    assert exit_code(summary(passed=9, errored=1), 0.9, ENDED).sentence == (
+    assert decide_exit(summary(passed=9, failed=1), 0.9, ENDED).sentence == "90 % must pass: 90 % of 10 results did."
+    assert decide_exit(summary(passed=9, errored=1), 0.9, ENDED).sentence == (
         "90 % must pass: 90 % of 10 results did, even with 1 without a verdict counted as failed."
     )
-    assert exit_code(summary(failed=2, unscored=1), 0.9, ENDED).sentence == (
+    assert decide_exit(summary(failed=2, unscored=1), 0.9, ENDED).sentence == (
         "90 % must pass: 33.3 % of 3 results did, even with 1 without a verdict counted as passed."
     )
-    assert exit_code(summary(passed=2), None, ENDED).sentence == "All 2 results ended, none errored."
-    assert exit_code(summary(passed=2), None, {"m": 3}).sentence == "The run did not end: 3 results left."
-    assert exit_code(summary(passed=2), 0.9, {"m": 3}).sentence == (
+    assert decide_exit(summary(passed=2), None, ENDED).sentence == "All 2 results ended, none errored."
+    assert decide_exit(summary(passed=2), None, {"m": 3}).sentence == "The run did not end: 3 results left."
+    assert decide_exit(summary(passed=2), 0.9, {"m": 3}).sentence == (
         "90 % must pass: between 40 % and 100 % did, because 3 results of 5 have no verdict: 3 not asked yet."
     )
 
@@ -223,4 +223,4 @@ def skipped(reason: str, count: int = 3, variant: str = "voice") -> Summary:
     ],
 )
 def test_where_nobody_was_asked_the_sentence_says_so_and_what_to_do(found: Summary, sentence: str) -> None:
-    assert exit_code(found, None, ENDED) == Decision(0, sentence)
+    assert decide_exit(found, None, ENDED) == Decision(0, sentence)

@@ -19,13 +19,13 @@ from pramana.analyse.intervals import (
     Z95,
     Interval,
     cases_needed,
-    clustered_difference,
-    mcnemar,
-    paired_difference,
+    clustered_difference_interval,
+    mcnemar_p_value,
+    normal_quantile,
+    paired_difference_interval,
     percentile,
-    sign_flip,
-    wilson,
-    z_of,
+    sign_flip_p_value,
+    wilson_interval,
 )
 
 
@@ -33,22 +33,22 @@ from pramana.analyse.intervals import (
 def test_wilson_is_what_statsmodels_says(total: int) -> None:
     for passed in range(0, total + 1, max(1, total // 20)):
         low, high = proportion_confint(passed, total, 0.05, "wilson")
-        found = wilson(passed, total)
+        found = wilson_interval(passed, total)
         assert [found.low, found.high] == pytest.approx([low, high], abs=1e-12)
 
 
 def test_wilson_knows_its_ends() -> None:
-    assert wilson(0, 0) == Interval(0.0, 1.0)
-    assert wilson(0, 10).low == 0.0
-    assert wilson(10, 10).high == 1.0
-    assert wilson(37.5, 75) == wilson(75 / 2, 75)
+    assert wilson_interval(0, 0) == Interval(0.0, 1.0)
+    assert wilson_interval(0, 10).low == 0.0
+    assert wilson_interval(10, 10).high == 1.0
+    assert wilson_interval(37.5, 75) == wilson_interval(75 / 2, 75)
 
 
 @pytest.mark.parametrize("lost", range(14))
 def test_mcnemar_is_what_statsmodels_says(lost: int) -> None:
     for gained in range(0, 40, 3):
         referee = referee_mcnemar([[5, lost], [gained, 7]], exact=True).pvalue
-        assert mcnemar(lost, gained) == pytest.approx(min(1.0, referee), rel=1e-12)
+        assert mcnemar_p_value(lost, gained) == pytest.approx(min(1.0, referee), rel=1e-12)
 
 
 def test_mcnemar_is_the_share_of_all_tosses_as_extreme() -> None:
@@ -56,19 +56,19 @@ def test_mcnemar_is_the_share_of_all_tosses_as_extreme() -> None:
         flips = lost + gained
         tosses = [abs(sum(toss)) for toss in product((-1, 1), repeat=flips)]
         share = Fraction(sum(each >= abs(lost - gained) for each in tosses), len(tosses))
-        assert mcnemar(lost, gained) == float(share)
+        assert mcnemar_p_value(lost, gained) == float(share)
 
 
 def test_mcnemar_of_many_flips_agrees_with_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = [(990, 1110), (1001, 1002), (400, 700), (0, 1500), (2500, 2700)]
-    quick = [mcnemar(*table) for table in tables]
+    quick = [mcnemar_p_value(*table) for table in tables]
     monkeypatch.setattr(intervals, "EXACT_DISCORDANT", 10_000)
-    assert quick == [pytest.approx(mcnemar(*table), rel=1e-9) for table in tables]
+    assert quick == [pytest.approx(mcnemar_p_value(*table), rel=1e-9) for table in tables]
 
 
 def test_tangos_interval_is_the_published_one() -> None:
     """Airway reactivity before and after transplantation, 21 children: the example of the literature on paired tables."""
-    found = paired_difference(lost=7, gained=1, pairs=21)
+    found = paired_difference_interval(lost=7, gained=1, pairs=21)
     assert (round(found.low, 3), round(found.high, 3)) == (-0.517, -0.026)
 
 
@@ -94,7 +94,7 @@ def _likelihood_ratio_free_score(lost: int, gained: int, pairs: int, difference:
 
 @pytest.mark.parametrize(("lost", "gained", "pairs"), [(7, 1, 21), (3, 9, 40), (0, 4, 30), (12, 12, 100), (2, 0, 10)])
 def test_tangos_interval_ends_where_the_score_test_turns(lost: int, gained: int, pairs: int) -> None:
-    found = paired_difference(lost, gained, pairs)
+    found = paired_difference_interval(lost, gained, pairs)
     assert _likelihood_ratio_free_score(lost, gained, pairs, found.low) == pytest.approx(Z95, abs=1e-4)
     assert _likelihood_ratio_free_score(lost, gained, pairs, found.high) == pytest.approx(-Z95, abs=1e-4)
 
@@ -102,22 +102,22 @@ def test_tangos_interval_ends_where_the_score_test_turns(lost: int, gained: int,
 def test_pairs_that_all_agree_leave_what_the_rule_of_three_leaves() -> None:
     for pairs in (1, 10, 75, 1000):
         edge = Z95**2 / (pairs + Z95**2)
-        found = paired_difference(0, 0, pairs)
+        found = paired_difference_interval(0, 0, pairs)
         assert [found.low, found.high] == pytest.approx([-edge, edge])
-    assert paired_difference(0, 0, 0) == Interval(-1.0, 1.0)
-    assert paired_difference(5, 0, 5).low == -1.0
-    assert paired_difference(0, 5, 5).high == 1.0
+    assert paired_difference_interval(0, 0, 0) == Interval(-1.0, 1.0)
+    assert paired_difference_interval(5, 0, 5).low == -1.0
+    assert paired_difference_interval(0, 5, 5).high == 1.0
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.05, 0.01])
 def test_where_the_exact_test_rejects_the_interval_leaves_zero_out(alpha: float) -> None:
-    z, rejected = z_of(1 - alpha), 0
+    z, rejected = normal_quantile(1 - alpha), 0
     for pairs in range(1, 31):
         for lost in range(pairs + 1):
             for gained in range(pairs + 1 - lost):
-                if mcnemar(lost, gained) <= alpha:
+                if mcnemar_p_value(lost, gained) <= alpha:
                     rejected += 1
-                    found = paired_difference(lost, gained, pairs, z)
+                    found = paired_difference_interval(lost, gained, pairs, z)
                     assert found.high < 0 or found.low > 0
     assert rejected > 500
 
@@ -126,7 +126,7 @@ def test_where_the_exact_test_rejects_the_interval_leaves_zero_out(alpha: float)
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 100))
 def test_the_interval_holds_its_estimate_and_mirrors(lost: int, gained: int, agreeing: int) -> None:
     pairs = lost + gained + agreeing
-    found, mirrored = paired_difference(lost, gained, pairs), paired_difference(gained, lost, pairs)
+    found, mirrored = paired_difference_interval(lost, gained, pairs), paired_difference_interval(gained, lost, pairs)
     assert -1 <= found.low <= found.high <= 1
     assert found.low == pytest.approx(-mirrored.high, abs=1e-9)
     if pairs:
@@ -150,7 +150,7 @@ def _coverage(interval: Callable[[int, int], Interval], pairs: int, loss: float,
 def test_tangos_interval_covers_the_truth(pairs: int) -> None:
     @cache
     def interval(lost: int, gained: int) -> Interval:
-        return paired_difference(lost, gained, pairs)
+        return paired_difference_interval(lost, gained, pairs)
 
     truths = [(0.01, 0.01), (0.02, 0.05), (0.05, 0.05), (0.05, 0.1), (0.1, 0.1), (0.1, 0.2), (0.05, 0.3), (0.3, 0.3)]
     covered = [_coverage(interval, pairs, *truth) for truth in truths]
@@ -163,7 +163,7 @@ def test_wilson_covers_the_truth() -> None:
         covered = sum(
             math.comb(total, passed) * share**passed * (1 - share) ** (total - passed)
             for passed in range(total + 1)
-            if wilson(passed, total).low <= share <= wilson(passed, total).high
+            if wilson_interval(passed, total).low <= share <= wilson_interval(passed, total).high
         )
         assert covered >= 0.92
 
@@ -185,20 +185,20 @@ def test_the_clustered_interval_covers_the_truth(cases: int, agreeing: float) ->
         for _ in range(cases):
             share = chance.uniform(loss, 1)
             differences.append(passes(share - loss) - passes(share))
-        found = clustered_difference(differences)
+        found = clustered_difference_interval(differences)
         covered += found.low <= truth <= found.high
     assert covered / rounds >= 0.94
 
 
 def test_clustered_of_single_answers_is_bonett_and_prices() -> None:
     lost, gained, pairs = 7, 1, 21
-    found = clustered_difference([-1.0] * lost + [1.0] * gained + [0.0] * (pairs - lost - gained))
+    found = clustered_difference_interval([-1.0] * lost + [1.0] * gained + [0.0] * (pairs - lost - gained))
     more = pairs + 2
     loss, gain = (lost + 1) / more, (gained + 1) / more
     half = Z95 * math.sqrt((loss + gain - (gain - loss) ** 2) / more)
     assert [found.low, found.high] == pytest.approx([gain - loss - half, gain - loss + half])
     assert (round(found.low, 3), round(found.high, 3)) == (-0.508, -0.013)  # as published for the same table
-    assert clustered_difference([]) == Interval(-1.0, 1.0)
+    assert clustered_difference_interval([]) == Interval(-1.0, 1.0)
 
 
 @settings(max_examples=80, deadline=None)
@@ -209,22 +209,24 @@ def test_sign_flips_are_counted_exactly(differences: list[int]) -> None:
         abs(sum(sign * each for sign, each in zip(signs, differences, strict=True)))
         for signs in product((-1, 1), repeat=len(differences))
     ]
-    assert sign_flip(differences) == float(Fraction(sum(each >= seen for each in sums), len(sums)))
+    assert sign_flip_p_value(differences) == float(Fraction(sum(each >= seen for each in sums), len(sums)))
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 40), st.integers(0, 40))
 def test_sign_flips_of_single_answers_are_mcnemars_test(lost: int, gained: int) -> None:
-    assert sign_flip([-1] * lost + [1] * gained + [0] * 5) == pytest.approx(mcnemar(lost, gained), rel=1e-12)
+    assert sign_flip_p_value([-1] * lost + [1] * gained + [0] * 5) == pytest.approx(
+        mcnemar_p_value(lost, gained), rel=1e-12
+    )
 
 
 def test_beyond_the_limit_the_normal_approximation_is_close(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(7)
     samples = [[chance.choice((-3, -2, -1, 1, 2, 3)) for _ in range(300)] for _ in range(5)]
     samples += [[each - 1 for each in sample] for sample in samples]
-    exact = [sign_flip(sample) for sample in samples]
+    exact = [sign_flip_p_value(sample) for sample in samples]
     monkeypatch.setattr(intervals, "EXACT_WORK", 0)
-    assert exact == [pytest.approx(sign_flip(sample), abs=1e-3) for sample in samples]
+    assert exact == [pytest.approx(sign_flip_p_value(sample), abs=1e-3) for sample in samples]
 
 
 def test_the_sign_flip_test_keeps_its_level() -> None:
@@ -236,7 +238,7 @@ def test_the_sign_flip_test_keeps_its_level() -> None:
             share = chance.uniform(0, 1)
             before, after = (5 * (chance.uniform(0, 1) < share) for _ in range(2))
             differences.append(after - before)
-        rejected += sign_flip(differences) <= 0.05
+        rejected += sign_flip_p_value(differences) <= 0.05
     assert rejected / rounds <= 0.05
 
 
@@ -259,6 +261,6 @@ def test_the_percentile_of_nothing_is_nothing() -> None:
 
 
 def test_within_means_both_ends() -> None:
-    assert Interval(-0.05, 0.05).within(0.05)
-    assert not Interval(-0.06, 0.01).within(0.05)
-    assert not Interval(-0.01, 0.06).within(0.05)
+    assert Interval(-0.05, 0.05).is_within(0.05)
+    assert not Interval(-0.06, 0.01).is_within(0.05)
+    assert not Interval(-0.01, 0.06).is_within(0.05)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pramana.analyse.judges import MAX_KINDS, Judges
+from pramana.analyse.judges import MAX_KINDS, JudgeTally
 from pramana.model import Check, Outcome
 
 
@@ -11,10 +11,10 @@ def judged(by: str | None, *, version: str = "1", served: str | None = None, nam
 
 
 def mixed(*verdicts: tuple[str, Check]) -> tuple[str, ...]:
-    judges = Judges(lambda typed: typed.removeprefix("openai:"))
+    judges = JudgeTally(lambda typed: typed.removeprefix("openai:"))
     for model, check in verdicts:
         judges.add(model, check)
-    return judges.mixed()
+    return judges.mixed_judge_sentences()
 
 
 OFFLINE = Check("contains", "1", Outcome.PASSED, "because")
@@ -61,10 +61,10 @@ RUBRIC = judged("opus", name="rubric")
 )
 def test_who_judged_is_said_in_one_sentence(verdicts: list[tuple[str, Check]], sentence: str) -> None:
     for each in (verdicts, verdicts[::-1]):
-        judges = Judges(lambda typed: typed.removeprefix("openai:"))
+        judges = JudgeTally(lambda typed: typed.removeprefix("openai:"))
         for model, check in each:
             judges.add(model, check)
-        assert judges.judged() == sentence
+        assert judges.judge_sentence() == sentence
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_many_judges_with_long_names_stay_one_short_sentence() -> None:
 
 
 def test_every_judge_is_counted() -> None:
-    judges = Judges()
+    judges = JudgeTally()
     for model, check in [("m", judged("b")), ("n", judged("b")), ("m", judged("a")), ("m", OFFLINE)]:
         judges.add(model, check)
     found = [(each.judged.check, each.judged.by, each.count) for each in judges.verdicts()]

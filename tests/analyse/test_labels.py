@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pramana.analyse.labels import label_models, model_labels, shorten_middle, shorten_names
+from pramana.analyse.labels import label_models, make_model_labels, shorten_middle, shorten_names
 
 DATED = ["openai:gpt-5-mini-2025-08-07", "openai:gpt-5-mini-2025-10-01"]
 
@@ -34,7 +34,7 @@ def test_one_long_name_loses_its_middle() -> None:
 def test_names_that_differ_in_the_middle_stay_apart() -> None:
     names = [f"{'a' * 40}{letter}{'z' * 40}" for letter in "mn"]
     assert len(set(label_models(names, 20).labels.values())) == 2
-    labels = model_labels(*names)
+    labels = make_model_labels(*names)
     assert labels.models
     assert labels.models[0] != labels.models[1]
     assert max(map(len, labels.models)) <= 48

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from statsmodels.stats.weightstats import DescrStatsW  # type: ignore[import-untyped]
 
-from pramana.analyse.scores import MAX_KINDS, MAX_LABELS, OTHER_LABELS, Measured, Scores, rubric_scores
-from pramana.analyse.summary import Tally, why
+from pramana.analyse.scores import MAX_KINDS, MAX_LABELS, OTHER_LABELS, ScoreSummary, ScoreTally, rubric_scores
+from pramana.analyse.summary import Tally, explain_outcome
 from pramana.model import Case, Check, Facets, Key, Outcome, Reply, Result
+from pramana.report.figures import describe_scores as in_words
 from pramana.report.figures import rubric_rows
-from pramana.report.figures import scores as in_words
 
 CASE = Case("a-1", "test_case", (), Facets("factual", "easy"))
 
@@ -23,11 +23,11 @@ def label(value: str, name: str = "tone") -> Check:
     return Check(name, "1", Outcome.UNSCORED, value, evidence={"label": value}, decides=False)
 
 
-def measured(*checks: Check, per_case: int = 1) -> tuple[Measured, ...]:
-    scores = Scores()
+def measured(*checks: Check, per_case: int = 1) -> tuple[ScoreSummary, ...]:
+    scores = ScoreTally()
     for each in checks:
         scores.add("m", each)
-    return scores.measured(per_case)
+    return scores.summarise(per_case)
 
 
 @pytest.mark.parametrize("count", [6, 7, 40, 1_000])
@@ -93,10 +93,10 @@ def test_a_measurement_is_no_rate_and_a_number_with_a_bar_is_both() -> None:
 
 
 def test_why_a_result_has_no_verdict_names_what_only_measured() -> None:
-    assert why(result(number(3), label("formal"))) == (
+    assert explain_outcome(result(number(3), label("formal"))) == (
         "nothing decides whether it passes: words, tone only measured; set pass_at, or give the case a check"
     )
-    assert why(result(number(3), Check("contains", "1", Outcome.UNSCORED, "not judged"))) == "not judged"
+    assert explain_outcome(result(number(3), Check("contains", "1", Outcome.UNSCORED, "not judged"))) == "not judged"
 
 
 # ── Rubrics ──

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pramana.analyse.spread import MOST_BINS, Histogram, SpreadTally, histogram, step_of
+from pramana.analyse.spread import MOST_BINS, Histogram, SpreadTally, make_histogram, step_index
 from pramana.model import Key, Reply, Result
 
 times = st.floats(0, 1e6, allow_nan=False) | st.sampled_from([0.001, 0.00106, 0.1, 0.3, 1.0, 3.15, 10.0, 1000.0])
 
 
 def counted(some: list[float]) -> Histogram:
-    return Histogram(map(step_of, some))
+    return Histogram(map(step_index, some))
 
 
 @given(st.lists(times, min_size=1, max_size=60))
 def test_every_time_is_in_the_bin_that_says_so(some: list[float]) -> None:
-    bins = histogram([counted(some)])
+    bins = make_histogram([counted(some)])
     for each in bins:
         assert each.count == sum(each.start <= time < each.end for time in some)
     assert sum(each.count for each in bins) == len(some)
@@ -32,7 +32,7 @@ def test_every_time_is_in_the_bin_that_says_so(some: list[float]) -> None:
 @given(st.lists(times, min_size=1, max_size=30), st.lists(times, max_size=30))
 def test_one_among_several_has_the_bins_of_all(some: list[float], others: list[float]) -> None:
     mine, theirs = counted(some), counted(others)
-    every, one, rest = (histogram([mine, theirs], of) for of in (None, mine, theirs))
+    every, one, rest = (make_histogram([mine, theirs], of) for of in (None, mine, theirs))
     assert [(each.start, each.end) for each in one] == [(each.start, each.end) for each in every]
     assert [a.count + b.count for a, b in zip(one, rest, strict=True)] == [each.count for each in every]
 
@@ -40,16 +40,16 @@ def test_one_among_several_has_the_bins_of_all(some: list[float], others: list[f
 def test_few_times_have_few_bins_and_many_have_fine_ones() -> None:
     dice = random.Random(7)
     drawn = [dice.lognormvariate(-0.5, 0.5) for _ in range(2_000)]
-    few, many = histogram([counted(drawn[:12])]), histogram([counted(drawn)])
+    few, many = make_histogram([counted(drawn[:12])]), make_histogram([counted(drawn)])
     assert len(few) <= 8 < len(many) <= MOST_BINS
-    assert {each.start for each in histogram([counted([0.1, 30.0])])} <= {
+    assert {each.start for each in make_histogram([counted([0.1, 30.0])])} <= {
         digit * 10.0**power for digit in (1, 2, 5) for power in range(-1, 3)
     }
-    assert histogram([]) == histogram([Histogram()]) == []
+    assert make_histogram([]) == make_histogram([Histogram()]) == []
 
 
 def test_what_takes_no_millisecond_has_one_bin() -> None:
-    assert [(each.start, each.end, each.count) for each in histogram([counted([0.0, 1e-9, 0.000999])])] == [
+    assert [(each.start, each.end, each.count) for each in make_histogram([counted([0.0, 1e-9, 0.000999])])] == [
         (0.0, 0.001, 3)
     ]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pramana.analyse.intervals import wilson
+from pramana.analyse.intervals import wilson_interval
 from pramana.analyse.summary import (
     MAX_FAILURES,
     MAX_MESSAGES,
@@ -14,12 +14,12 @@ from pramana.analyse.summary import (
     MAX_REASONS,
     NAMED_CASES,
     OTHER_REASONS,
-    Failed,
+    FailedResult,
     Rate,
     Tally,
     Times,
     Total,
-    why,
+    explain_outcome,
 )
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Reply, Result, Usage
 
@@ -52,8 +52,8 @@ def test_the_pass_rate_leaves_out_what_has_no_verdict() -> None:
             tally.add(case(), result(outcome))
     rate = tally.summary().overall
     assert rate == Rate(6, 2, 3, 1, 4)
-    assert (rate.value, rate.scored, rate.undecided, rate.total) == (0.75, 8, 8, 16)
-    assert rate.interval == wilson(6, 8)
+    assert (rate.value, rate.scored_count, rate.undecided_count, rate.total) == (0.75, 8, 8, 16)
+    assert rate.interval == wilson_interval(6, 8)
 
 
 def test_nothing_scored_is_no_rate_and_no_zero() -> None:
@@ -86,8 +86,8 @@ def test_repeats_and_models_are_not_more_cases() -> None:
                 tally.add(case(f"a-{number}"), result(Outcome.PASSED if number < 8 else Outcome.FAILED, model=model))
     summary = tally.summary()
     assert summary.overall.total == 100
-    assert summary.overall.interval == wilson(8, 10)
-    assert summary.by["model"]["m"].interval == wilson(8, 10)
+    assert summary.overall.interval == wilson_interval(8, 10)
+    assert summary.by["model"]["m"].interval == wilson_interval(8, 10)
 
 
 def test_tokens_times_and_cost() -> None:
@@ -260,11 +260,15 @@ def test_why_speaks_for_the_check_that_decided() -> None:
         Check("judge", "1", Outcome.UNSCORED, "no judge"),
     )
     found = Result(Key("sha256:1", "m"), "a-1", Reply("x"), None, checks, None, None)
-    assert why(found) == "not JSON"
+    assert explain_outcome(found) == "not JSON"
     assert (
-        why(Result(Key("sha256:1", "m"), "a-1", None, None, (), None, None)) == "no reply, and no reason was recorded"
+        explain_outcome(Result(Key("sha256:1", "m"), "a-1", None, None, (), None, None))
+        == "no reply, and no reason was recorded"
     )
-    assert why(Result(Key("sha256:1", "m"), "a-1", Reply("x"), None, (), None, None)) == "nothing checked the reply"
+    assert (
+        explain_outcome(Result(Key("sha256:1", "m"), "a-1", Reply("x"), None, (), None, None))
+        == "nothing checked the reply"
+    )
 
 
 def test_the_summary_is_plain_data() -> None:
@@ -306,7 +310,7 @@ def test_what_failed_is_kept_with_its_reason_and_only_so_much_of_it() -> None:
     tally.add(case(), result(Outcome.ERRORED))
     found = tally.summary().failures
     assert len(found) == MAX_FAILURES
-    assert found[0] == Failed("a-0", "m", "text", 0, "x" * MAX_REASON_LENGTH)
+    assert found[0] == FailedResult("a-0", "m", "text", 0, "x" * MAX_REASON_LENGTH)
     assert tally.summary().as_data()["failures"][1]["case"] == "a-1"
 
 
@@ -325,7 +329,7 @@ def test_a_row_counts_the_cases_that_are_in_it() -> None:
         found.by["variant"]["voice"],
         found.by["category"]["factual"],
     ):
-        assert rate.interval == wilson(1, 1)
+        assert rate.interval == wilson_interval(1, 1)
 
 
 def test_a_case_in_every_way_is_still_one_case() -> None:
@@ -335,4 +339,4 @@ def test_a_case_in_every_way_is_still_one_case() -> None:
             check = Check("contains", "1", Outcome.PASSED, "")
             tally.add(case(), Result(Key("sha256:1", model, variant), "a-1", Reply("x"), None, (check,), None, None))
     found = tally.summary()
-    assert found.overall.interval == found.by["model"]["m"].interval == wilson(1, 1)
+    assert found.overall.interval == found.by["model"]["m"].interval == wilson_interval(1, 1)

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 
 from pramana.analyse.comparison import compare
 from pramana.analyse.voice import (
-    LEAST_EVENTS,
-    Answer,
+    MIN_EVENTS,
     Cause,
+    EventShare,
     Latency,
-    Line,
-    Lost,
+    LostAnswer,
+    MeasuredLine,
     Seconds,
-    Share,
-    answer,
-    cause,
-    comparable,
-    latency,
-    lines_of,
-    observations,
-    tax,
-    turn_taking,
+    VoiceAnswer,
+    are_comparable,
+    find_loss_cause,
+    latency_observations,
+    make_voice_answer,
+    measure_latency,
+    measure_turn_taking,
+    measure_voice_taxes,
+    measured_lines,
 )
 from pramana.errors import InvalidInput
 from pramana.model import Check, Key, Outcome, Reply, Result
@@ -42,7 +42,7 @@ SHARES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(0, 60, allow_nan=False), min_size=1, max_size=40))
 def test_without_censored_times_percentiles_are_numpys(times: list[float]) -> None:
-    found = latency([(each, False) for each in times])
+    found = measure_latency([(each, False) for each in times])
     assert (found.n, found.censored) == (len(times), 0)
     for name, share in SHARES.items():
         seconds = getattr(found, name)
@@ -69,7 +69,7 @@ def test_a_percentile_holds_whatever_the_censored_times_were(seed: int) -> None:
     seen = [each for place, each in enumerate(seen) if not each[1] or sum(some[1] for some in seen[:place]) < 3]
     if not seen:
         return
-    found = latency(seen)
+    found = measure_latency(seen)
     assert found.censored == sum(censored for _, censored in seen)
     for name, share in SHARES.items():
         seconds = getattr(found, name)
@@ -84,23 +84,23 @@ def test_a_percentile_holds_whatever_the_censored_times_were(seed: int) -> None:
 
 
 def test_a_percentile_among_the_unanswered_is_a_bound_and_they_are_never_dropped() -> None:
-    found = latency([(0.5, False)] * 18 + [(15.0, True)] * 2)
+    found = measure_latency([(0.5, False)] * 18 + [(15.0, True)] * 2)
     assert (found.n, found.censored) == (20, 2)
     assert found.p50 == Seconds(0.5)
     assert str(found.p90) == "> 1.950 s"  # between the last answer and 15 s of waiting
     assert [str(each) for each in (found.p95, found.p99, found.max)] == ["> 15.000 s"] * 3
-    assert str(latency([(15.0, True)] * 3).p50) == "> 15.000 s"
+    assert str(measure_latency([(15.0, True)] * 3).p50) == "> 15.000 s"
 
 
 def test_a_call_that_broke_early_leaves_higher_percentiles_open() -> None:
-    found = latency([(0.3, True), (1.0, False), (2.0, False)])
+    found = measure_latency([(0.3, True), (1.0, False), (2.0, False)])
     assert found.p50 == Seconds(1.0, "≥")  # it may have been the fastest of all, or the slowest
     assert found.max == Seconds(2.0, "≥")
     assert str(found.max) == "≥ 2.000 s"
 
 
 def test_of_nothing_there_is_no_percentile() -> None:
-    assert latency([]) == Latency()
+    assert measure_latency([]) == Latency()
 
 
 def test_a_rank_that_is_whole_needs_no_neighbour() -> None:
@@ -109,7 +109,7 @@ def test_a_rank_that_is_whole_needs_no_neighbour() -> None:
             rank = share * (n - 1)
             if abs(rank - round(rank)) < 1e-9 and round(rank) < n - 1:
                 seen = [(float(place), place > round(rank)) for place in range(n)]
-                seconds = getattr(latency(seen), f"p{round(share * 100)}")
+                seconds = getattr(measure_latency(seen), f"p{round(share * 100)}")
                 assert seconds.relation == "="
                 assert seconds.value == pytest.approx(round(rank))
 
@@ -118,18 +118,18 @@ def test_a_rank_that_is_whole_needs_no_neighbour() -> None:
 
 
 def test_a_rate_of_few_events_is_not_shown() -> None:
-    assert Share(5, LEAST_EVENTS - 1).value is None
-    assert Share(5, LEAST_EVENTS - 1).interval is None
-    assert Share(5, LEAST_EVENTS).value == 0.5
-    low, high = Share(5, LEAST_EVENTS).interval or (0, 0)
+    assert EventShare(5, MIN_EVENTS - 1).value is None
+    assert EventShare(5, MIN_EVENTS - 1).interval is None
+    assert EventShare(5, MIN_EVENTS).value == 0.5
+    low, high = EventShare(5, MIN_EVENTS).interval or (0, 0)
     assert low == pytest.approx(0.2366, abs=1e-4)
     assert high == pytest.approx(0.7634, abs=1e-4)
-    assert Share(0, 0).value is None
+    assert EventShare(0, 0).value is None
 
 
 def test_lines_are_summed_up() -> None:
     answered = [
-        Line(
+        MeasuredLine(
             voice_to_voice_s=each,
             first_audible_s=3.0,
             to_first_byte_s=each - 0.1,
@@ -138,12 +138,12 @@ def test_lines_are_summed_up() -> None:
         )
         for each in (0.4, 0.6, 0.8)
     ]
-    cut_in = Line(first_audible_s=1.0, total_s=2.0, cut_in=True, overlap_s=0.5, gaps=2, longest_gap_s=0.9)
-    unanswered = Line(censored=True, waited_s=15.0)
-    gave_way = Line(first_audible_s=5.0, voice_to_voice_s=0.7, talked_into=True, yield_s=0.3, overlap_s=0.3)
-    talked_on = Line(talked_into=True, yield_censored_s=2.0, overlap_s=1.5)
-    ignored, stopped = Line(false_interruption=False), Line(false_interruption=True)
-    found = turn_taking([*answered, cut_in, unanswered, gave_way, talked_on, ignored, stopped])
+    cut_in = MeasuredLine(first_audible_s=1.0, total_s=2.0, cut_in=True, overlap_s=0.5, gaps=2, longest_gap_s=0.9)
+    unanswered = MeasuredLine(censored=True, waited_s=15.0)
+    gave_way = MeasuredLine(first_audible_s=5.0, voice_to_voice_s=0.7, talked_into=True, yield_s=0.3, overlap_s=0.3)
+    talked_on = MeasuredLine(talked_into=True, yield_censored_s=2.0, overlap_s=1.5)
+    ignored, stopped = MeasuredLine(false_interruption=False), MeasuredLine(false_interruption=True)
+    found = measure_turn_taking([*answered, cut_in, unanswered, gave_way, talked_on, ignored, stopped])
     assert found.lines == 9
     assert (found.voice_to_voice.n, found.voice_to_voice.censored) == (5, 1)
     assert found.voice_to_voice.p50 == Seconds(0.7)
@@ -151,44 +151,46 @@ def test_lines_are_summed_up() -> None:
     assert (found.total.n, found.total.censored) == (4, 1)
     assert found.leading_silence.p50 == Seconds(0.1)
     assert (found.yields.n, found.yields.censored, found.yields.max) == (2, 1, Seconds(2.0, ">"))
-    assert found.unanswered == Share(1, 6)
-    assert found.cut_in == Share(1, 5)
-    assert found.yielded == Share(1, 2)
-    assert found.false_interruptions == Share(1, 2)
-    assert found.with_gaps == Share(1, 5)
+    assert found.unanswered == EventShare(1, 6)
+    assert found.cut_in == EventShare(1, 5)
+    assert found.yielded == EventShare(1, 2)
+    assert found.false_interruptions == EventShare(1, 2)
+    assert found.with_gaps == EventShare(1, 5)
     assert found.longest_gap_seconds == 0.9
     assert found.overlap_seconds == pytest.approx(2.3)
     assert msgspec.json.encode(found)
-    assert turn_taking([]).voice_to_voice == Latency()
+    assert measure_turn_taking([]).voice_to_voice == Latency()
 
 
 def test_times_that_were_taken_by_a_late_machine_are_counted() -> None:
-    late = Line(first_audible_s=3.0, voice_to_voice_s=0.4, reliable=False)
-    fine = Line(first_audible_s=3.0, voice_to_voice_s=0.4, reliable=True)
-    cut_in = Line(first_audible_s=1.0, cut_in=True, reliable=False)  # it has no time from voice to voice
-    unanswered = Line(censored=True, waited_s=15.0, reliable=False)
-    assert turn_taking([late, fine, Line(first_audible_s=3.0, voice_to_voice_s=0.4), cut_in]).unreliable == Share(1, 3)
-    assert turn_taking([late, unanswered]).unreliable == Share(2, 2)
+    late = MeasuredLine(first_audible_s=3.0, voice_to_voice_s=0.4, reliable=False)
+    fine = MeasuredLine(first_audible_s=3.0, voice_to_voice_s=0.4, reliable=True)
+    cut_in = MeasuredLine(first_audible_s=1.0, cut_in=True, reliable=False)  # it has no time from voice to voice
+    unanswered = MeasuredLine(censored=True, waited_s=15.0, reliable=False)
+    assert measure_turn_taking(
+        [late, fine, MeasuredLine(first_audible_s=3.0, voice_to_voice_s=0.4), cut_in]
+    ).unreliable == EventShare(1, 3)
+    assert measure_turn_taking([late, unanswered]).unreliable == EventShare(2, 2)
 
 
 def test_lines_come_from_the_evidence_of_a_check() -> None:
     evidence = {
         "times": {"lines": [{"line": 0, "voice_to_voice_s": 0.5, "first_audible_s": 2, "new": 1}], "reason": "done"}
     }
-    assert lines_of(evidence) == [Line(voice_to_voice_s=0.5, first_audible_s=2)]
-    assert lines_of({}) == []
-    assert observations(lines_of(evidence)) == [(0.5, False)]
+    assert measured_lines(evidence) == [MeasuredLine(voice_to_voice_s=0.5, first_audible_s=2)]
+    assert measured_lines({}) == []
+    assert latency_observations(measured_lines(evidence)) == [(0.5, False)]
     broken: list[Any] = [{"lines": 3}, {"lines": [{"gaps": "many"}]}, {}]
     for times in broken:
         with pytest.raises(InvalidInput, match="does not hold the times of its lines"):
-            lines_of({"times": times})
+            measured_lines({"times": times})
 
 
 # ── The voice tax ──
 
 
-def spoken(outcome: Outcome, **more: Any) -> Answer:
-    return Answer("sha256:a", "m", 0, "voice", outcome, **({"called": True} | more))
+def spoken(outcome: Outcome, **more: Any) -> VoiceAnswer:
+    return VoiceAnswer("sha256:a", "m", 0, "voice", outcome, **({"called": True} | more))
 
 
 EVERYTHING = list(
@@ -224,8 +226,8 @@ def test_every_loss_has_the_first_cause_that_holds(typed: Outcome) -> None:
             expected = None
         if outcome in (UNSCORED, SKIPPED) or (outcome is ERRORED and not called):
             expected = None
-        assert cause(text, given_to) == expected, given_to
-        assert not (expected and not comparable(text, given_to))
+        assert find_loss_cause(text, given_to) == expected, given_to
+        assert not (expected and not are_comparable(text, given_to))
         seen.add(expected)
     everything = {
         PASSED: {None, "hearing", "speaking", "time", "unattributed"},
@@ -235,14 +237,14 @@ def test_every_loss_has_the_first_cause_that_holds(typed: Outcome) -> None:
     assert len(EVERYTHING) == 5 * 5 * 2 * 3 * 2 * 2 * 2
 
 
-def typed(case: str, outcome: Outcome, model: str = "m", repeat: int = 0) -> Answer:
-    return Answer(case, model, repeat, "text", outcome)
+def typed(case: str, outcome: Outcome, model: str = "m", repeat: int = 0) -> VoiceAnswer:
+    return VoiceAnswer(case, model, repeat, "text", outcome)
 
 
 def voiced(
     case: str, outcome: Outcome, variant: str = "voice", model: str = "m", repeat: int = 0, **more: Any
-) -> Answer:
-    return Answer(case, model, repeat, variant, outcome, **({"called": True} | more))
+) -> VoiceAnswer:
+    return VoiceAnswer(case, model, repeat, variant, outcome, **({"called": True} | more))
 
 
 def test_the_tax_is_counted_pair_by_pair() -> None:
@@ -264,14 +266,14 @@ def test_the_tax_is_counted_pair_by_pair() -> None:
         voiced("k", PASSED),
         voiced("z", PASSED),  # never typed
     ]
-    (found,) = tax(answers)
+    (found,) = measure_voice_taxes(answers)
     assert (found.model, found.variant) == ("m", "voice")
     assert (found.pairs, found.kept, found.gained, found.reasoning, found.excluded) == (8, 2, 1, 1, 4)
     assert found.lost == (
-        Lost("b", 0, "hearing"),
-        Lost("c", 0, "speaking"),
-        Lost("d", 0, "time"),
-        Lost("e", 0, "unattributed"),
+        LostAnswer("b", 0, "hearing"),
+        LostAnswer("c", 0, "speaking"),
+        LostAnswer("d", 0, "time"),
+        LostAnswer("e", 0, "unattributed"),
     )
     assert found.causes == {"hearing": 1, "speaking": 1, "time": 1, "unattributed": 1}
     assert found.text_rate == pytest.approx(6 / 8)
@@ -294,22 +296,22 @@ def test_models_ways_of_speaking_and_repeats_are_kept_apart() -> None:
         *(voiced("a", PASSED, "voice", "n", repeat) for repeat in range(2)),
         voiced("a", FAILED, "voice", "n", 2),
     ]
-    found = tax(reversed(answers))
+    found = measure_voice_taxes(reversed(answers))
     assert [(each.model, each.variant, each.pairs, len(each.lost)) for each in found] == [
         ("m", "voice", 3, 3),
         ("m", "voice+noise=10dB", 2, 0),
         ("n", "voice", 3, 1),
     ]
     assert [each.difference for each in found] == [-1.0, 0.0, pytest.approx(-1 / 3)]
-    assert found[2].lost == (Lost("a", 2, "unattributed"),)
+    assert found[2].lost == (LostAnswer("a", 2, "unattributed"),)
     # Three answers to one case are one case: nothing is proven by it.
     assert all(each.interval[1] > 0 for each in found)
     assert found[0].p_value == 1.0
 
 
 def test_without_pairs_there_is_no_difference() -> None:
-    assert tax([]) == tax([typed("a", PASSED)]) == ()
-    (found,) = tax([voiced("a", FAILED)])
+    assert measure_voice_taxes([]) == measure_voice_taxes([typed("a", PASSED)]) == ()
+    (found,) = measure_voice_taxes([voiced("a", FAILED)])
     assert (found.pairs, found.excluded, found.difference, found.interval) == (0, 1, None, (-1.0, 1.0))
 
 
@@ -331,7 +333,7 @@ def test_every_spoken_answer_is_counted_once(
         voiced(case, outcome, repeat=repeat, called=called, heard_as_said=heard, late=late)
         for case, repeat, _, outcome, called, heard, late in rows
     ]
-    for found in tax(answers):
+    for found in measure_voice_taxes(answers):
         assert found.pairs == found.kept + found.gained + found.reasoning + len(found.lost)
         assert found.pairs + found.excluded == len(rows)
         assert sum(found.causes.values()) == len(found.lost)
@@ -364,7 +366,7 @@ RIGHT, WRONG = Check("contains", "1", PASSED, ""), Check("contains", "1", FAILED
 
 
 def test_a_typed_answer_has_no_call() -> None:
-    assert answer(result(RIGHT, variant="text")) == Answer("sha256:a", "m", 1, "text", PASSED)
+    assert make_voice_answer(result(RIGHT, variant="text")) == VoiceAnswer("sha256:a", "m", 1, "text", PASSED)
 
 
 @pytest.mark.parametrize(
@@ -394,9 +396,11 @@ def test_a_typed_answer_has_no_call() -> None:
     ],
 )
 def test_a_result_tells_what_became_of_a_spoken_question(checks: tuple[Check, ...], expected: dict[str, Any]) -> None:
-    assert answer(result(*checks)) == Answer("sha256:a", "m", 1, "voice", **({"called": True} | expected))
+    assert make_voice_answer(result(*checks)) == VoiceAnswer(
+        "sha256:a", "m", 1, "voice", **({"called": True} | expected)
+    )
 
 
 def test_evidence_of_another_shape_is_no_crash() -> None:
     odd = Check("call", "1", PASSED, "", None, {"words": 3, "guard": [], "times": None})
-    assert answer(result(RIGHT, odd)).heard_as_said is None
+    assert make_voice_answer(result(RIGHT, odd)).heard_as_said is None

@@ -18,20 +18,20 @@ import pramana.app
 from pramana import clock
 from pramana.app import OPEN_WHEN, RULES, App, allowed_user, server
 from pramana.app.access import (
-    FRESH_S,
-    STRANGER,
+    ANONYMOUS,
+    LOOKUP_CACHE_S,
     Credential,
     Forbidden,
     TooManyRequests,
     Unauthorized,
     User,
-    require,
+    require_role,
 )
 from pramana.app.server import TokenRequest
 from pramana.errors import InvalidInput
 from pramana.store import open_store
 from pramana.store.schema import sessions
-from pramana.store.tokens import ROLES, Role, hashed
+from pramana.store.tokens import ROLES, Role, hash_secret
 
 from ..credentials import ENDS, End, end_token
 from ..stores import sqlite_store
@@ -97,8 +97,8 @@ def refused_to_everyone(app: App) -> dict[str, Credential]:
     signed_out = session_of(app, secret_of(app, "admin"))
     run(server.end_session(app, signed_out))
     old = session_of(app, secret_of(app, "admin"))
-    with app.store._database.writing() as connection:
-        mine = sessions.c.hash == hashed(str(old.session))
+    with app.store._database.write_transaction() as connection:
+        mine = sessions.c.hash == hash_secret(str(old.session))
         connection.execute(update(sessions).where(mine), {"expires": "2020-01-01T00:00:00.000+00:00"})
     session, token = session_of(app, secret_of(app, "admin")), secret_of(app, "admin")
     found |= {
@@ -126,11 +126,11 @@ def test_a_use_case_is_refused_to_everyone_below_its_role(app: App, name: str) -
 
 
 def test_a_setting_opens_submissions_and_badges_to_strangers_and_nothing_else(app: App) -> None:
-    app.decided(app.store.decisions.write({"anonymous_submission": True}))
+    app.set_preferences(app.store.decisions.write({"anonymous_submission": True}))
     assert OPEN_WHEN.keys() == {"submissions.submit", "submissions.submit_batch", "submissions.badge"}
     for name, use_case in USE_CASES.items():
         if name in OPEN_WHEN:
-            assert run(allowed_user(app, Credential(), use_case)) is STRANGER
+            assert run(allowed_user(app, Credential(), use_case)) is ANONYMOUS
         else:
             with pytest.raises(Unauthorized):
                 run(allowed_user(app, Credential(), use_case))
@@ -141,7 +141,7 @@ def test_a_setting_opens_submissions_and_badges_to_strangers_and_nothing_else(ap
 @pytest.mark.parametrize("name", USE_CASES)
 def test_a_use_case_is_open_to_its_role_by_token_by_session_and_to_the_own_account(app: App, name: str) -> None:
     def passes(app: App, credential: Credential) -> None:
-        require(asyncio.run(app.access.user(credential)), RULES[name])
+        require_role(asyncio.run(app.access.user(credential)), RULES[name])
 
     token = secret_of(app, RULES[name])
     passes(app, token)
@@ -160,7 +160,7 @@ def allowed(app: App, credential: Credential) -> str | None:
     """Return the role of whoever may use the server; None for who may not."""
 
     async def ask() -> str:
-        return (await server.who_am_i(app, credential)).role
+        return (await server.describe_caller(app, credential)).role
 
     try:
         return asyncio.run(ask())
@@ -181,8 +181,8 @@ def test_a_token_that_ends_or_is_demoted_does_so_within_seconds(
     user = asyncio.run(app.access.user(credential))
     end_token(app.store, made.id, how)
     assert allowed(app, credential) == "editor", "believed for a moment"
-    assert asyncio.run(app.access.ended({user})) == {user}, "what is open ends"
-    now += FRESH_S + 0.01
+    assert asyncio.run(app.access.find_ended_users({user})) == {user}, "what is open ends"
+    now += LOOKUP_CACHE_S + 0.01
     assert allowed(app, credential) == ("viewer" if how == "demoted" else None)
 
 
@@ -213,12 +213,12 @@ def test_when_no_token_is_valid_any_more_the_message_says_how_to_get_in(app: App
     made, secret = app.store.tokens.create("Ann", "admin")
     app.refresh()
     with pytest.raises(Unauthorized, match="invalid token"):
-        run(server.who_am_i(app, Credential("pramana_" + "x" * 43)))
+        run(server.describe_caller(app, Credential("pramana_" + "x" * 43)))
     app.store.tokens.revoke(made.id)
     for again in (app, App(app.store, tokens_required=True)):  # the same process, and after a restart
         again.refresh()
         with pytest.raises(Unauthorized, match="revoked or expired; make one on its machine: pramana token create"):
-            run(server.who_am_i(again, Credential(secret)))
+            run(server.describe_caller(again, Credential(secret)))
         assert allowed(again, Credential()) is None
 
 
@@ -240,11 +240,11 @@ def test_a_token_expires_after_90_days_unless_its_maker_says_otherwise(app: App)
 def test_who_asks_too_often_is_told_to_wait(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     now = clock.monotonic()
     monkeypatch.setattr(clock, "monotonic", lambda: now)
-    app.decided(app.store.decisions.write({"requests_per_minute": 3}))
+    app.set_preferences(app.store.decisions.write({"requests_per_minute": 3}))
     credential = secret_of(app, "viewer")
 
     async def ask() -> Any:
-        return await app.access.admit(credential)
+        return await app.access.authorize(credential)
 
     for _ in range(3):
         asyncio.run(ask())

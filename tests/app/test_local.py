@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from pramana import ScoringContext, scorer
 from pramana.app import App, Credential
 from pramana.app.access import Forbidden
-from pramana.app.local import continue_run, forget_modules_of, paid_models, start_run, validate_files, validate_text
-from pramana.app.spending import CostNotAllowed, LocalProgram, Spending
+from pramana.app.local import continue_run, find_paid_models, start_run, unload_modules, validate_files, validate_text
+from pramana.app.spending import CostNotAllowed, LocalProgram, SpendingLimit
 from pramana.app.views import RunDetailView
 from pramana.errors import Stopped
 from pramana.model import Plan, Target
@@ -46,7 +46,7 @@ def run(work: Awaitable[_T]) -> _T:
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[App]:
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        yield App(store, local=LocalProgram(Spending()))
+        yield App(store, local=LocalProgram(SpendingLimit()))
 
 
 def test_a_server_carries_nothing_out_in_its_own_process_and_reads_no_files_that_are_named(app: App) -> None:
@@ -103,12 +103,12 @@ def test_an_unknown_price_may_be_a_price(app: App, typed: str, paid: bool) -> No
     def plan(*targets: str, judge: str | None = None) -> Plan:
         return Plan("s", None, tuple(map(target, targets)), judge=target(judge) if judge else None)
 
-    assert paid_models(app.store, plan(typed)) == ([typed] if paid else [])
-    assert paid_models(app.store, plan("fake", judge=typed)) == ([typed] if paid else [])
+    assert find_paid_models(app.store, plan(typed)) == ([typed] if paid else [])
+    assert find_paid_models(app.store, plan("fake", judge=typed)) == ([typed] if paid else [])
 
 
 def test_what_runs_reserve_at_the_same_time_is_never_more_than_the_limit() -> None:
-    spending, granted, refused = Spending(10.0), [], 0
+    spending, granted, refused = SpendingLimit(10.0), [], 0
     ready = threading.Barrier(20)
     lock = threading.Lock()
     held = ExitStack()
@@ -118,7 +118,7 @@ def test_what_runs_reserve_at_the_same_time_is_never_more_than_the_limit() -> No
         ready.wait()
         try:
             with lock:
-                granted.append(held.enter_context(spending.reserved(3.0)))
+                granted.append(held.enter_context(spending.reserve(3.0)))
         except CostNotAllowed:
             refused += 1
 
@@ -144,7 +144,7 @@ def test_modules_of_a_project_are_imported_anew_and_installed_ones_are_not(
         monkeypatch.syspath_prepend(str(folder))
         import_module(name)
     kept = set(sys.modules) - {"a_module_of_a_project"}
-    forget_modules_of(tmp_path)
+    unload_modules(tmp_path)
     assert set(sys.modules) == kept
     (tmp_path / "a_module_of_a_project.py").write_text("VERSION = 'another'")
     assert import_module("a_module_of_a_project").VERSION == "another"
@@ -170,14 +170,14 @@ def test_the_modules_of_python_itself_are_never_forgotten(
     monkeypatch.setattr(sys, "modules", {**sys.modules, **modules})
     monkeypatch.setattr(sys, "base_prefix", str(prefix))
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(library))
-    forget_modules_of(prefix if place == "its own prefix" else tmp_path)
+    unload_modules(prefix if place == "its own prefix" else tmp_path)
     forgotten = {"beside"} if place == "its own prefix" else {"an_own_module"}
     assert modules.keys() - sys.modules.keys() == forgotten
 
 
 def test_the_real_standard_library_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    forget_modules_of(Path(sysconfig.get_path("stdlib")).parent)
+    unload_modules(Path(sysconfig.get_path("stdlib")).parent)
     assert {"asyncio", "json", "threading"} <= sys.modules.keys()
 
 
@@ -194,7 +194,7 @@ async def grade(context: ScoringContext) -> float:
 def test_a_scorer_asks_paid_models_only_when_both_the_program_and_the_run_have_a_cost_limit(
     of_program: float | None, of_run: float | None, is_asked: bool, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spending = Spending(of_program)
+    spending = SpendingLimit(of_program)
     app.local = LocalProgram(spending)
     request = replace(REQUEST, selection=Selection(limit=1), scorers=("grade",), limits=Limits(max_cost_usd=of_run))
 
@@ -206,7 +206,7 @@ def test_a_scorer_asks_paid_models_only_when_both_the_program_and_the_run_have_a
 
     monkeypatch.setitem(scorers._loaded, "grade", grade)
     found, count = asyncio.run(ask())
-    ((_, result),) = app.store.results.pairs(found.id)
+    ((_, result),) = app.store.results.iterate_with_cases(found.id)
     (check,) = (each for each in result.checks if each.name == "grade")
     assert count == (1 if is_asked else 0)
     assert (spending.left_usd < (of_program or 0)) == is_asked, "what a scorer spends counts"

@@ -12,7 +12,7 @@ import pytest
 
 from pramana.app import App, TooLarge
 from pramana.app.access import Credential
-from pramana.app.documents import Document, keep
+from pramana.app.documents import Document, import_located
 from pramana.app.scenarios import (
     ImportedView,
     ScenarioPage,
@@ -22,9 +22,9 @@ from pramana.app.scenarios import (
     validate_document,
 )
 from pramana.errors import InvalidInput
-from pramana.load.scenario import Located, Scenario
+from pramana.load.scenario import LocatedScenario, Scenario
 from pramana.store import open_store
-from pramana.store.scenarios import IdsExist
+from pramana.store.scenarios import ScenarioIdsExist
 
 from ..stores import sqlite_store
 
@@ -59,7 +59,7 @@ def ids_of(app: App) -> list[str]:
 def test_documents_are_imported_together_or_not_at_all(app: App) -> None:
     both = Document("one.yaml", document("a", "b")), Document("two.yaml", document("c"))
     assert imported(app, *both).imported == ("a", "b", "c")
-    with pytest.raises(IdsExist) as refused:
+    with pytest.raises(ScenarioIdsExist) as refused:
         imported(app, Document("three.yaml", document("d")), Document("four.yaml", document("e", "b")), mode="fail")
     assert [str(each) for each in refused.value.problems] == [
         'four.yaml:7:5: scenarios[1].id: id "b" exists already',
@@ -84,7 +84,7 @@ def test_an_id_stands_once_in_all_documents(app: App) -> None:
 
 
 def test_documents_may_not_be_larger_together_than_one_request(app: App) -> None:
-    app.decided(app.store.decisions.write({"largest_body_mb": 1}))
+    app.set_preferences(app.store.decisions.write({"largest_body_mb": 1}))
     half = document("a") + f"    reference: {'ä' * (300 << 10)}\n"  # 600 KiB in UTF-8
     assert imported(app, Document("one.yaml", half)).imported == ("a",)
     with pytest.raises(TooLarge, match="a request may have at most 1 MB"):
@@ -109,15 +109,15 @@ def test_a_copy_of_the_longest_id_and_name_can_be_kept(app: App) -> None:
 
 
 def test_what_is_here_already_is_placed_without_comparing_all_scenarios(app: App) -> None:
-    def placed(number: int) -> Located:
+    def placed(number: int) -> LocatedScenario:
         scenario = Scenario(id=f"scenario-{number}", name="n", type="task-completion", prompt="p", expected_outcome="o")
         key = cast("Any", SimpleNamespace(start_mark=SimpleNamespace(line=2 + 5 * number, column=4)))
-        return Located(scenario, f"scenarios[{number}]", 3 + 5 * number, {"id": key}, "many.yaml")
+        return LocatedScenario(scenario, f"scenarios[{number}]", 3 + 5 * number, {"id": key}, "many.yaml")
 
     every = [placed(number) for number in range(20_000)]
-    keep(app.store, every[19_900:], "skip")
+    import_located(app.store, every[19_900:], "skip")
     began = time.process_time()
-    with pytest.raises(IdsExist) as refused:
-        keep(app.store, every, "fail")
+    with pytest.raises(ScenarioIdsExist) as refused:
+        import_located(app.store, every, "fail")
     assert time.process_time() - began < 0.8
     assert [each.line for each in refused.value.problems] == [3 + 5 * number for number in range(19_900, 20_000)]

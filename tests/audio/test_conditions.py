@@ -9,9 +9,9 @@ import pytest
 
 from pramana import audio
 from pramana.audio import BadAudio, Samples
-from pramana.audio.conditions import NOISES, Conditions, digest, parse
-from pramana.audio.effects import apply
-from pramana.audio.noises import Dice, babble, music, street
+from pramana.audio.conditions import NOISES, Conditions, conditions_digest, parse_conditions
+from pramana.audio.effects import apply_conditions
+from pramana.audio.noises import RandomNumbers, make_babble, make_music, make_street_noise
 from pramana.errors import InvalidInput
 
 RATE = 16_000
@@ -44,9 +44,9 @@ def speech(seconds: float = 4.0, level: float = 4_000) -> Samples:
     ],
 )
 def test_conditions_have_one_spelling(written: str, canonical: str) -> None:
-    found = parse(written)
+    found = parse_conditions(written)
     assert str(found) == canonical
-    assert parse(canonical) == found
+    assert parse_conditions(canonical) == found
     assert bool(found) == (canonical != "clean")
 
 
@@ -79,7 +79,7 @@ def test_conditions_have_one_spelling(written: str, canonical: str) -> None:
 )
 def test_what_is_no_condition_names_the_bad_part_and_what_is_allowed(written: str, said: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        parse(written)
+        parse_conditions(written)
     assert said in str(caught.value)
     assert len(str(caught.value)) < 300
 
@@ -91,7 +91,7 @@ def test_what_is_no_condition_names_the_bad_part_and_what_is_allowed(written: st
 @pytest.mark.parametrize("ratio", [-5, 0, 10, 20, 40])
 def test_the_ratio_of_speech_to_noise_is_exact(kind: str, ratio: int) -> None:
     clean = speech(level=1_000)
-    noisy = apply(Conditions(noise=ratio, noise_kind=kind), clean, seed=3)
+    noisy = apply_conditions(Conditions(noise=ratio, noise_kind=kind), clean, seed=3)
     noise = noisy.astype(float) - clean
     measured = audio.active_level_dbfs(clean, RATE) - 10 * np.log10(np.mean(noise**2) / 32768**2)
     assert measured == pytest.approx(ratio, abs=0.1)
@@ -99,27 +99,27 @@ def test_the_ratio_of_speech_to_noise_is_exact(kind: str, ratio: int) -> None:
 
 def test_where_the_mix_is_too_loud_both_are_turned_down_and_the_ratio_stays() -> None:
     clean = speech(level=14_000)
-    noisy = apply(parse("noise=0dB"), clean, seed=3)
+    noisy = apply_conditions(parse_conditions("noise=0dB"), clean, seed=3)
     assert audio.clipped_share(noisy) <= 2 / len(noisy)
     quiet = speech(level=1_000)  # the same noise, where nothing is turned down
-    noise = apply(parse("noise=0dB"), quiet, seed=3).astype(float) - quiet
+    noise = apply_conditions(parse_conditions("noise=0dB"), quiet, seed=3).astype(float) - quiet
     of_speech, of_noise = np.linalg.lstsq(np.stack([quiet.astype(float), noise], axis=1), noisy.astype(float))[0]
     assert 5 < of_speech < 13.5
     assert 20 * np.log10(of_speech / of_noise) == pytest.approx(0, abs=0.01)
 
 
-@pytest.mark.parametrize("make", [babble, street, music])
+@pytest.mark.parametrize("make", [make_babble, make_street_noise, make_music])
 def test_a_noise_is_there_from_the_beginning_to_the_end(make: object) -> None:
     assert callable(make)
-    noise = make(8 * RATE, RATE, Dice(1, "test"))
+    noise = make(8 * RATE, RATE, RandomNumbers(1, "test"))
     halves = [float(np.sqrt(np.mean(part**2))) for part in np.split(noise, 8)]
     assert max(halves) < 5 * min(halves)
     for length in (1, 100, 15_999):
-        assert make(length, RATE, Dice(1, "test")).shape == (length,)
+        assert make(length, RATE, RandomNumbers(1, "test")).shape == (length,)
 
 
 def test_babble_has_the_spectrum_and_rhythm_of_speech() -> None:
-    noise = babble(20 * RATE, RATE, Dice(2, "test"))
+    noise = make_babble(20 * RATE, RATE, RandomNumbers(2, "test"))
     power = np.abs(np.fft.rfft(noise)) ** 2
     hertz = np.fft.rfftfreq(len(noise), 1 / RATE)
     speech_band = power[(hertz > 100) & (hertz < 4000)].sum() / power.sum()
@@ -139,7 +139,7 @@ def test_the_telephone_keeps_its_band_and_loses_the_rest() -> None:
     levels = {}
     for hertz in (100, 400, 1000, 3000, 5000, 7000):
         tone = np.rint(8000 * np.sin(2 * np.pi * hertz * time)).astype(np.int16)
-        heard = apply(Conditions(phone=True), tone, seed=1)
+        heard = apply_conditions(Conditions(phone=True), tone, seed=1)
         levels[hertz] = audio.level_dbfs(heard) - audio.level_dbfs(tone)
     assert all(abs(levels[hertz]) < 0.3 for hertz in (400, 1000, 3000))
     assert all(levels[hertz] < -35 for hertz in (100, 5000, 7000))
@@ -152,13 +152,13 @@ def test_the_telephone_is_a_mu_law_line() -> None:
         return audio.level_dbfs(coded - line) - audio.level_dbfs(line)
 
     assert change_by_mu_law(speech()) > -42
-    assert change_by_mu_law(apply(Conditions(phone=True), speech(), seed=1)) < -48  # it is one already
+    assert change_by_mu_law(apply_conditions(Conditions(phone=True), speech(), seed=1)) < -48  # it is one already
 
 
 @pytest.mark.parametrize("percent", [5, 20])
 def test_packets_are_lost_in_bursts_at_the_stated_rate(percent: int) -> None:
     sound = np.full(20 * 60 * RATE // 4, 1000, np.int16)  # five minutes
-    heard = apply(Conditions(loss=percent), sound, seed=5).reshape(-1, 320)
+    heard = apply_conditions(Conditions(loss=percent), sound, seed=5).reshape(-1, 320)
     lost = ~heard.any(axis=1)
     assert (heard[~lost] == 1000).all()
     assert 100 * lost.mean() == pytest.approx(percent, rel=0.15)
@@ -172,7 +172,7 @@ def test_packets_are_lost_in_bursts_at_the_stated_rate(percent: int) -> None:
 def test_an_echo_loses_60_db_in_the_stated_time(seconds: float) -> None:
     clap = np.zeros(3 * RATE, np.int16)
     clap[0] = 32767
-    heard = apply(Conditions(reverb=seconds), clap, seed=1).astype(float)
+    heard = apply_conditions(Conditions(reverb=seconds), clap, seed=1).astype(float)
     tail = heard[100 : int(seconds * RATE)] ** 2
     left = 10 * np.log10(np.cumsum(tail[::-1])[::-1] / tail.sum())
     from_5_to_25 = np.argmax(left < -25) - np.argmax(left < -5)
@@ -181,10 +181,10 @@ def test_an_echo_loses_60_db_in_the_stated_time(seconds: float) -> None:
 
 
 def test_gain_is_exact_and_one_that_would_clip_is_refused() -> None:
-    quiet = apply(Conditions(gain=-12), speech(), seed=1)
+    quiet = apply_conditions(Conditions(gain=-12), speech(), seed=1)
     assert audio.level_dbfs(quiet) - audio.level_dbfs(speech()) == pytest.approx(-12, abs=0.01)
     with pytest.raises(BadAudio, match=r"gain=40dB would clip this sound: at most 1\d\.?\d? dB fit"):
-        apply(Conditions(gain=40), speech(), seed=1)
+        apply_conditions(Conditions(gain=40), speech(), seed=1)
 
 
 # ── All ──
@@ -195,39 +195,46 @@ EVERY = ["noise=10dB", "noise=0dB:street", "noise=5dB:music", "phone", "loss=20%
 
 @pytest.mark.parametrize("written", EVERY)
 def test_the_same_seed_gives_the_same_bytes_and_another_gives_others(written: str) -> None:
-    conditions = parse(written)
-    first = apply(conditions, speech(), seed=11)
+    conditions = parse_conditions(written)
+    first = apply_conditions(conditions, speech(), seed=11)
     assert first.dtype == np.int16
-    assert np.array_equal(first, apply(conditions, speech(), seed=11))
+    assert np.array_equal(first, apply_conditions(conditions, speech(), seed=11))
     rolls_dice = written not in {"phone", "gain=-12dB"}
-    assert np.array_equal(first, apply(conditions, speech(), seed=12)) != rolls_dice
-    assert digest(conditions, 11) == digest(parse(str(conditions)), 11) != digest(conditions, 12)
+    assert np.array_equal(first, apply_conditions(conditions, speech(), seed=12)) != rolls_dice
+    assert (
+        conditions_digest(conditions, 11)
+        == conditions_digest(parse_conditions(str(conditions)), 11)
+        != conditions_digest(conditions, 12)
+    )
 
 
 @pytest.mark.parametrize("written", EVERY)
 @pytest.mark.parametrize("length", [0, 1, 7, 319, 321, 4_001])
 def test_a_sound_keeps_its_length(written: str, length: int) -> None:
-    assert len(apply(parse(written), speech()[16_000 : 16_000 + length], seed=1)) == length
+    assert len(apply_conditions(parse_conditions(written), speech()[16_000 : 16_000 + length], seed=1)) == length
 
 
 def test_no_condition_changes_nothing_and_nothing_changes_what_it_was_given() -> None:
     given = speech()
     kept = given.copy()
-    assert np.array_equal(apply(Conditions(), given, seed=1), given)
+    assert np.array_equal(apply_conditions(Conditions(), given, seed=1), given)
     for written in EVERY:
-        apply(parse(written), given, seed=1)
+        apply_conditions(parse_conditions(written), given, seed=1)
     assert np.array_equal(given, kept)
 
 
 @pytest.mark.parametrize("written", [each for each in EVERY if not each.startswith("gain")])
 def test_nothing_is_clipped_however_loud_it_comes(written: str) -> None:
     loud = np.rint(32767 * np.sin(2 * np.pi * 500 * np.arange(2 * RATE) / RATE)).astype(np.int16)
-    assert audio.clipped_share(apply(parse(written), loud, seed=2)) <= audio.clipped_share(loud) + 0.0002
+    assert (
+        audio.clipped_share(apply_conditions(parse_conditions(written), loud, seed=2))
+        <= audio.clipped_share(loud) + 0.0002
+    )
 
 
 def test_one_more_condition_rolls_no_other_dice() -> None:
-    both = apply(parse("noise=10dB,loss=20%"), speech(), seed=4).reshape(-1, 320)
-    noise = apply(parse("noise=10dB"), speech(), seed=4).reshape(-1, 320)
+    both = apply_conditions(parse_conditions("noise=10dB,loss=20%"), speech(), seed=4).reshape(-1, 320)
+    noise = apply_conditions(parse_conditions("noise=10dB"), speech(), seed=4).reshape(-1, 320)
     arrived = both.any(axis=1)
     assert 0.3 < arrived.mean() < 1
     assert np.array_equal(both[arrived], noise[arrived])
@@ -235,19 +242,20 @@ def test_one_more_condition_rolls_no_other_dice() -> None:
 
 def test_more_noise_is_louder_and_silence_gets_none() -> None:
     levels = [
-        audio.level_dbfs(apply(Conditions(noise=ratio), speech(level=1_000), 1)) for ratio in (30, 20, 10, 0, -10)
+        audio.level_dbfs(apply_conditions(Conditions(noise=ratio), speech(level=1_000), 1))
+        for ratio in (30, 20, 10, 0, -10)
     ]
     assert all(one < other for one, other in pairwise(levels))
-    assert not apply(Conditions(noise=0), np.zeros(8000, np.int16), 1).any()
+    assert not apply_conditions(Conditions(noise=0), np.zeros(8000, np.int16), 1).any()
 
 
 def test_another_process_gives_the_same_bytes() -> None:
     code = (
-        "import numpy as np; from pramana import audio; from pramana.audio.conditions import parse; apply = audio.apply\n"
+        "import numpy as np; from pramana import audio; from pramana.audio.conditions import parse_conditions; apply = audio.apply_conditions\n"
         "x = (np.arange(32000) * 77 % 9001 - 4500).astype(np.int16)\n"
-        f"print(audio.digest(apply(parse({EVERY[-1]!r}), x, 9), 16000))"
+        f"print(audio.digest(apply(parse_conditions({EVERY[-1]!r}), x, 9), 16000))"
     )
-    here = apply(parse(EVERY[-1]), (np.arange(32000) * 77 % 9001 - 4500).astype(np.int16), 9)
+    here = apply_conditions(parse_conditions(EVERY[-1]), (np.arange(32000) * 77 % 9001 - 4500).astype(np.int16), 9)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == audio.digest(here, RATE)
     assert run.stderr == ""

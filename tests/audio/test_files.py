@@ -38,7 +38,7 @@ def wav(body: bytes, stated: int, rate: int = RATE, channels: int = 1, bits: int
 
 @pytest.mark.parametrize(("form", "subtype"), FORMATS)
 def test_every_format_is_read(form: str, subtype: str) -> None:
-    sound = audio.read(file_of(form, subtype))
+    sound = audio.read_sound(file_of(form, subtype))
     assert sound.rate == RATE
     assert sound.seconds == pytest.approx(2, abs=0.05)
     assert sound.samples.dtype == np.int16
@@ -50,16 +50,16 @@ def test_every_format_is_read(form: str, subtype: str) -> None:
 )
 def test_16_bit_samples_come_back_bit_for_bit(form: str, subtype: str) -> None:
     full = np.arange(-32768, 32768, 7).astype(np.int16)
-    assert np.array_equal(audio.read(file_of(form, subtype, full / 32768)).samples, full)
+    assert np.array_equal(audio.read_sound(file_of(form, subtype, full / 32768)).samples, full)
 
 
 def test_channels_are_mixed_into_one() -> None:
     both = np.stack([np.full(RATE, 1000), np.full(RATE, 3000)], axis=1).astype(np.int16)
-    assert (audio.read(file_of("WAV", "PCM_16", both)).samples == 2000).all()
+    assert (audio.read_sound(file_of("WAV", "PCM_16", both)).samples == 2000).all()
 
 
 def test_a_wav_that_was_streamed_states_no_length_and_is_read_to_its_end() -> None:
-    assert len(audio.read(wav(TONE.tobytes(), 0xFFFFFFFF)).samples) == len(TONE)
+    assert len(audio.read_sound(wav(TONE.tobytes(), 0xFFFFFFFF)).samples) == len(TONE)
 
 
 # ── Written ──
@@ -128,7 +128,7 @@ def test_a_recording_that_is_no_wav_of_16_bits_is_refused(data: bytes, reason: s
 )
 def test_what_is_no_sound_is_refused_with_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(BadAudio, match=reason) as caught:
-        audio.read(data)
+        audio.read_sound(data)
     assert isinstance(caught.value, InvalidInput)
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_was_cut_off_is_never_read_as_a_shorter_one(
 ) -> None:
     data = file_of(form, subtype)
     with pytest.raises(BadAudio):
-        audio.read(data[: int(len(data) * share)])
+        audio.read_sound(data[: int(len(data) * share)])
     assert capfd.readouterr().err == ""  # decoders complain aloud
 
 
@@ -147,20 +147,20 @@ def test_a_flac_that_promises_hours_is_refused_before_it_is_read() -> None:
     data = bytearray(file_of("FLAC", "PCM_16"))
     data[21] |= 0x0F  # the upper bits of the number of samples
     with pytest.raises(BadAudio, match="states a length of"):
-        audio.read(bytes(data))
+        audio.read_sound(bytes(data))
 
 
 def test_an_mp3_with_tags_at_both_ends_is_read() -> None:
     data = file_of("MP3", "MPEG_LAYER_III")
     tagged = b"ID3\x04\x00\x00\x00\x00\x01\x00" + b"\0" * 128 + data + b"TAG" + b"\0" * 125
-    assert audio.read(tagged).seconds == pytest.approx(2, abs=0.05)
+    assert audio.read_sound(tagged).seconds == pytest.approx(2, abs=0.05)
 
 
 def test_an_mp3_of_many_small_frames_is_refused_at_once() -> None:
     frame = bytes([0xFF, 0xF3, 0x14, 0xC0]) + b"\1" * 20
     start = time.perf_counter()
     with pytest.raises(BadAudio, match="longer than 300 s"):
-        audio.read(frame * (40_000_000 // len(frame)) + b"\0" * 5_000_000)
+        audio.read_sound(frame * (40_000_000 // len(frame)) + b"\0" * 5_000_000)
     assert time.perf_counter() - start < 5
 
 
@@ -169,7 +169,7 @@ def test_samples_that_are_no_numbers_are_refused_and_not_repaired(strange: float
     samples = np.sin(np.arange(RATE) * 0.17).astype(np.float32) / 4
     samples[100] = strange
     with pytest.raises(BadAudio, match="not numbers"):
-        audio.read(file_of("WAV", "FLOAT", samples))
+        audio.read_sound(file_of("WAV", "FLOAT", samples))
 
 
 @pytest.mark.parametrize(("form", "subtype"), FORMATS)
@@ -180,7 +180,7 @@ def test_broken_files_are_read_or_refused_never_worse(form: str, subtype: str) -
         for _ in range(dice.randint(1, 8)):
             broken[dice.randrange(len(broken) if dice.random() < 0.5 else 64)] = dice.randrange(256)
         try:
-            assert audio.read(bytes(broken)).samples.dtype == np.int16
+            assert audio.read_sound(bytes(broken)).samples.dtype == np.int16
         except BadAudio as refused:
             assert str(refused)  # noqa: PT017 - being read is fine too
 
@@ -190,10 +190,10 @@ def test_random_bytes_behind_every_beginning_are_refused() -> None:
     for head in (b"RIFF\xff\xff\x00\x00WAVE", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b""):
         for _ in range(40):
             with pytest.raises(BadAudio):
-                audio.read(head + dice.randbytes(dice.randint(0, 3000)))
+                audio.read_sound(head + dice.randbytes(dice.randint(0, 3000)))
 
 
 def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
-        audio.read(wav(TONE.tobytes(), 2 * len(TONE)))
+        audio.read_sound(wav(TONE.tobytes(), 2 * len(TONE)))

@@ -201,16 +201,16 @@ def test_every_environment_variable_is_documented() -> None:
 
 def test_the_files_shown_under_configuration_are_taken_as_they_are() -> None:
     from pramana import settings
-    from pramana.providers.names import resolve
+    from pramana.providers.names import resolve_target
     from pramana.providers.prices import Prices
 
     prices, commands = blocks("configuration.md", "toml")
-    settings.home().mkdir(parents=True)
-    settings.prices_file().write_text(prices, encoding="utf-8")
-    known = Prices.load(settings.prices_file())
-    assert known.known(resolve("http://localhost:8000/v1#llama"))
-    (settings.home() / "config.toml").write_text(commands, encoding="utf-8")
-    assert settings.commands() == {"mine": {"argv": ["/path/to/answer", "--fast"], "timeout_s": 60}}
+    settings.data_folder().mkdir(parents=True)
+    settings.prices_file_path().write_text(prices, encoding="utf-8")
+    known = Prices.load(settings.prices_file_path())
+    assert known.is_known(resolve_target("http://localhost:8000/v1#llama"))
+    (settings.data_folder() / "config.toml").write_text(commands, encoding="utf-8")
+    assert settings.read_commands() == {"mine": {"argv": ["/path/to/answer", "--fast"], "timeout_s": 60}}
 
 
 def test_the_price_that_is_asked_for_is_shown_as_it_may_be_given() -> None:
@@ -218,17 +218,17 @@ def test_the_price_that_is_asked_for_is_shown_as_it_may_be_given() -> None:
     from pramana.bench import _refuse_unknown_prices
     from pramana.errors import InvalidInput
     from pramana.model import Plan
-    from pramana.providers.names import resolve
+    from pramana.providers.names import resolve_target
     from pramana.providers.prices import Prices
     from pramana.request import Limits
     from pramana.run.accounts import Reach
 
-    settings.home().mkdir(parents=True)
-    plan = Plan("mine", None, (resolve('http://localhost:8000/v1#"llama"'),))
+    settings.data_folder().mkdir(parents=True)
+    plan = Plan("mine", None, (resolve_target('http://localhost:8000/v1#"llama"'),))
     with pytest.raises(InvalidInput) as caught:
         _refuse_unknown_prices(plan, Prices(), Limits(max_cost_usd=1), Reach())
-    settings.prices_file().write_text(str(caught.value).partition("\n")[2], encoding="utf-8")
-    _refuse_unknown_prices(plan, Prices.load(settings.prices_file()), Limits(max_cost_usd=1), Reach())
+    settings.prices_file_path().write_text(str(caught.value).partition("\n")[2], encoding="utf-8")
+    _refuse_unknown_prices(plan, Prices.load(settings.prices_file_path()), Limits(max_cost_usd=1), Reach())
 
 
 def test_the_workflow_and_the_hook_shown_are_ours() -> None:
@@ -293,10 +293,10 @@ def test_every_ending_and_name_of_a_format_is_documented() -> None:
 
 def test_what_is_said_of_retries_is_what_is_done() -> None:
     from pramana.providers.text.anthropic import DEFAULT_MAX_TOKENS
-    from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, LONGEST_HOLD_S
+    from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, MAX_HOLD_S
 
     page = " ".join((DOCS / "running.md").read_text(encoding="utf-8").split())
-    assert (ATTEMPTS, FIRST_ATTEMPTS, LONGEST_HOLD_S, DEFAULT_MAX_TOKENS) == (10, 4, 900, 1024)
+    assert (ATTEMPTS, FIRST_ATTEMPTS, MAX_HOLD_S, DEFAULT_MAX_TOKENS) == (10, 4, 900, 1024)
     for said in ("up to ten attempts over two to three minutes, four while", "longer than 15 minutes", "it is 1,024"):
         assert said in page
 

@@ -110,7 +110,9 @@ def test_every_type_decides_as_documented_with_reason_evidence_and_version(
         request = RunRequest(paths=(suite,), models=("fake:echo",), judge="python:judging_by_rule:judge")
         run = run_sync(store, create_run(store, request), Limits())
         assert (run.status, run.stored) == ("finished", len(EXAMPLES)), run.reason
-        found: dict[str, Check] = {asked.id: result.checks[0] for asked, result in store.results.pairs(run.id)}
+        found: dict[str, Check] = {
+            asked.id: result.checks[0] for asked, result in store.results.iterate_with_cases(run.id)
+        }
     for number, example in enumerate(EXAMPLES):
         check = found[f"factual-{number:03}"]
         assert (check.name, check.outcome) == (example.type, example.outcome), check

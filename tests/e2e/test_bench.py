@@ -17,7 +17,7 @@ from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.asking import ReplyCache
 from pramana.run.engine import Stop
-from pramana.run.limiter import START
+from pramana.run.limiter import INITIAL_LIMIT
 from pramana.store import open_store
 from pramana.store.store import Store
 
@@ -78,15 +78,15 @@ def begin(store: Store, suite: Path, *models: str, **given: Any) -> Run:
 
 
 def outcomes(store: Store, run: Run) -> list[str]:
-    return [result.outcome.value for _, result in store.results.each(run.id)]
+    return [result.outcome.value for _, result in store.results.iterate(run.id)]
 
 
 def give_prices(**dollars: float) -> None:
-    settings.home().mkdir(parents=True, exist_ok=True)
+    settings.data_folder().mkdir(parents=True, exist_ok=True)
     tables = [
         f'[prices."{name}"]\ninput_per_million = {price}\noutput_per_million = 0\n' for name, price in dollars.items()
     ]
-    settings.prices_file().write_text("\n".join(tables), encoding="utf-8")
+    settings.prices_file_path().write_text("\n".join(tables), encoding="utf-8")
 
 
 # ── What ends a run ──
@@ -103,7 +103,7 @@ def test_a_wrong_key_ends_the_run_at_once(tmp_path: Path, monkeypatch: pytest.Mo
 
     ended, stop, requests = serve(use, OpenAIWire(key=KEY))
     assert (ended.status, ended.stored, type(stop.error)) == ("stopped", 0, AuthenticationFailed)
-    assert requests <= START, "those that were under way, and no more"
+    assert requests <= INITIAL_LIMIT, "those that were under way, and no more"
     assert "rejected the API key" in str(ended.reason)
 
 
@@ -116,7 +116,7 @@ def test_a_budget_holds_whatever_the_concurrency(tmp_path: Path) -> None:
 
     ended, requests = serve(use)
     assert (ended.status, ended.stored) == ("stopped", requests)
-    assert requests <= 2 * START
+    assert requests <= 2 * INITIAL_LIMIT
     assert ended.reason == "the run's limit of 40 tokens is reached"
 
 
@@ -153,7 +153,7 @@ def test_a_pause_the_provider_asks_for_is_kept_and_shown(suite: Path) -> None:
     shown: list[float] = []
 
     def watch(progress: Progress) -> None:
-        shown.append(progress.waiting_s())
+        shown.append(progress.get_waiting_s())
 
     async def use(server: Loopback, store: Store) -> tuple[Run, float]:
         start = clock.monotonic()
@@ -173,7 +173,7 @@ def test_every_request_has_its_time(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, int, list[str]]:
         run = begin(store, suite, f"{server.url}#m")
         ended = await execute(store, run, Limits(concurrency=10, timeout_s=0.1))
-        return ended, server.count, [str(each.failure) for _, each in store.results.each(run.id)]
+        return ended, server.count, [str(each.failure) for _, each in store.results.iterate(run.id)]
 
     ended, requests, failures = serve(use, faults=[Fault("hang")])
     assert (ended.status, ended.stored, requests) == ("finished", 10, 10 * asking.FIRST_ATTEMPTS)
@@ -268,7 +268,7 @@ def test_cost_is_by_the_users_prices_and_the_prices_are_recorded(suite: Path) ->
         give_prices(**{f"{server.url}#m": 1_000_000.0})
         run = begin(store, suite, f"{server.url}#m")
         ended = await execute(store, run, Limits())
-        return ended, [each.reply.cost_usd for _, each in store.results.each(run.id) if each.reply]
+        return ended, [each.reply.cost_usd for _, each in store.results.iterate(run.id) if each.reply]
 
     ended, costs = serve(use)
     assert len(costs) == 10
@@ -337,7 +337,7 @@ def test_a_budget_spent_before_the_judge_keeps_the_reply(judged: Path) -> None:
         stop = Stop()
         run = begin(store, judged, f"{server.url}#m")
         ended = await execute(store, run, Limits(concurrency=1, max_total_tokens=5), stop=stop)
-        (reasons) = [each.checks[0].reason for _, each in store.results.each(run.id)]
+        (reasons) = [each.checks[0].reason for _, each in store.results.iterate(run.id)]
         number = await judge_again(store, ended, None, Limits())
         assert number == 1
         return ended, reasons, stop, outcomes(store, run)
@@ -360,7 +360,7 @@ def test_tokens_of_judges_count(judged: Path) -> None:
         await execute(store, run, Limits(), watch)
         return sum(
             (each.reply.usage.input_tokens or 0) + (each.reply.usage.output_tokens or 0)
-            for _, each in store.results.each(run.id)
+            for _, each in store.results.iterate(run.id)
             if each.reply
         )
 

@@ -25,10 +25,10 @@ from pramana.embedded import ears, language
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
 from pramana.providers.voice.cascade import ANSWER_S, NO_ANSWER, NOT_UNDERSTOOD
-from pramana.report.summary import summary_of
+from pramana.report.summary import summarise_run
 from pramana.request import Limits, RunRequest
 from pramana.run.call import STAGES
-from pramana.score.evidence import SYNTHESISED
+from pramana.score.evidence import SYNTHESISED_HERE_REASON
 from pramana.show.web.pages.welcome import FILE, SCENARIO
 from pramana.store import open_store
 from pramana.store.store import Store
@@ -68,7 +68,7 @@ class Call:
 @contextmanager
 def faulty(fault: Fault) -> Iterator[None]:
     """Virtual time and a fault; where it is not of the ears, they hear the same on every machine, and at once."""
-    with virtual_time(), patch.object(ears.Ears, "transcribe", lambda _self, _samples: HEARD), installed(fault):
+    with virtual_time(), patch.object(ears.WhisperModel, "transcribe", lambda _self, _samples: HEARD), installed(fault):
         yield
 
 
@@ -90,7 +90,7 @@ def perform(home: Path, model: str, *paths: Path, **given: Any) -> Call:
     stages: list[str] = []
 
     def watch(progress: Progress) -> None:
-        now = "+".join(progress.calls())
+        now = "+".join(progress.count_calls())
         if now and (not stages or stages[-1] != now):
             stages.append(now)
 
@@ -99,7 +99,7 @@ def perform(home: Path, model: str, *paths: Path, **given: Any) -> Call:
         began = clock.monotonic()
         ended = asyncio.run(execute(store, run, Limits(), watch))
         seconds = clock.monotonic() - began
-        pairs = list(store.results.pairs(ended.id))
+        pairs = list(store.results.iterate_with_cases(ended.id))
         call = next((result.reply.call for _, result in pairs if result.reply and result.reply.call), None)
         events = [json.loads(line) for line in store.blobs.get(call.log).splitlines()] if call else []
     return Call(home, ended, pairs, seconds, stages, events)
@@ -126,11 +126,11 @@ def most_repeated(text: str) -> int:
 CHILD = """
 import numpy, sys
 from pramana.embedded import language
-from pramana.embedded.ears import Ears
+from pramana.embedded.ears import WhisperModel
 from pramana.model import Turn
 
 if sys.argv[1] in ("deaf", "wrong-words"):
-    print(Ears(None).transcribe(numpy.ones(16000, numpy.int16)))
+    print(WhisperModel(None).transcribe(numpy.ones(16000, numpy.int16)))
 else:
     print(language.engine().submit((Turn("user", "Hi"),), {"max_tokens": 30}, lambda: False).result().text)
 """
@@ -189,8 +189,8 @@ def test_the_guard_says_that_the_words_are_the_source_of_the_sound(calls: Mappin
     call = calls[fault]
     assert call.events[0]["synthesised_here"] is True
     guard = check(call.result, "call").evidence["guard"]
-    assert guard == {"state": "not checked", "reason": SYNTHESISED, "rate": None}
-    assert SYNTHESISED in check(call.result, "call").reason
+    assert guard == {"state": "not checked", "reason": SYNTHESISED_HERE_REASON, "rate": None}
+    assert SYNTHESISED_HERE_REASON in check(call.result, "call").reason
 
 
 def test_desk_yaml_ends_in_time_and_fails_rather_than_errs(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_desk_yaml_ends_in_time_and_fails_rather_than_errs(tmp_path: Path) -> No
 @pytest.mark.parametrize("seconds_a_word", [0.5, 60.0])
 def test_a_slow_machine_still_answers_in_time(tmp_path: Path, seconds_a_word: float) -> None:
     slow = FaultyServer("long", seconds_a_word)
-    with faulty("long"), patch.object(language.Engine, "_loaded", loads(slow)):
+    with faulty("long"), patch.object(language.Engine, "_load", loads(slow)):
         call = perform(tmp_path, "local-voice", DESK)
     assert check(call.result, "call").outcome is Outcome.PASSED
     assert re.search(r"\w", call.text)
@@ -230,7 +230,7 @@ def test_a_first_run_of_the_text_model_ends_without_an_error(tmp_path: Path, fau
     assert (found.run.status, len(found.pairs)) == ("finished", found.run.expected)
     assert {result.outcome for _, result in found.pairs} <= {Outcome.PASSED, Outcome.FAILED, Outcome.UNSCORED}
     words = {len(result.reply.text.split()) for _, result in found.pairs if result.reply}
-    expected = {"loop": {language.REPLY_CAP}, "empty": {0}, "long": {LONG_WORDS}}
+    expected = {"loop": {language.MAX_REPLY_TOKENS}, "empty": {0}, "long": {LONG_WORDS}}
     assert words == expected[fault]  # a text model's replies are not touched
 
 
@@ -242,7 +242,7 @@ def test_a_stored_call_is_scored_again(calls: Mapping[Fault, Call], fault: Fault
     call = calls[fault]
     with at(call.home) as store, faulty(fault):
         number = asyncio.run(judge_again(store, call.run, "fake:fixed=YES", Limits()))
-        ((_, again),) = store.results.pairs(call.run.id, scoring=number)
+        ((_, again),) = store.results.iterate_with_cases(call.run.id, scoring=number)
     assert check(again, "call").outcome is Outcome.PASSED
     assert check(again, "call").evidence["guard"] == check(call.result, "call").evidence["guard"]
     assert again.outcome is not Outcome.ERRORED
@@ -258,7 +258,7 @@ def test_the_voice_tax_is_of_every_case(tmp_path: Path, fault: Fault) -> None:
     assert {result.key.variant for _, result in found.pairs} == {"text", "voice"}
     assert {result.outcome for _, result in found.pairs} <= {Outcome.PASSED, Outcome.FAILED}
     with at(tmp_path) as store:
-        summary: Any = summary_of(store, found.run).as_data()
+        summary: Any = summarise_run(store, found.run).as_data()
     (tax,) = summary["voice"]["tax"]
     assert (tax["variant"], tax["pairs"], tax["excluded"]) == ("voice", 1, 0)
 

@@ -13,7 +13,7 @@ from pramana.bench import execute, judge_again
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput, OutOfCredit
 from pramana.model import Check, Outcome, Run
 from pramana.planning import create_run
-from pramana.report.summary import summary_of
+from pramana.report.summary import summarise_run
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.engine import Stop
@@ -50,9 +50,9 @@ def suite(tmp_path: Path) -> Path:
 
 
 def price(dollars: float, url: str) -> None:
-    settings.home().mkdir(parents=True, exist_ok=True)
+    settings.data_folder().mkdir(parents=True, exist_ok=True)
     text = f'[prices."{url}#embed"]\ninput_per_million = {dollars}\noutput_per_million = 0\n'
-    settings.prices_file().write_text(text, encoding="utf-8")
+    settings.prices_file_path().write_text(text, encoding="utf-8")
 
 
 def serve(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | None = None, **given: Any) -> T:
@@ -73,7 +73,7 @@ def begin(store: Store, suite: Path, server: Loopback, *models: str) -> Run:
 
 
 def checks(store: Store, run: Run) -> list[Check]:
-    return [result.checks[0] for _, result in store.results.each(run.id)]
+    return [result.checks[0] for _, result in store.results.iterate(run.id)]
 
 
 def test_similarity_by_a_providers_embeddings_from_the_command_line(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_an_ideal_is_embedded_once_a_run(tmp_path: Path) -> None:
 
     async def use(server: Loopback, store: Store) -> list[str]:
         ended = await execute(store, begin(store, suite, server), Limits(concurrency=1))
-        assert (ended.status, store.results.counts(ended.id)[Outcome.PASSED]) == ("finished", 5)
+        assert (ended.status, store.results.count_outcomes(ended.id)[Outcome.PASSED]) == ("finished", 5)
         return [text for got in server.requests for text in got.body["input"]]
 
     sent = serve(use)
@@ -157,11 +157,11 @@ def test_what_embeddings_cost_is_the_runs_cost_and_ends_it(tmp_path: Path) -> No
         assert (ended.status, type(stop.error)) == ("stopped", BudgetSpent)
         assert ended.reason == "the run's limit of $40 is reached"
         assert [check.evidence["cost_usd"] for check in checks(store, ended)] == [17, 6, 6, 6, 6]
-        assert summary_of(store, ended).cost_usd.value == 41
+        assert summarise_run(store, ended).cost_usd.value == 41
         tokens = await execute(store, ended, Limits(concurrency=1, max_total_tokens=20))
         assert tokens.reason == "the run's limit of 20 tokens is reached"
         done = await execute(store, tokens, Limits(concurrency=4))
-        assert (done.status, store.results.counts(done.id)[Outcome.PASSED]) == ("finished", 20)
+        assert (done.status, store.results.count_outcomes(done.id)[Outcome.PASSED]) == ("finished", 20)
         assert {check.outcome for check in checks(store, done)} == {Outcome.PASSED}, "no budget is a wrong answer"
         with pytest.raises(BudgetSpent):
             await judge_again(store, done, None, Limits(concurrency=1, max_cost_usd=1))
@@ -178,7 +178,7 @@ def test_an_unknown_price_of_the_embedder_refuses_to_start(suite: Path) -> None:
             await execute(store, run, Limits(max_cost_usd=1))
         price(0.02, server.url)
         run = await execute(store, begin(store, suite, server), Limits(max_cost_usd=1))
-        settings.prices_file().unlink()
+        settings.prices_file_path().unlink()
         with pytest.raises(InvalidInput, match="none is known for"):
             await judge_again(store, run, None, Limits(max_cost_usd=1))
         return server.count

@@ -58,7 +58,7 @@ def test_five_thousand_cases_against_random_faults_all_end_and_none_twice(tmp_pa
     run = asyncio.run(work())
     assert (run.status, run.stored) == ("finished", 5_000)
     store = open_store(settings.database_url())
-    results = [result for _, result in store.results.each(run.id)]
+    results = [result for _, result in store.results.iterate(run.id)]
     store.close()
     assert max(Counter(result.key for result in results).values()) == 1
     outcomes = Counter(result.outcome for result in results)

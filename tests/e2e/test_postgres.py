@@ -71,4 +71,4 @@ def test_every_command_that_touches_the_store_works_on_postgresql(tmp_path: Path
     again = data("rescore", began["run"], "--id", "coding-003")
     assert again["overall"]["total"] == 4
     assert data("show", began["run"])["overall"] == began["overall"]
-    assert not (settings.home() / "pramana.sqlite3").exists()
+    assert not (settings.data_folder() / "pramana.sqlite3").exists()

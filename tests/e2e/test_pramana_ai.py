@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from platformdirs import user_cache_path
 
 from pramana.app.access import TooManyRequests
-from pramana.settings import variable
+from pramana.settings import read_variable
 from pramana.show.api.gate import Gate
 from pramana.show.cli import pramana
 
@@ -52,7 +52,7 @@ append_result(Path(sys.argv[1]), asyncio.run(runner.run_eval(suite, Parrot())))
 @pytest.fixture(scope="module")
 def theirs() -> Path:
     """Return the environment of the client; made when it is not there, and a failure when it cannot be made."""
-    chosen = variable("PRAMANA_BENCH_HOME")
+    chosen = read_variable("PRAMANA_BENCH_HOME")
     home = Path(chosen).expanduser().absolute() if chosen else user_cache_path("pramana-bench", appauthor=False)
     pins = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:12]
     place = home / f"pramana-ai-client-{pins}"
@@ -190,7 +190,7 @@ def test_it_waits_as_long_as_it_is_told_to(
 ) -> None:
     community.own_results()
     told: list[str] = []
-    admit = Gate._admit
+    admit = Gate._authorize
 
     async def crowded(self: Gate, scope: Any, *given: Any, **named: Any) -> None:
         """Count as ever; but before its first request was told to wait, others of its address have used up the rest."""
@@ -202,7 +202,7 @@ def test_it_waits_as_long_as_it_is_told_to(
             told.append(str(error.retry_after_s))
             raise
 
-    monkeypatch.setattr(Gate, "_admit", crowded)
+    monkeypatch.setattr(Gate, "_authorize", crowded)
     with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", tokens_required=True) as server:
         assert server.store
         assert server.serving

@@ -11,7 +11,7 @@ from pramana import settings
 from pramana.bench import execute, judge_again
 from pramana.errors import BudgetSpent
 from pramana.planning import create_run
-from pramana.report.summary import summary_of
+from pramana.report.summary import summarise_run
 from pramana.request import Limits, RunRequest
 from pramana.store import open_store
 
@@ -75,10 +75,10 @@ def test_a_budget_that_ends_judging_again_leaves_a_mixture_that_is_said(tmp_path
 
 def test_cost_and_tokens_agree_with_the_budget_and_never_drop(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "judged.jsonl", 6)
-    settings.home().mkdir(parents=True, exist_ok=True)
+    settings.data_folder().mkdir(parents=True, exist_ok=True)
     names = ("first", "second", "asked")
     prices = [f'[prices."compatible:{name}"]\ninput_per_million = 1000\noutput_per_million = 1000\n' for name in names]
-    settings.prices_file().write_text("\n".join(prices), encoding="utf-8")
+    settings.prices_file_path().write_text("\n".join(prices), encoding="utf-8")
     spent: list[Any] = []
 
     async def go() -> None:
@@ -87,19 +87,19 @@ def test_cost_and_tokens_agree_with_the_budget_and_never_drop(tmp_path: Path) ->
             url = server.url
             run = create_run(store, RunRequest(paths=(suite,), models=(f"{url}#asked",), judge=f"{url}#first"))
             ended = await execute(store, run, Limits(), lambda progress: spent.append(progress.budget))
-            summary, stated = summary_of(store, ended), store.results.spent(run.id)
+            summary, stated = summarise_run(store, ended), store.results.sum_spending(run.id)
             replies = (summary.input_tokens.known + summary.output_tokens.known, summary.judge_tokens.known)
             assert sum(replies) == spent[-1].tokens == stated.tokens
             assert summary.cost_usd.known == pytest.approx(spent[-1].cost_usd) == pytest.approx(stated.cost_usd)
             assert (summary.cost_usd.unknown, summary.judge_cost_usd.known > 0) == (0, True)
             await judge_again(store, ended, f"{url}#second", Limits())
-            later = summary_of(store, ended)
+            later = summarise_run(store, ended)
             assert later.judge_tokens.known == pytest.approx(2 * summary.judge_tokens.known)
             assert later.cost_usd.known == pytest.approx(summary.cost_usd.known + summary.judge_cost_usd.known)
             assert later.judged_again == 6
             with pytest.raises(BudgetSpent):
                 await judge_again(store, ended, f"{url}#third", Limits(concurrency=1, max_total_tokens=50))
-            assert summary_of(store, ended).judge_tokens.known > later.judge_tokens.known
+            assert summarise_run(store, ended).judge_tokens.known > later.judge_tokens.known
         store.close()
 
     asyncio.run(go())

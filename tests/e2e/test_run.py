@@ -153,7 +153,7 @@ def stored() -> int:
 
 def assert_one_result_a_key(count: int) -> None:
     store = open_store(home_store())
-    keys = Counter(result.key for _, result in store.results.each(store.runs.find("latest").id))
+    keys = Counter(result.key for _, result in store.results.iterate(store.runs.find("latest").id))
     store.close()
     assert len(keys) == count
     assert set(keys.values()) == {1}
@@ -234,7 +234,9 @@ def test_killed_at_fifty_random_moments_nothing_counted_is_lost(tmp_path: Path) 
     assert progressed >= 10  # many were killed between two commits, not before the first
     assert_one_result_a_key(cases * repeats)
     store = open_store(home_store())
-    kept = {f"{result.key.case} {result.key.repeat}" for _, result in store.results.each(store.runs.find("latest").id)}
+    kept = {
+        f"{result.key.case} {result.key.repeat}" for _, result in store.results.iterate(store.runs.find("latest").id)
+    }
     store.close()
     lines = [each for each in counted.read_text(encoding="ascii").split("\n") if each]
     reported = [each for each in lines if re.fullmatch(r"sha256:[0-9a-f]{64} \d", each)]
@@ -272,7 +274,7 @@ def test_scenarios_are_judged_by_another_model(tmp_path: Path) -> None:
 
 def test_a_command_of_the_configuration_is_asked(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 3, ideal="SAY YES")
-    home = settings.home()
+    home = settings.data_folder()
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.toml").write_text('[commands.loud]\nargv = ["tr", "a-z", "A-Z"]\n', encoding="utf-8")
     done = pramana("run", suite, "--model", "command:loud", "--json")
@@ -384,7 +386,7 @@ def test_the_id_of_an_old_run_that_cannot_go_on_stays(tmp_path: Path) -> None:
     with closing(open_store(settings.database_url())) as store:
         for _ in range(51):  # a list of runs has 50
             create_run(store, RunRequest(paths=(suite,), models=("fake",)))
-    prices = settings.prices_file()
+    prices = settings.prices_file_path()
     prices.parent.mkdir(parents=True, exist_ok=True)
     prices.write_text("[prices.fake]\ninput_per_million = true", encoding="utf-8")
     done = pramana("run", "--resume", old["id"], "--quiet", "--id-file", file)

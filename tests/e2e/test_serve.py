@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pramana.jobs import AT_ONCE
+from pramana.jobs import MAX_CONCURRENT_RUNS
 from pramana.store import open_store
 from pramana.store.store import Store
 
@@ -62,7 +62,9 @@ def test_a_server_killed_during_twenty_runs_loses_and_doubles_nothing(
     while len(made) < RUNS:
         with program() as server:
             until(partial(are_finished, store, made))
-            some = [start(server.client, "fake:latency=0.2", limits={"concurrency": 1}) for _ in range(AT_ONCE)]
+            some = [
+                start(server.client, "fake:latency=0.2", limits={"concurrency": 1}) for _ in range(MAX_CONCURRENT_RUNS)
+            ]
             until(partial(have_begun, store, some))
             server.kill()
         assert {store.runs.find(each).status for each in some} == {"queued"}, "for the next server"
@@ -70,7 +72,7 @@ def test_a_server_killed_during_twenty_runs_loses_and_doubles_nothing(
     with program():
         until(partial(are_finished, store, made))
     for run_id in made:
-        keys = Counter(result.key for _, result in store.results.each(run_id))
+        keys = Counter(result.key for _, result in store.results.iterate(run_id))
         assert (len(keys), set(keys.values())) == (10, {1}), run_id
         assert (store.runs.find(run_id).stored, store.runs.find(run_id).status) == (10, "finished")
     store.close()
@@ -105,7 +107,7 @@ def test_a_server_that_is_told_to_end_hands_its_runs_on() -> None:
     assert (store.runs.find(run_id).status, store.runs.read(run_id).attempts) == ("queued", 0)
     with program() as server:
         until(lambda: store.runs.find(run_id).status == "finished")
-    assert len({result.key for _, result in store.results.each(run_id)}) == 10
+    assert len({result.key for _, result in store.results.iterate(run_id)}) == 10
     store.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pramana.bench import INTERRUPTED
 from pramana.run.engine import Stop
-from pramana.show.cli.signals import IMPATIENT_S, Interruptible
+from pramana.show.cli.signals import SECOND_SIGNAL_WINDOW_S, SignalHandler
 
 from .. import programs
 from .test_run import data, environment, pramana, serving, stored, wait_until, write_suite
@@ -88,30 +88,30 @@ def test_who_ignores_the_hangup_is_not_stopped_by_it(tmp_path: Path) -> None:
 def test_the_second_signal_interrupts_and_those_right_after_it_mean_the_same() -> None:
     now = 100.0
     stop = Stop()
-    interruptible = Interruptible(stop, lambda: now)
-    interruptible._told(signal.SIGTERM, None)
+    interruptible = SignalHandler(stop, lambda: now)
+    interruptible._on_signal(signal.SIGTERM, None)
     assert stop.reason == INTERRUPTED
     with pytest.raises(KeyboardInterrupt):
-        interruptible._told(signal.SIGINT, None)
-    interruptible._told(signal.SIGINT, None)
-    now += IMPATIENT_S + 0.1
+        interruptible._on_signal(signal.SIGINT, None)
+    interruptible._on_signal(signal.SIGINT, None)
+    now += SECOND_SIGNAL_WINDOW_S + 0.1
     with pytest.raises(KeyboardInterrupt):
-        interruptible._told(signal.SIGINT, None)
+        interruptible._on_signal(signal.SIGINT, None)
 
 
 def test_a_run_that_is_stopping_for_another_reason_can_be_hurried_too() -> None:
     stop = Stop()
     stop("the budget is spent")
-    interruptible = Interruptible(stop)
-    interruptible._told(signal.SIGINT, None)
+    interruptible = SignalHandler(stop)
+    interruptible._on_signal(signal.SIGINT, None)
     with pytest.raises(KeyboardInterrupt):
-        interruptible._told(signal.SIGINT, None)
+        interruptible._on_signal(signal.SIGINT, None)
     assert stop.reason == "the budget is spent"
 
 
 def test_handlers_are_put_back() -> None:
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, HANGUP)]
-    with Interruptible(Stop()):
+    with SignalHandler(Stop()):
         assert signal.getsignal(signal.SIGTERM) != before[1]
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, HANGUP)] == before
 

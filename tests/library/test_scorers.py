@@ -162,7 +162,7 @@ def test_a_measurement_never_makes_a_case_green_nor_red() -> None:
     )
     assert [(check.value, check.evidence) for check in free.checks] == [(4.0, {}), (None, {"label": "short"})]
     with closing(open_store(settings.database_url())) as store:  # read back from the store, and counted there
-        assert store.results.counts(report.run)[pramana.Outcome.UNSCORED] == 1
+        assert store.results.count_outcomes(report.run)[pramana.Outcome.UNSCORED] == 1
 
 
 def test_a_scorer_that_fails_is_an_error_and_the_run_goes_on() -> None:
@@ -278,7 +278,7 @@ def test_rescoring_makes_new_scores_and_sums_them_up_alike() -> None:
             path = f"python:{__name__}:{typed}"
             asyncio.run(judge_again(store, run, None, Limits(), scorers=[path]))
             assert outcomes(report) == {"free": outcome, "right": "passed", "wrong": "failed"}
-            assert store.results.counts(run) == {
+            assert store.results.count_outcomes(run) == {
                 **dict.fromkeys(pramana.Outcome, 0),
                 pramana.Outcome(outcome): 1 + (outcome == "passed"),
                 pramana.Outcome.PASSED: 1 + (outcome == "passed"),
@@ -339,7 +339,7 @@ def test_scores_are_in_records_in_every_export_and_in_the_words_of_a_run(
         "length.size": "short",
         "politeness": 1.0,
     }
-    words = next(said for name, _, said in figures.scores(report.summary.scores) if name == "length.words")
+    words = next(said for name, _, said in figures.describe_scores(report.summary.scores) if name == "length.words")
     assert re.fullmatch(r"mean 6.5, 95 % interval 4.45\d to 8.54\d, 8 replies", words)
     for name in ("report.html", "report.md"):
         text = report.save(tmp_path / name).read_text(encoding="utf-8")

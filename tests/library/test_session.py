@@ -43,9 +43,9 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
         self.reached, self.opened = threading.Event(), threading.Event()
-        read = session._Reader.read_new
+        read = session._ResultReader.read_new
 
-        def read_new(reader: session._Reader, *given: Any) -> Any:
+        def read_new(reader: session._ResultReader, *given: Any) -> Any:
             found = read(reader, *given)
             if reader._last and not self.reached.is_set():
                 self.reached.set()
@@ -55,7 +55,7 @@ class Gate:
                     raise error
             return found
 
-        monkeypatch.setattr(session._Reader, "read_new", read_new)
+        monkeypatch.setattr(session._ResultReader, "read_new", read_new)
 
 
 async def begin(results: session.Stream, gate: Gate) -> "asyncio.Task[Any]":
@@ -195,7 +195,7 @@ def echo_as(model: Callable[[str], str]) -> Callable[[str], str]:
 def test_a_call_that_hangs_is_cancelled_after_a_while(
     monkeypatch: pytest.MonkeyPatch, raise_here: Callable[[BaseException], None]
 ) -> None:
-    monkeypatch.setattr(session, "LEFT_S", 0.01)
+    monkeypatch.setattr(session, "LEFT_STREAM_TIMEOUT_S", 0.01)
     never = threading.Event()
 
     def hang(prompt: str) -> str:

@@ -14,7 +14,7 @@ from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.load.agent import MAX_BYTES, load_agent, parse_agent, read_agent
 from pramana.load.problems import Problems
 from pramana.providers.voice import description
-from pramana.providers.voice.declared import SHIPPED, described
+from pramana.providers.voice.declared import SHIPPED, parse_description
 from pramana.providers.voice.description import CALL, INTERRUPT, REPLY, SENT, SOUND, Description
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def wrong(text: str) -> list[tuple[str, str, int, int]]:
 @pytest.mark.parametrize("path", sorted(READY.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_ready_file_loads_and_survives_being_stored(path: Path) -> None:
     stored = json.loads(json.dumps(load_agent(path)))
-    assert to_builtins(described(stored)) == stored
+    assert to_builtins(parse_description(stored)) == stored
 
 
 def test_what_ships_as_plain_data_is_what_the_files_say() -> None:

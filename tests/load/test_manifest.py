@@ -11,7 +11,15 @@ import pytest
 from pramana import settings
 from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem
 from pramana.hash import hash_suite
-from pramana.load.manifest import BUILT_IN, check_upload, find_version, open_version, publish, verify, versions
+from pramana.load.manifest import (
+    BUILT_IN,
+    check_upload,
+    find_version,
+    iterate_versions,
+    open_version,
+    publish_version,
+    verify_version,
+)
 
 from .. import programs
 
@@ -57,51 +65,51 @@ def test_the_built_in_manifest_states_what_the_format_publishes() -> None:
 def test_the_built_in_suites_are_what_their_manifest_says(tier: str) -> None:
     version = find_version("v1.0")
     assert version.path(tier) == BUILT_IN / "v1.0" / f"{tier}.jsonl"
-    verified = {each.tier: each for each in verify(version, 10)}
+    verified = {each.tier: each for each in verify_version(version, 10)}
     assert verified[tier].problems == ()
-    assert verified[tier].found == version.manifest.tiers[tier].hash
+    assert verified[tier].actual_hash == version.manifest.tiers[tier].hash
 
 
 def test_published_suites_are_found_by_name(smoke: Path) -> None:
-    version = publish([smoke], "v1.1")
-    assert version.folder == settings.published_suites() / "v1.1"
+    version = publish_version([smoke], "v1.1")
+    assert version.folder == settings.published_suites_folder() / "v1.1"
     tier = version.manifest.tiers["smoke"]
     assert (tier.file, tier.test_count, tier.estimated_tokens, tier.hash) == ("smoke.jsonl", 2, 10, hash_suite(smoke))
     assert (tier.estimated_cost_usd, tier.use_case) == (None, None)
     assert (version.manifest.categories, version.manifest.assertion_types) == (("coding",), ("contains",))
-    assert [each.manifest.version for each in versions()] == ["v1.0", "v1.1"]
+    assert [each.manifest.version for each in iterate_versions()] == ["v1.0", "v1.1"]
     assert find_version("v1.1").path("smoke").read_bytes() == smoke.read_bytes()
-    assert not list(settings.published_suites().glob(".*"))
+    assert not list(settings.published_suites_folder().glob(".*"))
 
 
 def test_a_suite_that_differs_from_its_pin_is_refused_with_both_hashes(smoke: Path) -> None:
-    version = publish([smoke], "v1.1")
+    version = publish_version([smoke], "v1.1")
     pinned, path = version.manifest.tiers["smoke"].hash, version.folder / "smoke.jsonl"
     path.write_text(line(1) + "\n" + line(2, "Say hello!") + "\n", encoding="utf-8")
     with pytest.raises(HashMismatch, match="does not match its pinned hash") as caught:
         find_version("v1.1").path("smoke")
-    assert (caught.value.pinned, caught.value.found) == (pinned, hash_suite(path))
+    assert (caught.value.pinned, caught.value.actual) == (pinned, hash_suite(path))
     assert pinned in str(caught.value)
-    assert caught.value.found in str(caught.value)
+    assert caught.value.actual in str(caught.value)
     assert caught.value.exit_code == 2
-    (verified,) = verify(version, 10)
+    (verified,) = verify_version(version, 10)
     assert "does not match its pinned hash" in verified.problems[0].message
 
 
 def test_reordering_is_no_difference(smoke: Path) -> None:
-    version = publish([smoke], "v1.1")
+    version = publish_version([smoke], "v1.1")
     (version.folder / "smoke.jsonl").write_text(line(2) + "\r\n\r\n" + line(1), encoding="utf-8")
     assert version.path("smoke").is_file()
 
 
 def test_verify_compares_counts_and_finds_missing_files(smoke: Path) -> None:
-    version = publish([smoke], "v1.1")
+    version = publish_version([smoke], "v1.1")
     manifest = version.folder / "manifest.toml"
     manifest.write_text(manifest.read_text().replace("test_count = 2", "test_count = 3"))
-    (verified,) = verify(open_version(version.folder), 10)
+    (verified,) = verify_version(open_version(version.folder), 10)
     assert [each.message for each in verified.problems] == ["the manifest says test_count = 3, found 2"]
     (version.folder / "smoke.jsonl").unlink()
-    (verified,) = verify(open_version(version.folder), 10)
+    (verified,) = verify_version(open_version(version.folder), 10)
     assert "does not exist" in verified.problems[0].message
     with pytest.raises(NotFound, match="does not exist"):
         version.path("smoke")
@@ -110,40 +118,40 @@ def test_verify_compares_counts_and_finds_missing_files(smoke: Path) -> None:
 @pytest.mark.parametrize("name", ["v1.0", "v1.1"])
 def test_an_existing_version_is_never_written_again(smoke: Path, name: str) -> None:
     if name == "v1.1":
-        publish([smoke], name)
+        publish_version([smoke], name)
     with pytest.raises(AlreadyExists, match="versions never change"):
-        publish([smoke], name)
+        publish_version([smoke], name)
 
 
 def test_nothing_is_published_of_what_does_not_fit(smoke: Path) -> None:
     smoke.write_text(line(1) + "\n" + line(1) + "\n", encoding="utf-8")
     with pytest.raises(InvalidInput, match="duplicate id") as caught:
-        publish([smoke], "v1.1")
+        publish_version([smoke], "v1.1")
     assert caught.value.problems[0].file == str(smoke)
-    assert list(settings.published_suites().iterdir()) == []
+    assert list(settings.published_suites_folder().iterdir()) == []
 
 
 def test_what_cannot_be_a_version_or_a_tier(smoke: Path, tmp_path: Path) -> None:
     for name in ("../v2", "", ".hidden", "a/b", "v 2", "x" * 65):
         with pytest.raises(InvalidInput, match="a version is letters"):
-            publish([smoke], name)
+            publish_version([smoke], name)
     odd = tmp_path / "odd name.jsonl"
     odd.write_bytes(smoke.read_bytes())
     with pytest.raises(InvalidInput, match="named by its file"):
-        publish([odd], "v2")
+        publish_version([odd], "v2")
     (tmp_path / "other").mkdir()
     twin = tmp_path / "other" / "smoke.jsonl"
     twin.write_bytes(smoke.read_bytes())
     with pytest.raises(InvalidInput, match="two files would both be"):
-        publish([smoke, twin], "v2")
+        publish_version([smoke, twin], "v2")
     with pytest.raises(InvalidInput, match="built-in suites cannot be changed"):
-        publish([smoke], "v2", BUILT_IN)
+        publish_version([smoke], "v2", BUILT_IN)
 
 
 def test_of_many_who_publish_at_once_one_wins(smoke: Path) -> None:
     def attempt(_: int) -> bool:
         try:
-            publish([smoke], "v9")
+            publish_version([smoke], "v9")
         except AlreadyExists:
             return False
         return True
@@ -151,20 +159,20 @@ def test_of_many_who_publish_at_once_one_wins(smoke: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(attempt, range(16)))
     assert won.count(True) == 1
-    assert [path.name for path in settings.published_suites().iterdir()] == ["v9"]
+    assert [path.name for path in settings.published_suites_folder().iterdir()] == ["v9"]
 
 
 def test_killed_while_publishing_leaves_no_version(tmp_path: Path) -> None:
     big = tmp_path / "big.jsonl"
     big.write_text("\n".join(line(number) for number in range(60_000)), encoding="utf-8")
-    home = settings.home()
+    home = settings.data_folder()
     with programs.start(["-m", "pramana", "suite", "publish", str(big), "--version", "v9"]) as process:
         while not list(home.glob("suites/.v9-*/big.jsonl")):
             assert process.poll() is None
             time.sleep(0.01)
         process.kill()
-    assert [each.manifest.version for each in versions()] == ["v1.0"]
-    assert publish([big], "v9").manifest.tiers["big"].test_count == 60_000
+    assert [each.manifest.version for each in iterate_versions()] == ["v1.0"]
+    assert publish_version([big], "v9").manifest.tiers["big"].test_count == 60_000
 
 
 @pytest.mark.parametrize(
@@ -187,48 +195,50 @@ def test_a_broken_manifest_says_where(tmp_path: Path, text: str, message: str) -
 
 
 def test_a_folder_that_calls_itself_otherwise_is_refused(smoke: Path) -> None:
-    folder = publish([smoke], "v1.1").folder
+    folder = publish_version([smoke], "v1.1").folder
     folder.rename(folder.with_name("v9"))
     with pytest.raises(InvalidInput, match=r'says version "v1\.1", but the folder is called "v9"'):
         find_version("v9")
     broken: list[Problem] = []
-    assert [each.manifest.version for each in versions(broken)] == ["v1.0"]
+    assert [each.manifest.version for each in iterate_versions(broken)] == ["v1.0"]
     assert len(broken) == 1
-    (verified,) = verify(open_version(folder.with_name("v9")), 10)  # any folder can be verified, whatever its name
+    (verified,) = verify_version(
+        open_version(folder.with_name("v9")), 10
+    )  # any folder can be verified, whatever its name
     assert verified.verdict == "verified"
 
 
 def test_what_a_killed_publication_left_is_removed_in_time(smoke: Path) -> None:
-    left = settings.published_suites() / ".v1.1-abandoned"
+    left = settings.published_suites_folder() / ".v1.1-abandoned"
     left.mkdir(parents=True)
     os.utime(left, (0, 0))
-    publish([smoke], "v1.1")
+    publish_version([smoke], "v1.1")
     assert not left.exists()
 
 
 def test_a_broken_manifest_hides_no_other_version(smoke: Path) -> None:
-    (publish([smoke], "v1.1").folder / "manifest.toml").write_text("version = \n", encoding="utf-8")
+    (publish_version([smoke], "v1.1").folder / "manifest.toml").write_text("version = \n", encoding="utf-8")
     broken: list[Problem] = []
-    assert [each.manifest.version for each in versions(broken)] == ["v1.0"]
+    assert [each.manifest.version for each in iterate_versions(broken)] == ["v1.0"]
     assert [(each.line, each.column, each.message) for each in broken] == [(1, 11, "not valid TOML: Invalid value")]
 
 
 def test_a_tier_may_say_what_it_is_for_and_costs(smoke: Path) -> None:
-    version = publish([smoke], "v1.1", use_cases={"smoke": 'Before "every" merge'}, costs_usd={"smoke": 0.1})
+    version = publish_version([smoke], "v1.1", use_cases={"smoke": 'Before "every" merge'}, costs_usd={"smoke": 0.1})
     tier = version.manifest.tiers["smoke"]
     assert (tier.use_case, tier.estimated_cost_usd) == ('Before "every" merge', 0.1)
     with pytest.raises(InvalidInput, match='no file is the tier "smok"; did you mean "smoke"'):
-        publish([smoke], "v1.2", use_cases={"smok": "x"})
+        publish_version([smoke], "v1.2", use_cases={"smok": "x"})
 
 
 @pytest.mark.parametrize("cost", [-5.0, float("nan"), float("inf")])
 def test_what_could_not_be_read_back_is_never_published(smoke: Path, cost: float) -> None:
     with pytest.raises(InvalidInput):
-        publish([smoke], "v1.1", costs_usd={"smoke": cost})
+        publish_version([smoke], "v1.1", costs_usd={"smoke": cost})
     with pytest.raises(InvalidInput, match="is not text"):
-        publish([smoke], "v1.1", use_cases={"smoke": "\ud800"})
-    assert list(settings.published_suites().glob("*")) == []
-    tier = publish([smoke], "v1.1", use_cases={"smoke": "a\x7f\x1b\u2028"}).manifest.tiers["smoke"]
+        publish_version([smoke], "v1.1", use_cases={"smoke": "\ud800"})
+    assert list(settings.published_suites_folder().glob("*")) == []
+    tier = publish_version([smoke], "v1.1", use_cases={"smoke": "a\x7f\x1b\u2028"}).manifest.tiers["smoke"]
     assert tier.use_case == "a\x7f\x1b\u2028"
 
 
@@ -244,7 +254,7 @@ def test_only_regular_files_are_published_and_hashed(tmp_path: Path) -> None:
     device = tmp_path / "zero.jsonl"
     device.symlink_to("/dev/zero")
     with pytest.raises(InvalidInput, match="no regular file"):
-        publish([device], "v1.1")
+        publish_version([device], "v1.1")
     with pytest.raises(InvalidInput, match="no regular file"):
         hash_suite(device)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pramana.errors import InvalidInput, NotFound
-from pramana.load.results import MAX_BYTES, MAX_PROBLEMS, Block, read_results
+from pramana.load.results import MAX_BYTES, MAX_PROBLEMS, ModelResults, read_results
 from pramana.model import (
     Case,
     Check,
@@ -51,12 +51,12 @@ OLD: dict[str, Any] = {
 }
 
 
-def outcomes(block: Block) -> dict[str, list[Outcome]]:
+def outcomes(block: ModelResults) -> dict[str, list[Outcome]]:
     ordered = sorted(block.results, key=lambda each: each.repeat)
     return {name: [each.outcome for each in ordered if each.test_id == name] for name in dict.fromkeys(_ids(block))}
 
 
-def _ids(block: Block) -> list[str]:
+def _ids(block: ModelResults) -> list[str]:
     return [each.test_id for each in block.results]
 
 
@@ -84,7 +84,7 @@ def test_an_older_file_is_read_whether_a_list_or_a_single_block(tmp_path: Path, 
     assert (block.model_id, block.suite_version, block.seed) == ("gpt-4o", "v1.0-cheap", 42)
     assert block.suite_hash == OLD["suite_hash"]
     assert outcomes(block) == {"a-1": [Outcome.PASSED], "a-2": [Outcome.FAILED], "a-3": [Outcome.SKIPPED]}
-    assert (block.by_digest, block.model, block.complete) == (False, None, None)
+    assert (block.has_digests, block.model, block.complete) == (False, None, None)
     assert [each.reason for each in block.results] == [None, None, "not implemented"]
 
 
@@ -116,7 +116,7 @@ def test_what_we_export_is_what_we_read(tmp_path: Path) -> None:
     assert [(block.model, block.model_id) for block in blocks] == [("opus", "claude-opus-4-6"), ("n", "n")]
     for block in blocks:
         assert block.suite_hash is None
-        assert (block.by_digest, block.complete) == (True, True)
+        assert (block.has_digests, block.complete) == (True, True)
         assert {each.test_id: each.case_digest for each in block.results} == {f"a-{n}": f"sha256:{n}" for n in range(5)}
         assert outcomes(block) == {f"a-{number}": [outcome] * 2 for number, outcome in enumerate(Outcome)}
         assert {(each.checks[0].name, each.checks[0].outcome) for each in block.results if each.checks} == {

@@ -8,12 +8,12 @@ import pytest
 
 import pramana
 from pramana.errors import InvalidInput
-from pramana.load.rows import cases_from
+from pramana.load.rows import read_rows
 
 
 @pytest.mark.parametrize("empty", [None, float("nan"), np.float32("nan"), pd.NaT, pd.NA, np.datetime64("NaT")])
 def test_an_empty_cell_of_any_library_is_left_out(empty: object) -> None:
-    (case,) = cases_from([{"input": "Hello", "ideal": empty, "language": empty}])
+    (case,) = read_rows([{"input": "Hello", "ideal": empty, "language": empty}])
     assert (case.ideals, case.facets.language) == ((), None)
 
 
@@ -27,7 +27,7 @@ def test_numbers_and_lists_of_numpy_are_those_of_python() -> None:
         },
         {"input": "Which?", "ideal": np.array(["one", "two"]), "tokens_est": np.array(4)},
     ]
-    first, second = cases_from(rows)
+    first, second = read_rows(rows)
     assert (first.ideals, first.tokens_est, first.facets.tags) == (("3",), 7, ("a", "b"))
     assert (second.ideals, second.tokens_est) == (("one", "two"), 4)
     assert type(first.tokens_est) is int
@@ -37,14 +37,14 @@ def test_a_data_frame_with_times_and_half_empty_columns_is_read() -> None:
     frame = pd.DataFrame(
         {"input": ["a", "b"], "ideal": ["1", pd.NaT], "tokens_est": pd.array([1, None], dtype="Int64")}
     )
-    assert [(case.ideals, case.tokens_est) for case in cases_from(frame)] == [(("1",), 1), ((), None)]
+    assert [(case.ideals, case.tokens_est) for case in read_rows(frame)] == [(("1",), 1), ((), None)]
 
 
 @pytest.mark.parametrize("field", ["ideal", "tags"])
 @pytest.mark.parametrize("kind", [set, frozenset])
 def test_a_set_is_refused_because_each_process_would_order_it_otherwise(field: str, kind: Any) -> None:
     with pytest.raises(InvalidInput, match=rf"found a set, which has no order: sorted\({field}\) has one") as refused:
-        cases_from([{"input": "Which?", field: kind(["one", "two"])}])
+        read_rows([{"input": "Which?", field: kind(["one", "two"])}])
     assert refused.value.problems[0].path == f"cases[0].{field}"
 
 
@@ -61,4 +61,4 @@ def test_the_cases_of_results_run_again_as_the_same_cases() -> None:
     (alone,) = pramana.evaluate(report.failures[0].case, model=answer_wrongly).failures
     assert alone.case_id == report.failures[0].case_id
     with pytest.raises(InvalidInput, match=r"cases\[1\]\.id: the id .* is that of cases\[0\] too"):
-        cases_from([report.failures[0].case, pramana.Case("Another.", id=report.failures[0].case_id)])
+        read_rows([report.failures[0].case, pramana.Case("Another.", id=report.failures[0].case_id)])

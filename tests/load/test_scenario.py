@@ -8,7 +8,14 @@ import pytest
 from pramana.errors import Problem
 from pramana.load import yaml12
 from pramana.load.problems import Problems
-from pramana.load.scenario import Located, Scenario, check_scenario, parse_scenarios, read_scenarios, write_scenarios
+from pramana.load.scenario import (
+    LocatedScenario,
+    Scenario,
+    check_scenario,
+    parse_scenarios,
+    read_scenarios,
+    write_scenarios,
+)
 from pramana.model import Source
 
 GOOD = {
@@ -26,7 +33,7 @@ def document(**changes: str | None) -> str:
     return "".join(f"{key}: {value}\n" for key, value in fields.items() if value is not None)
 
 
-def read(text: str) -> tuple[list[Located], list[Problem]]:
+def read(text: str) -> tuple[list[LocatedScenario], list[Problem]]:
     problems = Problems()
     return parse_scenarios(text, problems, "a.yaml"), list(problems)
 

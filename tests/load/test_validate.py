@@ -9,7 +9,7 @@ from pramana import load
 from pramana.errors import InvalidInput, NotFound
 from pramana.load import cases_of, find_files, validate
 from pramana.load.manifest import BUILT_IN
-from pramana.load.scenario import read_bounded
+from pramana.load.scenario import read_bounded_file
 
 SCENARIO = """\
 id: {id}
@@ -74,9 +74,9 @@ def test_a_file_that_cannot_be_read_is_one_problem(tmp_path: Path, monkeypatch: 
     def read(path: Path) -> bytes:
         if path.name == "a.yaml":
             raise PermissionError(13, "Permission denied", str(path))
-        return read_bounded(path)
+        return read_bounded_file(path)
 
-    monkeypatch.setattr("pramana.load.read_bounded", read)
+    monkeypatch.setattr("pramana.load.read_bounded_file", read)
     report = validate([tmp_path])
     assert [each.message for each in report.problems] == ["cannot be read: Permission denied"]
     assert report.scenarios == 1

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 
 from .responses import pieces
 from .server import Answer, Called, Fault, Vendor, frame
@@ -65,7 +65,7 @@ class AnthropicWire(Vendor):
 
     prefix = ""
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it."""
         if (version := got.headers.get("anthropic-version")) not in VERSIONS:
             said = "header is required" if version is None else f"{version!r} is not a valid version"
@@ -98,7 +98,7 @@ class AnthropicWire(Vendor):
         text = self.text(body["messages"], fault)
         return _answer(body["model"], text, asked, body["max_tokens"], stream, kind, self.calls)
 
-    def error(self, status: int, message: str, *, parameter: str | None = None) -> Any:
+    def make_error_body(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body Anthropic sends with such a status."""
         message = f"{parameter}: Extra inputs are not permitted" if parameter else message
         return {
@@ -108,9 +108,9 @@ class AnthropicWire(Vendor):
         }
 
     def _refuse(self, status: int, message: str) -> Answer:
-        return Answer.of(self.error(status, message), status)
+        return Answer.of(self.make_error_body(status, message), status)
 
-    def _listed(self, got: Got) -> Answer:
+    def _listed(self, got: ReceivedRequest) -> Answer:
         size = min(int(got.query.get("limit", "20")), self.page)
         after = got.query.get("after_id")
         begin = self.models.index(after) + 1 if after in self.models else 0

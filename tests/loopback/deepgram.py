@@ -11,7 +11,7 @@ from aiohttp import web
 
 from pramana.loopback import declared
 from pramana.loopback.declared import CODECS
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
 SETTINGS = ("type", "audio", "agent", "tags", "experimental", "flags", "mip_opt_out")
@@ -24,21 +24,21 @@ class DeepgramAgent(declared.DeepgramAgent):
     """One conversation."""
 
     @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
         if key is not None and got.headers.get("Authorization") not in (f"Token {key}", f"Bearer {key}"):
-            return web.json_response(cls.error(401, "Invalid credentials."), status=401)
+            return web.json_response(cls.make_error_body(401, "Invalid credentials."), status=401)
         return None
 
     @classmethod
-    def error(cls, status: int, message: str) -> Any:
+    def make_error_body(cls, status: int, message: str) -> Any:
         codes = {401: "INVALID_AUTH", 402: "ASR_PAYMENT_REQUIRED", 429: "TOO_MANY_REQUESTS"}
         return {"err_code": codes.get(status, "INTERNAL_SERVER_ERROR"), "err_msg": message, "request_id": "loopback"}
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         if isinstance(message, bytes):
             if not self.ready:
                 return self._refuse("BINARY_MESSAGE_BEFORE_SETTINGS", "Sound came before the settings.")
-            return super().take(message)
+            return super().handle_message(message)
         try:
             data = json.loads(message)
         except ValueError:
@@ -49,7 +49,7 @@ class DeepgramAgent(declared.DeepgramAgent):
             return self._refuse("SETTINGS_ALREADY_APPLIED", "Settings are sent once.")
         if data["type"] == "Settings" and (wrong := misfit(data)):
             return self._refuse("UNPARSABLE_CLIENT_MESSAGE", wrong)
-        return super().take(message)
+        return super().handle_message(message)
 
     def _refuse(self, code: str, why: str) -> list[Message]:
         self.hang_up(1008, code)

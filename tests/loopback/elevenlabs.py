@@ -13,7 +13,7 @@ from aiohttp import web
 
 from pramana.loopback import declared
 from pramana.loopback.declared import SIGNATURE
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
 SIGNED_URL = "/v1/convai/conversation/get-signed-url"
@@ -40,29 +40,29 @@ class ElevenLabsAgent(declared.ElevenLabsAgent):
     """One conversation."""
 
     @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
         if not got.query.get("agent_id"):
-            return web.json_response(cls.error(422, "agent_id is required"), status=422)
+            return web.json_response(cls.make_error_body(422, "agent_id is required"), status=422)
         if key is not None and got.query.get("conversation_signature") != SIGNATURE:
-            return web.json_response(cls.error(403, "This agent is private; use a signed URL"), status=403)
+            return web.json_response(cls.make_error_body(403, "This agent is private; use a signed URL"), status=403)
         return None
 
     @classmethod
-    def http(cls, got: Got, key: str | None) -> web.Response:
+    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
         if (got.method, got.path) != ("GET", SIGNED_URL):
-            return web.json_response(cls.error(404, "Not found"), status=404)
+            return web.json_response(cls.make_error_body(404, "Not found"), status=404)
         if key is not None and got.headers.get("xi-api-key") != key:
-            return web.json_response(cls.error(401, "Invalid API key"), status=401)
+            return web.json_response(cls.make_error_body(401, "Invalid API key"), status=401)
         if not got.query.get("agent_id"):
-            return web.json_response(cls.error(422, "agent_id is required"), status=422)
-        return super().http(got, key)
+            return web.json_response(cls.make_error_body(422, "agent_id is required"), status=422)
+        return super().answer_http(got, key)
 
     @classmethod
-    def error(cls, status: int, message: str) -> Any:
+    def make_error_body(cls, status: int, message: str) -> Any:
         kinds = {401: "invalid_api_key", 403: "forbidden", 429: "too_many_concurrent_requests"}
         return {"detail": {"status": kinds.get(status, "error"), "message": message}}
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         try:
             data = json.loads(message) if isinstance(message, str) else None
         except ValueError:
@@ -71,7 +71,7 @@ class ElevenLabsAgent(declared.ElevenLabsAgent):
         if wrong:
             self.hang_up(POLICY_VIOLATION, wrong)
             return []
-        return super().take(message)
+        return super().handle_message(message)
 
     def _wrong(self, data: Any) -> str | None:
         if not isinstance(data, dict):

@@ -54,22 +54,22 @@ def rehearse(agent: Agent, wire: Wire) -> list[Message]:
         for message in messages:
             for event in wire.read(message):
                 for owed in event.send:
-                    say(agent.take(owed))
+                    say(agent.handle_message(owed))
 
-    say(agent.opened())
-    for message in wire.hello():
-        say(agent.take(message))
+    say(agent.on_open())
+    for message in wire.opening_messages():
+        say(agent.handle_message(message))
     for stopped in (False, True):
-        say(agent.speech_started())
-        say(agent.speech_stopped())
-        say(agent.heard("Is it so?"))
-        say(agent.answer_begins())
-        say(agent.sound(bytes(960)))
-        say(agent.said("It is so.", final=False))
-        say(agent.said("It is so.", final=True))
-        say(agent.interrupted(sending=True) if stopped else agent.answer_ends())
-    say(agent.odd("a"))
-    say(agent.take("{"))
+        say(agent.on_speech_start())
+        say(agent.on_speech_stop())
+        say(agent.send_recognised("Is it so?"))
+        say(agent.begin_answer())
+        say(agent.send_sound(bytes(960)))
+        say(agent.send_transcript("It is so.", final=False))
+        say(agent.send_transcript("It is so.", final=True))
+        say(agent.on_interruption(sending=True) if stopped else agent.end_answer())
+    say(agent.send_unknown_event("a"))
+    say(agent.handle_message("{"))
     return said
 
 
@@ -128,8 +128,8 @@ def survive(wire: Callable[[], Wire], samples: Sequence[Message], count: int, se
                 met[_proved(event)] += 1
         if number % 10 == 0:
             call.speak(bytes(640))
-            call.interrupted(chance.choice((-1.0, 0.0, 0.5, 1e9)))
-            _proved(call.closed(chance.randrange(999, 5000), chance.choice(("", "a", "\ud800", "a" * 200))))
+            call.interruption_messages(chance.choice((-1.0, 0.0, 0.5, 1e9)))
+            _proved(call.read_close(chance.randrange(999, 5000), chance.choice(("", "a", "\ud800", "a" * 200))))
     return met
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 
 from .responses import pieces
 from .server import Answer, Called, Fault, Vendor, frame
@@ -73,7 +73,7 @@ class GoogleWire(Vendor):
 
     prefix = ""
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it."""
         if self.key is not None and (given := got.headers.get("x-goog-api-key")) != self.key:
             if given is None:
@@ -94,7 +94,9 @@ class GoogleWire(Vendor):
             return self._refuse(404, f"models/{model} is not found for API version v1")
         kind = fault.kind if fault else None
         if kind == "unpaid":
-            unpaid = self.error(403, "This API method requires billing to be enabled. Please enable it on project #7.")
+            unpaid = self.make_error_body(
+                403, "This API method requires billing to be enabled. Please enable it on project #7."
+            )
             kind_of_detail = "type.googleapis.com/google.rpc.ErrorInfo"
             detail = {"@type": kind_of_detail, "reason": "BILLING_DISABLED", "domain": "googleapis.com"}
             unpaid["error"]["details"] = [{**detail, "metadata": {"consumer": "projects/7"}}]
@@ -107,7 +109,7 @@ class GoogleWire(Vendor):
             return self._refuse(501, "Only server-sent events are served here: alt=sse")
         return _answer(model, self.text(body["contents"], fault), words, limit, stream, kind, self.calls)
 
-    def error(self, status: int, message: str, *, parameter: str | None = None) -> Any:
+    def make_error_body(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body Google sends with such a status."""
         if parameter:
             name = re.sub(r"_(\w)", lambda found: found[1].upper(), parameter)
@@ -117,9 +119,9 @@ class GoogleWire(Vendor):
         return {"error": {"code": status, "message": message, "status": _WORDS.get(status, "UNKNOWN")}}
 
     def _refuse(self, status: int, message: str) -> Answer:
-        return Answer.of(self.error(status, message), status)
+        return Answer.of(self.make_error_body(status, message), status)
 
-    def _listed(self, got: Got) -> Answer:
+    def _listed(self, got: ReceivedRequest) -> Answer:
         size = min(int(got.query.get("pageSize", "50")), self.page)
         begin = int(got.query.get("pageToken", "0"))
         methods = ["generateContent", "countTokens"]

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from pramana.loopback import live
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
 from . import fields as is_
@@ -97,22 +97,24 @@ class LiveAgent(live.LiveAgent):
     """One session."""
 
     @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
         """Return Google's refusal of an upgrade without a key, or None; a wrong one is refused at the setup."""
         given = got.headers.get("x-goog-api-key") or got.query.get("key")
         if key is not None and given is None:
             said = "Method doesn't allow unregistered callers (callers without established identity)."
-            return web.json_response(cls.error(403, said), status=403)
+            return web.json_response(cls.make_error_body(403, said), status=403)
         return None
 
     @classmethod
-    def http(cls, got: Got, key: str | None) -> web.Response:
+    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
         """Answer for the list of models, in pages of two."""
         if key is not None and got.headers.get("x-goog-api-key") != key:
-            return web.json_response(cls.error(400, "API key not valid. Please pass a valid API key."), status=400)
+            return web.json_response(
+                cls.make_error_body(400, "API key not valid. Please pass a valid API key."), status=400
+            )
         if got.method != "GET" or not re.fullmatch(r"/v1(alpha|beta)?/models", got.path):
             said = "The requested URL was not found on this server."
-            return web.json_response(cls.error(404, said), status=404)
+            return web.json_response(cls.make_error_body(404, said), status=404)
         listed = [{"name": f"models/{name}", "supportedGenerationMethods": ["bidiGenerateContent"]} for name in MODELS]
         listed.insert(1, {"name": "models/gemini-2.5-pro", "supportedGenerationMethods": ["generateContent"]})
         begin = int(got.query.get("pageToken", "0"))
@@ -120,13 +122,13 @@ class LiveAgent(live.LiveAgent):
         return web.json_response({"models": listed[begin : begin + 2], **more})
 
     @classmethod
-    def error(cls, status: int, message: str) -> Any:
+    def make_error_body(cls, status: int, message: str) -> Any:
         """Return the body Google sends with such a status."""
         words = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
         words |= {429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
         return {"error": {"code": status, "message": message, "status": words.get(status, "UNKNOWN")}}
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         """Check one message and do as it says."""
         try:
             given = camel(json.loads(message))
@@ -144,10 +146,10 @@ class LiveAgent(live.LiveAgent):
         if (name == "setup") == (self.setup is not None):
             return self._refuse("Request contains an invalid argument.")
         wrong = self._wrong_setup(body) if name == "setup" else self._wrong_input(name, body)
-        return self._refuse(wrong) if wrong else super().take(json.dumps(given))
+        return self._refuse(wrong) if wrong else super().handle_message(json.dumps(given))
 
     def _wrong_setup(self, setup: Mapping[str, Any]) -> str | None:
-        given = self.got.headers.get("x-goog-api-key") or self.got.query.get("key")
+        given = self.request.headers.get("x-goog-api-key") or self.request.query.get("key")
         if self.key is not None and given != self.key:
             return "API key not valid. Please pass a valid API key."
         if not re.fullmatch(r"models/[\w.\-]+", setup.get("model", "")):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 
 from . import embeddings, responses
 from .server import Answer, Called, Fault, Say, Vendor, frame
@@ -131,7 +131,7 @@ class OpenAIWire(Vendor):
         super().__init__(says, **told)
         self.embeds = embeds
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it."""
         if self.key is not None and (wrong := self._wrong_key(got.headers.get("Authorization"))):
             return Answer.of(wrong, 401)
@@ -164,7 +164,7 @@ class OpenAIWire(Vendor):
             return Answer.of(_error(message, kind=None, parameter="prompt", code="content_filter"), 400)
         return self._chat(body, fault) if fields is CHAT_FIELDS else self._response(body, fault)
 
-    def error(self, status: int, message: str, *, parameter: str | None = None) -> Any:
+    def make_error_body(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body OpenAI sends with such a status."""
         match status:
             case 401:

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from pramana.loopback import realtime
 from pramana.loopback.script import Script
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
 from . import fields as is_
@@ -88,41 +88,41 @@ EVENTS: Mapping[str, Mapping[str, Any]] = {
 class RealtimeAgent(realtime.RealtimeAgent):
     """One session."""
 
-    def __init__(self, script: Script, got: Got) -> None:
+    def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
         self.lasts_s: dict[str, float] = {}
         """Of every item with sound."""
 
     @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
         """Return OpenAI's refusal of an upgrade that does not fit, or None."""
         header = got.headers.get("Authorization")
         if key is not None and header != f"Bearer {key}":
             said = "Incorrect API key provided." if header else "Missing bearer or basic authentication in header"
-            return web.json_response(cls.error(401, said), status=401)
+            return web.json_response(cls.make_error_body(401, said), status=401)
         if not got.query.get("model"):
-            return web.json_response(cls.error(400, "You must provide a model parameter."), status=400)
+            return web.json_response(cls.make_error_body(400, "You must provide a model parameter."), status=400)
         return None
 
     @classmethod
-    def http(cls, got: Got, key: str | None) -> web.Response:
+    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
         """Answer for the list of models."""
         if key is not None and got.headers.get("Authorization") != f"Bearer {key}":
-            return web.json_response(cls.error(401, "Incorrect API key provided."), status=401)
+            return web.json_response(cls.make_error_body(401, "Incorrect API key provided."), status=401)
         if (got.method, got.path) != ("GET", "/models"):
-            return web.json_response(cls.error(404, f"Invalid URL ({got.method} {got.path})"), status=404)
+            return web.json_response(cls.make_error_body(404, f"Invalid URL ({got.method} {got.path})"), status=404)
         names = (*MODELS, "gpt-4o-transcribe", "gpt-realtime-whisper", "gpt-5")
         listed = [{"id": name, "object": "model", "created": 0, "owned_by": "loopback"} for name in names]
         return web.json_response({"object": "list", "data": listed})
 
     @classmethod
-    def error(cls, status: int, message: str) -> Any:
+    def make_error_body(cls, status: int, message: str) -> Any:
         """Return the body OpenAI sends with such a status."""
         code = {401: "invalid_api_key", 429: "rate_limit_exceeded"}.get(status)
         kind = "server_error" if status >= 500 else "invalid_request_error"
         return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         """Check one client event and do as it says."""
         try:
             event = json.loads(message)
@@ -138,11 +138,11 @@ class RealtimeAgent(realtime.RealtimeAgent):
         fields = {"type": is_.text, "event_id": is_.text, **EVENTS[kind]}
         if wrong := misfit(event, fields):
             return [self._refusal(wrong[0], code=wrong[1], param=wrong[2], event_id=own)]
-        return self.obey(kind, event)
+        return self.handle_event(kind, event)
 
-    def obey(self, kind: str, event: Mapping[str, Any]) -> list[Message]:
+    def handle_event(self, kind: str, event: Mapping[str, Any]) -> list[Message]:
         match kind:
-            case "session.update" if event["session"].get("model", self.asked) != self.asked:
+            case "session.update" if event["session"].get("model", self.requested_model) != self.requested_model:
                 return [self._refusal("The model cannot be changed.", code="invalid_value", param="session.model")]
             case "input_audio_buffer.append":
                 try:
@@ -161,8 +161,8 @@ class RealtimeAgent(realtime.RealtimeAgent):
                 return [self._event("input_audio_buffer.cleared")]
             case "input_audio_buffer.commit":
                 self._asked_item = self._id("item")
-                return self._committed()
-        return super().obey(kind, event)
+                return self._commit_item()
+        return super().handle_event(kind, event)
 
     def _truncate(self, event: Mapping[str, Any]) -> list[Message]:
         item, end_ms = event["item_id"], event["audio_end_ms"]
@@ -176,14 +176,14 @@ class RealtimeAgent(realtime.RealtimeAgent):
         place = {"item_id": item, "content_index": event["content_index"], "audio_end_ms": end_ms}
         return [self._event("conversation.item.truncated", **place)]
 
-    def answer_begins(self) -> list[Message]:
-        messages = super().answer_begins()
+    def begin_answer(self) -> list[Message]:
+        messages = super().begin_answer()
         self.lasts_s[self._item] = 0.0
         return messages
 
-    def sound(self, chunk: bytes) -> list[Message]:
+    def send_sound(self, chunk: bytes) -> list[Message]:
         self.lasts_s[self._item] += len(chunk) / self.downlink.bytes_a_second
-        return super().sound(chunk)
+        return super().send_sound(chunk)
 
     def _refusal(self, message: str, *, code: str, param: str | None = None, event_id: Any = None) -> str:
         own = event_id if isinstance(event_id, str) else None

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, Self
 from aiohttp import web
 
 from pramana import clock
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 
 FaultKind = Literal[
     "unauthorized",  # 401
@@ -87,11 +87,11 @@ class Wire(Protocol):
     prefix: str
     """What stands before every path in the vendor's base URL: `/v1`, or nothing."""
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it; `fault` is one of those that are the wire's to shape."""
         ...
 
-    def error(self, status: int, message: str, *, parameter: str | None = None) -> Any:
+    def make_error_body(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body the vendor sends with such a status."""
         ...
 
@@ -182,7 +182,7 @@ class Loopback:
         """
         self.wire, self.script, self.faults, self.chance = wire, script or {}, tuple(faults), chance
         self.latency_s, self.pace_s, self.keep = latency_s, pace_s, keep
-        self.requests: list[Got] = []
+        self.requests: list[ReceivedRequest] = []
         self.url = ""
         """The base URL to give to a client."""
         self.count = self.busy = self.busiest = 0
@@ -228,7 +228,7 @@ class Loopback:
             body = None
         prefix = self.wire.prefix
         path = request.path.removeprefix(prefix) if request.path.startswith(prefix) else f"outside {prefix}"
-        got = Got(request.method, path, request.query, request.headers, body)
+        got = ReceivedRequest(request.method, path, request.query, request.headers, body)
         if self.keep:
             self.requests.append(got)
         fault = self._fault(number)
@@ -275,7 +275,7 @@ class Loopback:
             "overloaded": "Overloaded",
         }[fault.kind]
         headers = {"Retry-After": fault.retry_after} if fault.retry_after else {}
-        return Answer.of(self.wire.error(status, said, parameter=fault.parameter), status, headers)
+        return Answer.of(self.wire.make_error_body(status, said, parameter=fault.parameter), status, headers)
 
 
 _HEADERS = {kind: {"Content-Type": kind} for kind in ("application/json", "text/event-stream; charset=utf-8")}

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from pramana.loopback import declared
 from pramana.loopback.script import Script
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
 FRAME_BYTES = 160
@@ -23,16 +23,16 @@ FORMAT = {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1}
 class TwilioAgent(declared.TwilioAgent):
     """One stream."""
 
-    def __init__(self, script: Script, got: Got) -> None:
+    def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
         self._connected = False
         self._sequence = self._chunks = 0
 
     @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:  # noqa: ARG003 - Twilio is let in
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - Twilio is let in
         return None
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         try:
             data = json.loads(message) if isinstance(message, str) else None
         except ValueError:
@@ -50,7 +50,7 @@ class TwilioAgent(declared.TwilioAgent):
             return self._refuse(f"sequenceNumber is {data.get('sequenceNumber')!r}, expected text {self._sequence}")
         if not self.stream:
             wrong = _wrong_start(data)
-            return self._refuse(wrong) if wrong else super().take(message)
+            return self._refuse(wrong) if wrong else super().handle_message(message)
         if data.get("streamSid") != self.stream or kind == "start":
             return self._refuse("another stream")
         match kind:
@@ -63,7 +63,7 @@ class TwilioAgent(declared.TwilioAgent):
                 pass
             case _:
                 return self._refuse(f"the event {kind} does not fit")
-        return super().take(message)
+        return super().handle_message(message)
 
     def _wrong_media(self, media: Any) -> str | None:
         self._chunks += 1

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from pramana.loopback import declared
 from pramana.loopback.declared import CODECS
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
 
@@ -15,27 +15,27 @@ class VapiAgent(declared.VapiAgent):
     """One call."""
 
     @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is the proof
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is the proof
         if got.path.split("/")[1] not in cls._made:
-            return web.json_response(cls.error(404, "No such call"), status=404)
+            return web.json_response(cls.make_error_body(404, "No such call"), status=404)
         return None
 
     @classmethod
-    def http(cls, got: Got, key: str | None) -> web.Response:
+    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
         if (got.method, got.path) != ("POST", "/call"):
-            return web.json_response(cls.error(404, "Not found"), status=404)
+            return web.json_response(cls.make_error_body(404, "Not found"), status=404)
         if key is not None and got.headers.get("Authorization") != f"Bearer {key}":
-            return web.json_response(cls.error(401, "Invalid Key"), status=401)
+            return web.json_response(cls.make_error_body(401, "Invalid Key"), status=401)
         if wrong := misfit(got.body):
-            return web.json_response(cls.error(400, wrong), status=400)
-        return super().http(got, key)
+            return web.json_response(cls.make_error_body(400, wrong), status=400)
+        return super().answer_http(got, key)
 
     @classmethod
-    def error(cls, status: int, message: str) -> Any:
+    def make_error_body(cls, status: int, message: str) -> Any:
         kinds = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
         return {"message": message, "error": kinds.get(status, "Internal Server Error"), "statusCode": status}
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         if isinstance(message, str):
             try:
                 kind = json.loads(message).get("type")
@@ -44,7 +44,7 @@ class VapiAgent(declared.VapiAgent):
             if kind not in ("hangup", "end-call"):
                 self.hang_up(1008, f"unknown control message {kind}")
                 return []
-        return super().take(message)
+        return super().handle_message(message)
 
 
 def misfit(body: Any) -> str | None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pramana.errors import Problem
 from pramana.load.problems import Problems
-from pramana.load.scenario import Located, parse_scenarios, read_scenarios
+from pramana.load.scenario import LocatedScenario, parse_scenarios, read_scenarios
 from pramana.load.suite import SuiteFile, check_suite
 
 from ..examples import examples
@@ -192,14 +192,14 @@ def scenario_documents(draw: st.DrawFn) -> str:
     return draw(st.sampled_from(("", "", BOM, BOM + BOM, "%YAML 1.2\n---\n", "# c\n"))) + text
 
 
-def assert_scenarios_keep_the_promise(text: str, located: Sequence[Located], problems: Problems) -> None:
+def assert_scenarios_keep_the_promise(text: str, located: Sequence[LocatedScenario], problems: Problems) -> None:
     lines = lines_of(text, r"\r\n|\r|\n")
     assert located or problems.errors
     assert problems.errors + problems.warnings == len(problems.kept)  # far below the limit: nothing is only counted
     assert_positioned(problems.kept, lines)
     for each in located:
         assert 1 <= each.line <= len(lines)
-        assert lines[each.at("id").line - 1][each.at("id").column - 1 :].strip(), each
+        assert lines[each.place_of("id").line - 1][each.place_of("id").column - 1 :].strip(), each
 
 
 @given(any_text)

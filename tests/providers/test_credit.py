@@ -14,7 +14,7 @@ from google.genai.errors import ClientError
 from pramana.errors import AuthenticationFailed, OutOfCredit, ProviderError, RateLimited, Rejected
 from pramana.model import Provider, Request, Turn
 from pramana.providers.accounts import Account
-from pramana.providers.http import Http
+from pramana.providers.http import HttpTransport
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google
 from pramana.providers.text.openai import OpenAI, Responses
@@ -142,7 +142,7 @@ PAID = [
 
 @pytest.mark.parametrize(("status", "body"), UNPAID)
 def test_what_says_that_there_is_no_money(status: int, body: Any) -> None:
-    refused = Http("OpenAI", Account("http://host/v1", KEY)).failures.refusal(status, body)
+    refused = HttpTransport("OpenAI", Account("http://host/v1", KEY)).failures.make_refusal(status, body)
     assert type(refused) is OutOfCredit
     assert (refused.status, refused.exit_code, refused.code) == (status, 3, "out_of_credit")
     assert "add credit or raise its limit" in str(refused)
@@ -150,4 +150,4 @@ def test_what_says_that_there_is_no_money(status: int, body: Any) -> None:
 
 @pytest.mark.parametrize(("status", "body", "kind"), PAID)
 def test_what_does_not(status: int, body: Any, kind: type[ProviderError]) -> None:
-    assert type(Http("OpenAI", Account("http://host/v1", KEY)).failures.refusal(status, body)) is kind
+    assert type(HttpTransport("OpenAI", Account("http://host/v1", KEY)).failures.make_refusal(status, body)) is kind

@@ -17,7 +17,7 @@ import pytest
 from pramana import settings
 from pramana.errors import InvalidInput, NotFound, PramanaError, Unavailable
 from pramana.providers import guard
-from pramana.providers.guard import fetch, why_not_public
+from pramana.providers.guard import describe_private_address, fetch
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 LIMIT = 1_000_000
@@ -123,7 +123,7 @@ async def refused(url: str, *, allow_private: bool = False, limit: int = LIMIT) 
     ],
 )  # fmt: skip
 def test_what_is_not_on_the_public_internet_is_known_by_its_kind(address: str, kind: str) -> None:
-    assert why_not_public(address) == kind
+    assert describe_private_address(address) == kind
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_what_is_not_on_the_public_internet_is_known_by_its_kind(address: str, k
     ],
 )  # fmt: skip
 def test_what_is_public_is_left_alone(address: str) -> None:
-    assert why_not_public(address) is None
+    assert describe_private_address(address) is None
 
 
 def test_nothing_that_python_calls_private_is_public_to_us() -> None:
@@ -142,7 +142,7 @@ def test_nothing_that_python_calls_private_is_public_to_us() -> None:
     for first in range(256):
         for rest in ("0.0.1", "64.0.1", "168.0.1", "18.5.5", "254.1.1", "0.2.9", "51.100.9", "31.9.9", "255.255.255"):
             address = ip_network(f"{first}.{rest}").network_address
-            judged = why_not_public(str(address))
+            judged = describe_private_address(str(address))
             if address.is_private or address.is_multicast or address.is_reserved or address.is_loopback:
                 assert judged, address
 
@@ -189,13 +189,13 @@ def test_the_setting_is_off_unless_it_is_one(
     monkeypatch.delenv("PRAMANA_ALLOW_PRIVATE_ADDRESSES", raising=False)
     if stated is not None:
         monkeypatch.setenv("PRAMANA_ALLOW_PRIVATE_ADDRESSES", stated)
-    assert settings.private_addresses_allowed() is allowed
+    assert settings.are_private_addresses_allowed() is allowed
 
 
 def test_a_slip_in_the_setting_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRAMANA_ALLOW_PRIVATE_ADDRESSES", "false")
     with pytest.raises(InvalidInput, match='is "false"; expected 1 or 0'):
-        settings.private_addresses_allowed()
+        settings.are_private_addresses_allowed()
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:

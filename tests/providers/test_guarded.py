@@ -12,9 +12,9 @@ from pramana.errors import AddressRefused, ProviderError, Rejected, Unreachable
 from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Request, Target, Turn
 from pramana.providers.accounts import Account, Accounts, Registered
-from pramana.providers.http import Http
-from pramana.providers.names import open_provider, resolve
-from pramana.providers.voice.realtime import Realtime
+from pramana.providers.http import HttpTransport
+from pramana.providers.names import open_provider, resolve_target
+from pramana.providers.voice.realtime import RealtimeProvider
 from pramana.providers.voice.vocabulary import Dial
 
 from ..loopback.openai import OpenAIWire
@@ -92,7 +92,7 @@ def test_an_address_that_is_written_out_is_refused_before_anybody_is_asked(host:
     async def typed(server: Loopback) -> None:
         port = server.url.split(":")[2]
         with pytest.raises(AddressRefused, match="allowPrivateAddresses") as told:
-            await ask(resolve(f"http://{host}:{port}#m"), guarded())
+            await ask(resolve_target(f"http://{host}:{port}#m"), guarded())
         assert kind in str(told.value)
         assert told.value.fatal
 
@@ -108,19 +108,19 @@ def test_a_name_that_leads_to_a_private_address_is_refused_at_the_socket(
     async def typed(server: Loopback) -> None:
         port = server.url.split(":")[2]
         with pytest.raises(AddressRefused, match=r"its name resolves to .*, which is (loopback|private|link-local)"):
-            await ask(resolve(f"http://models.example:{port}#m"), guarded())
+            await ask(resolve_target(f"http://models.example:{port}#m"), guarded())
 
     assert beside(typed)[1] == 0
 
 
 def test_a_name_that_cannot_be_found_is_unreachable_and_not_refused() -> None:
     with pytest.raises(Unreachable):
-        asyncio.run(ask(resolve("http://models.invalid/v1#m"), guarded()))
+        asyncio.run(ask(resolve_target("http://models.invalid/v1#m"), guarded()))
 
 
 def test_where_it_is_allowed_a_server_on_loopback_is_asked() -> None:
     async def typed(server: Loopback) -> str:
-        return await ask(resolve(f"{server.url}#m"), Accounts(lambda _: None, for_others=True))
+        return await ask(resolve_target(f"{server.url}#m"), Accounts(lambda _: None, for_others=True))
 
     assert beside(typed) == ("It is so.", 1)
 
@@ -130,7 +130,7 @@ def test_what_this_machine_is_set_up_with_needs_no_guard() -> None:
         variables = {"COMPATIBLE_BASE_URL": server.url, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "k" * 20}
         accounts = Accounts(variables.get, allow_private=False, for_others=True)
         typed = ("compatible:m", f"{server.url}#m", "gpt-5")
-        return [await ask(resolve(each), accounts) for each in typed]
+        return [await ask(resolve_target(each), accounts) for each in typed]
 
     assert beside(configured) == (["It is so."] * 3, 3)
 
@@ -140,8 +140,8 @@ def test_a_registered_address_is_guarded_too() -> None:
         mine = Registered("mine", "openai", server.url, unlock=lambda: "k" * 20)
         lookup = {"mine": mine}.get
         with pytest.raises(AddressRefused):
-            await ask(resolve("mine:gpt-5", registered=lookup), guarded(registered=lookup))
-        assert await ask(resolve("mine:gpt-5", registered=lookup), Accounts(lambda _: None, registered=lookup))
+            await ask(resolve_target("mine:gpt-5", registered=lookup), guarded(registered=lookup))
+        assert await ask(resolve_target("mine:gpt-5", registered=lookup), Accounts(lambda _: None, registered=lookup))
 
     assert beside(registered)[1] == 1
 
@@ -161,7 +161,7 @@ def test_no_redirect_is_followed_wherever_it_leads() -> None:
             for typed in (f"http://127.0.0.1:{port}/v1#m", f"pipecat:ws://127.0.0.1:{port}/ws"):
                 use = dial if typed.startswith("pipecat") else ask
                 with pytest.raises(Rejected, match="redirects to"):
-                    await use(resolve(typed), Accounts(lambda _: None))
+                    await use(resolve_target(typed), Accounts(lambda _: None))
             assert len(hits) == 2
             assert "/inside" not in hits
         finally:
@@ -174,10 +174,10 @@ def test_no_redirect_is_followed_wherever_it_leads() -> None:
 def test_through_a_proxy_what_is_spelt_as_private_is_refused_and_the_proxy_decides_the_rest() -> None:
     through = {"proxy": "http://127.0.0.1:9", "ours": False, "allow_private": False}
     with pytest.raises(AddressRefused, match="its host is private"):
-        Http("Mine", Account("http://10.0.0.1/v1", **through))  # type: ignore[arg-type]
+        HttpTransport("Mine", Account("http://10.0.0.1/v1", **through))  # type: ignore[arg-type]
 
     async def go() -> None:
-        http = Http("Mine", Account("http://models.example/v1", **through))  # type: ignore[arg-type]
+        http = HttpTransport("Mine", Account("http://models.example/v1", **through))  # type: ignore[arg-type]
         with pytest.raises(Unreachable):
             await http.get("/models", headers={})
         await http.close()
@@ -213,11 +213,11 @@ def test_a_call_to_an_address_that_was_typed_is_guarded(monkeypatch: pytest.Monk
         port = server.url.split(":")[2].partition("/")[0]
         for host, said in (("127.0.0.1", "its host is loopback"), ("bot.example", "its name resolves to 127.0.0.1")):
             with pytest.raises(AddressRefused, match=said):
-                await dial(resolve(f"pipecat:ws://{host}:{port}"), guarded())
+                await dial(resolve_target(f"pipecat:ws://{host}:{port}"), guarded())
         lookup = {"bot": Registered("bot", "pipecat", None, f"ws://127.0.0.1:{port}", unlock=lambda: "k" * 20)}.get
         with pytest.raises(AddressRefused):
-            await dial(resolve("bot", registered=lookup), guarded(registered=lookup))
-        assert await dial(resolve("bot", registered=lookup), Accounts(lambda _: None, registered=lookup))
+            await dial(resolve_target("bot", registered=lookup), guarded(registered=lookup))
+        assert await dial(resolve_target("bot", registered=lookup), Accounts(lambda _: None, registered=lookup))
 
     called(PipecatAgent, use)
 
@@ -228,7 +228,7 @@ def test_a_vendors_agent_at_a_registered_address_is_guarded(monkeypatch: pytest.
     async def use(server: VoiceLoopback) -> None:
         for allowed in (False, True):
             url = server.url.replace("127.0.0.1", "gateway.example")
-            agent = Realtime(Account(url, "k" * 20, ours=False, allow_private=allowed))
+            agent = RealtimeProvider(Account(url, "k" * 20, ours=False, allow_private=allowed))
             if allowed:
                 channel = await agent.dial(Dial("gpt-realtime"))
                 await channel.close()
@@ -254,7 +254,7 @@ def test_whoever_an_answer_names_is_guarded_where_the_rest_needs_no_guard() -> N
         variables = {"VAPI_BASE_URL": f"http://127.0.0.1:{port}", "VAPI_API_KEY": "k" * 20}
         try:
             with pytest.raises(AddressRefused, match="link-local"):
-                await dial(resolve("vapi:agent"), Accounts(variables.get, allow_private=False))
+                await dial(resolve_target("vapi:agent"), Accounts(variables.get, allow_private=False))
         finally:
             listening.close()
             await server.shutdown(0.1)
@@ -264,7 +264,7 @@ def test_whoever_an_answer_names_is_guarded_where_the_rest_needs_no_guard() -> N
 
 def test_every_part_of_a_cascade_is_guarded() -> None:
     async def use(server: Loopback) -> None:
-        target = resolve(f"cascade:stt={server.url}#a,chat={server.url}#b,tts={server.url}#c")
+        target = resolve_target(f"cascade:stt={server.url}#a,chat={server.url}#b,tts={server.url}#c")
         with pytest.raises(ProviderError) as told:
             open_provider(target, guarded())
         assert isinstance(told.value, AddressRefused)

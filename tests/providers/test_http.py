@@ -17,7 +17,7 @@ from pramana.errors import (
     AuthenticationFailed,
     BrokenReply,
     InvalidInput,
-    NothingThere,
+    NotAnApi,
     ProviderError,
     RateLimited,
     Rejected,
@@ -25,8 +25,8 @@ from pramana.errors import (
     UnknownModel,
 )
 from pramana.providers.accounts import Account
-from pramana.providers.http import REPLY_LIMIT, Events, Http
-from pramana.providers.reading import Reading
+from pramana.providers.http import REPLY_LIMIT, EventParser, HttpTransport
+from pramana.providers.reading import ReplyReader
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-secret-0123456789"
@@ -89,18 +89,18 @@ class Received(NamedTuple):
     whole: bool
 
 
-class Collected(Reading):
+class Collected(ReplyReader):
     """Keeps every event it is given."""
 
-    def __init__(self, http: Http) -> None:
+    def __init__(self, http: HttpTransport) -> None:
         super().__init__(http.failures)
         self.events: list[Received] = []
 
-    def take(self, event: str | None, data: Any) -> None:
-        self.events.append(Received(event, data, self.at, self.whole))
+    def handle_event(self, event: str | None, data: Any) -> None:
+        self.events.append(Received(event, data, self.at, self.is_whole))
 
 
-async def post(http: Http, body: Mapping[str, Any], headers: Mapping[str, str], **more: Any) -> list[Received]:
+async def post(http: HttpTransport, body: Mapping[str, Any], headers: Mapping[str, str], **more: Any) -> list[Received]:
     collected = Collected(http)
     await http.post("/chat", headers=headers, body=body, reading=collected, **more)
     return collected.events
@@ -109,7 +109,7 @@ async def post(http: Http, body: Mapping[str, Any], headers: Mapping[str, str], 
 async def ask(
     url: str, *, key: str | None = KEY, timeout_s: float = 20.0, headers: Mapping[str, str] | None = None
 ) -> list[Received]:
-    http = Http("OpenAI", Account(url, key, timeout_s, headers or {}))
+    http = HttpTransport("OpenAI", Account(url, key, timeout_s, headers or {}))
     try:
         return await post(http, {"a": 1}, {"Authorization": f"Bearer {key}"})
     finally:
@@ -176,7 +176,7 @@ def test_events_are_cut_the_same_wherever_the_chunks_are_cut(end: bytes) -> None
     stream = end.join(line.encode() for line in lines) + end
     expected = [("größe", '{"é":\n1}'.encode()), (None, b" [2]")]
     for size in range(1, len(stream) + 1):
-        events = Events()
+        events = EventParser()
         chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
         assert [each for chunk in chunks for each in events.feed(chunk)] + events.end() == expected, size
 
@@ -189,7 +189,7 @@ def test_events_are_cut_the_same_wherever_the_chunks_are_cut(end: bytes) -> None
 def test_any_text_passes_through_any_cuts(texts: list[str], cuts: list[int], end: str) -> None:
     stream = "".join(f"data: {text}{end}{end}" for text in texts).encode()
     places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
-    events = Events()
+    events = EventParser()
     got = [each for start, stop in itertools.pairwise(places) for each in events.feed(stream[start:stop])]
     assert [data.decode() for _, data in got + events.end()] == texts
 
@@ -206,7 +206,7 @@ def test_a_line_of_a_megabyte_and_letters_cut_in_half_pass() -> None:
 
 
 def test_the_cost_of_a_long_line_grows_with_its_length_only() -> None:
-    events, piece = Events(), b"a" * 100
+    events, piece = EventParser(), b"a" * 100
     start = time.process_time()
     for _ in range(200_000):  # joined anew for each piece, this would copy two terabytes
         events.feed(piece)
@@ -332,7 +332,7 @@ def test_a_plain_server_under_https_is_unavailable() -> None:
         (400, Rejected, "rejected the request (400): no"),
         (401, AuthenticationFailed, "rejected the API key (401): no; set OPENAI_API_KEY"),
         (403, AuthenticationFailed, "rejected the API key (403): no; set OPENAI_API_KEY"),
-        (404, NothingThere, "not found at this address (404): no; check the base URL"),
+        (404, NotAnApi, "not found at this address (404): no; check the base URL"),
         (408, Unavailable, "is unavailable (408): no"),
         (409, Unavailable, "is unavailable (409): no"),
         (413, Rejected, "rejected the request (413): no"),
@@ -452,7 +452,7 @@ def test_the_key_shows_nowhere() -> None:
         answer({"error": {"message": "token-of-mine?"}}, "400 Odd"), headers={"X-Token": "Bearer token-of-mine"}
     )
     assert str(own).endswith("[key]?")
-    http = Http("OpenAI", Account("https://host/v1?key=in-the-address&api-version=7"))
+    http = HttpTransport("OpenAI", Account("https://host/v1?key=in-the-address&api-version=7"))
     assert http.failures.secrets.blank_message("in-the-address at version 7") == "[key] at version 7"
 
 
@@ -497,7 +497,7 @@ def test_a_page_with_status_200_is_called_what_it_is(kind: str) -> None:
 
 
 def test_an_event_of_many_lines_costs_what_its_length_does() -> None:
-    events, line = Events(), b"data: " + b"a" * 57 + b"\n"
+    events, line = EventParser(), b"data: " + b"a" * 57 + b"\n"
     start = time.process_time()
     for _ in range(1_000):  # joined anew for each line, this would copy a terabyte and a half
         assert not events.feed(line * 250)
@@ -512,18 +512,18 @@ def test_an_event_of_many_lines_costs_what_its_length_does() -> None:
 )
 def test_an_address_that_is_none_is_told_at_once(url: str) -> None:
     with pytest.raises(InvalidInput, match="expected http://host:port/path"):
-        Http("OpenAI", Account(url, KEY))
+        HttpTransport("OpenAI", Account(url, KEY))
 
 
 def test_a_user_in_the_address_and_a_key_do_not_go_together() -> None:
     with pytest.raises(InvalidInput, match="set only one") as caught:
-        Http("OpenAI", Account("http://ada:hunter22@host/v1", KEY))
+        HttpTransport("OpenAI", Account("http://ada:hunter22@host/v1", KEY))
     assert "hunter22" not in str(caught.value)
 
 
 def test_a_request_json_cannot_write_is_refused() -> None:
     async def go(value: Any) -> None:
-        http = Http("OpenAI", Account("http://127.0.0.1:1/v1"))
+        http = HttpTransport("OpenAI", Account("http://127.0.0.1:1/v1"))
         await post(http, {"top_p": value}, {})
 
     for value in (float("nan"), {1, 2}):
@@ -543,7 +543,7 @@ def test_a_connection_is_used_again(ending: str) -> None:
 
     async def go() -> int:
         async with serving(start, *chunked, b"0\r\n\r\n", stay=True) as server:
-            http = Http("OpenAI", Account(server.url))
+            http = HttpTransport("OpenAI", Account(server.url))
             for _ in range(3):
                 assert [each.data for each in await post(http, {}, {}, last=("end",))] == [1]
             await http.close()
@@ -553,7 +553,7 @@ def test_a_connection_is_used_again(ending: str) -> None:
 
 
 def test_a_complete_answer_is_not_spoiled_by_a_server_that_lingers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.providers.http.LINGER_S", 0.05)
+    monkeypatch.setattr("pramana.providers.http.CLOSE_TIMEOUT_S", 0.05)
 
     async def go() -> list[Received]:
         async with serving(head(), b"data: 1\n\ndata: [DONE]\n\n", stay=True) as server:
@@ -565,7 +565,7 @@ def test_a_complete_answer_is_not_spoiled_by_a_server_that_lingers(monkeypatch: 
 def test_get_reads_json_and_maps_refusals() -> None:
     async def go(*pieces: bytes) -> Any:
         async with serving(*pieces) as server:
-            http = Http("OpenAI", Account(server.url, KEY))
+            http = HttpTransport("OpenAI", Account(server.url, KEY))
             try:
                 return await http.get("/models", headers={})
             finally:
@@ -585,7 +585,7 @@ def test_get_reads_json_and_maps_refusals() -> None:
 def test_closed_connections_open_again() -> None:
     async def go() -> int:
         async with serving(answer({})) as server:
-            http = Http("OpenAI", Account(server.url))
+            http = HttpTransport("OpenAI", Account(server.url))
             for _ in range(2):
                 await http.get("/models", headers={})
                 await http.close()

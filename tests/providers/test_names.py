@@ -16,15 +16,15 @@ from pramana.model import Provider, Request, Target, Turn
 from pramana.plugins import Registry
 from pramana.providers import accounts, kinds, names
 from pramana.providers.accounts import Accounts, CommandLine
-from pramana.providers.kinds import CALLED, VARIABLES, providers
-from pramana.providers.names import open_provider, resolve, resolve_embedder
+from pramana.providers.kinds import CALLED_KINDS, VARIABLES, providers
+from pramana.providers.names import open_provider, resolve_embedder, resolve_target
 from pramana.providers.text.anthropic import Anthropic
-from pramana.providers.text.command import Command
-from pramana.providers.text.fake import Fake
-from pramana.providers.text.function import Function
+from pramana.providers.text.command import CommandProvider
+from pramana.providers.text.fake import FakeProvider
+from pramana.providers.text.function import FunctionProvider
 from pramana.providers.text.google import Google
 from pramana.providers.text.openai import OpenAI, Responses
-from pramana.run.accounts import commands
+from pramana.run.accounts import read_command_lines
 
 KEY = "sk-secret-0123456789"
 COMMANDS = {"shout": CommandLine((sys.executable, "-c", "print(input().upper())"), 30.0)}
@@ -62,19 +62,19 @@ COMMANDS = {"shout": CommandLine((sys.executable, "-c", "print(input().upper())"
     ],
 )
 def test_a_name_finds_its_provider(typed: str, provider: str, model: str) -> None:
-    target = resolve(typed, commands=COMMANDS)
+    target = resolve_target(typed, commands=COMMANDS)
     assert (target.typed, target.provider, target.model) == (typed.strip(), provider, model)
 
 
 def test_a_url_is_a_compatible_server() -> None:
-    target = resolve("http://localhost:8000/v1/#meta/llama:8b#q4")
+    target = resolve_target("http://localhost:8000/v1/#meta/llama:8b#q4")
     assert (target.provider, target.model) == ("compatible", "meta/llama:8b#q4")
     assert target.arguments == {"base_url": "http://localhost:8000/v1"}
 
 
 def test_arguments_are_plain_data_that_can_be_stored() -> None:
-    assert resolve("fake:seed=3,fixed=a, b").arguments == {"seed": 3, "answer": "fixed", "text": "a, b"}
-    assert resolve("command:shout", commands=COMMANDS).arguments == {
+    assert resolve_target("fake:seed=3,fixed=a, b").arguments == {"seed": 3, "answer": "fixed", "text": "a, b"}
+    assert resolve_target("command:shout", commands=COMMANDS).arguments == {
         "argv": [sys.executable, "-c", "print(input().upper())"],
         "timeout_s": 30.0,
     }
@@ -120,14 +120,14 @@ def test_arguments_are_plain_data_that_can_be_stored() -> None:
 )
 def test_what_is_not_known_says_what_to_type(typed: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
-        resolve(typed, commands=COMMANDS)
+        resolve_target(typed, commands=COMMANDS)
 
 
 def test_a_command_exists_only_in_the_configuration() -> None:
     with pytest.raises(InvalidInput) as caught:
-        resolve("command:shout")
+        resolve_target("command:shout")
     assert str(caught.value) == (
-        f'"command:shout": no command "shout" in {settings.home() / "config.toml"}. To add it, write there:\n'
+        f'"command:shout": no command "shout" in {settings.data_folder() / "config.toml"}. To add it, write there:\n'
         '[commands.shout]\nargv = ["/path/to/program", "argument"]'
     )
 
@@ -135,12 +135,12 @@ def test_a_command_exists_only_in_the_configuration() -> None:
 @pytest.mark.parametrize("name", ["shout", "my-model_2", "a model", 'a "b"', "ünï"])
 def test_the_lines_to_add_for_a_command_make_it_known(name: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        resolve(f"command:{name}")
-    home = settings.home()
+        resolve_target(f"command:{name}")
+    home = settings.data_folder()
     home.mkdir(parents=True, exist_ok=True)
     lines = str(caught.value).partition("write there:\n")[2].replace("/path/to/program", "true")
     (home / "config.toml").write_text(lines, encoding="utf-8")
-    assert resolve(f"command:{name}", commands=commands()).arguments["argv"] == ["true", "argument"]
+    assert resolve_target(f"command:{name}", commands=read_command_lines()).arguments["argv"] == ["true", "argument"]
 
 
 @pytest.mark.parametrize("part", ["stt", "chat", "tts", "voice"])
@@ -160,13 +160,13 @@ def test_the_lines_to_add_for_a_command_make_it_known(name: str) -> None:
 def test_a_part_of_a_cascade_holds_no_secret_and_asks_web_servers_alone(part: str, address: str) -> None:
     written = {"stt": "a", "chat": "b", "tts": "c", part: address}
     with pytest.raises(InvalidInput) as caught:
-        resolve("cascade:" + ",".join(f"{name}={value}" for name, value in written.items()))
+        resolve_target("cascade:" + ",".join(f"{name}={value}" for name, value in written.items()))
     assert "s3cret" not in str(caught.value)
     assert "cret" not in str(caught.value)
 
 
 def test_a_part_of_a_cascade_may_be_called_anything_else() -> None:
-    found = resolve("cascade:stt=/models/whisper,chat=https://h.example:8000/v1#org/m,tts=ft:x,voice=C#")
+    found = resolve_target("cascade:stt=/models/whisper,chat=https://h.example:8000/v1#org/m,tts=ft:x,voice=C#")
     assert found.arguments == {
         "stt": "/models/whisper", "chat": "https://h.example:8000/v1#org/m", "tts": "ft:x", "voice": "C#"
     }  # fmt: skip
@@ -174,7 +174,7 @@ def test_a_part_of_a_cascade_may_be_called_anything_else() -> None:
 
 def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
     with pytest.raises(InvalidInput) as caught:
-        resolve(f"https://me:{KEY}@host/v1#m")
+        resolve_target(f"https://me:{KEY}@host/v1#m")
     assert KEY not in str(caught.value)
 
 
@@ -199,14 +199,14 @@ FULL = {
         ("gemini-2.5-pro", Google),
         ("compatible:llama", OpenAI),
         ("http://localhost:2/v1#llama", OpenAI),
-        ("fake:echo", Fake),
-        ("python:textwrap:dedent", Function),
-        ("command:shout", Command),
+        ("fake:echo", FakeProvider),
+        ("python:textwrap:dedent", FunctionProvider),
+        ("command:shout", CommandProvider),
     ],
 )
 def test_each_opens_as_what_it_is(typed: str, kind: type) -> None:
     async def use() -> Provider:
-        provider = open_provider(resolve(typed, commands=COMMANDS), environment(**FULL))
+        provider = open_provider(resolve_target(typed, commands=COMMANDS), environment(**FULL))
         await provider.close()
         return provider
 
@@ -239,7 +239,7 @@ def test_every_builtin_provider_can_be_loaded() -> None:
 def test_an_account_comes_from_its_variables(
     typed: str, variables: dict[str, str], base_url: str, key: str | None, variable: str
 ) -> None:
-    account = environment(**variables).account(resolve(typed))
+    account = environment(**variables).find_account(resolve_target(typed))
     assert account is not None
     assert (account.base_url, account.key, account.variable) == (base_url, key, variable)
 
@@ -255,25 +255,25 @@ def test_an_account_comes_from_its_variables(
 )
 def test_a_missing_key_names_the_variable_to_set(typed: str, says: str) -> None:
     with pytest.raises(AuthenticationFailed) as caught:
-        open_provider(resolve(typed), environment())
+        open_provider(resolve_target(typed), environment())
     assert says in str(caught.value)
 
 
 def test_a_compatible_model_without_a_server_says_so() -> None:
     with pytest.raises(InvalidInput, match=r"write http://HOST:PORT/v1#llama, or set COMPATIBLE_BASE_URL"):
-        open_provider(resolve("compatible:llama"), environment())
+        open_provider(resolve_target("compatible:llama"), environment())
 
 
 def test_a_base_url_recorded_for_a_vendor_gets_no_key() -> None:
     target = Target("gpt-5", "openai", "gpt-5", {"base_url": "http://elsewhere/v1"})
-    account = environment(OPENAI_API_KEY=KEY).account(target)
+    account = environment(OPENAI_API_KEY=KEY).find_account(target)
     assert account is not None
     assert account.base_url == "https://api.openai.com/v1"
 
 
 def test_what_is_configured() -> None:
-    assert environment().configured() == ["local"]
-    assert environment(**FULL).configured() == [*(name for name in VARIABLES if name not in CALLED), "local"]
+    assert environment().list_configured() == ["local"]
+    assert environment(**FULL).list_configured() == [*(name for name in VARIABLES if name not in CALLED_KINDS), "local"]
 
 
 def test_keys_never_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,15 +281,15 @@ def test_keys_never_show(monkeypatch: pytest.MonkeyPatch) -> None:
     lookup = os.environ.get  # noqa: TID251 - whose repr shows every variable there is
     assert KEY in repr(lookup)
     accounts = Accounts(lookup)
-    target = resolve("gpt-5")
-    assert KEY not in f"{accounts!r} {accounts.account(target)!r} {target!r} {open_provider(target, accounts)!r}"
+    target = resolve_target("gpt-5")
+    assert KEY not in f"{accounts!r} {accounts.find_account(target)!r} {target!r} {open_provider(target, accounts)!r}"
 
 
 def test_code_of_this_machine_is_not_for_a_server() -> None:
     accounts = Accounts(lambda _: None, commands=COMMANDS, code=False)
     for typed in ("python:textwrap:dedent", "command:shout"):
         with pytest.raises(InvalidInput, match="runs code on this machine"):
-            open_provider(resolve(typed, commands=COMMANDS), accounts)
+            open_provider(resolve_target(typed, commands=COMMANDS), accounts)
 
 
 def test_a_recorded_command_runs_only_as_the_configuration_has_it() -> None:
@@ -303,7 +303,7 @@ def test_a_recorded_command_runs_only_as_the_configuration_has_it() -> None:
 @pytest.mark.parametrize(
     "work",
     [
-        "from pramana.providers.names import resolve; resolve('gpt-5')",
+        "from pramana.providers.names import resolve_target; resolve_target('gpt-5')",
         "import pramana.bench, pramana.planning",
     ],
     ids=["resolve a name", "a run that asks no server"],
@@ -331,9 +331,11 @@ def installed(monkeypatch: pytest.MonkeyPatch, extension: Path) -> Iterator[None
 @pytest.mark.usefixtures("installed")
 def test_a_third_partys_provider_is_asked_exactly_as_a_built_in() -> None:
     async def use(typed: str) -> tuple[str, str | None, list[str]]:
-        provider: Any = open_provider(resolve(typed), environment(PARROT_API_KEY=KEY, PARROT_BASE_URL="http://p"))
+        provider: Any = open_provider(
+            resolve_target(typed), environment(PARROT_API_KEY=KEY, PARROT_BASE_URL="http://p")
+        )
         try:
-            reply = await provider.ask(Request(resolve(typed).model, (Turn("user", "hello"),)))
+            reply = await provider.ask(Request(resolve_target(typed).model, (Turn("user", "hello"),)))
             if typed.startswith("parrot"):
                 assert (provider.account.key, provider.account.base_url) == (KEY, "http://p")
             return reply.text, reply.served_model, await provider.models()
@@ -356,6 +358,6 @@ def test_a_third_party_may_embed_too() -> None:
 def test_a_third_party_is_listed_and_one_without_open_is_refused() -> None:
     assert kinds.providers.names()[-2:] == ["parrot", "shapeless"]
     with pytest.raises(InvalidInput, match=r'the provider "shapeless" has no open\(target, account\)'):
-        open_provider(resolve("shapeless:x"), environment())
+        open_provider(resolve_target("shapeless:x"), environment())
     with pytest.raises(InvalidInput, match=r'did you mean "parrot"\?'):
-        resolve("parot:loud")
+        resolve_target("parot:loud")

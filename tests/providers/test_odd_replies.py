@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pramana.errors import ProviderError
-from pramana.loopback.voice import Got
-from pramana.model import Provider, Reply, Request, Target, Turn, counted, misfit
+from pramana.loopback.voice import ReceivedRequest
+from pramana.model import Provider, Reply, Request, Target, Turn, describe_invalid_reply, parse_usage
 from pramana.providers.accounts import Account
 from pramana.providers.prices import Prices
 from pramana.providers.text.anthropic import Anthropic
@@ -43,11 +43,11 @@ class Odd:
     """A server that changes one place of one event of its answer."""
 
     def __init__(self, wire: Wire) -> None:
-        self.wire, self.prefix, self.error = wire, wire.prefix, wire.error
+        self.wire, self.prefix, self.make_error_body = wire, wire.prefix, wire.make_error_body
         self.change: tuple[int, Path, Any] | None = None
         self.said: list[Any] = []
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         answer = self.wire.answer(got, fault)
         frames = [*answer.frames]
         self.said = [_data(each) for each in frames]
@@ -106,8 +106,8 @@ def test_any_field_may_be_anything(name: str) -> None:
                             errors += 1
                             continue
                         replies += 1
-                        assert misfit(reply) is None, (path, value)
-                        assert counted(reply.usage) == reply.usage, (path, value)
+                        assert describe_invalid_reply(reply) is None, (path, value)
+                        assert parse_usage(reply.usage) == reply.usage, (path, value)
                         Prices().cost(Target("gpt-5", "openai", "gpt-5"), reply.served_model, reply.usage)
                         if reply.raw is not None:
                             reply.response()

@@ -10,13 +10,13 @@ from genai_prices import Usage as TheirUsage
 from genai_prices import calc_price
 
 from pramana.errors import InvalidInput
-from pramana.model import MOST_TOKENS, Target, Usage
-from pramana.providers.names import resolve
+from pramana.model import MAX_TOKENS, Target, Usage
+from pramana.providers.names import resolve_target
 from pramana.providers.prices import Prices, Rates, published_models
 
 
 def target(typed: str) -> Target:
-    return resolve(typed)
+    return resolve_target(typed)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_costs_are_those_of_genai_prices(model: str, usage: Usage) -> None:
 def test_an_unknown_price_is_none_and_never_zero(typed: str) -> None:
     prices = Prices()
     assert prices.cost(target(typed), None, Usage(10, 10)) is None
-    assert not prices.known(target(typed))
+    assert not prices.is_known(target(typed))
 
 
 def test_unknown_tokens_are_an_unknown_cost() -> None:
     prices = Prices()
     for usage in (Usage(), Usage(10, None), Usage(None, 10)):
         assert prices.cost(target("gpt-5"), None, usage) is None
-    assert prices.known(target("gpt-5"))
+    assert prices.is_known(target("gpt-5"))
 
 
 def test_a_model_that_only_reads_has_no_price_for_what_it_says() -> None:
@@ -84,7 +84,7 @@ def test_a_model_that_only_reads_has_no_price_for_what_it_says() -> None:
 def test_the_embedded_model_and_the_fake_cost_exactly_nothing() -> None:
     for typed in ("local", "fake", "fake:echo"):
         assert Prices().cost(target(typed), None, Usage()) == 0.0
-        assert Prices().known(target(typed))
+        assert Prices().is_known(target(typed))
 
 
 def write(folder: Path, text: str) -> Path:
@@ -119,7 +119,7 @@ def test_a_file_goes_before_all_others(tmp_path: Path) -> None:
     assert prices.cost(target("http://localhost:8000/v1#llama"), None, Usage()) == 0.0
     # without a price of its own, cached input costs what input costs
     assert prices.cost(target("python:textwrap:dedent"), None, Usage(100, 10, 50)) == pytest.approx(0.00012)
-    assert prices.known(target("python:textwrap:dedent"))
+    assert prices.is_known(target("python:textwrap:dedent"))
     assert prices.cost(target("opus"), None, Usage(1000, 0, 0)) == pytest.approx(0.005)
 
 
@@ -127,14 +127,14 @@ def test_what_is_set_goes_before_the_file_and_each_price_says_whose_it_is(tmp_pa
     path = write(tmp_path, '[prices."gpt-5"]\ninput_per_million = 7\noutput_per_million = 8\n')
     prices = Prices.load(path, {"openai:gpt-5": Rates(0, 2.0, 3.0, 1.0)})
     assert prices.cost(target("gpt-5"), None, Usage(1000, 100, 500)) == pytest.approx(0.001 + 0.0005 + 0.0003)
-    told = {name: prices.of(target(name)) for name in ("gpt-5", "opus", "fake", "openai:nobody-knows-it")}
+    told = {name: prices.find_price(target(name)) for name in ("gpt-5", "opus", "fake", "openai:nobody-knows-it")}
     assert {name: price and (price.origin, price.name) for name, price in told.items()} == {
         "gpt-5": ("set", "openai:gpt-5"),
         "opus": ("published", None),
         "fake": ("free", None),
         "openai:nobody-knows-it": None,
     }
-    filed = Prices.load(path).of(target("gpt-5"))
+    filed = Prices.load(path).find_price(target("gpt-5"))
     assert filed
     assert (filed.origin, filed.name, filed.steps[0].input) == ("file", "gpt-5", 7)
     versions = {
@@ -193,7 +193,7 @@ def test_a_bad_file_says_where(tmp_path: Path, text: str, says: str, line: int) 
 
 def test_no_cost_is_beyond_measure(tmp_path: Path) -> None:
     text = '[prices."openai:gpt-5"]\ninput_per_million = 1e9\noutput_per_million = 1e9'
-    cost = Prices.load(write(tmp_path, text)).cost(target("gpt-5"), None, Usage(MOST_TOKENS, MOST_TOKENS, 0))
+    cost = Prices.load(write(tmp_path, text)).cost(target("gpt-5"), None, Usage(MAX_TOKENS, MAX_TOKENS, 0))
     assert cost is not None
     assert cost * 1e6 < float("inf")
 
@@ -227,13 +227,13 @@ def test_a_cost_takes_microseconds() -> None:
 
 def test_a_price_found_is_looked_up_again_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    look = Prices._look
+    look = Prices._look_up
 
     def counted(self: Prices, asked: Target, served: str | None) -> object:
         looked.append(asked.typed)
         return look(self, asked, served)
 
-    monkeypatch.setattr(Prices, "_look", counted)
+    monkeypatch.setattr(Prices, "_look_up", counted)
     prices = Prices()
     for _ in range(3):
         prices.cost(target("gpt-5"), None, Usage(1, 1))

@@ -13,8 +13,8 @@ from pramana import settings
 from pramana.errors import AuthenticationFailed, InvalidInput, ProviderError, Unavailable
 from pramana.model import Request, Turn
 from pramana.providers.accounts import Account, Accounts
-from pramana.providers.http import Http
-from pramana.providers.names import open_provider, resolve
+from pramana.providers.http import HttpTransport
+from pramana.providers.names import open_provider, resolve_target
 
 from ..loopback.openai import OpenAIWire
 from ..loopback.server import Loopback
@@ -92,7 +92,9 @@ async def proxying(server: Loopback, user: str | None = None) -> AsyncIterator[P
 
 
 async def ask(url: str) -> str:
-    provider = open_provider(resolve(f"{url}#m"), Accounts(settings.variable, proxy_for=settings.proxy_for))
+    provider = open_provider(
+        resolve_target(f"{url}#m"), Accounts(settings.read_variable, proxy_for=settings.find_proxy)
+    )
     try:
         return (await provider.ask(REQUEST)).text
     finally:
@@ -198,11 +200,11 @@ def test_a_reply_keeps_a_word_that_is_also_the_proxys_password(monkeypatch: pyte
 def test_neither_an_account_nor_a_refusal_shows_the_proxys_password() -> None:
     account = Account(ELSEWHERE, proxy=f"http://me:{PASSWORD}@proxy:3128")
     accounts = Accounts(lambda _: None, proxy_for=lambda _: account.proxy)
-    http = Http("the server", account)
-    said = http.failures.refusal(400, {"error": f"bad gateway http://me:{PASSWORD}@proxy:3128/ {PASSWORD}"})
+    http = HttpTransport("the server", account)
+    said = http.failures.make_refusal(400, {"error": f"bad gateway http://me:{PASSWORD}@proxy:3128/ {PASSWORD}"})
     assert PASSWORD not in f"{account!r} {http!r} {accounts!r} {said}"
     with pytest.raises(InvalidInput) as caught:
-        Http("the server", Account(ELSEWHERE, proxy=f"http://me:{PASSWORD}@"))
+        HttpTransport("the server", Account(ELSEWHERE, proxy=f"http://me:{PASSWORD}@"))
     assert PASSWORD not in str(caught.value)
 
 
@@ -242,12 +244,12 @@ def test_which_proxy_leads_where(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert settings.proxy_for(url) == proxy
+    assert settings.find_proxy(url) == proxy
 
 
 def test_a_proxy_of_another_kind_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", f"socks5://me:{PASSWORD}@p:1")
     with pytest.raises(InvalidInput, match="of the type socks5, which is not supported; set HTTPS_PROXY") as caught:
-        settings.proxy_for("https://a.org/v1")
+        settings.find_proxy("https://a.org/v1")
     assert PASSWORD not in str(caught.value)
-    assert settings.proxy_for("http://localhost:8000/v1") is None
+    assert settings.find_proxy("http://localhost:8000/v1") is None

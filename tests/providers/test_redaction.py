@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pramana.errors import KeyInAnswer
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Provider, Reply, Request, Turn
 from pramana.providers.accounts import Account
 from pramana.providers.redaction import Secrets
@@ -35,7 +35,7 @@ class Saying(OpenAIWire):
         self.prefix = ""
         self.said, self.streamed = said, streamed
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
         texts = [each if isinstance(each, str) else json.dumps(each) for each in self.said]
         if not self.streamed:
             return Answer((texts[0].encode(),))
@@ -223,4 +223,4 @@ def test_no_writing_of_a_secret_is_missed(secret: str, escapes: list[bool], twic
     assert json.loads(data) == {"a": f"<{secret}>"}
     assert secret not in secrets.blank(f"{secret} and {written}")
     assert written not in secrets.blank(written)
-    assert secrets.held_in(json.loads(data)["a"])
+    assert secrets.is_in(json.loads(data)["a"])

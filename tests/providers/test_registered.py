@@ -10,9 +10,9 @@ from pramana.errors import AuthenticationFailed, InvalidInput
 from pramana.model import Target
 from pramana.providers.accounts import Account, Accounts, Registered
 from pramana.providers.kinds import VARIABLES
-from pramana.providers.names import KINDS, checked, open_provider, resolve
+from pramana.providers.names import KINDS, check_provider, open_provider, resolve_target
 from pramana.providers.text.openai import OpenAI
-from pramana.providers.voice.cascade import Cascade, _Named
+from pramana.providers.voice.cascade import Cascade, _NamedModel
 
 KEY = "sk-registered-0123456789"
 DESCRIPTION = {"name": "Mine", "url": "wss://agent.example/call", "base_url": "https://agent.example"}
@@ -36,38 +36,38 @@ EVERY = lookup(MINE, TEAM, AGENT, FAKE)
 
 def account(typed: str, registered: Callable[[str], Registered | None] = EVERY, **variables: str) -> Account:
     accounts = Accounts(variables.get, registered=registered)
-    found = accounts.account(resolve(typed, registered=registered))
+    found = accounts.find_account(resolve_target(typed, registered=registered))
     assert found is not None
     return found
 
 
 def test_a_registered_provider_is_typed_before_the_colon() -> None:
-    assert resolve("my-vllm:qwen", registered=EVERY) == Target(
+    assert resolve_target("my-vllm:qwen", registered=EVERY) == Target(
         "my-vllm:qwen", "compatible", "qwen", {"account": "my-vllm", "base_url": "http://models.example/v1"}
     )
-    assert resolve("my-vllm", registered=EVERY).model == "llama"
-    assert resolve("openai-team:gpt-5", registered=EVERY) == Target(
+    assert resolve_target("my-vllm", registered=EVERY).model == "llama"
+    assert resolve_target("openai-team:gpt-5", registered=EVERY) == Target(
         "openai-team:gpt-5", "openai", "gpt-5", {"account": "openai-team"}
     )
-    assert resolve("my-fake", registered=EVERY).arguments == {"answer": "fixed", "text": "yes"}
-    assert resolve("my-fake:echo", registered=EVERY).model == "echo"
-    assert resolve("my-agent", registered=EVERY) == Target(
+    assert resolve_target("my-fake", registered=EVERY).arguments == {"answer": "fixed", "text": "yes"}
+    assert resolve_target("my-fake:echo", registered=EVERY).model == "echo"
+    assert resolve_target("my-agent", registered=EVERY) == Target(
         "my-agent", "websocket", "my-agent", {"description": DESCRIPTION, "account": "my-agent"}
     )
-    assert resolve("my-agent:sales", registered=EVERY).model == "sales"
+    assert resolve_target("my-agent:sales", registered=EVERY).model == "sales"
     asks = lookup(one("asks", "websocket", description={**DESCRIPTION, "url": "wss://agent.example/{model}"}))
-    assert resolve("asks:sales", registered=asks).model == "sales"
+    assert resolve_target("asks:sales", registered=asks).model == "sales"
     with pytest.raises(InvalidInput, match="names no model, and this agent needs one; write asks:MODEL"):
-        resolve("asks", registered=asks)
+        resolve_target("asks", registered=asks)
     with pytest.raises(InvalidInput, match="names no model; write openai-team:MODEL"):
-        resolve("openai-team", registered=EVERY)
+        resolve_target("openai-team", registered=EVERY)
     with pytest.raises(InvalidInput, match='unknown provider "my-vlm"'):
-        resolve("my-vlm:m", registered=EVERY)
+        resolve_target("my-vlm:m", registered=EVERY)
 
 
 def test_no_target_holds_a_key() -> None:
     for typed in ("my-vllm", "openai-team:gpt-5", "my-agent"):
-        assert KEY not in repr(resolve(typed, registered=EVERY))
+        assert KEY not in repr(resolve_target(typed, registered=EVERY))
         assert KEY not in repr(account(typed))
 
 
@@ -83,7 +83,7 @@ def test_each_has_its_own_key_and_address() -> None:
 def test_under_the_name_of_its_kind_it_stands_before_the_environment(typed: str) -> None:
     found = account(typed, lookup(OPENAI), OPENAI_API_KEY="other", OPENAI_BASE_URL="http://other")
     assert (found.base_url, found.key) == ("https://gateway.example/v1", KEY)
-    assert resolve(typed, registered=lookup(OPENAI)).typed == typed
+    assert resolve_target(typed, registered=lookup(OPENAI)).typed == typed
 
 
 def test_a_server_that_was_typed_is_never_given_a_registered_key() -> None:
@@ -99,20 +99,20 @@ def test_without_a_key_it_says_so_and_takes_none_from_the_environment() -> None:
 
 
 def test_a_key_goes_only_where_it_was_meant_to_go_when_the_run_was_made() -> None:
-    target = resolve("my-vllm", registered=EVERY)
+    target = resolve_target("my-vllm", registered=EVERY)
     for now in (one("my-vllm", "compatible", base_url="http://moved.example/v1"), one("my-vllm", "anthropic")):
         with pytest.raises(
             InvalidInput, match="another address than when the run started, and its key is sent to no other"
         ):
-            Accounts(lambda _: None, registered=lookup(now)).account(target)
+            Accounts(lambda _: None, registered=lookup(now)).find_account(target)
     with pytest.raises(InvalidInput, match='no provider "my-vllm" is registered any longer'):
-        Accounts(lambda _: None).account(target)
-    agent = resolve("my-agent", registered=EVERY)
+        Accounts(lambda _: None).find_account(target)
+    agent = resolve_target("my-agent", registered=EVERY)
     moved = one("my-agent", "websocket", description={**DESCRIPTION, "url": "wss://moved.example"})
     with pytest.raises(InvalidInput, match="another address"):
-        Accounts(lambda _: None, registered=lookup(moved)).account(agent)
+        Accounts(lambda _: None, registered=lookup(moved)).find_account(agent)
     renamed = one("my-agent", "websocket", description={**DESCRIPTION, "name": "Renamed"})
-    found = Accounts(lambda _: None, registered=lookup(renamed)).account(agent)
+    found = Accounts(lambda _: None, registered=lookup(renamed)).find_account(agent)
     assert found is not None
     assert found.key == KEY
 
@@ -134,21 +134,23 @@ def test_no_model_leads_the_key_of_a_described_agent_to_another_host(url: str) -
     assert account("agent", lookup(agent)).key == KEY
     assert account(f"agent:{good}", lookup(agent)).key == KEY
     for other in others:
-        target = replace(resolve("agent", registered=lookup(agent)), model=other)
-        found = Accounts(lambda _: None, registered=lookup(agent)).account(target)
+        target = replace(resolve_target("agent", registered=lookup(agent)), model=other)
+        found = Accounts(lambda _: None, registered=lookup(agent)).find_account(target)
         assert found is not None
         assert found.key is None, f"the key would go to {other}"
     unsure = one("agent", "websocket", description=description)
     assert account(f"agent:{good}", lookup(unsure)).key is None, "nobody has said where it may go"
     with pytest.raises(InvalidInput, match=r"\{model\} decides the host .* say where: arguments.model"):
-        checked("agent", "websocket", description=description, has_key=True)
-    assert checked("agent", "websocket", description=description, model=good, has_key=True).model == good
-    assert checked("agent", "websocket", description=description).model is None, "without a key, anyone may be called"
+        check_provider("agent", "websocket", description=description, has_key=True)
+    assert check_provider("agent", "websocket", description=description, model=good, has_key=True).model == good
+    assert check_provider("agent", "websocket", description=description).model is None, (
+        "without a key, anyone may be called"
+    )
 
 
 @pytest.mark.parametrize("url", ["wss://agent.example/{model}", "{base_url}/{model}", "wss://agent.example?a={model}"])
 def test_a_model_that_stands_in_the_path_is_any(url: str) -> None:
-    agent = checked("agent", "websocket", description={**DESCRIPTION, "url": url}, has_key=True)
+    agent = check_provider("agent", "websocket", description={**DESCRIPTION, "url": url}, has_key=True)
     registered = lookup(one("agent", "websocket", description=agent.description))
     for model in ("sales", "//evil.example/", "@evil.example", "..", "https://evil.example"):
         assert account(f"agent:{model}", registered).key == KEY
@@ -160,7 +162,7 @@ def test_a_model_that_stands_in_the_path_is_any(url: str) -> None:
 def test_whoever_calls_an_agent_with_a_key_says_nothing_else_of_its_host(hole: str) -> None:
     description = {**DESCRIPTION, "url": f"wss://{hole}/talk"}
     with pytest.raises(InvalidInput, match="decides the host of the agent's url"):
-        checked("agent", "websocket", description=description, model="m", has_key=True)
+        check_provider("agent", "websocket", description=description, model="m", has_key=True)
     agent = one("agent", "websocket", model="m", description=description)
     assert account("agent", lookup(agent)).key is None
 
@@ -188,13 +190,13 @@ def test_where_the_server_is_registered_every_model_is_asked_there(
 
 def test_a_part_of_a_cascade_at_another_server_is_not_given_the_registered_key() -> None:
     registered = lookup(one("mine", "cascade", base_url="https://models.example/v1"))
-    target = resolve("mine:stt=a,chat=http://evil.example/v1#b,tts=c", registered=registered)
+    target = resolve_target("mine:stt=a,chat=http://evil.example/v1#b,tts=c", registered=registered)
     agent = open_provider(target, Accounts(lambda _: None, registered=registered))
     assert isinstance(agent, Cascade)
-    assert KEY not in repr(agent.mind)
-    assert isinstance(agent.mind, _Named)
-    assert isinstance(agent.mind.provider, OpenAI)
-    account = agent.mind.provider._http.account
+    assert KEY not in repr(agent.text_model)
+    assert isinstance(agent.text_model, _NamedModel)
+    assert isinstance(agent.text_model.provider, OpenAI)
+    account = agent.text_model.provider._http.account
     assert (account.base_url, account.key) == ("http://evil.example/v1", None)
 
 
@@ -219,7 +221,7 @@ def test_a_key_of_the_environment_goes_to_no_address_that_others_typed() -> None
     theirs = Accounts(variables.get, for_others=True)
 
     def key(accounts: Accounts, typed: str) -> str | None:
-        found = accounts.account(resolve(typed))
+        found = accounts.find_account(resolve_target(typed))
         assert found is not None
         return found.key
 
@@ -229,14 +231,16 @@ def test_a_key_of_the_environment_goes_to_no_address_that_others_typed() -> None
     assert key(theirs, "compatible:m") == "c" * 20
     assert key(ours, "pipecat:wss://any.example/ws") == "p" * 20
     assert key(theirs, "pipecat:wss://any.example/ws") is None
-    cascade = resolve("cascade:stt=http://any.example/v1#a,chat=http://any.example/v1#b,tts=http://any.example/v1#c")
-    assert [each.account(cascade).elsewhere for each in (ours, theirs)] == ["c" * 20, None]  # type: ignore[union-attr]
+    cascade = resolve_target(
+        "cascade:stt=http://any.example/v1#a,chat=http://any.example/v1#b,tts=http://any.example/v1#c"
+    )
+    assert [each.find_account(cascade).elsewhere for each in (ours, theirs)] == ["c" * 20, None]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("typed", ["python:os:getcwd", "command:mine", "websocket:/etc/passwd", "websocket:agent.yaml"])
 def test_others_name_nothing_that_runs_code_or_reads_files_here(typed: str) -> None:
     with pytest.raises(InvalidInput, match="which only the command line allows"):
-        resolve(typed, for_others=True)
+        resolve_target(typed, for_others=True)
 
 
 def test_a_recorded_function_is_not_opened_for_others() -> None:
@@ -252,7 +256,7 @@ def test_every_kind_can_be_registered_that_runs_no_code() -> None:
     for kind in KINDS:
         given: dict[str, Any] = {"base_url": "https://h/v1"} if kind == "compatible" else {}
         given |= {"description": DESCRIPTION} if kind == "websocket" else {}
-        assert checked("mine", kind, **given).kind == kind
+        assert check_provider("mine", kind, **given).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -278,7 +282,7 @@ def test_every_kind_can_be_registered_that_runs_no_code() -> None:
 )
 def test_what_cannot_be_registered_is_told(given: tuple[str, str], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        checked(*given)
+        check_provider(*given)
 
 
 @pytest.mark.parametrize(
@@ -296,13 +300,13 @@ def test_what_cannot_be_registered_is_told(given: tuple[str, str], said: str) ->
 )
 def test_what_is_said_of_one_must_fit(more: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        checked("mine", "openai", **more)
+        check_provider("mine", "openai", **more)
 
 
 def test_who_asks_nobody_takes_no_key_and_an_address_that_is_typed_needs_one_for_its_key() -> None:
     with pytest.raises(InvalidInput, match="takes neither an address nor a key"):
-        checked("mine", "fake", has_key=True)
+        check_provider("mine", "fake", has_key=True)
     with pytest.raises(InvalidInput, match=r"say where: arguments\.model"):
-        checked("mine", "twilio", has_key=True)
+        check_provider("mine", "twilio", has_key=True)
     with pytest.raises(InvalidInput, match="is not a part of a cascade"):
-        checked("mine", "cascade", model="nonsense")
+        check_provider("mine", "cascade", model="nonsense")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pramana.app.calls import transcript
+from pramana.app.calls import make_transcript
 from pramana.errors import StoreFailed
 from pramana.model import (
     Call,
@@ -25,8 +25,8 @@ from pramana.model import (
     ToolCall,
     Turn,
 )
-from pramana.report.conversation import as_data, print_conversation
-from pramana.report.terminal import width
+from pramana.report.conversation import print_conversation, result_to_data
+from pramana.report.terminal import text_width
 
 EVENTS: list[dict[str, Any]] = [
     {"t": 0.0, "event": "call", "version": 2},
@@ -63,7 +63,7 @@ def a_run() -> Run:
 
 
 def test_a_call_is_told_in_the_order_in_which_it_was_heard() -> None:
-    assert [(each.at_s, each.who, each.text, each.note) for each in transcript(*called())] == [
+    assert [(each.at_s, each.who, each.text, each.note) for each in make_transcript(*called())] == [
         (0.2, "caller", "When do you open?", ""),
         (0.2, "heard as", "When do you hope and?", ""),
         (2.802, "agent", "We open at nine, and then we close at six.", "voice to voice 902 ms"),
@@ -76,7 +76,7 @@ def test_a_call_is_told_in_the_order_in_which_it_was_heard() -> None:
 
 def test_an_answer_that_only_our_ear_wrote_down_says_so() -> None:
     silent = [each for each in EVENTS if each["event"] != "agent_text"]
-    agent = next(each for each in transcript(*called(silent)) if each.who == "agent")
+    agent = next(each for each in make_transcript(*called(silent)) if each.who == "agent")
     assert (agent.text, agent.note) == ("We open", "voice to voice 902 ms; as our ear has it")
 
 
@@ -85,7 +85,7 @@ def test_it_is_printed_within_eighty_columns_with_every_check_and_how_to_hear_it
 ) -> None:
     print_conversation(a_run(), *called())
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(width, lines)) <= 80
+    assert max(map(text_width, lines)) <= 80
     assert lines[1].startswith("hours · mmm")
     assert lines[1].endswith(f"…{16 * 'm'} · voice+noise=10dB · repeat 2 · failed")
     assert lines[2] == "     0.20 s caller   When do you open?"
@@ -107,11 +107,11 @@ def test_the_system_prompt_of_the_run_comes_first_line_by_line(capsys: pytest.Ca
         "            answer   At nine.",
         "                     No, at ten. (after 500 ms)",
     ]
-    said = [(each["who"], each["text"]) for each in as_data(run, case, typed, blob)["conversation"]]
+    said = [(each["who"], each["text"]) for each in result_to_data(run, case, typed, blob)["conversation"]]
     assert said[:2] == [("system", "Be brief.\n\nBe kind.\n"), ("user", "When do you open?")]
-    (first, *_) = as_data(run, case, result, blob)["conversation"]  # of a call, too
+    (first, *_) = result_to_data(run, case, result, blob)["conversation"]  # of a call, too
     assert first["who"] == "system"
-    (first, *_) = as_data(a_run(), case, result, blob)["conversation"]
+    (first, *_) = result_to_data(a_run(), case, result, blob)["conversation"]
     assert first["who"] == "caller"
 
 
@@ -128,7 +128,7 @@ def test_tool_calls_stand_below_the_answer_and_its_text_is_not_called_nothing(
             '            called   get_weather({"city": "Paris"})',
             "            called   get_time({})",
         ]
-    assert as_data(a_run(), case, silent, blob)["tool_calls"] == [
+    assert result_to_data(a_run(), case, silent, blob)["tool_calls"] == [
         {"id": "call_1", "name": "get_weather", "arguments": '{"city": "Paris"}'},
         {"id": None, "name": "get_time", "arguments": "{}"},
     ]
@@ -142,7 +142,7 @@ def test_rubric_scores_stand_below_the_check(capsys: pytest.CaptureFixture[str])
     print_conversation(a_run(), case, rated, blob)
     shown = "    rubric scores: accuracy 9, helpfulness 8, naturalness 7, efficiency 6 (of"
     assert shown in capsys.readouterr().out.splitlines()
-    (said,) = as_data(a_run(), case, rated, blob)["checks"]
+    (said,) = result_to_data(a_run(), case, rated, blob)["checks"]
     assert said["rubric_scores"] == scores
 
 
@@ -152,9 +152,9 @@ def test_a_log_that_is_gone_costs_the_times_and_not_the_words() -> None:
     def gone(_: str) -> bytes:
         raise StoreFailed("it is not there")
 
-    (said,) = transcript(case, result, gone)
+    (said,) = make_transcript(case, result, gone)
     assert (said.text, said.note) == ("We open", "its log cannot be read: it is not there")
-    (said,) = transcript(case, result, lambda _: b"no JSON")
+    (said,) = make_transcript(case, result, lambda _: b"no JSON")
     assert said.note.startswith("its log cannot be read: ")
 
 
@@ -165,14 +165,14 @@ def test_what_was_never_answered_shows_what_was_asked_and_why_not(capsys: pytest
     text = capsys.readouterr().out
     assert "user     When do you open?" in text
     assert "  errored: nobody is there" in text
-    assert as_data(a_run(), case, failed, blob)["failure"] == "nobody is there"
+    assert result_to_data(a_run(), case, failed, blob)["failure"] == "nobody is there"
 
 
 def test_a_typed_script_is_told_line_by_line_each_with_its_answer() -> None:
     case, result, blob = called()
     case = replace(case, script=(Line("When do you open?"), Line("And close?"), Line("Thanks.")))
     reply = Reply("At nine.\n\nAt six.", answers=("At nine.", "At six."), total_s=0.5)
-    told = transcript(case, replace(result, reply=reply), blob)
+    told = make_transcript(case, replace(result, reply=reply), blob)
     assert [(each.who, each.text, each.note) for each in told] == [
         ("user", "When do you open?", ""),
         ("answer", "At nine.", ""),
@@ -180,5 +180,5 @@ def test_a_typed_script_is_told_line_by_line_each_with_its_answer() -> None:
         ("answer", "At six.", "after 500 ms in all"),
         ("user", "Thanks.", ""),
     ]
-    unanswered = transcript(case, replace(result, reply=None), blob)
+    unanswered = make_transcript(case, replace(result, reply=None), blob)
     assert [each.text for each in unanswered] == ["When do you open?", "And close?", "Thanks."]

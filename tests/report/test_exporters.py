@@ -11,7 +11,7 @@ import pramana
 from pramana.errors import BrokenPlugin, InvalidInput, NotFound
 from pramana.plugins import exporters
 from pramana.report import export
-from pramana.report.exporters import Exporter, exporter, exporter_of, find_exporter
+from pramana.report.exporters import Exporter, exporter, exporter_for_path, find_exporter
 from pramana.report.exports import FORMATS
 
 
@@ -19,7 +19,9 @@ def test_the_documented_formats_are_those_of_the_registry_and_each_has_an_ending
     assert sorted(exporters.builtin) == sorted(FORMATS)
     endings = {name: find_exporter(name).ending for name in FORMATS}
     assert len(set(endings.values())) == len(FORMATS)
-    assert {name: exporter_of(Path(f"a{ending}")).name for name, ending in endings.items()} == {n: n for n in FORMATS}
+    assert {name: exporter_for_path(Path(f"a{ending}")).name for name, ending in endings.items()} == {
+        n: n for n in FORMATS
+    }
 
 
 @exporter("ids", ending=".IDS")
@@ -42,7 +44,7 @@ def broken(_: pramana.Run, results: Iterator[pramana.Result], out: io.StringIO) 
 def _report(monkeypatch: pytest.MonkeyPatch) -> pramana.Report:
     for each in (ids, in_bytes, broken):
         monkeypatch.setitem(exporters._loaded, each.name, each)
-        monkeypatch.setitem(exporters._installed, each.name, each)
+        monkeypatch.setitem(exporters._installed_entry_points, each.name, each)
     return pramana.evaluate([{"input": "Yes?"}, {"input": "No?", "ideal": "no"}], model=str.lower, concurrency=1)
 
 
@@ -89,14 +91,14 @@ def test_what_is_no_exporter_is_refused_by_name_and_passed_over_by_ending(
     monkeypatch: pytest.MonkeyPatch, registered: Any, message: str
 ) -> None:
     monkeypatch.setitem(exporters._loaded, "mine", registered)
-    monkeypatch.setitem(exporters._installed, "mine", registered)
+    monkeypatch.setitem(exporters._installed_entry_points, "mine", registered)
     with pytest.raises(BrokenPlugin, match=message):
         find_exporter("mine")
     with pytest.raises(
         InvalidInput,
         match=r'a.ids: unknown file ending "\.ids"; use \.html, \.md, \.json, \.jsonl, \.csv, \.parquet or \.xml$',
     ):
-        exporter_of(Path("a.ids"))
+        exporter_for_path(Path("a.ids"))
 
 
 def test_a_slip_is_told_with_the_nearest_name(report: pramana.Report) -> None:

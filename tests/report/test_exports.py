@@ -38,8 +38,8 @@ from pramana.model import (
     Usage,
 )
 from pramana.report import export
-from pramana.report.exports import FORMATS, Format, recording_name, results_schema, score_of
-from pramana.report.figures import duration, money, percent, printable
+from pramana.report.exports import FORMATS, Format, recording_name, result_score, results_schema
+from pramana.report.figures import escape_unprintable, format_cost, format_duration, format_percent
 
 from ..chromium import dump_dom
 
@@ -226,7 +226,7 @@ def test_a_run_without_results_and_one_without_verdicts_are_still_of_the_shape()
     ],
 )
 def test_the_score_is_what_the_check_measured(outcome: Outcome, value: float | None, score: float | None) -> None:
-    assert score_of(*row(outcome=outcome, value=value)) == score
+    assert result_score(*row(outcome=outcome, value=value)) == score
 
 
 def test_the_schema_refuses_a_score_without_a_verdict_and_a_verdict_without_a_score() -> None:
@@ -332,7 +332,9 @@ def test_no_cell_becomes_a_formula(start: str) -> None:
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=5))
 def test_csv_gives_back_what_was_said(texts: list[str]) -> None:
     read = list(csv.DictReader(io.StringIO(exported("csv", a_run(), [row(text) for text in texts]), newline="")))
-    assert [each["output"].removeprefix("'") for each in read] == [printable(text).removeprefix("'") for text in texts]
+    assert [each["output"].removeprefix("'") for each in read] == [
+        escape_unprintable(text).removeprefix("'") for text in texts
+    ]
 
 
 # ── JUnit ──
@@ -377,9 +379,9 @@ def test_junit_is_xml_whatever_the_texts_hold(text: str, reason: str, name: str)
     failure, error = root.find(".//failure"), root.find(".//error")
     assert failure is not None
     assert error is not None
-    assert failure.text == printable(f"{reason}\n\n{text}")
-    assert error.get("message") == printable(reason)
-    assert [test.get("name") for test in root.iter("testcase")] == [printable(name)] * 5
+    assert failure.text == escape_unprintable(f"{reason}\n\n{text}")
+    assert error.get("message") == escape_unprintable(reason)
+    assert [test.get("name") for test in root.iter("testcase")] == [escape_unprintable(name)] * 5
 
 
 def _as(rows: Rows, model: str) -> Iterator[tuple[Case, Result]]:
@@ -618,9 +620,18 @@ def test_every_format_takes_every_text(kind: Format, text: str, name: str) -> No
 
 
 def test_numbers_never_claim_more_than_they_are() -> None:
-    assert (percent(0.99999), percent(0.00001), percent(1), percent(0)) == ("> 99.9 %", "< 0.1 %", "100 %", "0 %")
-    assert (money(Total(0.00001, 0)), money(Total(12.345, 2))) == ("under $0.0001", "at least $12.35")
-    assert (duration(0.0012), duration(0.0000103), duration(0.9996)) == ("1 ms", "< 1 ms", "1.00 s")
+    assert (format_percent(0.99999), format_percent(0.00001), format_percent(1), format_percent(0)) == (
+        "> 99.9 %",
+        "< 0.1 %",
+        "100 %",
+        "0 %",
+    )
+    assert (format_cost(Total(0.00001, 0)), format_cost(Total(12.345, 2))) == ("under $0.0001", "at least $12.35")
+    assert (format_duration(0.0012), format_duration(0.0000103), format_duration(0.9996)) == (
+        "1 ms",
+        "< 1 ms",
+        "1.00 s",
+    )
 
 
 # ── Recordings ──

@@ -15,7 +15,7 @@ from pramana import bench, settings
 from pramana.model import Check, Failure, Key, Outcome, Reply, Result
 from pramana.planning import create_run
 from pramana.report import progress
-from pramana.report.progress import FAILURES_SHOWN, Live
+from pramana.report.progress import FAILURES_SHOWN, LiveProgress
 from pramana.request import Limits, RunRequest
 from pramana.run.engine import Stop
 from pramana.store import open_store
@@ -56,7 +56,7 @@ def test_a_notebook_is_recognized_whoever_serves_it(
 
 
 def test_failures_come_as_they_happen_and_stay_bounded(capsys: pytest.CaptureFixture[str]) -> None:
-    with Live(100) as live:
+    with LiveProgress(100) as live:
         live.update([result(0, Outcome.PASSED), result(1, Outcome.ERRORED)], 0.0, unknown_cost=False)
         live.update([result(n, Outcome.FAILED) for n in range(2, 60)], 0.0, unknown_cost=False)
     said = capsys.readouterr().err.splitlines()
@@ -68,7 +68,7 @@ def test_failures_come_as_they_happen_and_stay_bounded(capsys: pytest.CaptureFix
 
 def test_without_failures_these_are_only_counted(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Live(9, failures=False, clock=clock) as live:
+    with LiveProgress(9, failures=False, clock=clock) as live:
         clock.now += 6
         live.update([result(0, Outcome.FAILED), result(1, Outcome.ERRORED)], 0.0, unknown_cost=False)
     assert capsys.readouterr().err == "2 of 9  1 failed, 1 errored  0.3/s  21 s left\n"
@@ -85,17 +85,17 @@ def test_without_failures_these_are_only_counted(capsys: pytest.CaptureFixture[s
 )
 def test_an_unknown_cost_is_said_and_never_zero(cost: float, unknown: bool, shown: str) -> None:
     clock = Clock()
-    live = Live(10, clock=clock)
+    live = LiveProgress(10, clock=clock)
     clock.now += 2
     live.update([result(0, Outcome.PASSED)], cost, unknown_cost=unknown)
-    assert live._note(cost, unknown_cost=unknown) == shown
+    assert live._progress_note(cost, unknown_cost=unknown) == shown
 
 
 def test_a_heading_is_said_once_the_run_has_begun(capsys: pytest.CaptureFixture[str]) -> None:
-    with Live(10, heading="Run r-1: 10 to ask"):
+    with LiveProgress(10, heading="Run r-1: 10 to ask"):
         pass
     assert capsys.readouterr() == ("", ""), "one that cannot begin is none"
-    with Live(10, heading="Run r-1: 10 to ask") as live:
+    with LiveProgress(10, heading="Run r-1: 10 to ask") as live:
         live.update([], 0.0, unknown_cost=False)
         live.update([], 0.0, unknown_cost=False)
     assert capsys.readouterr().err == "Run r-1: 10 to ask\n"
@@ -103,7 +103,7 @@ def test_a_heading_is_said_once_the_run_has_begun(capsys: pytest.CaptureFixture[
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Live(10, quiet=True, clock=clock) as live:
+    with LiveProgress(10, quiet=True, clock=clock) as live:
         live.update([result(0, Outcome.FAILED)], 1.0, unknown_cost=True)
         clock.now += 1000
         live.update([], 1.0, unknown_cost=True, waiting_s=5)
@@ -114,7 +114,7 @@ def test_plain_lines_tell_rate_cost_and_time_left_and_a_run_that_stands_still_is
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     clock = Clock()
-    with Live(
+    with LiveProgress(
         100, {Outcome.PASSED: 40}, clock=clock
     ) as live:  # resumed: the forty of another sitting say nothing about the rate
         for second in range(1, 121):
@@ -130,7 +130,7 @@ def test_plain_lines_tell_rate_cost_and_time_left_and_a_run_that_stands_still_is
 
 def test_a_run_that_never_began_to_move_says_so_every_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Live(5, clock=clock) as live:
+    with LiveProgress(5, clock=clock) as live:
         for _ in range(65):
             clock.now += 1
             live.update([], 0.0, unknown_cost=False)
@@ -139,7 +139,7 @@ def test_a_run_that_never_began_to_move_says_so_every_half_minute(capsys: pytest
 
 def test_a_provider_that_asks_to_wait_is_named_as_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Live(5, clock=clock) as live:
+    with LiveProgress(5, clock=clock) as live:
         for second in range(60):
             clock.now += 1
             live.update([], 0.0, unknown_cost=False, waiting_s=max(0, 40 - second))
@@ -152,7 +152,7 @@ def test_a_provider_that_asks_to_wait_is_named_as_the_reason(capsys: pytest.Capt
 
 def test_where_the_calls_are_is_said_as_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Live(2, clock=clock) as live:
+    with LiveProgress(2, clock=clock) as live:
         for calls in ("ringing", "caller speaking", "caller speaking", "1 agent speaking, 1 scoring the call", ""):
             clock.now += 5
             live.update([], 0.0, unknown_cost=False, calls=calls)
@@ -173,7 +173,7 @@ def test_a_terminal_shows_the_same_as_plain_lines(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    with Live(10, clock=clock) as live:
+    with LiveProgress(10, clock=clock) as live:
         clock.now += 10
         live.update([result(0, Outcome.PASSED)], 0.5, unknown_cost=False, waiting_s=30)
         live._bar.refresh()
@@ -202,7 +202,7 @@ def test_a_run_held_back_by_its_provider_says_so(
     async def go() -> None:
         async with Loopback(OpenAIWire("x"), script={0: Fault("rate_limited", retry_after="1")}) as server:
             run = create_run(store, RunRequest(paths=(suite,), models=(f"{server.url}#any",)))
-            with Live(run.expected, store.results.counts(run.id)) as live:
+            with LiveProgress(run.expected, store.results.count_outcomes(run.id)) as live:
                 ended = await bench.execute(store, run, Limits(), live)
             assert (ended.status, ended.stored) == ("finished", 1)
 
@@ -237,10 +237,10 @@ def test_failures_say_which_variant_and_repeat_where_the_plan_has_several(
     suite = suite_of(tmp_path, 1)
     for repeats in (2, 1):
         run = create_run(store, RunRequest(paths=(suite,), models=("fake:fixed=no",), repeats=repeats))
-        with Live(run.expected, store.results.counts(run.id)) as live:
+        with LiveProgress(run.expected, store.results.count_outcomes(run.id)) as live:
             bench.run_sync(store, run, Limits(), live)
     found = result(0, Outcome.FAILED)
-    live = Live(4)
+    live = LiveProgress(4)
     plan = replace(run.plan, variants=("text", "voice"), repeats=3)
     spoken = replace(found, key=replace(found.key, variant="voice", repeat=2))
     live(bench.Progress(replace(run, plan=plan), 0, [spoken]))
@@ -265,8 +265,8 @@ def test_a_resumed_run_counts_what_earlier_sittings_have_stored(tmp_path: Path) 
     stop = Stop()
     run = bench.run_sync(store, run, Limits(concurrency=1), some, stop)
     assert 0 < run.stored < run.expected
-    with Live(run.expected, store.results.counts(run.id)) as live:
+    with LiveProgress(run.expected, store.results.count_outcomes(run.id)) as live:
         bench.run_sync(store, run, Limits(), live)
     store.close()
     assert live.counts[Outcome.PASSED] == 40
-    assert "40 passed" in live._note(0.0, unknown_cost=False)
+    assert "40 passed" in live._progress_note(0.0, unknown_cost=False)

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pramana import settings
 from pramana.bench import run_sync
 from pramana.planning import create_run
-from pramana.report.selection import select
+from pramana.report.selection import select_results
 from pramana.request import Limits, RunRequest, Selection
 from pramana.run.engine import Stop
 from pramana.show.cli import pramana
@@ -136,7 +136,7 @@ def test_a_selection_of_a_selection_keeps_both(tmp_path: Path, store: Store) -> 
         store, RunRequest(paths=(suite,), models=("fake:echo",), selection=Selection(categories=("safety",)))
     )
     run_sync(store, whole, Limits())
-    part = select(store, store.runs.read(whole.id), Selection(limit=1)).run
+    part = select_results(store, store.runs.read(whole.id), Selection(limit=1)).run
     assert (part.plan.suite, part.expected) == ("mine (selection)", 1)
     assert part.plan.selection == {"categories": ["safety"], "of these": {"limit": 1}}
 

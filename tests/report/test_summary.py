@@ -12,8 +12,8 @@ from pramana import settings
 from pramana.errors import Problem
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Run, Target, Turn, Usage
 from pramana.report import export
-from pramana.report.summary import SHOWN_REASONS, decide, print_summary, summary_of_results
-from pramana.report.terminal import fitted, print_problem, told, width, wrapped
+from pramana.report.summary import SHOWN_REASONS, decide_run_exit, print_summary, summarise_results
+from pramana.report.terminal import fit_to_width, print_problem, text_width, wrap_for_terminal, wrap_text
 from pramana.show.cli import pramana
 from pramana.store import open_store
 
@@ -44,8 +44,8 @@ def result(name: str, outcome: Outcome, model: str = "m", **evidence: object) ->
 
 
 def printed(run: Run, rows: list[tuple[Case, Result]], capsys: pytest.CaptureFixture[str]) -> str:
-    summary = summary_of_results(run, rows)
-    print_summary(run, summary, decide(run, summary, 0.9).sentence)
+    summary = summarise_results(run, rows)
+    print_summary(run, summary, decide_run_exit(run, summary, 0.9).sentence)
     return capsys.readouterr().out
 
 
@@ -59,7 +59,7 @@ def test_eighty_columns_are_eighty_columns(name: str, capsys: pytest.CaptureFixt
         for model in models
     ]  # fmt: skip
     text = printed(a_run(name, models), rows, capsys)
-    assert max(map(width, text.splitlines())) <= 80
+    assert max(map(text_width, text.splitlines())) <= 80
     assert len(text) < 50_000
     assert "\x1b[31m" not in text
     assert "\u202e" not in text
@@ -69,9 +69,9 @@ def test_the_bars_stand_below_each_other_whatever_the_names(capsys: pytest.Captu
     rows = [result(name, Outcome.PASSED) for name in ("日本語", "plain", "👩🏽‍🚀", "日" * 30)]
     lines = [line for line in printed(a_run(), rows, capsys).splitlines() if "█" in line]
     assert len(lines) > 4
-    assert {width(line.partition("█")[0]) for line in lines} == {36}
+    assert {text_width(line.partition("█")[0]) for line in lines} == {36}
     plain = [line for line in printed(a_run(), rows[1:2], capsys).splitlines() if "█" in line]
-    assert {width(line.partition("█")[0]) for line in plain} == {27}
+    assert {text_width(line.partition("█")[0]) for line in plain} == {27}
 
 
 def test_runs_are_listed_within_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,16 +82,16 @@ def test_runs_are_listed_within_the_terminal(monkeypatch: pytest.MonkeyPatch) ->
     for columns in (60, 80, 120, 200):
         monkeypatch.setenv("COLUMNS", str(columns))
         lines = CliRunner().invoke(pramana, ["runs"]).stdout.splitlines()
-        assert max(map(width, lines)) <= columns
+        assert max(map(text_width, lines)) <= columns
         assert all(any(f"模型{number}" in line for line in lines) for number in range(9))
 
 
 @pytest.mark.parametrize("columns", [8, 20, 80])
 @pytest.mark.parametrize("name", WIDE)
 def test_what_is_fitted_or_wrapped_fits(name: str, columns: int) -> None:
-    assert width(fitted(name, columns)) <= columns
-    lines = wrapped(name[:5_000], columns, "- ", "    ").splitlines()
-    assert max(map(width, lines)) <= columns
+    assert text_width(fit_to_width(name, columns)) <= columns
+    lines = wrap_text(name[:5_000], columns, "- ", "    ").splitlines()
+    assert max(map(text_width, lines)) <= columns
     assert "".join(line[4:] if place else line[2:] for place, line in enumerate(lines)).count("…") == name.count("…")
 
 
@@ -348,7 +348,7 @@ def test_sentences_are_wrapped_for_people_and_left_alone_for_pipes(
 ) -> None:
     sentence = "this file is not what it should be, " * 6
     problem = Problem(sentence, "scenarios[0].id", 3, 5, "mine.yaml")
-    assert told(sentence) == sentence
+    assert wrap_for_terminal(sentence) == sentence
     print_problem(problem, err=True)
     assert len(capsys.readouterr().err.splitlines()) == 1
     terminal = Terminal()
@@ -356,6 +356,6 @@ def test_sentences_are_wrapped_for_people_and_left_alone_for_pipes(
     monkeypatch.setenv("COLUMNS", "80")
     print_problem(problem, err=True)
     plain = click.unstyle(terminal.getvalue())
-    assert max(map(width, plain.splitlines())) <= 80
+    assert max(map(text_width, plain.splitlines())) <= 80
     assert " ".join(plain.split()) == f"mine.yaml:3:5: scenarios[0].id: {sentence.strip()}"
-    assert told("short\n  and indented") == "short\n  and indented"
+    assert wrap_for_terminal("short\n  and indented") == "short\n  and indented"

@@ -19,7 +19,7 @@ from pramana.errors import InvalidInput
 from pramana.installation import install_command
 from pramana.model import Case, Check, Outcome, Reply, Result, Run, ToolCall
 from pramana.report.exporters import find_exporter, write_runs_file
-from pramana.report.tables import COLUMN_TYPES, records, write_parquet
+from pramana.report.tables import COLUMN_TYPES, iterate_records, write_parquet
 
 from .test_exports import a_run, exported, row
 
@@ -139,7 +139,7 @@ def test_without_pyarrow_the_message_names_the_extra(monkeypatch: pytest.MonkeyP
 
 
 def test_a_run_read_by_an_earlier_scoring_is_named_so() -> None:
-    (found,) = records(replace(a_run(), scoring=0), ROWS[:1])
+    (found,) = iterate_records(replace(a_run(), scoring=0), ROWS[:1])
     assert found["run_id"] == "run-1@0"
 
 

@@ -12,7 +12,7 @@ from pramana.errors import (
     AuthenticationFailed,
     BrokenReply,
     BudgetSpent,
-    NothingThere,
+    NotAnApi,
     OutOfCredit,
     ProviderError,
     RateLimited,
@@ -24,7 +24,7 @@ from pramana.errors import (
 from pramana.model import Reply, Request, Target, Turn, Usage
 from pramana.providers.prices import Prices, Rates
 from pramana.run import asking
-from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, Asking, Budget, ReplyCache
+from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, Budget, ReplyCache, TextClient
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 
@@ -61,15 +61,15 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.001)
 
 
-def make(provider: Scripted, budget: Budget | None = None, cost: float | None = 0.25) -> Asking:
-    return Asking(TARGET, provider, Limiter(4), budget or Budget(), lambda *_: cost, jitter=random.Random(1))
+def make(provider: Scripted, budget: Budget | None = None, cost: float | None = 0.25) -> TextClient:
+    return TextClient(TARGET, provider, Limiter(4), budget or Budget(), lambda *_: cost, jitter=random.Random(1))
 
 
-def ask(asking_: Asking, request: Request = REQUEST) -> Reply:
+def ask(asking_: TextClient, request: Request = REQUEST) -> Reply:
     return asyncio.run(asyncio.wait_for(_ask(asking_, request), 20))
 
 
-async def _ask(asking_: Asking, request: Request) -> Reply:
+async def _ask(asking_: TextClient, request: Request) -> Reply:
     return await asking_(request)
 
 
@@ -91,7 +91,7 @@ def test_retries_are_bounded() -> None:
     assert len(provider.asked) == 1 + ATTEMPTS
 
 
-@pytest.mark.parametrize("error", [Unreachable("no such host"), NothingThere("404")])
+@pytest.mark.parametrize("error", [Unreachable("no such host"), NotAnApi("404")])
 def test_an_address_at_which_nobody_ever_answered_ends_the_run(error: ProviderError) -> None:
     provider = Scripted(*[error] * 100)
     with pytest.raises(type(error)) as caught:
@@ -100,7 +100,7 @@ def test_an_address_at_which_nobody_ever_answered_ends_the_run(error: ProviderEr
     assert len(provider.asked) == (FIRST_ATTEMPTS if error.transient else 1)
 
 
-@pytest.mark.parametrize("error", [Unreachable("reset"), NothingThere("404")])
+@pytest.mark.parametrize("error", [Unreachable("reset"), NotAnApi("404")])
 def test_an_address_that_has_answered_costs_a_case_at_most(error: ProviderError) -> None:
     asking_ = make(Scripted(lambda _: Reply("first"), *[error] * 100))
     ask(asking_)
@@ -150,7 +150,7 @@ def test_only_trouble_that_may_pass_pauses_growth() -> None:
     async def main(error: ProviderError) -> int:
         limiter = Limiter(64)
         script: list[Any] = [lambda _: Reply("ok"), error] * 400
-        asking_ = Asking(TARGET, Scripted(*script), limiter, Budget(), lambda *_: 0.0)
+        asking_ = TextClient(TARGET, Scripted(*script), limiter, Budget(), lambda *_: 0.0)
         for _ in range(40):
             await asyncio.gather(*(asking_(REQUEST) for _ in range(limiter.limit)), return_exceptions=True)
         return limiter.limit
@@ -166,7 +166,7 @@ def test_who_waits_is_told_to_stop(waits: str, monkeypatch: pytest.MonkeyPatch) 
     async def main() -> tuple[int, list[Any]]:
         provider = Scripted(*[error] * 100)
         asking_ = make(provider)
-        asking_.stop.then(asking_.limiter.hurry)
+        asking_.stop.add_callback(asking_.limiter.release_all)
         tasks = [asyncio.create_task(_ask(asking_, REQUEST)) for _ in range(6)]
         await asyncio.sleep(0.05)
         asked = len(provider.asked)
@@ -202,7 +202,7 @@ def test_a_provider_that_hangs_is_given_up_whoever_it_is() -> None:
             return Reply("late")
 
     provider = Hangs()
-    asking_ = Asking(TARGET, provider, Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
+    asking_ = TextClient(TARGET, provider, Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
     with pytest.raises(Unavailable, match=r"no complete reply from fake:x within 0\.02 s"):
         ask(asking_)
     assert len(provider.asked) == FIRST_ATTEMPTS
@@ -215,7 +215,7 @@ def test_a_cancelled_task_stays_cancelled_though_its_time_is_up() -> None:
             return Reply(request.model)
 
     async def main() -> None:
-        asking_ = Asking(TARGET, Hangs(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
+        asking_ = TextClient(TARGET, Hangs(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
         task = asyncio.create_task(_ask(asking_, REQUEST))
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(0.02, task.cancel)
@@ -322,7 +322,7 @@ def test_who_takes_no_notice_of_the_end_can_be_asked_again_and_cancelled() -> No
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None
-        asking_ = Asking(TARGET, Stubborn(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
+        asking_ = TextClient(TARGET, Stubborn(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
         assert (await asking_(REQUEST)).text == "late"
         assert task.cancelling() == 0
         with pytest.raises(ProviderError, match="cancelled itself"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pramana.model import Reply, Request, Target, ToolCall, Turn, Usage, raw_json
+from pramana.model import Reply, Request, Target, ToolCall, Turn, Usage, encode_raw_response
 from pramana.run.asking import ReplyCache
 
 TARGET = Target("fake:x", "fake", "x", {"seed": 1})
@@ -24,7 +24,7 @@ REPLY = Reply(
     "stop",
     0.1,
     0.2,
-    raw_json({"a": [1, None]}),
+    encode_raw_response({"a": [1, None]}),
     ("seed",),
     0.5,
     tool_calls=(ToolCall("get_weather", '{"city":', "call_1"), ToolCall("get_time")),

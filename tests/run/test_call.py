@@ -17,13 +17,13 @@ from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Line, Outcome, Target, Utterance
 from pramana.providers.accounts import Account
 from pramana.providers.kinds import providers
-from pramana.providers.voice.fake import FakeVoice, parse
-from pramana.providers.voice.vocabulary import FRAME_S, ChannelCapabilities, Dial, Event, Format, Heard
+from pramana.providers.voice.fake import FakeVoice, parse_fake_voice
+from pramana.providers.voice.vocabulary import FRAME_S, ChannelCapabilities, Dial, Event, Format, ReceivedEvents
 from pramana.run import call, sound
-from pramana.run.call import Conversation, Held, Patience
-from pramana.run.sound import AT_ONCE, CATCHES_UP_S, LATE_S, Microphone, Pace, Playout
-from pramana.score.speech import as_check, measure_call
-from pramana.score.timing import CallTimes, measure
+from pramana.run.call import Conversation, FinishedCall, Patience
+from pramana.run.sound import AT_ONCE, CATCHES_UP_S, LATE_S, FramePacer, Microphone, Playout
+from pramana.score.speech import make_call_check, measure_call
+from pramana.score.timing import CallTimes, measure_times
 
 from ..loopback.twilio import TwilioAgent
 
@@ -56,7 +56,7 @@ class Scripted:
         self.uplink, self.downlink = uplink, downlink
         self.act, self.turn, self.spoke, self.quiet = act, 0, False, 0
         self.sent: list[tuple[float, bytes]] = []
-        self.events: asyncio.Queue[Heard | Exception] = asyncio.Queue()
+        self.events: asyncio.Queue[ReceivedEvents | Exception] = asyncio.Queue()
         self.interruptions: list[float] = []
         self.is_closed = False
 
@@ -71,14 +71,14 @@ class Scripted:
             self.act(self, self.turn)
 
     def tell(self, *events: Event) -> None:
-        self.events.put_nowait(Heard(clock.monotonic(), events))
+        self.events.put_nowait(ReceivedEvents(clock.monotonic(), events))
 
     def answer(self, seconds: float = 0.2, text: str = "yes", *, done: bool = True) -> None:
         sound = audio.encode(self.downlink.codec, tone(seconds, self.downlink.rate))
         ended = [Event("turn_done", "completed")] if done else []
         self.tell(Event("agent_audio", audio=sound), Event("agent_text", text, final=True), *ended)
 
-    async def receive(self) -> Heard:
+    async def receive(self) -> ReceivedEvents:
         heard = await self.events.get()
         if isinstance(heard, Exception):
             raise heard
@@ -91,34 +91,34 @@ class Scripted:
         self.is_closed = True
 
 
-def held(channel: Any, spoken: Sequence[Utterance], patience: Patience = PATIENT) -> Held:
-    async def main() -> Held:
+def held(channel: Any, spoken: Sequence[Utterance], patience: Patience = PATIENT) -> FinishedCall:
+    async def main() -> FinishedCall:
         async with asyncio.timeout(30):
             return await Conversation(channel, spoken, {"rate": 24000}, patience).hold()
 
     return asyncio.run(main())
 
 
-def events(of: Held, kind: str | None = None) -> list[dict[str, Any]]:
+def events(of: FinishedCall, kind: str | None = None) -> list[dict[str, Any]]:
     every = [json.loads(line) for line in of.log.splitlines()]
     return [each for each in every if kind in (None, each["event"])]
 
 
-def tracks(of: Held) -> tuple[Any, Any]:
+def tracks(of: FinishedCall) -> tuple[Any, Any]:
     samples, rate = audio.read_wav(of.recording)
     assert rate == audio.RECORDING_RATE
     return samples[:, 0], samples[:, 1]
 
 
-def measured(of: Held) -> CallTimes:
+def measured(of: FinishedCall) -> CallTimes:
     samples, rate = audio.read_wav(of.recording)
-    return measure(samples, rate, events(of))
+    return measure_times(samples, rate, events(of))
 
 
-def checked(of: Held, lines: int = 1) -> Any:
+def checked(of: FinishedCall, lines: int = 1) -> Any:
     samples, rate = audio.read_wav(of.recording)
     nobody: Any = {"transcribe": None, "languages": (), "language": "en"}
-    return as_check(measure_call(samples, rate, events(of), lines=lines, **nobody))
+    return make_call_check(measure_call(samples, rate, events(of), lines=lines, **nobody))
 
 
 class Acting(Scripted):
@@ -272,7 +272,7 @@ def test_a_call_ends_at_its_own_deadline() -> None:
 
 
 def test_more_sound_than_could_ever_be_played_is_a_broken_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sound, "MOST_AHEAD_S", 1.0)
+    monkeypatch.setattr(sound, "MAX_BUFFERED_S", 1.0)
 
     def floods(it: Scripted, _: int) -> None:
         for _ in range(10):
@@ -306,7 +306,7 @@ def test_who_greets_is_listened_to_first() -> None:
     channel = Scripted(lambda it, _: it.answer(0.2, "an answer"))
     channel.capabilities = ChannelCapabilities(greets=True)
 
-    async def main() -> Held:
+    async def main() -> FinishedCall:
         asyncio.get_running_loop().call_later(0.3, channel.answer, 0.5, "welcome")
         return await Conversation(channel, [said()], {"rate": 24000}, Patience(answer_within_s=2)).hold()
 
@@ -318,8 +318,8 @@ def test_who_greets_is_listened_to_first() -> None:
 
 
 def test_the_fake_agent_answers_after_its_exact_delay() -> None:
-    async def main() -> Held:
-        agent = FakeVoice(**parse("latency=0.6,leading=0.15,tone"))
+    async def main() -> FinishedCall:
+        agent = FakeVoice(**parse_fake_voice("latency=0.6,leading=0.15,tone"))
         spoken = [said(0.31), said(0.222)]
         return await Conversation(await agent.dial(Dial("x")), spoken, {"rate": 24000}, Patience()).hold()
 
@@ -447,7 +447,7 @@ def test_an_agent_that_streams_silence_is_held_and_timed_by_what_is_heard() -> N
 
 
 def test_a_telephone_line_that_is_never_still_is_called_like_any_other() -> None:
-    async def main() -> tuple[Held, list[Any]]:
+    async def main() -> tuple[FinishedCall, list[Any]]:
         script = Script(first_byte_s=0.4, answer_s=0.5, continuous=True, hangover_s=0.2)
         async with VoiceLoopback(TwilioAgent, script) as server:
             url = server.url.replace("http", "ws", 1) + "/call"
@@ -598,9 +598,9 @@ def test_what_can_be_heard_of_the_queue_is_known_apart() -> None:
 def test_no_sample_is_lost_at_any_rate(rate: int) -> None:
     microphone = Microphone(Format("pcm", rate), [said(2.0)])
     quiet = [len(microphone.next()) for _ in range(7)]
-    until = microphone.say(0)
+    until = microphone.begin_line(0)
     sent = b""
-    while microphone.saying:
+    while microphone.is_speaking:
         sent += microphone.next()
     assert until == pytest.approx(0.14 + 2.0, abs=0.002)
     assert sum(quiet) // 2 == 7 * rate // 50
@@ -641,17 +641,17 @@ def test_no_line_is_looked_through_nor_changed_in_rate_on_the_event_loop(monkeyp
 
 
 def test_frames_that_were_held_up_go_out_a_few_at_a_time_and_never_in_one_burst() -> None:
-    pace, now, times = Pace(), 0.0, []
+    pace, now, times = FramePacer(), 0.0, []
     for frame in range(60):
-        now = max(now, pace.due(frame))
+        now = max(now, pace.next_due(frame))
         if frame == 10:
             now += 0.3  # the machine did something else
-        pace.sent(frame, now)
+        pace.record_sent(frame, now)
         times.append(now)
     spread = np.array(times[AT_ONCE:]) - np.array(times[:-AT_ONCE])
     assert spread.min() == pytest.approx(CATCHES_UP_S)
     assert times[-1] == pytest.approx(60 * FRAME_S)  # lateness does not add up
-    told = pace.told()
+    told = pace.to_log()
     assert told["late_most_s"] == pytest.approx(0.3)
     assert told["longest_gap_s"] == pytest.approx(0.32)
     ((start, end, late),) = told["stalls"]
@@ -661,8 +661,8 @@ def test_frames_that_were_held_up_go_out_a_few_at_a_time_and_never_in_one_burst(
 
 
 def test_times_that_were_taken_while_this_machine_was_late_are_said_to_be_unreliable() -> None:
-    async def main(*, stalls: bool) -> Held:
-        channel = await FakeVoice(**parse("latency=0.5,tone")).dial(Dial("x"))
+    async def main(*, stalls: bool) -> FinishedCall:
+        channel = await FakeVoice(**parse_fake_voice("latency=0.5,tone")).dial(Dial("x"))
         if stalls:
             asyncio.get_running_loop().call_later(1.0, clock.sleep, 0.3)
         return await Conversation(channel, [said(0.5)], {"rate": 24000}, PATIENT).hold()
@@ -698,7 +698,7 @@ def test_an_event_that_no_log_can_hold_ends_no_call() -> None:
 
 
 def test_one_piece_that_could_never_be_played_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sound, "MOST_AHEAD_S", 1.0)
+    monkeypatch.setattr(sound, "MAX_BUFFERED_S", 1.0)
     made = Playout(PCM)
     with pytest.raises(BrokenReply, match="1 s more sound than could be played"):
         made.add(tone(1.1).tobytes(), 0.0)

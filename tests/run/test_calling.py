@@ -17,21 +17,21 @@ from pramana.embedded.engines import EngineInfo
 from pramana.errors import AuthenticationFailed, KeyInAnswer, ProviderError, RateLimited, Rejected, Unavailable
 from pramana.model import Call, Line, Reply, Request, Speech, Target, Turn, Usage, Utterance
 from pramana.providers.voice.cascade import Cascade
-from pramana.providers.voice.embedded import EmbeddedEars, EmbeddedMouth
-from pramana.providers.voice.fake import FakeVoice, parse
+from pramana.providers.voice.embedded import EmbeddedRecognition, EmbeddedSynthesis
+from pramana.providers.voice.fake import FakeVoice, parse_fake_voice
 from pramana.providers.voice.vocabulary import (
     Channel,
     ChannelCapabilities,
     Dial,
     Event,
     Format,
-    Heard,
+    ReceivedEvents,
     VoiceCapabilities,
 )
 from pramana.run import asking, call
-from pramana.run.asking import Asking, Budget, Dictating, Recognising
-from pramana.run.call import Held, Patience
-from pramana.run.calling import CUT_OFF, MAY_GREET_S, Calling, Calls, Spoken
+from pramana.run.asking import Budget, RecognitionAdapter, RecognitionClient, TextClient
+from pramana.run.call import FinishedCall, Patience
+from pramana.run.calling import GREETING_WAIT_S, INTERRUPTED_REASON, CallProvider, UntranscribedReply, VoiceClient
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 
@@ -46,7 +46,7 @@ class Agent:
     """The fake agent, with a memory of what it was told."""
 
     def __init__(self, written: str, *, takes_history: bool = False, refuses: Exception | None = None) -> None:
-        self.agent, self.refuses = FakeVoice(**parse(written)), refuses
+        self.agent, self.refuses = FakeVoice(**parse_fake_voice(written)), refuses
         self.capabilities = VoiceCapabilities(takes_history=takes_history)
         self.dials: list[Dial] = []
 
@@ -71,11 +71,11 @@ class Scribe:
         self.clips: list[float] = []
         self.asked = 0
 
-    def covers(self, language: str) -> bool:
+    def supports_language(self, language: str) -> bool:
         return language in self.languages
 
     async def transcribe(self, samples: Any, language: str) -> str:
-        assert self.covers(language)
+        assert self.supports_language(language)
         self.asked += 1
         if self.fails and self.asked <= self.times:
             raise self.fails
@@ -115,12 +115,12 @@ class Asked:
         return digest
 
     async def ask(self) -> None:
-        calls = Calls(self.agent, "fake-voice", self.keep, self.scribe, Patience(answer_within_s=1))
+        calls = CallProvider(self.agent, "fake-voice", self.keep, self.scribe, Patience(answer_within_s=1))
         speech = Speech(spoken(*self.lines), self.language, "voice+phone")
         try:
             held = await calls.ask(Request("words", BEFORE, {"temperature": 0}, speech=speech))
             self.stored = len(self.blobs)
-            self._reply = await calls.written_down(held)
+            self._reply = await calls.transcribe_reply(held)
         except ProviderError as error:
             self.failure = error
 
@@ -235,12 +235,12 @@ def test_a_call_records_the_embedded_engines_of_its_agent_and_no_others() -> Non
 
     cascade, other_mind, other_ears = Agent("words"), Agent("words"), Agent("words")
     for agent, hears, thinks in (
-        (cascade, EmbeddedEars(), smol),
-        (other_mind, EmbeddedEars(), None),
+        (cascade, EmbeddedRecognition(), smol),
+        (other_mind, EmbeddedRecognition(), None),
         (other_ears, Scribe("en"), smol),
     ):
         mind: Any = SimpleNamespace(engine_info=thinks, for_speech=lambda: None)
-        agent.capabilities = Cascade(hears, mind, EmbeddedMouth()).capabilities
+        agent.capabilities = Cascade(hears, mind, EmbeddedSynthesis()).capabilities
     assert recorded(cascade) == f"{whisper} | {smol}"
     assert recorded(other_mind) == str(whisper)
     assert recorded(other_ears) == str(smol)
@@ -268,12 +268,12 @@ def test_who_cannot_write_down_costs_words_and_never_the_call(asked: dict[str, A
     assert event["text"] == "it could not be transcribed: ZeroDivisionError: oops"
 
 
-def dictating(scribe: Scribe, stop: Stop | None = None) -> Dictating:
+def dictating(scribe: Scribe, stop: Stop | None = None) -> RecognitionClient:
     target = Target("stt", "openai", "whisper-1")
-    within = Asking(
-        target, Recognising(scribe), Limiter(4), Budget(), lambda *_: None, stop=Stop() if stop is None else stop
+    within = TextClient(
+        target, RecognitionAdapter(scribe), Limiter(4), Budget(), lambda *_: None, stop=Stop() if stop is None else stop
     )
-    return Dictating(scribe, within)
+    return RecognitionClient(scribe, within)
 
 
 @pytest.fixture
@@ -286,10 +286,10 @@ def test_speech_recognition_has_retries_and_a_limiter_of_its_own() -> None:
     scribe = Scribe("en", fails=RateLimited("slow down"), times=2)
     ears = dictating(scribe)
     assert asyncio.run(ears.transcribe(TONE, "en")) == "clip 1"
-    assert (scribe.asked, ears.asking.retries) == (3, 2)
-    assert ears.covers("en")
-    assert not ears.covers("de")
-    assert any(change.cause == "rate limit" for change in ears.asking.limiter.history)
+    assert (scribe.asked, ears.client.retries) == (3, 2)
+    assert ears.supports_language("en")
+    assert not ears.supports_language("de")
+    assert any(change.cause == "rate limit" for change in ears.client.limiter.history)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -304,7 +304,7 @@ def test_a_wrong_key_of_speech_recognition_ends_the_run_though_not_the_call() ->
 # ── Cut off ──
 
 
-def held_until(cut: tuple[bool, ...]) -> Held:
+def held_until(cut: tuple[bool, ...]) -> FinishedCall:
     """Two answers of a second each in the recording, the first of which the agent says more of than was heard."""
     track = np.zeros((24000 * 5, 2), np.int16)
     for start in (0.5, 3.5):
@@ -315,7 +315,7 @@ def held_until(cut: tuple[bool, ...]) -> Held:
         {"t": 5.0, "event": "end", "reason": "done"},
     ]
     log = b"".join(json.dumps(each).encode() + b"\n" for each in lines)
-    return Held(
+    return FinishedCall(
         recording=audio.write_wav(track, 24000),
         log=log,
         answers=("Ninety euros in all.", "Sorry."),
@@ -325,7 +325,7 @@ def held_until(cut: tuple[bool, ...]) -> Held:
     )
 
 
-def written(held: Held, language: str, scribe: Scribe) -> tuple[Reply, Mapping[str, bytes]]:
+def written(held: FinishedCall, language: str, scribe: Scribe) -> tuple[Reply, Mapping[str, bytes]]:
     blobs: dict[str, bytes] = {}
 
     def keep(data: bytes) -> str:
@@ -334,9 +334,9 @@ def written(held: Held, language: str, scribe: Scribe) -> tuple[Reply, Mapping[s
         return digest
 
     async def go() -> Reply:
-        calls = Calls(FakeVoice(), "fake-voice", keep, scribe)
-        reply = Spoken("", answers=held.answers, call=Call("", ""), held=held, language=language)
-        return await calls.written_down(await calls._stored(reply))
+        calls = CallProvider(FakeVoice(), "fake-voice", keep, scribe)
+        reply = UntranscribedReply("", answers=held.answers, call=Call("", ""), held=held, language=language)
+        return await calls.transcribe_reply(await calls._store_call(reply))
 
     return asyncio.run(go()), blobs
 
@@ -355,7 +355,7 @@ def test_where_nobody_can_tell_how_much_was_heard_nothing_is_asserted_of_it() ->
     assert reply.text == "Ninety euros in all.\nSorry."
     assert reply.call is not None
     (event,) = told(blobs[reply.call.log], "not_written_down")
-    assert (event["line"], event["text"]) == (0, CUT_OFF)
+    assert (event["line"], event["text"]) == (0, INTERRUPTED_REASON)
 
 
 # ── The agent fails ──
@@ -369,12 +369,12 @@ class Failing:
 
     def __init__(self, error: ProviderError) -> None:
         self.error, self.dialled = error, 0
-        self.events: asyncio.Queue[Heard] = asyncio.Queue()
+        self.events: asyncio.Queue[ReceivedEvents] = asyncio.Queue()
 
     async def dial(self, _dial: Dial) -> Any:
         self.dialled += 1
         for event in (Event("ready"), Event("agent_audio", audio=TONE.tobytes())):
-            self.events.put_nowait(Heard(clock.monotonic(), (event,)))
+            self.events.put_nowait(ReceivedEvents(clock.monotonic(), (event,)))
         return FailingChannel(self)
 
     async def models(self) -> list[str]:
@@ -395,7 +395,7 @@ class FailingChannel:
 
     async def send(self, _frame: bytes) -> None: ...
 
-    async def receive(self) -> Heard:
+    async def receive(self) -> ReceivedEvents:
         if self.agent.events.empty():
             await asyncio.sleep(0.3)
             raise self.agent.error
@@ -414,10 +414,10 @@ def failed(error: ProviderError, **parameters: Any) -> tuple[Reply, dict[str, by
         return str(len(blobs) - 1)
 
     async def go() -> Reply:
-        calls = Calls(agent, "failing", keep, None, Patience(answer_within_s=1))
-        within = Asking(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
+        calls = CallProvider(agent, "failing", keep, None, Patience(answer_within_s=1))
+        within = TextClient(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
         speech = Speech(spoken(Line("hello")), "en", "voice")
-        return await Calling(within, calls)(Request("a", (), parameters, speech=speech))
+        return await VoiceClient(within, calls)(Request("a", (), parameters, speech=speech))
 
     return asyncio.run(go()), blobs, agent.dialled
 
@@ -448,7 +448,7 @@ def test_a_failure_that_ends_the_run_stays_one() -> None:
 
 @pytest.mark.parametrize(
     ("given", "greets", "greeting_s"),
-    [({}, True, MAY_GREET_S), ({"greets": False}, False, None), ({"greets": True}, True, None)],
+    [({}, True, GREETING_WAIT_S), ({"greets": False}, False, None), ({"greets": True}, True, None)],
 )
 def test_who_calls_may_say_whether_the_agent_greets(
     given: dict[str, Any], greets: bool, greeting_s: float | None, monkeypatch: pytest.MonkeyPatch
@@ -468,7 +468,7 @@ def test_who_calls_may_say_whether_the_agent_greets(
 
     async def go() -> None:
         agent = Greeting("fixed=Yes.")
-        calls = Calls(agent, "fake-voice", lambda _: "", None, Patience(answer_within_s=1, longest_s=0.2))
+        calls = CallProvider(agent, "fake-voice", lambda _: "", None, Patience(answer_within_s=1, longest_s=0.2))
         await calls.ask(Request("words", (), given, speech=Speech(spoken(Line("hello")))))
         assert agent.dials[0].parameters == {}  # it is about the call, and no agent is told
 
@@ -495,7 +495,7 @@ class Tells(Failing):
     async def dial(self, dial: Dial) -> Any:
         channel = await super().dial(dial)
         said = (Event("agent_text", KEY[:20]), Event("agent_text", KEY[20:]), Event("turn_done"))
-        self.events.put_nowait(Heard(clock.monotonic(), said))
+        self.events.put_nowait(ReceivedEvents(clock.monotonic(), said))
         return channel
 
 
@@ -508,10 +508,10 @@ def test_of_a_call_with_a_key_in_it_nothing_is_kept_also_where_the_agent_fails(e
         return "x"
 
     async def go() -> None:
-        calls = Calls(agent, "failing", keep, None, Patience(answer_within_s=1))
-        within = Asking(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
+        calls = CallProvider(agent, "failing", keep, None, Patience(answer_within_s=1))
+        within = TextClient(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
         try:
-            await Calling(within, calls)(Request("a", (), {}, speech=Speech(spoken(Line("hello")), "en", "voice")))
+            await VoiceClient(within, calls)(Request("a", (), {}, speech=Speech(spoken(Line("hello")), "en", "voice")))
         finally:
             assert not calls._broken
 
@@ -532,11 +532,11 @@ def silent() -> Unavailable:
 def test_an_agent_that_has_been_silent_to_everyone_is_not_waited_for_again() -> None:
     agent = Agent("tone", refuses=silent())
 
-    async def go(calls: Calls) -> None:
-        within = Asking(Target("a", "a", "a"), calls, Limiter(1), Budget(), lambda *_: None)
-        await Calling(within, calls)(Request("a", (), {}, speech=Speech(spoken(Line("hello")), "en", "voice")))
+    async def go(calls: CallProvider) -> None:
+        within = TextClient(Target("a", "a", "a"), calls, Limiter(1), Budget(), lambda *_: None)
+        await VoiceClient(within, calls)(Request("a", (), {}, speech=Speech(spoken(Line("hello")), "en", "voice")))
 
-    calls = Calls(agent, "a", lambda _: "", None)
+    calls = CallProvider(agent, "a", lambda _: "", None)
     with pytest.raises(Unavailable, match="within 30 s") as caught:
         asyncio.run(go(calls))
     assert (len(agent.dials), caught.value.fatal) == (1, True)
@@ -549,13 +549,13 @@ def test_an_agent_that_has_been_silent_to_everyone_is_not_waited_for_again() -> 
     # And what is said by a server that is in trouble is no silence.
     agent.refuses = Unavailable("busy")
     with pytest.raises(Unavailable):
-        asyncio.run(go(Calls(agent, "a", lambda _: "", None)))
+        asyncio.run(go(CallProvider(agent, "a", lambda _: "", None)))
     assert len(agent.dials) == 1 + 2 * asking.FIRST_ATTEMPTS
 
 
 def test_an_agent_that_was_ready_once_has_been_reached() -> None:
     async def go() -> bool:
-        calls = Calls(Agent("fixed=Yes."), "a", lambda _: "", None, Patience(longest_s=0.1))
+        calls = CallProvider(Agent("fixed=Yes."), "a", lambda _: "", None, Patience(longest_s=0.1))
         assert not calls.reached.is_set()
         await calls.ask(Request("words", (), {}, speech=Speech(spoken(Line("hello")))))
         return calls.reached.is_set()

@@ -8,7 +8,7 @@ import pytest
 
 from pramana.errors import AuthenticationFailed
 from pramana.model import Case, Facets, Key, Reply, Result, Turn
-from pramana.run.engine import BUFFER, Feed, Pool, Stop, as_it_is, stream
+from pramana.run.engine import BUFFER, Stop, WorkerPool, WorkFeed, identity, stream
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 CASE = Case("coding-001", "test_case", (Turn("user", "hi"),), Facets("coding", "easy"))
@@ -31,14 +31,14 @@ async def answer(piece: tuple[Key, Case]) -> Result:
     return Result(key, case.id, Reply(key.case), None, (), None, None)
 
 
-async def gather(pools: list[Pool[Any, Any]], stop: Stop) -> list[str]:
+async def gather(pools: list[WorkerPool[Any, Any]], stop: Stop) -> list[str]:
     return [result.key.case async for results in stream(pools, stop) for result in results]
 
 
 @pytest.mark.parametrize("count", [0, 1, 255, 256, 257, 3000])
 def test_everything_is_done_once(count: int) -> None:
     async def main() -> list[str]:
-        return await gather([Pool(Feed(work(count)), 7, answer, as_it_is)], Stop())
+        return await gather([WorkerPool(WorkFeed(work(count)), 7, answer, identity)], Stop())
 
     assert sorted(asyncio.run(main()), key=int) == [str(number) for number in range(count)]
 
@@ -57,7 +57,7 @@ def test_workers_are_bounded_and_work_is_drawn_when_needed() -> None:
 
     async def main() -> None:
         seen = 0
-        async for results in stream([Pool(Feed(work(100_000, drawn)), 5, counted, as_it_is)], Stop()):
+        async for results in stream([WorkerPool(WorkFeed(work(100_000, drawn)), 5, counted, identity)], Stop()):
             seen += len(results)
             if seen >= 2000:
                 await asyncio.sleep(3)  # a consumer that falls behind
@@ -78,7 +78,7 @@ def test_a_slow_model_does_not_keep_another_waiting() -> None:
             return await answer((Key("slow " + key.case, "s"), case))
 
         order = []
-        pools = [Pool(Feed(work(2)), 2, slow, as_it_is), Pool(Feed(work(50)), 2, answer, as_it_is)]
+        pools = [WorkerPool(WorkFeed(work(2)), 2, slow, identity), WorkerPool(WorkFeed(work(50)), 2, answer, identity)]
         async for results in stream(pools, Stop()):
             order += [result.key.case for result in results]
             if len(order) == 50:
@@ -97,7 +97,7 @@ def test_a_wrong_key_ends_the_run_with_one_sentence_and_keeps_what_was_done() ->
 
     async def main() -> tuple[list[str], Stop]:
         stop = Stop()
-        return await gather([Pool(Feed(work(5000)), 4, fails_at_20, as_it_is)], stop), stop
+        return await gather([WorkerPool(WorkFeed(work(5000)), 4, fails_at_20, identity)], stop), stop
 
     done, stop = asyncio.run(main())
     assert len(done) == 20
@@ -118,7 +118,7 @@ def test_stop_finishes_what_is_under_way_and_begins_nothing() -> None:
         return await answer(piece)
 
     async def main() -> list[str]:
-        return await gather([Pool(Feed(work(5000)), 4, count, as_it_is)], stop)
+        return await gather([WorkerPool(WorkFeed(work(5000)), 4, count, identity)], stop)
 
     assert len(asyncio.run(main())) == begun == 8
     assert stop.reason == "enough"
@@ -136,7 +136,7 @@ def test_what_is_to_follow_a_stop_follows_one_that_came_first() -> None:
     stop("before the run had an event loop")
 
     async def main() -> None:
-        stop.then(lambda: done.append("hurried"))
+        stop.add_callback(lambda: done.append("hurried"))
         await asyncio.sleep(0)
 
     asyncio.run(main())
@@ -155,7 +155,7 @@ def test_results_are_finished_many_at_a_time_and_none_waits_for_long() -> None:
 
         sizes = []
         first = 0.0
-        async for results in stream([Pool(Feed(work(300)), 50, all_but_one, as_it_is)], Stop()):
+        async for results in stream([WorkerPool(WorkFeed(work(300)), 50, all_but_one, identity)], Stop()):
             sizes.append(len(results))
             if sum(sizes) == 299:
                 first = asyncio.get_running_loop().time() - begun
@@ -173,7 +173,7 @@ def test_a_defect_of_ours_is_not_swallowed() -> None:
         raise ZeroDivisionError
 
     async def main() -> None:
-        await gather([Pool(Feed(work(3)), 2, breaks, as_it_is)], Stop())
+        await gather([WorkerPool(WorkFeed(work(3)), 2, breaks, identity)], Stop())
 
     with pytest.raises(ExceptionGroup):
         asyncio.run(asyncio.wait_for(main(), 10))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pramana import clock
-from pramana.run.limiter import START, Limiter
+from pramana.run.limiter import INITIAL_LIMIT, Limiter
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -42,7 +42,7 @@ async def full_round(limiter: Limiter) -> None:
     async def one(gate: asyncio.Event) -> None:
         async with entered(limiter):
             await gate.wait()
-            limiter.succeeded()
+            limiter.count_success()
 
     gate = asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -59,7 +59,7 @@ def test_it_doubles_each_clean_round_up_to_the_ceiling() -> None:
         for _ in range(4):
             await full_round(limiter)
             limits.append(limiter.limit)
-        assert limits == [START, 16, 32, 50, 50]
+        assert limits == [INITIAL_LIMIT, 16, 32, 50, 50]
 
     run(work())
 
@@ -73,7 +73,7 @@ def test_never_more_under_way_than_allowed() -> None:
             async with entered(limiter):
                 most = max(most, limiter.in_use)
                 await asyncio.sleep(0)
-                limiter.succeeded()
+                limiter.count_success()
 
         await asyncio.gather(*(one() for _ in range(200)))
         assert most == 5
@@ -87,8 +87,8 @@ def test_unused_room_does_not_grow() -> None:
         limiter = Limiter(100)
         for _ in range(200):
             async with entered(limiter):
-                limiter.succeeded()
-        assert limiter.limit == START
+                limiter.count_success()
+        assert limiter.limit == INITIAL_LIMIT
 
     run(work())
 
@@ -101,10 +101,10 @@ def test_a_burst_of_rate_limits_cuts_once_then_growth_is_slow() -> None:
             await full_round(limiter)
         assert limiter.limit == 64
         for _ in range(10):
-            limiter.rate_limited(None)
+            limiter.count_rate_limit(None)
         assert limiter.limit == 42
         ours.now += 2
-        limiter.rate_limited(None)
+        limiter.count_rate_limit(None)
         assert limiter.limit == 28
         await full_round(limiter)
         assert limiter.limit == 29
@@ -119,7 +119,7 @@ def test_it_never_falls_below_one() -> None:
         limiter = Limiter(4, ours)
         for _ in range(20):
             ours.now += 5
-            limiter.rate_limited(None)
+            limiter.count_rate_limit(None)
         assert limiter.limit == 1
 
     run(work())
@@ -128,11 +128,11 @@ def test_it_never_falls_below_one() -> None:
 def test_trouble_pauses_growth_and_cuts_nothing() -> None:
     async def work() -> None:
         limiter = Limiter(64)
-        for _ in range(START - 1):
-            limiter.succeeded()
-        limiter.troubled()
-        limiter.succeeded()
-        assert limiter.limit == START
+        for _ in range(INITIAL_LIMIT - 1):
+            limiter.count_success()
+        limiter.count_trouble()
+        limiter.count_success()
+        assert limiter.limit == INITIAL_LIMIT
 
     run(work())
 
@@ -141,7 +141,7 @@ def test_retry_after_holds_everyone_back() -> None:
     async def work() -> None:
         limiter = Limiter(4)
         start = clock.monotonic()
-        limiter.rate_limited(0.2)
+        limiter.count_rate_limit(0.2)
         waited = []
 
         async def one() -> None:

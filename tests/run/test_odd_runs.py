@@ -10,7 +10,7 @@ import pytest
 
 from pramana import settings
 from pramana.bench import execute
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Outcome, Result, Run
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
@@ -35,7 +35,7 @@ class Oddly(OpenAIWire):
         super().__init__()
         self.deltas, self.usage, self.odd = deltas, usage, odd
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
         one = got.body["messages"][-1]["content"].endswith(f" {ODD}.")
         texts = self.deltas if one and self.deltas else ("It is ", "so.")
         usage = self.usage if one and self.usage else {"prompt_tokens": 10, "completion_tokens": 2}
@@ -86,7 +86,7 @@ async def _run(url: str, suite: Path, limits: Limits, cache: ReplyCache | None =
     try:
         begun = create_run(store, RunRequest(paths=(suite,), models=(f"{url}#m",)))
         ended = await asyncio.wait_for(execute(store, begun, limits, cache=cache), 60)
-        return ended, [result for _, result in store.results.each(begun.id)]
+        return ended, [result for _, result in store.results.iterate(begun.id)]
     finally:
         store.close()
 
@@ -117,13 +117,13 @@ def test_one_odd_field_costs_no_reply(suite: Path, odd: dict[str, Any]) -> None:
 
 
 def test_a_negative_count_does_not_lift_a_cap(suite: Path) -> None:
-    settings.home().mkdir(parents=True, exist_ok=True)
+    settings.data_folder().mkdir(parents=True, exist_ok=True)
 
     async def go() -> Run:
         usage = {"prompt_tokens": -(10**9), "completion_tokens": -(10**9)}
         async with Loopback(Oddly(usage=usage)) as server:
             prices = f'[prices."{server.url}#m"]\ninput_per_million = 1\noutput_per_million = 1\n'
-            settings.prices_file().write_text(prices, encoding="utf-8")
+            settings.prices_file_path().write_text(prices, encoding="utf-8")
             ended, _ = await _run(server.url, suite, Limits(concurrency=1, max_cost_usd=1000))
             return ended
 
@@ -135,14 +135,14 @@ def test_a_negative_count_does_not_lift_a_cap(suite: Path) -> None:
 
 @pytest.mark.parametrize("deltas", [(f"so, {KEY}",), (f"so, {KEY[:9]}", KEY[9:]), tuple(f"so {KEY}")])
 def test_a_key_reaches_neither_the_store_nor_a_verdict(suite: Path, deltas: tuple[str, ...]) -> None:
-    ended, results = run(suite, Oddly(*deltas), ReplyCache(settings.home() / "cache"))
+    ended, results = run(suite, Oddly(*deltas), ReplyCache(settings.data_folder() / "cache"))
     assert ended.status == "finished"
     odd = the_odd_one(results)
     assert (odd.outcome, odd.reply) == (Outcome.ERRORED, None)
     assert odd.failure is not None
     assert odd.failure.code == "key_in_answer"
     assert "contains the account's API key, and keys are never stored" in odd.failure.message
-    for path in settings.home().rglob("*"):
+    for path in settings.data_folder().rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
 
 

@@ -13,7 +13,7 @@ from pramana.audio import BadAudio
 from pramana.errors import NotFound
 from pramana.model import Assertion, Case, Expected, Facets, Line, Source, Speech, Turn
 from pramana.run import speech
-from pramana.run.speech import NotSpoken, Speaker, conditions_under, script_of, why_not
+from pramana.run.speech import CannotBeSpoken, SpeechMaker, case_script, effective_conditions, why_not_spoken
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 TONE = (9000 * np.sin(np.arange(8000) / 9)).astype(np.int16)
@@ -53,7 +53,7 @@ class Shelf:
 
 def said(asked: Case, variant: str = "voice", shelf: Shelf | None = None) -> Speech:
     shelf = shelf or Shelf(NotFound("nothing"))
-    return asyncio.run(Speaker(shelf.keep, shelf.fetch).speech(asked, variant))
+    return asyncio.run(SpeechMaker(shelf.keep, shelf.fetch).make_speech(asked, variant))
 
 
 def digest(asked: Case, variant: str = "voice", shelf: Shelf | None = None) -> str:
@@ -66,9 +66,9 @@ def digest(asked: Case, variant: str = "voice", shelf: Shelf | None = None) -> s
 
 def test_the_last_thing_the_user_asks_is_what_is_said() -> None:
     turns = (Turn("user", "Hello."), Turn("assistant", "Good day."), Turn("user", "When do you open?"))
-    assert [line.text for line in script_of(case(turns=turns))] == ["When do you open?"]
+    assert [line.text for line in case_script(case(turns=turns))] == ["When do you open?"]
     script = (Line("One?"), Line("Two?", barge_in_s=0.5))
-    assert script_of(case(script=script)) == script
+    assert case_script(case(script=script)) == script
     assert len(said(case(script=script)).utterances) == 2
 
 
@@ -88,12 +88,12 @@ def test_the_last_thing_the_user_asks_is_what_is_said() -> None:
     ],
 )
 def test_what_cannot_be_spoken_is_refused_with_the_reason(asked: Case, reason: str) -> None:
-    with pytest.raises(NotSpoken, match=reason):
+    with pytest.raises(CannotBeSpoken, match=reason):
         said(asked)
 
 
 def test_an_assertion_that_words_can_meet_is_spoken() -> None:
-    assert why_not(case(assertion=Assertion("contains"))) is None
+    assert why_not_spoken(case(assertion=Assertion("contains"))) is None
 
 
 # ── The same samples for everyone ──
@@ -148,7 +148,7 @@ def test_noise_lasts_from_the_first_word_to_the_last_and_what_is_silent_beside_t
     ],
 )
 def test_a_scenario_has_its_own_conditions_unless_the_run_says_otherwise(own: str, variant: str, both: str) -> None:
-    assert conditions_under(case(conditions=own), variant) == both
+    assert effective_conditions(case(conditions=own), variant) == both
     (only,) = said(case(conditions=own), variant).utterances
     assert only.digest == digest(case(), f"voice+{both}" if both else "voice")
 
@@ -206,9 +206,9 @@ def test_a_missing_recording_is_never_replaced_by_the_voice() -> None:
 # ── Made once ──
 
 
-def asking(shelf: Shelf, use: Callable[[Speaker], Awaitable[Any]]) -> Any:
+def asking(shelf: Shelf, use: Callable[[SpeechMaker], Awaitable[Any]]) -> Any:
     async def main() -> Any:
-        return await use(Speaker(shelf.keep, shelf.fetch))
+        return await use(SpeechMaker(shelf.keep, shelf.fetch))
 
     return asyncio.run(main())
 
@@ -216,9 +216,9 @@ def asking(shelf: Shelf, use: Callable[[Speaker], Awaitable[Any]]) -> Any:
 def test_a_line_is_made_once_for_all_who_ask_at_once_and_later() -> None:
     shelf = Shelf(audio.write_wav(TONE, 16000))
 
-    async def use(speaker: Speaker) -> list[Speech]:
-        together = await asyncio.gather(*(speaker.speech(recorded(), "voice") for _ in range(8)))
-        return [*together, await speaker.speech(recorded(), "voice")]
+    async def use(speaker: SpeechMaker) -> list[Speech]:
+        together = await asyncio.gather(*(speaker.make_speech(recorded(), "voice") for _ in range(8)))
+        return [*together, await speaker.make_speech(recorded(), "voice")]
 
     found = asking(shelf, use)
     assert shelf.fetched == 1
@@ -228,8 +228,8 @@ def test_a_line_is_made_once_for_all_who_ask_at_once_and_later() -> None:
 def test_files_of_one_name_in_two_folders_are_two() -> None:
     shelf = Shelf(audio.write_wav(TONE, 16000), audio.write_wav(TONE[::-1], 16000))
 
-    async def use(speaker: Speaker) -> list[Speech]:
-        return [await speaker.speech(recorded(folder=each), "voice") for each in ("here", "there")]
+    async def use(speaker: SpeechMaker) -> list[Speech]:
+        return [await speaker.make_speech(recorded(folder=each), "voice") for each in ("here", "there")]
 
     first, second = asking(shelf, use)
     assert first.utterances[0].digest != second.utterances[0].digest
@@ -238,22 +238,22 @@ def test_files_of_one_name_in_two_folders_are_two() -> None:
 def test_a_failure_is_not_remembered() -> None:
     shelf = Shelf(NotFound("not yet"), audio.write_wav(TONE, 16000))
 
-    async def use(speaker: Speaker) -> Speech:
+    async def use(speaker: SpeechMaker) -> Speech:
         with pytest.raises(NotFound):
-            await speaker.speech(recorded(), "voice")
-        return await speaker.speech(recorded(), "voice")
+            await speaker.make_speech(recorded(), "voice")
+        return await speaker.make_speech(recorded(), "voice")
 
     assert np.array_equal(asking(shelf, use).utterances[0].samples, TONE)
 
 
 def test_what_is_remembered_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speech, "REMEMBERED", 2)
+    monkeypatch.setattr(speech, "MAX_CACHED_LINES", 2)
     shelf = Shelf(audio.write_wav(TONE, 16000))
 
-    async def use(speaker: Speaker) -> list[int]:
+    async def use(speaker: SpeechMaker) -> list[int]:
         counts = []
         for url in ("a.wav", "b.wav", "a.wav", "c.wav", "a.wav", "b.wav"):
-            await speaker.speech(recorded(url), "voice")
+            await speaker.make_speech(recorded(url), "voice")
             counts.append(shelf.fetched)
         assert len(speaker._known) == 2
         return counts
@@ -264,8 +264,8 @@ def test_what_is_remembered_is_bounded_and_the_oldest_goes_first(monkeypatch: py
 def test_whoever_gives_up_takes_nothing_from_the_others() -> None:
     shelf = Shelf(audio.write_wav(TONE, 16000))
 
-    async def use(speaker: Speaker) -> Speech:
-        first, second = (asyncio.create_task(speaker.speech(recorded(), "voice")) for _ in range(2))
+    async def use(speaker: SpeechMaker) -> Speech:
+        first, second = (asyncio.create_task(speaker.make_speech(recorded(), "voice")) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
         return await second

@@ -9,13 +9,12 @@ import pytest
 
 from pramana.errors import Unavailable
 from pramana.model import Line, Request, Speech, Utterance
-from pramana.providers.text.fake import Fake
-from pramana.providers.text.fake import parse as parse_fake
-from pramana.providers.voice.cascade import around
-from pramana.providers.voice.fake import FakeChannel, FakeVoice, parse
+from pramana.providers.text.fake import FakeProvider, parse_fake
+from pramana.providers.voice.cascade import make_embedded_cascade
+from pramana.providers.voice.fake import FakeChannel, FakeVoice, parse_fake_voice
 from pramana.providers.voice.vocabulary import Dial
-from pramana.run.call import Patience, Stages
-from pramana.run.calling import Calls
+from pramana.run.call import Patience, StageCounter
+from pramana.run.calling import CallProvider
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 TONE = (9000 * np.sin(np.arange(4800) / 9)).astype(np.int16)
@@ -33,8 +32,8 @@ class Watched:
     def __init__(self, voice: Any) -> None:
         self.seen: list[str] = []
         self.blobs: list[bytes] = []
-        self.stages = Stages(lambda: self.seen.append(" ".join(self.stages.counts())))
-        self.calls = Calls(voice, "x", self.keep, patience=Patience(answer_within_s=3), stages=self.stages)
+        self.stages = StageCounter(lambda: self.seen.append(" ".join(self.stages.counts())))
+        self.calls = CallProvider(voice, "x", self.keep, patience=Patience(answer_within_s=3), stages=self.stages)
 
     def keep(self, data: bytes) -> str:
         self.blobs.append(data)
@@ -49,20 +48,20 @@ class Watched:
 
 
 def test_a_call_passes_every_stage_in_order_and_leaves() -> None:
-    watched = Watched(FakeVoice(**parse(AGENT)))
+    watched = Watched(FakeVoice(**parse_fake_voice(AGENT)))
     watched.ask(Line("Hello."))
     assert watched.seen == ["ringing", "caller", "waiting", "agent", ""]
     assert watched.stages.counts() == {}
 
 
 def test_with_several_lines_the_caller_and_the_agent_take_turns() -> None:
-    watched = Watched(FakeVoice(**parse(AGENT)))
+    watched = Watched(FakeVoice(**parse_fake_voice(AGENT)))
     watched.ask(Line("Hello."), Line("And now?"))
     assert watched.seen == ["ringing", *["caller", "waiting", "agent"] * 2, ""]
 
 
 def test_who_talks_into_an_answer_is_the_one_who_speaks() -> None:
-    watched = Watched(FakeVoice(**parse(AGENT)))
+    watched = Watched(FakeVoice(**parse_fake_voice(AGENT)))
     watched.ask(Line("Hello."), Line("Stop that.", barge_in_s=0.5))
     assert watched.seen[:5] == ["ringing", "caller", "waiting", "agent", "caller"]
 
@@ -72,15 +71,15 @@ def test_a_call_that_fails_leaves_too() -> None:
         async def dial(self, _dial: Dial) -> FakeChannel:
             raise Unavailable("gone")
 
-    watched = Watched(Gone(**parse(AGENT)))
+    watched = Watched(Gone(**parse_fake_voice(AGENT)))
     with pytest.raises(Unavailable):
         watched.ask(Line("Hello."))
     assert watched.seen == ["ringing", ""]
 
 
 def test_calls_at_once_are_counted_by_stage() -> None:
-    stages = Stages()
-    with stages.call(), stages.call() as second, stages.call("scoring"):
+    stages = StageCounter()
+    with stages.track_call(), stages.track_call() as second, stages.track_call("scoring"):
         second("agent")
         second("agent")
         assert stages.counts() == {"ringing": 1, "agent": 1, "scoring": 1}
@@ -91,7 +90,10 @@ def test_calls_at_once_are_counted_by_stage() -> None:
 
 
 def test_the_log_says_whose_sound_was_synthesised_here() -> None:
-    ours, theirs = Watched(around(Fake(**parse_fake("fixed=Nine.")))), Watched(FakeVoice(**parse(AGENT)))
+    ours, theirs = (
+        Watched(make_embedded_cascade(FakeProvider(**parse_fake("fixed=Nine.")))),
+        Watched(FakeVoice(**parse_fake_voice(AGENT))),
+    )
     for each in (ours, theirs):
         each.ask(Line("Hello."))
     assert (ours.log[0]["version"], ours.log[0]["synthesised_here"]) == (3, True)
@@ -105,6 +107,6 @@ def test_an_agent_of_others_cannot_say_that_its_sound_was_made_here() -> None:
             channel.synthesised_here = True  # type: ignore[attr-defined]
             return channel
 
-    watched = Watched(Pretends(**parse(AGENT)))
+    watched = Watched(Pretends(**parse_fake_voice(AGENT)))
     watched.ask(Line("Hello."))
     assert watched.log[0]["synthesised_here"] is False

@@ -19,7 +19,7 @@ DEEP = b'{"t":0,"event":"unknown","detail":' + b"[" * 100_000 + b"]" * 100_000 +
 class Deaf:
     """Nobody listens."""
 
-    def covers(self, _language: str) -> bool:
+    def supports_language(self, _language: str) -> bool:
         return False
 
     async def transcribe(self, _samples: Any, _language: str) -> str:
@@ -67,7 +67,7 @@ def test_a_log_of_plain_events_is_measured() -> None:
 class Whispering(Deaf):
     """Hears the same in anything."""
 
-    def covers(self, _language: str) -> bool:
+    def supports_language(self, _language: str) -> bool:
         return True
 
     async def transcribe(self, _samples: Any, _language: str) -> str:

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, ProviderError, Unavailable
 from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn, Usage
-from pramana.score.judge import Judge, mark_for, score_by_judge, score_by_rubric
+from pramana.score.judge import Judge, make_delimiter, score_by_judge, score_by_rubric
 from pramana.score.scoring import NO_JUDGE, Scoring
-from pramana.score.verdicts import SCORES, read_ratings, verdict
+from pramana.score.verdicts import SCORES, parse_verdict, read_ratings
 
 JUDGED = Case(
     "creative-001",
@@ -90,7 +90,7 @@ def scored(script: Scripted, output: str, case: Case = JUDGED) -> Check:
     ],
 )
 def test_the_verdict_is_the_last_line_alone(answer: str, expected: bool | None) -> None:
-    assert verdict(answer) is expected
+    assert parse_verdict(answer) is expected
 
 
 def test_the_judge_is_sent_output_and_question_and_the_check_says_who_judged() -> None:
@@ -124,7 +124,7 @@ def test_an_output_stands_as_data_between_marks_it_cannot_hold(output: str) -> N
     assert scored(script, output).outcome == Outcome.FAILED
     system, user = (turn.text for turn in script.requests[0].turns)
     criterion = "Answer YES only if the text is a haiku."
-    mark = mark_for(output, criterion)
+    mark = make_delimiter(output, criterion)
     assert mark not in output
     assert mark in system
     before, inside, after = user.split(mark)
@@ -134,8 +134,8 @@ def test_an_output_stands_as_data_between_marks_it_cannot_hold(output: str) -> N
 
 
 def test_marks_differ_with_every_output() -> None:
-    assert mark_for("a", "q") != mark_for("b", "q") != mark_for("b", "r")
-    assert mark_for("\ud800")
+    assert make_delimiter("a", "q") != make_delimiter("b", "q") != make_delimiter("b", "r")
+    assert make_delimiter("\ud800")
 
 
 def test_an_unreadable_verdict_is_asked_for_once_more() -> None:

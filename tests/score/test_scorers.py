@@ -16,7 +16,15 @@ from pramana import BlockingScoringContext, Case, Check, Outcome, Reply, Score, 
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput, PramanaError, ProviderError, Unavailable
 from pramana.model import PlannedScorer, Request, Turn
 from pramana.score.judge import Judge
-from pramana.score.scorers import Scorer, Scorers, find_planned, find_scorer, make_scorer, planned_scorers, scorer
+from pramana.score.scorers import (
+    Scorer,
+    Scorers,
+    find_planned_scorers,
+    find_scorer,
+    make_planned_scorers,
+    make_scorer,
+    scorer,
+)
 
 CASE = Case("What is the capital of France?")
 REPLY = Reply("It is Paris.", Usage(7, 3), total_s=0.5)
@@ -369,14 +377,14 @@ def test_a_scorer_is_found_by_the_path_of_its_module_and_its_version_must_be_the
     path = "python:tests.score.a_scorer:politeness"
     found = find_scorer(path, {})
     assert (found.name, found.version) == ("politeness", "2")
-    assert planned_scorers([path], {}) == (PlannedScorer(path, "politeness", "2"),)
-    assert find_planned([PlannedScorer(path, "politeness", "2")], {}) == [found]
+    assert make_planned_scorers([path], {}) == (PlannedScorer(path, "politeness", "2"),)
+    assert find_planned_scorers([PlannedScorer(path, "politeness", "2")], {}) == [found]
     with pytest.raises(
         InvalidInput, match=r"was planned with the scorer politeness, version 1, .* now politeness, version 2"
     ):
-        find_planned([PlannedScorer(path, "politeness", "1")], {})
+        find_planned_scorers([PlannedScorer(path, "politeness", "1")], {})
     with pytest.raises(InvalidInput, match="2 scorers are called polite, and scores are stored by that name"):
-        planned_scorers(["a", "b"], {"a": returning(1, name="polite"), "b": returning(1, name="polite")})
+        make_planned_scorers(["a", "b"], {"a": returning(1, name="polite"), "b": returning(1, name="polite")})
 
 
 def test_an_unknown_scorer_is_told_with_what_there_is() -> None:

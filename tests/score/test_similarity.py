@@ -18,7 +18,7 @@ from pramana.errors import AuthenticationFailed, Unavailable
 from pramana.installation import install_command
 from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn
 from pramana.score import similarity
-from pramana.score.similarity import DEFAULT_THRESHOLD, Embedded, Similarity, asked_of
+from pramana.score.similarity import DEFAULT_THRESHOLD, EmbeddedTexts, Similarity, make_embed
 
 if TYPE_CHECKING:
     from benchmarks import similarity as benchmark
@@ -191,7 +191,7 @@ def test_any_text_a_model_may_emit_gets_a_check() -> None:
 
 
 def test_missing_weights_leave_the_reply_unscored_and_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    minilm.encoder.cache_clear()
+    minilm.load_encoder.cache_clear()
     monkeypatch.setattr(weights, "find_spec", lambda _name: None)
     check = score(Similarity(), case("Owls."), "Owls.")
     assert (check.outcome, check.value) == (Outcome.UNSCORED, None)
@@ -217,9 +217,9 @@ class Letters:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    async def __call__(self, texts: Sequence[str]) -> Embedded:
+    async def __call__(self, texts: Sequence[str]) -> EmbeddedTexts:
         self.asked.append(list(texts))
-        return Embedded([[float(text.count(letter)) for letter in "aeiou"] for text in texts])
+        return EmbeddedTexts([[float(text.count(letter)) for letter in "aeiou"] for text in texts])
 
 
 def test_a_providers_embedder_replaces_ours_and_is_named_in_the_version() -> None:
@@ -244,7 +244,7 @@ def test_what_an_embedder_cost_and_who_it_was_is_recorded() -> None:
         assert (request.model, request.purpose) == ("letters", "embedding")
         return Reply("", served_model="letters-2", cost_usd=0.25, vectors=([1.0, 0.0],) * len(request.turns))
 
-    check = score(Similarity(asked_of(ask, "letters"), "acme:letters"), case("a", threshold=0.5), "b")
+    check = score(Similarity(make_embed(ask, "letters"), "acme:letters"), case("a", threshold=0.5), "b")
     assert check.outcome is Outcome.PASSED
     assert (check.evidence["served_model"], check.evidence["cost_usd"]) == ("letters-2", 0.25)
 
@@ -256,10 +256,10 @@ def test_long_vectors_are_compared_beside_the_event_loop(monkeypatch: pytest.Mon
         threads.append(threading.current_thread() is threading.main_thread())
         return float(one == other)
 
-    async def embed(texts: Sequence[str]) -> Embedded:
-        return Embedded([[1.0] * 4000 for _ in texts])
+    async def embed(texts: Sequence[str]) -> EmbeddedTexts:
+        return EmbeddedTexts([[1.0] * 4000 for _ in texts])
 
-    monkeypatch.setattr(similarity, "cosine", noted)
+    monkeypatch.setattr(similarity, "cosine_similarity", noted)
     score(Similarity(embed), case("a"), "b")
     score(Similarity(embed), case("a", "c", "d"), "b")
     assert threads == [True, False, False, False]
@@ -275,7 +275,7 @@ def test_an_ideal_is_embedded_once_and_twice_the_same_only_once() -> None:
 
 def test_an_ideal_that_many_need_at_once_is_embedded_once_and_again_after_a_failure() -> None:
     class Slow(Letters):
-        async def __call__(self, texts: Sequence[str]) -> Embedded:
+        async def __call__(self, texts: Sequence[str]) -> EmbeddedTexts:
             first = not self.asked
             found = await super().__call__(texts)
             await asyncio.sleep(0.01)
@@ -295,7 +295,7 @@ def test_an_ideal_that_many_need_at_once_is_embedded_once_and_again_after_a_fail
 
 
 def test_only_so_many_ideals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(similarity, "REMEMBERED", 2)
+    monkeypatch.setattr(similarity, "MAX_CACHED_IDEALS", 2)
     letters = Letters()
     scorer = Similarity(letters)
     for ideal in ("a", "e", "a", "i", "a", "e"):
@@ -311,8 +311,8 @@ def test_only_so_many_ideals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> 
     ids=["zero", "lengths", "nan"],
 )
 def test_vectors_without_an_angle_are_unscored(vectors: list[list[float]]) -> None:
-    async def embed(_texts: Sequence[str]) -> Embedded:
-        return Embedded(vectors)
+    async def embed(_texts: Sequence[str]) -> EmbeddedTexts:
+        return EmbeddedTexts(vectors)
 
     check = score(Similarity(embed), case("a"), "b")
     assert (check.outcome, check.value) == (Outcome.UNSCORED, None)
@@ -320,14 +320,14 @@ def test_vectors_without_an_angle_are_unscored(vectors: list[list[float]]) -> No
 
 
 def test_an_embedder_that_does_not_answer_is_unscored_and_a_wrong_key_stops_the_run() -> None:
-    async def busy(_texts: Sequence[str]) -> Embedded:
+    async def busy(_texts: Sequence[str]) -> EmbeddedTexts:
         raise Unavailable("acme is down")
 
-    async def locked(_texts: Sequence[str]) -> Embedded:
+    async def locked(_texts: Sequence[str]) -> EmbeddedTexts:
         raise AuthenticationFailed("acme refuses the key")
 
-    async def short(_texts: Sequence[str]) -> Embedded:
-        return Embedded([[1.0]])
+    async def short(_texts: Sequence[str]) -> EmbeddedTexts:
+        return EmbeddedTexts([[1.0]])
 
     check = score(Similarity(busy), case("a"), "b")
     assert (check.outcome, check.reason) == (Outcome.UNSCORED, "the embedder did not answer: acme is down")
@@ -348,7 +348,7 @@ def test_many_at_once_agree_with_one_at_a_time_and_leave_the_event_loop_free(
     threads = set()
     encode = similarity._encode
 
-    def watched(given: Sequence[str]) -> Embedded:
+    def watched(given: Sequence[str]) -> EmbeddedTexts:
         threads.add(threading.current_thread())
         return encode(given)
 

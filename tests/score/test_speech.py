@@ -14,12 +14,12 @@ from rapidfuzz.distance import Levenshtein
 
 from pramana import audio
 from pramana.embedded import activity, quality, voice
-from pramana.embedded.ears import LANGUAGES, Ears
+from pramana.embedded.ears import LANGUAGES, WhisperModel
 from pramana.errors import EngineMissing
 from pramana.model import Outcome
 from pramana.score import evidence
-from pramana.score.evidence import Guard, difference, guard, trimmed
-from pramana.score.speech import Compared, Measured, Opinion, as_check, measure_call
+from pramana.score.evidence import GuardResult, check_evidence, transcript_error_rate, trim_silences
+from pramana.score.speech import CallMeasurements, QualityEstimate, TextComparison, make_call_check, measure_call
 from pramana.score.words import Entity
 
 pytestmark = pytest.mark.usefixtures("real_models")
@@ -31,8 +31,8 @@ OTHER = "The train to the coast leaves from platform two, and there are still ma
 
 
 @cache
-def ears() -> Ears:
-    return Ears.open()
+def ears() -> WhisperModel:
+    return WhisperModel.open()
 
 
 def hear(samples: Samples) -> str:
@@ -84,7 +84,7 @@ class Tape:
         line = {"line": 1, "text": "Stop.", "start": at - 0.2, "end": at + 0.3, "barge_in": True}
         self.add(at + 0.3, "line", **line)
 
-    def measured(self, *, reason: str = "done", language: str = "en", **more: Any) -> Measured:
+    def measured(self, *, reason: str = "done", language: str = "en", **more: Any) -> CallMeasurements:
         self.add(len(self.samples) / RATE, "end", reason=reason)
         arguments: dict[str, Any] = {"transcribe": hear, "languages": LANGUAGES, "language": language} | more
         return measure_call(self.samples, RATE, self.events, **arguments)
@@ -96,7 +96,7 @@ class Tape:
 def test_a_call_whose_sound_says_what_its_transcript_says_passes() -> None:
     tape = Tape(spoken(ANSWER), *(f"{word} " for word in ANSWER.split()), heard=QUESTION)
     measured = tape.measured(confirm=activity.speech_spans, vad=activity.SETTINGS)
-    check = as_check(measured)
+    check = make_call_check(measured)
     assert (check.name, check.outcome) == ("call", Outcome.PASSED)
     assert check.value == measured.times.lines[0].voice_to_voice_s == pytest.approx(0.5, abs=0.4)
     assert "english-1" in check.version
@@ -110,7 +110,7 @@ def test_a_call_whose_sound_says_what_its_transcript_says_passes() -> None:
 
 
 def test_sound_that_says_something_else_is_an_error_and_no_failure() -> None:
-    check = as_check(Tape(spoken(OTHER), ANSWER).measured())
+    check = make_call_check(Tape(spoken(OTHER), ANSWER).measured())
     assert check.outcome is Outcome.ERRORED
     assert check.reason.startswith("the recording contradicts the transcript: character error rate")
     assert isinstance(check.evidence["guard"], dict)
@@ -120,20 +120,20 @@ def test_sound_that_says_something_else_is_an_error_and_no_failure() -> None:
 @pytest.mark.parametrize("text", [ANSWER, OTHER, "Your order of three blue lamps will arrive on Tuesday before noon."])
 def test_the_guard_knows_real_sentences_from_one_another(text: str) -> None:
     heard = hear(voice.speak(text, "en"))
-    assert guard(spoken(text), text, heard, "en", rate=audio.CALLER_RATE).state == "ok"
+    assert check_evidence(spoken(text), text, heard, "en", rate=audio.CALLER_RATE).state == "ok"
     for other in {ANSWER, OTHER} - {text}:
-        assert guard(spoken(text), other, heard, "en", rate=audio.CALLER_RATE).state == "contradicts"
+        assert check_evidence(spoken(text), other, heard, "en", rate=audio.CALLER_RATE).state == "contradicts"
 
 
 def test_a_silent_answer_is_no_evidence() -> None:
-    check = as_check(Tape(np.zeros(2 * RATE, np.int16), ANSWER).measured())
+    check = make_call_check(Tape(np.zeros(2 * RATE, np.int16), ANSWER).measured())
     assert (check.outcome, check.value) == (Outcome.ERRORED, None)
     assert check.reason == "nothing is audible in the agent's channel of the recording"
 
 
 def test_a_clipped_answer_is_no_evidence() -> None:
     loud = np.clip(spoken(ANSWER).astype(np.int64) * 200, -32768, 32767).astype(np.int16)
-    check = as_check(Tape(loud, ANSWER).measured())
+    check = make_call_check(Tape(loud, ANSWER).measured())
     assert check.outcome is Outcome.ERRORED
     assert "of the agent's sound is at full scale" in check.reason
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_checked_says_so_and_is_no_error(said: str, more: dict[st
     measured = Tape(spoken(ANSWER), said).measured(**more)
     assert measured.guard.state == "not checked"
     assert measured.guard.reason.startswith(why)
-    check = as_check(measured)
+    check = make_call_check(measured)
     assert check.outcome is Outcome.PASSED
     assert why in check.reason
 
@@ -209,13 +209,15 @@ def test_with_stretches_left_out_the_distance_is_the_least_there_is(seed: int) -
         for end in range(start, len(each) + 1)
     ]
     for cuts, left in ((1, once), (2, twice)):
-        assert evidence._distance(reference, heard, cuts) == min(Levenshtein.distance(each, heard) for each in left)
+        assert evidence._edit_distance(reference, heard, cuts) == min(
+            Levenshtein.distance(each, heard) for each in left
+        )
 
 
 def test_the_guards_rate_is_the_character_error_rate() -> None:
-    assert difference("the cat", "the hat", "en") == pytest.approx(1 / 7)
-    assert difference("", "words", "en") == 1.0
-    assert difference("we open at nine and close at six", "we close at six", "en", cuts=1) == 0.0
+    assert transcript_error_rate("the cat", "the hat", "en") == pytest.approx(1 / 7)
+    assert transcript_error_rate("", "words", "en") == 1.0
+    assert transcript_error_rate("we open at nine and close at six", "we close at six", "en", cuts=1) == 0.0
 
 
 # ── How a call ends ──
@@ -239,7 +241,7 @@ def test_a_call_that_was_not_held_is_an_error_with_the_reason(
     tape = Tape(spoken(ANSWER), ANSWER) if reason != "no_answer" else Tape(np.zeros(RATE, np.int16))
     for at, event, fields in events:
         tape.add(at, event, **fields)
-    check = as_check(tape.measured(reason=reason, transcribe=lambda _: ANSWER, **more))
+    check = make_call_check(tape.measured(reason=reason, transcribe=lambda _: ANSWER, **more))
     assert (check.outcome, check.reason) == (Outcome.ERRORED, said)
 
 
@@ -248,8 +250,8 @@ def test_an_agent_that_hangs_up_after_its_last_answer_has_held_the_call() -> Non
     tape.add(8.0, "turn_done", text="")
     tape.add(9.0, "closed", text="bye")
     measured = tape.measured(reason="closed", transcribe=lambda _: ANSWER, lines=1)
-    assert as_check(measured).outcome is Outcome.PASSED
-    assert as_check(msgspec.structs.replace(measured, complete=False)).outcome is Outcome.ERRORED
+    assert make_call_check(measured).outcome is Outcome.PASSED
+    assert make_call_check(msgspec.structs.replace(measured, complete=False)).outcome is Outcome.ERRORED
 
 
 @pytest.mark.parametrize(
@@ -268,12 +270,12 @@ def test_who_hangs_up_in_order_has_ended_where_no_message_says_so(
     tape = Tape(spoken(ANSWER), ANSWER)
     tape.events[0] |= told
     tape.add(9.0, "closed", text=str(code), detail={"code": code}, **{"class": kind})
-    check = as_check(tape.measured(reason="closed", transcribe=lambda _: ANSWER, lines=1))
+    check = make_call_check(tape.measured(reason="closed", transcribe=lambda _: ANSWER, lines=1))
     assert check.outcome is (Outcome.PASSED if held else Outcome.ERRORED)
     silent = Tape(np.zeros(RATE, np.int16))
     silent.events[0] |= told
     silent.add(9.0, "closed", text=str(code), detail={"code": code}, **{"class": kind})
-    assert as_check(silent.measured(reason="closed", lines=1)).reason == f"the call broke off: {code}"
+    assert make_call_check(silent.measured(reason="closed", lines=1)).reason == f"the call broke off: {code}"
 
 
 def test_words_that_were_taken_back_are_not_held_against_the_sound() -> None:
@@ -290,7 +292,7 @@ def test_a_call_that_was_timed_while_this_machine_was_late_says_so() -> None:
     tape = Tape(spoken(ANSWER), ANSWER)
     paced = {"frames": 100, "late_p95_s": 0.001, "late_most_s": 0.4, "longest_gap_s": 0.42}
     tape.add(tape.start + 1, "pace", **paced, stalls=[[tape.start - 0.1, tape.start + 0.3, 0.4]])
-    check = as_check(tape.measured(transcribe=lambda _: ANSWER))
+    check = make_call_check(tape.measured(transcribe=lambda _: ANSWER))
     assert check.outcome is Outcome.PASSED
     assert "unreliable: this machine was up to 400 ms late while line 1 was timed" in check.reason
 
@@ -298,10 +300,12 @@ def test_a_call_that_was_timed_while_this_machine_was_late_says_so() -> None:
 def test_a_line_that_is_not_in_the_recording_is_an_error() -> None:
     tape = Tape(spoken(ANSWER), ANSWER)
     tape.samples[:, 0] = 0
-    assert as_check(tape.measured()).reason == "line 1 of the caller is not audible in the recording"
+    assert make_call_check(tape.measured()).reason == "line 1 of the caller is not audible in the recording"
     tape.events = [each for each in tape.events if each["event"] != "line"]
     tape.add(9.0, "error", text="no such agent", **{"class": "bad_request"})
-    assert as_check(tape.measured(reason="error")).reason == "the call ended before a line was said: no such agent"
+    assert (
+        make_call_check(tape.measured(reason="error")).reason == "the call ended before a line was said: no such agent"
+    )
 
 
 # ── Words ──
@@ -310,7 +314,7 @@ def test_a_line_that_is_not_in_the_recording_is_an_error() -> None:
 def test_what_the_provider_heard_is_held_against_what_was_said() -> None:
     heard = "when do you open on friday and can i pay with twenty dollars"
     same = Tape(spoken(ANSWER), ANSWER, heard=heard).measured(transcribe=None).words.heard
-    assert isinstance(same, Compared)
+    assert isinstance(same, TextComparison)
     assert (same.count, same.wer, same.cer, same.missed) == (0, 0.0, 0.0, ())
     other = Tape(spoken(ANSWER), ANSWER, heard="when do you open on Thursday and can I pay with 12 dollars").measured(
         transcribe=None
@@ -342,7 +346,7 @@ def test_a_rate_of_words_exists_only_where_a_reference_is_stated() -> None:
 def test_texts_too_long_to_compare_are_left_uncompared() -> None:
     measured = Tape(spoken(ANSWER), "la " * 50_000, heard="la " * 50_000).measured(transcribe=lambda _: "la")
     assert (measured.words.heard, measured.words.transcript) == (None, None)
-    assert as_check(measured).outcome is Outcome.ERRORED  # nobody says so much in five seconds
+    assert make_call_check(measured).outcome is Outcome.ERRORED  # nobody says so much in five seconds
 
 
 def test_a_whole_text_stands_in_for_its_pieces() -> None:
@@ -399,18 +403,18 @@ def test_the_quality_is_a_diagnosis_and_may_be_missing() -> None:
 
     assert Tape(tone(1.0)).measured(transcribe=None, estimate=missing).sound.quality is None
     found = Tape(tone(1.0)).measured(transcribe=None, estimate=guessed).sound.quality
-    assert found == Opinion(3.1, 3.4, 4.0, 3.2)
-    silent = Tape(np.zeros(RATE, np.int16)).measured(estimate=quality.estimate)
+    assert found == QualityEstimate(3.1, 3.4, 4.0, 3.2)
+    silent = Tape(np.zeros(RATE, np.int16)).measured(estimate=quality.estimate_quality)
     assert silent.sound.quality is None
     assert silent.sound.level_dbfs is None
 
 
 def test_trimming_keeps_what_is_audible_and_a_little_beside_it() -> None:
     samples = np.arange(100, dtype=np.int16)
-    assert trimmed(samples, 10, [(2.0, 3.0), (3.2, 4.0), (9.5, 9.9)], beside_s=0.2).tolist() == [
+    assert trim_silences(samples, 10, [(2.0, 3.0), (3.2, 4.0), (9.5, 9.9)], margin_s=0.2).tolist() == [
         *range(18, 43), *range(93, 100),
     ]  # fmt: skip
-    assert trimmed(samples, 10, []).size == 0
+    assert trim_silences(samples, 10, []).size == 0
 
 
 # ── The same to the last digit ──
@@ -418,7 +422,7 @@ def test_trimming_keeps_what_is_audible_and_a_little_beside_it() -> None:
 
 def one_window(samples: Samples) -> quality.Quality:
     """Return the real estimate of a sound with silence behind it: a short one alone is repeated, and takes seconds."""
-    return quality.estimate(np.pad(samples, (0, max(0, 9 * audio.CALLER_RATE + 200 - len(samples)))))
+    return quality.estimate_quality(np.pad(samples, (0, max(0, 9 * audio.CALLER_RATE + 200 - len(samples)))))
 
 
 def test_a_stored_call_measured_again_gives_the_same_check_to_the_last_digit() -> None:
@@ -426,28 +430,28 @@ def test_a_stored_call_measured_again_gives_the_same_check_to_the_last_digit() -
     engines: dict[str, Any] = {
         "confirm": activity.speech_spans, "vad": activity.SETTINGS, "estimate": one_window, "references": [OTHER],
     }  # fmt: skip
-    first = as_check(tape.measured(transcribe=ears().transcribe, **engines))
+    first = make_call_check(tape.measured(transcribe=ears().transcribe, **engines))
     samples, rate = audio.read_wav(audio.write_wav(tape.samples, RATE))
     log = "\n".join(json.dumps(each) for each in tape.events)
     again = measure_call(
         samples,
         rate,
         [json.loads(line) for line in log.split("\n")],
-        transcribe=Ears.open().transcribe,
+        transcribe=WhisperModel.open().transcribe,
         languages=LANGUAGES,
         language="en",
         **engines,
     )
-    assert as_check(again) == first
+    assert make_call_check(again) == first
     stored = msgspec.json.encode(first.evidence)
     assert msgspec.json.decode(stored) == first.evidence
-    assert msgspec.convert(msgspec.json.decode(stored), Measured) == again
-    assert msgspec.json.encode(as_check(again)) == msgspec.json.encode(first)
+    assert msgspec.convert(msgspec.json.decode(stored), CallMeasurements) == again
+    assert msgspec.json.encode(make_call_check(again)) == msgspec.json.encode(first)
 
 
 def test_the_evidence_of_a_call_has_no_name_that_judges_use() -> None:
     """A summary takes `answers` and `cost_usd` for those of a judge that was paid."""
-    check = as_check(Tape(tone(1.0), "one").measured(transcribe=None))
+    check = make_call_check(Tape(tone(1.0), "one").measured(transcribe=None))
     assert set(check.evidence) == {"language", "times", "words", "sound", "guard", "complete", "conditions"}
 
 
@@ -463,11 +467,11 @@ def test_the_evidence_of_a_call_has_no_name_that_judges_use() -> None:
 def test_odd_calls_have_a_check_all_the_same(change: Callable[[Tape], None]) -> None:
     tape = Tape(tone(1.0), "one two three")
     change(tape)
-    check = as_check(tape.measured(transcribe=lambda _: "\ud800"))
+    check = make_call_check(tape.measured(transcribe=lambda _: "\ud800"))
     assert check.reason
     assert msgspec.to_builtins(check)
 
 
 def test_only_ok_and_not_checked_let_a_call_pass() -> None:
     states = ("ok", "not checked", "silent", "clipped", "contradicts")
-    assert [Guard(state, "").tripped for state in states] == [False, False, True, True, True]  # type: ignore[arg-type]
+    assert [GuardResult(state, "").is_tripped for state in states] == [False, False, True, True, True]  # type: ignore[arg-type]

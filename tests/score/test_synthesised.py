@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pramana import audio
-from pramana.score.evidence import GUARD_VERSION, SYNTHESISED, Guard, guard
-from pramana.score.log import Log
+from pramana.score.evidence import GUARD_VERSION, SYNTHESISED_HERE_REASON, GuardResult, check_evidence
+from pramana.score.log import CallLog
 
 RATE = audio.CALLER_RATE
 SAID = "We are open from nine in the morning until six in the evening, every day of the week."
@@ -15,15 +15,15 @@ MISHEARD = "The train to the coast leaves from platform two, and there are still
 TONE = (6000 * np.sin(np.arange(5 * RATE) / 9)).astype(np.int16)
 
 
-def judged(speech: Any, said: str, recorded: str | None, *, here: bool, cuts: int = 0) -> Guard:
-    return guard(speech, said, recorded, "en", rate=RATE, cuts=cuts, synthesised_here=here)
+def judged(speech: Any, said: str, recorded: str | None, *, here: bool, cuts: int = 0) -> GuardResult:
+    return check_evidence(speech, said, recorded, "en", rate=RATE, cuts=cuts, synthesised_here=here)
 
 
 @pytest.mark.parametrize("recorded", [MISHEARD, SAID, "", "and so " * 60, None])
 def test_what_an_ear_makes_of_it_decides_nothing(recorded: str | None) -> None:
-    assert judged(TONE, SAID, recorded, here=True) == Guard("not checked", SYNTHESISED)
+    assert judged(TONE, SAID, recorded, here=True) == GuardResult("not checked", SYNTHESISED_HERE_REASON)
     assert judged(TONE, SAID, recorded, here=True, cuts=1).state == "not checked"
-    assert not judged(TONE, SAID, recorded, here=True).tripped
+    assert not judged(TONE, SAID, recorded, here=True).is_tripped
 
 
 @pytest.mark.parametrize("said", ["Well" + "." * 320, "Yes. " + "-" * 240, "Name: " + "_" * 240, "A" + "\u0301" * 300])
@@ -34,7 +34,7 @@ def test_what_has_no_sound_need_not_be_heard(said: str) -> None:
 def test_of_any_other_agent_the_same_ear_decides() -> None:
     assert judged(TONE, SAID, MISHEARD, here=False).state == "contradicts"
     assert judged(TONE, SAID, SAID, here=False).state == "ok"
-    assert guard(TONE, SAID, MISHEARD, "en", rate=RATE).state == "contradicts"  # unless somebody says so
+    assert check_evidence(TONE, SAID, MISHEARD, "en", rate=RATE).state == "contradicts"  # unless somebody says so
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,6 @@ def test_sound_that_is_broken_is_no_evidence_whoever_made_it(speech: Any, said: 
 
 @pytest.mark.parametrize(("stated", "here"), [(True, True), (False, False), (1, False), ("true", False), (None, False)])
 def test_only_a_log_that_says_so_is_believed(stated: object, here: bool) -> None:
-    assert Log([{"t": 0, "event": "call", "version": 3, "synthesised_here": stated}]).synthesised_here is here
-    assert not Log([{"t": 0, "event": "call", "version": 2}]).synthesised_here
+    assert CallLog([{"t": 0, "event": "call", "version": 3, "synthesised_here": stated}]).synthesised_here is here
+    assert not CallLog([{"t": 0, "event": "call", "version": 2}]).synthesised_here
     assert GUARD_VERSION == "3"

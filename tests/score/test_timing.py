@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from pramana import audio
 from pramana.errors import InvalidInput
-from pramana.providers.voice.vocabulary import only_listens
+from pramana.providers.voice.vocabulary import is_backchannel
 from pramana.score import timing
-from pramana.score.timing import CallTimes, LineTimes, measure
+from pramana.score.timing import CallTimes, LineTimes, measure_times
 
 RATE = audio.RECORDING_RATE
 SAMPLE = 1 / RATE
@@ -55,7 +55,7 @@ class Tape:
     def measured(self, reason: str = "done", **more: Any) -> CallTimes:
         self.add(self.seconds, "end", reason=reason)
         # As in a real log: what a line was is written when it ends, everything else when it happens.
-        return measure(self.samples, RATE, sorted(self.events, key=lambda each: each["t"]), **more)
+        return measure_times(self.samples, RATE, sorted(self.events, key=lambda each: each["t"]), **more)
 
 
 def only(times: CallTimes) -> LineTimes:
@@ -325,7 +325,7 @@ def test_a_barge_in_is_timed_until_the_agents_last_audible_sample() -> None:
 def test_an_agent_that_talks_on_has_not_given_way() -> None:
     tape = barged(stops=9.5)
     first, second = tape.measured().lines
-    assert (second.yield_s, second.yield_censored_s) == (None, timing.YIELD_WITHIN_S)
+    assert (second.yield_s, second.yield_censored_s) == (None, timing.MAX_YIELD_S)
     assert (second.voice_to_voice_s, second.first_audible_s, second.cut_in) == (None, None, False)
     assert first.answer_end_s == near(9.5)
     assert second.overlap_s == near(2.0)
@@ -335,7 +335,7 @@ def test_an_agent_that_pauses_and_goes_on_has_not_given_way() -> None:
     tape = barged(stops=4.5)
     tape.tone(1, 5.2, 9.0)
     second = tape.measured().lines[1]
-    assert (second.yield_s, second.yield_censored_s) == (None, timing.YIELD_WITHIN_S)
+    assert (second.yield_s, second.yield_censored_s) == (None, timing.MAX_YIELD_S)
     assert second.voice_to_voice_s is None
 
 
@@ -344,7 +344,7 @@ def test_an_answer_queued_behind_the_one_that_was_talked_into_is_found() -> None
     tape.add(6.5, "interrupted", dropped_s=3.0, played_s=5.0)
     tape.sound(6.9, 6.9, 2.0, (7.0, 8.0))
     second = tape.measured().lines[1]
-    assert second.yield_censored_s == timing.YIELD_WITHIN_S
+    assert second.yield_censored_s == timing.MAX_YIELD_S
     assert second.voice_to_voice_s == near(1.0)
     assert not second.cut_in
 
@@ -393,7 +393,7 @@ def test_a_line_meant_as_barge_in_but_said_into_silence_is_like_any_other() -> N
 
 @pytest.mark.parametrize("text", ["Mhm.", "uh-huh", "Okay", "Right.", "I see"])
 def test_a_backchannel_asks_for_nothing(text: str) -> None:
-    assert only_listens(text)
+    assert is_backchannel(text)
     ignored = barged(stops=9.5)
     ignored.events[-1]["text"] = text
     ignored.add(11.9, "no_answer", line=1, waited_s=5.9)  # nobody waits for an answer to it
@@ -476,7 +476,7 @@ def test_what_a_line_was_is_read_from_the_log_where_it_says_so() -> None:
 
 @pytest.mark.parametrize("text", ["No.", "Okay, stop", "Wait", "mhm but", ""])
 def test_other_words_want_the_floor(text: str) -> None:
-    assert not only_listens(text)
+    assert not is_backchannel(text)
 
 
 # ── The same to the last digit ──
@@ -490,7 +490,7 @@ def test_a_call_measured_again_from_its_files_gives_the_same_digits() -> None:
     wav = audio.write_wav(tape.samples, RATE)
     log = "".join(json.dumps(each) + "\n" for each in sorted(tape.events, key=lambda each: each["t"]))
     samples, rate = audio.read_wav(wav)
-    again = measure(samples, rate, [json.loads(line) for line in log.splitlines()])
+    again = measure_times(samples, rate, [json.loads(line) for line in log.splitlines()])
     assert again == times
     plain = msgspec.to_builtins(times)
     assert msgspec.json.decode(msgspec.json.encode(plain), type=CallTimes) == times
@@ -507,7 +507,7 @@ def test_spans_begin_and_end_where_the_first_and_last_audible_samples_are(
     samples = np.zeros(length, np.int16)
     for start, count, size in bursts:
         samples[start : start + count] = size
-    found = timing.spans(samples, RATE, gap_s=0.001)
+    found = timing.audible_spans(samples, RATE, gap_s=0.001)
     first, last = audio.first_audible(samples, RATE), audio.last_audible(samples, RATE)
     if not found:
         assert first is last is None
@@ -565,7 +565,7 @@ PACE = {"t": 1.0, "event": "pace", "frames": 1, "late_p95_s": 0.0, "late_most_s"
 )  # fmt: skip
 def test_a_log_that_does_not_fit_is_refused_by_its_event(events: list[Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        measure(np.zeros((RATE, 2), np.int16), RATE, events)
+        measure_times(np.zeros((RATE, 2), np.int16), RATE, events)
 
 
 @pytest.mark.parametrize(
@@ -573,9 +573,9 @@ def test_a_log_that_does_not_fit_is_refused_by_its_event(events: list[Any], said
 )
 def test_a_recording_that_is_none_is_refused(samples: Any) -> None:
     with pytest.raises(InvalidInput, match="two channels of 16-bit samples"):
-        measure(samples, RATE, [])
+        measure_times(samples, RATE, [])
     with pytest.raises(InvalidInput, match="0 samples a second"):
-        measure(np.zeros((10, 2), np.int16), 0, [])
+        measure_times(np.zeros((10, 2), np.int16), 0, [])
 
 
 @pytest.mark.parametrize(

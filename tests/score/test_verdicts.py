@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pramana.score.verdicts import evidence_before, read_ratings, verdict
+from pramana.score.verdicts import evidence_before, parse_verdict, read_ratings
 
 OBJECT = {"completed": "yes", "accuracy": 9, "helpfulness": 8, "naturalness": 7, "efficiency": 6}
 PRETTY = json.dumps({**OBJECT, "reasons": {"accuracy": "It fits {exactly}."}}, indent=2)
@@ -35,7 +35,7 @@ PRETTY = json.dumps({**OBJECT, "reasons": {"accuracy": "It fits {exactly}."}}, i
     ],
 )
 def test_a_verdict_with_a_label_or_in_json_is_read(answer: str, expected: bool) -> None:
-    assert verdict(answer) is expected
+    assert parse_verdict(answer) is expected
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_verdict_with_a_label_or_in_json_is_read(answer: str, expected: bool) 
     ],
 )
 def test_an_answer_that_says_both_or_neither_is_not_read(answer: str) -> None:
-    assert verdict(answer) is None
+    assert parse_verdict(answer) is None
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from pramana.errors import InvalidInput
 from pramana.score.words import (
-    LONGEST_TEXT,
+    MAX_TEXT_LENGTH,
     NORMALISER_VERSION,
     Entity,
     Errors,
-    character_errors,
-    count,
+    count_character_errors,
+    count_word_errors,
+    count_words,
     entities,
-    errors,
-    missed_entities,
-    normalised,
-    normaliser,
+    find_missed_entities,
+    normalise_text,
+    normaliser_name,
 )
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ else:  # by its path, because pytest does not put the project's folder on Python
     ],
 )
 def test_two_spellings_of_the_same_words_are_one(one: str, other: str) -> None:
-    assert normalised(one, "en") == normalised(other, "en")
+    assert normalise_text(one, "en") == normalise_text(other, "en")
 
 
 @pytest.mark.parametrize(
@@ -112,30 +112,30 @@ def test_two_spellings_of_the_same_words_are_one(one: str, other: str) -> None:
     ],
 )
 def test_what_sounds_or_means_otherwise_stays_apart(one: str, other: str) -> None:
-    assert normalised(one, "en") != normalised(other, "en")
+    assert normalise_text(one, "en") != normalise_text(other, "en")
 
 
 def test_the_tokens_are_these() -> None:
-    assert normalised("Don't pay $25 to O'Neil on the 3rd!", "en") == [
+    assert normalise_text("Don't pay $25 to O'Neil on the 3rd!", "en") == [
         "do", "not", "pay", "2", "5", "dollars", "to", "o'neil", "on", "the", "3th",
     ]  # fmt: skip
-    assert normalised("Straße, l’été: 1.000,50 €", "fr") == ["strasse", "l'été", "100050"]
-    assert normalised("東京は 晴れ、25度。", "ja") == list("東京は晴れ25度")
-    assert normalised("สวัสดี ครับ", "th") == list("สวัสดีครับ")
-    assert normalised("안녕 세계", "ko") == ["안녕", "세계"]
-    assert normalised("٢٥ يوم", "ar") == ["25", "يوم"]
-    assert normalised("", "en") == normalised(" … '' -- ", "en") == []
+    assert normalise_text("Straße, l’été: 1.000,50 €", "fr") == ["strasse", "l'été", "100050"]
+    assert normalise_text("東京は 晴れ、25度。", "ja") == list("東京は晴れ25度")
+    assert normalise_text("สวัสดี ครับ", "th") == list("สวัสดีครับ")
+    assert normalise_text("안녕 세계", "ko") == ["안녕", "세계"]
+    assert normalise_text("٢٥ يوم", "ar") == ["25", "يوم"]
+    assert normalise_text("", "en") == normalise_text(" … '' -- ", "en") == []
 
 
 @pytest.mark.parametrize("language", ["zh", "zh-CN", "cmn", "yue", "ja", "th", "lo", "km", "my"])
 def test_languages_without_spaces_are_compared_by_character(language: str) -> None:
-    assert normaliser(language) == f"characters-{NORMALISER_VERSION}"
-    assert errors("我要去北京", "我要去 南京", language) == Errors(1, 0, 0, 5)
-    assert count("我要去北京", language) is None
+    assert normaliser_name(language) == f"characters-{NORMALISER_VERSION}"
+    assert count_word_errors("我要去北京", "我要去 南京", language) == Errors(1, 0, 0, 5)
+    assert count_words("我要去北京", language) is None
 
 
 def test_words_are_counted_as_people_count_them() -> None:
-    assert count("It's 7:30, Mr. Smith.", "en") == 4
+    assert count_words("It's 7:30, Mr. Smith.", "en") == 4
 
 
 WORDS = st.lists(
@@ -193,14 +193,14 @@ WORDS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(WORDS)
 def test_what_is_normalised_stays_as_it_is(text: str) -> None:
-    once = normalised(text, "en")
-    assert normalised(" ".join(once), "en") == once
+    once = normalise_text(text, "en")
+    assert normalise_text(" ".join(once), "en") == once
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=60), st.sampled_from(["en", "fr", "ja"]))
 def test_any_text_has_tokens_without_a_space_or_a_capital(text: str, language: str) -> None:
-    for token in normalised(text, language):
+    for token in normalise_text(text, language):
         assert token
         assert not any(sign.isspace() for sign in token)
         assert token == token.casefold()
@@ -210,23 +210,23 @@ def test_any_text_has_tokens_without_a_space_or_a_capital(text: str, language: s
 
 
 def test_errors_are_those_counted_by_hand() -> None:
-    assert errors("the cat sat on the mat", "the cat sat on mat", "en") == Errors(0, 1, 0, 6)
-    assert errors("the cat sat", "the big cat sat", "en") == Errors(0, 0, 1, 3)
-    assert errors("the cat sat", "the hat sat", "en") == Errors(1, 0, 0, 3)
-    assert errors("the cat", "a dog ran off", "en") == Errors(2, 0, 2, 2)
-    assert errors("the cat", "a dog ran off", "en").rate == 2.0
-    assert errors("pay 25 dollars", "pay 26 dollars", "en") == Errors(1, 0, 0, 4)
-    assert errors("nothing", "", "en") == Errors(0, 1, 0, 1)
-    assert character_errors("the cat", "the hat", "en") == Errors(1, 0, 0, 7)
-    assert character_errors("an airport", "an air port", "en") == Errors(0, 0, 1, 10)
-    assert character_errors("北京", "南 京", "zh") == Errors(1, 0, 0, 2)
+    assert count_word_errors("the cat sat on the mat", "the cat sat on mat", "en") == Errors(0, 1, 0, 6)
+    assert count_word_errors("the cat sat", "the big cat sat", "en") == Errors(0, 0, 1, 3)
+    assert count_word_errors("the cat sat", "the hat sat", "en") == Errors(1, 0, 0, 3)
+    assert count_word_errors("the cat", "a dog ran off", "en") == Errors(2, 0, 2, 2)
+    assert count_word_errors("the cat", "a dog ran off", "en").rate == 2.0
+    assert count_word_errors("pay 25 dollars", "pay 26 dollars", "en") == Errors(1, 0, 0, 4)
+    assert count_word_errors("nothing", "", "en") == Errors(0, 1, 0, 1)
+    assert count_character_errors("the cat", "the hat", "en") == Errors(1, 0, 0, 7)
+    assert count_character_errors("an airport", "an air port", "en") == Errors(0, 0, 1, 10)
+    assert count_character_errors("北京", "南 京", "zh") == Errors(1, 0, 0, 2)
 
 
 def test_without_a_reference_everything_is_added_and_there_is_no_rate() -> None:
-    assert errors("", "two words", "en") == Errors(0, 0, 2, 0)
-    assert errors("…", "two words", "en").rate is None
-    assert errors("", "", "en") == Errors()
-    assert character_errors("", "ab c", "en") == Errors(0, 0, 4, 0)
+    assert count_word_errors("", "two words", "en") == Errors(0, 0, 2, 0)
+    assert count_word_errors("…", "two words", "en").rate is None
+    assert count_word_errors("", "", "en") == Errors()
+    assert count_character_errors("", "ab c", "en") == Errors(0, 0, 4, 0)
     assert pooled([Errors()]) is None
     assert pooled([]) is None
     assert mean([Errors()]) is None
@@ -243,7 +243,7 @@ SPOKEN = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(SPOKEN, SPOKEN)
 def test_rates_are_jiwers(reference: str, heard: str) -> None:
-    found, characters = errors(reference, heard, "en"), character_errors(reference, heard, "en")
+    found, characters = count_word_errors(reference, heard, "en"), count_character_errors(reference, heard, "en")
     said = jiwer.process_words(reference, heard)
     assert (found.substitutions, found.deletions, found.insertions) == (
         said.substitutions,
@@ -258,16 +258,16 @@ def test_rates_are_jiwers(reference: str, heard: str) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=40), st.sampled_from(["en", "fr", "ja", "th"]))
 def test_a_text_has_no_error_against_itself(text: str, language: str) -> None:
-    for found in (errors(text, text, language), character_errors(text, text, language)):
+    for found in (count_word_errors(text, text, language), count_character_errors(text, text, language)):
         assert found.count == 0
         assert found.rate in (0.0, None)
-    assert missed_entities(text, text, language) == []
+    assert find_missed_entities(text, text, language) == []
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(SPOKEN, SPOKEN), max_size=6))
 def test_pooled_is_all_errors_over_all_words(pairs: list[tuple[str, str]]) -> None:
-    several = [errors(reference, heard, "en") for reference, heard in pairs]
+    several = [count_word_errors(reference, heard, "en") for reference, heard in pairs]
     words = sum(len(reference.split()) for reference, _ in pairs)
     assert pooled(several) == (sum(each.count for each in several) / words if words else None)
     rates = [each.rate for each in several if each.rate is not None]
@@ -312,22 +312,22 @@ def test_entities_know_other_languages_no_better_than_they_can() -> None:
 
 def test_an_entity_said_in_other_words_is_not_missed() -> None:
     reference = "Ada pays twenty-five dollars on Friday at 7:30, flight BA 2490, minus 3.5 percent."
-    assert missed_entities(reference, "ada pays $25 on friday at seven thirty flight ba 2 4 9 0 -3.5%") == []
+    assert find_missed_entities(reference, "ada pays $25 on friday at seven thirty flight ba 2 4 9 0 -3.5%") == []
 
 
 def test_a_lost_entity_is_named() -> None:
-    missed = missed_entities("Pay Ada 25 dollars by Friday.", "Pay Aida 205 dollars by Thursday.")
+    missed = find_missed_entities("Pay Ada 25 dollars by Friday.", "Pay Aida 205 dollars by Thursday.")
     assert missed == [Entity("money", "25 dollars"), Entity("date", "friday"), Entity("name", "ada")]
-    assert missed_entities("It is number 5.", "It is number 25.") == [Entity("number", "5")]
+    assert find_missed_entities("It is number 5.", "It is number 25.") == [Entity("number", "5")]
 
 
 # ── Hostile texts ──
 
 
 def test_what_is_too_long_to_compare_is_refused_and_says_so() -> None:
-    for text in ("a " * LONGEST_TEXT, "\ufdfa" * (LONGEST_TEXT // 10)):  # one sign that stands for 18
+    for text in ("a " * MAX_TEXT_LENGTH, "\ufdfa" * (MAX_TEXT_LENGTH // 10)):  # one sign that stands for 18
         with pytest.raises(InvalidInput, match=r"cannot be compared word by word: 100,000 are the most"):
-            errors("a", text, "en")
+            count_word_errors("a", text, "en")
 
 
 @pytest.mark.parametrize(
@@ -337,6 +337,6 @@ def test_what_is_too_long_to_compare_is_refused_and_says_so() -> None:
 )  # fmt: skip
 def test_hostile_texts_take_no_time(text: str) -> None:
     start = time.process_time()
-    normalised(text, "en")
+    normalise_text(text, "en")
     entities(text)
     assert time.process_time() - start < 3

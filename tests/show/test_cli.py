@@ -255,14 +255,14 @@ def test_long_wide_and_hostile_lines_fit_the_terminal_and_do_no_harm(tmp_path: P
     assert "\u202e" not in result.stdout
     shown = [line for line in result.stdout.splitlines() if line[5:8] == " | "]
     assert shown
-    assert max(terminal.width(line) for line in shown) <= columns
+    assert max(terminal.text_width(line) for line in shown) <= columns
 
 
 def test_the_caret_stands_under_wide_characters() -> None:
     problem = Problem("m", "p", 1, 6, "f", source="日本\te\u0301x: y", caret=6)
-    lines = click.unstyle(terminal._pointed(problem)).splitlines()
+    lines = click.unstyle(terminal._caret_lines(problem)).splitlines()
     before = lines[0][: lines[0].index("x")]
-    assert terminal.width(before) == lines[1].index("^")
+    assert terminal.text_width(before) == lines[1].index("^")
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def fall_over(*arguments: str, **environment: str) -> subprocess.CompletedProces
 
 def test_a_defect_of_ours_is_one_sentence_and_exit_three_and_its_traceback_is_kept() -> None:
     result = fall_over()
-    kept = settings.home() / "defect.txt"
+    kept = settings.data_folder() / "defect.txt"
     assert (result.returncode, result.stdout) == (3, "")
     assert result.stderr == (
         "pramana: internal error, please report it as a bug: LookupError: a \\x1b[31m name; "
@@ -401,8 +401,8 @@ def test_a_wrong_scorer_is_an_error_of_the_program_and_of_its_option(tmp_path: P
 
 
 def test_a_bad_configuration_is_told_whichever_model_is_asked() -> None:
-    settings.home().mkdir(parents=True)
-    path = settings.home() / "config.toml"
+    settings.data_folder().mkdir(parents=True)
+    path = settings.data_folder() / "config.toml"
     path.write_text('[commands.mine]\nargv = ["cat"]\ntimeout_s = "abc"\n', encoding="utf-8")
     result = pramana("run", "--model", "fake")
     assert result.returncode == 2
@@ -413,11 +413,11 @@ def test_a_bad_database_url_and_a_bad_price_are_slips_too() -> None:
     result = pramana("runs", PRAMANA_DATABASE_URL="postgresql://host:port/name")
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert "the database URL is neither" in result.stderr
-    settings.home().mkdir(parents=True)
-    settings.prices_file().write_text("prices = " + "9" * 5000, encoding="utf-8")
+    settings.data_folder().mkdir(parents=True)
+    settings.prices_file_path().write_text("prices = " + "9" * 5000, encoding="utf-8")
     result = pramana("run", "--model", "fake", "--limit", "1")
     assert result.returncode == 2
-    assert f"{settings.prices_file()}: is no TOML" in result.stderr
+    assert f"{settings.prices_file_path()}: is no TOML" in result.stderr
 
 
 def test_what_belongs_to_the_plan_cannot_go_with_resume(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from pramana.model import (
     Turn,
 )
 from pramana.report.exports import write_json
-from pramana.report.terminal import width
+from pramana.report.terminal import text_width
 from pramana.show.cli import pramana
 from pramana.store import open_store
 
@@ -113,7 +113,7 @@ def exported(run_id: str, path: Path, without: Sequence[str] = ()) -> str:
     """Write a run as results.json; `without` takes fields of results away, as older programs have none."""
     out = io.StringIO()
     with closing(open_store(settings.database_url())) as store:
-        write_json(store.runs.find(run_id), store.results.pairs(run_id), out)
+        write_json(store.runs.find(run_id), store.results.iterate_with_cases(run_id), out)
     blocks = json.loads(out.getvalue())
     for block in blocks:
         block["results"] = [{key: each[key] for key in each if key not in without} for each in block["results"]]
@@ -294,7 +294,7 @@ def test_counts_stand_below_a_name_that_leaves_them_no_room() -> None:
     done = CliRunner().invoke(pramana, ["compare", base, run(long, failing)], standalone_mode=False)
     lines = done.stdout.splitlines()
     assert lines.count("    passed 1 of 1 compared before (3 of 3 in all), 0 of 1 now") == 9
-    assert max(map(width, lines)) <= 80
+    assert max(map(text_width, lines)) <= 80
 
 
 def test_where_nothing_is_paired_nothing_is_weighed() -> None:
@@ -424,7 +424,7 @@ def test_a_name_of_a_megabyte_is_cut_for_people_and_whole_for_programs() -> None
     done = CliRunner().invoke(pramana, ["compare", base, new], standalone_mode=False)
     lines = done.stdout.splitlines()
     assert len([line for line in lines if line.endswith("字…")]) == 9
-    assert max(map(width, lines)) <= 80
+    assert max(map(text_width, lines)) <= 80
     _, found = compared(base, new)
     assert {each["case"] for each in found["lost"]} == {each.id for each in long}
 

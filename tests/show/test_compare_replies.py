@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import pramana as library
-from pramana.report.terminal import width
+from pramana.report.terminal import text_width
 from pramana.show.cli import pramana
 
 MODELS = """\
@@ -103,7 +103,7 @@ def test_replies_with_the_same_verdict_come_after_the_flips_as_far_as_they_are_w
 def test_long_replies_are_shortened_to_the_terminal_and_shown_from_where_they_differ() -> None:
     text = said("compare", ran("before"), ran("now"), "--show", "9")
     shown = text[text.index("  capital-5") :].splitlines()
-    assert max(map(width, text.splitlines())) <= 80
+    assert max(map(text_width, text.splitlines())) <= 80
     assert len(shown) <= 12
     assert any("Paris, that is" in line for line in shown)
     assert any(line.startswith("    before, passed: …") for line in shown)

@@ -9,7 +9,7 @@ import pytest
 from pramana import settings
 from pramana.model import Case, Facets, Plan, Target, Turn
 from pramana.store import open_store
-from pramana.store.queue import this_process
+from pramana.store.queue import process_name
 
 from .test_cli import pramana
 
@@ -73,7 +73,7 @@ def abandoned_run(target: Target) -> str:
     cases = [Case("a", "test_case", (Turn("user", "Hi."),), Facets("x", "easy"))]
     with closing(open_store(settings.database_url())) as store:
         run = store.runs.create(Plan("mine", None, (target,)), cases)
-        gone = this_process().rpartition(" ")[0] + " 12345]"
+        gone = process_name().rpartition(" ")[0] + " 12345]"
         assert store.queue.claim(run.id, gone)
         return run.id
 
@@ -116,5 +116,5 @@ def test_a_killed_run_of_a_script_is_resumed_from_python() -> None:
 def test_a_run_under_way_is_not_advised_to_be_resumed() -> None:
     run_id = abandoned_run(Target("fake:echo", "fake", "echo"))
     with closing(open_store(settings.database_url())) as store:
-        assert store.queue.claim(run_id, this_process())
+        assert store.queue.claim(run_id, process_name())
     assert pramana("show").stderr == ""

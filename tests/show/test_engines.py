@@ -24,7 +24,7 @@ from pramana.model import Assertion, Case, Check, Facets, Key, Outcome, Plan, Re
 from pramana.report import export, run_summary
 from pramana.report.exports import results_schema
 from pramana.show.cli import pramana
-from pramana.show.web.pages import contrast
+from pramana.show.web.pages import comparison_markup
 from pramana.store import open_store
 
 from ..views import made
@@ -69,7 +69,7 @@ def printed(*arguments: str) -> str:
 def written(run_id: str, kind: Any) -> str:
     out = io.StringIO()
     with closing(open_store(settings.database_url())) as store:
-        export(kind, store.runs.find(run_id), store.results.pairs(run_id), out)
+        export(kind, store.runs.find(run_id), store.results.iterate_with_cases(run_id), out)
     return out.getvalue()
 
 
@@ -183,10 +183,10 @@ def test_engines_survive_a_file_and_are_in_its_schema(tmp_path: Path) -> None:
 
 def test_the_pages_show_the_engine_and_escape_it() -> None:
     change = made(EngineChangeView, sentence="Different engines: <b>m</b> ran on …")
-    drawn = str(contrast.engine_changes(made(ComparisonView, engine_changes=(change,))))
+    drawn = str(comparison_markup.render_engine_changes(made(ComparisonView, engine_changes=(change,))))
     assert "Different engines: &lt;b&gt;m&lt;/b&gt;" in drawn
-    assert str(contrast.engine_changes(made(ComparisonView))) == ""
+    assert str(comparison_markup.render_engine_changes(made(ComparisonView))) == ""
     engine = EngineInfo("xllamacpp", "1", "<i>", "sha256:1", ("AVX2",), 1)
     summary = structs.replace(Tally().summary(), engines=(engine,))
-    (note,) = run_summary._notes(made(RunDetailView, status="finished"), summary)
+    (note,) = run_summary._render_notes(made(RunDetailView, status="finished"), summary)
     assert "Engine: &lt;i&gt; on xllamacpp 1 (AVX2, 1 thread)" in str(note)

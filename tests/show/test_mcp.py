@@ -18,14 +18,14 @@ from mcp_types import CallToolResult, TextContent
 from msgspec.structs import fields
 
 from pramana.app import App, Credential
-from pramana.app.spending import LocalProgram, Spending
+from pramana.app.spending import LocalProgram, SpendingLimit
 from pramana.installation import install_command
 from pramana.request import Limits, RunRequest, Selection, published_name
 from pramana.show.cli import pramana
-from pramana.show.cli.mcp import RAISE
-from pramana.show.mcp import EXAMPLE, make_server
+from pramana.show.cli.mcp import SET_LIMIT_ADVICE
+from pramana.show.mcp import EXAMPLE_CASE, make_server
 from pramana.show.tool_arguments import has_description, input_schema, output_schema
-from pramana.show.tools import TOOLS, Call, LimitsArguments, RunArguments, SelectionArguments
+from pramana.show.tools import TOOLS, LimitsArguments, RunArguments, SelectionArguments, ToolCall
 from pramana.store import open_store
 
 from ..stores import sqlite_store
@@ -157,7 +157,7 @@ def test_a_client_learns_the_tools_and_how_to_use_them(folder: Path) -> None:
                 assert tool.description
                 assert tool.annotations
                 assert tool.annotations.read_only_hint is (name not in ("run", "resume"))
-            assert (await called(client, "validate", text=EXAMPLE))["valid"], "the example of the instructions"
+            assert (await called(client, "validate", text=EXAMPLE_CASE))["valid"], "the example of the instructions"
 
     run(ask())
 
@@ -379,7 +379,7 @@ def test_a_run_whose_progress_cannot_be_reported_is_stopped(app: App, folder: Pa
             models=("fake:latency=0.02,echo",),
             limits=LimitsArguments(concurrency=1),
         )
-        call = Call(app, Credential(app.access.make_startup_token("editor", "of a test")), fail, {})
+        call = ToolCall(app, Credential(app.access.make_startup_token("editor", "of a test")), fail, {})
         with pytest.raises(BrokenPipeError):
             await TOOLS["run"].do(call, asked)
         assert not call.under_way, "nobody waits for the run any more, so it has ended"
@@ -474,7 +474,7 @@ def assert_interrupted() -> None:
         left = store.runs.find("latest")
         assert (left.status, left.holder) == ("interrupted", None)
         assert 0 < left.stored < left.expected
-        assert sum(store.results.counts(left.id).values()) == left.stored
+        assert sum(store.results.count_outcomes(left.id).values()) == left.stored
 
 
 # ── Who may do what, and for how much ──
@@ -483,7 +483,7 @@ def assert_interrupted() -> None:
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[App]:
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        yield App(store, local=LocalProgram(Spending(None, RAISE)))
+        yield App(store, local=LocalProgram(SpendingLimit(None, SET_LIMIT_ADVICE)))
 
 
 @asynccontextmanager
@@ -536,8 +536,10 @@ def test_runs_share_the_cost_limit(folder: Path, tmp_path: Path, monkeypatch: py
     from pramana import settings
 
     monkeypatch.syspath_prepend(str(folder))
-    settings.prices_file().parent.mkdir(parents=True, exist_ok=True)
-    settings.prices_file().write_text('[prices."python:bot:paid"]\ninput_per_million = 1.0\noutput_per_million = 0.0\n')
+    settings.prices_file_path().parent.mkdir(parents=True, exist_ok=True)
+    settings.prices_file_path().write_text(
+        '[prices."python:bot:paid"]\ninput_per_million = 1.0\noutput_per_million = 0.0\n'
+    )
 
     async def work(app: App) -> None:
         asked = {"paths": [str(folder / "many.jsonl")], "models": ["python:bot:paid"]}
@@ -554,7 +556,7 @@ def test_runs_share_the_cost_limit(folder: Path, tmp_path: Path, monkeypatch: py
             assert said["code"] == "cost_not_allowed"
 
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        run(work(App(store, local=LocalProgram(Spending(5.0, RAISE)))))
+        run(work(App(store, local=LocalProgram(SpendingLimit(5.0, SET_LIMIT_ADVICE)))))
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

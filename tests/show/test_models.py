@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from pramana import clock, settings
 from pramana.app import models as command
-from pramana.providers.names import checked
+from pramana.providers.names import check_provider
 from pramana.show.cli import pramana
 from pramana.store import open_store
 
@@ -64,7 +64,7 @@ def test_a_key_set_afterwards_shows_at_once(port: int, monkeypatch: pytest.Monke
         listed = offers()
     assert list(listed) == ["openai", "openai-responses", "local"]
     assert listed["openai"]["models"]
-    assert "sk-loopback" not in (settings.home() / "cache" / "models.json").read_text(encoding="utf-8")
+    assert "sk-loopback" not in (settings.data_folder() / "cache" / "models.json").read_text(encoding="utf-8")
     assert offers() == listed  # the server is gone: kept
     monkeypatch.delenv("OPENAI_API_KEY")
     assert list(offers()) == ["local"]  # whom one cannot ask any more is not offered
@@ -95,7 +95,7 @@ def test_another_server_is_another_answer(port: int, monkeypatch: pytest.MonkeyP
 def test_what_was_said_holds_for_a_day(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPATIBLE_BASE_URL", f"http://127.0.0.1:{port}/v1")
     virtual = VirtualClock()
-    with clock.installed(virtual):
+    with clock.use_clock(virtual):
         with serving(port):
             assert offers()["compatible"]["models"]
         virtual.advance(command.DAY_S - 1)
@@ -108,12 +108,12 @@ def test_a_provider_that_falls_over_is_a_problem_of_its_own(monkeypatch: pytest.
     async def fall_over(_: object) -> list[str]:
         raise RuntimeError("no idea")
 
-    monkeypatch.setattr("pramana.providers.text.local.Local.models", fall_over)
+    monkeypatch.setattr("pramana.providers.text.local.LocalProvider.models", fall_over)
     assert offers()["local"] == {"models": [], "problem": "the provider failed: RuntimeError: no idea"}
 
 
 def test_commands_of_the_configuration_are_listed() -> None:
-    home = settings.home()
+    home = settings.data_folder()
     home.mkdir(parents=True, exist_ok=True)
     text = '[commands.shout]\nargv = ["tr", "a-z", "A-Z"]\n[commands.echo]\nargv = ["cat"]\n'
     (home / "config.toml").write_text(text, encoding="utf-8")
@@ -126,7 +126,7 @@ def test_commands_of_the_configuration_are_listed() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"at": 1, "offers": {}}', '{"local": {"at": "x", "models": 5}}', "\x00"])
 def test_a_cache_that_cannot_be_read_is_none(text: str) -> None:
-    folder = settings.home() / "cache"
+    folder = settings.data_folder() / "cache"
     folder.mkdir(parents=True)
     (folder / "models.json").write_text(text, encoding="utf-8")
     assert list(offers()) == ["local"]
@@ -146,7 +146,7 @@ def test_providers_of_other_packages_are_listed_as_built_ins_are(extension: Path
     "kept", ["[" * 100_000, '{"local": ' * 100_000, '{"local": {"at": 1' + "0" * 400 + ', "models": []}}', "{", "5"]
 )
 def test_a_cache_that_holds_anything_is_as_good_as_none(kept: str) -> None:
-    path = settings.home() / "cache" / "models.json"
+    path = settings.data_folder() / "cache" / "models.json"
     path.parent.mkdir(parents=True)
     path.write_text(kept, encoding="utf-8")
     assert offers()["local"]["models"] == ["SmolLM2-135M-Instruct"]
@@ -175,7 +175,7 @@ def test_a_server_is_asked_by_its_address_and_a_provider_by_its_name(port: int) 
 
 def test_a_registered_provider_is_listed_by_its_name(port: int) -> None:
     with closing(open_store(settings.database_url())) as store:
-        store.providers.create(checked("my-vllm", "compatible", base_url=f"http://127.0.0.1:{port}/v1"))
+        store.providers.create(check_provider("my-vllm", "compatible", base_url=f"http://127.0.0.1:{port}/v1"))
     with serving(port):
         assert offers("my-vllm")["my-vllm"]["models"] == ["loopback-large", "loopback-small"]
 

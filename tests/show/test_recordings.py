@@ -13,7 +13,7 @@ from pramana.model import Call
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
 from pramana.show.cli import pramana
-from pramana.show.cli.export import _write_whole
+from pramana.show.cli.export import _write_atomically
 from pramana.store import open_store
 from pramana.store.store import Store
 
@@ -42,7 +42,7 @@ def calls(tmp_path: Path, store: Store) -> dict[str, Call]:
         store, RunRequest(paths=(file,), models=("fake-voice:latency=0.1,tokens=1",), modalities=("voice",))
     )
     found = run_sync(store, run, Limits())
-    pairs = [(case.id, result.reply) for case, result in store.results.pairs(found.id)]
+    pairs = [(case.id, result.reply) for case, result in store.results.iterate_with_cases(found.id)]
     return {name: reply.call for name, reply in pairs if reply and reply.call}
 
 
@@ -81,6 +81,6 @@ def test_a_file_that_cannot_be_written_to_its_end_is_not_there(tmp_path: Path, m
     monkeypatch.setattr(Path, "write_bytes", full)
     (tmp_path / "a.wav").write_text("before", encoding="utf-8")
     with pytest.raises(OSError, match="No space left"):
-        _write_whole(tmp_path / "a.wav", b"all of it")
+        _write_atomically(tmp_path / "a.wav", b"all of it")
     assert [path.name for path in tmp_path.iterdir()] == ["a.wav"]
     assert (tmp_path / "a.wav").read_text(encoding="utf-8") == "before"

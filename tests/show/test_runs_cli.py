@@ -15,7 +15,7 @@ from pramana.model import Target
 from pramana.request import RunEdit
 from pramana.show.cli import pramana
 from pramana.store import open_store
-from pramana.store.queue import this_process
+from pramana.store.queue import process_name
 
 from .test_compare import F, P, cases, run
 
@@ -116,7 +116,7 @@ def test_a_run_that_is_under_way_is_not_deleted() -> None:
     other = run(cases(1))
     with closing(open_store(settings.database_url())) as store:
         made = store.runs.create(store.runs.read(other).plan, iter(cases(3))).id
-        store.queue.claim(made, this_process())
+        store.queue.claim(made, process_name())
         refused = runs("delete", other, made, "--yes").exception
         assert isinstance(refused, AlreadyRunning)
         assert str(refused) == f"run {made} is under way; end it first, then delete it"

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from pramana import settings
 from pramana.errors import InvalidInput, PramanaError
 from pramana.show.cli import pramana
-from pramana.show.remote import Remote
+from pramana.show.remote import ServerClient
 from pramana.store import open_store
 
 from .api.served import Client, serve
@@ -79,7 +79,7 @@ def test_everything_is_checked_before_anything_is_changed(files: Path) -> None:
     problems = [(Path(each.file).name, each.line, each.path) for each in found.exception.problems]
     assert problems == [("z.yaml", 2, "scenarios[0].id"), ("z.yaml", 7, "scenarios[1].id")]
     store = open_store(settings.database_url())
-    assert store.scenarios.which(["a", "b", "c"]) == set()
+    assert store.scenarios.find_existing(["a", "b", "c"]) == set()
     store.close()
 
 
@@ -178,7 +178,7 @@ def test_no_redirect_takes_a_token_elsewhere(server: Client) -> None:
         thread = threading.Thread(target=other.handle_request)
         thread.start()
         with pytest.raises(PramanaError, match=r"redirects \(302\)"):
-            Remote(f"http://127.0.0.1:{other.server_port}", "secret").ask("GET", "/api/scenarios/export")
+            ServerClient(f"http://127.0.0.1:{other.server_port}", "secret").ask("GET", "/api/scenarios/export")
         thread.join()
     assert seen == ["Bearer secret"]
 
@@ -289,7 +289,7 @@ def run(*arguments: object) -> Result:
 def cases_of_latest() -> list[str]:
     store = open_store(settings.database_url())
     try:
-        return [case.id for case, _ in store.results.pairs(store.runs.find("latest").id)]
+        return [case.id for case, _ in store.results.iterate_with_cases(store.runs.find("latest").id)]
     finally:
         store.close()
 

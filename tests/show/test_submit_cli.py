@@ -163,7 +163,7 @@ def test_a_token_is_shown_from_the_option_or_the_environment(tmp_path: Path) -> 
 def test_it_waits_as_the_server_asks_it_to() -> None:
     mine = run()
     virtual = VirtualClock()
-    with Recorder(refused(429, **{"Retry-After": "30"}), taken()) as server, clock.installed(virtual):
+    with Recorder(refused(429, **{"Retry-After": "30"}), taken()) as server, clock.use_clock(virtual):
         began = virtual.monotonic()
         code, said = invoke("submit", mine, "--to", server.url)
         assert (code, "the server asks to wait 30 s" in said) == (0, True)

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from pramana import settings
 from pramana.hash import case_digest
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Target, Turn, Usage
-from pramana.report.terminal import width
+from pramana.report.terminal import text_width
 from pramana.request import RunEdit
 from pramana.show.cli import pramana
 from pramana.store import open_store
@@ -107,7 +107,7 @@ def test_what_commands_print_is_as_recorded_and_fits(
     if request.config.getoption("--record"):
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
-    assert max(map(width, text.splitlines())) <= columns
+    assert max(map(text_width, text.splitlines())) <= columns
 
 
 @pytest.mark.parametrize("count", [2, 8])

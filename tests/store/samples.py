@@ -22,7 +22,7 @@ from pramana.model import (
     ToolCall,
     Turn,
     Usage,
-    raw_json,
+    encode_raw_response,
 )
 from pramana.store.store import Store
 
@@ -63,7 +63,17 @@ def check(outcome: Outcome = Outcome.PASSED, name: str = "contains_any") -> Chec
 
 def result(key: Key, outcome: Outcome = Outcome.PASSED, case_id: str = "case-1") -> Result:
     reply = Reply(
-        "4", Usage(3, 1, 0), "fake-1", "fp", "stop", 0.1, 0.2, raw_json({"id": "r"}), ("seed",), 0.25, cached=True
+        "4",
+        Usage(3, 1, 0),
+        "fake-1",
+        "fp",
+        "stop",
+        0.1,
+        0.2,
+        encode_raw_response({"id": "r"}),
+        ("seed",),
+        0.25,
+        cached=True,
     )
     return Result(key, case_id, reply, None, (check(outcome),), "sha256:a", "sha256:b")
 
@@ -101,7 +111,7 @@ replies = st.builds(
     finish_reason=names,
     first_token_s=numbers,
     total_s=st.floats(0, 1e9),
-    raw=st.none() | long_or_short.map(raw_json),
+    raw=st.none() | long_or_short.map(encode_raw_response),
     dropped=st.lists(texts, max_size=3).map(tuple),
     cost_usd=numbers,
     cached=st.booleans(),

@@ -23,7 +23,7 @@ def asked(store: Store) -> tuple[str, list[int]]:
         put_all(store, run.id, [result(key(case(number)), how, case(number).id)])
         if number < 2:
             put_all(store, other.id, [result(key(case(number)), Outcome.FAILED)])
-    return run.id, [seq for seq, _ in store.results.each(run.id)]
+    return run.id, [seq for seq, _ in store.results.iterate(run.id)]
 
 
 def test_results_beside_one_are_of_its_run_and_in_order(store: Store) -> None:
@@ -31,23 +31,23 @@ def test_results_beside_one_are_of_its_run_and_in_order(store: Store) -> None:
     for place, seq in enumerate(seqs):
         before = seqs[place - 1] if place else None
         after = seqs[place + 1] if place + 1 < len(seqs) else None
-        assert store.results.beside(run_id, seq) == (before, after)
+        assert store.results.find_neighbours(run_id, seq) == (before, after)
     with pytest.raises(NotFound):
-        store.results.beside("r0", seqs[0])
+        store.results.find_neighbours("r0", seqs[0])
 
 
 def test_the_nearest_that_ended_so_are_found_by_the_newest_checks(store: Store) -> None:
     run_id, seqs = asked(store)
-    assert store.results.beside(run_id, seqs[4], Outcome.FAILED) == (seqs[3], seqs[6])
-    assert store.results.beside(run_id, seqs[3], Outcome.FAILED) == (seqs[0], seqs[6])
-    assert store.results.beside(run_id, seqs[9], Outcome.FAILED) == (seqs[6], None)
-    assert store.results.beside(run_id, seqs[4], Outcome.ERRORED) == (None, None)
+    assert store.results.find_neighbours(run_id, seqs[4], Outcome.FAILED) == (seqs[3], seqs[6])
+    assert store.results.find_neighbours(run_id, seqs[3], Outcome.FAILED) == (seqs[0], seqs[6])
+    assert store.results.find_neighbours(run_id, seqs[9], Outcome.FAILED) == (seqs[6], None)
+    assert store.results.find_neighbours(run_id, seqs[4], Outcome.ERRORED) == (None, None)
     again = {3: Outcome.PASSED, 5: Outcome.FAILED, 6: Outcome.UNSCORED}
     rescore(store, run_id, "again", [(key(case(number)), (check(how),)) for number, how in again.items()])
-    assert store.results.beside(run_id, seqs[4], Outcome.FAILED) == (seqs[0], seqs[5])
-    assert store.results.beside(run_id, seqs[7], Outcome.FAILED) == (seqs[5], seqs[9])
-    assert store.results.beside(run_id, seqs[7], Outcome.UNSCORED) == (seqs[6], None)
-    assert store.results.beside(run_id, seqs[7]) == (seqs[6], seqs[8])
+    assert store.results.find_neighbours(run_id, seqs[4], Outcome.FAILED) == (seqs[0], seqs[5])
+    assert store.results.find_neighbours(run_id, seqs[7], Outcome.FAILED) == (seqs[5], seqs[9])
+    assert store.results.find_neighbours(run_id, seqs[7], Outcome.UNSCORED) == (seqs[6], None)
+    assert store.results.find_neighbours(run_id, seqs[7]) == (seqs[6], seqs[8])
 
 
 def test_results_of_a_case_come_by_the_page_with_their_number(store: Store) -> None:
@@ -69,7 +69,7 @@ def test_beside_a_result_and_on_its_pages_are_only_those_that_pass_every_filter(
     for each, _ in pending(store, run.id):
         number = digests.index(each.case)
         put_all(store, run.id, [result(each, Outcome.FAILED if number else Outcome.PASSED, f"case-{number}")])
-    found = {(each.key.model, each.case_id): seq for seq, each in store.results.each(run.id)}
+    found = {(each.key.model, each.case_id): seq for seq, each in store.results.iterate(run.id)}
 
     def seqs(**wanted: Any) -> list[int]:
         return [seq for seq, _ in store.results.page(run.id, limit=500, **wanted)[0]]
@@ -84,7 +84,7 @@ def test_beside_a_result_and_on_its_pages_are_only_those_that_pass_every_filter(
         for place, seq in enumerate(listed):
             before = listed[place - 1] if place else None
             after = listed[place + 1] if place + 1 < len(listed) else None
-            assert store.results.beside(run.id, seq, **wanted) == (before, after)
+            assert store.results.find_neighbours(run.id, seq, **wanted) == (before, after)
     assert sorted(seqs(tag="odd", model="b")) == sorted(found["b", f"case-{each}"] for each in (1, 3, 5))
     assert seqs(text="ase-1", model="a") == [found["a", "case-1"]]
     assert seqs(text="%") == seqs(tag="no") == []
@@ -93,8 +93,11 @@ def test_beside_a_result_and_on_its_pages_are_only_those_that_pass_every_filter(
     failed = [found["a", f"case-{each}"] for each in (3, 5)]
     page = store.results.page(run.id, outcome=Outcome.FAILED, model="a", tag="odd")[0]
     assert [seq for seq, _ in page] == sorted(failed)
-    assert store.results.beside(run.id, min(failed), Outcome.FAILED, model="a", tag="odd") == (None, max(failed))
-    assert store.results.beside(run.id, min(failed), Outcome.FAILED, model="a", text="SE-") != (None, None)
+    assert store.results.find_neighbours(run.id, min(failed), Outcome.FAILED, model="a", tag="odd") == (
+        None,
+        max(failed),
+    )
+    assert store.results.find_neighbours(run.id, min(failed), Outcome.FAILED, model="a", text="SE-") != (None, None)
 
 
 def tagged(number: int) -> Case:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pramana.errors import InvalidInput, StoreFailed
-from pramana.store.blobs import ABANDONED_S, UNFINISHED, Blobs
+from pramana.store.blobs import ABANDONED_S, UNFINISHED_SUFFIX, Blobs
 
 
 def sha(data: bytes) -> str:
@@ -203,12 +203,12 @@ def test_a_process_killed_while_it_writes_leaves_no_wrong_blob(tmp_path: Path) -
         with output.open("wb") as file:
             process = subprocess.Popen([sys.executable, "-c", PUT, str(folder), "100000", "4000000"], stdout=file)
         give_up = time.monotonic() + 30
-        while not list(folder.glob(f"*/*{UNFINISHED}")) and time.monotonic() < give_up:
+        while not list(folder.glob(f"*/*{UNFINISHED_SUFFIX}")) and time.monotonic() < give_up:
             pass  # to meet it in the middle
         process.send_signal(signal.SIGKILL)
         process.wait()
         left = files_of(folder)
-        whole = [path for path in left if path.suffix != UNFINISHED]
+        whole = [path for path in left if path.suffix != UNFINISHED_SUFFIX]
         cut_off += len(left) - len(whole)
         told = output.read_text().split()
         assert {str(Blobs(folder).path(digest)) for digest in told} <= {str(path) for path in whole}
@@ -224,7 +224,7 @@ def test_a_process_killed_while_it_writes_leaves_no_wrong_blob(tmp_path: Path) -
 def test_what_killed_processes_left_is_swept_out_once_it_is_old(tmp_path: Path) -> None:
     place = Blobs(tmp_path).path(sha(b"sound"))
     place.parent.mkdir()
-    old, fresh = place.parent / f"old{UNFINISHED}", place.parent / f"fresh{UNFINISHED}"
+    old, fresh = place.parent / f"old{UNFINISHED_SUFFIX}", place.parent / f"fresh{UNFINISHED_SUFFIX}"
     for each in (old, fresh):
         each.write_bytes(b"so")
     long_ago = time.time() - 2 * ABANDONED_S

@@ -11,7 +11,7 @@ import pytest
 
 from pramana.errors import AlreadyRunning
 from pramana.store import queue
-from pramana.store.queue import is_gone, shown, this_process
+from pramana.store.queue import holder_label, is_holder_gone, process_name
 from pramana.store.store import Store
 
 from .. import programs
@@ -21,8 +21,8 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process 
 CLAIM = """
 import sys, time
 from pramana.store import open_store
-from pramana.store.queue import this_process
-assert open_store(sys.argv[1]).queue.claim(sys.argv[2], this_process(), 60)
+from pramana.store.queue import process_name
+assert open_store(sys.argv[1]).queue.claim(sys.argv[2], process_name(), 60)
 print("mine", flush=True)
 time.sleep(60)
 """
@@ -43,7 +43,7 @@ def test_another_process_is_refused_until_it_is_killed(store: Store, url: str, r
         assert other.stdout.readline() == "mine\n"
 
         async def hold() -> None:
-            async with store.queue.hold(run, never):
+            async with store.queue.lease(run, never):
                 pass
 
         with pytest.raises(AlreadyRunning) as caught:
@@ -65,7 +65,7 @@ def killed(store: Store, url: str, run: str) -> str:
         assert other.stdout.readline() == "mine\n"
         assert store.runs.read(run).status == "running"
         assert store.runs.page(status="running")[1] == 1
-        name = shown(store.queue.holder(run) or "")
+        name = holder_label(store.queue.holder(run) or "")
         other.kill()
         other.wait()
     return name
@@ -81,7 +81,7 @@ def test_a_run_whose_process_was_killed_reads_interrupted_everywhere(store: Stor
         assert (found.status, found.reason) == ("interrupted", reason)
     assert (total, listed.id, listed.holder) == (1, run, None)
     assert [each.id for each in store.runs.page(status="running")[0]] == [other], "nobody has begun that one yet"
-    assert store.queue.claim(run, this_process())
+    assert store.queue.claim(run, process_name())
     assert (store.runs.read(run).status, store.runs.read(run).reason) == ("running", None)
     assert store.runs.page(status="interrupted") == ([], 0)
 
@@ -92,7 +92,7 @@ def test_a_run_of_a_server_that_was_killed_waits_for_the_next_server(store: Stor
     killed(store, url, run)
     assert (store.runs.read(run).status, store.runs.read(run).reason) == ("queued", None)
     assert (store.runs.states([run])[run].status, store.runs.page(status="queued")[1]) == ("queued", 1)
-    assert store.queue.waiting() == [run]
+    assert store.queue.list_waiting() == [run]
     with pytest.raises(AlreadyRunning, match="it is queued"):
         store.queue.requeue(run)
 
@@ -121,40 +121,40 @@ def test_a_run_keeps_the_limits_that_it_was_last_carried_out_within(store: Store
 @linux
 def test_a_killed_process_that_nobody_has_waited_for_is_gone_too() -> None:
     code = (
-        "from pramana.store.queue import this_process; print(this_process(), flush=True); import time; time.sleep(60)"
+        "from pramana.store.queue import process_name; print(process_name(), flush=True); import time; time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         name = other.stdout.readline().strip()
-        assert not is_gone(name)
+        assert not is_holder_gone(name)
         other.kill()
         deadline = time.monotonic() + 10
-        while not is_gone(name):  # a zombie: it is waited for only when this block ends
+        while not is_holder_gone(name):  # a zombie: it is waited for only when this block ends
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
 
 @linux
 def test_who_is_known_to_be_gone() -> None:
-    mine = this_process()
-    assert not is_gone(mine)
-    assert is_gone(mine.rpartition(" ")[0] + " 12345]"), "the number was given to another process since"
-    assert is_gone(mine.replace(f"process {os.getpid()} ", "process 4194305 ")), "no process has this number"
-    assert not is_gone(mine.rpartition(" ")[0] + " ?]"), "where nobody knows when it began"
-    assert not is_gone(mine.replace("[", "[elsewhere-").replace(f"process {os.getpid()} ", "process 4194305 "))
-    assert not is_gone("whoever")
-    assert shown(mine) == mine.partition(" [")[0]
-    assert shown("whoever") == "whoever"
+    mine = process_name()
+    assert not is_holder_gone(mine)
+    assert is_holder_gone(mine.rpartition(" ")[0] + " 12345]"), "the number was given to another process since"
+    assert is_holder_gone(mine.replace(f"process {os.getpid()} ", "process 4194305 ")), "no process has this number"
+    assert not is_holder_gone(mine.rpartition(" ")[0] + " ?]"), "where nobody knows when it began"
+    assert not is_holder_gone(mine.replace("[", "[elsewhere-").replace(f"process {os.getpid()} ", "process 4194305 "))
+    assert not is_holder_gone("whoever")
+    assert holder_label(mine) == mine.partition(" [")[0]
+    assert holder_label("whoever") == "whoever"
 
 
 def test_the_lease_of_another_machine_is_waited_for(store: Store, run: str) -> None:
     other = "process 7 on elsewhere [elsewhere 4711 12345]"
     assert store.queue.claim(run, other, 60)
-    assert not store.queue.claim(run, this_process())
+    assert not store.queue.claim(run, process_name())
     assert store.queue.holder(run) == other
     assert store.queue.heartbeat(run, other, -1)
-    assert store.queue.claim(run, this_process())
-    assert store.queue.holder(run) == this_process()
+    assert store.queue.claim(run, process_name())
+    assert store.queue.holder(run) == process_name()
     assert not store.queue.heartbeat(run, other), "it has lost it"
 
 
@@ -164,12 +164,12 @@ def test_a_hold_beats_for_as_long_as_it_lasts_and_then_lets_go(
     monkeypatch.setattr(queue, "LEASE_S", 0.4)
 
     async def work() -> None:
-        async with store.queue.hold(run, never) as held:
+        async with store.queue.lease(run, never) as held:
             end = time.monotonic() + 1.2  # three times its lease
             while time.monotonic() < end:
                 assert not store.queue.claim(run, "a rival")
                 await asyncio.sleep(0.02)
-            assert not held.lost
+            assert not held.is_lost
 
     asyncio.run(work())
     assert store.queue.holder(run) is None
@@ -183,11 +183,11 @@ def test_who_was_silent_too_long_is_told_and_leaves_the_other_alone(
 
     async def work() -> AlreadyRunning:
         told: asyncio.Future[AlreadyRunning] = asyncio.get_running_loop().create_future()
-        async with store.queue.hold(run, told.set_result) as held:
+        async with store.queue.lease(run, told.set_result) as held:
             time.sleep(0.4)  # as a machine that was asleep  # noqa: ASYNC251 - nothing may beat meanwhile
             assert store.queue.claim(run, "a rival", 60)
             taken = await told
-            assert held.lost
+            assert held.is_lost
             return taken
 
     taken = asyncio.run(work())
@@ -199,7 +199,7 @@ def test_who_was_silent_too_long_is_told_and_leaves_the_other_alone(
 
 def test_a_hold_that_ends_in_an_error_lets_go(store: Store, run: str) -> None:
     async def work() -> None:
-        async with store.queue.hold(run, never):
+        async with store.queue.lease(run, never):
             raise RuntimeError("as it happens")
 
     with pytest.raises(RuntimeError):
@@ -209,15 +209,15 @@ def test_a_hold_that_ends_in_an_error_lets_go(store: Store, run: str) -> None:
 
 
 def test_where_the_system_tells_nothing_only_time_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = this_process()
+    mine = process_name()
 
     def nothing(path: Path, **_: object) -> str:
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(Path, "read_text", nothing)
-    assert not is_gone(mine), "it is there, since when is not told"
-    queue._machine.cache_clear()
+    assert not is_holder_gone(mine), "it is there, since when is not told"
+    queue._machine_id.cache_clear()
     try:
-        assert this_process().endswith(" ?]")
+        assert process_name().endswith(" ?]")
     finally:
-        queue._machine.cache_clear()
+        queue._machine_id.cache_clear()

@@ -23,9 +23,9 @@ from pramana.model import Plan, ScenarioTurn, StatedAssertion, Target
 from pramana.request import RunEdit, Selection
 from pramana.store import engine as engine_module
 from pramana.store import open_store, records
-from pramana.store.engine import Database, _postgresql, _sqlite, _upgrade, timestamp
+from pramana.store.engine import Database, _open_postgresql, _open_sqlite, _upgrade_schema, timestamp
 from pramana.store.scenarios import StoredScenario
-from pramana.store.schema import HEAD, metadata
+from pramana.store.schema import LATEST_MIGRATION, metadata
 from pramana.store.store import Store
 
 from .. import programs
@@ -35,9 +35,9 @@ from .. import programs
 def bare(url: str) -> Iterator[Connection]:
     """Open the database without migrating it."""
     parsed = make_url(url)
-    database = Database(_sqlite(parsed) if url.startswith("sqlite") else _postgresql(parsed))
+    database = Database(_open_sqlite(parsed) if url.startswith("sqlite") else _open_postgresql(parsed))
     try:
-        with database.writing() as connection:
+        with database.write_transaction() as connection:
             yield connection
     finally:
         database.close()
@@ -102,7 +102,7 @@ def test_an_upgraded_schema_equals_a_fresh_one(empty_url: str) -> None:
         connection.execute(text("DROP TABLE alembic_version"))
         assert described(connection).keys() <= {"statements"}
     with bare(empty_url) as connection:
-        _upgrade(connection)
+        _upgrade_schema(connection)
     with bare(empty_url) as connection:
         assert set(fresh) >= {"runs", "cases", "run_cases", "results", "checks", "scorings"}
         assert described(connection) == fresh
@@ -223,7 +223,7 @@ def test_a_run_is_found_by_an_index(store: Store) -> None:
     asked: list[tuple[str, Any]] = []
     event.listen(store._database._engine, "before_cursor_execute", lambda _, __, *given: asked.append(given[:2]))
     store.runs.page(model="a", suite="v1")
-    with store._database.reading() as connection:
+    with store._database.read_transaction() as connection:
         statement, values = asked[-1]
         plan = " ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values))
     assert "SEARCH run_models USING" in plan
@@ -232,7 +232,7 @@ def test_a_run_is_found_by_an_index(store: Store) -> None:
 
 def test_the_newest_step_is_the_one_the_program_expects() -> None:
     script = ScriptDirectory(str(Path(engine_module.__file__).parent / "migrations"))
-    assert script.get_heads() == [HEAD]
+    assert script.get_heads() == [LATEST_MIGRATION]
 
 
 def test_neither_a_new_store_nor_an_existing_one_needs_alembic(empty_url: str) -> None:
@@ -269,4 +269,4 @@ def test_many_processes_may_open_a_new_store_at_once(empty_url: str, tmp_path: P
         assert process.stdout.read() == ""
         process.stdout.close()
     with bare(empty_url) as connection:
-        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == [HEAD]
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == [LATEST_MIGRATION]

@@ -42,7 +42,7 @@ def test_a_url_of_ones_own_is_still_read_as_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["", "{", "[]", "5", '{"suite": "x"}', "[" * 100_000])
 def test_a_damaged_plan_is_one_sentence(store: Store, damage: str) -> None:
     run = store.runs.create(plan(), [case(1)])
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(update(runs), {"plan": damage})
     for ask in (lambda: store.runs.find("latest"), store.runs.page, lambda: list(pending(store, run.id))):
         with pytest.raises(StoreFailed, match=f'the column plan of run "{run.id}" is not as Pramana writes it'):
@@ -51,7 +51,7 @@ def test_a_damaged_plan_is_one_sentence(store: Store, damage: str) -> None:
 
 def test_damaged_notes_are_one_sentence(store: Store) -> None:
     run = store.runs.create(plan(), [case(1)])
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(update(runs), {"notes": "{"})
     with pytest.raises(StoreFailed, match=f'the column notes of run "{run.id}" is not as Pramana writes it'):
         store.runs.find("latest")
@@ -124,7 +124,7 @@ def test_a_store_that_may_only_be_read_is_named_with_what_to_do() -> None:
 
 def test_a_connection_in_use_is_closed_when_it_is_given_back(url: str) -> None:
     store = open_store(url)
-    with store._database.reading() as connection:
+    with store._database.read_transaction() as connection:
         driver: Any = connection.connection.driver_connection
         store.close()
         assert connection.exec_driver_sql("SELECT 1").scalar() == 1

@@ -34,7 +34,7 @@ def test_decisions_are_kept_changed_and_taken_back(store: Store) -> None:
 def test_origins_that_fit_no_longer_are_left_out_and_the_others_hold(store: Store) -> None:
     store.decisions.write({"cors_origins": ["https://bench.example"], "requests_per_minute": 7})
     kept = '["*", "https://*.example", "https://bench.example", 5]'  # from before the rule was as strict as now
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         mine = preferences.c.name == "cors_origins"
         assert connection.execute(update(preferences).where(mine).values(value=kept)).rowcount == 1
     assert store.decisions.read() == Preferences(requests_per_minute=7, cors_origins=("https://bench.example",))

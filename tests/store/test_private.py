@@ -45,9 +45,9 @@ def use(home: Path) -> None:
     store.sounds.put("desk/hello.wav", b"RIFF")
     assert (home / "pramana.sqlite3-wal").exists()
     store.close()
-    open_vault().lock("a key")
+    open_vault().encrypt("a key")
     ReplyCache(home / "cache").put(Target("a", "fake", "a"), "", Request("a", ()), Reply("hello"))
-    settings.write_private(home / "cache" / "models.json", "{}")
+    settings.write_private_file(home / "cache" / "models.json", "{}")
 
 
 def test_what_is_no_folder_keeps_its_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_what_is_no_folder_keeps_its_mode(tmp_path: Path, monkeypatch: pytest.Mo
     file.touch(0o666)
     file.chmod(0o666)
     monkeypatch.setenv("PRAMANA_HOME", str(file))
-    settings.close_home()
+    settings.restrict_data_folder()
     assert stat.S_IMODE(file.stat().st_mode) == 0o666
 
 
@@ -97,7 +97,7 @@ def test_a_folder_that_is_not_ours_alone_is_left_as_it_is(
     else:
         shutil.rmtree(home)
     before = home.stat().st_mode if home.exists() else None
-    settings.close_home()
+    settings.restrict_data_folder()
     assert (home.stat().st_mode if home.exists() else None) == before
 
 

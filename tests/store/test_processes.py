@@ -15,7 +15,7 @@ from .samples import pending, plan, some_cases
 WRITE = """
 import asyncio, sys
 from itertools import chain
-from pramana.model import Check, Outcome, Reply, Result, raw_json
+from pramana.model import Check, Outcome, Reply, Result, encode_raw_response
 from pramana.store import open_store
 
 store = open_store(sys.argv[1])
@@ -26,7 +26,7 @@ def stored(group):
 async def main():
     async with store.results.writer(sys.argv[2], stored) as writer:
         for number, (key, case) in enumerate(chain.from_iterable(store.cases.pending_chunks(sys.argv[2]))):
-            reply = Reply(case.turns[0].text * 20, raw=raw_json([case.id] * 300))
+            reply = Reply(case.turns[0].text * 20, raw=encode_raw_response([case.id] * 300))
             check = Check("c", "1", Outcome.PASSED, "yes")
             await writer.put([Result(key, case.id, reply, None, (check,), None, None)])
             if number % 20 == 0:
@@ -60,7 +60,7 @@ def test_three_processes_write_one_file_at_once(tmp_path: Path) -> None:
         assert process.wait() == 0
         assert errors_of(output).read_text() == ""
     for run_id, output in zip(ids, outputs, strict=True):
-        there = [result.key.case for _, result in store.results.each(run_id)]
+        there = [result.key.case for _, result in store.results.iterate(run_id)]
         assert len(set(there)) == len(there) == store.runs.find(run_id).stored == 2000
         assert output.read_text().split() == there
         assert list(pending(store, run_id)) == []
@@ -94,7 +94,7 @@ def test_what_was_reported_survives_sigkill(tmp_path: Path) -> None:
             assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
         connection.close()
         store = open_store(url)
-        there = [result.key.case for _, result in store.results.each(run_id)]
+        there = [result.key.case for _, result in store.results.iterate(run_id)]
         assert reported <= set(there), "a result that was reported is gone"
         assert len(there) == len(set(there)) == store.runs.find(run_id).stored
         store.close()

@@ -10,7 +10,7 @@ from pramana import settings
 from pramana.errors import AlreadyExists, Locked, NotFound
 from pramana.providers.accounts import Registered
 from pramana.store import open_store
-from pramana.store.providers import Known
+from pramana.store.providers import KnownProvider
 from pramana.store.store import Store
 
 KEY = "sk-somebodys-key-0123456789"
@@ -23,12 +23,12 @@ def test_what_goes_in_comes_out_but_for_the_key(store: Store) -> None:
         "my-vllm", "compatible", "http://models.example/v1", "llama", True,
     )  # fmt: skip
     assert store.providers.list() == [known] == [store.providers.read("my-vllm")]
-    found = store.providers.registered("my-vllm")
+    found = store.providers.find_registered("my-vllm")
     assert found is not None
     assert found == MINE
     assert found.unlock() == KEY
     assert KEY not in repr(found) + repr(known)
-    assert store.providers.registered("my-vlm") is None
+    assert store.providers.find_registered("my-vlm") is None
     assert [(each.kind, each.subject, each.action) for each in store.changes.after(0)] == [
         ("provider", "my-vllm", "created")
     ]
@@ -44,11 +44,11 @@ def test_no_file_of_the_store_holds_a_key(tmp_path: Path) -> None:
 def test_a_key_can_be_changed_kept_and_taken_away(store: Store) -> None:
     store.providers.create(MINE, KEY)
 
-    def same(known: Known) -> Registered:
+    def same(known: KnownProvider) -> Registered:
         return Registered(known.id, known.kind, known.base_url, "other", None)
 
     def key() -> str | None:
-        found = store.providers.registered("my-vllm")
+        found = store.providers.find_registered("my-vllm")
         assert found
         return found.unlock()
 
@@ -97,21 +97,21 @@ def test_rotation_locks_every_key_anew_or_none(store: Store, monkeypatch: pytest
     store.providers.create(Registered("keyless", "compatible", "http://h/v1"))
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
     with pytest.raises(Locked):
-        store.providers.rotate()
+        store.providers.rotate_keys()
     monkeypatch.setenv("PRAMANA_SECRET_KEY", f"{new},{old}")
-    assert store.providers.rotate() == 3
+    assert store.providers.rotate_keys() == 3
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
-    found = [store.providers.registered(f"p{number}") for number in range(3)]
+    found = [store.providers.find_registered(f"p{number}") for number in range(3)]
     assert [each.unlock() for each in found if each] == [f"{KEY}{number}" for number in range(3)]
-    assert store.providers.rotate() == 3
+    assert store.providers.rotate_keys() == 3
 
 
 def test_a_damaged_secret_is_told_when_it_is_needed_and_not_before(store: Store) -> None:
     store.providers.create(MINE, KEY)
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(text("UPDATE providers SET secret = 'no token'"))
     assert store.providers.read("my-vllm").key_set
-    found = store.providers.registered("my-vllm")
+    found = store.providers.find_registered("my-vllm")
     assert found
-    with pytest.raises(Locked, match=str(settings.key_file())):
+    with pytest.raises(Locked, match=str(settings.key_file_path())):
         found.unlock()

@@ -10,7 +10,7 @@ from sqlalchemy import Text, select
 
 from pramana.errors import StoreFailed
 from pramana.hash import case_digest
-from pramana.jsonl import canonical
+from pramana.jsonl import to_canonical_json
 from pramana.model import (
     Assertion,
     Call,
@@ -27,10 +27,10 @@ from pramana.model import (
     Target,
     Turn,
     Usage,
-    raw_json,
+    encode_raw_response,
 )
 from pramana.store import records, schema
-from pramana.store.records import restored, stored
+from pramana.store.records import escape_text, unescape_text
 from pramana.store.store import Store
 
 from .samples import AWKWARD, case, cases, key, long_or_short, pending, plan, plans, rescore, result, results_of, texts
@@ -41,24 +41,24 @@ A_KEY = key(case(1))
 @given(texts)
 @example(AWKWARD)
 def test_any_text_is_storable_and_comes_back(text: str) -> None:
-    kept = stored(text)
+    kept = escape_text(text)
     kept.encode("utf-8", "strict")
     assert "\0" not in kept
-    assert restored(kept) == text
+    assert unescape_text(kept) == text
 
 
 def test_ordinary_text_is_stored_as_it_is() -> None:
-    assert stored("caf\u00e9 语 😀 \\u0000") == "caf\u00e9 语 😀 \\u0000"
+    assert escape_text("caf\u00e9 语 😀 \\u0000") == "caf\u00e9 语 😀 \\u0000"
 
 
 @given(texts, texts)
 def test_two_texts_are_never_stored_alike(one: str, other: str) -> None:
-    assert (stored(one) == stored(other)) == (one == other)
+    assert (escape_text(one) == escape_text(other)) == (one == other)
 
 
 @given(cases)
 def test_a_case_keeps_its_digest(some: Case) -> None:
-    source = some.source and (stored(some.source.file), some.source.line)
+    source = some.source and (escape_text(some.source.file), some.source.line)
     back = records.case_from_json(records.case_to_json(some), *(source or (None, None)))
     assert back == some
     assert back.source == some.source
@@ -91,14 +91,14 @@ def test_a_result_comes_back(some: Result) -> None:
 
 @given(long_or_short)
 def test_a_raw_response_keeps_its_very_json(raw: object) -> None:
-    packed = records._pack(raw_json(raw))
+    packed = records._compress(encode_raw_response(raw))
     assert len(packed) <= records.COMPRESS_OVER or packed[0] == records._ZLIB_FIRST_BYTE
-    assert canonical(Reply("", raw=records._unpack(packed)).response()) == canonical(raw)
+    assert to_canonical_json(Reply("", raw=records._decompress(packed)).response()) == to_canonical_json(raw)
 
 
 def test_a_long_raw_response_is_compressed() -> None:
-    assert len(records._pack(raw_json([{"delta": "word"}] * 1000))) < 1000
-    assert records._pack(raw_json({"short": 1})) == b'{"short":1}'
+    assert len(records._compress(encode_raw_response([{"delta": "word"}] * 1000))) < 1000
+    assert records._compress(encode_raw_response({"short": 1})) == b'{"short":1}'
 
 
 def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int, Result]]:
@@ -125,7 +125,7 @@ def test_random_results_come_back_from_the_engine(store: Store) -> None:
     run = store.runs.create(plan(), [case(1)])
     reported = put_all(store, run.id, list(gathered.values()))
     assert [each for _, each in reported] == list(gathered.values())
-    assert list(store.results.each(run.id)) == reported
+    assert list(store.results.iterate(run.id)) == reported
 
 
 def test_random_cases_and_plans_come_back_from_the_engine(store: Store) -> None:
@@ -146,8 +146,8 @@ def test_random_cases_and_plans_come_back_from_the_engine(store: Store) -> None:
 
     check()
     run = store.runs.create(plan(), gathered.values())
-    assert list(store.cases.of(run.id)) == list(gathered.values())
-    assert [each.source for each in store.cases.of(run.id)] == [each.source for each in gathered.values()]
+    assert list(store.cases.iterate(run.id)) == list(gathered.values())
+    assert [each.source for each in store.cases.iterate(run.id)] == [each.source for each in gathered.values()]
 
 
 def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
@@ -185,7 +185,7 @@ def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
         awkward(),
         1,
         2,
-        raw_json({awkward(): awkward()}),
+        encode_raw_response({awkward(): awkward()}),
         (awkward(),),
         0.5,
         answers=(awkward(),),
@@ -195,7 +195,7 @@ def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
     a_key = Key(case_digest(one), target.typed, awkward(), 0)
     some = Result(a_key, awkward(), reply, Failure(awkward(), awkward()), (check,), awkward(), awkward())
     assert [each for _, each in put_all(store, run.id, [some])] == [some]
-    assert [each for _, each in store.results.each(run.id)] == [some]
+    assert [each for _, each in store.results.iterate(run.id)] == [some]
     owner = awkward()
     assert store.queue.claim(run.id, owner, 60)
     label = awkward()
@@ -214,12 +214,12 @@ def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
             names.remove("digest")
         for name, value in {**read_columns(store, table.name, names), **holder}.items():
             assert "\ufdd0d83d" in value, f"{table.name}.{name} holds {value!r}"
-            assert AWKWARD in restored(value).replace('\\"', '"').replace("\\u0000", "\0")
+            assert AWKWARD in unescape_text(value).replace('\\"', '"').replace("\\u0000", "\0")
 
 
 def read_columns(store: Store, table: str, names: list[str]) -> dict[str, str]:
     columns = [schema.metadata.tables[table].c[name] for name in names]
-    with store._database.reading() as connection:
+    with store._database.read_transaction() as connection:
         last = select(*columns).order_by(*(column.desc() for column in schema.metadata.tables[table].primary_key))
         return dict(connection.execute(last).mappings().first() or {}) if columns else {}
 
@@ -231,4 +231,4 @@ def test_what_is_no_plain_data_is_refused_and_the_rest_is_stored(store: Store) -
     bad = replace(bad, reply=replace(bad.reply, raw={"plain": "data"}))  # as a careless provider would
     with pytest.raises(StoreFailed, match="is not plain data and was not stored: a raw response is the bytes"):
         put_all(store, run.id, [good, bad, fine])
-    assert [each for _, each in store.results.each(run.id)] == [good, fine]
+    assert [each for _, each in store.results.iterate(run.id)] == [good, fine]

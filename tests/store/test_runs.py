@@ -39,7 +39,7 @@ def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int,
 
 
 def size(store: Store, table: str) -> int:
-    with store._database.reading() as connection:
+    with store._database.read_transaction() as connection:
         return connection.execute(select(func.count()).select_from(metadata.tables[table])).scalar_one()
 
 
@@ -51,8 +51,8 @@ def test_a_new_run_has_everything_pending_in_order(store: Store) -> None:
     wanted = [(key(case(number), model, repeat), case(number)) for number, model, repeat in order]
     assert list(pending(store, run.id)) == wanted
     assert list(pending(store, run.id, "b")) == [each for each in wanted if each[0].model == "b"]
-    assert list(store.cases.of(run.id)) == list(some_cases(3))
-    assert [each.source for each in store.cases.of(run.id)] == [each.source for each in some_cases(3)]
+    assert list(store.cases.iterate(run.id)) == list(some_cases(3))
+    assert [each.source for each in store.cases.iterate(run.id)] == [each.source for each in some_cases(3)]
 
 
 def test_what_is_stored_is_no_longer_pending(store: Store) -> None:
@@ -69,7 +69,7 @@ def test_a_case_given_twice_is_asked_once_and_stored_once_among_runs(store: Stor
     assert first.expected == 2
     assert [found for found, _ in pending(store, first.id)] == [key(case(1), "a"), key(case(2), "a")]
     second = store.runs.create(plan("a"), [case(2), case(3)])
-    assert list(store.cases.of(second.id)) == [case(2), case(3)]
+    assert list(store.cases.iterate(second.id)) == [case(2), case(3)]
     assert size(store, "cases") == 3
 
 
@@ -87,7 +87,7 @@ def test_a_run_is_made_whole_or_not_at_all(store: Store) -> None:
 def test_the_plan_digest_covers_plan_and_cases(store: Store) -> None:
     def digest(*of: Case, models: tuple[str, ...] = ("a",)) -> str:
         run = store.runs.create(plan(*models), of)
-        with store._database.reading() as connection:
+        with store._database.read_transaction() as connection:
             return str(connection.execute(select(runs.c.plan_digest).where(runs.c.id == run.id)).scalar_one())
 
     same = digest(case(1), case(2))
@@ -101,7 +101,7 @@ def test_a_run_has_a_name_and_a_note_that_can_change_and_are_not_part_of_the_pla
         store.runs.create(plan(), [case(1)], name=name, note=note) for name, note in ((None, " "), ("nightly", AWKWARD))
     )
     assert (plain.name, plain.note, named.name, named.note) == (None, None, "nightly", AWKWARD)
-    with store._database.reading() as connection:
+    with store._database.read_transaction() as connection:
         assert len(set(connection.scalars(select(runs.c.plan_digest)))) == 1
     last = store.changes.last()
     changed = store.runs.edit(named.id, RunEdit(note="better prompt"))
@@ -140,14 +140,14 @@ def test_a_run_is_found_by_id_beginning_or_latest(store: Store) -> None:
 
 def test_an_id_that_begins_another_is_found_exactly(store: Store) -> None:
     short, long = (store.runs.create(plan(), [case(1)]) for _ in range(2))
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(update(runs).where(runs.c.id == long.id), {"id": f"{short.id}-and-more"})
     assert store.runs.read(short.id) == short
 
 
 @pytest.mark.parametrize(
     "method",
-    ["cases.pending_chunks", "results.each", "cases.of", "results.counts", "queue.finish", "queue.claim", "queue.heartbeat", "results.writer"],
+    ["cases.pending_chunks", "results.iterate", "cases.iterate", "results.count_outcomes", "queue.finish", "queue.claim", "queue.heartbeat", "results.writer"],
 )  # fmt: skip
 def test_an_unknown_run_is_named(store: Store, method: str) -> None:
     arguments = {"queue.finish": (None, "stopped"), "queue.claim": ("me",), "results.writer": (print,)}
@@ -165,9 +165,9 @@ def test_a_second_result_of_a_key_is_ignored_and_not_reported(store: Store) -> N
     later = put_all(store, run.id, again)
     assert [each for _, each in later] == [again[0], again[3]]
     assert put_all(store, run.id, again) == []
-    assert list(store.results.each(run.id)) == reported + later
+    assert list(store.results.iterate(run.id)) == reported + later
     assert store.runs.read(run.id).stored == 4
-    assert store.results.counts(run.id) == {
+    assert store.results.count_outcomes(run.id) == {
         Outcome.PASSED: 2, Outcome.FAILED: 0, Outcome.ERRORED: 2, Outcome.UNSCORED: 0, Outcome.SKIPPED: 0
     }  # fmt: skip
 
@@ -183,9 +183,9 @@ def test_sequence_numbers_grow_over_all_runs_and_readers_tail_by_them(store: Sto
     assert seqs == sorted(set(seqs))
     for run in two:
         mine = [(seq, each) for run_id, seq, each in reported if run_id == run.id]
-        assert list(store.results.each(run.id)) == mine
-        assert list(store.results.each(run.id, after=mine[400][0])) == mine[401:]
-        assert list(store.results.each(run.id, after=mine[-1][0])) == []
+        assert list(store.results.iterate(run.id)) == mine
+        assert list(store.results.iterate(run.id, after=mine[400][0])) == mine[401:]
+        assert list(store.results.iterate(run.id, after=mine[-1][0])) == []
 
 
 def test_a_deleted_run_never_lends_its_sequence_numbers(store: Store) -> None:
@@ -203,7 +203,7 @@ def test_a_result_of_a_case_outside_the_run_is_refused(store: Store) -> None:
     for foreign in (case(2), case(3)):
         with pytest.raises(StoreFailed, match="the store could not do that"):
             put_all(store, run.id, [result(key(foreign))])
-    assert list(store.results.each(run.id)) == []
+    assert list(store.results.iterate(run.id)) == []
 
 
 def test_rescoring_keeps_the_old_checks(store: Store) -> None:
@@ -217,17 +217,17 @@ def test_rescoring_keeps_the_old_checks(store: Store) -> None:
     assert rescore(store, run.id, "by a judge", ((each, judged) for each in keys[:500])) == 1
     assert rescore(store, run.id, "one more", [(keys[0], (check(Outcome.SKIPPED),)), (keys[1], ())]) == 2
 
-    assert list(store.results.each(run.id, scoring=0)) == old
-    middle = [each.checks for _, each in store.results.each(run.id, scoring=1)]
+    assert list(store.results.iterate(run.id, scoring=0)) == old
+    middle = [each.checks for _, each in store.results.iterate(run.id, scoring=1)]
     assert middle == [judged] * 500 + [old[0][1].checks] * 100
-    newest = [each.checks for _, each in store.results.each(run.id)]
+    newest = [each.checks for _, each in store.results.iterate(run.id)]
     assert newest == [(check(Outcome.SKIPPED),), *middle[1:]]
     assert store.scorings.list(run.id) == {0: "run", 1: "by a judge", 2: "one more"}
     for scoring in (0, 1, 2, None):
-        shown = [each.outcome for _, each in store.results.each(run.id, scoring=scoring)]
-        assert store.results.counts(run.id, scoring) == {outcome: shown.count(outcome) for outcome in Outcome}
+        shown = [each.outcome for _, each in store.results.iterate(run.id, scoring=scoring)]
+        assert store.results.count_outcomes(run.id, scoring) == {outcome: shown.count(outcome) for outcome in Outcome}
     with pytest.raises(NotFound, match="the run has no scoring 3; it has 0, 1, 2"):
-        store.results.counts(run.id, 3)
+        store.results.count_outcomes(run.id, 3)
 
 
 def test_counts_after_rescoring_agree_where_there_is_no_reply(store: Store) -> None:
@@ -236,11 +236,11 @@ def test_counts_after_rescoring_agree_where_there_is_no_reply(store: Store) -> N
     silent = Result(keys[0], "x", None, None, (check(),), None, None)
     unchecked = Result(keys[1], "x", result(keys[1]).reply, None, (), None, None)
     put_all(store, run.id, [silent, unchecked, result(keys[2])])
-    assert store.results.counts(run.id)[Outcome.ERRORED] == 2
+    assert store.results.count_outcomes(run.id)[Outcome.ERRORED] == 2
     rescore(store, run.id, "again", [(keys[2], (check(), check(Outcome.FAILED)))])
-    shown = [each.outcome for _, each in store.results.each(run.id)]
+    shown = [each.outcome for _, each in store.results.iterate(run.id)]
     assert shown == [Outcome.ERRORED, Outcome.ERRORED, Outcome.FAILED]
-    assert store.results.counts(run.id) == {outcome: shown.count(outcome) for outcome in Outcome}
+    assert store.results.count_outcomes(run.id) == {outcome: shown.count(outcome) for outcome in Outcome}
 
 
 def test_a_rescoring_that_breaks_off_keeps_what_was_judged(store: Store) -> None:
@@ -251,13 +251,13 @@ def test_a_rescoring_that_breaks_off_keeps_what_was_judged(store: Store) -> None
     def breaks_off() -> None:
         with store.scorings.begin(run.id, "broken") as broken:
             broken.add([(each, (check(Outcome.FAILED),)) for each in keys[:500]])
-            assert list(store.results.each(run.id)) == old, "checks were seen before the scoring was finished"
+            assert list(store.results.iterate(run.id)) == old, "checks were seen before the scoring was finished"
             broken.label = "ended early"
             broken.add([(keys[501], (check(),)), (Key("sha256:unknown", "fake"), (check(),))])
 
     with pytest.raises(NotFound, match="there is nothing to score again"):
         breaks_off()
-    newest = [each.checks for _, each in store.results.each(run.id)]
+    newest = [each.checks for _, each in store.results.iterate(run.id)]
     assert newest == [(check(Outcome.FAILED),)] * 500 + [each.checks for _, each in old[500:]]
     assert store.scorings.list(run.id) == {0: "run", 1: "ended early"}
 
@@ -291,11 +291,11 @@ def test_deleting_a_run_leaves_the_cases_others_use(store: Store) -> None:
     for run in (gone, kept):
         put_all(store, run.id, [result(key(case(1)))])
         rescore(store, run.id, "again", [(key(case(1)), (check(Outcome.FAILED),))])
-    there = list(store.results.each(kept.id))
+    there = list(store.results.iterate(kept.id))
     store.runs.delete(gone.id)
     assert store.runs.page()[0] == [store.runs.read(kept.id)]
-    assert list(store.results.each(kept.id)) == there
-    assert list(store.cases.of(kept.id)) == list(some_cases(2))
+    assert list(store.results.iterate(kept.id)) == there
+    assert list(store.cases.iterate(kept.id)) == list(some_cases(2))
     sizes = {table: size(store, table) for table in ("cases", "run_cases", "results", "checks", "scorings")}
     assert sizes == {"cases": 2, "run_cases": 2, "results": 1, "checks": 2, "scorings": 2}
 
@@ -303,7 +303,7 @@ def test_deleting_a_run_leaves_the_cases_others_use(store: Store) -> None:
 def test_exactly_one_of_many_threads_claims_a_run(store: Store) -> None:
     run = store.runs.create(plan(), [case(1)], owner="server")
     store.runs.create(plan(), [case(1)])
-    assert store.queue.waiting() == [run.id], "what was begun on the command line waits for no server"
+    assert store.queue.list_waiting() == [run.id], "what was begun on the command line waits for no server"
     for attempt in (1, 2):
         start = threading.Barrier(8)
         won: list[int] = []
@@ -320,19 +320,19 @@ def test_exactly_one_of_many_threads_claims_a_run(store: Store) -> None:
             thread.join()
         assert len(won) == 1
         assert store.runs.read(run.id).attempts == attempt
-        assert store.queue.waiting() == []
+        assert store.queue.list_waiting() == []
         assert store.queue.heartbeat(run.id, f"process {won[0]}", seconds=60)
         assert not store.queue.heartbeat(run.id, f"process {won[0] + 1}"), "the lease is another's"
         assert store.queue.heartbeat(run.id, seconds=-1), "whoever does not say who they are prolongs what there is"
-        assert store.queue.waiting() == [run.id], "a lease that ran out is up for the next"
+        assert store.queue.list_waiting() == [run.id], "a lease that ran out is up for the next"
 
 
 @pytest.mark.parametrize("status", ["finished", "stopped", "queued", "interrupted"])
 def test_who_has_lost_a_run_neither_ends_it_nor_hands_it_on(store: Store, status: RunStatus) -> None:
     run = store.runs.create(plan(), [case(1)], owner="server")
     assert not store.queue.finish(run.id, None, status), "it was never begun"
-    assert store.queue.take(run.id, "first", seconds=-1)
-    assert store.queue.take(run.id, "second", seconds=60)
+    assert store.queue.claim_for_server(run.id, "first", seconds=-1)
+    assert store.queue.claim_for_server(run.id, "second", seconds=60)
     before = store.changes.last()
     for other in ("first", None, "third"):
         assert not store.queue.finish(run.id, other, status, "for a reason of theirs", {"note": 1})
@@ -378,7 +378,7 @@ def cases(count):
 store = open_store(sys.argv[1])
 run = store.runs.create(Plan("s", None, (Target("m", "fake", "m"),)), cases(int(sys.argv[2])))
 pending = sum(1 for _ in chain.from_iterable(store.cases.pending_chunks(run.id)))
-assert pending == sum(1 for _ in store.cases.of(run.id)) == int(sys.argv[2])
+assert pending == sum(1 for _ in store.cases.iterate(run.id)) == int(sys.argv[2])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
@@ -396,7 +396,7 @@ READ_PAIRS = """
 import resource, sys
 from pramana.store import open_store
 
-assert sum(1 for _ in open_store(sys.argv[1]).results.pairs(sys.argv[2])) == int(sys.argv[3])
+assert sum(1 for _ in open_store(sys.argv[1]).results.iterate_with_cases(sys.argv[2])) == int(sys.argv[3])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
@@ -423,7 +423,7 @@ def test_importing_the_store_loads_no_database_library() -> None:
 def test_results_come_with_their_cases(store: Store) -> None:
     run = store.runs.create(plan("a", "b"), some_cases(300))
     there = put_all(store, run.id, [result(found) for found, _ in pending(store, run.id)])
-    pairs = list(store.results.pairs(run.id))
+    pairs = list(store.results.iterate_with_cases(run.id))
     assert [each for _, each in pairs] == [each for _, each in there]
     assert all(case_digest(one) == each.key.case for one, each in pairs)
 
@@ -433,21 +433,21 @@ def test_pairs_follow_the_order_of_the_cases_however_results_were_stored(store: 
     run = store.runs.create(wanted, (case(number) for number in (7, 3, 7, *range(9, 200))))
     planned = [found for found, _ in pending(store, run.id)]
     there = put_all(store, run.id, [result(each) for each in random.Random(7).sample(planned, len(planned))])
-    pairs = list(store.results.pairs(run.id))
+    pairs = list(store.results.iterate_with_cases(run.id))
     order = itertools.product((7, 3, *range(9, 200)), ("b", "a"), ("voice", "text"), range(2))
     expected = [Key(case_digest(case(number)), model, variant, repeat) for number, model, variant, repeat in order]
     assert [each.key for _, each in pairs] == expected
     assert all(case_digest(one) == each.key.case for one, each in pairs)
-    numbered = [(seq, each) for seq, _, each in store.results.numbered_pairs(run.id, raw=True)]
+    numbered = [(seq, each) for seq, _, each in store.results.iterate_numbered_with_cases(run.id, raw=True)]
     assert numbered == there, "those stay in the order of storing"
 
 
 def test_pairs_of_an_unfinished_run_are_those_stored(store: Store) -> None:
     run = store.runs.create(plan(), some_cases(20))
-    assert list(store.results.pairs(run.id)) == []
+    assert list(store.results.iterate_with_cases(run.id)) == []
     planned = [found for found, _ in pending(store, run.id)]
     put_all(store, run.id, [result(planned[number]) for number in (12, 5)])
-    assert [each.key for _, each in store.results.pairs(run.id)] == [planned[5], planned[12]]
+    assert [each.key for _, each in store.results.iterate_with_cases(run.id)] == [planned[5], planned[12]]
 
 
 def test_a_case_digest_is_what_pairs_runs(store: Store) -> None:

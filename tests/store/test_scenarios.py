@@ -18,7 +18,7 @@ from pramana.model import Scenario
 from pramana.request import Selection
 from pramana.store import open_store
 from pramana.store.engine import Lock
-from pramana.store.scenarios import IdsExist
+from pramana.store.scenarios import ScenarioIdsExist
 from pramana.store.schema import deleted_scenarios, scenarios
 from pramana.store.store import Store
 
@@ -102,7 +102,7 @@ TRICKY = ['"', ",", '","', "\\", "a,", ",b", "]", "[", '\\"', "x\ny", "\0", "\uf
 
 @given(st.lists(st.lists(st.sampled_from(TRICKY), max_size=4), min_size=1, max_size=6), st.sampled_from(TRICKY))
 def test_a_tag_is_found_where_it_is_and_nowhere_else(store: Store, lists: list[list[str]], tag: str) -> None:
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(delete(scenarios))
     store.scenarios.import_([plain(f"s{n}", tags=tags) for n, tags in enumerate(lists)], "skip")
     assert found(store, tags=(tag,)) == [f"s{n}" for n, tags in enumerate(lists) if tag in tags]
@@ -141,7 +141,7 @@ def test_an_import_does_as_its_mode_says(store: Store) -> None:
     assert [each.id for each in skipped.scenarios] == ["c"]
     assert store.scenarios.read("b") == before
 
-    with pytest.raises(IdsExist, match="2 scenarios exist already") as caught:
+    with pytest.raises(ScenarioIdsExist, match="2 scenarios exist already") as caught:
         store.scenarios.import_([plain("d"), plain("b"), plain("a")], "fail")
     assert caught.value.ids == ("b", "a")
     assert found(store) == ["a", "b", "c"]
@@ -181,7 +181,7 @@ def test_every_change_is_told(store: Store) -> None:
 
 
 def test_an_id_that_is_only_a_wish_is_made_another_one(store: Store) -> None:
-    ids = [store.scenarios.create(plain("order"), wish=True).id for _ in range(3)]
+    ids = [store.scenarios.create(plain("order"), may_rename=True).id for _ in range(3)]
     assert ids == ["order", "order-2", "order-3"]
     with pytest.raises(AlreadyExists, match="choose another id"):
         store.scenarios.create(plain("order-2"))
@@ -193,11 +193,11 @@ def test_what_was_deleted_can_be_restored_for_a_day(store: Store) -> None:
     assert (gone.scenario, gone.until > gone.deleted) == (before, True)
     with pytest.raises(NotFound, match=r"it was deleted at .* can be restored for a day"):
         store.scenarios.read("a")
-    assert store.scenarios.deleted(0, 10) == ([gone], 1)
+    assert store.scenarios.list_deleted(0, 10) == ([gone], 1)
     assert store.scenarios.restore("a") == before
     assert store.scenarios.read("a") == before
     assert found(store, tags=("t",)) == ["a"]
-    assert store.scenarios.deleted(0, 10) == ([], 0)
+    assert store.scenarios.list_deleted(0, 10) == ([], 0)
 
     store.scenarios.delete("a")
     store.scenarios.create(plain("a", name="another"))
@@ -208,16 +208,16 @@ def test_what_was_deleted_can_be_restored_for_a_day(store: Store) -> None:
 
     store.scenarios.delete("a")
     yesterday = (datetime.now(UTC) - timedelta(days=1, seconds=1)).isoformat(timespec="milliseconds")
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(update(deleted_scenarios).values(deleted=yesterday))
-    assert store.scenarios.deleted(0, 10) == ([], 0)
+    assert store.scenarios.list_deleted(0, 10) == ([], 0)
     with pytest.raises(NotFound, match="can be restored for a day"):
         store.scenarios.restore("a")
     with pytest.raises(NotFound, match=r"there is no scenario .a.$"):
         store.scenarios.read("a")
     store.scenarios.create(plain("b"))
     store.scenarios.delete("b")
-    with store._database.reading() as connection:
+    with store._database.read_transaction() as connection:
         kept = connection.execute(deleted_scenarios.select()).mappings().all()
     assert [each["id"] for each in kept] == ["b"]  # what is too old to be restored is not kept either
 
@@ -237,7 +237,7 @@ def test_nobody_comes_between_imports_and_changes(url: str, store: Store) -> Non
                     done = mine.scenarios.import_(some, ("skip", "fail")[number % 2])
                     with lock:
                         sums["imported"] += len(done.imported)
-                except IdsExist:
+                except ScenarioIdsExist:
                     with lock:
                         sums["refused"] += 1
         except BaseException as error:  # noqa: BLE001 - told by the test
@@ -262,27 +262,27 @@ def test_no_two_locks_are_the_same_and_a_change_of_scenarios_waits_for_its_own_a
     if database.is_sqlite:
         return
     others = {*Lock} - {Lock.SCENARIOS, Lock.CHANGES}
-    with database.writing() as connection:
+    with database.write_transaction() as connection:
         for each in others:
             database.lock(connection, each)
         thread = threading.Thread(target=lambda: store.scenarios.create(plain("a")), daemon=True)
         thread.start()
         thread.join(20)
         assert not thread.is_alive(), "it waits for a lock that is another's"
-    with database.writing() as connection:
+    with database.write_transaction() as connection:
         database.lock(connection, Lock.SCENARIOS)
         thread = threading.Thread(target=lambda: store.scenarios.create(plain("b")), daemon=True)
         thread.start()
         thread.join(0.3)
         assert thread.is_alive()
     thread.join(20)
-    assert store.scenarios.which(["a", "b"]) == {"a", "b"}
+    assert store.scenarios.find_existing(["a", "b"]) == {"a", "b"}
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"id": 1}'])
 def test_a_damaged_scenario_is_one_sentence(store: Store, damage: str) -> None:
     store.scenarios.create(plain("a"))
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(update(scenarios), {"body": damage})
     for ask in (
         lambda: store.scenarios.read("a"),

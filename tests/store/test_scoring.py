@@ -32,7 +32,7 @@ def begun(store: Store, count: int, checks: tuple[Check, ...]) -> tuple[str, lis
 
 
 def paid(store: Store, run_id: str) -> list[Any]:
-    return [each.checks[0].evidence.get("other_scorings") for _, each in store.results.each(run_id)]
+    return [each.checks[0].evidence.get("other_scorings") for _, each in store.results.iterate(run_id)]
 
 
 def test_the_newest_check_says_what_the_others_cost(store: Store) -> None:
@@ -40,11 +40,11 @@ def test_the_newest_check_says_what_the_others_cost(store: Store) -> None:
     assert paid(store, run_id) == [None] * 3
     rescore(store, run_id, "b", [(each, judged("b", 0.25, 10)) for each in keys[:2]])
     rescore(store, run_id, "c", [(keys[0], judged("c", None, 1))])
-    first, second, third = (each.checks[0].evidence for _, each in store.results.each(run_id))
+    first, second, third = (each.checks[0].evidence for _, each in store.results.iterate(run_id))
     assert (first["judge"], first["other_scorings"]) == ("c", {"cost_usd": 0.75, "tokens": 110})
     assert (second["judge"], second["other_scorings"]) == ("b", {"cost_usd": 0.5, "tokens": 100})
     assert third == judged("a", 0.5, 100)[0].evidence
-    then = [each.checks[0].evidence for _, each in store.results.each(run_id, scoring=0)]
+    then = [each.checks[0].evidence for _, each in store.results.iterate(run_id, scoring=0)]
     assert [each["judge"] for each in then] == ["a"] * 3
     assert then[0]["other_scorings"] == {"cost_usd": None, "tokens": 11}, "an unknown price makes the sum unknown"
 
@@ -65,7 +65,7 @@ def test_what_a_killed_rescoring_had_paid_is_not_forgotten(store: Store, monkeyp
 
     monkeypatch.setattr(Rescoring, "__exit__", killed)
     rescore(store, run_id, "b", [(keys[0], judged("b", 0.25, 10))])
-    first, second = (each.checks[0].evidence for _, each in store.results.each(run_id))
+    first, second = (each.checks[0].evidence for _, each in store.results.iterate(run_id))
     assert (first["judge"], first["other_scorings"]) == ("a", {"cost_usd": 0.25, "tokens": 10})
     assert second == judged("a", 0.5, 100)[0].evidence
 
@@ -83,7 +83,7 @@ def test_ctrl_c_while_a_rescoring_ends_loses_none_of_it(store: Store, monkeypatc
     monkeypatch.setattr(Rescoring, "_end", interrupted)
     with pytest.raises(KeyboardInterrupt):
         rescore(store, run_id, "b", [(keys[0], judged("b", 0.25, 10))])
-    assert [each.checks[0].evidence["judge"] for _, each in store.results.each(run_id)] == ["b"]
+    assert [each.checks[0].evidence["judge"] for _, each in store.results.iterate(run_id)] == ["b"]
 
 
 # ── Judged again without a verdict ──
@@ -98,13 +98,13 @@ def test_checks_without_a_verdict_hide_no_earlier_one_and_are_paid(store: Store)
     with store.scorings.begin(run_id, "b") as scoring:
         scoring.add([(keys[0], judged("b", 0.25, 10))])
         scoring.add_failed([(keys[1], unscored("b", 0.125))])
-    first, second, third = (each.checks[0].evidence for _, each in store.results.each(run_id))
+    first, second, third = (each.checks[0].evidence for _, each in store.results.iterate(run_id))
     assert [each["judge"] for each in (first, second, third)] == ["b", "a", "a"]
     assert second["other_scorings"] == {"cost_usd": 0.125, "tokens": 10}
     assert "other_scorings" not in third
-    assert store.results.counts(run_id)[Outcome.PASSED] == 3
+    assert store.results.count_outcomes(run_id)[Outcome.PASSED] == 3
     run = store.runs.find(run_id)
-    found = list(store.results.rescored(run, scoring.number))
+    found = list(store.results.iterate_rescored(run, scoring.number))
     assert [(each.before.key, each.attempt and each.attempt.outcome) for each in found] == [
         (keys[0], None),
         (keys[1], Outcome.UNSCORED),
@@ -133,14 +133,14 @@ def test_a_run_that_is_found_with_a_scoring_is_read_as_that_left_it(store: Store
     for scoring in (0, 1, 2):
         run = store.runs.find_scored(f"{run_id}@{scoring}")
         assert (run.id, run.scoring, run.reference) == (run_id, scoring, f"{run_id}@{scoring}")
-        seq = next(seq for seq, each in store.results.each(run) if each.key == keys[0])
+        seq = next(seq for seq, each in store.results.iterate(run) if each.key == keys[0])
         failed.append(
             [
-                store.results.counts(run)[Outcome.FAILED],
-                sum(each.outcome is Outcome.FAILED for _, each in store.results.each(run)),
-                sum(each.outcome is Outcome.FAILED for _, each in store.results.pairs(run)),
+                store.results.count_outcomes(run)[Outcome.FAILED],
+                sum(each.outcome is Outcome.FAILED for _, each in store.results.iterate(run)),
+                sum(each.outcome is Outcome.FAILED for _, each in store.results.iterate_with_cases(run)),
                 store.results.page(run, outcome=Outcome.FAILED)[1],
-                store.results.counts_by_model(run, scoring)[keys[0].model][Outcome.FAILED],
+                store.results.count_outcomes_by_model(run, scoring)[keys[0].model][Outcome.FAILED],
             ]
         )
         assert store.results.read(run, seq)[1].outcome is (Outcome.FAILED if scoring else Outcome.PASSED)
@@ -158,10 +158,10 @@ def test_a_run_that_is_found_with_a_scoring_is_read_as_that_left_it(store: Store
 def failures(store: Store, run_id: str) -> list[bool]:
     """Return of each result whether it failed, and check that every way of reading a run agrees."""
     run = store.runs.read(run_id)
-    found = [each.outcome is Outcome.FAILED for _, each in store.results.each(run)]
-    assert store.results.counts(run)[Outcome.FAILED] == sum(found)
+    found = [each.outcome is Outcome.FAILED for _, each in store.results.iterate(run)]
+    assert store.results.count_outcomes(run)[Outcome.FAILED] == sum(found)
     assert store.results.page(run, outcome=Outcome.FAILED)[1] == sum(found)
-    (ended,) = store.history.ended([run])
+    (ended,) = store.history.count_ended([run])
     assert ended is not None
     assert ended.outcomes.get(Outcome.FAILED, 0) == sum(found)
     return found
@@ -178,11 +178,11 @@ def test_an_earlier_scoring_is_made_current_and_the_newest_again(store: Store) -
     store.scorings.use(run_id, 0)
     assert (current(store, run_id), failures(store, run_id)) == ([0], [False, False])
     assert list(store.scorings.list(run_id)) == [0]
-    assert store.history.judged_again([store.runs.read(run_id)]) == [()]
-    assert store.results.counts(run_id, scoring=1)[Outcome.FAILED] == 1, "RUN@1 is what it was"
+    assert store.history.rescoring_labels([store.runs.read(run_id)]) == [()]
+    assert store.results.count_outcomes(run_id, scoring=1)[Outcome.FAILED] == 1, "RUN@1 is what it was"
     store.scorings.use(run_id, 1)
     assert (current(store, run_id), failures(store, run_id)) == ([1], [True, False])
-    assert store.history.judged_again([store.runs.read(run_id)]) == [("again",)]
+    assert store.history.rescoring_labels([store.runs.read(run_id)]) == [("again",)]
     with pytest.raises(NotFound, match="the run has no scoring 2; it has 0, 1"):
         store.scorings.use(run_id, 2)
     assert current(store, run_id) == [1]
@@ -195,7 +195,7 @@ def test_a_scoring_is_added_to_the_one_that_was_chosen_and_is_then_current(store
     rescore(store, run_id, "better", [(keys[2], (check(Outcome.FAILED),))])
     assert (current(store, run_id), failures(store, run_id)) == ([2], [False, False, True])
     assert list(store.scorings.list(run_id)) == [0, 2]
-    (changed,) = store.results.rescored(store.runs.read(run_id), 2)
+    (changed,) = store.results.iterate_rescored(store.runs.read(run_id), 2)
     assert (changed.before.outcome, changed.after.outcome) == (Outcome.PASSED, Outcome.FAILED)
     store.scorings.use(run_id, 1)
     assert failures(store, run_id) == [True, True, False]
@@ -210,5 +210,5 @@ def test_a_rescoring_that_fails_leaves_the_chosen_scoring_current(store: Store) 
     with store.scorings.begin(run_id, "broken") as scoring:
         scoring.add_failed([(keys[0], (check(Outcome.UNSCORED),))])
     assert (current(store, run_id), failures(store, run_id)) == ([0], [False])
-    (kept,) = store.results.rescored(store.runs.read(run_id), scoring.number)
+    (kept,) = store.results.iterate_rescored(store.runs.read(run_id), scoring.number)
     assert kept.before.outcome is kept.after.outcome is Outcome.PASSED

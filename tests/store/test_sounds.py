@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from pramana.errors import AlreadyExists
-from pramana.store.blobs import Blobs, Sounds
+from pramana.store.blobs import Blobs, Recordings
 
 
 @pytest.fixture
-def sounds(tmp_path: Path) -> Sounds:
-    return Sounds(tmp_path / "audio", Blobs(tmp_path / "blobs"))
+def sounds(tmp_path: Path) -> Recordings:
+    return Recordings(tmp_path / "audio", Blobs(tmp_path / "blobs"))
 
 
-def at_once(sounds: Sounds, name: str, every: list[bytes]) -> list[bool | None]:
+def at_once(sounds: Recordings, name: str, every: list[bytes]) -> list[bool | None]:
     """Bring several files under one name at once; return of each whether it is new, None where it was refused."""
     start = threading.Barrier(len(every))
     told: list[bool | None] = [None] * len(every)
@@ -33,7 +33,7 @@ def at_once(sounds: Sounds, name: str, every: list[bytes]) -> list[bool | None]:
     return told
 
 
-def test_of_many_who_bring_other_content_under_one_name_one_has_it(sounds: Sounds) -> None:
+def test_of_many_who_bring_other_content_under_one_name_one_has_it(sounds: Recordings) -> None:
     for attempt in range(20):
         name, every = f"folder/{attempt}.wav", [bytes([number]) * 200_000 for number in range(4)]
         told = at_once(sounds, name, every)
@@ -41,14 +41,14 @@ def test_of_many_who_bring_other_content_under_one_name_one_has_it(sounds: Sound
         assert sounds.find(name).read_bytes() == every[told.index(True)], "whoever was told so, has it"
 
 
-def test_of_many_who_bring_the_same_one_is_told_that_it_is_new(sounds: Sounds) -> None:
+def test_of_many_who_bring_the_same_one_is_told_that_it_is_new(sounds: Recordings) -> None:
     for attempt in range(20):
         told = at_once(sounds, f"{attempt}.wav", [b"x" * 200_000] * 4)
         assert sorted(told, key=str) == [False, False, False, True]
     assert not list(sounds.folder.rglob(".*")), "nothing is left beside them"
 
 
-def test_what_is_replaced_is_replaced_whole(sounds: Sounds) -> None:
+def test_what_is_replaced_is_replaced_whole(sounds: Recordings) -> None:
     assert sounds.put("a.wav", b"one") == (next(sounds.list()), True)
     assert sounds.put("a.wav", b"two", replace=True)[1] is True
     assert sounds.put("a.wav", b"two", replace=True)[1] is False

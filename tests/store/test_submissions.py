@@ -12,10 +12,10 @@ from sqlalchemy import select
 
 from pramana.errors import InvalidInput
 from pramana.store import open_store
-from pramana.store.records import restored
+from pramana.store.records import unescape_text
 from pramana.store.schema import submission_cells, submission_series, submissions
 from pramana.store.store import Store
-from pramana.store.submissions import Batch, Point, Submission, Verdict
+from pramana.store.submissions import Batch, DayPoint, Submission, Verdict
 
 ALWAYS: Any = {"first": "2000-01-01", "last": "2100-01-01", "models": 1_000}
 SUITE = "sha256:" + "5" * 64
@@ -36,17 +36,17 @@ def on(day: int) -> datetime:
 
 def rows(store: Store) -> list[dict[str, Any]]:
     joined = select(submissions, submission_series).join_from(submissions, submission_series)
-    with store._database.reading() as connection:
+    with store._database.read_transaction() as connection:
         return [dict(row) for row in connection.execute(joined).mappings()]
 
 
-def recounted(store: Store, *, verified: bool) -> list[Point]:
+def recounted(store: Store, *, verified: bool) -> list[DayPoint]:
     """Count all anew, from the outputs themselves and by plain sets: no hash, no cell, no order of arrival."""
     said: dict[tuple[str, str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     days: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * 6)
     for row in rows(store):
         if bool(row["verified"]) is verified:
-            model, day = restored(row["model"]), row["day"]
+            model, day = unescape_text(row["model"]), row["day"]
             said[model, row["suite_hash"], row["prompt"]][day].add(row["output"])
             days[model, day][0] += 1
             days[model, day][1] += row["copies"] - 1
@@ -59,7 +59,7 @@ def recounted(store: Store, *, verified: bool) -> list[Point]:
             counts[4] += before is not None and before != by_day[day]
             counts[5] += len(by_day[day]) == 1
             before = by_day[day]
-    return [Point(*which, *counts) for which, counts in sorted(days.items())]
+    return [DayPoint(*which, *counts) for which, counts in sorted(days.items())]
 
 
 def assert_the_chart_is_right(store: Store) -> None:
@@ -133,7 +133,7 @@ def test_all_that_will_be_needed_later_is_kept(store: Store) -> None:
         Batch([given], suite_hash=SUITE, suite_version="v1.0", runner_version="0.1", timestamp=on(0)), [True], "t1"
     )
     (row,) = rows(store)
-    assert restored(row["output"]) == output
+    assert unescape_text(row["output"]) == output
     whole = hashlib.sha256(output.encode("utf-8", "surrogatepass")).digest()
     assert bytes(row["commitment"]) == hashlib.sha256(bytes(row["salt"]) + whole).digest()
     assert len(row["salt"]) == 16
@@ -251,7 +251,7 @@ def test_the_chart_equals_a_recount_after_any_submissions_in_any_order(store: St
         if row["verified"] and row["model"] == "m" and row["score"] is not None
     )
     scored = sum(row["score"] is not None for row in rows(store) if row["verified"] and row["model"] == "m")
-    found = store.submissions.passed("m", "2000-01-01")
+    found = store.submissions.count_passed("m", "2000-01-01")
     assert (found.passed, found.scored) == (passed, scored)
 
 
@@ -268,7 +268,7 @@ def test_the_chart_equals_a_recount_after_many_have_written_at_once(url: str) ->
             sent = sum(pool.map(work, range(6)))
         assert_the_chart_is_right(stores[0])
         assert sum(row["copies"] for row in rows(stores[0])) == sent
-        with stores[0]._database.reading() as connection:
+        with stores[0]._database.read_transaction() as connection:
             cells = connection.execute(select(submission_cells.c.day, submission_cells.c.series_no)).all()
         assert len(cells) == len({(row["day"], row["series_no"]) for row in rows(stores[0])})
     finally:
@@ -280,7 +280,7 @@ def test_a_batch_that_fails_leaves_nothing_behind_and_its_series_are_not_believe
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("pramana.store.submissions.record", lambda *_: 1 / 0)
+        patched.setattr("pramana.store.submissions.record_change", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             add(store, result())
     assert rows(store) == []
@@ -293,11 +293,11 @@ def test_only_recent_results_of_known_suites_make_a_badge(store: Store) -> None:
     add(store, result("a", score=1.0), result("b", score=0.2), result("c", score=None), timestamp=on(0))
     add(store, result("d", score=0.4, assertion_result=Verdict(passed=True)), timestamp=on(1))
     add(store, result("e", score=1.0), timestamp=on(1), verified=False)
-    found = store.submissions.passed("m", "2026-05-01")
+    found = store.submissions.count_passed("m", "2026-05-01")
     assert (found.passed, found.scored) == (2, 3)
-    found = store.submissions.passed("m", "2026-05-02")
+    found = store.submissions.count_passed("m", "2026-05-02")
     assert (found.passed, found.scored) == (1, 1)
-    assert store.submissions.passed("m", max(today, "2026-06-01")).scored == 0
+    assert store.submissions.count_passed("m", max(today, "2026-06-01")).scored == 0
 
 
 # ── What this machine has delivered ──
@@ -306,5 +306,5 @@ def test_only_recent_results_of_known_suites_make_a_badge(store: Store) -> None:
 def test_a_delivery_is_remembered_for_its_address_alone(store: Store) -> None:
     store.submissions.mark_delivered("r1", "http://a")
     store.submissions.mark_delivered("r1", "http://a")
-    assert store.submissions.delivered("http://a") == {"r1"}
-    assert store.submissions.delivered("http://b") == set()
+    assert store.submissions.list_delivered("http://a") == {"r1"}
+    assert store.submissions.list_delivered("http://b") == set()

@@ -19,8 +19,8 @@ def test_the_same_bytes_come_back(store: Store) -> None:
     content = b'\xef\xbb\xbf{"id": "\xc3\xa9\\u0000"}\r\n\n'
     assert store.suites.upload("v2", {"cheap": tier(content), "full": tier(b"{}", "b")}) is True
     assert store.suites.content("v2", "cheap") == content
-    assert store.suites.by_hash("sha256:" + "b" * 64) == b"{}"
-    assert store.suites.by_hash("sha256:" + "c" * 64) is None
+    assert store.suites.read_by_hash("sha256:" + "b" * 64) == b"{}"
+    assert store.suites.read_by_hash("sha256:" + "c" * 64) is None
     assert store.suites.hashes("v2") == {"cheap": "sha256:" + "a" * 64, "full": "sha256:" + "b" * 64}
     assert store.suites.hashes("v3") == {}
     assert [(each.version, each.tier, each.test_count) for each in store.suites.list()] == [
@@ -69,7 +69,7 @@ def test_of_many_who_upload_a_version_one_decides_what_it_is(store: Store) -> No
 
 def test_content_that_was_damaged_is_told(store: Store) -> None:
     store.suites.upload("v2", {"cheap": tier(b"it")})
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         connection.execute(text("UPDATE suite_tiers SET content = :content"), {"content": b"no zlib"})
     with pytest.raises(StoreFailed, match="v2 cheap is damaged"):
         store.suites.content("v2", "cheap")

@@ -35,7 +35,7 @@ def test_a_result_is_reported_soon_after_it_was_put_and_only_when_it_is_stored(s
         arrived, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def stored(_: Reported) -> None:
-            seen.append(sum(1 for _ in store.results.each(run_id)))
+            seen.append(sum(1 for _ in store.results.iterate(run_id)))
             arrived.set()
 
         async with store.results.writer(run_id, stored) as opened:
@@ -69,15 +69,15 @@ def test_groups_are_bounded_and_nothing_is_lost_while_more_arrives(store: Store)
                     await asyncio.sleep(0.002 if number < 1500 else 0)
 
     asyncio.run(write())
-    assert max(map(len, groups)) <= writer.GROUP
+    assert max(map(len, groups)) <= writer.MAX_GROUP
     reported = [each for group in groups for each in group]
     assert [each for _, each in reported] == results
-    assert list(store.results.each(run_id)) == reported
+    assert list(store.results.iterate(run_id)) == reported
 
 
 def test_putting_waits_while_the_queue_is_full(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "QUEUE", 20)
-    monkeypatch.setattr(writer, "GROUP", 10)
+    monkeypatch.setattr(writer, "MAX_QUEUED", 20)
+    monkeypatch.setattr(writer, "MAX_GROUP", 10)
     run_id, results = results_of(store, 300)
     longest = 0
     reported: Reported = []
@@ -128,7 +128,7 @@ def test_what_was_put_is_stored_when_the_work_is_cancelled_or_fails(store: Store
     with pytest.raises(KeyError, match="of the caller"):
         asyncio.run(failing())
     assert [each for _, each in reported] == results
-    assert list(store.results.each(run_id)) == reported
+    assert list(store.results.iterate(run_id)) == reported
 
 
 @pytest.mark.parametrize("leave_by", ["exit", "put"])
@@ -146,11 +146,11 @@ def test_an_error_of_the_database_surfaces_at_the_next_put_and_at_exit(store: St
     with pytest.raises(StoreFailed, match="the store could not do that"):
         asyncio.run(write())
     assert reported == []
-    assert list(store.results.each(run_id)) == []
+    assert list(store.results.iterate(run_id)) == []
 
 
 def test_whoever_waits_for_room_is_woken_by_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "QUEUE", 2)
+    monkeypatch.setattr(writer, "MAX_QUEUED", 2)
     run_id, results = results_of(store, 4)
     woken: list[str] = []
 
@@ -183,7 +183,7 @@ def test_an_error_of_the_listener_is_not_swallowed(store: Store) -> None:
 
     with pytest.raises(ValueError, match="the display broke"):
         asyncio.run(write())
-    assert len(list(store.results.each(run_id))) == 1
+    assert len(list(store.results.iterate(run_id))) == 1
 
 
 def test_two_writers_of_one_run_never_report_the_same_result(url: str) -> None:
@@ -207,7 +207,7 @@ def test_two_writers_of_one_run_never_report_the_same_result(url: str) -> None:
 
     asyncio.run(main())
     both = sorted(reported[0] + reported[1], key=lambda each: each[0])
-    assert list(stores[0].results.each(run_id)) == both
+    assert list(stores[0].results.iterate(run_id)) == both
     assert {each.key for _, each in both} == {each.key for each in results}
     assert len(both) == stores[0].runs.read(run_id).stored == 1200
     for store in stores:
@@ -216,7 +216,7 @@ def test_two_writers_of_one_run_never_report_the_same_result(url: str) -> None:
 
 def test_every_commit_waits_for_the_disk(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/x.sqlite3")
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         said = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in (
             "journal_mode", "synchronous", "foreign_keys", "busy_timeout")}  # fmt: skip
     store.close()
@@ -238,7 +238,7 @@ def test_a_writer_that_has_lost_its_run_stores_nothing_more(store: Store) -> Non
 
     with pytest.raises(AlreadyRunning, match=f"process 7 on desk works on run {run_id} now"):
         asyncio.run(write())
-    assert [each for _, each in store.results.each(run_id)] == results[:2]
+    assert [each for _, each in store.results.iterate(run_id)] == results[:2]
     assert (store.runs.find(run_id).stored, len(reported)) == (2, 2)
 
 

@@ -19,15 +19,22 @@ from typing import Any, Final, Literal
 from msgspec import Struct, field
 
 from pramana.analyse.gate import BAD, GOOD, INCONCLUSIVE, Decision
-from pramana.analyse.intervals import Interval, median_interval, ratio_difference, sign_flip
+from pramana.analyse.intervals import Interval, median_interval, ratio_difference_interval, sign_flip_p_value
 from pramana.analyse.labels import TWO_RUNS, SideLabels
-from pramana.analyse.numbers import counted, duration, later, points, rate
-from pramana.analyse.voice import CALL, Line, heard_of, lines_of, observations, referred_of
+from pramana.analyse.numbers import format_duration, format_error_rate, format_points, format_time_difference, pluralise
+from pramana.analyse.voice import (
+    CALL,
+    MeasuredLine,
+    latency_observations,
+    measured_lines,
+    recognition_errors,
+    reference_errors,
+)
 from pramana.errors import InvalidInput
 from pramana.model import Check
 
 ALPHA = 0.05
-NOTICED_S = 0.01
+NOTICEABLE_S = 0.01
 """A shorter difference is not worth a sentence, however sure it is: nobody notices it."""
 
 Measure = Literal["voice to voice", "time to give way", "total time", "time to first token"]
@@ -42,7 +49,7 @@ Range = tuple[float, float]
 """A number that lies from the first to the second, both the same where it is known."""
 
 
-class Taken(Struct):
+class CaseMeasurements(Struct):
     """What was measured of one case on one side, over its repeats and the lines of its calls."""
 
     times: dict[Measure, dict[int, list[Range]]] = field(default_factory=dict)
@@ -50,42 +57,42 @@ class Taken(Struct):
     words: dict[Words, list[tuple[int, int]]] = field(default_factory=dict)
     """Errors, and the words they are of, one a repeat."""
 
-    def typed(self, total_s: float | None, first_token_s: float | None) -> None:
+    def add_written_times(self, total_s: float | None, first_token_s: float | None) -> None:
         """Note how long an answer took that was written."""
         if total_s is not None:
-            self._note(TOTAL, 0, (total_s, total_s))
+            self._add_range(TOTAL, 0, (total_s, total_s))
         if first_token_s is not None:
-            self._note("time to first token", 0, (first_token_s, first_token_s))
+            self._add_range("time to first token", 0, (first_token_s, first_token_s))
 
-    def called(self, checks: Iterable[Check]) -> None:
+    def add_call_check(self, checks: Iterable[Check]) -> None:
         """Note what the check of a call has measured; without one, nothing."""
         for check in checks:
             if check.name == CALL and check.evidence:
-                for place, line in enumerate(lines_of(check.evidence)):
-                    self._line(place, line)
+                for place, line in enumerate(measured_lines(check.evidence)):
+                    self._add_line(place, line)
                 heard: tuple[tuple[Words, Any], ...] = (
-                    ("misheard words", heard_of(check.evidence)),
-                    ("word error rate", referred_of(check.evidence)),
+                    ("misheard words", recognition_errors(check.evidence)),
+                    ("word error rate", reference_errors(check.evidence)),
                 )
                 for name, pooled in heard:
                     if pooled.words:
                         self.words.setdefault(name, []).append((pooled.errors, pooled.words))
 
-    def _line(self, place: int, line: Line) -> None:
-        for seconds, censored in observations([line]):
-            self._note(VOICE_TO_VOICE, place, (seconds, math.inf if censored else seconds))
+    def _add_line(self, place: int, line: MeasuredLine) -> None:
+        for seconds, censored in latency_observations([line]):
+            self._add_range(VOICE_TO_VOICE, place, (seconds, math.inf if censored else seconds))
         if line.yield_s is not None:
-            self._note("time to give way", place, (line.yield_s, line.yield_s))
+            self._add_range("time to give way", place, (line.yield_s, line.yield_s))
         elif line.yield_censored_s is not None:
-            self._note("time to give way", place, (line.yield_censored_s, math.inf))
+            self._add_range("time to give way", place, (line.yield_censored_s, math.inf))
 
-    def _note(self, name: Measure, place: int, seconds: Range) -> None:
+    def _add_range(self, name: Measure, place: int, seconds: Range) -> None:
         self.times.setdefault(name, {}).setdefault(place, []).append(seconds)
 
 
-def together(repeats: Iterable[Taken]) -> Taken:
+def merge_repeats(repeats: Iterable[CaseMeasurements]) -> CaseMeasurements:
     """Return what was measured of a case in all its repeats, in their order."""
-    found = Taken()
+    found = CaseMeasurements()
     for each in repeats:
         for name, lines in each.times.items():
             for place, seconds in lines.items():
@@ -95,7 +102,7 @@ def together(repeats: Iterable[Taken]) -> Taken:
     return found
 
 
-Side = Mapping[str, Taken]
+Side = Mapping[str, CaseMeasurements]
 """By case."""
 
 
@@ -131,14 +138,14 @@ class Change(Struct, frozen=True):
     """What the sentences call the two sides."""
 
     @property
-    def proven(self) -> bool:
+    def is_proven(self) -> bool:
         """It is not by chance, at 5 %."""
         if self.interval is None or (self.p_value is not None and self.p_value > ALPHA):
             return False
         return self.interval.low > 0 or self.interval.high < 0
 
     @property
-    def timed(self) -> bool:
+    def is_time(self) -> bool:
         """Whether it is a time; else it is a share of words."""
         return self.what in TIMES
 
@@ -146,70 +153,74 @@ class Change(Struct, frozen=True):
     def sentence(self) -> str:
         """A change that is proven and can be noticed, in plain words; nothing about any other."""
         low, high = self.difference
-        if not self.proven:
+        if not self.is_proven:
             return ""
-        if not self.timed:
-            before, now = rate(self.base[0]), rate(self.new[0])
+        if not self.is_time:
+            before, now = format_error_rate(self.base[0]), format_error_rate(self.new[0])
             fewer = "More" if low > 0 else "Fewer"
             if self.labels.models:
                 rates = f"{before} {self.labels.base}, {now} {self.labels.new}"
                 return f"{fewer} words wrong {self.labels.new}: {self.what} {rates}, and that is proven."
             return f"{fewer} words wrong: {self.what} went from {before} to {now}, and that is proven."
         least, most = sorted((abs(low), abs(high)))
-        if most < NOTICED_S:
+        if most < NOTICEABLE_S:
             return ""
         # Of the cases' differences, as tested: the middle of all times may have gone the other way.
-        by = _between((least, most), duration).replace("≥", "at least")
+        by = _format_range((least, most), format_duration).replace("≥", "at least")
         way = "slower" if low > 0 else "faster"
         way = f"{self.labels.models[1]} is {way}" if self.labels.models else way.capitalize()
-        return f"{way}: {self.what} by {by} (median of {self._counted}), and that is proven."
+        return f"{way}: {self.what} by {by} (median of {self._case_count}), and that is proven."
 
     @property
     def detail(self) -> str:
         """The numbers in words, with the interval or why there is none."""
-        timed = self.timed
-        shown, by = (_shown_time, later) if timed else (lambda given: rate(given[0]), points)
+        timed = self.is_time
+        shown, by = (
+            (_format_time_range, format_time_difference)
+            if timed
+            else (lambda given: format_error_rate(given[0]), format_points)
+        )
         named = f"{self.what[0].upper()}{self.what[1:]}"
         words = ["", ""] if timed else [f" of {each:,}" for each in self.words]
         base, new = self.labels.base, self.labels.new
         numbers = f"{named} {shown(self.base)}{words[0]} {base}, {shown(self.new)}{words[1]} {new}"
-        difference = f"{'median difference ' if timed else ''}{_between(self.difference, by)}"
+        difference = f"{'median difference ' if timed else ''}{_format_range(self.difference, by)}"
         if self.interval is None:
-            sure = f"{self._counted}, and fewer than {FEWEST} have no interval"
+            sure = f"{self._case_count}, and fewer than {MIN_CASES} have no interval"
         else:
             ends = f"{by(self.interval.low)} to {by(self.interval.high)}"
-            sure = f"95 % interval {ends}, {self._counted}; {self.method}"
+            sure = f"95 % interval {ends}, {self._case_count}; {self.method}"
         sure += f", p = {self.p_value:.2g}" if self.p_value is not None and self.interval else ""
         lost = f"; {self.only_base:,} more had {'a time' if timed else 'words'} {base} only" if self.only_base else ""
         return f"{numbers}: {difference} ({sure}{lost})."
 
     @property
-    def _counted(self) -> str:
-        return counted(self.cases, self.compares)
+    def _case_count(self) -> str:
+        return pluralise(self.cases, self.compares)
 
 
-def _between(given: Range, by: Callable[[float], str]) -> str:
-    low, high = given
+def _format_range(values: Range, formatter: Callable[[float], str]) -> str:
+    low, high = values
     if low == high:
-        return by(low)
+        return formatter(low)
     if math.isinf(low):
-        return "unknown" if math.isinf(high) else f"≤ {by(high)}"
-    return f"≥ {by(low)}" if math.isinf(high) else f"{by(low)} to {by(high)}"
+        return "unknown" if math.isinf(high) else f"≤ {formatter(high)}"
+    return f"≥ {formatter(low)}" if math.isinf(high) else f"{formatter(low)} to {formatter(high)}"
 
 
-def _shown_time(given: Range) -> str:
-    low, high = given
-    return f"{'' if low == high else '≥ '}{duration(low)}"
+def _format_time_range(values: Range) -> str:
+    low, high = values
+    return f"{'' if low == high else '≥ '}{format_duration(low)}"
 
 
-def changes(base: Side, new: Side) -> tuple[Change, ...]:
+def measure_changes(base: Side, new: Side) -> tuple[Change, ...]:
     """Return what was measured on both sides, the times first."""
-    timed = (_time(name, base, new) for name in TIMES)
-    counted = (_words(name, base, new) for name in ("misheard words", "word error rate"))
+    timed = (_time_change(name, base, new) for name in TIMES)
+    counted = (_word_change(name, base, new) for name in ("misheard words", "word error rate"))
     return tuple(each for each in (*timed, *counted) if each is not None)
 
 
-def _time(name: Measure, base: Side, new: Side) -> Change | None:
+def _time_change(name: Measure, base: Side, new: Side) -> Change | None:
     before: list[Range] = []
     after: list[Range] = []
     differences: list[Range] = []
@@ -217,15 +228,15 @@ def _time(name: Measure, base: Side, new: Side) -> Change | None:
     lost = 0
     for case, taken in base.items():
         old, now = taken.times.get(name, {}), new[case].times.get(name, {}) if case in new else {}
-        lines = [(_over_repeats(old[at], now[at]), _over_repeats(now[at], old[at])) for at in old if at in now]
+        lines = [(_line_time(old[at], now[at]), _line_time(now[at], old[at])) for at in old if at in now]
         if not lines:
             lost += bool(old)
             continue
-        before.append(_middle([was for was, _ in lines]))
-        after.append(_middle([is_ for _, is_ in lines]))
-        differences.append(_middle([(is_[0] - was[1], is_[1] - was[0]) for was, is_ in lines]))
+        before.append(_median_range([was for was, _ in lines]))
+        after.append(_median_range([is_ for _, is_ in lines]))
+        differences.append(_median_range([(is_[0] - was[1], is_[1] - was[0]) for was, is_ in lines]))
         ratios.append(
-            _middle([(is_[0] / was[1], is_[1] / was[0]) for was, is_ in lines if was[0] > 0] or [(0, math.inf)])
+            _median_range([(is_[0] / was[1], is_[1] / was[0]) for was, is_ in lines if was[0] > 0] or [(0, math.inf)])
         )
     if not differences:
         return None
@@ -235,29 +246,29 @@ def _time(name: Measure, base: Side, new: Side) -> Change | None:
         name,
         len(differences),
         lost,
-        _middle(before),
-        _middle(after),
-        _middle(differences),
+        _median_range(before),
+        _median_range(after),
+        _median_range(differences),
         median_interval(differences),
         "exact sign test",
-        _middle(ratios),
+        _median_range(ratios),
         median_interval(ratios),
         math.inf if worst is None else worst.high,
         math.inf if worst_ratio is None else worst_ratio.high,
     )
 
 
-def _over_repeats(side: Sequence[Range], other: Sequence[Range]) -> Range:
+def _line_time(side: Sequence[Range], other: Sequence[Range]) -> Range:
     """Return what a line took: on as many repeats as the other side has, or swapping the sides would change more."""
-    return _middle(side[: min(len(side), len(other))])
+    return _median_range(side[: min(len(side), len(other))])
 
 
-def _middle(ranges: Sequence[Range]) -> Range:
+def _median_range(ranges: Sequence[Range]) -> Range:
     """Return the median of numbers of which some are only known to lie somewhere."""
     return median(low for low, _ in ranges), median(high for _, high in ranges)
 
 
-def _words(name: Words, base: Side, new: Side) -> Change | None:
+def _word_change(name: Words, base: Side, new: Side) -> Change | None:
     rows: list[tuple[int, int, int, int]] = []
     lost = 0
     for case, taken in base.items():
@@ -280,9 +291,9 @@ def _words(name: Words, base: Side, new: Side) -> Change | None:
         (rates[0], rates[0]),
         (rates[1], rates[1]),
         (difference, difference),
-        ratio_difference(rows),
+        ratio_difference_interval(rows),
         "sign flips by case",
-        p_value=sign_flip([row[2] - row[0] for row in rows]),
+        p_value=sign_flip_p_value([row[2] - row[0] for row in rows]),
         words=words,
     )
 
@@ -300,10 +311,10 @@ class Limit(Struct, frozen=True):
     share: float | None = None
 
 
-def limit_of(text: str) -> Limit:
+def parse_limit(text: str) -> Limit:
     """Return the limit that a text names.
 
-    >>> limit_of("200ms").seconds, limit_of("1.5 s").seconds, limit_of("20%").share
+    >>> parse_limit("200ms").seconds, parse_limit("1.5 s").seconds, parse_limit("20%").share
     (0.2, 1.5, 0.2)
     """
     found = _LIMIT.fullmatch(text)
@@ -315,13 +326,13 @@ def limit_of(text: str) -> Limit:
     return Limit(f"{number:g} {unit}", seconds=number / 1000 if unit == "ms" else number)
 
 
-def slower(found: Iterable[Change], limit: Limit) -> Decision:
+def decide_slowdown(changes: Iterable[Change], limit: Limit) -> Decision:
     """Decide whether the new run is slower by more than the limit: proven (1), proven not to be (0), or neither (4).
 
     Only what survives the worst is proven not to be: cases that were timed before and not now count as endless.
     """
-    timed = [each for each in found if each.what in GATED]
-    decisions = [(_beyond(each, limit), each) for each in timed]
+    timed = [each for each in changes if each.what in GATED]
+    decisions = [(_compare_with_limit(each, limit), each) for each in timed]
     if not decisions:
         return Decision(
             INCONCLUSIVE, f"Not decided whether it is more than {limit.text} slower: no case was timed on both sides."
@@ -332,12 +343,12 @@ def slower(found: Iterable[Change], limit: Limit) -> Decision:
     sentences = {
         BAD: f"Too slow: {names} is more than {limit.text} slower, and that is proven.",
         GOOD: f"Not slower by more than {limit.text}: {names}.",
-        INCONCLUSIVE: f"Not decided whether {names} is more than {limit.text} slower: {_why_not(which)}.",
+        INCONCLUSIVE: f"Not decided whether {names} is more than {limit.text} slower: {_explain_undecided(which)}.",
     }
     return Decision(code, sentences[code])
 
 
-def _beyond(change: Change, limit: Limit) -> int:
+def _compare_with_limit(change: Change, limit: Limit) -> int:
     if limit.seconds is not None:
         interval, most, worst = change.interval, limit.seconds, change.worst
     else:
@@ -347,16 +358,16 @@ def _beyond(change: Change, limit: Limit) -> int:
     return BAD if interval.low > most else GOOD if worst <= most else INCONCLUSIVE
 
 
-def _why_not(which: Sequence[Change]) -> str:
-    few = [each.cases for each in which if each.interval is None]
+def _explain_undecided(undecided: Sequence[Change]) -> str:
+    few = [each.cases for each in undecided if each.interval is None]
     if few:
-        return f"{few[0]} case{'' if few[0] == 1 else 's'} can prove nothing about times, and {FEWEST} may"
-    lost = max(each.only_base for each in which)
-    labels = which[0].labels
+        return f"{few[0]} case{'' if few[0] == 1 else 's'} can prove nothing about times, and {MIN_CASES} may"
+    lost = max(each.only_base for each in undecided)
+    labels = undecided[0].labels
     had = f"that had a time {labels.base} and none {labels.new}"
     unmeasured = f", with {lost} case{'' if lost == 1 else 's'} {had}" if lost else ""
     return f"the interval reaches from less to more{unmeasured}"
 
 
-FEWEST = next(count for count in range(1, 100) if median_interval([(0.0, 0.0)] * count))
+MIN_CASES = next(count for count in range(1, 100) if median_interval([(0.0, 0.0)] * count))
 """Cases that an interval of a median needs."""

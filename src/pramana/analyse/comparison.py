@@ -31,39 +31,39 @@ from msgspec import Struct, field
 from pramana.analyse.intervals import (
     Interval,
     cases_needed,
-    clustered_difference,
-    mcnemar,
-    paired_difference,
-    sign_flip,
-    z_of,
+    clustered_difference_interval,
+    mcnemar_p_value,
+    normal_quantile,
+    paired_difference_interval,
+    sign_flip_p_value,
 )
 from pramana.analyse.labels import TWO_RUNS, SideLabels
-from pramana.analyse.numbers import counted, in_points, points
+from pramana.analyse.numbers import format_point_difference, format_points, pluralise
 from pramana.model import Outcome
 
 SCORED = (Outcome.PASSED, Outcome.FAILED)
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """By case digest or test id, one outcome a repeat."""
-_ALOUD = re.compile(r"(.*) \((voice[^()]*)\)", re.DOTALL)
+_VOICE_VARIANT = re.compile(r"(.*) \((voice[^()]*)\)", re.DOTALL)
 
 
-def parted(key: str) -> tuple[str, str]:
+def split_variant(key: str) -> tuple[str, str]:
     """Return which case a key stands for, and the way it was asked in; that is empty of what was typed.
 
     Where a side was asked in several ways, whoever pairs them up names the way behind the case.
 
-    >>> parted("sha256:1 (voice+noise=10dB)"), parted("sha256:1")
+    >>> split_variant("sha256:1 (voice+noise=10dB)"), split_variant("sha256:1")
     (('sha256:1', 'voice+noise=10dB'), ('sha256:1', ''))
     """
-    found = _ALOUD.fullmatch(key)
+    found = _VOICE_VARIANT.fullmatch(key)
     return (found[1], found[2]) if found else (key, "")
 
 
-class Judged(Struct, frozen=True, order=True):
+class VerdictSource(Struct, frozen=True, order=True):
     """What gave a verdict: a check, and the model behind it where there is one.
 
-    >>> str(Judged("llm_judge", "1", "openai:gpt-5")), str(Judged("contains", "1"))
+    >>> str(VerdictSource("llm_judge", "1", "openai:gpt-5")), str(VerdictSource("contains", "1"))
     ('openai:gpt-5', 'contains 1')
     """
 
@@ -75,26 +75,26 @@ class Judged(Struct, frozen=True, order=True):
     """The model that judge says has answered; empty where it does not say."""
 
     def __str__(self) -> str:
-        return f"{self.by or self.in_full}{f' ({self.served})' if self.served else ''}"
+        return f"{self.by or self.full_name}{f' ({self.served})' if self.served else ''}"
 
     @property
-    def in_full(self) -> str:
+    def full_name(self) -> str:
         """The check, its version, and who judged."""
         return f"{self.check} {self.version}{f' by {self.by}' if self.by else ''}"
 
 
-Judges = Mapping[str, frozenset[Judged]]
+Judges = Mapping[str, frozenset[VerdictSource]]
 """By case, all that gave its verdicts; a case of which nobody knows is left out."""
 
 
-class Over(NamedTuple):
+class UnpairedAnswers(NamedTuple):
     """Answers with a verdict that one side has more than the other, and how many of them passed."""
 
     passed: int = 0
     answers: int = 0
 
 
-_NONE = Over()
+_NOTHING_UNPAIRED = UnpairedAnswers()
 
 
 class Pair(Struct, frozen=True):
@@ -104,9 +104,9 @@ class Pair(Struct, frozen=True):
     base_passed: int
     new_passed: int
     repeats: int
-    base_over: Over = _NONE
+    base_over: UnpairedAnswers = _NOTHING_UNPAIRED
     """What found no partner, and is not compared."""
-    new_over: Over = _NONE
+    new_over: UnpairedAnswers = _NOTHING_UNPAIRED
 
     @property
     def difference(self) -> float:
@@ -121,12 +121,12 @@ class Excluded(Struct, frozen=True):
     new: tuple[Outcome, ...]
 
 
-class Apart(Struct, frozen=True):
+class DifferentJudges(Struct, frozen=True):
     """One case that had a verdict on both sides, and not of the same judge."""
 
     case: str
-    base: frozenset[Judged]
-    new: frozenset[Judged]
+    base: frozenset[VerdictSource]
+    new: frozenset[VerdictSource]
 
 
 class Pairing(Struct):
@@ -136,19 +136,19 @@ class Pairing(Struct):
     worst: list[Pair] = field(default_factory=list)
     """The same, had every answer that has no comparable verdict now failed."""
     excluded: list[Excluded] = field(default_factory=list)
-    apart: list[Apart] = field(default_factory=list)
+    apart: list[DifferentJudges] = field(default_factory=list)
     """With verdicts of two judges; left out of the pairs unless any judge is good enough."""
     unpaired: int = 0
     """Answers to compared cases that were left out: without a verdict, or more than the other side has."""
-    open: int = 0
+    undecided: int = 0
     """Answers to compared cases, and to those that passed before, that have no comparable verdict now."""
     unanswered: int = 0
     """Of these, those that passed before and have no verdict now."""
-    lost_sight_of: int = 0
+    judge_changed: int = 0
     """Of these, those that passed before and have another judge's verdict now."""
 
 
-def pair_up(
+def pair_answers(
     base: Outcomes,
     new: Outcomes,
     *,
@@ -161,23 +161,23 @@ def pair_up(
     """Put the answers of two runs side by side; the parameters are those of `compare`."""
     made = Pairing()
     planned = max((1, *map(len, new.values()))) if new_repeats is None else new_repeats
-    nobody: frozenset[Judged] = frozenset()
+    nobody: frozenset[VerdictSource] = frozenset()
     for case, before in base.items():
         after = new.get(case)
         if after is None and not same_cases:
             continue
         base_scored = [each is Outcome.PASSED for each in before if each in SCORED]
         new_scored = [each is Outcome.PASSED for each in after or () if each in SCORED]
-        judges = Apart(case, base_judges.get(case, nobody), new_judges.get(case, nobody))
+        judges = DifferentJudges(case, base_judges.get(case, nobody), new_judges.get(case, nobody))
         left_out = False
-        if base_scored and new_scored and not one_judge(judges.base, judges.new):
+        if base_scored and new_scored and not have_same_judge(judges.base, judges.new):
             made.apart.append(judges)
             left_out = not any_judge
         # As many from both sides: only then does swapping the two sides leave "no difference" as it is.
         repeats = 0 if left_out else min(len(base_scored), len(new_scored))
         if repeats:
             made.unpaired += len(before) + len(after or ()) - 2 * repeats
-            over = [Over(sum(each[repeats:]), len(each) - repeats) for each in (base_scored, new_scored)]
+            over = [UnpairedAnswers(sum(each[repeats:]), len(each) - repeats) for each in (base_scored, new_scored)]
             made.pairs.append(Pair(case, sum(base_scored[:repeats]), sum(new_scored[:repeats]), repeats, *over))
         elif after is not None and not left_out:
             made.excluded.append(Excluded(case, tuple(before), tuple(after)))
@@ -185,26 +185,26 @@ def pair_up(
         missing = sum(base_scored[repeats:meant])
         if repeats or missing:
             made.worst.append(Pair(case, sum(base_scored[:meant]), sum(new_scored[:repeats]), meant))
-            made.open += meant - repeats
-            made.lost_sight_of += missing if left_out else 0
+            made.undecided += meant - repeats
+            made.judge_changed += missing if left_out else 0
             made.unanswered += 0 if left_out else missing
     return made
 
 
-def one_judge(base: frozenset[Judged], new: frozenset[Judged]) -> bool:
+def have_same_judge(base: frozenset[VerdictSource], new: frozenset[VerdictSource]) -> bool:
     """Tell whether verdicts of both sides may be compared; those of which nobody knows the judge are taken as they are.
 
-    >>> before, after = Judged("llm_judge", "1", "gpt-5", "gpt-5-08"), Judged("llm_judge", "1", "gpt-5")
-    >>> one_judge(frozenset({before}), frozenset({after})), one_judge(frozenset({before}), frozenset())
+    >>> before, after = VerdictSource("llm_judge", "1", "gpt-5", "gpt-5-08"), VerdictSource("llm_judge", "1", "gpt-5")
+    >>> have_same_judge(frozenset({before}), frozenset({after})), have_same_judge(frozenset({before}), frozenset())
     (True, True)
     """
     if not base or not new:
         return True
     common = {each.check for each in base} & {each.check for each in new}
-    return bool(common) and all(_alike(base, new, check) for check in common)
+    return bool(common) and all(_same_source(base, new, check) for check in common)
 
 
-def _alike(base: frozenset[Judged], new: frozenset[Judged], check: str) -> bool:
+def _same_source(base: frozenset[VerdictSource], new: frozenset[VerdictSource], check: str) -> bool:
     before, now = ([each for each in side if each.check == check] for side in (base, new))
     if {(each.version, each.by) for each in before} != {(each.version, each.by) for each in now}:
         return False
@@ -218,7 +218,7 @@ Verdict = Literal["regression", "improvement", "no_change", "inconclusive"]
 Test = Literal["exact McNemar", "sign flips by case"]
 ALPHA, MARGIN = 0.05, 0.05
 EXIT_CODES: dict[Verdict, int] = {"regression": 1, "improvement": 0, "no_change": 0, "inconclusive": 4}
-FINEST = 10**9
+MAX_PARTS = 10**9
 """Parts that a case's difference is counted in, at most: where repeats vary, no number fits all of them exactly."""
 
 
@@ -243,7 +243,7 @@ class Comparison(Struct, frozen=True):
     """Cases that pass less often on the new side, in the order of the base; so `gained`."""
     gained: tuple[Pair, ...]
     excluded: tuple[Excluded, ...]
-    apart: tuple[Apart, ...]
+    apart: tuple[DifferentJudges, ...]
     """Cases with verdicts of two judges: left out, or compared all the same where that was wanted."""
     unpaired: int
     """Answers to compared cases that were left out: without a verdict, or more than the other side has."""
@@ -263,14 +263,14 @@ class Comparison(Struct, frozen=True):
         return EXIT_CODES[self.verdict]
 
     @property
-    def over_sentence(self) -> str:
+    def describe_unpaired(self) -> str:
         """What `over` means, in plain words; empty where every verdict found its partner."""
         words = self.labels.base, self.labels.new
         sides = [(count, word) for count, word in zip(self.over, words, strict=True) if count]
         if not sides:
             return ""
         (count, word), *other = sides
-        left = f"{counted(count, 'answer')} {word}" + "".join(f" and {count:,} {word}" for count, word in other)
+        left = f"{pluralise(count, 'answer')} {word}" + "".join(f" and {count:,} {word}" for count, word in other)
         return (
             "Where a case has more verdicts on one side, as many count as both have, the first of them: "
             f"{left} {'is' if sum(self.over) == 1 else 'are'} left out, and the rates here are of the rest."
@@ -295,7 +295,7 @@ def compare(
     `same_cases` says that both were asked the same cases, so that one only the base has is one the new run did not end.
     `new_repeats` is how often the new run meant to ask each case, else the most it has of any. The judges say by case
     who gave the verdicts; `any_judge` compares verdicts of two judges as if they were one's. A key may name the way of
-    asking too (`parted`). The sentences call the two sides by `labels`.
+    asking too (`split_variant`). The sentences call the two sides by `labels`.
 
     >>> from pramana.model import Outcome
     >>> before = {str(number): [Outcome.PASSED] for number in range(100)}
@@ -305,7 +305,7 @@ def compare(
     >>> found.sentence
     'Regression: of 100 cases, 12 that passed before fail now; none that failed before passes now.'
     """
-    made = pair_up(
+    made = pair_answers(
         base,
         new,
         same_cases=same_cases,
@@ -315,26 +315,26 @@ def compare(
         any_judge=any_judge,
     )
     pairs, apart = made.pairs, made.apart
-    evidence = _weigh(pairs, alpha)
+    evidence = _test_difference(pairs, alpha)
     verdict = evidence.verdict(margin)
-    overturned = EXIT_CODES[verdict] == 0 and EXIT_CODES[_weigh(made.worst, alpha).verdict(margin)] != 0
+    overturned = EXIT_CODES[verdict] == 0 and EXIT_CODES[_test_difference(made.worst, alpha).verdict(margin)] != 0
     verdict = "inconclusive" if overturned else verdict
     lost = [each for each in pairs if each.difference < 0]
     gained = [each for each in pairs if each.difference > 0]
     base_rate, new_rate = _mean_rates(pairs)
     over = sum(each.base_over.answers for each in pairs), sum(each.new_over.answers for each in pairs)
     # A case that passed once of three times is not one "that failed".
-    changed = _Changed(len(lost), len(gained), repeated=evidence.repeated or any(over))
-    is_proven = evidence.interval.within(margin)
+    changed = _ChangedCounts(len(lost), len(gained), repeated=evidence.repeated or any(over))
+    is_proven = evidence.interval.is_within(margin)
     sentence = (
-        _overturned(made, labels) if overturned else _sentence(made, verdict, changed, labels, is_proven=is_proven)
+        _hidden_losses(made, labels) if overturned else _conclude(made, verdict, changed, labels, is_proven=is_proven)
     )
-    if apart and pairs and not (overturned and made.lost_sight_of):
-        sentence = _with_judges(sentence, apart, labels, any_judge=any_judge)
+    if apart and pairs and not (overturned and made.judge_changed):
+        sentence = _append_judge_note(sentence, apart, labels, any_judge=any_judge)
     return Comparison(
         verdict=verdict,
         sentence=sentence,
-        detail=_detail(evidence, base_rate, new_rate, labels),
+        detail=_describe_evidence(evidence, base_rate, new_rate, labels),
         pairs=len(pairs),
         base_rate=base_rate,
         new_rate=new_rate,
@@ -365,50 +365,55 @@ def _mean_rates(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
     return base, _mean([each.new_passed / each.repeats for each in pairs])
 
 
-def _overturned(made: Pairing, labels: SideLabels) -> str:
+def _hidden_losses(pairing: Pairing, labels: SideLabels) -> str:
     """Say what could hide a loss."""
-    noun = "result" if any(each.repeats > 1 for each in made.worst) else "case"
+    noun = "result" if any(each.repeats > 1 for each in pairing.worst) else "case"
 
-    def those(count: int, one: str, many: str) -> str:
-        return f"{counted(count, noun)} that passed {labels.base} {one if count == 1 else many}"
+    def choose_form(count: int, one: str, many: str) -> str:
+        return f"{pluralise(count, noun)} that passed {labels.base} {one if count == 1 else many}"
 
-    parts = [those(made.unanswered, "has", "have") + f" no verdict {labels.new}"] if made.unanswered else []
-    if made.lost_sight_of:
-        parts.append(f"{those(made.lost_sight_of, 'was', 'were')} {_judged_apart(made.apart, labels)}")
+    parts = [choose_form(pairing.unanswered, "has", "have") + f" no verdict {labels.new}"] if pairing.unanswered else []
+    if pairing.judge_changed:
+        parts.append(
+            f"{choose_form(pairing.judge_changed, 'was', 'were')} {_describe_different_judges(pairing.apart, labels)}"
+        )
     if not parts:  # nothing is lost, but a gain may be smaller than it looks
-        parts.append(f"{counted(made.open, noun)} {'has' if made.open == 1 else 'have'} no verdict {labels.new}")
+        parts.append(
+            f"{pluralise(pairing.undecided, noun)} {'has' if pairing.undecided == 1 else 'have'} no verdict "
+            f"{labels.new}"
+        )
     return f"Not enough evidence: {', '.join(parts)}, and counted as failed they would change the answer."
 
 
-def _nothing_but_apart(made: Pairing, labels: SideLabels) -> str:
-    count = len(made.apart)
-    those = _cases(count) if made.excluded else "the case" if count == 1 else f"all {_cases(count)}"
-    rest = "; no other has a verdict on both sides" if made.excluded else ""
-    said = f"{those} {'was' if count == 1 else 'were'} {_judged_apart(made.apart, labels)}"
+def _describe_only_different_judges(pairing: Pairing, labels: SideLabels) -> str:
+    count = len(pairing.apart)
+    those = _count_cases(count) if pairing.excluded else "the case" if count == 1 else f"all {_count_cases(count)}"
+    rest = "; no other has a verdict on both sides" if pairing.excluded else ""
+    said = f"{those} {'was' if count == 1 else 'were'} {_describe_different_judges(pairing.apart, labels)}"
     return f"Not enough evidence: {said}, and verdicts of two judges are not compared{rest}."
 
 
-def _with_judges(sentence: str, apart: Sequence[Apart], labels: SideLabels, *, any_judge: bool) -> str:
+def _append_judge_note(sentence: str, apart: Sequence[DifferentJudges], labels: SideLabels, *, any_judge: bool) -> str:
     """Say in the same sentence that two judges are involved."""
     count = len(apart)
     if any_judge:
-        which = f"{_cases(count)} of those compared {'was' if count == 1 else 'were'}"
-        return f"{sentence[:-1]}; {which} {_judged_apart(apart, labels)}."
-    left_out = f"left out {'is' if count == 1 else 'are'} {_cases(count)}"
-    return f"{sentence[:-1]}; {left_out} {_judged_apart(apart, labels)}."
+        which = f"{_count_cases(count)} of those compared {'was' if count == 1 else 'were'}"
+        return f"{sentence[:-1]}; {which} {_describe_different_judges(apart, labels)}."
+    left_out = f"left out {'is' if count == 1 else 'are'} {_count_cases(count)}"
+    return f"{sentence[:-1]}; {left_out} {_describe_different_judges(apart, labels)}."
 
 
-def _judged_apart(apart: Sequence[Apart], labels: SideLabels) -> str:
+def _describe_different_judges(apart: Sequence[DifferentJudges], labels: SideLabels) -> str:
     """Name both judges; of several pairs of them that of the most cases."""
-    kinds = Counter(map(_both_named, apart))
+    kinds = Counter(map(_name_both_judges, apart))
     ((before, now), _), *others = kinds.most_common()
     return f"judged by {before} {labels.base} and by {now} {labels.new}" + (" (some by others)" if others else "")
 
 
-def _both_named(apart: Apart) -> tuple[str, str]:
+def _name_both_judges(apart: DifferentJudges) -> tuple[str, str]:
     short = [" and ".join(dict.fromkeys(map(str, sorted(side)))) for side in (apart.base, apart.new)]
     if short[0] == short[1]:  # the same judge with another prompt
-        short = [" and ".join(each.in_full for each in sorted(side)) for side in (apart.base, apart.new)]
+        short = [" and ".join(each.full_name for each in sorted(side)) for side in (apart.base, apart.new)]
     return short[0], short[1]
 
 
@@ -431,28 +436,30 @@ class _Evidence(Struct, frozen=True):
             return "regression"
         if self.p_value <= self.alpha and self.interval.low > 0:
             return "improvement"
-        return "no_change" if not self.changed or self.interval.within(margin) else "inconclusive"
+        return "no_change" if not self.changed or self.interval.is_within(margin) else "inconclusive"
 
 
-def _weigh(pairs: Sequence[Pair], alpha: float) -> _Evidence:
-    z = z_of(1 - alpha)
+def _test_difference(pairs: Sequence[Pair], alpha: float) -> _Evidence:
+    z = normal_quantile(1 - alpha)
     differences = [each.difference for each in pairs]
     changed = sum(1 for each in differences if each)
     if all(each.repeats == 1 for each in pairs):
         lost = sum(1 for each in differences if each < 0)
-        interval = paired_difference(lost, changed - lost, len(pairs), z)
-        return _Evidence(_mean(differences), interval, mcnemar(lost, changed - lost), alpha, changed, repeated=False)
-    scale = min(math.lcm(*{each.repeats for each in pairs}), FINEST)
+        interval = paired_difference_interval(lost, changed - lost, len(pairs), z)
+        return _Evidence(
+            _mean(differences), interval, mcnemar_p_value(lost, changed - lost), alpha, changed, repeated=False
+        )
+    scale = min(math.lcm(*{each.repeats for each in pairs}), MAX_PARTS)
     whole = [round((each.new_passed - each.base_passed) * scale / each.repeats) for each in pairs]
-    interval = clustered_difference(differences, z)
-    return _Evidence(_mean(differences), interval, sign_flip(whole), alpha, changed, repeated=True)
+    interval = clustered_difference_interval(differences, z)
+    return _Evidence(_mean(differences), interval, sign_flip_p_value(whole), alpha, changed, repeated=True)
 
 
 def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-class _Told(Struct, frozen=True):
+class _PairCount(Struct, frozen=True):
     """How many pairs there are, in words: one case asked in three ways is not three cases."""
 
     pairs: int
@@ -460,21 +467,21 @@ class _Told(Struct, frozen=True):
     variants: int
 
     @classmethod
-    def of(cls, pairs: Sequence[Pair]) -> "_Told":
-        named = [parted(each.case) for each in pairs]
+    def from_pairs(cls, pairs: Sequence[Pair]) -> "_PairCount":
+        named = [split_variant(each.case) for each in pairs]
         return cls(len(pairs), len({case for case, _ in named}), len({variant for _, variant in named}))
 
     def __str__(self) -> str:
         if self.variants < 2:
-            return _cases(self.pairs)
-        return f"{counted(self.pairs, 'answer')} ({_cases(self.cases)}, {self.variants:,} variants)"
+            return _count_cases(self.pairs)
+        return f"{pluralise(self.pairs, 'answer')} ({_count_cases(self.cases)}, {self.variants:,} variants)"
 
     @property
-    def all_of_them(self) -> str:
+    def describe_all(self) -> str:
         return "the case" if self.pairs == 1 else f"all {self}"
 
 
-class _Changed(NamedTuple):
+class _ChangedCounts(NamedTuple):
     """How many pairs changed; with repeats a case may pass more or less often instead of once or never."""
 
     lost: int
@@ -482,26 +489,28 @@ class _Changed(NamedTuple):
     repeated: bool
 
 
-def _nothing_seen(pairs: _Told, labels: SideLabels) -> str:
-    little = f"{_cases(pairs.cases)} {'proves' if pairs.cases == 1 else 'prove'} little"
+def _no_difference_sentence(pairs: _PairCount, labels: SideLabels) -> str:
+    little = f"{_count_cases(pairs.cases)} {'proves' if pairs.cases == 1 else 'prove'} little"
     between = f" between {labels.models[0]} and {labels.models[1]}" if labels.models else ""
-    return f"No difference seen{between}: {pairs.all_of_them} ended {labels.ended_alike}, but {little}."
+    return f"No difference seen{between}: {pairs.describe_all} ended {labels.unchanged_phrase}, but {little}."
 
 
-def _sentence(made: Pairing, verdict: Verdict, changed: _Changed, labels: SideLabels, *, is_proven: bool) -> str:
+def _conclude(
+    pairing: Pairing, verdict: Verdict, changed: _ChangedCounts, labels: SideLabels, *, is_proven: bool
+) -> str:
     """Return the answer; `is_proven` says that the interval rules out a change as large as the margin."""
-    pairs = _Told.of(made.pairs)
-    if made.apart and not made.pairs:
-        return _nothing_but_apart(made, labels)
-    if not made.pairs:
+    pairs = _PairCount.from_pairs(pairing.pairs)
+    if pairing.apart and not pairing.pairs:
+        return _describe_only_different_judges(pairing, labels)
+    if not pairing.pairs:
         return "Not enough evidence: no case has a verdict on both sides."
     if verdict == "no_change" and not is_proven:
-        return _nothing_seen(pairs, labels)
+        return _no_difference_sentence(pairs, labels)
     if labels.models:
-        return _sentence_of_models(pairs, verdict, changed, labels)
+        return _two_models_sentence(pairs, verdict, changed, labels)
     if verdict == "no_change" and not changed.lost and not changed.gained:
-        return f"No change: {pairs.all_of_them} ended as before."
-    flips = f"of {pairs}, {_flips_of_runs(changed)}"
+        return f"No change: {pairs.describe_all} ended as before."
+    flips = f"of {pairs}, {_describe_flips(changed)}"
     return {
         "regression": f"Regression: {flips}.",
         "improvement": f"Improvement: {flips}.",
@@ -510,27 +519,30 @@ def _sentence(made: Pairing, verdict: Verdict, changed: _Changed, labels: SideLa
     }[verdict]
 
 
-def _flips_of_runs(changed: _Changed) -> str:
+def _describe_flips(changed: _ChangedCounts) -> str:
     lost, gained = changed.lost, changed.gained
     if changed.repeated:
         passes = "passes" if lost < 2 else "pass"
-        return f"{_number(lost)} {passes} less often now and {_number(gained)} more often"
-    losses = f"{_number(lost)} that passed before {'fails' if lost < 2 else 'fail'} now"
-    return f"{losses}; {_number(gained)} that failed before {'passes' if gained < 2 else 'pass'} now"
+        return f"{_spell_number(lost)} {passes} less often now and {_spell_number(gained)} more often"
+    losses = f"{_spell_number(lost)} that passed before {'fails' if lost < 2 else 'fail'} now"
+    return f"{losses}; {_spell_number(gained)} that failed before {'passes' if gained < 2 else 'pass'} now"
 
 
-def _sentence_of_models(pairs: _Told, verdict: Verdict, changed: _Changed, labels: SideLabels) -> str:
+def _two_models_sentence(pairs: _PairCount, verdict: Verdict, changed: _ChangedCounts, labels: SideLabels) -> str:
     """Return the answer about two models of one run, the better one first."""
     base, new = labels.models or ("", "")
     if verdict == "no_change" and not changed.lost and not changed.gained:
-        return f"No difference between {base} and {new}: {pairs.all_of_them} ended alike."
+        return f"No difference between {base} and {new}: {pairs.describe_all} ended alike."
     both = [(changed.lost, labels.base), (changed.gained, labels.new)]
     (first, for_first), (second, for_second) = reversed(both) if verdict == "improvement" else both
     if changed.repeated:
         passes = "passes" if first < 2 else "pass"
-        flips = f"of {pairs}, {_number(first)} {passes} more often {for_first} and {_number(second)} {for_second}"
+        of_first = f"{_spell_number(first)} {passes} more often {for_first}"
+        flips = f"of {pairs}, {of_first} and {_spell_number(second)} {for_second}"
     else:
-        flips = f"of {pairs}, {_number(first)} passed only {for_first} and {_number(second)} only {for_second}"
+        flips = (
+            f"of {pairs}, {_spell_number(first)} passed only {for_first} and {_spell_number(second)} only {for_second}"
+        )
     return {
         "regression": f"{base} beats {new}: {flips}.",
         "improvement": f"{new} beats {base}: {flips}.",
@@ -540,22 +552,23 @@ def _sentence_of_models(pairs: _Told, verdict: Verdict, changed: _Changed, label
     }[verdict]
 
 
-def _detail(evidence: _Evidence, base_rate: float | None, new_rate: float | None, labels: SideLabels) -> str:
+def _describe_evidence(evidence: _Evidence, base_rate: float | None, new_rate: float | None, labels: SideLabels) -> str:
     if evidence.difference is None or base_rate is None or new_rate is None:
         return "There is nothing to compare."
     low, high = evidence.interval.low, evidence.interval.high
     p_value = f"p = {evidence.p_value:.2g}" if evidence.p_value >= 1e-4 else "p < 0.0001"
     rates = f"{100 * base_rate:.1f} % {labels.base}, {100 * new_rate:.1f} % {labels.new}"
     return (
-        f"Pass rate {rates}: {points(evidence.difference)}, "
-        f"{100 * (1 - evidence.alpha):.4g} % interval {in_points(low)} to {in_points(high)}; "
+        f"Pass rate {rates}: {format_points(evidence.difference)}, "
+        f"{100 * (1 - evidence.alpha):.4g} % interval {format_point_difference(low)} to "
+        f"{format_point_difference(high)}; "
         f"{evidence.test}, {p_value}."
     )
 
 
-def _number(count: int) -> str:
+def _spell_number(count: int) -> str:
     return f"{count:,}" if count else "none"
 
 
-def _cases(count: int) -> str:
-    return counted(count, "case")
+def _count_cases(count: int) -> str:
+    return pluralise(count, "case")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pramana.analyse.labels import TWO_RUNS, SideLabels
 from pramana.analyse.voice import CALL
-from pramana.embedded.engines import EngineInfo, read
+from pramana.embedded.engines import EngineInfo, parse_engines
 from pramana.model import Check, Result
 
 EMBEDDED_PROVIDERS = frozenset({"local", "local-voice"})
@@ -62,37 +62,37 @@ class EngineChange(Struct, frozen=True):
         return before != now
 
     def _labels(self, *, full: bool = False) -> tuple[str, str]:
-        before, now = ([each.short for each in side] for side in (self.base, self.new))
+        before, now = ([each.short_label for each in side] for side in (self.base, self.new))
         if full or {*before} == {*now}:  # what differs is no part of a short label
-            before, now = ([each.full for each in side] for side in (self.base, self.new))
-        return _listed(before), _listed(now)
+            before, now = ([each.full_label for each in side] for side in (self.base, self.new))
+        return _join_labels(before), _join_labels(now)
 
 
-def engine_lines(fingerprint: str | None, checks: Iterable[Check]) -> Iterator[str]:
+def recorded_engine_lines(fingerprint: str | None, checks: Iterable[Check]) -> Iterator[str]:
     """Yield what is recorded of the engines that answered, and of the one that heard a call for its check."""
-    if fingerprint and read(fingerprint):
+    if fingerprint and parse_engines(fingerprint):
         yield fingerprint
     for check in checks:
-        if check.name == CALL and isinstance(line := check.evidence.get(ENGINE), str) and read(line):
+        if check.name == CALL and isinstance(line := check.evidence.get(ENGINE), str) and parse_engines(line):
             yield line
 
 
-def lines_of(result: Result) -> Iterator[str]:
+def engine_lines_of_result(result: Result) -> Iterator[str]:
     """Yield the same of a result."""
-    return engine_lines(result.reply.fingerprint if result.reply else None, result.checks)
+    return recorded_engine_lines(result.reply.fingerprint if result.reply else None, result.checks)
 
 
-def engines_in(lines: Iterable[str]) -> tuple[EngineInfo, ...]:
+def distinct_engines(lines: Iterable[str]) -> tuple[EngineInfo, ...]:
     """Return the engines that lines name, each once and in order.
 
     >>> lines = ["fp_1", "xllamacpp 1.0; SmolLM2 sha256:b179c952…; AVX2; 1 thread"]
-    >>> [each.short for each in engines_in(lines * 2)]
+    >>> [each.short_label for each in distinct_engines(lines * 2)]
     ['xllamacpp 1.0 (AVX2, 1 thread)']
     """
-    return tuple(sorted({info for line in set(lines) for info in read(line)}))
+    return tuple(sorted({info for line in set(lines) for info in parse_engines(line)}))
 
 
-def engine_changes(
+def find_engine_changes(
     base: Collection[EngineInfo], new: Collection[EngineInfo], *, both_embedded: bool = False
 ) -> tuple[EngineChange, ...]:
     """Return where the engines of two runs differ.
@@ -101,8 +101,8 @@ def engine_changes(
     (`both_embedded`) and one of them has recorded nothing at all, as older versions did of calls.
     """
     found = []
-    for family in sorted({_family(each) for each in (*base, *new)}):
-        before, now = (tuple(sorted(each for each in side if _family(each) == family)) for side in (base, new))
+    for family in sorted({_base_model_name(each) for each in (*base, *new)}):
+        before, now = (tuple(sorted(each for each in side if _base_model_name(each) == family)) for side in (base, new))
         names = {each.model for each in (*before, *now)}
         model = names.pop() if len(names) == 1 else family
         unrecorded = both_embedded and not (base and new)
@@ -111,10 +111,10 @@ def engine_changes(
     return tuple(found)
 
 
-def _family(info: EngineInfo) -> str:
+def _base_model_name(info: EngineInfo) -> str:
     """Return the name of a model without its quantisation, which is a difference of weights."""
     return info.model.partition(" ")[0]
 
 
-def _listed(labels: list[str]) -> str:
+def _join_labels(labels: list[str]) -> str:
     return " and ".join(dict.fromkeys(labels)) or "an engine that was not recorded"

@@ -2,8 +2,8 @@
 
 Tokens are counted by the rule of the built-in suites: runs of letters, groups of up to three digits, and every other
 visible character count one each. The length of an answer is not known beforehand: it is assumed to be as long as the
-expected one, and no shorter than `ANSWER`; the range of the cost is for answers a third as long to three times as long.
-A price that is not known makes the sum unknown, and is named; it is never 0.
+expected one, and no shorter than `ASSUMED_ANSWER_TOKENS`; the range of the cost is for answers a third as long to three
+times as long. A price that is not known makes the sum unknown, and is named; it is never 0.
 """
 
 import re
@@ -14,10 +14,10 @@ from typing import Literal, NamedTuple, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pramana.analyse.judges import NEVER_A_JUDGE
+from pramana.analyse.judges import NEVER_JUDGES
 from pramana.model import Case, Plan, Target, Usage
 
-ANSWER = 150
+ASSUMED_ANSWER_TOKENS = 150
 """Tokens of an answer, at least: most are sentences, whatever is looked for in them."""
 SHORTEST, LONGEST = 1 / 3, 3.0
 """How much shorter or longer than assumed answers are at the ends of the range of the cost."""
@@ -27,10 +27,10 @@ _TOKEN = re.compile(r"[^\W\d_]+|\d{1,3}|[^\s\w]|_")
 Cost = Callable[[Target, Usage], float | None]
 
 
-def tokens_of(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Estimate the tokens of a text.
 
-    >>> tokens_of("In 1969, two people."), tokens_of("")
+    >>> estimate_tokens("In 1969, two people."), estimate_tokens("")
     (7, 0)
     """
     return sum(1 for _ in _TOKEN.finditer(text))
@@ -83,24 +83,24 @@ class Estimate(Struct):
         return sum(each.calls for each in self.shares)
 
     @property
-    def unpriced(self) -> list[str]:
+    def models_without_price(self) -> list[str]:
         """Those whose price is not known, of those that would be asked."""
         return list(dict.fromkeys(each.model for each in self.shares if each.calls and each.cost_usd is None))
 
     @property
     def input_tokens(self) -> int | None:
         """Of all together; None when any part is unknown."""
-        return _sum(each.input_tokens for each in self.shares if each.calls)
+        return _sum_known(each.input_tokens for each in self.shares if each.calls)
 
     @property
     def output_tokens(self) -> int | None:
         """Of all together; None when any part is unknown."""
-        return _sum(each.output_tokens for each in self.shares if each.calls)
+        return _sum_known(each.output_tokens for each in self.shares if each.calls)
 
     @property
     def cost_usd(self) -> float | None:
         """Of all together; None when any part is unknown."""
-        return _sum(each.cost_usd for each in self.shares if each.calls)
+        return _sum_known(each.cost_usd for each in self.shares if each.calls)
 
 
 class JudgeUse(Struct, frozen=True):
@@ -127,7 +127,7 @@ def _no_judge_warnings(unjudged: Mapping[str, int], models: int, *, judge_named:
 _Number = TypeVar("_Number", int, float)
 
 
-def _sum(parts: Iterable[_Number | None]) -> _Number | None:
+def _sum_known(parts: Iterable[_Number | None]) -> _Number | None:
     known: list[_Number] = []
     for each in parts:
         if each is None:
@@ -142,9 +142,9 @@ class _CaseTokens(NamedTuple):
     prompt: int
     later_lines: list[int]
     answer: int
-    judged: int
+    judge_calls: int
     """How often a judge is asked about one reply."""
-    embedded: int
+    embed_calls: int
 
 
 class _Tally:
@@ -165,22 +165,22 @@ class _Tally:
         for target in plan.targets:
             for asked in calls:
                 spoken = self._spoken_to(target)
-                _add(self._models[target.typed], target, times, asked, answer, self._cost, spoken=spoken)
+                _add_calls(self._models[target.typed], target, times, asked, answer, self._cost, spoken=spoken)
             judge = plan.judge or target
-            if case.judged and _can_judge(judge, self._spoken_to):
+            if case.judge_calls and _can_judge(judge, self._spoken_to):
                 read = AROUND_A_VERDICT + calls[-1] + answer
-                _add(self._judges[target.typed], judge, case.judged * times, read, VERDICT, self._cost)
-            if self._embedder and plan.embedder and case.embedded:
-                _add(self._embedder, plan.embedder, case.embedded * times, 2 * answer, 0, self._cost)
+                _add_calls(self._judges[target.typed], judge, case.judge_calls * times, read, VERDICT, self._cost)
+            if self._embedder and plan.embedder and case.embed_calls:
+                _add_calls(self._embedder, plan.embedder, case.embed_calls * times, 2 * answer, 0, self._cost)
 
     def shares(self) -> list[Share]:
         """Return what each takes: models, judges, embedder."""
         embedder = [self._embedder] if self._embedder else []
-        return [*self._models.values(), *_together(self._judges.values()), *embedder]
+        return [*self._models.values(), *_merge_shares(self._judges.values()), *embedder]
 
     def cost_usd(self) -> float | None:
         """Return the cost of all of them; None when any is unknown."""
-        return _sum(each.cost_usd for each in self.shares() if each.calls)
+        return _sum_known(each.cost_usd for each in self.shares() if each.calls)
 
 
 def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[[Target], bool]) -> Estimate:
@@ -194,9 +194,9 @@ def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[
         counted = _count_tokens(plan, case)
         for tally in (assumed, shortest, longest):
             tally.add(counted)
-        if counted.judged and self_judging:
+        if counted.judge_calls and self_judging:
             found.self_judged, self_judging = self_judging, ()
-        if _needs_a_judge(case, scored=bool(plan.scorers)):
+        if _needs_judge(case, scored=bool(plan.scorers)):
             for name in without_judge:
                 found.unjudged[name] = found.unjudged.get(name, 0) + 1
     found.shares = assumed.shares()
@@ -210,8 +210,8 @@ def judge_use(plan: Plan, cases: Iterable[Case], spoken_to: Callable[[Target], b
     without_judge, self_judging = _without_judge(plan, spoken_to), _self_judging(plan, spoken_to)
     scored, missing, judged = bool(plan.scorers), 0, False
     for case in cases if without_judge or self_judging else ():
-        judged = judged or _judged(case, scored=scored)[0] > 0
-        missing += _needs_a_judge(case, scored=scored)
+        judged = judged or _count_judge_calls(case, scored=scored)[0] > 0
+        missing += _needs_judge(case, scored=scored)
         if judged and not without_judge:
             break
     unjudged = dict.fromkeys(without_judge, missing) if missing else {}
@@ -220,7 +220,7 @@ def judge_use(plan: Plan, cases: Iterable[Case], spoken_to: Callable[[Target], b
 
 
 def _can_judge(judge: Target, spoken_to: Callable[[Target], bool]) -> bool:
-    return judge.provider not in NEVER_A_JUDGE and not spoken_to(judge)
+    return judge.provider not in NEVER_JUDGES and not spoken_to(judge)
 
 
 def _without_judge(plan: Plan, spoken_to: Callable[[Target], bool]) -> tuple[str, ...]:
@@ -239,13 +239,15 @@ def _self_judging(plan: Plan, spoken_to: Callable[[Target], bool]) -> tuple[str,
 
 def _count_tokens(plan: Plan, case: Case) -> _CaseTokens:
     """Return the tokens of a case; a later line is sent with all that went before."""
-    prompt = tokens_of(plan.system_prompt or "") + sum(tokens_of(turn.text) for turn in case.turns)
-    answer = max(ANSWER, tokens_of(case.expected_outcome or (case.ideals[0] if case.ideals else "")))
-    lines = [tokens_of(line.text) for line in case.script[1:]]
-    return _CaseTokens(prompt, lines, answer, *_judged(case, scored=bool(plan.scorers)))
+    prompt = estimate_tokens(plan.system_prompt or "") + sum(estimate_tokens(turn.text) for turn in case.turns)
+    answer = max(
+        ASSUMED_ANSWER_TOKENS, estimate_tokens(case.expected_outcome or (case.ideals[0] if case.ideals else ""))
+    )
+    lines = [estimate_tokens(line.text) for line in case.script[1:]]
+    return _CaseTokens(prompt, lines, answer, *_count_judge_calls(case, scored=bool(plan.scorers)))
 
 
-def _judged(case: Case, *, scored: bool) -> tuple[int, int]:
+def _count_judge_calls(case: Case, *, scored: bool) -> tuple[int, int]:
     """Return how often a judge and an embedder are asked about one reply; `scored`: the run has scorers."""
     kinds = [expected.assertion.type for line in case.script for expected in line.expected]
     if case.assertion:
@@ -255,7 +257,7 @@ def _judged(case: Case, *, scored: bool) -> tuple[int, int]:
     return kinds.count("llm_judge"), kinds.count("semantic_similarity")
 
 
-def _needs_a_judge(case: Case, *, scored: bool) -> bool:
+def _needs_judge(case: Case, *, scored: bool) -> bool:
     """Tell whether a case has no verdict without a judge; what is expected of single lines may do for a scenario."""
     stated = [expected.assertion.type for line in case.script for expected in line.expected]
     stated += [case.assertion.type] if case.assertion else []
@@ -263,7 +265,7 @@ def _needs_a_judge(case: Case, *, scored: bool) -> bool:
     return "llm_judge" in stated or not (stated or left_to_scorers)
 
 
-def _add(
+def _add_calls(
     share: Share, target: Target, calls: int, asked: int, answered: int, cost: Cost, *, spoken: bool = False
 ) -> None:
     share.calls += calls
@@ -276,7 +278,7 @@ def _add(
     share.cost_usd = None if one is None or share.cost_usd is None else share.cost_usd + calls * one
 
 
-def _together(shares: Iterable[Share]) -> list[Share]:
+def _merge_shares(shares: Iterable[Share]) -> list[Share]:
     """Join the shares of one judge of several models."""
     found: dict[str, Share] = {}
     for each in shares:

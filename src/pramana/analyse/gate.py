@@ -20,13 +20,13 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from pramana.analyse.intervals import exact_lower_bound
-from pramana.analyse.numbers import counted, shortened
-from pramana.analyse.summary import Named, Rate, Summary
+from pramana.analyse.numbers import pluralise, shorten_name
+from pramana.analyse.summary import NamedCases, Rate, Summary
 from pramana.model import Outcome
 
 GOOD, BAD, UNFINISHED, INCONCLUSIVE = 0, 1, 3, 4
 _WORST_FIRST = (BAD, INCONCLUSIVE, GOOD)
-NAMED = 10
+MAX_NAMED = 10
 """Cases, or models, that a sentence names; more are counted."""
 
 
@@ -37,30 +37,30 @@ class Decision(Struct, frozen=True):
     sentence: str
 
 
-def exit_code(summary: Summary, fail_under: float | None, owed: Mapping[str, int]) -> Decision:
-    """Decide how the program exits. `owed` has every model that was to be asked, and how many results it still owes.
+def decide_exit(summary: Summary, fail_under: float | None, missing: Mapping[str, int]) -> Decision:
+    """Decide how the program exits. `missing` has every model that was to be asked, and how many results it still owes.
 
     >>> from pramana.analyse.summary import Tally
-    >>> exit_code(Tally().summary(), None, {"gpt-5": 0}).code
+    >>> decide_exit(Tally().summary(), None, {"gpt-5": 0}).code
     0
     """
     if fail_under is None:
-        return _without_a_bar(summary, sum(owed.values()))
-    by_model, several = summary.by["model"], len(owed) > 1
+        return _decide_without_minimum(summary, sum(missing.values()))
+    by_model, several = summary.by["model"], len(missing) > 1
     decisions = [
-        _decide(
+        _decide_model(
             by_model.get(model, Rate()),
             fail_under,
             left,
             summary.undecided.get(model, {}),
             f" of {model}" if several else "",
         )
-        for model, left in owed.items()
+        for model, left in missing.items()
     ]
     code = min((each.code for each in decisions), key=_WORST_FIRST.index, default=INCONCLUSIVE)
     deciding = [each.sentence for each in decisions if each.code == code] or ["nothing was asked"]
-    more = f"; and so for {len(deciding) - NAMED:,} more models" if len(deciding) > NAMED else ""
-    return Decision(code, f"{_percent(fail_under)} must pass: {'; '.join(deciding[:NAMED])}{more}.")
+    more = f"; and so for {len(deciding) - MAX_NAMED:,} more models" if len(deciding) > MAX_NAMED else ""
+    return Decision(code, f"{_format_minimum(fail_under)} must pass: {'; '.join(deciding[:MAX_NAMED])}{more}.")
 
 
 class Requirement(Struct, frozen=True):
@@ -83,28 +83,28 @@ def check_pass_rate(rate: Rate, expected: int, minimum: float, confidence: float
     total = max(expected, rate.total)
     if not total:
         return Requirement(met=False, sentence="nothing was asked")
-    share, without = rate.passed / total, total - rate.scored
-    said = f"{rate.passed:,} of {total:,} passed ({_observed(share, minimum)})"
+    share, without = rate.passed / total, total - rate.scored_count
+    said = f"{rate.passed:,} of {total:,} passed ({_format_observed_rate(share, minimum)})"
     said += f", with {without:,} without a verdict counted as failed" if without else ""
     if confidence is None:
-        return Requirement(share >= minimum, f"{said}, and {_percent(minimum)} is required")
+        return Requirement(share >= minimum, f"{said}, and {_format_minimum(minimum)} is required")
     lowest = exact_lower_bound(int(rate.passed / rate.per_case), max(1, total // rate.per_case), confidence)
     shown = math.floor(lowest * 1000) / 1000  # a bound is no higher than it is
-    bound = f"at {_percent(confidence)} confidence the pass rate is at least {_percent(shown)}"
-    return Requirement(lowest >= minimum, f"{said}: {bound}, and {_percent(minimum)} is required")
+    bound = f"at {_format_minimum(confidence)} confidence the pass rate is at least {_format_minimum(shown)}"
+    return Requirement(lowest >= minimum, f"{said}: {bound}, and {_format_minimum(minimum)} is required")
 
 
-def _without_a_bar(summary: Summary, owed: int) -> Decision:
+def _decide_without_minimum(summary: Summary, missing: int) -> Decision:
     rate = summary.overall
-    if owed:
-        return Decision(UNFINISHED, f"The run did not end: {counted(owed, 'result')} left.")
+    if missing:
+        return Decision(UNFINISHED, f"The run did not end: {pluralise(missing, 'result')} left.")
     if rate.errored:
-        return Decision(UNFINISHED, f"{counted(rate.errored, 'result')} errored: {_errored(summary)}.")
+        return Decision(UNFINISHED, f"{pluralise(rate.errored, 'result')} errored: {_describe_errors(summary)}.")
     if rate.total == rate.skipped:
-        return Decision(GOOD, _nobody_asked(summary))
-    if not rate.scored:
+        return Decision(GOOD, _explain_no_verdicts(summary))
+    if not rate.scored_count:
         return Decision(GOOD, no_verdicts_sentence(rate))
-    return Decision(GOOD, f"All {counted(rate.total, 'result')} ended, none errored.")
+    return Decision(GOOD, f"All {pluralise(rate.total, 'result')} ended, none errored.")
 
 
 def no_verdicts_sentence(rate: Rate) -> str:
@@ -113,19 +113,19 @@ def no_verdicts_sentence(rate: Rate) -> str:
     >>> no_verdicts_sentence(Rate(unscored=2, skipped=1)), no_verdicts_sentence(Rate(passed=1))
     ('No verdicts: 0 of 3 results passed or failed (2 unscored, 1 skipped).', '')
     """
-    if rate.scored or not rate.total:
+    if rate.scored_count or not rate.total:
         return ""
     counts = ((each.value, getattr(rate, each.value)) for each in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED))
     apart = ", ".join(f"{count:,} {name}" for name, count in counts if count)
-    return f"No verdicts: 0 of {counted(rate.total, 'result')} passed or failed ({apart})."
+    return f"No verdicts: 0 of {pluralise(rate.total, 'result')} passed or failed ({apart})."
 
 
-def _nobody_asked(summary: Summary) -> str:
+def _explain_no_verdicts(summary: Summary) -> str:
     """Say that a run which ended well has found nothing out, and what to do about it."""
     skipped = summary.overall.skipped
     if not skipped:
         return "No case was asked."
-    those = "the only result was" if skipped == 1 else f"all {counted(skipped, 'result')} were"
+    those = "the only result was" if skipped == 1 else f"all {pluralise(skipped, 'result')} were"
     advice = ""
     if any("understand" in each.text or "STT" in each.text for each in summary.reasons):
         advice = " Call an agent with its own ears for the language, or ask cases in English: --language en."
@@ -134,58 +134,63 @@ def _nobody_asked(summary: Summary) -> str:
     return f"No case was asked: {those} skipped.{advice}"
 
 
-def _decide(rate: Rate, bar: float, owed: int, undecided: Mapping[Outcome, Named], whose: str) -> Decision:
+def _decide_model(
+    rate: Rate, minimum: float, missing: int, undecided: Mapping[Outcome, NamedCases], model: str
+) -> Decision:
     """Decide for one model; the sentence is without its head and its end."""
-    total, without = rate.total + owed, rate.undecided + owed
+    total, without = rate.total + missing, rate.undecided_count + missing
     if not total:
-        return Decision(INCONCLUSIVE, f"nothing was asked{whose}")
+        return Decision(INCONCLUSIVE, f"nothing was asked{model}")
     worst, best = rate.passed / total, (rate.passed + without) / total
-    if worst >= bar:
+    if worst >= minimum:
         note = f", even with {without:,} without a verdict counted as failed" if without else ""
-        return Decision(GOOD, f"{_observed(worst, bar)} of {counted(total, 'result')}{whose} did{note}")
-    if best < bar:
+        return Decision(
+            GOOD, f"{_format_observed_rate(worst, minimum)} of {pluralise(total, 'result')}{model} did{note}"
+        )
+    if best < minimum:
         note = f", even with {without:,} without a verdict counted as passed" if without else ""
-        return Decision(BAD, f"{_observed(best, bar)} of {counted(total, 'result')}{whose} did{note}")
+        return Decision(BAD, f"{_format_observed_rate(best, minimum)} of {pluralise(total, 'result')}{model} did{note}")
     parts = [
-        f"{getattr(rate, outcome.value):,} {outcome.value} ({_listed(undecided[outcome])})"
+        f"{getattr(rate, outcome.value):,} {outcome.value} ({_list_cases(undecided[outcome])})"
         for outcome in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
         if outcome in undecided
     ]
-    parts += [f"{owed:,} not asked yet"] if owed else []
+    parts += [f"{missing:,} not asked yet"] if missing else []
     return Decision(
         INCONCLUSIVE,
-        f"between {_observed(worst, bar)} and {_observed(best, bar)}{whose} did, because {counted(without, 'result')} "
+        f"between {_format_observed_rate(worst, minimum)} and {_format_observed_rate(best, minimum)}{model} did, "
+        f"because {pluralise(without, 'result')} "
         f"of {total:,} {'has' if without == 1 else 'have'} no verdict: {', '.join(parts)}",
     )
 
 
-def _errored(summary: Summary) -> str:
+def _describe_errors(summary: Summary) -> str:
     reasons = [each for each in summary.reasons if each.outcome is Outcome.ERRORED]
     names = list(dict.fromkeys(case for each in reasons for case in each.cases))
-    return _listed(Named(tuple(names), any(each.more for each in reasons)))
+    return _list_cases(NamedCases(tuple(names), any(each.more for each in reasons)))
 
 
-def _listed(named: Named) -> str:
-    more = " and more" if named.more or len(named.cases) > NAMED else ""
-    return ", ".join(shortened(case) for case in named.cases[:NAMED]) + more
+def _list_cases(cases: NamedCases) -> str:
+    more = " and more" if cases.more or len(cases.cases) > MAX_NAMED else ""
+    return ", ".join(shorten_name(case) for case in cases.cases[:MAX_NAMED]) + more
 
 
-def _percent(share: float) -> str:
+def _format_minimum(share: float) -> str:
     """Return a share that was stated as a percentage.
 
-    >>> _percent(0.9), _percent(0.8999), _percent(1)
+    >>> _format_minimum(0.9), _format_minimum(0.8999), _format_minimum(1)
     ('90 %', '89.99 %', '100 %')
     """
     return f"{float(f'{share * 100:.6g}'):g} %"
 
 
-def _observed(share: float, bar: float) -> str:
+def _format_observed_rate(share: float, minimum: float) -> str:
     """Return a share that was found as a percentage, to a tenth: never rounded up to a bar that it does not reach.
 
-    >>> _observed(2 / 3, 0.9), _observed(0.8999, 0.9), _observed(0.57, 0.57)
+    >>> _format_observed_rate(2 / 3, 0.9), _format_observed_rate(0.8999, 0.9), _format_observed_rate(0.57, 0.57)
     ('66.7 %', '89.9 %', '57 %')
     """
     shown = round(share * 100, 1)
-    if share < bar <= shown / 100:
+    if share < minimum <= shown / 100:
         shown = math.floor(share * 1000) / 10
     return f"{shown:g} %"

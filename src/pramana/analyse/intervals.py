@@ -17,7 +17,7 @@ EXACT_DISCORDANT = 1_000
 """Up to here McNemar's test is summed in whole numbers; beyond, the same sum in floating point, right to 1e-9."""
 EXACT_WORK = 2_000_000_000
 """Bytes that counting every assignment of signs may touch (about a second); beyond, the normal approximation."""
-FEWEST_CLUSTERS = 6
+MIN_CLUSTERS = 6
 """Of fewer, no exact test at 5 % could tell two runs apart, so an approximation should not either."""
 
 
@@ -27,29 +27,29 @@ class Interval(Struct, frozen=True):
     low: float
     high: float
 
-    def within(self, margin: float) -> bool:
+    def is_within(self, margin: float) -> bool:
         """Tell whether nothing in it is further from zero than the margin."""
         return -margin <= self.low and self.high <= margin
 
 
-def z_of(confidence: float) -> float:
+def normal_quantile(confidence: float) -> float:
     """Return the normal quantile of a two-sided confidence.
 
-    >>> round(z_of(0.95), 4)
+    >>> round(normal_quantile(0.95), 4)
     1.96
     """
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
-Z95 = z_of(CONFIDENCE)
+Z95 = normal_quantile(CONFIDENCE)
 
 
-def wilson(passed: float, total: float, z: float = Z95) -> Interval:
+def wilson_interval(passed: float, total: float, z: float = Z95) -> Interval:
     """Return Wilson's interval of a proportion; of nothing, all that is possible.
 
     Counts may be fractions: of `k` answers to each of `n` cases, give the share times `n`, out of `n`.
 
-    >>> wilson(9, 10)
+    >>> wilson_interval(9, 10)
     Interval(low=0.5958..., high=0.9821...)
     """
     if total <= 0:
@@ -93,16 +93,16 @@ def exact_lower_bound(passed: int, total: int, confidence: float) -> float:
             tail += term
         return tail
 
-    return _crossing(lambda share: chance_of_as_many(share) <= 1 - confidence, 0.0, passed / total)
+    return _find_crossing(lambda share: chance_of_as_many(share) <= 1 - confidence, 0.0, passed / total)
 
 
-def mcnemar(lost: int, gained: int) -> float:
+def mcnemar_p_value(lost: int, gained: int) -> float:
     """Return the exact two-sided p-value of McNemar's test: were losses and gains equally likely?
 
     Only cases that flipped tell anything. Under "no difference" each flip is a toss of a fair coin, so the smaller side
     is binomial: p = 2·P(Bin(lost + gained, ½) ≤ the smaller), at most 1.
 
-    >>> mcnemar(8, 1)
+    >>> mcnemar_p_value(8, 1)
     0.0390625
     """
     flips, fewer = lost + gained, min(lost, gained)
@@ -120,13 +120,14 @@ def mcnemar(lost: int, gained: int) -> float:
     return min(1.0, 2 * math.exp(log_term - flips * math.log(2) + math.log(relative)))
 
 
-def paired_difference(lost: int, gained: int, pairs: int, z: float = Z95) -> Interval:
+def paired_difference_interval(lost: int, gained: int, pairs: int, z: float = Z95) -> Interval:
     """Return Tango's score interval of the difference (new minus base) of two paired proportions.
 
     Chosen over Newcombe's hybrid for what runs of one suite look like, few flips or none. Newcombe's width leans on the
     correlation of the two answers, and shrinks towards nothing when all pairs agree; Tango's is then z²/(n + z²), close
-    to the rule of three. And it is the inversion of McNemar's own score test: wherever `mcnemar` is at most 0.05 the
-    95 % interval leaves zero out, so number and verdict cannot contradict each other (a test goes through all tables).
+    to the rule of three. And it is the inversion of McNemar's own score test: wherever `mcnemar_p_value` is at most
+    0.05 the 95 % interval leaves zero out, so number and verdict cannot contradict each other (a test goes through all
+    tables).
     """
     if pairs <= 0:
         return Interval(-1.0, 1.0)
@@ -145,12 +146,12 @@ def paired_difference(lost: int, gained: int, pairs: int, z: float = Z95) -> Int
 
     estimate = (gained - lost) / pairs
     return Interval(
-        -1.0 if estimate <= -1 else _crossing(lambda at: distance(at) >= z, -1.0, estimate),
-        1.0 if estimate >= 1 else _crossing(lambda at: distance(at) > -z, estimate, 1.0),
+        -1.0 if estimate <= -1 else _find_crossing(lambda at: distance(at) >= z, -1.0, estimate),
+        1.0 if estimate >= 1 else _find_crossing(lambda at: distance(at) > -z, estimate, 1.0),
     )
 
 
-def _crossing(before: Callable[[float], bool], low: float, high: float) -> float:
+def _find_crossing(before: Callable[[float], bool], low: float, high: float) -> float:
     """Return where a condition that holds from `low` on ceases to hold."""
     for _ in range(60):
         middle = (low + high) / 2
@@ -158,7 +159,7 @@ def _crossing(before: Callable[[float], bool], low: float, high: float) -> float
     return (low + high) / 2
 
 
-def clustered_difference(differences: Sequence[float], z: float = Z95) -> Interval:
+def clustered_difference_interval(differences: Sequence[float], z: float = Z95) -> Interval:
     """Return the interval of a mean of per-case differences, each from -1 to 1.
 
     The standard error is that of cases (a case's repeats are one observation), after two pretended cases, one at +1 and
@@ -175,7 +176,7 @@ def clustered_difference(differences: Sequence[float], z: float = Z95) -> Interv
     return Interval(max(-1.0, mean - half), min(1.0, mean + half))
 
 
-def sign_flip(differences: Sequence[int]) -> float:
+def sign_flip_p_value(differences: Sequence[int]) -> float:
     """Return the two-sided p-value of a paired permutation test: could each case as well have had the other sign?
 
     Differences are whole numbers: passes of a case now, less passes before, in as many repeats. If the runs do not
@@ -184,7 +185,7 @@ def sign_flip(differences: Sequence[int]) -> float:
     from zero. All of them are counted, exactly, within `EXACT_WORK`: 1,500 changed cases of five repeats. Beyond, the
     sum is taken as normal, corrected for its steps: right to 0.001 there. With one repeat it is McNemar's test.
 
-    >>> sign_flip([-3, -2, -3, -1, -2, -3])
+    >>> sign_flip_p_value([-3, -2, -3, -1, -2, -3])
     0.03125
     """
     sizes = [abs(each) for each in differences if each]
@@ -214,7 +215,7 @@ def cases_needed(difference: float, flipping: float, *, alpha: float = 0.05, pow
     626
     """
     flipping = min(1.0, max(flipping, abs(difference)))
-    by_chance, by_effect = z_of(1 - alpha), NormalDist().inv_cdf(power)
+    by_chance, by_effect = normal_quantile(1 - alpha), NormalDist().inv_cdf(power)
     spread = by_chance * math.sqrt(flipping) + by_effect * math.sqrt(max(0.0, flipping - difference * difference))
     return math.ceil((spread / difference) ** 2)
 
@@ -234,13 +235,15 @@ def median_interval(ranges: Sequence[tuple[float, float]], alpha: float = 0.05) 
     within, beyond = 0, count // 2 + 1  # how many values may be left out at each end
     while beyond - within > 1:
         middle = (within + beyond) // 2
-        within, beyond = (middle, beyond) if mcnemar(middle - 1, count - middle + 1) <= alpha else (within, middle)
+        within, beyond = (
+            (middle, beyond) if mcnemar_p_value(middle - 1, count - middle + 1) <= alpha else (within, middle)
+        )
     if not within:
         return None
     return Interval(sorted(low for low, _ in ranges)[within - 1], sorted(high for _, high in ranges)[count - within])
 
 
-def ratio_difference(rows: Sequence[tuple[int, int, int, int]], alpha: float = 0.05) -> Interval | None:
+def ratio_difference_interval(rows: Sequence[tuple[int, int, int, int]], alpha: float = 0.05) -> Interval | None:
     """Return the interval of a difference of two pooled rates (new minus base); None of fewer than six clusters.
 
     A row is a cluster: errors and words before, errors and words now. The standard error is that of a ratio of sums,
@@ -248,23 +251,23 @@ def ratio_difference(rows: Sequence[tuple[int, int, int, int]], alpha: float = 0
     """
     count = len(rows)
     words = sum(row[1] for row in rows), sum(row[3] for row in rows)
-    if count < FEWEST_CLUSTERS or not all(words):
+    if count < MIN_CLUSTERS or not all(words):
         return None
     before, now = sum(row[0] for row in rows) / words[0], sum(row[2] for row in rows) / words[1]
     spread = math.fsum(
         ((row[2] - now * row[3]) / words[1] - (row[0] - before * row[1]) / words[0]) ** 2 for row in rows
     )
-    half = t_of(1 - alpha, count - 1) * math.sqrt(spread * count / (count - 1))
+    half = student_quantile(1 - alpha, count - 1) * math.sqrt(spread * count / (count - 1))
     return Interval(now - before - half, now - before + half)
 
 
-def t_of(confidence: float, freedom: int) -> float:
+def student_quantile(confidence: float, freedom: int) -> float:
     """Return Student's quantile of a two-sided confidence, by Cornish and Fisher's series: to 0.003 from five on.
 
-    >>> round(t_of(0.95, 5), 2), round(t_of(0.95, 30), 3)
+    >>> round(student_quantile(0.95, 5), 2), round(student_quantile(0.95, 30), 3)
     (2.57, 2.042)
     """
-    z = z_of(confidence)
+    z = normal_quantile(confidence)
     return (
         z
         + (z**3 + z) / (4 * freedom)

@@ -29,12 +29,12 @@ class Judgement(NamedTuple):
         return [each for each in self.answers if not each.strip() or not reason.endswith(" ".join(each.split()))]
 
 
-def judgements(case: Case, checks: Iterable[Check]) -> list[Judgement]:
+def list_judgements(case: Case, checks: Iterable[Check]) -> list[Judgement]:
     """Return each check of a result with the judge's question and answers.
 
     >>> case = Case("a", "test_case", (), None, Assertion(JUDGE, judge_prompt="Is it polite?"))
     >>> check = Check(JUDGE, "1", "failed", "gpt-5 says NO: NO", evidence={"answers": ["NO"]})
-    >>> judgements(case, [check])[0].question, judgements(case, [check])[0].unquoted_answers
+    >>> list_judgements(case, [check])[0].question, list_judgements(case, [check])[0].unquoted_answers
     ('Is it polite?', [])
     """
     found, passed = [], Counter[object]()
@@ -42,7 +42,7 @@ def judgements(case: Case, checks: Iterable[Check]) -> list[Judgement]:
         line = check.evidence.get("line")
         question = None
         if check.name in (JUDGE, RUBRIC):
-            asked = _questions(case, check.name, line)
+            asked = _judge_questions(case, check.name, line)
             question = asked[min(passed[line, check.name], len(asked) - 1)] if asked else None
             passed[line, check.name] += 1
         given = check.evidence.get("answers")
@@ -51,7 +51,7 @@ def judgements(case: Case, checks: Iterable[Check]) -> list[Judgement]:
     return found
 
 
-def _questions(case: Case, name: str, line: object) -> list[str]:
+def _judge_questions(case: Case, name: str, line: object) -> list[str]:
     """Return what a judge is asked by checks of one name: at a line of the script, or of the whole reply."""
     stated: list[Assertion | None] = [case.assertion]
     if isinstance(line, int):

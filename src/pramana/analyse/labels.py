@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from pramana.errors import visible
+from pramana.errors import escape_control_characters
 
-LONGEST_MODEL = 48
+MAX_MODEL_LENGTH = 48
 """Characters of a model's name in a sentence."""
 _BOUNDARY = re.compile(r"[:/#@_-]")
 """Where a shared prefix may end: what follows is a word of its own."""
@@ -25,7 +25,7 @@ class ModelNames(Struct, frozen=True):
     """What every name begins with, where the labels leave it out: to be said once."""
 
     def __getitem__(self, name: str) -> str:
-        return self.labels.get(name) or visible(name)
+        return self.labels.get(name) or escape_control_characters(name)
 
 
 class SideLabels(Struct, frozen=True):
@@ -37,17 +37,17 @@ class SideLabels(Struct, frozen=True):
     """The names of two models of one run; None for two runs."""
 
     @property
-    def ended_alike(self) -> str:
+    def unchanged_phrase(self) -> str:
         """How a case ended that did not change."""
         return "alike" if self.models else "as before"
 
     @property
-    def less_often(self) -> str:
+    def loss_phrase(self) -> str:
         """What is said of cases that pass less often on the new side."""
         return f"more often {self.base}" if self.models else "less often now"
 
     @property
-    def more_often(self) -> str:
+    def gain_phrase(self) -> str:
         """What is said of cases that pass more often on the new side."""
         return f"more often {self.new}"
 
@@ -55,13 +55,13 @@ class SideLabels(Struct, frozen=True):
 TWO_RUNS = SideLabels()
 
 
-def model_labels(base: str, new: str) -> SideLabels:
+def make_model_labels(base: str, new: str) -> SideLabels:
     """Return what two models of one run are called.
 
-    >>> model_labels("gpt-5", "opus").new
+    >>> make_model_labels("gpt-5", "opus").new
     'for opus'
     """
-    short = shorten_names([base, new], LONGEST_MODEL)
+    short = shorten_names([base, new], MAX_MODEL_LENGTH)
     models = (short[base], short[new])
     return SideLabels(f"for {models[0]}", f"for {models[1]}", models)
 
@@ -100,7 +100,7 @@ def shorten_names(names: Sequence[str], room: int, width: Callable[[str], int] =
     return dict(zip(plain, _shorten_all(list(plain.values()), room, width), strict=True))
 
 
-def shorten_middle(name: str, limit: int = LONGEST_MODEL, width: Callable[[str], int] = len) -> str:
+def shorten_middle(name: str, limit: int = MAX_MODEL_LENGTH, width: Callable[[str], int] = len) -> str:
     """Return a name without its middle where it is longer than the limit: models differ at either end.
 
     >>> shorten_middle("http://localhost:8080/v1#mistral-7b", 21)
@@ -114,7 +114,7 @@ def shorten_middle(name: str, limit: int = LONGEST_MODEL, width: Callable[[str],
 
 def _plain(names: Sequence[str]) -> dict[str, str]:
     """Return each name as it may be printed; of one beyond all bounds only both ends are looked at."""
-    return {name: visible(shorten_middle(name, _LONGEST)) for name in dict.fromkeys(names)}
+    return {name: escape_control_characters(shorten_middle(name, _LONGEST)) for name in dict.fromkeys(names)}
 
 
 def _shared_prefixes(names: Sequence[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pramana.analyse.intervals import Interval, wilson
+from pramana.analyse.intervals import Interval, wilson_interval
 from pramana.model import Outcome, Run
 
 
@@ -17,7 +17,7 @@ class Rate(Struct, frozen=True):
     """How many results ended how, and the pass rate of those that have a verdict.
 
     >>> rate = Rate(passed=9, failed=1, errored=5)
-    >>> rate.value, rate.undecided, rate.total
+    >>> rate.value, rate.undecided_count, rate.total
     (0.9, 5, 15)
     """
 
@@ -30,22 +30,22 @@ class Rate(Struct, frozen=True):
     """Results there are of one case among these, at most: repeats, times the models and ways of asking they are of."""
 
     @property
-    def scored(self) -> int:
+    def scored_count(self) -> int:
         return self.passed + self.failed
 
     @property
-    def undecided(self) -> int:
+    def undecided_count(self) -> int:
         """Results without a verdict."""
         return self.errored + self.unscored + self.skipped
 
     @property
     def total(self) -> int:
-        return self.scored + self.undecided
+        return self.scored_count + self.undecided_count
 
     @property
     def value(self) -> float | None:
         """The pass rate; None when nothing has a verdict."""
-        return self.passed / self.scored if self.scored else None
+        return self.passed / self.scored_count if self.scored_count else None
 
     @property
     def interval(self) -> Interval | None:
@@ -54,7 +54,11 @@ class Rate(Struct, frozen=True):
         Several results of one case are not several cases. They are counted here as if they always agreed, which at
         temperature 0 they nearly do and which otherwise errs on the wide side: repeats never narrow this interval.
         """
-        return wilson(self.passed / self.per_case, self.scored / self.per_case) if self.scored else None
+        return (
+            wilson_interval(self.passed / self.per_case, self.scored_count / self.per_case)
+            if self.scored_count
+            else None
+        )
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data, for `--json` and the API."""

@@ -73,7 +73,7 @@ def compare_replies(
     for case, given in base.items():
         if case in left_out:
             continue
-        for before, now in zip(scored(given), scored(new.get(case, ())), strict=False):
+        for before, now in zip(iterate_scored(given), iterate_scored(new.get(case, ())), strict=False):
             if before.outcome is not now.outcome or before.text_hash is None or now.text_hash is None:
                 continue
             compared += 1
@@ -84,6 +84,6 @@ def compare_replies(
     return ReplyChanges(compared, changed, tuple(first))
 
 
-def scored(given: Sequence[Answered]) -> Iterator[Answered]:
+def iterate_scored(given: Sequence[Answered]) -> Iterator[Answered]:
     """Yield the answers that have a verdict."""
     return (each for each in given if each.outcome in SCORED)

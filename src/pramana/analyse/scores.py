@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pramana.analyse.intervals import CONFIDENCE, FEWEST_CLUSTERS, Interval, t_of
+from pramana.analyse.intervals import CONFIDENCE, MIN_CLUSTERS, Interval, student_quantile
 from pramana.analyse.judgements import RUBRIC
 from pramana.model import Check, Facets
 
@@ -25,7 +25,7 @@ OTHER_LABELS = "other labels"
 _Kind = tuple[str, str, str]
 
 
-class Measured(Struct, frozen=True):
+class ScoreSummary(Struct, frozen=True):
     """What one score amounts to, over the replies of one model."""
 
     check: str
@@ -54,7 +54,7 @@ class Measured(Struct, frozen=True):
         }
 
 
-class _Numbers:
+class _RunningMean:
     """A running mean and sum of squared deviations (Welford's)."""
 
     __slots__ = ("count", "mean", "squares")
@@ -71,25 +71,25 @@ class _Numbers:
     def interval(self, per_case: int) -> Interval | None:
         """Return Student's interval of the mean; several results of a case count as if they always agreed."""
         cases = self.count / max(1, per_case)
-        if cases < FEWEST_CLUSTERS or not 0 < self.squares < math.inf:
+        if cases < MIN_CLUSTERS or not 0 < self.squares < math.inf:
             return None
-        half = t_of(CONFIDENCE, math.floor(cases) - 1) * math.sqrt(self.squares / self.count / (cases - 1))
+        half = student_quantile(CONFIDENCE, math.floor(cases) - 1) * math.sqrt(self.squares / self.count / (cases - 1))
         return Interval(self.mean - half, self.mean + half)
 
 
-class Scores:
+class ScoreTally:
     """Adds up what scorers measured.
 
     >>> from pramana.model import Outcome
-    >>> scores = Scores()
+    >>> scores = ScoreTally()
     >>> for value in (1, 2, 3, 4, 5, 6):
     ...     scores.add("gpt-5", Check("words", "1", Outcome.UNSCORED, "", value, decides=False))
-    >>> scores.measured(per_case=1)[0].mean
+    >>> scores.summarise(per_case=1)[0].mean
     3.5
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[_Kind, _Numbers] = {}
+        self._numbers: dict[_Kind, _RunningMean] = {}
         self._labels: dict[_Kind, Counter[str]] = {}
 
     def add(self, model: str, check: Check) -> None:
@@ -107,14 +107,16 @@ class Scores:
         """Count a number by the name and the version of what measured it."""
         kind = (name, version, model)
         if kind in self._numbers or len(self._numbers) < MAX_KINDS:
-            self._numbers.setdefault(kind, _Numbers()).add(value)
+            self._numbers.setdefault(kind, _RunningMean()).add(value)
 
-    def measured(self, per_case: int) -> tuple[Measured, ...]:
+    def summarise(self, per_case: int) -> tuple[ScoreSummary, ...]:
         """Return what was counted so far, by name; `per_case`: results there are of one case and model, at most."""
         numbers = [
-            Measured(*kind, each.count, each.mean, each.interval(per_case)) for kind, each in self._numbers.items()
+            ScoreSummary(*kind, each.count, each.mean, each.interval(per_case)) for kind, each in self._numbers.items()
         ]
-        labels = [Measured(*kind, each.total(), labels=dict(each.most_common())) for kind, each in self._labels.items()]
+        labels = [
+            ScoreSummary(*kind, each.total(), labels=dict(each.most_common())) for kind, each in self._labels.items()
+        ]
         return tuple(sorted([*numbers, *labels], key=lambda each: (each.check, each.model, each.version)))
 
 
@@ -128,8 +130,8 @@ RUBRIC_DIMENSIONS = ("category", "language")
 class RubricAverages(Struct, frozen=True):
     """What a judge's rubric scores amount to; `check` of each is the name of the score."""
 
-    overall: tuple[Measured, ...]
-    by: Mapping[str, Mapping[str, tuple[Measured, ...]]]
+    overall: tuple[ScoreSummary, ...]
+    by: Mapping[str, Mapping[str, tuple[ScoreSummary, ...]]]
     """By the type of scenario (`category`) and by language."""
 
     def as_data(self) -> dict[str, Any]:
@@ -155,8 +157,8 @@ class RubricTally:
     """
 
     def __init__(self) -> None:
-        self._overall = Scores()
-        self._by: dict[str, dict[str, Scores]] = {name: {} for name in RUBRIC_DIMENSIONS}
+        self._overall = ScoreTally()
+        self._by: dict[str, dict[str, ScoreTally]] = {name: {} for name in RUBRIC_DIMENSIONS}
 
     def add(self, model: str, facets: Facets, checks: Iterable[Check]) -> None:
         """Count the rubric scores of a result, if it has any."""
@@ -164,18 +166,18 @@ class RubricTally:
         if not rated:
             return
         rows = [("category", facets.category), *([("language", facets.language)] if facets.language else [])]
-        places = [self._overall, *(self._by[name].setdefault(value, Scores()) for name, value in rows)]
+        places = [self._overall, *(self._by[name].setdefault(value, ScoreTally()) for name, value in rows)]
         for name, value in rubric_scores(rated).items():
             for each in places:
                 each.add_number(model, name, rated[0].version, value)
 
     def averages(self, per_case: int) -> RubricAverages | None:
         """Return what was counted so far, None of nothing; `per_case`: results there are of one case and model."""
-        overall = self._overall.measured(per_case)
+        overall = self._overall.summarise(per_case)
         if not overall:
             return None
         by = {
-            name: {value: found.measured(per_case) for value, found in sorted(rows.items())}
+            name: {value: found.summarise(per_case) for value, found in sorted(rows.items())}
             for name, rows in self._by.items()
         }
         return RubricAverages(overall, by)

@@ -14,7 +14,7 @@ from functools import cache
 from msgspec import Struct, field
 
 from pramana.analyse.intervals import percentile
-from pramana.analyse.voice import CALL, lines_of
+from pramana.analyse.voice import CALL, measured_lines
 from pramana.model import Result, Run
 
 
@@ -31,10 +31,10 @@ class Spread(Struct, frozen=True, rename="camel"):
     max: float | None = None
 
 
-def spread(values: Sequence[float]) -> Spread:
+def measure_spread(values: Sequence[float]) -> Spread:
     """Return how some values are spread.
 
-    >>> found = spread([1.0, 2.0, 4.0, 5.0])
+    >>> found = measure_spread([1.0, 2.0, 4.0, 5.0])
     >>> found.mean, found.median, found.max, round(found.standard_deviation, 3)
     (3.0, 3.0, 5.0, 1.826)
     """
@@ -77,52 +77,52 @@ class Bin(Struct, frozen=True, rename={"start": "from", "end": "to"}):
     count: int
 
 
-def histogram(counted: Sequence[Histogram], of: Histogram | None = None) -> list[Bin]:
+def make_histogram(histograms: Sequence[Histogram], selected: Histogram | None = None) -> list[Bin]:
     """Return the bins that fit all of these together, without a gap; in them those of one, or of all.
 
     Bins are as fine as there are times enough to fill them. What takes less than a millisecond has one bin.
 
-    >>> counted = Histogram(map(step_of, (0.9, 1.1, 1.11, 14.0)))
-    >>> [(each.start, each.end, each.count) for each in histogram([counted]) if each.count]
+    >>> counted = Histogram(map(step_index, (0.9, 1.1, 1.11, 14.0)))
+    >>> [(each.start, each.end, each.count) for each in make_histogram([counted]) if each.count]
     [(0.5, 1.0, 1), (1.0, 2.0, 2), (10.0, 20.0, 1)]
     """
-    steps = sum(counted, Histogram())
+    steps = sum(histograms, Histogram())
     if not steps:
         return []
     first, last, total = min(steps), max(steps), steps.total()
     most = min(MOST_BINS, max(FEWEST_BINS, 2 * math.isqrt(total)))
     starts = next(
-        (starts for scale in _SCALES if len(starts := _starts(first, last, scale)) <= most + 1),
-        _starts(first, last, _SCALES[-1]),
+        (starts for scale in _SCALES if len(starts := _bin_starts(first, last, scale)) <= most + 1),
+        _bin_starts(first, last, _SCALES[-1]),
     )
     counts = [0] * (len(starts) - 1)
-    for step, count in (steps if of is None else of).items():
+    for step, count in (steps if selected is None else selected).items():
         counts[bisect_right(starts, step) - 1] += count
-    bounds = [_bound(each) for each in starts]
+    bounds = [_step_start(each) for each in starts]
     return [Bin(*each) for each in zip(bounds, bounds[1:], counts, strict=False)]
 
 
-def _starts(first: int, last: int, scale: Sequence[int]) -> list[int]:
+def _bin_starts(first: int, last: int, scale: Sequence[int]) -> list[int]:
     """Return the steps at which bins of a scale begin that hold two steps and all between, and where the last ends."""
     bounds = [0, *(1 + 40 * decade + each for decade in range((last + 39) // 40 + 1) for each in scale)]
     return bounds[bisect_right(bounds, first) - 1 : bisect_right(bounds, last) + 1]
 
 
-def step_of(seconds: float) -> int:
+def step_index(seconds: float) -> int:
     """Return in which step a time is: 0 below a millisecond, from there forty times as many as decades."""
-    if not seconds >= _bound(1):
+    if not seconds >= _step_start(1):
         return 0
     decade = math.floor(math.log10(seconds)) + 3
     step = 40 * decade + bisect_right(_ROUND, seconds / 10.0 ** (decade - 3))
-    while seconds < _bound(step):  # the logarithm and the power are rounded, and bounds are not
+    while seconds < _step_start(step):  # the logarithm and the power are rounded, and bounds are not
         step -= 1
-    while seconds >= _bound(step + 1):
+    while seconds >= _step_start(step + 1):
         step += 1
     return step
 
 
 @cache
-def _bound(step: int) -> float:
+def _step_start(step: int) -> float:
     """Return where a step begins, in seconds."""
     decade, place = divmod(step - 1, 40)
     return float(f"{_ROUND[place]}e{decade - 3}") if step else 0.0
@@ -148,7 +148,7 @@ class RunTimes(Struct, frozen=True, kw_only=True, rename="camel"):
     voice_to_voice_seconds: ModelTimes | None
 
 
-class _Timed(Struct):
+class _ModelTimes(Struct):
     """Times of one model: all of them, and by steps."""
 
     all: "array[float]" = field(default_factory=lambda: array("d"))
@@ -157,7 +157,7 @@ class _Timed(Struct):
     def add(self, times: Iterable[float]) -> None:
         for each in times:
             self.all.append(each)
-            self.steps[step_of(each)] += 1
+            self.steps[step_index(each)] += 1
 
 
 class SpreadTally:
@@ -165,11 +165,11 @@ class SpreadTally:
 
     def __init__(self, providers: Mapping[str, str]) -> None:
         self._providers = providers
-        self._written: dict[str, _Timed] = {}
-        self._spoken: dict[str, _Timed] = {}
+        self._written_times: dict[str, _ModelTimes] = {}
+        self._spoken_times: dict[str, _ModelTimes] = {}
 
     @classmethod
-    def of(cls, run: Run) -> "SpreadTally":
+    def for_run(cls, run: Run) -> "SpreadTally":
         """Return an empty tally for the results of a run."""
         return cls({target.typed: target.provider for target in run.plan.targets})
 
@@ -179,21 +179,21 @@ class SpreadTally:
         if reply is None or reply.cached:
             return
         if reply.call is None:
-            self._written.setdefault(model, _Timed()).add((reply.total_s,))
+            self._written_times.setdefault(model, _ModelTimes()).add((reply.total_s,))
             return
         for check in result.checks:
             if check.name == CALL and check.evidence:
-                times = [line.voice_to_voice_s for line in lines_of(check.evidence)]
-                self._spoken.setdefault(model, _Timed()).add(each for each in times if each is not None)
+                times = [line.voice_to_voice_s for line in measured_lines(check.evidence)]
+                self._spoken_times.setdefault(model, _ModelTimes()).add(each for each in times if each is not None)
 
     def times(self) -> "RunTimes":
         """Return how they are spread; what nothing was measured of is None."""
         return RunTimes(
-            latency_seconds=self._of(self._written) if self._written else None,
-            voice_to_voice_seconds=self._of(self._spoken) if self._spoken else None,
+            latency_seconds=self._model_times(self._written_times) if self._written_times else None,
+            voice_to_voice_seconds=self._model_times(self._spoken_times) if self._spoken_times else None,
         )
 
-    def _of(self, times: Mapping[str, _Timed]) -> "ModelTimes":
+    def _model_times(self, times: Mapping[str, _ModelTimes]) -> "ModelTimes":
         by_provider: dict[str, array[float]] = {}
         overall = array("d")
         for model, some in times.items():
@@ -201,9 +201,9 @@ class SpreadTally:
             overall.extend(some.all)
         counted = [some.steps for some in times.values()]
         return ModelTimes(
-            overall=spread(overall),
-            by_provider={name: spread(some) for name, some in sorted(by_provider.items())},
-            by_model={name: spread(some.all) for name, some in sorted(times.items())},
-            histogram=histogram(counted),
-            histogram_by_model={name: histogram(counted, some.steps) for name, some in sorted(times.items())},
+            overall=measure_spread(overall),
+            by_provider={name: measure_spread(some) for name, some in sorted(by_provider.items())},
+            by_model={name: measure_spread(some.all) for name, some in sorted(times.items())},
+            histogram=make_histogram(counted),
+            histogram_by_model={name: make_histogram(counted, some.steps) for name, some in sorted(times.items())},
         )

@@ -19,13 +19,13 @@ from typing import Any, Literal
 from msgspec import Struct, to_builtins
 
 from pramana.analyse.comparison import SCORED
-from pramana.analyse.engines import engines_in, lines_of
+from pramana.analyse.engines import distinct_engines, engine_lines_of_result
 from pramana.analyse.intervals import percentile
 from pramana.analyse.judgements import RUBRIC
-from pramana.analyse.judges import Judges, Verdicts, as_typed, judge_name
+from pramana.analyse.judges import JudgeTally, Verdicts, identity, judge_name
 from pramana.analyse.rates import Rate as Rate  # noqa: PLC0414 - what a summary is made of
-from pramana.analyse.scores import Measured, RubricAverages, RubricTally, Scores
-from pramana.analyse.voice import CallTally, Voice
+from pramana.analyse.scores import RubricAverages, RubricTally, ScoreSummary, ScoreTally
+from pramana.analyse.voice import CallTally, RunVoice
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.request import DEFAULT_PARAMETERS
@@ -45,22 +45,22 @@ MAX_REASON_LENGTH = 500
 """Characters: what a function raised is shown with the file and the line, which end the message."""
 MAX_FAILURES = 50
 """Failed results that are kept with their reasons; an export has them all."""
-MOST_ENGINES = 20
+MAX_ENGINES = 20
 """Descriptions of engines that are kept: a run has one or two."""
 OTHER_REASONS = "other reasons"
 OTHER_SCORINGS = "other_scorings"
 """Where a check's evidence has the money and the tokens of its result's other checks: older ones, and unseen ones."""
 
-_OWN_CODE = frozenset({"python", "command"})
+_USER_CODE = frozenset({"python", "command"})
 """Providers that are the user's own code, which takes the parameters that it was written to take."""
-_ORDER = tuple(Outcome)
-_PLACE = {outcome: place for place, outcome in enumerate(_ORDER)}
-_HARDER = {"easy": 1, "medium": 2, "hard": 3}
-_BEYOND = 1e300
-_PIECE = 10_000
+_OUTCOMES = tuple(Outcome)
+_OUTCOME_INDEX = {outcome: place for place, outcome in enumerate(_OUTCOMES)}
+_DIFFICULTY_ORDER = {"easy": 1, "medium": 2, "hard": 3}
+_MAX_VALUE = 1e300
+_CHUNK_SIZE = 10_000
 """No sum of tokens or dollars comes near; whatever does is no count."""
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
-_FOREIGN_MESSAGE = "provider_error"
+_PROVIDER_ERROR = "provider_error"
 """The code of failures in words that are not ours: their numbers say what went wrong, not how long it took."""
 
 
@@ -92,7 +92,7 @@ class Times(Struct, frozen=True):
     p99: float | None = None
 
 
-class Named(Struct):
+class NamedCases(Struct):
     """The first of some cases, by id."""
 
     cases: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class Named(Struct):
             self.cases += (case,)
 
 
-class Reason(Named, kw_only=True):
+class Reason(NamedCases, kw_only=True):
     """Why results have no verdict, in words: how many, and which cases first."""
 
     outcome: Outcome
@@ -117,7 +117,7 @@ class Reason(Named, kw_only=True):
     count: int = 0
 
 
-class Failed(Struct, frozen=True):
+class FailedResult(Struct, frozen=True):
     """One result that failed, and why."""
 
     case: str
@@ -144,7 +144,7 @@ class Summary(Struct, frozen=True):
     first_token: Times
     reasons: tuple[Reason, ...]
     """Most frequent first."""
-    undecided: Mapping[str, Mapping[Outcome, Named]]
+    undecided: Mapping[str, Mapping[Outcome, NamedCases]]
     """Which cases have no verdict, by model."""
     cached: int
     """Replies that came from the cache: not asked, not paid, not timed."""
@@ -158,13 +158,13 @@ class Summary(Struct, frozen=True):
     """One sentence for each check whose verdicts are of several judges, so that the rate is of none of them."""
     judged_by: str = ""
     """Who judged, in a sentence, of the checks that are not mixed; empty where nobody was asked."""
-    failures: tuple[Failed, ...] = ()
+    failures: tuple[FailedResult, ...] = ()
     """The first that failed, as they came."""
-    voice: Voice | None = None
+    voice: RunVoice | None = None
     """Where something was spoken: how long it took, what was heard, what was lost."""
     engines: tuple[EngineInfo, ...] = ()
     """Of embedded models: what computed them, and on which processor features."""
-    scores: tuple[Measured, ...] = ()
+    scores: tuple[ScoreSummary, ...] = ()
     """What scorers measured: means of numbers, counts of labels."""
     rubric: RubricAverages | None = None
     """Where a judge rated replies by a rubric: the means, with their intervals."""
@@ -238,21 +238,21 @@ def _total_data(total: Total) -> dict[str, Any]:
     return {"total": total.value, "known": total.known, "unknown": total.unknown}
 
 
-def parameters_left_out(run: Run, model: str) -> frozenset[str]:
+def rejected_parameters(run: Run, model: str) -> frozenset[str]:
     """Return the parameters of a run that one of its models was asked without, as far as the run has recorded it."""
     noted = run.notes.get("left_out", {})
     return frozenset({*noted.get(model, ()), *noted.get(f"{model} (called)", ())})
 
 
-def noted_parameters(provider: str | None, parameters: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
+def parameters_to_mention(provider: str | None, parameters: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
     """Return those of the parameters that a model was asked without which are worth a note.
 
     A function or a command of the user's own need not take the defaults of a run, which nobody has set.
 
-    >>> noted_parameters("python", {"temperature": 0.7, "seed": 42}, ["seed", "temperature"])
+    >>> parameters_to_mention("python", {"temperature": 0.7, "seed": 42}, ["seed", "temperature"])
     ['temperature']
     """
-    if provider not in _OWN_CODE:
+    if provider not in _USER_CODE:
         return list(dropped)
     defaults = DEFAULT_PARAMETERS
     return [name for name in dropped if name not in defaults or parameters.get(name, defaults[name]) != defaults[name]]
@@ -271,14 +271,14 @@ class Tally:
     """
 
     @classmethod
-    def of(cls, run: Run) -> "Tally":
+    def for_run(cls, run: Run) -> "Tally":
         """Return a tally that knows how many results each case of the run has."""
         plan = run.plan
         return cls(
             repeats=plan.repeats,
             models=len(plan.targets),
             variants=len(plan.variants),
-            who=judge_name,
+            name_judge=judge_name,
             spoken=plan.variants != ("text",),
             providers={each.typed: each.provider for each in plan.targets},
             parameters=plan.parameters,
@@ -290,38 +290,40 @@ class Tally:
         repeats: int = 1,
         models: int = 1,
         variants: int = 1,
-        who: Callable[[str], str] = as_typed,
+        name_judge: Callable[[str], str] = identity,
         spoken: bool = False,
         providers: Mapping[str, str] | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
-        """Say how many results of each case will come: they are not that many cases. `who` names a judge.
+        """Say how many results of each case will come: they are not that many cases. `name_judge` names a judge.
 
         `spoken` says that there are calls among them, `providers` which provider each model has, and `parameters` what
         the run sends.
         """
         self._repeats = max(1, repeats)
-        self._overall = [0] * len(_ORDER)
+        self._overall = [0] * len(_OUTCOMES)
         self._by: dict[str, dict[Dimension, dict[str, list[int]]]] = {}
         """The rows of each model; those of all models are their sums."""
         self._models = models
-        self._of: dict[tuple[str, str], set[tuple[str, str]]] | None = {} if models * variants > 1 else None
+        self._variants_by_row: dict[tuple[str, str], set[tuple[str, str]]] | None = (
+            {} if models * variants > 1 else None
+        )
         """By row, the models and ways of asking that its verdicts are of; None where there is but one."""
         self._input, self._output, self._cost, self._judge_cost = Total(), Total(), Total(), Total()
-        self._judge_tokens, self._judges, self._judged_again = Total(), Judges(who), 0
+        self._judge_tokens, self._judges, self._judged_again = Total(), JudgeTally(name_judge), 0
         self._latency, self._first_token = array("d"), array("d")
-        self._failures: list[Failed] = []
+        self._failures: list[FailedResult] = []
         self._reasons: dict[tuple[Outcome, str], Reason] = {}
         """By kind: the same words with other numbers in them are the same reason, but for what others raised."""
         self._messages: Counter[str] = Counter()
         """By kind, how many messages are kept apart."""
-        self._undecided: dict[str, dict[Outcome, Named]] = {}
+        self._undecided: dict[str, dict[Outcome, NamedCases]] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._providers, self._parameters = providers or {}, parameters or {}
         self._cached = 0
         self._engines: set[str] = set()
         self._calls = CallTally() if spoken else None
-        self._scores, self._rubric = Scores(), RubricTally()
+        self._scores, self._rubric = ScoreTally(), RubricTally()
         self._per_model = self._repeats * max(1, variants)
 
     def add(self, case: Case, result: Result) -> None:
@@ -329,36 +331,36 @@ class Tally:
         outcome = result.outcome
         if self._calls:
             self._calls.add(result)
-        if len(self._engines) < MOST_ENGINES:
-            self._engines.update(lines_of(result))
-        place, by = _PLACE[outcome], self._by.get(result.key.model)
+        if len(self._engines) < MAX_ENGINES:
+            self._engines.update(engine_lines_of_result(result))
+        place, by = _OUTCOME_INDEX[outcome], self._by.get(result.key.model)
         if by is None:
             by = self._by[result.key.model] = {name: {} for name in DIMENSIONS}
         self._overall[place] += 1
-        rows = _rows(case, result)
+        rows = _dimension_rows(case, result)
         for dimension, value in rows:
-            _count(by[dimension], value, place)
+            _count_outcome(by[dimension], value, place)
         is_rated = False
         for check in result.checks:
             is_rated = is_rated or check.name == RUBRIC
             if check.decides:
-                _count(by["check"], check.name, _PLACE[check.outcome])
+                _count_outcome(by["check"], check.name, _OUTCOME_INDEX[check.outcome])
                 self._judges.add(result.key.model, check)
             if check.evidence:
-                self._pay(check)
+                self._add_check_cost(check)
             if not check.decides or "pass_at" in check.evidence:
                 self._scores.add(result.key.model, check)
         if is_rated:
             self._rubric.add(result.key.model, case.facets, result.checks)
-        if self._of is not None:
-            self._note_ways(self._of, rows, result)
+        if self._variants_by_row is not None:
+            self._count_variants(self._variants_by_row, rows, result)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
             self._note_reason(result)
-            self._undecided.setdefault(result.key.model, {}).setdefault(outcome, Named()).add(result.case_id)
+            self._undecided.setdefault(result.key.model, {}).setdefault(outcome, NamedCases()).add(result.case_id)
         elif outcome is Outcome.FAILED and len(self._failures) < MAX_FAILURES:
             key = result.key
-            reason = why(result)[:MAX_REASON_LENGTH]
-            self._failures.append(Failed(result.case_id, key.model, key.variant, key.repeat, reason))
+            reason = explain_outcome(result)[:MAX_REASON_LENGTH]
+            self._failures.append(FailedResult(result.case_id, key.model, key.variant, key.repeat, reason))
         reply = result.reply
         if reply is None:
             return
@@ -376,10 +378,10 @@ class Tally:
             self._first_token.append(reply.first_token_s)
 
     def _note_reason(self, result: Result) -> None:
-        outcome, text = result.outcome, why(result)[:MAX_REASON_LENGTH]
+        outcome, text = result.outcome, explain_outcome(result)[:MAX_REASON_LENGTH]
         pattern = _NUMBERS.sub("…", text)
         kind = (outcome, pattern)
-        if outcome is Outcome.ERRORED and result.failure and result.failure.code == _FOREIGN_MESSAGE:
+        if outcome is Outcome.ERRORED and result.failure and result.failure.code == _PROVIDER_ERROR:
             if (outcome, text) in self._reasons or self._messages[pattern] < MAX_MESSAGES:
                 kind = (outcome, text)
             text = kind[1]
@@ -391,7 +393,7 @@ class Tally:
         reason.count += 1
         reason.add(result.case_id)
 
-    def _note_ways(
+    def _count_variants(
         self, of: dict[tuple[str, str], set[tuple[str, str]]], rows: Iterable[tuple[str, str]], result: Result
     ) -> None:
         """Note in which rows a verdict counts: a row of calls alone has fewer results of a case than the whole run."""
@@ -400,10 +402,10 @@ class Tally:
             of.setdefault(row, set()).add((result.key.model, result.key.variant))
 
     def _per_case(self, dimension: str, value: str, model: str | None = None) -> int:
-        ways = (self._of or {}).get((dimension, value), ())
+        ways = (self._variants_by_row or {}).get((dimension, value), ())
         return self._repeats * max(1, sum(model in (None, each) for each, _ in ways))
 
-    def _pooled(self) -> dict[Dimension, dict[str, list[int]]]:
+    def _pool_models(self) -> dict[Dimension, dict[str, list[int]]]:
         """Return the rows of all models together."""
         if len(self._by) == 1:
             return next(iter(self._by.values()))
@@ -411,31 +413,31 @@ class Tally:
         for by in self._by.values():
             for name, rows in by.items():
                 for value, counts in rows.items():
-                    sums = found[name].setdefault(value, [0] * len(_ORDER))
+                    sums = found[name].setdefault(value, [0] * len(_OUTCOMES))
                     sums[:] = map(int.__add__, sums, counts)
         return found
 
     def _rates(self, name: str, rows: Mapping[str, list[int]], model: str | None = None) -> dict[str, Rate]:
         """Return the rates of a dimension, by value in order; of one model or of all."""
-        ordered = sorted(rows.items(), key=lambda row: (_HARDER.get(row[0], 0), row[0]))
+        ordered = sorted(rows.items(), key=lambda row: (_DIFFICULTY_ORDER.get(row[0], 0), row[0]))
         return {value: _rate(counts, self._per_case(name, value, model)) for value, counts in ordered}
 
-    def _pay(self, check: Check) -> None:
+    def _add_check_cost(self, check: Check) -> None:
         """Count what a check cost, and what those that it replaced had."""
         evidence, replaced = check.evidence, check.evidence.get(OTHER_SCORINGS)
         if "cost_usd" in evidence or evidence.get("answers"):  # an embedder or a judge was asked
-            self._judge_cost.add(_number(evidence.get("cost_usd")))
-            self._judge_tokens.add(_number(evidence.get("tokens")))
+            self._judge_cost.add(_as_finite_number(evidence.get("cost_usd")))
+            self._judge_tokens.add(_as_finite_number(evidence.get("tokens")))
         if isinstance(replaced, Mapping):
             self._judged_again += 1
-            self._judge_cost.add(_number(replaced.get("cost_usd")))
-            self._judge_tokens.add(_number(replaced.get("tokens")))
+            self._judge_cost.add(_as_finite_number(replaced.get("cost_usd")))
+            self._judge_tokens.add(_as_finite_number(replaced.get("tokens")))
 
     def summary(self) -> Summary:
         """Return what has been counted so far; more may be added after."""
         return Summary(
             overall=_rate(self._overall, self._per_case("", "")),
-            by={name: self._rates(name, rows) for name, rows in self._pooled().items()},
+            by={name: self._rates(name, rows) for name, rows in self._pool_models().items()},
             input_tokens=copy(self._input),
             output_tokens=copy(self._output),
             cost_usd=Total(self._cost.known + self._judge_cost.known, self._cost.unknown + self._judge_cost.unknown),
@@ -453,16 +455,16 @@ class Tally:
                 f"{model} would not take {parameter}: asked without it {count:,} time{'s' if count > 1 else ''}, "
                 "so its replies may differ when asked again"
                 for (model, parameter), count in sorted(self._dropped.items())
-                if noted_parameters(self._providers.get(model), self._parameters, [parameter])
+                if parameters_to_mention(self._providers.get(model), self._parameters, [parameter])
             ),
             judged_again=self._judged_again,
             judges=self._judges.verdicts(),
-            mixed_judges=self._judges.mixed(),
-            judged_by=self._judges.judged(),
+            mixed_judges=self._judges.mixed_judge_sentences(),
+            judged_by=self._judges.judge_sentence(),
             failures=tuple(self._failures),
             voice=self._calls.voice() if self._calls else None,
-            engines=engines_in(self._engines),
-            scores=self._scores.measured(self._per_model),
+            engines=distinct_engines(self._engines),
+            scores=self._scores.summarise(self._per_model),
             rubric=self._rubric.averages(self._per_model),
             by_model={
                 model: {name: self._rates(name, by[name], model) for name in BREAKDOWNS}
@@ -473,11 +475,12 @@ class Tally:
         )
 
 
-def why(result: Result) -> str:
+def explain_outcome(result: Result) -> str:
     """Say in words why a result ended as it did: the failure, or the reasons of the checks that decided it.
 
     >>> from pramana.model import Failure, Key
-    >>> why(Result(Key("sha256:…", "m"), "a-1", None, Failure("unavailable", "no answer in 60 s"), (), None, None))
+    >>> failure = Failure("unavailable", "no answer in 60 s")
+    >>> explain_outcome(Result(Key("sha256:…", "m"), "a-1", None, failure, (), None, None))
     'no answer in 60 s'
     """
     if result.reply is None and result.outcome is not Outcome.SKIPPED:
@@ -491,11 +494,11 @@ def why(result: Result) -> str:
     return "; ".join(dict.fromkeys(check.reason for check in deciding if check.outcome is outcome))
 
 
-def _number(value: object) -> float | None:
-    return value if isinstance(value, float | int) and -_BEYOND < value < _BEYOND else None  # no NaN is, either
+def _as_finite_number(value: object) -> float | None:
+    return value if isinstance(value, float | int) and -_MAX_VALUE < value < _MAX_VALUE else None  # no NaN is, either
 
 
-def _rows(case: Case, result: Result) -> list[tuple[Dimension, str]]:
+def _dimension_rows(case: Case, result: Result) -> list[tuple[Dimension, str]]:
     """Return the rows that a result counts in, beside those of its checks."""
     facets, key = case.facets, result.key
     rows: list[tuple[Dimension, str]] = [("category", facets.category), ("difficulty", facets.difficulty)]
@@ -503,19 +506,19 @@ def _rows(case: Case, result: Result) -> list[tuple[Dimension, str]]:
     return rows if facets.language is None else [*rows, ("language", facets.language)]
 
 
-def _count(rows: dict[str, list[int]], value: str, place: int) -> None:
+def _count_outcome(rows: dict[str, list[int]], value: str, index: int) -> None:
     counts = rows.get(value)
     if counts is None:
-        counts = rows[value] = [0] * len(_ORDER)
-    counts[place] += 1
+        counts = rows[value] = [0] * len(_OUTCOMES)
+    counts[index] += 1
 
 
 def _rate(counts: list[int], per_case: int) -> Rate:
-    return Rate(**dict(zip((outcome.value for outcome in _ORDER), counts, strict=True)), per_case=per_case)
+    return Rate(**dict(zip((outcome.value for outcome in _OUTCOMES), counts, strict=True)), per_case=per_case)
 
 
 def _times(values: "array[float]") -> Times:
     # Sorted in pieces and merged into an array: a list of as many numbers would take four times the memory.
-    pieces = [array("d", sorted(values[start : start + _PIECE])) for start in range(0, len(values), _PIECE)]
+    pieces = [array("d", sorted(values[start : start + _CHUNK_SIZE])) for start in range(0, len(values), _CHUNK_SIZE)]
     ordered = array("d", merge(*pieces))
     return Times(len(ordered), *(percentile(ordered, share) for share in (0.5, 0.95, 0.99)))

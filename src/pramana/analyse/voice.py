@@ -17,24 +17,24 @@ import msgspec
 from msgspec import Struct, to_builtins
 
 from pramana.analyse.comparison import SCORED, compare
-from pramana.analyse.intervals import wilson
+from pramana.analyse.intervals import wilson_interval
 from pramana.errors import InvalidInput
 from pramana.model import Outcome, Plan, Reply, Result
 
-LEAST_EVENTS = 10
+MIN_EVENTS = 10
 """Of fewer no rate is given: one event more or less would turn it over."""
 CALL: Final = "call"
 """The name of the check that measures a call."""
 TEXT: Final = "text"
 """The variant of a question that was typed."""
-TRIPPED: Final = frozenset({"silent", "clipped", "contradicts"})
+GUARD_FAILURES: Final = frozenset({"silent", "clipped", "contradicts"})
 """What the evidence guard says of sound that does not bear out its transcript."""
-OUR_EAR: Final = "Whisper tiny.en"
+BENCH_RECOGNITION: Final = "Whisper tiny.en"
 
 
-def ear(plan: Plan) -> str:
+def recognition_name(plan: Plan) -> str:
     """Return who hears the recordings of a run."""
-    return plan.stt.typed if plan.stt else OUR_EAR
+    return plan.stt.typed if plan.stt else BENCH_RECOGNITION
 
 
 # ── How long ──
@@ -68,33 +68,38 @@ class Latency(Struct, frozen=True):
     max: Seconds | None = None
 
 
-def latency(observations: Iterable[tuple[float, bool]]) -> Latency:
+def measure_latency(observations: Iterable[tuple[float, bool]]) -> Latency:
     """Return the percentiles of times; one that is censored was longer than its time.
 
     The rule is that of `intervals.percentile`, linear between ranks. What is given holds whatever the censored times
     were in truth.
 
-    >>> found = latency([(0.5, False), (0.7, False), (0.9, False), (15.0, True)])
+    >>> found = measure_latency([(0.5, False), (0.7, False), (0.9, False), (15.0, True)])
     >>> [str(each) for each in (found.p50, found.p90)], found.n, found.censored
     (['0.800 s', '> 10.770 s'], 4, 1)
     """
     seen = sorted(observations)  # of equal times the censored one is longer
     shares = (0.5, 0.9, 0.95, 0.99, 1.0)
-    return Latency(len(seen), sum(censored for _, censored in seen), *(_percentile(seen, share) for share in shares))
+    return Latency(
+        len(seen), sum(censored for _, censored in seen), *(_latency_percentile(seen, share) for share in shares)
+    )
 
 
-def _percentile(seen: Sequence[tuple[float, bool]], share: float) -> Seconds | None:
-    if not seen:
+def _latency_percentile(times: Sequence[tuple[float, bool]], share: float) -> Seconds | None:
+    if not times:
         return None
-    endless = [math.inf if censored else time for time, censored in seen]
-    least, most = _between([time for time, _ in seen], share), _between(sorted(endless), share)
+    endless = [math.inf if censored else time for time, censored in times]
+    least, most = (
+        _interpolated_percentile([time for time, _ in times], share),
+        _interpolated_percentile(sorted(endless), share),
+    )
     if most == least:
         return Seconds(least)
     # Were every censored time a trifle longer than was waited: would the percentile rest on one of them?
-    return Seconds(least, ">" if _between(endless, share) == math.inf else "≥")
+    return Seconds(least, ">" if _interpolated_percentile(endless, share) == math.inf else "≥")
 
 
-def _between(ordered: Sequence[float], share: float) -> float:
+def _interpolated_percentile(ordered: Sequence[float], share: float) -> float:
     """Return the percentile of times of which some may be infinite."""
     place = round(share * (len(ordered) - 1), 9)  # a rank is whole whatever the last digits of a product say
     below, above = ordered[int(place)], ordered[math.ceil(place)]
@@ -106,7 +111,7 @@ def _between(ordered: Sequence[float], share: float) -> float:
 # ── Who talks when ──
 
 
-class Line(Struct, frozen=True):
+class MeasuredLine(Struct, frozen=True):
     """What was measured of one line of a caller, as far as it is summed up here."""
 
     voice_to_voice_s: float | None = None
@@ -129,7 +134,7 @@ class Line(Struct, frozen=True):
     """This machine was in time itself while the line was timed; None where nobody knows."""
 
 
-class Share(Struct, frozen=True):
+class EventShare(Struct, frozen=True):
     """How often something happened of all times it could."""
 
     happened: int
@@ -137,15 +142,15 @@ class Share(Struct, frozen=True):
 
     @property
     def value(self) -> float | None:
-        """None of fewer than `LEAST_EVENTS`."""
-        return self.happened / self.of if self.of >= LEAST_EVENTS else None
+        """None of fewer than `MIN_EVENTS`."""
+        return self.happened / self.of if self.of >= MIN_EVENTS else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """Wilson's interval at 95 %, None where there is no value."""
         if self.value is None:
             return None
-        found = wilson(self.happened, self.of)
+        found = wilson_interval(self.happened, self.of)
         return found.low, found.high
 
 
@@ -159,67 +164,72 @@ class TurnTaking(Struct, frozen=True):
     total: Latency
     yields: Latency
     """From the caller's first sound to the agent's last, where an answer was talked into."""
-    unanswered: Share
-    unreliable: Share
+    unanswered: EventShare
+    unreliable: EventShare
     """This machine was late itself, of the times from voice to voice."""
-    cut_in: Share
+    cut_in: EventShare
     """The agent talked before the caller had ended, of the lines that were answered."""
-    yielded: Share
-    false_interruptions: Share
-    with_gaps: Share
+    yielded: EventShare
+    false_interruptions: EventShare
+    with_gaps: EventShare
     """Answers with a silence inside."""
     longest_gap_seconds: float
     overlap_seconds: float
     """Of all lines together."""
 
 
-def lines_of(evidence: Mapping[str, object]) -> list[Line]:
+def measured_lines(evidence: Mapping[str, object]) -> list[MeasuredLine]:
     """Return the lines that a check of a call has measured, as its evidence holds them."""
     times = evidence.get("times")
     try:
-        return msgspec.convert(times["lines"] if isinstance(times, Mapping) else (), list[Line])
+        return msgspec.convert(times["lines"] if isinstance(times, Mapping) else (), list[MeasuredLine])
     except (KeyError, msgspec.ValidationError) as error:
         raise InvalidInput(f"the evidence of a call does not hold the times of its lines: {error}") from error
 
 
-def turn_taking(lines: Sequence[Line]) -> TurnTaking:
+def measure_turn_taking(lines: Sequence[MeasuredLine]) -> TurnTaking:
     """Return what the lines of all calls amount to."""
     answered = [each for each in lines if each.first_audible_s is not None]
     into = [each for each in lines if each.yield_s is not None or each.yield_censored_s is not None]
     backchannels = [each for each in lines if each.false_interruption is not None]
-    timed = observations(lines)
+    timed = latency_observations(lines)
     return TurnTaking(
         lines=len(lines),
-        voice_to_voice=latency(timed),
-        first_byte=latency(observations(lines, "to_first_byte_s")),
-        leading_silence=latency(
+        voice_to_voice=measure_latency(timed),
+        first_byte=measure_latency(latency_observations(lines, "to_first_byte_s")),
+        leading_silence=measure_latency(
             (each.leading_silence_s, False) for each in answered if each.leading_silence_s is not None
         ),
-        total=latency(observations(lines, "total_s")),
-        yields=latency(
+        total=measure_latency(latency_observations(lines, "total_s")),
+        yields=measure_latency(
             (each.yield_censored_s or 0.0, True) if each.yield_s is None else (each.yield_s, False) for each in into
         ),
-        unanswered=Share(sum(each.censored for each in lines), len(answered) + sum(each.censored for each in lines)),
-        unreliable=Share(len(observations(each for each in lines if each.reliable is False)), len(timed)),
-        cut_in=Share(sum(each.cut_in for each in answered), len(answered)),
-        yielded=Share(sum(each.yield_s is not None for each in into), len(into)),
-        false_interruptions=Share(sum(each.false_interruption is True for each in backchannels), len(backchannels)),
-        with_gaps=Share(sum(each.gaps > 0 for each in answered), len(answered)),
+        unanswered=EventShare(
+            sum(each.censored for each in lines), len(answered) + sum(each.censored for each in lines)
+        ),
+        unreliable=EventShare(len(latency_observations(each for each in lines if each.reliable is False)), len(timed)),
+        cut_in=EventShare(sum(each.cut_in for each in answered), len(answered)),
+        yielded=EventShare(sum(each.yield_s is not None for each in into), len(into)),
+        false_interruptions=EventShare(
+            sum(each.false_interruption is True for each in backchannels), len(backchannels)
+        ),
+        with_gaps=EventShare(sum(each.gaps > 0 for each in answered), len(answered)),
         longest_gap_seconds=max((each.longest_gap_s for each in answered), default=0.0),
         overlap_seconds=math.fsum(each.overlap_s for each in lines),
     )
 
 
-def observations(
-    lines: Iterable[Line], of: Literal["voice_to_voice_s", "to_first_byte_s", "total_s"] = "voice_to_voice_s"
+def latency_observations(
+    lines: Iterable[MeasuredLine],
+    measure: Literal["voice_to_voice_s", "to_first_byte_s", "total_s"] = "voice_to_voice_s",
 ) -> list[tuple[float, bool]]:
     """Return the times of lines, with those that nobody lived to see; how long an answer lasts, not of who cut in."""
     found: list[tuple[float, bool]] = []
     for each in lines:
-        time: float | None = getattr(each, of)
+        time: float | None = getattr(each, measure)
         if each.censored:
             found.append((each.waited_s or 0.0, True))
-        elif time is not None and not (each.cut_in and of == "total_s"):
+        elif time is not None and not (each.cut_in and measure == "total_s"):
             found.append((time, False))
     return found
 
@@ -229,7 +239,7 @@ def observations(
 Cause = Literal["reasoning", "hearing", "speaking", "time", "unattributed"]
 
 
-class Answer(Struct, frozen=True):
+class VoiceAnswer(Struct, frozen=True):
     """One question answered once, typed or spoken, and what is known of the call."""
 
     case: str
@@ -250,7 +260,7 @@ class Answer(Struct, frozen=True):
     """Nothing was heard by the deadline."""
 
 
-class Lost(Struct, frozen=True):
+class LostAnswer(Struct, frozen=True):
     """A question that was answered well when typed, and not when spoken."""
 
     case: str
@@ -258,7 +268,7 @@ class Lost(Struct, frozen=True):
     cause: Cause
 
 
-class Tax(Struct, frozen=True):
+class VoiceTax(Struct, frozen=True):
     """What one model loses when it is spoken to in one way."""
 
     model: str
@@ -270,7 +280,7 @@ class Tax(Struct, frozen=True):
     """Failed typed, passed spoken."""
     reasoning: int
     """Failed typed and spoken: nothing that a voice could lose."""
-    lost: tuple[Lost, ...]
+    lost: tuple[LostAnswer, ...]
     excluded: int
     """Answers of which one side has no verdict."""
     text_rate: float | None
@@ -287,42 +297,42 @@ class Tax(Struct, frozen=True):
         return {cause: counted[cause] for cause in ("hearing", "speaking", "time", "unattributed")}
 
 
-def answer(result: Result) -> Answer:
+def make_voice_answer(result: Result) -> VoiceAnswer:
     """Return what a result tells about its voice; an answer that was typed has no call."""
     key = result.key
     checks = [check for check in result.checks if check.name != CALL and check.decides]
     call = next((check for check in result.checks if check.name == CALL), None)
-    known = Answer(key.case, key.model, key.repeat, key.variant, result.outcome)
+    known = VoiceAnswer(key.case, key.model, key.repeat, key.variant, result.outcome)
     if call is None:
         return known
     evidence = call.evidence
-    broke = _at(evidence, "times", "reason") in ("error", "closed")
-    heard = _at(evidence, "words", "heard", "count")
+    broke = _get_nested(evidence, "times", "reason") in ("error", "closed")
+    heard = _get_nested(evidence, "words", "heard", "count")
     return msgspec.structs.replace(
         known,
         called=not broke and (result.outcome is not Outcome.ERRORED or call.outcome is Outcome.ERRORED),
         heard_as_said=heard == 0 if isinstance(heard, int) else None,
         transcript_passed=bool(checks) and all(check.outcome is Outcome.PASSED for check in checks),
-        contradicted=_at(evidence, "guard", "state") in TRIPPED,
-        late=any(each.censored for each in lines_of(evidence)),
+        contradicted=_get_nested(evidence, "guard", "state") in GUARD_FAILURES,
+        late=any(each.censored for each in measured_lines(evidence)),
     )
 
 
-def _at(data: object, *keys: str) -> Any:
+def _get_nested(data: object, *keys: str) -> Any:
     for key in keys:
         data = data.get(key) if isinstance(data, Mapping) else None
     return data
 
 
-def cause(typed: Outcome, spoken: Answer) -> Cause | None:
+def find_loss_cause(written: Outcome, spoken: VoiceAnswer) -> Cause | None:
     """Return where a question was lost; None where nothing was, or nobody can know.
 
     The first that holds: it fails typed; what was heard is not what was said; the transcript passes and the sound does
     not bear it out; nothing was heard in time.
     """
-    if not comparable(typed, spoken) or spoken.outcome is Outcome.PASSED:
+    if not are_comparable(written, spoken) or spoken.outcome is Outcome.PASSED:
         return None
-    if typed is not Outcome.PASSED:
+    if written is not Outcome.PASSED:
         return "reasoning"
     if spoken.heard_as_said is False:
         return "hearing"
@@ -331,16 +341,16 @@ def cause(typed: Outcome, spoken: Answer) -> Cause | None:
     return "time" if spoken.late else "unattributed"
 
 
-def comparable(typed: Outcome, spoken: Answer) -> bool:
+def are_comparable(written: Outcome, spoken: VoiceAnswer) -> bool:
     """Tell whether both have a verdict: a call that its own evidence ruled out has one, an error elsewhere has none."""
     ruled_out = spoken.outcome is Outcome.ERRORED and spoken.called
-    return typed in SCORED and (spoken.outcome in SCORED or ruled_out)
+    return written in SCORED and (spoken.outcome in SCORED or ruled_out)
 
 
-def tax(answers: Iterable[Answer]) -> tuple[Tax, ...]:
+def measure_voice_taxes(answers: Iterable[VoiceAnswer]) -> tuple[VoiceTax, ...]:
     """Return the tax of each model in each way of speaking, paired with the same case and repeat typed."""
     typed: dict[tuple[str, str, int], Outcome] = {}
-    spoken: list[Answer] = []
+    spoken: list[VoiceAnswer] = []
     for each in answers:
         if each.variant == TEXT:
             typed[each.model, each.case, each.repeat] = each.outcome
@@ -348,14 +358,14 @@ def tax(answers: Iterable[Answer]) -> tuple[Tax, ...]:
             spoken.append(each)
     spoken.sort(key=lambda each: (each.model, each.variant, each.case, each.repeat))
     return tuple(
-        _tax(model, variant, [(typed.get((model, each.case, each.repeat)), each) for each in group])
+        _measure_voice_tax(model, variant, [(typed.get((model, each.case, each.repeat)), each) for each in group])
         for (model, variant), group in groupby(spoken, key=lambda each: (each.model, each.variant))
     )
 
 
-def _tax(model: str, variant: str, answers: Sequence[tuple[Outcome | None, Answer]]) -> Tax:
-    pairs = [(text, each) for text, each in answers if text is not None and comparable(text, each)]
-    causes = [(each, cause(text, each)) for text, each in pairs]
+def _measure_voice_tax(model: str, variant: str, answers: Sequence[tuple[Outcome | None, VoiceAnswer]]) -> VoiceTax:
+    pairs = [(text, each) for text, each in answers if text is not None and are_comparable(text, each)]
+    causes = [(each, find_loss_cause(text, each)) for text, each in pairs]
     base: dict[str, list[Outcome]] = {}
     new: dict[str, list[Outcome]] = {}
     for text, each in pairs:
@@ -365,14 +375,14 @@ def _tax(model: str, variant: str, answers: Sequence[tuple[Outcome | None, Answe
         )
     found = compare(base, new)
     passed = [(text is Outcome.PASSED, each.outcome is Outcome.PASSED) for text, each in pairs]
-    return Tax(
+    return VoiceTax(
         model=model,
         variant=variant,
         pairs=len(pairs),
         kept=passed.count((True, True)),
         gained=passed.count((False, True)),
         reasoning=passed.count((False, False)),
-        lost=tuple(Lost(each.case, each.repeat, why) for each, why in causes if why and why != "reasoning"),
+        lost=tuple(LostAnswer(each.case, each.repeat, why) for each, why in causes if why and why != "reasoning"),
         excluded=len(answers) - len(pairs),
         text_rate=found.base_rate,
         voice_rate=found.new_rate,
@@ -385,7 +395,7 @@ def _tax(model: str, variant: str, answers: Sequence[tuple[Outcome | None, Answe
 # ── The calls of a run ──
 
 
-class Pooled(Struct, frozen=True):
+class WordErrors(Struct, frozen=True):
     """Errors and the words they are of, added up over calls."""
 
     errors: int = 0
@@ -407,16 +417,16 @@ class Pooled(Struct, frozen=True):
         return self.character_errors / self.characters if self.characters else None
 
 
-class Spoken(Struct, frozen=True):
+class VoiceSummary(Struct, frozen=True):
     """The calls of one model in one way."""
 
     model: str
     variant: str
     calls: int
     turn_taking: TurnTaking
-    heard: Pooled
+    heard: WordErrors
     """What the provider heard, against what was said."""
-    referred: Pooled
+    referred: WordErrors
     """What the recording says, against what it must say."""
     words_a_minute: float | None
     """Its median."""
@@ -436,11 +446,11 @@ class Spoken(Struct, frozen=True):
         return None if median_of_it is None else median_of_it.value
 
 
-class Voice(Struct, frozen=True):
+class RunVoice(Struct, frozen=True):
     """What was spoken in a run."""
 
-    by: tuple[Spoken, ...] = ()
-    tax: tuple[Tax, ...] = ()
+    by: tuple[VoiceSummary, ...] = ()
+    tax: tuple[VoiceTax, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -464,103 +474,109 @@ class CallTally:
 
     def __init__(self) -> None:
         self._calls: dict[tuple[str, str], list[Mapping[str, object]]] = {}
-        self._lines: dict[tuple[str, str], list[Line]] = {}
-        self._answers: list[Answer] = []
-        self._typed: list[Answer] = []
-        self._by_ear: Counter[tuple[str, str]] = Counter()
+        self._lines: dict[tuple[str, str], list[MeasuredLine]] = {}
+        self._answers: list[VoiceAnswer] = []
+        self._written_answers: list[VoiceAnswer] = []
+        self._judged_by_recording: Counter[tuple[str, str]] = Counter()
 
     def add(self, result: Result) -> None:
         """Count one result, if it was spoken; of one that was typed only how it ended is kept."""
         if result.key.variant == TEXT:
-            self._typed.append(answer(result))
+            self._written_answers.append(make_voice_answer(result))
             return
-        self._answers.append(answer(result))
+        self._answers.append(make_voice_answer(result))
         for check in result.checks:
             if check.name == CALL and check.evidence:
-                key = (result.key.model, _as_asked(result.key.variant, check.evidence))
-                self._lines.setdefault(key, []).extend(lines_of(check.evidence))
-                self._calls.setdefault(key, []).append(_kept(check.evidence))
-                self._by_ear[key] += result.outcome in SCORED and _by_ear(result.reply, check.evidence)
+                key = (result.key.model, _full_variant(result.key.variant, check.evidence))
+                self._lines.setdefault(key, []).extend(measured_lines(check.evidence))
+                self._calls.setdefault(key, []).append(_call_numbers(check.evidence))
+                self._judged_by_recording[key] += result.outcome in SCORED and _is_judged_by_recording(
+                    result.reply, check.evidence
+                )
 
-    def voice(self) -> Voice | None:
+    def voice(self) -> RunVoice | None:
         """Return what was counted; None where nothing was spoken."""
         if not self._answers:
             return None
-        rows = tuple(self._row(*key) for key in sorted(self._calls))
-        return Voice(rows, tax([*self._typed, *self._answers]) if self._typed else ())
+        rows = tuple(self._summarise_calls(*key) for key in sorted(self._calls))
+        return RunVoice(
+            rows, measure_voice_taxes([*self._written_answers, *self._answers]) if self._written_answers else ()
+        )
 
-    def _row(self, model: str, variant: str) -> Spoken:
+    def _summarise_calls(self, model: str, variant: str) -> VoiceSummary:
         calls, lines = self._calls[model, variant], self._lines[model, variant]
-        return Spoken(
+        return VoiceSummary(
             model,
             variant,
             len(calls),
-            turn_taking(lines),
-            _pooled(calls, "heard"),
-            _pooled(calls, "referred"),
-            _median(calls, "words_a_minute"),
-            _median(calls, "quality"),
-            self._by_ear[model, variant],
+            measure_turn_taking(lines),
+            _pool_errors(calls, "heard"),
+            _pool_errors(calls, "referred"),
+            _median_of(calls, "words_a_minute"),
+            _median_of(calls, "quality"),
+            self._judged_by_recording[model, variant],
         )
 
 
-def _as_asked(variant: str, evidence: Mapping[str, object]) -> str:
+def _full_variant(variant: str, evidence: Mapping[str, object]) -> str:
     """Return how a call was made: a case that states conditions of its own was not asked as the others were.
 
-    >>> _as_asked("voice", {"conditions": "noise=10dB"}), _as_asked("voice+phone", {})
+    >>> _full_variant("voice", {"conditions": "noise=10dB"}), _full_variant("voice+phone", {})
     ('voice+noise=10dB', 'voice+phone')
     """
     under = evidence.get("conditions")
     return variant if not isinstance(under, str) else f"voice+{under}" if under else "voice"
 
 
-def _kept(evidence: Mapping[str, object]) -> Mapping[str, object]:
+def _call_numbers(evidence: Mapping[str, object]) -> Mapping[str, object]:
     """Return the few numbers of a call that are added up: all of it is large, and there may be many."""
     return {
-        "heard": heard_of(evidence),
-        "referred": referred_of(evidence),
-        "words_a_minute": _at(evidence, "sound", "words_a_minute"),
-        "quality": _at(evidence, "sound", "quality", "overall"),
+        "heard": recognition_errors(evidence),
+        "referred": reference_errors(evidence),
+        "words_a_minute": _get_nested(evidence, "sound", "words_a_minute"),
+        "quality": _get_nested(evidence, "sound", "quality", "overall"),
     }
 
 
-def heard_of(evidence: Mapping[str, object]) -> Pooled:
+def recognition_errors(evidence: Mapping[str, object]) -> WordErrors:
     """Return what the provider of one call misheard of what was said; of no words where it does not tell."""
-    return _counts([each] if (each := _at(evidence, "words", "heard")) else [])
+    return _sum_word_errors([each] if (each := _get_nested(evidence, "words", "heard")) else [])
 
 
-def referred_of(evidence: Mapping[str, object]) -> Pooled:
+def reference_errors(evidence: Mapping[str, object]) -> WordErrors:
     """Return how one recording differs from what it must say; of no words where that is not stated."""
-    return _counts([each for each in _at(evidence, "words", "references") or () if isinstance(each, Mapping)])
+    return _sum_word_errors(
+        [each for each in _get_nested(evidence, "words", "references") or () if isinstance(each, Mapping)]
+    )
 
 
-def _by_ear(reply: Reply | None, evidence: Mapping[str, object]) -> bool:
+def _is_judged_by_recording(reply: Reply | None, evidence: Mapping[str, object]) -> bool:
     """Tell whether some of an answer's words are what our ear made of the recording, and not what the agent says."""
-    if not _at(evidence, "words", "transcript"):
-        return bool(_at(evidence, "words", "recorded"))
-    said = str(_at(evidence, "words", "transcript", "reference") or "")
+    if not _get_nested(evidence, "words", "transcript"):
+        return bool(_get_nested(evidence, "words", "recorded"))
+    said = str(_get_nested(evidence, "words", "transcript", "reference") or "")
     return any(answer not in said for answer in (reply.answers if reply else ()))
 
 
-def _counts(compared: Sequence[Any]) -> Pooled:
+def _sum_word_errors(comparisons: Sequence[Any]) -> WordErrors:
     """Add up the comparisons of one call."""
-    errors, words = _errors(compared, "words")
-    wrong, characters = _errors(compared, "characters")
-    missed = sum(len(_at(each, "missed") or ()) for each in compared)
-    return Pooled(errors, words, errors / words if words else None, wrong, characters, missed)
+    errors, words = _count_errors(comparisons, "words")
+    wrong, characters = _count_errors(comparisons, "characters")
+    missed = sum(len(_get_nested(each, "missed") or ()) for each in comparisons)
+    return WordErrors(errors, words, errors / words if words else None, wrong, characters, missed)
 
 
-def _errors(compared: Sequence[Any], unit: str) -> tuple[int, int]:
+def _count_errors(comparisons: Sequence[Any], unit: str) -> tuple[int, int]:
     """Return how many words or characters are wrong, and of how many."""
     kinds = ("substitutions", "deletions", "insertions")
-    errors = sum(_at(each, unit, kind) or 0 for each in compared for kind in kinds)
-    return errors, sum(_at(each, unit, "reference_words") or 0 for each in compared)
+    errors = sum(_get_nested(each, unit, kind) or 0 for each in comparisons for kind in kinds)
+    return errors, sum(_get_nested(each, unit, "reference_words") or 0 for each in comparisons)
 
 
-def _pooled(calls: list[Mapping[str, object]], name: str) -> Pooled:
-    found = [each for call in calls if isinstance(each := call[name], Pooled)]
+def _pool_errors(calls: list[Mapping[str, object]], name: str) -> WordErrors:
+    found = [each for call in calls if isinstance(each := call[name], WordErrors)]
     rates = [each.mean for each in found if each.mean is not None]
-    return Pooled(
+    return WordErrors(
         sum(each.errors for each in found),
         sum(each.words for each in found),
         fmean(rates) if rates else None,
@@ -570,6 +586,6 @@ def _pooled(calls: list[Mapping[str, object]], name: str) -> Pooled:
     )
 
 
-def _median(calls: list[Mapping[str, object]], name: str) -> float | None:
+def _median_of(calls: list[Mapping[str, object]], name: str) -> float | None:
     found = [value for call in calls if isinstance(value := call[name], int | float)]
     return median(found) if found else None

@@ -16,10 +16,10 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 import anyio.to_thread
 
 from pramana import clock
-from pramana.app.access import FRESH_S, Access, Credential, OpenStreams, User, require
-from pramana.app.findings import ComputedOnce, Findings
+from pramana.app.access import LOOKUP_CACHE_S, Access, Credential, OpenStreams, User, require_role
+from pramana.app.findings import ComputationCache, RunSummaries
 from pramana.app.known_suites import KnownSuites
-from pramana.app.pulls import Pulls
+from pramana.app.pulls import Downloads
 from pramana.app.spending import LocalProgram
 from pramana.app.tail import Tail
 from pramana.errors import PramanaError
@@ -27,7 +27,7 @@ from pramana.store.preferences import Preferences
 from pramana.store.store import Store
 from pramana.store.tokens import Role
 
-__all__ = ["App", "Busy", "Credential", "TooLarge", "User", "allowed_user", "is_loopback", "use_case"]
+__all__ = ["App", "Credential", "ServerBusy", "TooLarge", "User", "allowed_user", "is_loopback", "use_case"]
 log = logging.getLogger("pramana.app")
 _Made = TypeVar("_Made")
 _Given = ParamSpec("_Given")
@@ -44,7 +44,7 @@ AT_ONCE, WAITING = 4, 16
 """How many requests that take long are worked on, and how many more may wait; the rest are told to come again."""
 
 
-class Busy(PramanaError, code="busy", http_status=503):
+class ServerBusy(PramanaError, code="busy", http_status=503):
     """Others are being served; it is worth asking again."""
 
     retry_after_s = 5
@@ -55,15 +55,15 @@ class TooLarge(PramanaError, code="too_large", http_status=413):
 
 
 @dataclass(slots=True)
-class _Lane:
+class _WorkQueue:
     """A few threads for requests of a kind, and room for some that wait."""
 
     threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(AT_ONCE))
     there: int = 0
 
-    async def work(self, work: Callable[[], _Made]) -> _Made:
+    async def run(self, work: Callable[[], _Made]) -> _Made:
         if self.there >= AT_ONCE + WAITING:
-            raise Busy("too many requests of this kind are waiting; try again in a few seconds")
+            raise ServerBusy("too many requests of this kind are waiting; try again in a few seconds")
         self.there += 1
         try:
             return await anyio.to_thread.run_sync(work, limiter=self.threads)
@@ -101,26 +101,26 @@ class App:
     _store_is_away: bool = False
     _probe: "asyncio.Task[int] | None" = None
     _probed: float = float("-inf")
-    _heavy: _Lane = field(default_factory=_Lane)
-    _outside: _Lane = field(default_factory=_Lane)
-    _runs: _Lane = field(default_factory=_Lane)
+    _heavy: _WorkQueue = field(default_factory=_WorkQueue)
+    _outside: _WorkQueue = field(default_factory=_WorkQueue)
+    _runs: _WorkQueue = field(default_factory=_WorkQueue)
     access: Access = field(init=False)
-    findings: Findings = field(init=False)
+    findings: RunSummaries = field(init=False)
     """What each run amounts to, kept while it grows."""
-    comparisons: ComputedOnce = field(default_factory=ComputedOnce)
+    comparisons: ComputationCache = field(default_factory=ComputationCache)
     tail: Tail = field(init=False)
     """Who tells of news."""
     known_suites: KnownSuites = field(init=False)
 
     local: LocalProgram | None = None
     """Set in a program that only the user of this account can reach; then `app.local` can be used."""
-    pulls: Pulls = field(default_factory=Pulls)
+    pulls: Downloads = field(default_factory=Downloads)
     """Downloads of weights by this process."""
     streams: OpenStreams = field(init=False)
     """What is open now: streams of events, and the sockets of pages."""
 
     def __post_init__(self) -> None:
-        self.access, self.findings = Access(self), Findings(self.store)
+        self.access, self.findings = Access(self), RunSummaries(self.store)
         self.tail, self.known_suites = Tail(self.store, self.closing), KnownSuites(self.store)
         self.streams = OpenStreams(self.access)
 
@@ -130,15 +130,15 @@ class App:
         """Return what was decided for everyone, some seconds old; while the store is away, what held last."""
         return self._preferences
 
-    def decided(self, found: Preferences) -> None:
+    def set_preferences(self, preferences: Preferences) -> None:
         """Take what this process has just decided: nobody here need wait for it."""
         self._changes += 1
-        self._preferences = found
+        self._preferences = preferences
 
     def refresh(self) -> None:
         """Read what was decided, and whether there are tokens. Not for the event loop."""
-        self.tokens_existed = self.store.tokens.ever()
-        self.tokens_ended = self.tokens_existed and not self.store.tokens.any()
+        self.tokens_existed = self.store.tokens.has_ever_existed()
+        self.tokens_ended = self.tokens_existed and not self.store.tokens.has_valid_token()
         before = self._changes
         found = self.store.decisions.read()
         if before == self._changes:  # what was decided meanwhile is newer than what was read
@@ -155,15 +155,15 @@ class App:
         else:
             self._store_is_away = False
 
-    async def stay_fresh(self) -> None:
+    async def refresh_periodically(self) -> None:
         """Read what was decided every few seconds, beside the event loop, for as long as the server runs."""
         while True:
-            await asyncio.sleep(FRESH_S)
+            await asyncio.sleep(LOOKUP_CACHE_S)
             await self.look()
 
     # ── The store, and what takes long ──
 
-    async def store_answers(self) -> bool:
+    async def is_store_available(self) -> bool:
         """Tell whether the store can be read: one asks for all who want to know, in a thread that nobody else takes."""
         now = clock.monotonic()
         if self._probe is None or (self._probe.done() and now - self._probed > PROBED_S):
@@ -178,21 +178,21 @@ class App:
             return False
         return True
 
-    async def work(self, work: Callable[[], _Made]) -> _Made:
+    async def run_in_thread(self, work: Callable[[], _Made]) -> _Made:
         """Do what reads or writes the store in a thread: nothing may hold up the event loop."""
         return await anyio.to_thread.run_sync(work)
 
-    async def heavy(self, work: Callable[[], _Made]) -> _Made:
+    async def run_in_heavy_thread(self, work: Callable[[], _Made]) -> _Made:
         """Do what takes long in one of a few threads of its own, so that it holds up nothing else."""
-        return await self._heavy.work(work)
+        return await self._heavy.run(work)
 
-    async def outside(self, work: Callable[[], _Made]) -> _Made:
+    async def run_in_network_thread(self, work: Callable[[], _Made]) -> _Made:
         """Do what waits for others, whom we do not know to be quick; in threads of its own too."""
-        return await self._outside.work(work)
+        return await self._outside.run(work)
 
-    async def carry_out(self, work: Callable[[], _Made]) -> _Made:
+    async def run_in_run_thread(self, work: Callable[[], _Made]) -> _Made:
         """Carry a run out in this process, in one of a few threads of its own."""
-        return await self._runs.work(work)
+        return await self._runs.run(work)
 
     def check_size(self, *sent: str | bytes) -> None:
         """Raise `TooLarge` for documents that have more bytes together than one request may have."""
@@ -214,13 +214,13 @@ class App:
         return is_loopback(self.host) and not known_elsewhere
 
     @property
-    def for_this_machine_alone(self) -> bool:
+    def is_local_only(self) -> bool:
         """Whether nobody else can use the server: nobody was ever given a token, and no name or proxy leads to it."""
         return self.trusts_own_account and not self.tokens_existed
 
     def private_addresses_allowed(self) -> bool:
         """Whether what users name may be at private addresses."""
-        return self.for_this_machine_alone or self.preferences().allow_private_addresses
+        return self.is_local_only or self.preferences().allow_private_addresses
 
 
 def is_loopback(host: str) -> bool:
@@ -251,43 +251,45 @@ def use_case(
     def declare(
         function: Callable[Concatenate[App, User, _Given], _Made],
     ) -> Callable[Concatenate[App, Credential, _Given], Awaitable[_Made]]:
-        RULES[_name_of(function)] = role
+        RULES[_use_case_name(function)] = role
         if open_when:
-            OPEN_WHEN[_name_of(function)] = open_when
+            OPEN_WHEN[_use_case_name(function)] = open_when
 
         @wraps(function)
-        async def checked(app: App, credential: Credential, /, *given: _Given.args, **named: _Given.kwargs) -> _Made:
-            user = await allowed_user(app, credential, checked)
+        async def call_with_credential(
+            app: App, credential: Credential, /, *given: _Given.args, **named: _Given.kwargs
+        ) -> _Made:
+            user = await allowed_user(app, credential, call_with_credential)
             work = partial(function, app, user, *given, **named)
             match lane:
                 case "here":
                     return work()
                 case "work":
-                    return await app.work(work)
+                    return await app.run_in_thread(work)
                 case "heavy":
-                    return await app.heavy(work)
+                    return await app.run_in_heavy_thread(work)
                 case "outside":
-                    return await app.outside(work)
+                    return await app.run_in_network_thread(work)
                 case "runs":
-                    return await app.carry_out(work)
+                    return await app.run_in_run_thread(work)
 
-        return checked
+        return call_with_credential
 
     return declare
 
 
 async def allowed_user(app: App, credential: Credential, use_case: Callable[..., Any]) -> User:
     """Return the user of a credential; raises when they may not call a use case."""
-    user, name = await app.access.user(credential), _name_of(use_case)
+    user, name = await app.access.user(credential), _use_case_name(use_case)
     if not (name in OPEN_WHEN and OPEN_WHEN[name](app.preferences())):
-        require(user, RULES[name])
+        require_role(user, RULES[name])
     return user
 
 
 def role_of(use_case: Callable[..., Any]) -> Role:
     """Return the role that a use case needs."""
-    return RULES[_name_of(use_case)]
+    return RULES[_use_case_name(use_case)]
 
 
-def _name_of(use_case: Callable[..., Any]) -> str:
+def _use_case_name(use_case: Callable[..., Any]) -> str:
     return f"{use_case.__module__.rpartition('.')[2]}.{use_case.__name__}"

@@ -21,19 +21,19 @@ from pramana.errors import Hint, PramanaError, StoreFailed
 from pramana.store.engine import timestamp
 from pramana.store.preferences import Preferences
 from pramana.store.store import Store
-from pramana.store.tokens import ROLES, Role, hashed, looks_like_one, new_secret
+from pramana.store.tokens import ROLES, Role, hash_secret, looks_like_token, make_secret
 
-FRESH_S = 2.0
+LOOKUP_CACHE_S = 2.0
 """How long a token that was looked up is trusted before it is looked up again."""
 CONCURRENT_LOOKUPS = 4
 """Each takes a connection to the store."""
 INVALID_TOKEN = "invalid token: it is unknown, expired or revoked"
 NO_TOKEN = "this needs a token: send it as Authorization: Bearer TOKEN"
-NONE_LEFT = "this needs a token, and every token of this server is revoked or expired"
+ALL_TOKENS_ENDED = "this needs a token, and every token of this server is revoked or expired"
 MAX_REMEMBERED = 10_000
 """Tokens and addresses kept in memory, so that made-up ones cannot fill it."""
-OF_A_TOKEN = 100
-OF_A_PROCESS = 1_000
+MAX_STREAMS_PER_TOKEN = 100
+MAX_STREAMS_PER_PROCESS = 1_000
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -77,14 +77,14 @@ class User(Struct, frozen=True):
     session: str | None = None
     """The hash of the session's secret, for a browser."""
 
-    def may(self, role: Role) -> bool:
+    def has_role(self, role: Role) -> bool:
         """Return whether the user has at least this role."""
         return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
 
 
 OWNER = User("local", "admin")
 """The account that the server runs as; with --no-auth, everyone."""
-STRANGER = User("anonymous", None)
+ANONYMOUS = User("anonymous", None)
 STARTUP_ID = "start-up"
 """The token id of the start-up token, which is not in the store."""
 
@@ -99,7 +99,7 @@ class Bucket(NamedTuple):
     """Until the next request is served; 0 where this one is."""
 
 
-class Host(Protocol):
+class AccessHost(Protocol):
     """What `Access` needs of the `App`."""
 
     open_to_all: bool
@@ -115,13 +115,13 @@ class Host(Protocol):
 class Access:
     """Resolves tokens and sessions to users, and counts requests."""
 
-    def __init__(self, app: Host) -> None:
+    def __init__(self, app: AccessHost) -> None:
         self._app = app
         self._known: OrderedDict[str, tuple[float, User | None]] = OrderedDict()
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lookups, self._notes = anyio.CapacityLimiter(CONCURRENT_LOOKUPS), anyio.CapacityLimiter(1)
-        self._noting: dict[str, asyncio.Task[None]] = {}
-        self._of_this_start: dict[str, User] = {}
+        self._note_tasks: dict[str, asyncio.Task[None]] = {}
+        self._startup_users: dict[str, User] = {}
         """The start-up token and its sessions, by hash; valid until the process ends."""
 
     async def user(self, credential: Credential) -> User:
@@ -135,14 +135,14 @@ class Access:
         if credential.secret is not None:
             if holder := await self._find(credential.secret, is_session=False):
                 return holder
-            raise self.refusal(INVALID_TOKEN)
+            raise self.make_unauthorized(INVALID_TOKEN)
         found = await self._find(credential.session, is_session=True) if credential.session else None
-        return found or (OWNER if self._is_owner(credential) else STRANGER)
+        return found or (OWNER if self._is_owner(credential) else ANONYMOUS)
 
-    async def admit(self, credential: Credential, note: Callable[[Bucket], None] = lambda _: None) -> User:
+    async def authorize(self, credential: Credential, note: Callable[[Bucket], None] = lambda _: None) -> User:
         """Return the user of a credential and count the request; `note` is called with the requests left."""
         if not self._is_known(credential):
-            self._count(STRANGER, credential, note)  # made-up tokens are counted before they are looked up
+            self._count(ANONYMOUS, credential, note)  # made-up tokens are counted before they are looked up
         user = await self.user(credential)
         if user is not OWNER:
             self._count(user, credential, note)
@@ -155,40 +155,44 @@ class Access:
         shown = credential.secret or credential.session
         return shown is None or self._is_owner(credential) or self._known.get(shown, (0.0, None))[1] is not None
 
-    def refusal(self, why: str) -> Unauthorized:
+    def make_unauthorized(self, reason: str) -> Unauthorized:
         """Return the error for a refused caller; when every token has ended, it says how to get a new one."""
-        return Unauthorized(NONE_LEFT, hint=Hint("create_token")) if self._app.tokens_ended else Unauthorized(why)
+        return (
+            Unauthorized(ALL_TOKENS_ENDED, hint=Hint("create_token"))
+            if self._app.tokens_ended
+            else Unauthorized(reason)
+        )
 
     async def _find(self, secret: str, *, is_session: bool) -> User | None:
         until, found = self._known.get(secret, (0.0, None))
         if until < clock.monotonic():
-            found = await self._look_up(secret, is_session=is_session) if looks_like_one(secret) else None
+            found = await self._look_up(secret, is_session=is_session) if looks_like_token(secret) else None
         return found if found is None or (found.session is not None) is is_session else None
 
     async def _look_up(self, secret: str, *, is_session: bool) -> User | None:
-        now, session = clock.monotonic(), hashed(secret) if is_session else None
-        found, token = self._of_this_start.get(hashed(secret)), None
+        now, session = clock.monotonic(), hash_secret(secret) if is_session else None
+        found, token = self._startup_users.get(hash_secret(secret)), None
         if found is None:
             tokens = self._app.store.tokens
-            look_up = tokens.session_holder if is_session else tokens.holder
+            look_up = tokens.find_by_session if is_session else tokens.find_by_secret
             token = await anyio.to_thread.run_sync(look_up, secret, limiter=self._lookups)
             found = None if token is None else User(token.name, token.role, token.id, session)
-        remember(self._known, secret, (now + FRESH_S, found))
-        if token and token.used != timestamp()[:10] and token.id not in self._noting:
-            self._noting[token.id] = asyncio.create_task(self._note(token.id))
+        put_in_cache(self._known, secret, (now + LOOKUP_CACHE_S, found))
+        if token and token.used != timestamp()[:10] and token.id not in self._note_tasks:
+            self._note_tasks[token.id] = asyncio.create_task(self._note(token.id))
         return found
 
     # ── Sessions, and what is open ──
 
     def make_startup_token(self, role: Role = "admin", name: str = "start-up token") -> str:
         """Return a token that is valid until the process ends and is never stored."""
-        secret = new_secret()
-        self._of_this_start[hashed(secret)] = User(name, role, STARTUP_ID)
+        secret = make_secret()
+        self._startup_users[hash_secret(secret)] = User(name, role, STARTUP_ID)
         return secret
 
     def is_startup_token(self, secret: str) -> bool:
         """Return whether this is the token that the server printed at start-up."""
-        found = self._of_this_start.get(hashed(secret))
+        found = self._startup_users.get(hash_secret(secret))
         return found is not None and found.session is None
 
     def begin_session(self, user: User) -> str:
@@ -197,8 +201,8 @@ class Access:
             raise Forbidden("a session needs a token; sign in with one")
         if user.token_id != STARTUP_ID:
             return self._app.store.tokens.begin_session(user.token_id)
-        secret = new_secret()
-        self._of_this_start[hashed(secret)] = replace(user, session=hashed(secret))
+        secret = make_secret()
+        self._startup_users[hash_secret(secret)] = replace(user, session=hash_secret(secret))
         return secret
 
     def end_session(self, user: User) -> None:
@@ -206,10 +210,10 @@ class Access:
         if user.session is None:
             return
         self._known = OrderedDict()  # and not clear(): the event loop may be about to touch an entry
-        if self._of_this_start.pop(user.session, None) is None:
+        if self._startup_users.pop(user.session, None) is None:
             self._app.store.tokens.end_session(user.session)
 
-    async def ended(self, users: Collection[User]) -> set[User]:
+    async def find_ended_users(self, users: Collection[User]) -> set[User]:
         """Return the users whose token or session has ended, or whose role was lowered."""
         stored = {each for each in users if each.token_id not in (None, STARTUP_ID)}
         ids, sessions = {str(each.token_id) for each in stored}, {each.session for each in stored if each.session}
@@ -219,11 +223,13 @@ class Access:
             return tokens.roles(ids), tokens.open_sessions(sessions) if sessions else set()
 
         roles, still_open = await anyio.to_thread.run_sync(look, limiter=self._lookups) if ids else ({}, set())
-        still_open |= self._of_this_start.keys()
+        still_open |= self._startup_users.keys()
         return {
             each
             for each in users
-            if (each in stored and not replace(each, role=roles.get(str(each.token_id))).may(each.role or "viewer"))
+            if (
+                each in stored and not replace(each, role=roles.get(str(each.token_id))).has_role(each.role or "viewer")
+            )
             or (each.session is not None and each.session not in still_open)
         }
 
@@ -232,10 +238,10 @@ class Access:
         try:
             with suppress(StoreFailed):
                 await anyio.to_thread.run_sync(
-                    self._app.store.tokens.seen, token_id, abandon_on_cancel=True, limiter=self._notes
+                    self._app.store.tokens.record_use, token_id, abandon_on_cancel=True, limiter=self._notes
                 )
         finally:
-            del self._noting[token_id]
+            del self._note_tasks[token_id]
 
     def _count(self, user: User, credential: Credential, note: Callable[[Bucket], None]) -> None:
         """Count a request against its token or address; raises `TooManyRequests`."""
@@ -245,7 +251,7 @@ class Access:
         left = min(float(limit), left + (now - at) * limit / 60)
         enough = left >= 1
         left -= enough  # a refused request is not counted, so waiting as told is enough
-        remember(self._buckets, key, (left, now))
+        put_in_cache(self._buckets, key, (left, now))
         wait_s = 0.0 if enough else (1 - left) * 60 / limit
         note(bucket := Bucket(limit, int(left), (limit - left) * 60 / limit, wait_s))
         if wait_s:
@@ -259,12 +265,12 @@ class TooManyStreams(PramanaError, code="rate_limited", http_status=429, exit_co
     """A token has as many streams open as it may."""
 
 
-class NoRoom(PramanaError, code="unavailable", http_status=503, exit_code=1):
+class TooManyServerStreams(PramanaError, code="unavailable", http_status=503, exit_code=1):
     """A process has as many streams open as it may."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Open:
+class _OpenStream:
     user: User
     end: Callable[[], None]
     is_counted: bool
@@ -275,24 +281,28 @@ class OpenStreams:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._open: set[_Open] = set()
+        self._open: set[_OpenStream] = set()
         self._watching: asyncio.Task[None] | None = None
 
-    def check_room(self, user: User) -> None:
+    def check_capacity(self, user: User) -> None:
         """Raise where a token, or the process, has as many streams open as it may."""
         counts = Counter(each.user.token_id for each in self._open if each.is_counted)
-        if user.token_id and counts[user.token_id] >= OF_A_TOKEN:
-            raise TooManyStreams(f"this token has {OF_A_TOKEN:,} streams open, which is the limit; close some")
-        if counts.total() >= OF_A_PROCESS:
-            raise NoRoom(f"this server has {OF_A_PROCESS:,} streams open, which is the limit; try again later")
+        if user.token_id and counts[user.token_id] >= MAX_STREAMS_PER_TOKEN:
+            raise TooManyStreams(
+                f"this token has {MAX_STREAMS_PER_TOKEN:,} streams open, which is the limit; close some"
+            )
+        if counts.total() >= MAX_STREAMS_PER_PROCESS:
+            raise TooManyServerStreams(
+                f"this server has {MAX_STREAMS_PER_PROCESS:,} streams open, which is the limit; try again later"
+            )
 
     @contextmanager
-    def watched(self, user: User, end: Callable[[], None], *, is_counted: bool = False) -> Iterator[None]:
+    def watch_user(self, user: User, end: Callable[[], None], *, is_counted: bool = False) -> Iterator[None]:
         """Have `end` called, while the context lasts, when the user's token or session ends or loses its role.
 
         It may be called again until the context ends. Only streams of events are counted, not the sockets of pages.
         """
-        opened = _Open(user, end, is_counted)
+        opened = _OpenStream(user, end, is_counted)
         self._open.add(opened)
         if user.token_id and (self._watching is None or self._watching.done()):
             self._watching = asyncio.create_task(self._watch())
@@ -302,19 +312,19 @@ class OpenStreams:
             self._open.discard(opened)
 
     @asynccontextmanager
-    async def until_ended(
+    async def cancel_when_ended(
         self, user: User, grace_s: float = 0.0, *, is_counted: bool = False
     ) -> AsyncIterator[asyncio.Timeout]:
         """Cancel what is done within the context when the user's token or session ends; `expired()` tells of it."""
         limit = asyncio.timeout(None)
 
-        def end() -> None:
+        def cancel() -> None:
             if limit.when() is None:
                 limit.reschedule(asyncio.get_running_loop().time() + grace_s)
 
         try:
             async with limit:
-                with self.watched(user, end, is_counted=is_counted):
+                with self.watch_user(user, cancel, is_counted=is_counted):
                     yield limit
         except TimeoutError:
             if not limit.expired():
@@ -322,9 +332,11 @@ class OpenStreams:
 
     async def _watch(self) -> None:
         while users := {each.user for each in self._open if each.user.token_id}:
-            await asyncio.sleep(FRESH_S)
+            await asyncio.sleep(LOOKUP_CACHE_S)
             with suppress(PramanaError):  # the store will be back, and until then nothing is sent either
-                ended = await self._access.ended(users)  # a stream that is opened meanwhile waits for the next look
+                ended = await self._access.find_ended_users(
+                    users
+                )  # a stream that is opened meanwhile waits for the next look
                 for each in [each for each in self._open if each.user in ended]:
                     each.end()
 
@@ -332,16 +344,16 @@ class OpenStreams:
 # ── What all of these use ──
 
 
-def require(user: User, role: Role) -> None:
+def require_role(user: User, role: Role) -> None:
     """Raise unless a user has at least this role."""
-    if user.may(role):
+    if user.has_role(role):
         return
     if user.role is None:
         raise Unauthorized(NO_TOKEN)
     raise Forbidden(f"this needs the role {role}, and the token {user.name} has the role {user.role}")
 
 
-def remember(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int = MAX_REMEMBERED) -> None:
+def put_in_cache(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int = MAX_REMEMBERED) -> None:
     """Keep a value, and drop the least recently used one when there are too many."""
     kept[key] = value
     kept.move_to_end(key)

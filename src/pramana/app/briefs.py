@@ -25,11 +25,11 @@ from pramana.app.views import (
 )
 from pramana.model import Case, Outcome, Result
 
-NAMED = 10
+MAX_NAMED = 10
 """Failed results and reasons that a brief names; the counts are of all."""
 LASTING_LIMITS = {"max_cost_usd": "limits.maxCost", "max_total_tokens": "limits.maxTotalTokens"}
 """The limits that are for all sittings of a run together, as an agent gives them."""
-LONGEST = 2_000
+MAX_TEXT_LENGTH = 2_000
 """Characters of a prompt or a reply in a list of failures."""
 
 
@@ -75,7 +75,7 @@ class RunBriefView(RunView, frozen=True, kw_only=True):
         Meta(description="By model; by category, difficulty, tag, language, check and variant where there are several"),
     ]
     without_verdict: Annotated[tuple[ReasonView, ...], Meta(description="Most frequent first")]
-    failed: Annotated[tuple[FailedView, ...], Meta(description=f"The first {NAMED}")]
+    failed: Annotated[tuple[FailedView, ...], Meta(description=f"The first {MAX_NAMED}")]
     judged_by: Annotated[str | None, Meta(description="Who judged, in a sentence")]
     notes: Annotated[tuple[str, ...], Meta(description="What limits how far the numbers can be trusted")]
 
@@ -96,10 +96,10 @@ class FailedResultView(View, frozen=True, kw_only=True):
     variant: str
     repeat: int
     outcome: Outcome
-    prompt: Annotated[str, Meta(description=f"The last message that was sent; at most {LONGEST:,} characters")]
+    prompt: Annotated[str, Meta(description=f"The last message that was sent; at most {MAX_TEXT_LENGTH:,} characters")]
     expected: Annotated[tuple[str, ...], Meta(description="The expected texts or outcome")]
     assertion: Annotated[str | None, Meta(description="How the reply was compared with them")]
-    reply: Annotated[str | None, Meta(description=f"At most {LONGEST:,} characters; null without one")]
+    reply: Annotated[str | None, Meta(description=f"At most {MAX_TEXT_LENGTH:,} characters; null without one")]
     tool_calls: Annotated[tuple[ToolCallView, ...], Meta(description="Tools that the model called")]
     reason: str | None
     failure_code: Annotated[str | None, Meta(description="Why there is no reply")]
@@ -124,7 +124,7 @@ def find_results(app: App, _: User, run_id: str, case: str, wanted: PageRequest)
     return Listed([result_detail_view(*each, run.plan.system_prompt) for each in read], total)
 
 
-def brief_of(run: RunDetailView) -> RunBriefView:
+def make_brief(run: RunDetailView) -> RunBriefView:
     """Return a run in brief; it must have been read with its summary."""
     summary = run.summary
     assert summary is not None  # noqa: S101 - `read_run` and `start_run` have it
@@ -139,10 +139,10 @@ def brief_of(run: RunDetailView) -> RunBriefView:
         by={name: {value: rate_view(rate) for value, rate in found.items()} for name, found in rows.items()},
         without_verdict=tuple(
             ReasonView(outcome=each.outcome, reason=each.text, count=each.count, cases=each.cases)
-            for each in summary.reasons[:NAMED]
+            for each in summary.reasons[:MAX_NAMED]
         ),
         failed=tuple(
-            FailedView(case=each.case, model=each.model, reason=each.reason) for each in summary.failures[:NAMED]
+            FailedView(case=each.case, model=each.model, reason=each.reason) for each in summary.failures[:MAX_NAMED]
         ),
         judged_by=summary.judged_by or None,
         notes=(*_limit_to_raise(run), *summary.mixed_judges, *summary.not_reproducible),
@@ -177,12 +177,12 @@ def _failed_view(seq: int, case: Case, result: Result) -> FailedResultView:
     reply = result.reply.text if result.reply else None
     return FailedResultView(
         **{name: found[name] for name in FailedResultView.__struct_fields__ if name in found},
-        prompt=_shortened(case.turns[-1].text),
+        prompt=_shorten_text(case.turns[-1].text),
         expected=(case.expected_outcome,) if case.expected_outcome else case.ideals,
         assertion=case.assertion.type if case.assertion else None,
-        reply=None if reply is None else _shortened(reply),
+        reply=None if reply is None else _shorten_text(reply),
     )
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+def _shorten_text(text: str) -> str:
+    return text if len(text) <= MAX_TEXT_LENGTH else f"{text[: MAX_TEXT_LENGTH - 1]}…"

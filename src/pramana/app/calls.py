@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from pramana.analyse.numbers import duration
-from pramana.analyse.voice import CALL, Line, lines_of
+from pramana.analyse.numbers import format_duration
+from pramana.analyse.voice import CALL, MeasuredLine, measured_lines
 from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import EngineMissing, NotFound, PramanaError, StoreFailed
 from pramana.model import Call, Case, Reply, Result
-from pramana.score.log import Log
+from pramana.score.log import CallLog
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -73,18 +73,18 @@ def read_call(
     if call is None:
         raise NotFound(f"result {seq} of run {found} is not a call, so it has no recording")
     blob = app.store.blobs.get
-    samples, rate = _recorded(call, blob)
+    samples, rate = _read_recording(call, blob)
     return CallView(
         duration_seconds=round(len(samples) / rate, 6),
-        conversation=tuple(transcript(case, result, blob)),
-        turns=tuple(turns(result, call, blob)),
-        peaks=PeaksView(caller=peaks(samples[:, 0], columns), agent=peaks(samples[:, 1], columns)),
+        conversation=tuple(make_transcript(case, result, blob)),
+        turns=tuple(list_turns(result, call, blob)),
+        peaks=PeaksView(caller=measure_peaks(samples[:, 0], columns), agent=measure_peaks(samples[:, 1], columns)),
         recording=f"/audio/{call.recording}",
         log=f"/audio/{call.log}",
     )
 
 
-def _recorded(call: Call, blob: Callable[[str], bytes]) -> "tuple[Samples, int]":
+def _read_recording(call: Call, blob: Callable[[str], bytes]) -> "tuple[Samples, int]":
     """Return the samples of a call, the caller's first; what cannot be heard is not found."""
     from pramana import audio
 
@@ -109,44 +109,44 @@ def _recorded(call: Call, blob: Callable[[str], bytes]) -> "tuple[Samples, int]"
 # ── The transcript ──
 
 
-def transcript(case: Case, result: Result, blob: Callable[[str], bytes]) -> list[SaidView]:
+def make_transcript(case: Case, result: Result, blob: Callable[[str], bytes]) -> list[SaidView]:
     """Return the conversation, in the order in which it began; without a reply, what was to be asked."""
     reply = result.reply
     if reply is None or reply.call is None:
-        return _typed(case, reply)
+        return _written_conversation(case, reply)
     try:
-        log = Log([json.loads(line) for line in blob(reply.call.log).splitlines()])
+        log = CallLog([json.loads(line) for line in blob(reply.call.log).splitlines()])
     except (PramanaError, ValueError) as error:
         return [SaidView("answer", reply.text, note=f"its log cannot be read: {error}")]
-    measured = _measured(result)
+    measured = _measured_lines(result)
     told, heard = log.texts("agent_text"), log.texts("user_text")
     found = [SaidView("agent", told[0], 0.0, "before the caller")] if told[0] else []
     for place, line in enumerate(log.lines):
-        times = measured.get(place, Line())
-        found.append(SaidView("caller", line.text, line.start, _into(times) if line.barge_in else ""))
+        times = measured.get(place, MeasuredLine())
+        found.append(SaidView("caller", line.text, line.start, _describe_interruption(times) if line.barge_in else ""))
         if heard[place + 1]:
             found.append(SaidView("heard as", heard[place + 1], line.start))
         written = reply.answers[place] if place < len(reply.answers) else ""
         said, at = told[place + 1], times.first_audible_s
         if said or written or at is not None:
             by_ear = "as our ear has it" if not said and written else ""
-            note = "; ".join(each for each in (_waited(times), by_ear) if each)
+            note = "; ".join(each for each in (_describe_wait(times), by_ear) if each)
             found.append(SaidView("agent", said or written or "(no words)", at or line.end, note))
             if said and written and written != said:
                 found.append(SaidView("our ear", written, at or line.end))
         elif not line.backchannel:  # which wants no answer
-            found.append(SaidView("agent", "(nothing)", line.end, _waited(times)))
+            found.append(SaidView("agent", "(nothing)", line.end, _describe_wait(times)))
     return sorted(found, key=lambda each: each.at_s or 0.0)
 
 
-def _typed(case: Case, reply: Reply | None) -> list[SaidView]:
+def _written_conversation(case: Case, reply: Reply | None) -> list[SaidView]:
     """Return what was typed: of a script each line, which begins with the prompt, with its answer."""
     asked = [SaidView("user", line.text) for line in case.script] or [
         SaidView(turn.role, turn.text) for turn in case.turns
     ]
     if reply is None:
         return asked
-    took = "" if reply.cached else f"after {duration(reply.total_s)}"
+    took = "" if reply.cached else f"after {format_duration(reply.total_s)}"
     called = [SaidView("called", str(each)) for each in reply.tool_calls]
     if len(case.script) < 2 or not reply.answers:
         text = reply.text if reply.text.strip() or not called else "(no text)"
@@ -157,47 +157,47 @@ def _typed(case: Case, reply: Reply | None) -> list[SaidView]:
     return [*both, *asked[len(answers) :], *called]  # also lines whose answers never came
 
 
-def _measured(result: Result) -> Mapping[int, Line]:
+def _measured_lines(result: Result) -> Mapping[int, MeasuredLine]:
     for check in result.checks:
         if check.name == CALL and check.evidence:
-            return dict(enumerate(lines_of(check.evidence)))
+            return dict(enumerate(measured_lines(check.evidence)))
     return {}
 
 
-def _waited(times: Line) -> str:
+def _describe_wait(times: MeasuredLine) -> str:
     if times.censored:
-        return f"no answer in {duration(times.waited_s)}"
+        return f"no answer in {format_duration(times.waited_s)}"
     if times.cut_in:
         return "cut in"
-    return "" if times.voice_to_voice_s is None else f"voice to voice {duration(times.voice_to_voice_s)}"
+    return "" if times.voice_to_voice_s is None else f"voice to voice {format_duration(times.voice_to_voice_s)}"
 
 
-def _into(times: Line) -> str:
+def _describe_interruption(times: MeasuredLine) -> str:
     """Say what became of an answer that was talked into."""
     if times.false_interruption is not None:
         return (
             f"into the answer: the agent {'stopped for it' if times.false_interruption else 'talked on, as it should'}"
         )
     if times.yield_s is not None:
-        return f"into the answer: the agent gave way in {duration(times.yield_s)}"
+        return f"into the answer: the agent gave way in {format_duration(times.yield_s)}"
     if times.yield_censored_s is not None:
-        return f"into the answer: the agent talked on for {duration(times.yield_censored_s)} and more"
+        return f"into the answer: the agent talked on for {format_duration(times.yield_censored_s)} and more"
     return "into the answer"
 
 
 # ── Turns ──
 
 
-def turns(result: Result, call: Call, blob: Callable[[str], bytes]) -> list[TurnTakenView]:
+def list_turns(result: Result, call: Call, blob: Callable[[str], bytes]) -> list[TurnTakenView]:
     """Return when who talked, in the order of beginning: lines as they were played, answers as they were measured."""
     try:
-        log = Log([json.loads(line) for line in blob(call.log).splitlines()])
+        log = CallLog([json.loads(line) for line in blob(call.log).splitlines()])
     except (PramanaError, ValueError):
         return []  # the conversation says so
     found = [TurnTakenView(who="caller", start_seconds=line.start, end_seconds=line.end) for line in log.lines]
     found += [
         TurnTakenView(who="agent", start_seconds=each.first_audible_s, end_seconds=each.answer_end_s)
-        for each in _measured(result).values()
+        for each in _measured_lines(result).values()
         if each.first_audible_s is not None
     ]
     return sorted(found, key=lambda turn: (turn.start_seconds, turn.who))
@@ -206,11 +206,11 @@ def turns(result: Result, call: Call, blob: Callable[[str], bytes]) -> list[Turn
 # ── Peaks ──
 
 
-def peaks(samples: "Samples", columns: int) -> tuple[float, ...]:
+def measure_peaks(samples: "Samples", columns: int) -> tuple[float, ...]:
     """Return the loudest sample of each of so many equal parts, from 0 to 1; no part is left out, however short.
 
     >>> import numpy as np
-    >>> peaks(np.array([0, 16384, -32768, 8192], np.int16), 2)
+    >>> measure_peaks(np.array([0, 16384, -32768, 8192], np.int16), 2)
     (0.5, 1.0)
     """
     import numpy as np

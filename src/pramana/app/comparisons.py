@@ -1,6 +1,6 @@
 """Comparisons of two runs: which is better, case by case, with the interval of the difference.
 
-`whole_view` has every case; the use case returns a page of it.
+`comparison_view` has every case; the use case returns a page of it.
 """
 
 import math
@@ -10,22 +10,22 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from pramana.analyse.changes import Change, Range
-from pramana.analyse.comparison import Over, Pair, Test, Verdict
+from pramana.analyse.comparison import Pair, Test, UnpairedAnswers, Verdict
 from pramana.analyse.replies import LISTED
 from pramana.app import App, User, use_case
-from pramana.app.references import ModelUnclear, of_run, two_sides
+from pramana.app.comparison_sides import ComparedSides, DifferentCasesError, Source, compare_sides, describe_pass_counts
+from pramana.app.references import ModelUnclear, reference_to_run, resolve_sides
 from pramana.app.replies import ReplyPairView, read_reply_pairs
-from pramana.app.sides import Compared, OtherCases, Source, compared, tally
 from pramana.app.views import View
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import InvalidInput, Problem
 from pramana.request import PageNumber, PageSize, Searched
 from pramana.store.store import Store
 
-NAMED = 100
+MAX_NAMED = 100
 """Cases that are named of each kind that is no flip."""
 _Run = Annotated[str, Meta(min_length=1, max_length=200)]
-_Ends = tuple[float | None, float | None]
+_Bounds = tuple[float | None, float | None]
 
 
 class InAllView(View, frozen=True, kw_only=True):
@@ -94,12 +94,12 @@ class ChangeView(View, frozen=True, kw_only=True):
     cases: Annotated[int, Meta(description="Compared, each with itself")]
     only_base: Annotated[int, Meta(description="Cases that were measured before and not now")]
     base: Annotated[
-        _Ends, Meta(description="The median over cases, of words the pooled rate; two ends where it is not known")
+        _Bounds, Meta(description="The median over cases, of words the pooled rate; two ends where it is not known")
     ]
-    new: _Ends
-    difference: Annotated[_Ends, Meta(description="The median of the cases' differences, of words that of the rates")]
+    new: _Bounds
+    difference: Annotated[_Bounds, Meta(description="The median of the cases' differences, of words that of the rates")]
     interval: Annotated[
-        _Ends | None, Meta(description="Of the difference, at 95 %; null where there are too few cases")
+        _Bounds | None, Meta(description="Of the difference, at 95 %; null where there are too few cases")
     ]
     proven: bool
     method: str
@@ -110,7 +110,7 @@ class ChangeView(View, frozen=True, kw_only=True):
 class TimeView(ChangeView, frozen=True, kw_only=True):
     """How long both took."""
 
-    ratio: _Ends
+    ratio: _Bounds
 
 
 class WordsView(ChangeView, frozen=True, kw_only=True):
@@ -279,20 +279,20 @@ class CompareRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 @use_case("viewer", "heavy")
-def compare_runs(app: App, _: User, wanted: CompareRequest) -> ComparisonView:
+def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
     """Pair the cases of two runs, or of two models of one run, and weigh the evidence; of several models, name one.
 
     What has to be chosen before they can be compared is the `path` of a refusal's problem: model, newModel or anySuite.
     """
-    before, after = _sides(app.store, wanted)
+    before, after = _find_sources(app.store, request)
     try:
-        whole = _compared(app, before, after, wanted)
-    except OtherCases:
-        raise _to_choose(
+        whole = _compare_sources(app, before, after, request)
+    except DifferentCasesError:
+        raise _model_required_error(
             "the two are not known to have been asked the same cases; compare what both have by anySuite=true",
             "anySuite",
         ) from None
-    begin = (wanted.page - 1) * wanted.page_size
+    begin = (request.page - 1) * request.page_size
     return ComparisonView(
         **{name: getattr(whole, name) for name in WeighedView.__struct_fields__},
         base=before.where,
@@ -301,49 +301,56 @@ def compare_runs(app: App, _: User, wanted: CompareRequest) -> ComparisonView:
         new_model=after.model,
         lost=len(whole.lost),
         gained=len(whole.gained),
-        flips=(*whole.lost, *whole.gained)[begin : begin + wanted.page_size],
-        excluded=_named(whole.excluded),
-        apart=ApartNamedView(count=len(whole.apart), cases=whole.apart[:NAMED]),
-        only_base=_named(whole.only_base),
-        only_new=_named(whole.only_new),
+        flips=(*whole.lost, *whole.gained)[begin : begin + request.page_size],
+        excluded=_named_view(whole.excluded),
+        apart=ApartNamedView(count=len(whole.apart), cases=whole.apart[:MAX_NAMED]),
+        only_base=_named_view(whole.only_base),
+        only_new=_named_view(whole.only_new),
         times=tuple(each for each in whole.measured if isinstance(each, TimeView)),
         words=tuple(each for each in whole.measured if isinstance(each, WordsView)),
     )
 
 
-def _compared(app: App, before: Source, after: Source, wanted: CompareRequest) -> WholeComparisonView:
+def _compare_sources(app: App, before: Source, after: Source, request: CompareRequest) -> WholeComparisonView:
     """Return what came of comparing two runs; it is kept until one of them grows or is judged again."""
     states: list[Any] = []
     for each in (before, after):
         run = app.store.runs.read(each.where)
         states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.list(run))
-    options = {"any_suite": wanted.any_suite, "any_judge": wanted.any_judge}
-    return app.comparisons.get((*states, *options.values()), lambda: whole_view(compared(before, after, **options)))
+    options = {"any_suite": request.any_suite, "any_judge": request.any_judge}
+    return app.comparisons.get(
+        (*states, *options.values()), lambda: comparison_view(compare_sides(before, after, **options))
+    )
 
 
-def _sides(store: Store, wanted: CompareRequest) -> tuple[Source, Source]:
+def _find_sources(store: Store, request: CompareRequest) -> tuple[Source, Source]:
     try:
-        return two_sides(of_run(store, wanted.base), of_run(store, wanted.new), wanted.model, wanted.new_model)
+        return resolve_sides(
+            reference_to_run(store, request.base),
+            reference_to_run(store, request.new),
+            request.model,
+            request.new_model,
+        )
     except ModelUnclear as error:
         names = {"model": "model", "new_model": "newModel"}
         example = " and ".join(f"{names[name]}={model}" for name, model in error.models.items())
-        raise _to_choose(f"{error.found}; choose, for example: {example}", names[error.missing]) from None
+        raise _model_required_error(f"{error.message}; choose, for example: {example}", names[error.missing]) from None
 
 
-def _to_choose(message: str, parameter: str) -> InvalidInput:
+def _model_required_error(message: str, parameter: str) -> InvalidInput:
     return InvalidInput(message, [Problem(message, parameter)])
 
 
-def _named(cases: tuple[str, ...]) -> NamedView:
-    return NamedView(count=len(cases), cases=cases[:NAMED])
+def _named_view(cases: tuple[str, ...]) -> NamedView:
+    return NamedView(count=len(cases), cases=cases[:MAX_NAMED])
 
 
 # ── Making them ──
 
 
-def whole_view(compared: Compared, examples: int = 0) -> WholeComparisonView:
+def comparison_view(compared: ComparedSides, examples: int = 0) -> WholeComparisonView:
     """Return a comparison with every case, and so many examples; where nothing was paired, what is weighed is None."""
-    found, name = compared.found, compared.name
+    found, name = compared.comparison, compared.name
     before, after = compared.sides
     weighed = found.pairs > 0
 
@@ -355,9 +362,9 @@ def whole_view(compared: Compared, examples: int = 0) -> WholeComparisonView:
                 base_passed=pair.base_passed,
                 new_passed=pair.new_passed,
                 repeats=pair.repeats,
-                base_in_all=_in_all(pair.base_passed, pair.repeats, pair.base_over),
-                new_in_all=_in_all(pair.new_passed, pair.repeats, pair.new_over),
-                detail=tally(pair, found.labels),
+                base_in_all=_in_all_view(pair.base_passed, pair.repeats, pair.base_over),
+                new_in_all=_in_all_view(pair.new_passed, pair.repeats, pair.new_over),
+                detail=describe_pass_counts(pair, found.labels),
                 base_results=before.result_numbers(pair.case),
                 new_results=after.result_numbers(pair.case),
             )
@@ -378,13 +385,15 @@ def whole_view(compared: Compared, examples: int = 0) -> WholeComparisonView:
         interval=(found.interval.low, found.interval.high) if weighed else None,
         p_value=found.p_value if weighed else None,
         test=found.test if weighed else None,
-        over=OverView(base=found.over[0], new=found.over[1], sentence=found.over_sentence),
+        over=OverView(base=found.over[0], new=found.over[1], sentence=found.describe_unpaired),
         asked_differently=tuple(
             AskedView(what=each.what, base=each.base, new=each.new, detail=each.detail)
             for each in compared.asked_differently
         ),
         engine_changes=tuple(
-            EngineChangeView(model=each.model, base=_engines(each.base), new=_engines(each.new), sentence=each.sentence)
+            EngineChangeView(
+                model=each.model, base=_engine_views(each.base), new=_engine_views(each.new), sentence=each.sentence
+            )
             for each in compared.engine_changes
         ),
         lost=flips(found.lost, "lost"),
@@ -408,13 +417,13 @@ def whole_view(compared: Compared, examples: int = 0) -> WholeComparisonView:
     )
 
 
-def _reply_changes(compared: Compared) -> ReplyChangesView:
+def _reply_changes(compared: ComparedSides) -> ReplyChangesView:
     found = compared.reply_changes
     before, after = compared.sides
     return ReplyChangesView(
         compared=found.compared,
         changed=found.changed,
-        sentence=found.sentence(compared.found.labels),
+        sentence=found.sentence(compared.comparison.labels),
         cases=tuple(
             ChangedReplyView(
                 case=compared.name(each.case),
@@ -432,28 +441,28 @@ def change_view(change: Change) -> TimeView | WordsView:
         "what": change.what,
         "cases": change.cases,
         "only_base": change.only_base,
-        "base": _ends(change.base),
-        "new": _ends(change.new),
-        "difference": _ends(change.difference),
-        "interval": _ends((change.interval.low, change.interval.high)) if change.interval else None,
-        "proven": change.proven,
+        "base": _finite_bounds(change.base),
+        "new": _finite_bounds(change.new),
+        "difference": _finite_bounds(change.difference),
+        "interval": _finite_bounds((change.interval.low, change.interval.high)) if change.interval else None,
+        "proven": change.is_proven,
         "method": change.method,
         "sentence": change.sentence,
         "detail": change.detail,
     }
-    if change.timed:
-        return TimeView(**both, unit="seconds", ratio=_ends(change.ratio))
+    if change.is_time:
+        return TimeView(**both, unit="seconds", ratio=_finite_bounds(change.ratio))
     return WordsView(**both, unit="share of words", p_value=change.p_value, words=change.words)
 
 
-def _ends(given: Range) -> _Ends:
-    low, high = (each if math.isfinite(each) else None for each in given)
+def _finite_bounds(bounds: Range) -> _Bounds:
+    low, high = (each if math.isfinite(each) else None for each in bounds)
     return low, high
 
 
-def _in_all(passed: int, repeats: int, over: Over) -> InAllView:
+def _in_all_view(passed: int, repeats: int, over: UnpairedAnswers) -> InAllView:
     return InAllView(passed=passed + over.passed, answers=repeats + over.answers)
 
 
-def _engines(found: Iterable[EngineInfo]) -> tuple[EngineView, ...]:
-    return tuple(EngineView(**each.as_data()) for each in found)
+def _engine_views(engines: Iterable[EngineInfo]) -> tuple[EngineView, ...]:
+    return tuple(EngineView(**each.as_data()) for each in engines)

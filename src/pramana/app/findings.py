@@ -12,51 +12,51 @@ from typing import Any, TypeVar
 
 from pramana.analyse.spread import RunTimes, SpreadTally
 from pramana.analyse.summary import Summary, Tally
-from pramana.app.access import remember
+from pramana.app.access import put_in_cache
 from pramana.model import Run
 from pramana.store.store import Store
 
 _Value = TypeVar("_Value")
-KEPT = 32
+MAX_RUNS = 32
 """Runs whose sums are kept."""
-KEPT_COMPARISONS = 16
+MAX_COMPARISONS = 16
 """Pages of one comparison are asked for one after the other."""
 
 
 @dataclass(slots=True)
-class _Sums:
+class _RunSums:
     tally: Tally
     spread: SpreadTally
     scorings: tuple[int, ...]
     lock: threading.Lock
     last: int = 0
-    made: tuple[Summary, RunTimes] | None = None
+    result: tuple[Summary, RunTimes] | None = None
 
 
-class Findings:
+class RunSummaries:
     """The sums of the runs of a store. Safe to share among threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: OrderedDict[str, _Sums] = OrderedDict()
+        self._kept: OrderedDict[str, _RunSums] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, run: Run) -> tuple[Summary, RunTimes]:
+    def summarise(self, run: Run) -> tuple[Summary, RunTimes]:
         """Return the summary of a run as it stands, and how its times are spread."""
         scorings = tuple(self._store.scorings.list(run))
         with self._lock:
             sums = self._kept.get(run.id)
             if sums is None or sums.scorings != scorings:
-                sums = _Sums(Tally.of(run), SpreadTally.of(run), scorings, threading.Lock())
-            remember(self._kept, run.id, sums, KEPT)
+                sums = _RunSums(Tally.for_run(run), SpreadTally.for_run(run), scorings, threading.Lock())
+            put_in_cache(self._kept, run.id, sums, MAX_RUNS)
         with sums.lock:
-            for seq, case, result in self._store.results.numbered_pairs(run, sums.last):
+            for seq, case, result in self._store.results.iterate_numbered_with_cases(run, sums.last):
                 sums.tally.add(case, result)
                 sums.spread.add(result)
-                sums.last, sums.made = seq, None
-            if sums.made is None:
-                sums.made = sums.tally.summary(), sums.spread.times()
-            return sums.made
+                sums.last, sums.result = seq, None
+            if sums.result is None:
+                sums.result = sums.tally.summary(), sums.spread.times()
+            return sums.result
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class _Entry:
     value: Any = None
 
 
-class ComputedOnce:
+class ComputationCache:
     """The last values that were computed: each of them once, however many threads want it at the same time."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class ComputedOnce:
         """Return the value of a key, computed now or before."""
         with self._lock:
             entry = self._kept.get(key) or _Entry()
-            remember(self._kept, key, entry, KEPT_COMPARISONS)
+            put_in_cache(self._kept, key, entry, MAX_COMPARISONS)
         with entry.lock:
             if entry.value is None:
                 entry.value = compute()

@@ -1,7 +1,7 @@
 """Use cases of a program that the user started on their own machine: runs carried out in this process, local files.
 
 A server has none of them: `App.local` is set by front ends that only the user of this account can reach. What such a
-program may spend on models is limited for all of its runs together (`Spending`).
+program may spend on models is limited for all of its runs together (`SpendingLimit`).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from pramana import planning, settings
 from pramana.app import App, User, use_case
 from pramana.app.access import Forbidden
 from pramana.app.runs import run_detail_view
-from pramana.app.spending import CostNotAllowed, LocalProgram, Spending
+from pramana.app.spending import CostNotAllowed, LocalProgram, SpendingLimit
 from pramana.app.views import RunDetailView, View
 from pramana.bench import Progress, Watch, execute
 from pramana.errors import Problem, Stopped
@@ -53,10 +53,10 @@ def start_run(app: App, _: User, request: RunRequest, watch: Watch, stop: Stop) 
 
     `watch` is called in another thread. `stop` ends the run early; what is stored stays.
     """
-    local = _begin(app, stop)
+    local = _open_program(app, stop)
     run = planning.create_run(app.store, request)
     try:
-        return _carry_out(app, local.spending, run, request.limits, watch, stop, use_cache=request.cache)
+        return _run_within_limits(app, local.spending, run, request.limits, watch, stop, use_cache=request.cache)
     except CostNotAllowed:
         app.store.runs.delete(run.id)  # nothing was asked
         raise
@@ -68,26 +68,26 @@ def continue_run(app: App, _: User, run_id: str, limits: Mapping[str, Any], watc
 
     It keeps its limits, except the `limits` that are given: fields of `Limits`, of which None removes one.
     """
-    local = _begin(app, stop)
+    local = _open_program(app, stop)
     run = app.store.runs.find(run_id)
     resumed = Limits.resumed(run.limits, limits)
-    return _carry_out(app, local.spending, run, resumed, watch, stop, use_cache=False)
+    return _run_within_limits(app, local.spending, run, resumed, watch, stop, use_cache=False)
 
 
-def _begin(app: App, stop: Stop) -> LocalProgram:
+def _open_program(app: App, stop: Stop) -> LocalProgram:
     """Return the program that a run is carried out in; raises when it was stopped while it waited for its turn."""
-    local = _local(app)
+    local = _local_program(app)
     if stop:
         raise Stopped(f"the run was stopped before it began: {stop.reason}")
     if local.project:
-        forget_modules_of(local.project)
+        unload_modules(local.project)
     return local
 
 
-def forget_modules_of(project: Path) -> None:
+def unload_modules(project: Path) -> None:
     """Forget what was imported from a folder, so that the next run imports it as it stands then."""
     project = project.resolve()
-    installed = _folders_of_python(project)
+    installed = _python_folders(project)
     for name, module in list(sys.modules.items()):
         file = Path(getattr(module, "__file__", None) or "")
         if (
@@ -100,7 +100,7 @@ def forget_modules_of(project: Path) -> None:
     importlib.invalidate_caches()
 
 
-def _folders_of_python(project: Path) -> set[Path]:
+def _python_folders(project: Path) -> set[Path]:
     """Return the folders of the Python that runs this program, which may lie in a project: a home has pyenv or conda.
 
     A prefix that is the project itself, or above it, holds the user's own code too; its standard library does not.
@@ -111,27 +111,27 @@ def _folders_of_python(project: Path) -> set[Path]:
     return found | {each.resolve() for each in found}
 
 
-def _local(app: App) -> LocalProgram:
+def _local_program(app: App) -> LocalProgram:
     if app.local is None:
         raise Forbidden("only a program on the user's own machine can do this, not a server")
     return app.local
 
 
-def _carry_out(
-    app: App, spending: Spending, run: Run, limits: Limits, watch: Watch, stop: Stop, *, use_cache: bool
+def _run_within_limits(
+    app: App, spending: SpendingLimit, run: Run, limits: Limits, watch: Watch, stop: Stop, *, use_cache: bool
 ) -> RunDetailView:
-    cache = ReplyCache(settings.home() / "cache") if use_cache else None
+    cache = ReplyCache(settings.data_folder() / "cache") if use_cache else None
     planning.pull_missing_weights(run.plan)
-    paid = paid_models(app.store, run.plan)
+    paid = find_paid_models(app.store, run.plan)
     # A scorer may ask any model. It may spend only under a cost limit that the request names.
     scorers_may_spend = run.plan.scorers and limits.max_cost_usd is not None and spending.left_usd > 0
     if paid or scorers_may_spend:
-        before = app.store.results.spent(run.id).cost_usd if run.stored else 0.0
+        before = app.store.results.sum_spending(run.id).cost_usd if run.stored else 0.0
         wanted = None if limits.max_cost_usd is None else max(0.0, limits.max_cost_usd - before)
-        with spending.reserved(wanted, ", ".join(paid) or "what its scorers ask") as granted:
+        with spending.reserve(wanted, ", ".join(paid) or "what its scorers ask") as granted:
             budgets: list[Budget] = []
 
-            def watched(progress: Progress) -> None:
+            def watch_progress(progress: Progress) -> None:
                 budgets[:] = [progress.budget]
                 watch(progress)
 
@@ -139,16 +139,16 @@ def _carry_out(
             allowed = replace(limits, max_cost_usd=before + granted.max_cost_usd)
             kept = allowed if limits.max_cost_usd is None else limits
             try:
-                ended = asyncio.run(_execute(app.store, run, allowed, watched, stop, cache, kept=kept))
+                ended = asyncio.run(_execute_run(app.store, run, allowed, watch_progress, stop, cache, kept=kept))
             finally:
                 granted.spent_usd = budgets[0].cost_usd - before if budgets else 0.0
     else:
         reach = Reach(free_models_only=True)
-        ended = asyncio.run(_execute(app.store, run, limits, watch, stop, cache, reach))
-    return run_detail_view(ended, *app.findings.of(ended))
+        ended = asyncio.run(_execute_run(app.store, run, limits, watch, stop, cache, reach))
+    return run_detail_view(ended, *app.findings.summarise(ended))
 
 
-async def _execute(
+async def _execute_run(
     store: Store,
     run: Run,
     limits: Limits,
@@ -162,18 +162,18 @@ async def _execute(
         execute(store, run, limits, watch, stop, reach=reach, cache=cache, kept_limits=kept)
     )
 
-    def hurry() -> None:
+    def end_now() -> None:
         asyncio.get_running_loop().call_later(GRACE_S, working.cancel)
 
-    stop.then(hurry)
+    stop.add_callback(end_now)
     with suppress(asyncio.CancelledError):
         return await working
     return store.runs.read(run.id)  # it was stopped, and what was under way took too long
 
 
-def paid_models(store: Store, plan: Plan) -> list[str]:
+def find_paid_models(store: Store, plan: Plan) -> list[str]:
     """Return the models of a plan that cost money, or whose price is not known; the user's own code is neither."""
-    prices = Prices.load(settings.prices_file(), store.prices.rates())
+    prices = Prices.load(settings.prices_file_path(), store.prices.rates())
     asked = (*plan.targets, *(each for each in (plan.judge, plan.embedder, plan.stt) if each))
     return list(dict.fromkeys(each.typed for each in asked if prices.may_cost(each)))
 
@@ -216,7 +216,7 @@ def validate_files(
     app: App, _: User, paths: tuple[Path, ...], *, max_errors: int, lint: bool = False
 ) -> ValidationView:
     """Check suites, scenarios and described agents of this machine; folders are searched to the bottom."""
-    _local(app)
+    _local_program(app)
     return _validation_view(validate(paths, max_errors=max_errors, lint=lint))
 
 

@@ -22,23 +22,23 @@ class ModelNames(NamedTuple):
         return self.typed.rpartition(":")[2] if self.typed.startswith("python:") else self.typed
 
 
-def names_of(run: Run) -> list[ModelNames]:
+def list_model_names(run: Run) -> list[ModelNames]:
     """Return the names of a run's models."""
     return [ModelNames(target.typed, target.model) for target in run.plan.targets]
 
 
-def find_model(models: Sequence[ModelNames], wanted: str | None) -> int | None:
+def find_model_index(models: Sequence[ModelNames], model_name: str | None) -> int | None:
     """Return the place of the model that is meant: as it was typed, else by its provider's name or its short one.
 
     None where no model has that name, or several have.
 
     >>> models = [ModelNames("python:shop:before", "shop:before"), ModelNames("openai:gpt-5", "gpt-5")]
-    >>> find_model(models, "before"), find_model(models, "gpt-5"), find_model(models, "gpt-4")
+    >>> find_model_index(models, "before"), find_model_index(models, "gpt-5"), find_model_index(models, "gpt-4")
     (0, 1, None)
     """
     by_kind = zip(*((each.typed, each.provider, each.short) for each in models), strict=True)
     for names in by_kind:
-        places = [place for place, name in enumerate(names) if name == wanted]
+        places = [place for place, name in enumerate(names) if name == model_name]
         if len(places) == 1:
             return places[0]
     return None

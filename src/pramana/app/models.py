@@ -16,21 +16,21 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pramana import clock, settings
-from pramana.analyse.intervals import percentile, wilson
+from pramana.analyse.intervals import percentile, wilson_interval
 from pramana.analyse.summary import Rate
-from pramana.analyse.voice import ear
+from pramana.analyse.voice import recognition_name
 from pramana.app import App, User, use_case
-from pramana.app.providers import reach_of
+from pramana.app.providers import server_reach
 from pramana.app.views import OutcomesView, View
-from pramana.errors import InvalidInput, NotFound, PramanaError, did_you_mean, quote, visible
-from pramana.jsonl import canonical
+from pramana.errors import InvalidInput, NotFound, PramanaError, escape_control_characters, quote_text, suggest_similar
+from pramana.jsonl import to_canonical_json
 from pramana.model import Outcome, Plan, Run, RunStatus, Target
-from pramana.run.accounts import Reach, accounts_of
-from pramana.store.history import Measured
+from pramana.run.accounts import Reach, make_accounts
+from pramana.store.history import RunMeasurements
 
 DAY_S = 24 * 3600
-ASKED_S = 20.0
-AT_ONCE = 8
+LIST_MODELS_TIMEOUT_S = 20.0
+MAX_CONCURRENT_PROVIDERS = 8
 
 
 class OfferView(View, frozen=True, kw_only=True):
@@ -109,13 +109,13 @@ class History(NamedTuple):
 
     history: HistoryView
     total: int
-    shown: int
+    shown_runs: int
 
 
 @use_case("viewer", "outside")
 def list_models(app: App, _: User, *, refresh: bool = False) -> list[OfferView]:
     """Return what each provider offers that is registered or set up; what one has said is believed for a day."""
-    return offers(reach_of(app), [each.id for each in app.store.providers.list()], refresh=refresh)
+    return list_offers(server_reach(app), [each.id for each in app.store.providers.list()], refresh=refresh)
 
 
 @use_case("viewer", "heavy")
@@ -124,7 +124,7 @@ def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
     past, model = app.store.history, wanted.model
     runs, total = app.store.runs.page(model=model, limit=wanted.limit)
     runs.reverse()
-    measured = past.measured(runs, model)
+    measured = past.measure_model(runs, model)
     points = tuple(
         RunPointView(
             run=run.id,
@@ -135,10 +135,10 @@ def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
             cases_digest=digest,
             variant=variant,
             setup_digest=_setup_digest(run.plan, model, variant, judged_again),
-            **_rate([found], past.distinct_cases([run.id])),
+            **_rate_fields([found], past.distinct_cases([run.id])),
         )
         for run, digest, judged_again, by_variant in zip(
-            runs, past.cases_digests(runs), past.judged_again(runs), measured, strict=True
+            runs, past.cases_digests(runs), past.rescoring_labels(runs), measured, strict=True
         )
         for variant, found in by_variant.items()
     )
@@ -149,9 +149,9 @@ def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
             variant=variant,
             runs=len(some),
             complete=day != cut_off,
-            **_rate([found for _, found in some], past.distinct_cases(run.id for run, _ in some)),
+            **_rate_fields([found for _, found in some], past.distinct_cases(run.id for run, _ in some)),
         )
-        for (day, variant), some in _by_day(runs, measured).items()
+        for (day, variant), some in _day_points(runs, measured).items()
     )
     return History(HistoryView(model=model, runs=points, days=days), total, len(runs))
 
@@ -163,171 +163,175 @@ def _setup_digest(plan: Plan, model: str, variant: str, judged_again: Sequence[s
     """
     own = next((each for each in plan.targets if each.typed == model), None)
     said: dict[str, Any] = {
-        "judge": _called(plan.judge or own),
+        "judge": _target_identity(plan.judge or own),
         "judged_again": judged_again,
-        "embedder": _called(plan.embedder),
+        "embedder": _target_identity(plan.embedder),
         "system_prompt": plan.system_prompt or "",
-        "parameters": {name: _plain(value) for name, value in plan.parameters.items() if value is not None},
+        "parameters": {
+            name: _normalise_parameter(value) for name, value in plan.parameters.items() if value is not None
+        },
     }
     if variant != "text":
-        said |= {"voice": plan.voice, "heard_by": ear(plan)}
+        said |= {"voice": plan.voice, "heard_by": recognition_name(plan)}
     if plan.scorers:
         said["scorers"] = sorted([each.name, each.version] for each in plan.scorers)
-    return hashlib.sha256(canonical(said)).hexdigest()[:16]
+    return hashlib.sha256(to_canonical_json(said)).hexdigest()[:16]
 
 
-def _called(target: Target | None) -> str | None:
+def _target_identity(target: Target | None) -> str | None:
     """Return one name for who is asked, however it was typed; who has arguments goes by what was typed."""
     if target is None:
         return None
     return target.typed if target.arguments else f"{target.provider}:{target.model}"
 
 
-def _plain(value: Any) -> Any:
+def _normalise_parameter(value: Any) -> Any:
     """Return a parameter as it is told apart: 0.0 is 0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _by_day(
-    runs: Sequence[Run], measured: Sequence[Mapping[str, Measured]]
-) -> dict[tuple[str, str], list[tuple[Run, Measured]]]:
-    days: dict[tuple[str, str], list[tuple[Run, Measured]]] = {}
+def _day_points(
+    runs: Sequence[Run], measured: Sequence[Mapping[str, RunMeasurements]]
+) -> dict[tuple[str, str], list[tuple[Run, RunMeasurements]]]:
+    days: dict[tuple[str, str], list[tuple[Run, RunMeasurements]]] = {}
     for run, by_variant in zip(runs, measured, strict=True):
         for variant, found in by_variant.items():
             days.setdefault((run.created[:10], variant), []).append((run, found))
     return days
 
 
-def _rate(some: Sequence[Measured], cases: int) -> dict[str, Any]:
+def _rate_fields(measured: Sequence[RunMeasurements], cases: int) -> dict[str, Any]:
     """Return the fields of a `RateView`."""
-    counts = {outcome.value: sum(each.outcomes.get(outcome, 0) for each in some) for outcome in Outcome}
+    counts = {outcome.value: sum(each.outcomes.get(outcome, 0) for each in measured) for outcome in Outcome}
     whole = Rate(**counts)
     # Several results of one case are not several cases: they narrow no interval, be they repeats or other runs.
     a_case = max(1.0, whole.total / cases) if cases else 1.0
-    interval = wilson(whole.passed / a_case, whole.scored / a_case) if whole.scored else None
+    interval = wilson_interval(whole.passed / a_case, whole.scored_count / a_case) if whole.scored_count else None
     # Each is in order, and of what consists of ordered pieces sorting makes use: it is faster than merging them.
-    times = some[0].times_s if len(some) == 1 else sorted(chain.from_iterable(each.times_s for each in some))
+    times = (
+        measured[0].times_s if len(measured) == 1 else sorted(chain.from_iterable(each.times_s for each in measured))
+    )
     median, p95 = percentile(times, 0.5), percentile(times, 0.95)
     return {
         **counts,
         "pass_rate": whole.value,
         "interval": (interval.low, interval.high) if interval else None,
-        "n": whole.scored,
+        "n": whole.scored_count,
         "cases": cases,
-        "latency_ms": LatencyView(count=len(times), median=_ms(median), p95=_ms(p95)),
+        "latency_ms": LatencyView(count=len(times), median=_to_milliseconds(median), p95=_to_milliseconds(p95)),
     }
 
 
-def _ms(seconds: float | None) -> float | None:
+def _to_milliseconds(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds * 1000, 3)
 
 
 # ── What providers offer ──
 
 
-class _Said(Struct, frozen=True):
+class _OfferedModels(Struct, frozen=True):
     """What a provider said it offers, and when."""
 
     at: float
     models: tuple[str, ...]
 
 
-_Cache = dict[str, _Said]
+_OfferCache = dict[str, _OfferedModels]
 """By provider and base URL."""
 
 
-def offers(reach: Reach, registered: Iterable[str], *, refresh: bool, only: Sequence[str] = ()) -> list[OfferView]:
+def list_offers(reach: Reach, registered: Iterable[str], *, refresh: bool, only: Sequence[str] = ()) -> list[OfferView]:
     """Return what each configured provider offers, those registered in the store first.
 
     `only` names providers, configured or not, or addresses of servers: `openai`, `http://localhost:8000/v1`.
     """
     registered = list(registered)
     named = [_provider_name(each, registered) for each in only]
-    path = settings.home() / "cache" / "models.json"
+    path = settings.data_folder() / "cache" / "models.json"
     try:
-        said = msgspec.json.decode(path.read_bytes(), type=_Cache)
+        said = msgspec.json.decode(path.read_bytes(), type=_OfferCache)
     except (OSError, msgspec.MsgspecError, RecursionError):
         said = {}  # whatever it holds, it is only a cache
     said = {where: each for where, each in said.items() if 0 <= clock.timestamp() - each.at < DAY_S}
-    found, heard = asyncio.run(_ask_all(reach, registered, named, {} if refresh else said))
+    found, heard = asyncio.run(_list_all_models(reach, registered, named, {} if refresh else said))
     kept = {where: each for where, each in said.items() if where not in heard}
     kept |= {where: each for where, each in heard.items() if each is not None}
     if kept != said:
         with suppress(OSError):  # a folder that cannot be written to costs only the asking
-            settings.write_private(path, json.dumps(msgspec.to_builtins(kept)))
+            settings.write_private_file(path, json.dumps(msgspec.to_builtins(kept)))
     return found
 
 
 def _provider_name(typed: str, registered: Sequence[str]) -> str:
     """Return the provider or the address that a user typed, with or without a model; refuse what is neither."""
     from pramana.providers.kinds import providers
-    from pramana.providers.names import NEAR
+    from pramana.providers.names import MIN_SIMILARITY
 
     if "://" in typed:
         return typed.partition("#")[0].rstrip("/")
     name = typed.partition(":")[0]
     if name not in registered and name not in providers:
-        near = did_you_mean(name, ["pull", *registered, *providers.names()], NEAR)
+        near = suggest_similar(name, ["pull", *registered, *providers.names()], MIN_SIMILARITY)
         raise NotFound(
-            f"unknown provider {quote(name)}{near}; name a server by its address, http://HOST:PORT/v1, or a "
+            f"unknown provider {quote_text(name)}{near}; name a server by its address, http://HOST:PORT/v1, or a "
             "provider that is configured: pramana models"
         )
     return name
 
 
-async def _ask_all(
-    reach: Reach, registered: list[str], only: list[str], said: Mapping[str, _Said]
-) -> tuple[list[OfferView], dict[str, _Said | None]]:
+async def _list_all_models(
+    reach: Reach, registered: list[str], only: list[str], cached: Mapping[str, _OfferedModels]
+) -> tuple[list[OfferView], dict[str, _OfferedModels | None]]:
     """Return the offers, and of those asked now what each said, by provider and base URL; None: nothing."""
-    from pramana.providers.kinds import CALLED, WITHOUT_ACCOUNT, providers
-    from pramana.providers.names import open_provider, resolve
+    from pramana.providers.kinds import CALLED_KINDS, WITHOUT_ACCOUNT, providers
+    from pramana.providers.names import open_provider, resolve_target
 
-    accounts = accounts_of(reach, ASKED_S)
-    heard: dict[str, _Said | None] = {}
-    places = asyncio.Semaphore(AT_ONCE)
+    accounts = make_accounts(reach, LIST_MODELS_TIMEOUT_S)
+    heard: dict[str, _OfferedModels | None] = {}
+    places = asyncio.Semaphore(MAX_CONCURRENT_PROVIDERS)
 
-    async def models_of(name: str) -> Iterable[str]:
+    async def list_models_of(name: str) -> Iterable[str]:
         where = name
         theirs = reach.registered(name) if reach.registered and name in registered else None
-        if theirs and theirs.kind in CALLED:  # which there are of them is not asked for
+        if theirs and theirs.kind in CALLED_KINDS:  # which there are of them is not asked for
             return [theirs.model] if theirs.model else []
         if theirs:
             model = "" if theirs.model or theirs.kind in WITHOUT_ACCOUNT else ":any"
             typed = f"{name}{model}" if name != theirs.kind else f"{name}:any"
-            target = resolve(typed, registered=reach.registered)
+            target = resolve_target(typed, registered=reach.registered)
         elif "://" in name:
-            target = resolve(f"{name}#any")
+            target = resolve_target(f"{name}#any")
         elif name == "command":  # a file names them: there is nobody to ask
             return sorted(accounts.commands)
-        elif name in CALLED or name == "python":
+        elif name in CALLED_KINDS or name == "python":
             raise InvalidInput(f"{name} has no list of its models; see its documentation")
         else:
             target = Target(name, name, "local" if name == "local" else "any")
-        if account := accounts.account(target):
+        if account := accounts.find_account(target):
             where = f"{name} {account.base_url}"
-        if known := said.get(where):
+        if known := cached.get(where):
             return known.models
         heard[where] = None
         async with places:
             provider = open_provider(target, accounts)
             try:
-                found = _Said(clock.timestamp(), tuple(sorted(map(str, await provider.models()))))
+                found = _OfferedModels(clock.timestamp(), tuple(sorted(map(str, await provider.models()))))
             finally:
                 await provider.close()
         heard[where] = found
         return found.models
 
-    async def ask(name: str) -> OfferView:
+    async def list_provider_models(name: str) -> OfferView:
         models: Iterable[str] = ()
         problem = None
         try:
-            models = await models_of(name)
+            models = await list_models_of(name)
         except PramanaError as error:
-            problem = visible(str(error))
+            problem = escape_control_characters(str(error))
         except Exception as error:  # noqa: BLE001 - whatever a stranger's provider raises is its own problem
-            problem = visible(f"the provider failed: {type(error).__name__}: {error}")
+            problem = escape_control_characters(f"the provider failed: {type(error).__name__}: {error}")
         return OfferView(provider=name, models=tuple(models), problem=problem)
 
-    own = [name for name in accounts.configured() if not (reach.for_others and name not in providers.builtin)]
+    own = [name for name in accounts.list_configured() if not (reach.for_others and name not in providers.builtin)]
     own += ["command"] if accounts.commands else []
-    return list(await asyncio.gather(*map(ask, dict.fromkeys(only or [*registered, *own])))), heard
+    return list(await asyncio.gather(*map(list_provider_models, dict.fromkeys(only or [*registered, *own])))), heard

@@ -13,17 +13,17 @@ from msgspec import Meta, Struct
 from pramana import settings
 from pramana.app import App, User, use_case
 from pramana.app.views import View
-from pramana.errors import InvalidInput, Problem, visible
+from pramana.errors import InvalidInput, Problem, escape_control_characters
 from pramana.model import Target
-from pramana.providers.kinds import RUNS_CODE
-from pramana.providers.names import LONGEST, resolve
-from pramana.providers.prices import DEAREST, FREE, Prices, Rates
-from pramana.request import check_values
+from pramana.providers.kinds import KINDS_RUNNING_CODE
+from pramana.providers.names import MAX_LENGTH, resolve_target
+from pramana.providers.prices import FREE_KINDS, MAX_PRICE, Prices, Rates
+from pramana.request import check_struct_values
 from pramana.store.preferences import SetPrice
 
-RECENT = 100
+MAX_RECENT_RUNS = 100
 """Runs whose models are listed."""
-Dollars = Annotated[float, Meta(ge=0, le=DEAREST)]
+Dollars = Annotated[float, Meta(ge=0, le=MAX_PRICE)]
 
 
 class NewPrice(Struct, frozen=True, kw_only=True):
@@ -73,16 +73,16 @@ class PriceList(NamedTuple):
 def list_prices(app: App, _: User, models: Sequence[str] = ()) -> PriceList:
     """Return what the named models cost; when none is named, those of the newest runs and those with a set price."""
     kept = app.store.prices.list()
-    prices, problem = _loaded(kept)
+    prices, problem = _load_prices(kept)
     if models:
-        found = [_price_of(app, prices, kept, each) for each in dict.fromkeys(models)]
+        found = [_price_of_model(app, prices, kept, each) for each in dict.fromkeys(models)]
     else:
-        targets = _recent(app)
+        targets = _recent_targets(app)
         found = [_price_view(prices, kept, each) for each in targets.values()]
         told = {each.name for each in found} | targets.keys()
-        found += [_price_of(app, prices, kept, each.model) for each in kept if each.model not in told]
+        found += [_price_of_model(app, prices, kept, each.model) for each in kept if each.model not in told]
         found.sort(key=lambda each: each.model)
-    return PriceList(found, f"genai-prices {version('genai-prices')}", settings.prices_file().exists(), problem)
+    return PriceList(found, f"genai-prices {version('genai-prices')}", settings.prices_file_path().exists(), problem)
 
 
 @use_case("admin")
@@ -91,53 +91,55 @@ def set_price(app: App, _: User, model: str, price: NewPrice) -> PriceView:
 
     Runs that begin or go on from now on are counted by it; what was counted stays.
     """
-    check_values(price)
+    check_struct_values(price)
     name = model.strip()
     _check_name(app, name)
     cached = price.input_per_million if price.cached_per_million is None else price.cached_per_million
     app.store.prices.put(name, Rates(0, price.input_per_million, price.output_per_million, cached))
-    return _price_now(app, name)
+    return _current_price_view(app, name)
 
 
 @use_case("admin")
 def forget_price(app: App, _: User, model: str) -> PriceView:
     """Take back what was set for a model; return what it costs then."""
     app.store.prices.delete(model.strip())
-    return _price_now(app, model.strip())
+    return _current_price_view(app, model.strip())
 
 
 def _check_name(app: App, name: str) -> None:
     """Refuse names under which a price would hold for nothing, and nobody would see: slips, and what is free."""
-    if not name or len(name) > LONGEST or not name.isprintable():
-        message = f"a model's name has 1 to {LONGEST:,} printable characters"
+    if not name or len(name) > MAX_LENGTH or not name.isprintable():
+        message = f"a model's name has 1 to {MAX_LENGTH:,} printable characters"
         raise InvalidInput(message, [Problem(message, "model")])
-    if name.partition(":")[0] in RUNS_CODE:
+    if name.partition(":")[0] in KINDS_RUNNING_CODE:
         return  # of another machine's command line, which may use this store
     try:
-        target = _resolved(app, name)
+        target = _resolve_target(app, name)
     except InvalidInput as error:
         raise InvalidInput(str(error), [Problem(str(error), "model")]) from None
-    if target.provider in FREE:
+    if target.provider in FREE_KINDS:
         message = f"{target.provider} runs in this process and costs nothing"
         raise InvalidInput(message, [Problem(message, "model")])
 
 
-def _resolved(app: App, typed: str) -> Target:
-    return resolve(typed, registered=app.store.providers.registered)
+def _resolve_target(app: App, typed: str) -> Target:
+    return resolve_target(typed, registered=app.store.providers.find_registered)
 
 
-def _loaded(kept: Sequence[SetPrice]) -> tuple[Prices, str | None]:
+def _load_prices(set_prices: Sequence[SetPrice]) -> tuple[Prices, str | None]:
     """Return the prices that hold in this process, and why its own file cannot be among them."""
-    rates = {each.model: each.rates for each in kept}
+    rates = {each.model: each.rates for each in set_prices}
     try:
-        return Prices.load(settings.prices_file(), rates), None
+        return Prices.load(settings.prices_file_path(), rates), None
     except InvalidInput as error:  # no run begins then either; where the file is, is nobody's business here
-        return Prices(kept=rates), visible(str(error).replace(str(settings.prices_file()), "prices.toml"))
+        return Prices(kept=rates), escape_control_characters(
+            str(error).replace(str(settings.prices_file_path()), "prices.toml")
+        )
 
 
-def _recent(app: App) -> dict[str, Target]:
+def _recent_targets(app: App) -> dict[str, Target]:
     """Return who was asked, judged, embedded or heard in the newest runs."""
-    runs, _ = app.store.runs.page(limit=RECENT)
+    runs, _ = app.store.runs.page(limit=MAX_RECENT_RUNS)
     plans = [run.plan for run in runs]
     every: Iterable[Target | None] = (
         target for plan in plans for target in (*plan.targets, plan.judge, plan.embedder, plan.stt)
@@ -145,29 +147,29 @@ def _recent(app: App) -> dict[str, Target]:
     return {target.typed: target for target in every if target}
 
 
-def _price_now(app: App, name: str) -> PriceView:
+def _current_price_view(app: App, name: str) -> PriceView:
     kept = app.store.prices.list()
-    return _price_of(app, _loaded(kept)[0], kept, name)
+    return _price_of_model(app, _load_prices(kept)[0], kept, name)
 
 
-def _price_of(app: App, prices: Prices, kept: Sequence[SetPrice], typed: str) -> PriceView:
+def _price_of_model(app: App, prices: Prices, set_prices: Sequence[SetPrice], typed: str) -> PriceView:
     try:
-        return _price_view(prices, kept, _resolved(app, typed))
+        return _price_view(prices, set_prices, _resolve_target(app, typed))
     except InvalidInput as error:
-        mine = [each for each in kept if each.model == typed]
+        mine = [each for each in set_prices if each.model == typed]
         return PriceView(
             model=typed,
             origin="set" if mine else None,
             name=typed if mine else None,
             steps=tuple(_step_view(each.rates) for each in mine),
             updated_at=mine[0].updated if mine else None,
-            problem=visible(str(error)),
+            problem=escape_control_characters(str(error)),
         )
 
 
-def _price_view(prices: Prices, kept: Sequence[SetPrice], target: Target) -> PriceView:
-    found = prices.of(target)
-    when = {each.model: each.updated for each in kept}
+def _price_view(prices: Prices, set_prices: Sequence[SetPrice], target: Target) -> PriceView:
+    found = prices.find_price(target)
+    when = {each.model: each.updated for each in set_prices}
     return PriceView(
         model=target.typed,
         origin=found.origin if found else None,

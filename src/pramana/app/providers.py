@@ -14,13 +14,13 @@ from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable
 from pramana.load.agent import parse_agent
 from pramana.load.problems import Problems
 from pramana.model import Target
-from pramana.providers.accounts import Accounts, Registered, destination
-from pramana.providers.kinds import CALLED, VARIABLES, WITHOUT_ACCOUNT
-from pramana.providers.names import KINDS, checked, open_provider, resolve
+from pramana.providers.accounts import Accounts, Registered, find_key_destination
+from pramana.providers.kinds import CALLED_KINDS, VARIABLES, WITHOUT_ACCOUNT
+from pramana.providers.names import KINDS, check_provider, open_provider, resolve_target
 from pramana.providers.voice.description import Description
 from pramana.providers.voice.vocabulary import Dial
-from pramana.run.accounts import Reach, accounts_of
-from pramana.store.providers import Known
+from pramana.run.accounts import Reach, make_accounts
+from pramana.store.providers import KnownProvider
 
 PROBE_S = 20.0
 Kind = Literal[KINDS]  # type: ignore[valid-type] # one list for the program and its documentation
@@ -95,15 +95,15 @@ class Probe(NamedTuple):
     failure: PramanaError | None = None
 
 
-def reach_of(app: App) -> Reach:
+def server_reach(app: App) -> Reach:
     """Return whom a server may reach for those who use it."""
-    return Reach(app.store.providers.registered, for_others=True, allow_private=app.private_addresses_allowed())
+    return Reach(app.store.providers.find_registered, for_others=True, allow_private=app.private_addresses_allowed())
 
 
 @use_case("viewer")
 def list_providers(app: App, _: User) -> ProviderList:
     """Return every registered provider, and which keys of the server's environment are set; never a key."""
-    return ProviderList([_provider_view(each) for each in app.store.providers.list()], _environment())
+    return ProviderList([_provider_view(each) for each in app.store.providers.list()], _environment_variables())
 
 
 @use_case("viewer")
@@ -115,15 +115,15 @@ def read_provider(app: App, _: User, provider_id: str) -> ProviderView:
 @use_case("admin")
 def create_provider(app: App, _: User, new: NewProvider) -> ProviderView:
     """Register a provider under an id; its key is stored encrypted. Providers that run code cannot be registered."""
-    made = checked(
+    made = check_provider(
         new.id,
         new.kind,
         base_url=new.base_url,
         model=new.model,
-        description=_described(new.description),
+        description=_parse_description_fields(new.description),
         has_key=new.api_key is not None,
     )
-    return _provider_view(app.store.providers.create(made, _checked_key(new.api_key)))
+    return _provider_view(app.store.providers.create(made, _check_key(new.api_key)))
 
 
 @use_case("admin")
@@ -131,24 +131,24 @@ def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, A
     """Change the fields of `NewProvider` that are named; None takes one away. Runs made with it stay as they are."""
     if not changed:
         raise InvalidInput("nothing to change; send baseUrl, arguments or apiKey")
-    said = {**changed, "description": _described(changed.get("description"))}
+    said = {**changed, "description": _parse_description_fields(changed.get("description"))}
     keeps_key = "api_key" not in changed
 
-    def make(known: Known) -> Registered:
+    def make(known: KnownProvider) -> Registered:
         stays = {
             name: said[name] if name in changed else getattr(known, name)
             for name in ("base_url", "model", "description")
         }
         has_key = known.key_set if keeps_key else changed["api_key"] is not None
-        made = checked(known.id, known.kind, **stays, has_key=has_key)
-        if known.key_set and keeps_key and _goes_to(made) != _goes_to(known):
-            raise _wrong_key(
+        made = check_provider(known.id, known.kind, **stays, has_key=has_key)
+        if known.key_set and keeps_key and _key_destination(made) != _key_destination(known):
+            raise _key_error(
                 "the address changes, and a key is only sent to the address it was set for; send apiKey as well, "
                 "the same or a new one, or null for none"
             )
         return made
 
-    key = True if keeps_key else _checked_key(changed["api_key"])
+    key = True if keeps_key else _check_key(changed["api_key"])
     return _provider_view(app.store.providers.change(provider_id, make, key=key))
 
 
@@ -163,14 +163,14 @@ def delete_provider(app: App, _: User, provider_id: str) -> ProviderView:
 @use_case("admin")
 def rotate_keys(app: App, _: User) -> int:
     """Lock every stored key anew by the newest key of PRAMANA_SECRET_KEY; return how many there are."""
-    return app.store.providers.rotate()
+    return app.store.providers.rotate_keys()
 
 
 @use_case("viewer")
 def check_description(_app: App, _: User, description: str | Mapping[str, Any]) -> CheckedDescription:
     """Return what is wrong with the description of an agent, each problem at its line and column; nothing is kept."""
     problems = Problems()
-    found = _parsed(description, problems)
+    found = _parse_description(description, problems)
     return CheckedDescription(found is not None, problems.kept)
 
 
@@ -180,11 +180,11 @@ def probe_provider(app: App, _: User, provider_id: str, model: str | None = None
 
     An agent that is called needs a model, unless the provider has one.
     """
-    reach = reach_of(app)
-    target = _target(app.store.providers.read(provider_id), model, reach)
+    reach = server_reach(app)
+    target = _probe_target(app.store.providers.read(provider_id), model, reach)
     began = clock.monotonic()
     try:
-        models, failure = asyncio.run(_probe(target, accounts_of(reach, PROBE_S))), None
+        models, failure = asyncio.run(_probe(target, make_accounts(reach, PROBE_S))), None
     except PramanaError as error:
         models, failure = [], error
     return Probe(round((clock.monotonic() - began) * 1000, 1), tuple(models), failure)
@@ -193,58 +193,64 @@ def probe_provider(app: App, _: User, provider_id: str, model: str | None = None
 # ── Adding and changing ──
 
 
-def _described(given: str | Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _parse_description_fields(description: str | Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the description of an agent as plain data; raises `InvalidInput` with every problem at its place."""
-    if given is None:
+    if description is None:
         return None
     problems = Problems()
-    found = _parsed(given, problems)
+    found = _parse_description(description, problems)
     if found is None:
-        raise InvalidInput.of(problems.kept or [Problem("it does not fit", "description")], problems.errors)
+        raise InvalidInput.from_problems(problems.kept or [Problem("it does not fit", "description")], problems.errors)
     described: dict[str, Any] = to_builtins(found)
     return described
 
 
-def _parsed(given: str | Mapping[str, Any], problems: Problems) -> Description | None:
-    return parse_agent(given if isinstance(given, str) else json.dumps(given), problems, "description")
+def _parse_description(description: str | Mapping[str, Any], problems: Problems) -> Description | None:
+    return parse_agent(
+        description if isinstance(description, str) else json.dumps(description), problems, "description"
+    )
 
 
-def _checked_key(key: str | None) -> str | None:
+def _check_key(key: str | None) -> str | None:
     if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
-        raise _wrong_key("the key contains a line break, a trailing space or another invalid character; copy it again")
+        raise _key_error("the key contains a line break, a trailing space or another invalid character; copy it again")
     return key
 
 
-def _wrong_key(message: str) -> InvalidInput:
+def _key_error(message: str) -> InvalidInput:
     return InvalidInput(message, [Problem(message, "apiKey")])
 
 
-def _goes_to(one: Known | Registered) -> tuple[Any, ...]:
+def _key_destination(provider: KnownProvider | Registered) -> tuple[Any, ...]:
     """Return where a provider's key goes."""
-    described: Mapping[str, Any] = one.description or {}
-    where = destination(one.kind, one.base_url, one.description, one.model)
-    return one.base_url, described.get("base_url"), described.get("url"), where
+    described: Mapping[str, Any] = provider.description or {}
+    where = find_key_destination(provider.kind, provider.base_url, provider.description, provider.model)
+    return provider.base_url, described.get("base_url"), described.get("url"), where
 
 
 # ── Testing ──
 
 
-def _target(known: Known, model: str | None, reach: Reach) -> Target:
+def _probe_target(known: KnownProvider, model: str | None, reach: Reach) -> Target:
     wanted = model or known.model
-    if wanted is None and known.kind in CALLED and known.kind not in ("openai-realtime", "gemini-live", "websocket"):
+    if (
+        wanted is None
+        and known.kind in CALLED_KINDS
+        and known.kind not in ("openai-realtime", "gemini-live", "websocket")
+    ):
         raise InvalidInput("testing a voice agent needs a model; send model")
     if known.kind in WITHOUT_ACCOUNT or known.kind == "websocket":
         typed = f"{known.id}:{wanted}" if wanted else known.id
     else:
         typed = f"{known.id}:{wanted or 'any'}"
-    return resolve(typed, registered=reach.registered)
+    return resolve_target(typed, registered=reach.registered)
 
 
 async def _probe(target: Target, accounts: Accounts) -> list[str]:
     provider: Any = open_provider(target, accounts)
     try:
         async with asyncio.timeout(PROBE_S):
-            if target.provider in CALLED and target.provider != "cascade" and target.model != "any":
+            if target.provider in CALLED_KINDS and target.provider != "cascade" and target.model != "any":
                 channel = await provider.dial(Dial(target.model))
                 await channel.close()
                 return []
@@ -258,19 +264,19 @@ async def _probe(target: Target, accounts: Accounts) -> list[str]:
 # ── Views ──
 
 
-def _environment() -> list[VariableView]:
+def _environment_variables() -> list[VariableView]:
     """Return the variables that hold keys of those that need no registering, and whether each is set."""
     kinds: dict[str, list[str]] = {}
     for kind, known in VARIABLES.items():
         for variable in known.keys:
             kinds.setdefault(variable, []).append(kind)
     return [
-        VariableView(variable=name, set=settings.variable(name) is not None, kinds=tuple(some))
+        VariableView(variable=name, set=settings.read_variable(name) is not None, kinds=tuple(some))
         for name, some in kinds.items()
     ]
 
 
-def _provider_view(known: Known) -> ProviderView:
+def _provider_view(known: KnownProvider) -> ProviderView:
     return ProviderView(
         id=known.id,
         kind=known.kind,

@@ -8,7 +8,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from pramana.app.views import View
-from pramana.embedded.weights import Phase, find, pinned, pull
+from pramana.embedded.weights import Phase, find_folder, find_pin, pull
 from pramana.errors import PramanaError
 
 log = logging.getLogger("pramana.app")
@@ -24,11 +24,11 @@ class PullView(View, frozen=True, kw_only=True):
     problem: Annotated[str | None, Meta(description="Why it failed, and what to do")]
 
 
-class _Ended(Exception):
+class _ServerClosing(Exception):
     """The server ends, and the download with it."""
 
 
-class Pulls:
+class Downloads:
     """The downloads of one process. Safe to share among threads."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Pulls:
         self._lock = threading.Lock()
         self._closed = False
 
-    def of(self, name: str) -> PullView | None:
+    def status(self, name: str) -> PullView | None:
         """Return how far the download of some weights is, or how the last one failed."""
         return self._pulls.get(name)
 
@@ -44,9 +44,9 @@ class Pulls:
         """Begin a download, unless it is under way or there is nothing to bring."""
         with self._lock:
             found = self._pulls.get(name)
-            if self._closed or find(name) or (found and found.status == "running"):
+            if self._closed or find_folder(name) or (found and found.status == "running"):
                 return
-            self._pulls[name] = _running("download", 0, pinned(name).archive_size)
+            self._pulls[name] = _running_view("download", 0, find_pin(name).archive_size)
         # A daemon, so that a server that must end does not wait for a connection that says nothing any more.
         threading.Thread(target=self._pull, args=(name,), name=f"pull {name}", daemon=True).start()
 
@@ -57,12 +57,12 @@ class Pulls:
     def _pull(self, name: str) -> None:
         def report(phase: Phase, done: int, total: int) -> None:
             if self._closed:
-                raise _Ended
-            self._pulls[name] = _running(phase, done, total)
+                raise _ServerClosing
+            self._pulls[name] = _running_view(phase, done, total)
 
         try:
             pull(name, report)
-        except _Ended:
+        except _ServerClosing:
             self._fail(name, "the server stopped during the download")
         except PramanaError as error:
             self._fail(name, str(error))
@@ -76,5 +76,5 @@ class Pulls:
         self._pulls[name] = replace(self._pulls[name], status="failed", problem=problem)
 
 
-def _running(phase: Phase, done: int, total: int) -> PullView:
+def _running_view(phase: Phase, done: int, total: int) -> PullView:
     return PullView(status="running", phase=phase, done_bytes=done, total_bytes=total, problem=None)

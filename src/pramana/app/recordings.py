@@ -8,7 +8,7 @@ from pramana import audio
 from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import InvalidInput
-from pramana.store.blobs import Kept
+from pramana.store.blobs import KeptFile
 
 
 class RecordingView(View, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class UploadedView(RecordingView, frozen=True, kw_only=True):
     sample_rate: int
 
 
-class Uploaded(NamedTuple):
+class UploadedRecording(NamedTuple):
     """A recording that was brought, and whether none was there before."""
 
     recording: UploadedView
@@ -37,26 +37,28 @@ class Uploaded(NamedTuple):
 @use_case("viewer")
 def list_recordings(app: App, _: User) -> list[RecordingView]:
     """Return those that people brought, by name."""
-    return [RecordingView(**_about(each)) for each in app.store.sounds.list()]
+    return [RecordingView(**_recording_fields(each)) for each in app.store.sounds.list()]
 
 
 @use_case("editor")
-def upload_recording(app: App, _: User, data: bytes, name: str | None = None, *, replace: bool = False) -> Uploaded:
+def upload_recording(
+    app: App, _: User, data: bytes, name: str | None = None, *, replace: bool = False
+) -> UploadedRecording:
     """Keep a WAV, FLAC, OGG or MP3 under a path, which a scenario names as its `prompt_audio_url`, or its digest."""
     try:
-        sound = audio.read(data)
+        sound = audio.read_sound(data)
     except audio.BadAudio as bad:
         raise InvalidInput(f"this recording cannot be used: {bad}") from None
     if wrong := audio.problem(sound.samples, sound.rate):
         raise InvalidInput(f"this recording cannot be used: {wrong}")
     kept, is_new = app.store.sounds.put(name, data, replace=replace)
     view = UploadedView(
-        **_about(kept),
+        **_recording_fields(kept),
         digest=f"sha256:{hashlib.sha256(data).hexdigest()}",
         seconds=round(sound.seconds, 6),
         sample_rate=sound.rate,
     )
-    return Uploaded(view, is_new)
+    return UploadedRecording(view, is_new)
 
 
 @use_case("viewer")
@@ -71,5 +73,5 @@ def remove_recording(app: App, _: User, name: str) -> None:
     app.store.sounds.remove(name)
 
 
-def _about(kept: Kept) -> dict[str, Any]:
-    return {"path": f"/audio/{kept.name}", "bytes": kept.size, "changed_at": kept.changed}
+def _recording_fields(recording: KeptFile) -> dict[str, Any]:
+    return {"path": f"/audio/{recording.name}", "bytes": recording.size, "changed_at": recording.changed}

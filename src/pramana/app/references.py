@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pramana.analyse.summary import why
-from pramana.analyse.voice import ear
-from pramana.app.model_names import ModelNames, find_model, names_of
-from pramana.app.sides import Answer, HashMismatch, RecordedReply, Source
-from pramana.errors import InvalidInput, did_you_mean, quote
+from pramana.analyse.summary import explain_outcome
+from pramana.analyse.voice import recognition_name
+from pramana.app.comparison_sides import ComparedAnswer, HashMismatch, RecordedReply, Source
+from pramana.app.model_names import ModelNames, find_model_index, list_model_names
+from pramana.errors import InvalidInput, quote_text, suggest_similar
 from pramana.hash import case_digest
 from pramana.model import Run, Target
 from pramana.store.store import Store
 
 if TYPE_CHECKING:
-    from pramana.load.results import Block
+    from pramana.load.results import ModelResults
 
 
 Missing = Literal["model", "new_model"]
@@ -44,37 +44,37 @@ class Reference:
 class ModelUnclear(InvalidInput):
     """A side holds several models, or not the one that was named."""
 
-    def __init__(self, found: str, references: Sequence[str], models: Mapping[str, str], missing: Missing) -> None:
+    def __init__(self, message: str, references: Sequence[str], models: Mapping[str, str], missing: Missing) -> None:
         """`models` is a choice that would do, by `model` and `new_model`; `missing` is which of them has to be made."""
-        self.found, self.references, self.models, self.missing = found, tuple(references), models, missing
+        self.message, self.references, self.models, self.missing = message, tuple(references), models, missing
         options = (f"--{name.replace('_', '-')} {shlex.quote(model)}" for name, model in models.items())
         command = " ".join(["pramana compare", *map(shlex.quote, references), *options])
-        super().__init__(f"{found}; choose, for example: {command}")
+        super().__init__(f"{message}; choose, for example: {command}")
 
     def explain_call(self) -> str:
         """Return the same with the call of Python."""
         given = [*map(repr, self.references), *(f"{name}={model!r}" for name, model in self.models.items())]
-        return f"{self.found}; choose, for example: pramana.compare({', '.join(given)})"
+        return f"{self.message}; choose, for example: pramana.compare({', '.join(given)})"
 
 
-def two_sides(
+def resolve_sides(
     base: Reference, new: Reference | None, model: str | None, new_model: str | None
 ) -> tuple[Source, Source]:
     """Return the two sides that are meant: models of two runs, or without `new` two models of one run."""
     if new is None or new.identity == base.identity:
-        one, other = _two_models(base, model, new_model)
+        one, other = _find_two_models(base, model, new_model)
         return base.source(one), base.source(other)
     both = base.given, new.given
-    first, second = _place(base, model), _place(new, new_model or model)
+    first, second = _find_model_index(base, model), _find_model_index(new, new_model or model)
     if first is None:
-        raise ModelUnclear(_why_unclear(base, model), both, {"model": base.models[0].typed}, "model")
+        raise ModelUnclear(_explain_unclear_model(base, model), both, {"model": base.models[0].typed}, "model")
     if second is None:
         choice = {"model": base.models[first].typed, "new_model": new.models[0].typed}
-        raise ModelUnclear(_why_unclear(new, new_model or model), both, choice, "new_model")
+        raise ModelUnclear(_explain_unclear_model(new, new_model or model), both, choice, "new_model")
     return base.source(first), new.source(second)
 
 
-def _two_models(run: Reference, model: str | None, new_model: str | None) -> tuple[int, int]:
+def _find_two_models(run: Reference, model: str | None, new_model: str | None) -> tuple[int, int]:
     """Return the places of the two models of one run that are meant; of exactly two, none need be named."""
     if len(run.models) == 1:
         raise InvalidInput(
@@ -85,58 +85,60 @@ def _two_models(run: Reference, model: str | None, new_model: str | None) -> tup
     wanted: tuple[tuple[Missing, str | None], ...] = (("model", model), ("new_model", new_model))
     for name, each in wanted:
         if each is not None:
-            place = find_model(run.models, each)
+            place = find_model_index(run.models, each)
             if place is None:
-                raise ModelUnclear(_why_unclear(run, each), [run.given], _any_two(run, known), name)
+                raise ModelUnclear(
+                    _explain_unclear_model(run, each), [run.given], _suggest_two_models(run, known), name
+                )
             known[name] = place
     if len(known) == 2 and known["model"] == known["new_model"]:
         itself = f"{run.models[known['model']].typed} would be compared with itself in {run.title}"
-        raise ModelUnclear(itself, [run.given], _any_two(run, {"model": known["model"]}), "new_model")
+        raise ModelUnclear(itself, [run.given], _suggest_two_models(run, {"model": known["model"]}), "new_model")
     if len(known) < 2 and len(run.models) > 2:
         missing: Missing = "new_model" if "model" in known else "model"
-        raise ModelUnclear(_why_unclear(run, None), [run.given], _any_two(run, known), missing)
-    both = _any_two(run, known)
+        raise ModelUnclear(_explain_unclear_model(run, None), [run.given], _suggest_two_models(run, known), missing)
+    both = _suggest_two_models(run, known)
     places = {each.typed: place for place, each in enumerate(run.models)}
     return places[both["model"]], places[both["new_model"]]
 
 
-def _any_two(run: Reference, known: Mapping[Missing, int]) -> dict[str, str]:
+def _suggest_two_models(run: Reference, known: Mapping[Missing, int]) -> dict[str, str]:
     """Return two models of a run by `model` and `new_model`: those that are known, and the first of the others."""
     rest = [place for place in range(len(run.models)) if place not in known.values()]
     names: tuple[Missing, ...] = ("model", "new_model")
     return {name: run.models[known[name] if name in known else rest.pop(0)].typed for name in names}
 
 
-def _place(run: Reference, model: str | None) -> int | None:
+def _find_model_index(run: Reference, model: str | None) -> int | None:
     """Return the place of the model that is meant; a run's only model need not be named."""
     if model is None:
         return 0 if len(run.models) == 1 else None
-    return find_model(run.models, model)
+    return find_model_index(run.models, model)
 
 
-def _why_unclear(run: Reference, model: str | None) -> str:
+def _explain_unclear_model(run: Reference, model: str | None) -> str:
     """Return that a model must be named, or that the one that was named is not there."""
     named = ", ".join(each.typed for each in run.models)
     if model is None:
         return f"{run.title} has {len(run.models)} models: {named}"
-    hint = did_you_mean(model, [each.typed for each in run.models])
-    return f"{run.title} has no model {quote(model)} (it has {named}){hint}"
+    hint = suggest_similar(model, [each.typed for each in run.models])
+    return f"{run.title} has no model {quote_text(model)} (it has {named}){hint}"
 
 
 # ── References ──
 
 
-def of_file(path: Path) -> Reference:
+def reference_to_file(path: Path) -> Reference:
     """Return the models of a results.json."""
     from pramana.load.results import read_results
 
     blocks = read_results(path)
     names = [ModelNames(each.model or each.model_id, each.model_id) for each in blocks]
-    title = _dated(str(path), blocks[0].timestamp)
-    return Reference(str(path), title, str(path.resolve()), names, lambda at: _side_of(path, blocks[at]))
+    title = _name_with_date(str(path), blocks[0].timestamp)
+    return Reference(str(path), title, str(path.resolve()), names, lambda at: _make_file_source(path, blocks[at]))
 
 
-def _side_of(path: Path, block: "Block") -> Source:
+def _make_file_source(path: Path, block: "ModelResults") -> Source:
     from pramana.load.results import mismatched_hashes
 
     digests = frozenset(each.case_digest for each in block.results if each.case_digest)
@@ -155,14 +157,14 @@ def _side_of(path: Path, block: "Block") -> Source:
 
     return Source(
         str(path),
-        _dated(str(path), block.timestamp),
+        _name_with_date(str(path), block.timestamp),
         str(path.resolve()),
         block.model or block.model_id,
         block.suite_hash,
-        block.by_digest,
-        lambda: digests if block.by_digest and block.complete else None,
+        block.has_digests,
+        lambda: digests if block.has_digests and block.complete else None,
         lambda: (
-            Answer(
+            ComparedAnswer(
                 each.case_digest,
                 each.test_id,
                 each.repeat,
@@ -190,28 +192,30 @@ def _side_of(path: Path, block: "Block") -> Source:
     )
 
 
-def of_run(store: Store, reference: str) -> Reference:
+def reference_to_run(store: Store, reference: str) -> Reference:
     """Return the models of a stored run."""
     run = store.runs.find(reference)
-    title, targets = _dated(f"run {run.id}", run.created), run.plan.targets
-    return Reference(reference, title, run.id, names_of(run), lambda at: _model_of(store, run, targets[at], title))
+    title, targets = _name_with_date(f"run {run.id}", run.created), run.plan.targets
+    return Reference(
+        reference, title, run.id, list_model_names(run), lambda at: _make_run_source(store, run, targets[at], title)
+    )
 
 
-def _dated(name: str, created: str | None) -> str:
+def _name_with_date(name: str, created: str | None) -> str:
     return f"{name} of {created[:16].replace('T', ' ')}" if created else name
 
 
-def _model_of(store: Store, run: Run, target: Target, title: str) -> Source:
+def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Source:
     typed = target.typed
 
-    def answers() -> Iterator[Answer]:
-        for seq, result in store.results.each(run.id, raw=False):
+    def answers() -> Iterator[ComparedAnswer]:
+        for seq, result in store.results.iterate(run.id, raw=False):
             key, reply = result.key, result.reply
             if key.model != typed:
                 continue
             # Nobody was asked, or it was no writing: then no time of it is a reply's.
             timed = reply if reply and not reply.cached and reply.call is None else None
-            yield Answer(
+            yield ComparedAnswer(
                 key.case,
                 result.case_id,
                 key.repeat,
@@ -231,11 +235,11 @@ def _model_of(store: Store, run: Run, target: Target, title: str) -> Source:
             case, result = store.results.read(run, seq)
             lines = [line.text for line in case.script] or [turn.text for turn in case.turns]
             text = result.reply.text if result.reply else None
-            found[seq] = RecordedReply("\n\n".join(lines), text, result.outcome, why(result))
+            found[seq] = RecordedReply("\n\n".join(lines), text, result.outcome, explain_outcome(result))
         return found
 
     def digests() -> frozenset[str]:
-        return frozenset(map(case_digest, store.cases.of(run.id)))
+        return frozenset(map(case_digest, store.cases.iterate(run.id)))
 
     spoken = run.plan.variants != ("text",)
     return Source(
@@ -251,7 +255,7 @@ def _model_of(store: Store, run: Run, target: Target, title: str) -> Source:
         repeats=run.plan.repeats,
         variants=frozenset(run.plan.variants),
         voice=run.plan.voice if spoken else None,
-        stt=ear(run.plan) if spoken else None,
+        stt=recognition_name(run.plan) if spoken else None,
         provider=target.provider,
         system_prompt=run.plan.system_prompt or "",
         parameters=run.plan.parameters,

@@ -11,8 +11,8 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from pramana.analyse.comparison import Pair
-from pramana.analyse.replies import Answered, scored
-from pramana.app.sides import Compared, RecordedReply, Side, Source
+from pramana.analyse.replies import Answered, iterate_scored
+from pramana.app.comparison_sides import ComparedSides, RecordedReply, Side, Source
 from pramana.app.views import View
 from pramana.model import Outcome
 
@@ -52,9 +52,9 @@ class _Wanted(NamedTuple):
     new: int
 
 
-def read_reply_pairs(compared: Compared, limit: int) -> tuple[ReplyPairView, ...]:
+def read_reply_pairs(compared: ComparedSides, limit: int) -> tuple[ReplyPairView, ...]:
     """Return the first cases that flipped with both replies: lost, gained, then those with the same verdict."""
-    wanted = list(islice(_wanted(compared), limit))
+    wanted = list(islice(_list_wanted(compared), limit))
     before, after = compared.sources
     base = before.read([each.base for each in wanted])
     new = after.read([each.new for each in wanted])
@@ -71,30 +71,30 @@ def read_reply_pairs(compared: Compared, limit: int) -> tuple[ReplyPairView, ...
     )
 
 
-def _side_reply(source: Source, place: int, found: RecordedReply) -> SideReplyView:
+def _side_reply(source: Source, place: int, recorded: RecordedReply) -> SideReplyView:
     return SideReplyView(
-        outcome=found.outcome,
-        reason=found.reason,
-        reply=found.text,
+        outcome=recorded.outcome,
+        reason=recorded.reason,
+        reply=recorded.text,
         result=place if source.stored else None,
     )
 
 
-def _wanted(compared: Compared) -> Iterator[_Wanted]:
+def _list_wanted(compared: ComparedSides) -> Iterator[_Wanted]:
     base, new = compared.sides
-    for pair in compared.found.lost:
-        yield _flipped(pair, "lost", base, new)
-    for pair in compared.found.gained:
-        yield _flipped(pair, "gained", base, new)
+    for pair in compared.comparison.lost:
+        yield _flip_answers(pair, "lost", base, new)
+    for pair in compared.comparison.gained:
+        yield _flip_answers(pair, "gained", base, new)
     for each in compared.reply_changes.first:
         yield _Wanted(each.case, "same verdict", each.base, each.new)
 
 
-def _flipped(pair: Pair, change: Change, base: Side, new: Side) -> _Wanted:
+def _flip_answers(pair: Pair, change: Change, base: Side, new: Side) -> _Wanted:
     """Return the first answers of a case that flipped which ended differently, as the case did."""
     ends = (Outcome.PASSED, Outcome.FAILED) if change == "lost" else (Outcome.FAILED, Outcome.PASSED)
     places = [
-        _first(list(islice(scored(side.answers[pair.case]), pair.repeats)), outcome)
+        _first(list(islice(iterate_scored(side.answers[pair.case]), pair.repeats)), outcome)
         for side, outcome in zip((base, new), ends, strict=True)
     ]
     return _Wanted(pair.case, change, *places)

@@ -9,13 +9,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from pramana.analyse.summary import Rate, why
+from pramana.analyse.summary import Rate, explain_outcome
 from pramana.app.views import OutcomesView, View
-from pramana.bench import scoring_label
+from pramana.bench import make_scoring_label
 from pramana.model import Outcome, Result, Run
 from pramana.store.store import Store
 
-LISTED = 1_000
+MAX_LISTED = 1_000
 """Changed and kept verdicts that a view lists, at most."""
 
 
@@ -80,11 +80,11 @@ class RescoringView(View, frozen=True, kw_only=True):
     changed: int
     counts: Annotated[tuple[ChangeCountView, ...], Meta(description="The most frequent change first")]
     changes: Annotated[
-        tuple[ChangedVerdictView, ...], Meta(description=f"In the order of the cases; the first {LISTED:,}")
+        tuple[ChangedVerdictView, ...], Meta(description=f"In the order of the cases; the first {MAX_LISTED:,}")
     ]
     kept: Annotated[int, Meta(description="Replies without a new verdict, which keep the one they had")]
     kept_verdicts: Annotated[
-        tuple[KeptVerdictView, ...], Meta(description=f"In the order of the cases; the first {LISTED:,}")
+        tuple[KeptVerdictView, ...], Meta(description=f"In the order of the cases; the first {MAX_LISTED:,}")
     ]
     errored: Annotated[int, Meta(description="Of the kept ones, those whose judging failed with an error")]
 
@@ -95,17 +95,17 @@ def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
     counts = Counter[tuple[Outcome, Outcome]]()
     changes: list[ChangedVerdictView] = []
     kept: list[KeptVerdictView] = []
-    for before, after, attempt in store.results.rescored(run, scoring):
+    for before, after, attempt in store.results.iterate_rescored(run, scoring):
         judged += 1
         if attempt is not None:
             kept_count += 1
             errored += attempt.outcome is Outcome.ERRORED
-            if len(kept) < LISTED:
-                kept.append(_kept(after, attempt))
+            if len(kept) < MAX_LISTED:
+                kept.append(_kept_verdict_view(after, attempt))
         elif before.outcome is not after.outcome:
             counts[before.outcome, after.outcome] += 1
-            if len(changes) < LISTED:
-                changes.append(_changed(before, after))
+            if len(changes) < MAX_LISTED:
+                changes.append(_changed_verdict_view(before, after))
     return RescoringView(
         scoring=scoring,
         judged=judged,
@@ -118,7 +118,7 @@ def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
     )
 
 
-def _changed(before: Result, after: Result) -> ChangedVerdictView:
+def _changed_verdict_view(before: Result, after: Result) -> ChangedVerdictView:
     key = after.key
     return ChangedVerdictView(
         case_id=after.case_id,
@@ -127,11 +127,11 @@ def _changed(before: Result, after: Result) -> ChangedVerdictView:
         repeat=key.repeat,
         before=before.outcome,
         after=after.outcome,
-        reason=why(after),
+        reason=explain_outcome(after),
     )
 
 
-def _kept(result: Result, attempt: Result) -> KeptVerdictView:
+def _kept_verdict_view(result: Result, attempt: Result) -> KeptVerdictView:
     key = result.key
     return KeptVerdictView(
         case_id=result.case_id,
@@ -140,7 +140,7 @@ def _kept(result: Result, attempt: Result) -> KeptVerdictView:
         repeat=key.repeat,
         verdict=result.outcome,
         attempt=attempt.outcome,
-        reason=why(attempt),
+        reason=explain_outcome(attempt),
     )
 
 
@@ -158,7 +158,7 @@ def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
         ScoringView(
             number=each.number,
             reference=f"{run.id}@{each.number}",
-            label=each.label if each.number else scoring_label(plan.judge, plan.embedder, plan.scorers),
+            label=each.label if each.number else make_scoring_label(plan.judge, plan.embedder, plan.scorers),
             created_at=each.created,
             current=each.current,
             models=tuple(
@@ -167,7 +167,7 @@ def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
                     outcomes=OutcomesView(**{outcome.value: counts[outcome] for outcome in Outcome}),
                     pass_rate=Rate(passed=counts[Outcome.PASSED], failed=counts[Outcome.FAILED]).value,
                 )
-                for model, counts in store.results.counts_by_model(run, each.number).items()
+                for model, counts in store.results.count_outcomes_by_model(run, each.number).items()
             ),
         )
         for each in found

@@ -14,7 +14,7 @@ from pramana.analyse.scores import rubric_ratings
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Rate, Summary
 from pramana.app import App, User, use_case
-from pramana.app.providers import reach_of
+from pramana.app.providers import server_reach
 from pramana.app.tail import ChangeEvent, RunEvent
 from pramana.app.views import (
     AssertionView,
@@ -47,8 +47,8 @@ from pramana.app.views import (
 from pramana.model import Assertion, Case, Outcome, Reply, Result, Run, RunStatus, Target
 from pramana.request import Limits, RunEdit, RunRequest, Searched, published_name
 from pramana.run.accounts import Reach
-from pramana.store.history import Ended
-from pramana.store.queue import shown
+from pramana.store.history import EndedCounts
+from pramana.store.queue import holder_label
 from pramana.store.store import Store
 
 _Rendered = TypeVar("_Rendered")
@@ -91,7 +91,7 @@ class ResultFilter(PageRequest, frozen=True, kw_only=True):
 ALL_RESULTS = ResultFilter()
 
 
-class ResultBesides(NamedTuple):
+class ResultWithNeighbours(NamedTuple):
     """A result, and the numbers of those before and after it."""
 
     result: ResultDetailView
@@ -102,7 +102,7 @@ class ResultBesides(NamedTuple):
 @use_case("editor")
 def create_run(app: App, user: User, request: RunRequest) -> RunView:
     """Queue a run: a server carries it out."""
-    made = planning.create_run(app.store, request, reach_of(app), user.name)
+    made = planning.create_run(app.store, request, server_reach(app), user.name)
     app.on_queued()
     return _run_view(made)
 
@@ -110,23 +110,23 @@ def create_run(app: App, user: User, request: RunRequest) -> RunView:
 @use_case("editor")
 def estimate_run(app: App, _: User, request: RunRequest) -> EstimateView:
     """Return what a run would take; nothing is stored, and no model is asked."""
-    return estimate_view(app.store, request, reach_of(app))
+    return estimate_view(app.store, request, server_reach(app))
 
 
 @use_case("viewer")
-def list_runs(app: App, _: User, wanted: RunFilter) -> Listed[RunView]:
+def list_runs(app: App, _: User, filter_: RunFilter) -> Listed[RunView]:
     """Return runs, newest first."""
     found, total = app.store.runs.page(
-        status=wanted.status,
-        model=wanted.model,
-        suite=wanted.suite,
-        text=wanted.text,
-        limit=wanted.page_size,
-        offset=wanted.offset,
+        status=filter_.status,
+        model=filter_.model,
+        suite=filter_.suite,
+        text=filter_.text,
+        limit=filter_.page_size,
+        offset=filter_.offset,
     )
     history = app.store.history
-    ended: Sequence[Ended | None] = history.ended(found) if wanted.outcomes else [None] * len(found)
-    digests: Sequence[str | None] = history.cases_digests(found) if wanted.outcomes else [None] * len(found)
+    ended: Sequence[EndedCounts | None] = history.count_ended(found) if filter_.outcomes else [None] * len(found)
+    digests: Sequence[str | None] = history.cases_digests(found) if filter_.outcomes else [None] * len(found)
     return Listed([_run_view(*each) for each in zip(found, ended, digests, strict=True)], total)
 
 
@@ -134,13 +134,13 @@ def list_runs(app: App, _: User, wanted: RunFilter) -> Listed[RunView]:
 def read_run(app: App, _: User, run_id: str) -> RunDetailView:
     """Return a run's plan, its progress, its summary and how its times are spread."""
     run = app.store.runs.find(run_id)
-    return _read_run(app, run, *app.findings.of(run))
+    return _read_run_detail(app, run, *app.findings.summarise(run))
 
 
 @use_case("viewer")
 def read_progress(app: App, _: User, run_id: str) -> RunDetailView:
     """Return a run's plan and its progress, without the summary, which takes longer to compute."""
-    return _read_run(app, app.store.runs.find(run_id))
+    return _read_run_detail(app, app.store.runs.find(run_id))
 
 
 @use_case("viewer", "heavy")
@@ -149,7 +149,7 @@ def render_run(
 ) -> _Rendered:
     """Return what a renderer makes of a run and its results, one by one."""
     run = app.store.runs.find(run_id)
-    return render(run, app.store.results.pairs(run))
+    return render(run, app.store.results.iterate_with_cases(run))
 
 
 @use_case("editor")
@@ -164,7 +164,7 @@ def resume_run(app: App, _: User, run_id: str, limits: Mapping[str, Any] | None 
 
     `limits` are fields of `Limits`; None as a value removes one.
     """
-    resumed = Limits.resumed(app.store.runs.read(run_id).limits, limits).stored() if limits else None
+    resumed = Limits.resumed(app.store.runs.read(run_id).limits, limits).to_stored() if limits else None
     run = app.store.queue.requeue(run_id, resumed)
     app.on_queued()
     return _run_view(run)
@@ -182,9 +182,11 @@ def delete_run(app: App, _: User, run_id: str) -> None:
     app.store.runs.delete(run_id, unless_held=True)
 
 
-def _read_run(app: App, run: Run, summary: Summary | None = None, times: RunTimes | None = None) -> RunDetailView:
+def _read_run_detail(
+    app: App, run: Run, summary: Summary | None = None, times: RunTimes | None = None
+) -> RunDetailView:
     history = app.store.history
-    ended = summary or history.ended([run])[0]
+    ended = summary or history.count_ended([run])[0]
     return run_detail_view(run, summary, times, _run_view(run, ended, history.cases_digests([run])[0]))
 
 
@@ -192,33 +194,33 @@ def _read_run(app: App, run: Run, summary: Summary | None = None, times: RunTime
 
 
 @use_case("viewer")
-def list_results(app: App, _: User, run_id: str, wanted: ResultFilter) -> Listed[ResultView]:
+def list_results(app: App, _: User, run_id: str, filter_: ResultFilter) -> Listed[ResultView]:
     """Return results in the order they were stored, each with the beginning of its answer."""
     found, total = app.store.results.page(
         app.store.runs.find(run_id),
-        outcome=wanted.outcome,
-        model=wanted.model,
-        case=wanted.case,
-        text=wanted.text,
-        tag=wanted.tag,
-        limit=wanted.page_size,
-        offset=wanted.offset,
+        outcome=filter_.outcome,
+        model=filter_.model,
+        case=filter_.case,
+        text=filter_.text,
+        tag=filter_.tag,
+        limit=filter_.page_size,
+        offset=filter_.offset,
     )
     return Listed([result_view(seq, result) for seq, result in found], total)
 
 
 @use_case("viewer")
-def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = ALL_RESULTS) -> ResultBesides:
+def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = ALL_RESULTS) -> ResultWithNeighbours:
     """Return all of a result: what was sent, the reply, and its checks.
 
     The results beside it are the nearest that pass the filters; their page does not matter.
     """
     run = app.store.runs.find(run_id)
     case, result = app.store.results.read(run, seq)
-    before, after = app.store.results.beside(
+    before, after = app.store.results.find_neighbours(
         run, seq, among.outcome, model=among.model, case=among.case, text=among.text, tag=among.tag
     )
-    return ResultBesides(result_detail_view(seq, case, result, run.plan.system_prompt), before, after)
+    return ResultWithNeighbours(result_detail_view(seq, case, result, run.plan.system_prompt), before, after)
 
 
 # ── Events ──
@@ -239,10 +241,10 @@ def follow_changes(app: App, _: User, after: int | None = None) -> AsyncGenerato
 # ── Views ──
 
 
-def _run_view(run: Run, ended: Ended | Summary | None = None, cases_digest: str | None = None) -> RunView:
+def _run_view(run: Run, ended: EndedCounts | Summary | None = None, cases_digest: str | None = None) -> RunView:
     plan = run.plan
     rate = ended.overall if isinstance(ended, Summary) else None
-    if isinstance(ended, Ended):
+    if isinstance(ended, EndedCounts):
         rate = rate_of(run, ended.outcomes, len(ended.ways))
     return RunView(
         id=run.id,
@@ -282,7 +284,7 @@ def run_detail_view(
         judges=tuple(summary.judge_names) if summary else None,
         plan=_plan_view(run),
         limits=LimitsView(**{PUBLISHED_LIMITS[name]: value for name, value in run.limits.items()}),
-        holder=shown(run.holder) if run.holder else None,
+        holder=holder_label(run.holder) if run.holder else None,
         attempts=run.attempts,
         notes=dict(run.notes),
         summary=summary,
@@ -290,11 +292,11 @@ def run_detail_view(
     )
 
 
-def _model_rate_views(run: Run, ended: Ended | Summary | None) -> tuple[ModelRateView, ...] | None:
+def _model_rate_views(run: Run, ended: EndedCounts | Summary | None) -> tuple[ModelRateView, ...] | None:
     """Return how each model of a run did."""
     if ended is None:
         return None
-    if isinstance(ended, Ended):
+    if isinstance(ended, EndedCounts):
         rates = model_rates(run, ended.outcomes, ended.by_model, ended.ways)
     else:
         rates = {target.typed: ended.by["model"].get(target.typed, Rate()) for target in run.plan.targets}
@@ -346,7 +348,7 @@ def estimate_view(store: Store, request: RunRequest, reach: Reach | None = None)
         output_tokens=found.output_tokens,
         cost_usd=found.cost_usd,
         cost_range_usd=found.cost_range_usd,
-        unknown_prices=tuple(found.unpriced),
+        unknown_prices=tuple(found.models_without_price),
         unjudged=tuple(UnjudgedView(model=model, cases=cases) for model, cases in found.unjudged.items()),
         self_judged=found.self_judged,
         missing_keys=tuple(missing_keys),
@@ -398,7 +400,9 @@ def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str 
             for each in result.checks
         ),
         audio=AudioView(
-            recording=_address(call.recording), log=_address(call.log), caller=tuple(map(_address, call.caller))
+            recording=_recording_url(call.recording),
+            log=_recording_url(call.log),
+            caller=tuple(map(_recording_url, call.caller)),
         )
         if call
         else None,
@@ -467,5 +471,5 @@ def _assertion_view(stated: Assertion | None) -> AssertionView | None:
     )
 
 
-def _address(digest: str) -> str:
+def _recording_url(digest: str) -> str:
     return f"/audio/{digest}"

@@ -13,16 +13,16 @@ from pramana.app.documents import Document
 from pramana.app.views import Listed, PageRequest, View
 from pramana.errors import InvalidInput, Problem
 from pramana.load.problems import Problems
-from pramana.load.scenario import CAMEL_CASE, Located, ScenarioType, collector_paused, write_yaml
+from pramana.load.scenario import CAMEL_CASE, LocatedScenario, ScenarioType, paused_garbage_collector, write_yaml
 from pramana.model import Difficulty, Scenario, StatedAssertion
 from pramana.request import PageNumber, PageSize, Selection
-from pramana.store.scenarios import Deleted, Imported, Mode, StoredScenario
+from pramana.store.scenarios import DeletedScenario, ImportResult, Mode, StoredScenario
 from pramana.store.store import Store
 
 MAX_NAMED = 100
 """Values of one filter."""
 MAX_TEXT_CHARS = 1_000
-MAX_NAME_CHARS, MAX_STEM_CHARS = 255, documents.LONGEST_ID - 10
+MAX_NAME_CHARS, MAX_STEM_CHARS = 255, documents.MAX_ID_LENGTH - 10
 _ANY = Meta(max_length=MAX_NAMED, description="Any of these")
 
 
@@ -159,7 +159,7 @@ class ReadScenario(NamedTuple):
     column: int
 
 
-class Validated(NamedTuple):
+class DocumentValidation(NamedTuple):
     """What a document is worth."""
 
     read: list[ReadScenario]
@@ -186,15 +186,15 @@ def list_facets(app: App, _: User) -> FacetsView:
 @use_case("viewer")
 def read_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
     """Return a scenario."""
-    return _view(app.store.scenarios.read(scenario_id))
+    return _scenario_view(app.store.scenarios.read(scenario_id))
 
 
 @use_case("editor")
 def create_scenario(app: App, _: User, fields: Mapping[str, Any]) -> ScenarioView:
     """Keep a new scenario, from fields as files or requests have them; an id that is left out is made from the name."""
     wish = fields.get("id") is None
-    stated = {**fields, "id": documents.made_id(fields.get("name"))} if wish else fields
-    return _view(app.store.scenarios.create(documents.checked(stated), wish=wish))
+    stated = {**fields, "id": documents.make_id(fields.get("name"))} if wish else fields
+    return _scenario_view(app.store.scenarios.create(documents.check_scenario_fields(stated), may_rename=wish))
 
 
 @use_case("editor")
@@ -203,7 +203,7 @@ def copy_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
     found = msgspec.convert(app.store.scenarios.read(scenario_id), Scenario, from_attributes=True)
     name = f"{found.name[: MAX_NAME_CHARS - 7]} (copy)"
     copy = replace(found, id=f"{scenario_id[:MAX_STEM_CHARS]}-copy", name=name)
-    return _view(app.store.scenarios.create(copy, wish=True))
+    return _scenario_view(app.store.scenarios.create(copy, may_rename=True))
 
 
 @use_case("editor")
@@ -218,12 +218,14 @@ def change_scenario(
         raise InvalidInput("the id of a scenario cannot be changed; create another one, and delete this")
     stated = {**fields, "id": scenario_id}
 
-    def alter(before: Scenario) -> Scenario:
+    def apply_fields(before: Scenario) -> Scenario:
         named = {CAMEL_CASE.get(name, name) for name in stated}
         rest = {} if whole else msgspec.to_builtins(before)
-        return documents.checked({name: value for name, value in rest.items() if name not in named} | stated)
+        return documents.check_scenario_fields(
+            {name: value for name, value in rest.items() if name not in named} | stated
+        )
 
-    return _view(app.store.scenarios.change(scenario_id, alter, seen=seen))
+    return _scenario_view(app.store.scenarios.change(scenario_id, apply_fields, seen=seen))
 
 
 @use_case("editor")
@@ -235,13 +237,13 @@ def delete_scenario(app: App, _: User, scenario_id: str) -> DeletedView:
 @use_case("editor")
 def restore_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
     """Bring back a scenario that was deleted within the last day."""
-    return _view(app.store.scenarios.restore(scenario_id))
+    return _scenario_view(app.store.scenarios.restore(scenario_id))
 
 
 @use_case("viewer")
 def list_deleted(app: App, _: User, wanted: PageRequest) -> Listed[DeletedView]:
     """Return what can be restored, what was deleted last first."""
-    found, total = app.store.scenarios.deleted(wanted.offset, wanted.page_size)
+    found, total = app.store.scenarios.list_deleted(wanted.offset, wanted.page_size)
     return Listed([_deleted_view(each) for each in found], total)
 
 
@@ -249,14 +251,14 @@ def list_deleted(app: App, _: User, wanted: PageRequest) -> Listed[DeletedView]:
 
 
 @use_case("viewer")
-def validate_document(app: App, _: User, data: str | bytes) -> Validated:
+def validate_document(app: App, _: User, data: str | bytes) -> DocumentValidation:
     """Tell whether a YAML document could be imported, and everything that is wrong with it, each at its place."""
     app.check_size(data)
     problems, read = Problems(), []
-    for each in documents.read(data, problems):
-        place = each.at("id")
-        read.append(ReadScenario(each.scenario.plain(), place.line, place.column))
-    return Validated(read, sorted(problems, key=lambda each: (each.line, each.column)))
+    for each in documents.read_document(data, problems):
+        place = each.place_of("id")
+        read.append(ReadScenario(each.scenario.to_stored(), place.line, place.column))
+    return DocumentValidation(read, sorted(problems, key=lambda each: (each.line, each.column)))
 
 
 @use_case("editor")
@@ -270,12 +272,12 @@ def import_documents(
     """
     app.check_size(*(each.data for each in given))
     problems = Problems()
-    with collector_paused():
-        placed = documents.read_all(given, problems)
+    with paused_garbage_collector():
+        placed = documents.read_documents(given, problems)
         if problems.errors:
-            wrong = InvalidInput.of([each for each in problems if each.severity == "error"])
+            wrong = InvalidInput.from_problems([each for each in problems if each.severity == "error"])
             raise InvalidInput("YAML validation failed", wrong.problems)
-        return _keep(app, placed, mode, dry_run)
+        return _import_scenarios(app, placed, mode, dry_run)
 
 
 @use_case("viewer")
@@ -292,8 +294,8 @@ def export_scenarios(app: App, _: User, wanted: ScenarioFilter) -> Iterator[str]
 @use_case("viewer")
 def list_library(app: App, _: User) -> list[LibraryView]:
     """Return the files of the built-in library; none of them is in the store before somebody imports it."""
-    files = documents.library()
-    there = app.store.scenarios.which([placed.id for some in files.values() for placed in some])
+    files = documents.read_library()
+    there = app.store.scenarios.find_existing([placed.id for some in files.values() for placed in some])
     return [
         LibraryView(
             file=file,
@@ -310,7 +312,7 @@ def import_library(
     app: App, _: User, files: Sequence[str] | None = None, mode: Mode = "skip", *, dry_run: bool = False
 ) -> ImportedView:
     """Import files of the built-in library, all when none is named, as documents are imported."""
-    return _keep(app, documents.from_library(files), mode, dry_run)
+    return _import_scenarios(app, documents.read_library_files(files), mode, dry_run)
 
 
 # ── The same for the command line ──
@@ -330,20 +332,22 @@ def delete_scenarios(store: Store, ids: Sequence[str]) -> list[DeletedView]:
 
 def restore_scenarios(store: Store, ids: Sequence[str]) -> list[ScenarioView]:
     """Bring back scenarios that were deleted within the last day."""
-    return [_view(store.scenarios.restore(each)) for each in dict.fromkeys(ids)]
+    return [_scenario_view(store.scenarios.restore(each)) for each in dict.fromkeys(ids)]
 
 
 # ── Parts of these ──
 
 
-def _keep(app: App, placed: Sequence[Located], mode: Mode, dry_run: bool) -> ImportedView:
-    done: Imported = documents.keep(app.store, placed, mode, dry_run=dry_run)
+def _import_scenarios(app: App, scenarios: Sequence[LocatedScenario], mode: Mode, dry_run: bool) -> ImportedView:
+    done: ImportResult = documents.import_located(app.store, scenarios, mode, dry_run=dry_run)
     return msgspec.convert(done, ImportedView, from_attributes=True)
 
 
-def _view(found: StoredScenario) -> ScenarioView:
-    return msgspec.convert(found, ScenarioView, from_attributes=True)
+def _scenario_view(stored: StoredScenario) -> ScenarioView:
+    return msgspec.convert(stored, ScenarioView, from_attributes=True)
 
 
-def _deleted_view(found: Deleted) -> DeletedView:
-    return DeletedView(scenario=_view(found.scenario), deleted_at=found.deleted, restorable_until=found.until)
+def _deleted_view(deleted: DeletedScenario) -> DeletedView:
+    return DeletedView(
+        scenario=_scenario_view(deleted.scenario), deleted_at=deleted.deleted, restorable_until=deleted.until
+    )

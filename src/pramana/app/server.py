@@ -10,7 +10,7 @@ from msgspec.structs import asdict, fields
 from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import InvalidInput, Problem
-from pramana.request import misfit
+from pramana.request import describe_type_mismatch
 from pramana.store.engine import timestamp
 from pramana.store.preferences import Preferences
 from pramana.store.tokens import EXPIRES_DAYS, MOST_DAYS, Role, Token
@@ -91,7 +91,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
 
 
 @use_case("viewer", "here")
-def who_am_i(app: App, user: User) -> MeView:
+def describe_caller(app: App, user: User) -> MeView:
     """Return who asks, and what they may do: a viewer reads, an editor changes, an admin decides."""
     assert user.role is not None  # noqa: S101 - or they were no viewer
     return MeView(name=user.name, role=user.role, tokens_required=app.tokens_required)
@@ -106,7 +106,7 @@ def describe_server(app: App, _: User) -> ServerView:
         database=app.store.kind,
         address=f"{host}:{app.port}",
         allowed_hosts=app.allowed_hosts,
-        for_this_machine_alone=app.for_this_machine_alone,
+        for_this_machine_alone=app.is_local_only,
         tokens_required=app.tokens_required,
         private_addresses_allowed=app.private_addresses_allowed(),
         runs_here=not app.api_only,
@@ -128,16 +128,16 @@ def change_settings(app: App, _: User, changed: Mapping[str, Any]) -> SettingsVi
     if not changed:
         raise InvalidInput("nothing to change; send at least one setting, such as requestsPerMinute")
     types = {each.name: each.type for each in fields(Preferences)}
-    found = {name: misfit(value, types[name]) for name, value in changed.items() if value is not None}
+    found = {name: describe_type_mismatch(value, types[name]) for name, value in changed.items() if value is not None}
     if problems := [Problem(message, name) for name, message in found.items() if message]:
-        raise InvalidInput.of(problems)
+        raise InvalidInput.from_problems(problems)
     decided = app.store.decisions.write(dict(changed))
-    app.decided(decided)
+    app.set_preferences(decided)
     return _settings_view(decided)
 
 
-def _settings_view(decided: Preferences) -> SettingsView:
-    return SettingsView(**asdict(decided))
+def _settings_view(preferences: Preferences) -> SettingsView:
+    return SettingsView(**asdict(preferences))
 
 
 # ── Tokens and sessions ──

@@ -17,20 +17,20 @@ class CostNotAllowed(PramanaError, code="cost_not_allowed", http_status=403, exi
     """The run would ask models that cost money, and this program may not spend any, or no more."""
 
 
-class Granted(Struct):
+class GrantedBudget(Struct):
     """What one run may cost, and what it has cost."""
 
     max_cost_usd: float
     spent_usd: float = 0.0
 
 
-class Spending:
+class SpendingLimit:
     """The cost limit of all runs of this program together, and how much of it is left.
 
     A run reserves its cost limit before it starts, so that runs at the same time cannot exceed the limit together.
 
-    >>> spending = Spending(5.0, "start it with a higher limit")
-    >>> with spending.reserved(2.0) as granted:
+    >>> spending = SpendingLimit(5.0, "start it with a higher limit")
+    >>> with spending.reserve(2.0) as granted:
     ...     granted.spent_usd = 0.5
     >>> spending.left_usd
     4.5
@@ -48,12 +48,12 @@ class Spending:
         return max(0.0, (self._max_cost_usd or 0.0) - self._taken)
 
     @contextmanager
-    def reserved(self, wanted_usd: float | None, models: str = "it") -> Iterator[Granted]:
+    def reserve(self, wanted_usd: float | None, models: str = "it") -> Iterator[GrantedBudget]:
         """Reserve what a run may cost: what it wants, at most what is left. What it did not spend is given back."""
         with self._lock:
             if self.left_usd <= 0:
-                raise self._refusal(models)
-            granted = Granted(self.left_usd if wanted_usd is None else min(wanted_usd, self.left_usd))
+                raise self._cost_not_allowed(models)
+            granted = GrantedBudget(self.left_usd if wanted_usd is None else min(wanted_usd, self.left_usd))
             self._taken += granted.max_cost_usd
         try:
             yield granted
@@ -61,7 +61,7 @@ class Spending:
             with self._lock:
                 self._taken += granted.spent_usd - granted.max_cost_usd
 
-    def _refusal(self, models: str) -> CostNotAllowed:
+    def _cost_not_allowed(self, models: str) -> CostNotAllowed:
         if self._max_cost_usd is None:
             return CostNotAllowed(
                 f"{models} may cost money, and this program may not spend any; {self._advice}. "
@@ -76,6 +76,6 @@ class Spending:
 class LocalProgram(Struct, frozen=True):
     """A program that only the user of this account can reach, and that carries runs out itself."""
 
-    spending: Spending
+    spending: SpendingLimit
     project: Path | None = None
     """The folder of the user's code, whose modules are imported anew for each run: it may have changed meanwhile."""

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from pramana import clock
 from pramana.app import App, User, use_case
 from pramana.app.views import View
-from pramana.errors import InvalidInput, Problem, did_you_mean, quote
+from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
 from pramana.store.preferences import Preferences
-from pramana.store.submissions import ANONYMOUS, Batch, Passed, Status, Submission
+from pramana.store.submissions import ANONYMOUS, Batch, PassCounts, Status, Submission
 
-MOST_DAYS = 366
+MAX_DAYS = 366
 BADGE_DAYS = 30
-HINTED = 1_000
+MAX_PROMPTS_FOR_HINT = 1_000
 """Prompts of a suite among which the one that was meant is looked for."""
 _HASH = re.compile("sha256:[0-9a-f]{64}")
 Verification = Literal["verified", "unverified"]
@@ -97,11 +97,11 @@ class Chart(NamedTuple):
     models: int
 
 
-def _takes_anonymous(decided: Preferences) -> bool:
-    return decided.anonymous_submission
+def _allows_anonymous(preferences: Preferences) -> bool:
+    return preferences.anonymous_submission
 
 
-@use_case("viewer", open_when=_takes_anonymous)
+@use_case("viewer", open_when=_allows_anonymous)
 def submit(app: App, user: User, result: Submission) -> SubmittedView:
     """Store one result, marked by whether its suite is known here; a prompt that a known suite lacks is refused."""
     batch = Batch([result])
@@ -112,17 +112,17 @@ def submit(app: App, user: User, result: Submission) -> SubmittedView:
         receipt = app.store.submissions.add(batch, [found], user.token_id or ANONYMOUS)
     except InvalidInput as error:
         problems = [Problem(each.message, each.path.partition(".")[2]) for each in error.problems]
-        raise InvalidInput.of(problems) from None
+        raise InvalidInput.from_problems(problems) from None
     return SubmittedView(
         id=receipt.ids[0],
         status=receipt.statuses[0],
-        verification=_word(found),
+        verification=_verification_word(found),
         time=receipt.received,
         batch=receipt.batch,
     )
 
 
-@use_case("viewer", open_when=_takes_anonymous)
+@use_case("viewer", open_when=_allows_anonymous)
 def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
     """Store the results of a batch in one transaction.
 
@@ -146,7 +146,7 @@ def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
             results.append(ToldView(id=None, status="refused", verification=None, reason=each))
         else:
             number, status = next(stored)
-            results.append(ToldView(id=number, status=status, verification=_word(each), reason=None))
+            results.append(ToldView(id=number, status=status, verification=_verification_word(each), reason=None))
     accepted = receipt.statuses.count("accepted")
     return BatchSubmittedView(
         batch=receipt.batch,
@@ -163,8 +163,8 @@ def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
     """Return a point for each model and day with submissions, by model and day."""
     last = wanted.last or clock.now().date()
     first = wanted.first or last - min(timedelta(days=89), last - date.min)
-    if not 0 <= (last - first).days < MOST_DAYS:
-        raise InvalidInput(f"from must not be after to, and at most {MOST_DAYS} days are shown at once")
+    if not 0 <= (last - first).days < MAX_DAYS:
+        raise InvalidInput(f"from must not be after to, and at most {MAX_DAYS} days are shown at once")
     points, there = app.store.submissions.chart(
         verified=wanted.verification == "verified",
         first=first.isoformat(),
@@ -188,35 +188,37 @@ def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
     return Chart(shown, first, last, there)
 
 
-@use_case("viewer", open_when=_takes_anonymous)
-def badge(app: App, _: User, model: str) -> Passed:
+@use_case("viewer", open_when=_allows_anonymous)
+def badge(app: App, _: User, model: str) -> PassCounts:
     """Return how many scored results of known suites have passed in the last 30 days, and how many there were."""
     since = clock.now().date() - timedelta(days=BADGE_DAYS - 1)
-    return app.store.submissions.passed(model, since.isoformat())
+    return app.store.submissions.count_passed(model, since.isoformat())
 
 
-def _word(is_known: bool) -> Verification:
+def _verification_word(is_known: bool) -> Verification:
     return "verified" if is_known else "unverified"
 
 
 def _known_suites(app: App, batch: Batch) -> list[bool | str]:
     """Return for each result whether its suite is known here, or why it cannot be accepted."""
-    suites = app.known_suites.facts_of(suite for suite in map(batch.suite_of, batch.results) if _HASH.fullmatch(suite))
+    suites = app.known_suites.find_facts(
+        suite for suite in map(batch.suite_hash_of, batch.results) if _HASH.fullmatch(suite)
+    )
     strict = app.preferences().refuse_unverified
     found: list[bool | str] = []
     hinted = False
     for each in batch.results:
-        suite = batch.suite_of(each)
+        suite = batch.suite_hash_of(each)
         facts = suites.get(suite)
         if facts is None:
-            what = f"the suite {quote(suite, 80)} is" if suite else "without a suite_hash the suite is"
+            what = f"the suite {quote_text(suite, 80)} is" if suite else "without a suite_hash the suite is"
             found.append(f"{what} not known here, and only results of known suites are accepted" if strict else False)
         elif each.prompt_id in facts.prompts:
             found.append(True)
         else:
             # Once: to compare a thousand names with a suite's thousands takes minutes.
-            far = hinted or len(facts.prompts) > HINTED
-            hint = "" if far else did_you_mean(each.prompt_id, facts.prompts)
+            far = hinted or len(facts.prompts) > MAX_PROMPTS_FOR_HINT
+            hint = "" if far else suggest_similar(each.prompt_id, facts.prompts)
             hinted = True
-            found.append(f"the suite {suite} has no prompt {quote(each.prompt_id)}{hint}")
+            found.append(f"the suite {suite} has no prompt {quote_text(each.prompt_id)}{hint}")
     return found

@@ -12,17 +12,17 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from pramana.app import App, User, use_case
-from pramana.app.known_suites import lines_of
+from pramana.app.known_suites import iterate_case_lines
 from pramana.app.views import Listed, PageRequest, View
 from pramana.errors import AlreadyExists, InvalidInput
 from pramana.load.manifest import (
     Version,
-    built_in_or_published,
     check_upload,
     find_version,
-    no_tier,
-    no_version,
-    versions,
+    find_version_folder,
+    iterate_versions,
+    make_no_tier_error,
+    make_no_version_error,
 )
 from pramana.store.suites import Tier, Upload
 
@@ -97,7 +97,7 @@ class UploadedSuite(NamedTuple):
 @use_case("viewer")
 def list_suites(app: App, _: User) -> list[ListedView]:
     """Return every version: built in, published, uploaded."""
-    return list(_all_suites(app))
+    return list(_list_all_suites(app))
 
 
 @use_case("viewer")
@@ -109,22 +109,22 @@ def read_suite(app: App, _: User, version: str) -> SuiteView:
 @use_case("viewer")
 def read_hashes(app: App, _: User, version: str) -> HashView:
     """Return the hash of each tier."""
-    return _hashes(app, version)
+    return _read_hashes(app, version)
 
 
 @use_case("viewer")
 def read_tier_hash(app: App, _: User, version: str, tier: str) -> TierHashView:
     """Return the hash by which everybody knows a tier."""
-    found = _hashes(app, version)
+    found = _read_hashes(app, version)
     if tier not in found.tiers:
-        raise no_tier(version, tier, found.tiers)
+        raise make_no_tier_error(version, tier, found.tiers)
     return TierHashView(version=version, tier=tier, hash=found.tiers[tier])
 
 
 @use_case("viewer")
 def list_cases(app: App, _: User, version: str, tier: str, wanted: CaseFilter) -> Listed[dict[str, Any]]:
     """Return the cases of a tier, in the names of the file, by the page."""
-    lines = list(lines_of(_content(app, version, tier)))
+    lines = list(iterate_case_lines(_read_content(app, version, tier)))
     if wanted.text:
         folded = wanted.text.casefold()
         lines = [each for each in lines if _has_text(json.loads(each), folded)]
@@ -135,7 +135,7 @@ def list_cases(app: App, _: User, version: str, tier: str, wanted: CaseFilter) -
 @use_case("viewer")
 def read_file(app: App, _: User, version: str, tier: str) -> bytes:
     """Return the JSONL of a tier, byte by byte; a file that differs from its pin is refused."""
-    return _content(app, version, tier)
+    return _read_content(app, version, tier)
 
 
 @use_case("editor")
@@ -147,7 +147,7 @@ def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> U
     if len(tiers) > MAX_TIERS:
         raise InvalidInput(f"a version has at most {MAX_TIERS} tiers, found {len(tiers):,}")
     uploaded = check_upload(version, tiers)
-    if not built_in_or_published(version):
+    if not find_version_folder(version):
         stored = {
             name: Upload(uploaded.content[name], str(found.hash), found.cases, found.tokens_est)
             for name, found in uploaded.tiers.items()
@@ -166,20 +166,20 @@ def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> U
 # ── What is known of them ──
 
 
-def _all_suites(app: App) -> Iterator[ListedView]:
+def _list_all_suites(app: App) -> Iterator[ListedView]:
     names = set()
-    for version in versions():
+    for version in iterate_versions():
         names.add(version.manifest.version)
-        yield _of_files(version)
+        yield _view_of_files(version)
     uploaded: dict[str, list[Tier]] = {}
     for tier in app.store.suites.list():
         if tier.version not in names:  # published under the same name afterwards: files come first
             uploaded.setdefault(tier.version, []).append(tier)
     for tiers in uploaded.values():
-        yield _of_store(tiers)
+        yield _view_of_store(tiers)
 
 
-def _of_files(version: Version) -> ListedView:
+def _view_of_files(version: Version) -> ListedView:
     return ListedView(
         version=version.manifest.version,
         origin="built-in" if version.built_in else "published",
@@ -187,7 +187,7 @@ def _of_files(version: Version) -> ListedView:
     )
 
 
-def _of_store(tiers: Sequence[Tier]) -> ListedView:
+def _view_of_store(tiers: Sequence[Tier]) -> ListedView:
     found = {
         each.tier: TierView(
             file=f"{each.tier}.jsonl",
@@ -202,45 +202,45 @@ def _of_store(tiers: Sequence[Tier]) -> ListedView:
     return ListedView(version=tiers[0].version, origin="uploaded", tiers=found)
 
 
-def _uploaded(app: App, version: str) -> list[Tier]:
+def _uploaded_tiers(app: App, version: str) -> list[Tier]:
     found = list(app.store.suites.tiers(version).values())
     if not found:
-        raise no_version(version)
+        raise make_no_version_error(version)
     return found
 
 
 def _read_suite(app: App, version: str) -> SuiteView:
-    if built_in_or_published(version):
+    if find_version_folder(version):
         files = find_version(version)
         stated = files.manifest
         return SuiteView(
-            **asdict(_of_files(files)),
+            **asdict(_view_of_files(files)),
             categories=stated.categories,
             assertion_types=stated.assertion_types,
             created_at=None,
         )
-    tiers = _uploaded(app, version)
-    facts = app.known_suites.facts_of(each.hash for each in tiers).values()
+    tiers = _uploaded_tiers(app, version)
+    facts = app.known_suites.find_facts(each.hash for each in tiers).values()
     return SuiteView(
-        **asdict(_of_store(tiers)),
+        **asdict(_view_of_store(tiers)),
         categories=tuple(sorted({each for fact in facts for each in fact.categories})),
         assertion_types=tuple(sorted({each for fact in facts for each in fact.assertion_types})),
         created_at=tiers[0].created,
     )
 
 
-def _hashes(app: App, version: str) -> HashView:
-    in_files = built_in_or_published(version)
-    found = _of_files(find_version(version)) if in_files else _of_store(_uploaded(app, version))
+def _read_hashes(app: App, version: str) -> HashView:
+    in_files = find_version_folder(version)
+    found = _view_of_files(find_version(version)) if in_files else _view_of_store(_uploaded_tiers(app, version))
     return HashView(version=version, tiers={name: tier.hash for name, tier in found.tiers.items()})
 
 
-def _content(app: App, version: str, tier: str) -> bytes:
-    if built_in_or_published(version):
+def _read_content(app: App, version: str, tier: str) -> bytes:
+    if find_version_folder(version):
         return find_version(version).path(tier).read_bytes()
-    known = [each.tier for each in _uploaded(app, version)]
+    known = [each.tier for each in _uploaded_tiers(app, version)]
     if tier not in known:
-        raise no_tier(version, tier, known)
+        raise make_no_tier_error(version, tier, known)
     return app.store.suites.content(version, tier)
 
 

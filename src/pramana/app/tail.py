@@ -19,18 +19,18 @@ from pramana.model import RunStatus
 from pramana.run.call import Stage
 from pramana.store.engine import Change
 from pramana.store.queue import UNDER_WAY
-from pramana.store.runs import State
+from pramana.store.runs import RunState
 from pramana.store.store import Store
 
 log = logging.getLogger("pramana.app")
 
 LOOK_S = 0.2
-LEAST_S = 0.02
+MIN_LOOK_INTERVAL_S = 0.02
 """Between two looks, however much is written."""
 HEARTBEAT_S = 15.0
-PIECE = 500
+RESULTS_PER_READ = 500
 """Results that are read at once."""
-REMEMBERED = 2_000
+MAX_REMEMBERED_EVENTS = 2_000
 """Events of one run, or changes, that are at hand; who is further behind reads from the store."""
 
 
@@ -75,12 +75,12 @@ class MissedView(View, frozen=True):
     """Of the newest change."""
 
 
-class StillHere(View, frozen=True):
+class Heartbeat(View, frozen=True):
     """Nothing is new, and whoever listens is still told of news."""
 
 
-RunEvent = ResultView | ProgressView | CallsView | DeletedView | StillHere
-ChangeEvent = ChangeView | MissedView | StillHere
+RunEvent = ResultView | ProgressView | CallsView | DeletedView | Heartbeat
+ChangeEvent = ChangeView | MissedView | Heartbeat
 _Event = TypeVar("_Event")
 
 
@@ -103,7 +103,7 @@ class _Stream(Generic[_Event]):
     def add(self, some: Sequence[tuple[int, _Event]]) -> None:
         self.numbers += [number for number, _ in some]
         self.events += [each for _, each in some]
-        if (many := len(self.numbers) - REMEMBERED) > 0:
+        if (many := len(self.numbers) - MAX_REMEMBERED_EVENTS) > 0:
             self.floor = self.numbers[many - 1]
             del self.numbers[:many], self.events[:many]
 
@@ -114,24 +114,24 @@ class _Stream(Generic[_Event]):
         place = bisect_right(self.numbers, number)
         return list(zip(self.numbers[place:], self.events[place:], strict=True))
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         pulse, self.pulse = self.pulse, asyncio.Event()
         pulse.set()
 
 
 @dataclass(slots=True)
-class _Topic(_Stream[ResultView]):
+class _RunTopic(_Stream[ResultView]):
     """A run that somebody follows."""
 
-    state: State | None = None
+    state: RunState | None = None
     """None: it is gone."""
     all_read: bool = False
     """Whether the run had ended before the last look, and every result was read."""
 
 
 @dataclass(slots=True)
-class _News:
-    states: dict[str, State]
+class _TailUpdate:
+    states: dict[str, RunState]
     results: dict[str, list[ResultView]]
     floors: dict[str, int]
     """Of runs that somebody has just begun to follow: the number of the last result that is there already."""
@@ -145,7 +145,7 @@ class Tail:
         self._store, self._closing = store, closing
         self.calls: Callable[[str], Mapping[Stage, int]] = lambda _: {}
         """Returns how many calls of a run of this process are at each stage."""
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, _RunTopic] = {}
         self._changes = _Stream[ChangeView](floor=-1)
         self._listeners = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -160,31 +160,31 @@ class Tail:
             with suppress(RuntimeError):  # it has just ended
                 self._loop.call_soon_threadsafe(self._news.set)
 
-    def call_moved(self, run_id: str) -> None:
+    def notify_call_stage(self, run_id: str) -> None:
         """Notify followers of a run that one of its calls entered another stage. From any thread."""
         if run_id in self._topics and self._loop:
             with suppress(RuntimeError):  # it has just ended
-                self._loop.call_soon_threadsafe(self._tell_topic, run_id)
+                self._loop.call_soon_threadsafe(self._notify_topic, run_id)
 
-    def _tell_topic(self, run_id: str) -> None:
+    def _notify_topic(self, run_id: str) -> None:
         if topic := self._topics.get(run_id):
-            topic.tell()
+            topic.notify()
 
     # ── Listening ──
 
     async def run(self, run_id: str, number: int) -> AsyncGenerator[RunEvent]:
         """Yield the events of a run after a result's number, until it has ended and all is told."""
-        topic = self._topics.setdefault(run_id, _Topic(floor=-1))
+        topic = self._topics.setdefault(run_id, _RunTopic(floor=-1))
         try:
-            async with self._listening(topic):
+            async with self._listen(topic):
                 async for each in self._run_events(run_id, topic, number):
                     yield each
         finally:
             if not topic.listeners:
                 self._topics.pop(run_id, None)
 
-    async def _run_events(self, run_id: str, topic: _Topic, number: int) -> AsyncIterator[RunEvent]:
-        shown: State | None = None
+    async def _run_events(self, run_id: str, topic: _RunTopic, number: int) -> AsyncIterator[RunEvent]:
+        shown: RunState | None = None
         shown_calls: Mapping[Stage, int] = {}
         while not self._closing.is_set():
             state, pulse, all_read = topic.state, topic.pulse, topic.all_read
@@ -194,24 +194,24 @@ class Tail:
                 return
             some = topic.after(number)
             if some is None:
-                some = _numbered(await asyncio.to_thread(self._read, state.run_no, number))
+                some = _number_results(await asyncio.to_thread(self._read, state.run_no, number))
                 all_read = all_read and not some
             for seq, each in some:
                 number = seq
                 yield each
             if state != shown:
                 shown = state
-                yield ProgressView(**_progress(state))
+                yield ProgressView(**_progress_fields(state))
             if calls != shown_calls and not all_read:
                 shown_calls = calls
                 yield CallsView(calls)
             if some:
                 continue
             if all_read:
-                yield FinishedView(**_progress(state))
+                yield FinishedView(**_progress_fields(state))
                 return
-            if not await self._pulse(pulse):
-                yield StillHere()
+            if not await self._wait_for_news(pulse):
+                yield Heartbeat()
 
     async def now(self) -> int | None:
         """Return the number of the newest change; None while the store is away."""
@@ -222,7 +222,7 @@ class Tail:
     async def changes(self, number: int | None) -> AsyncGenerator[ChangeEvent]:
         """Yield everything new after a change's number; without one, from now on."""
         try:
-            async with self._listening(self._changes):
+            async with self._listen(self._changes):
                 last = self._changes.head
                 if number is None:
                     number = last
@@ -230,7 +230,7 @@ class Tail:
                     # Another store, or longer ago than is kept: look at everything.
                     number = last
                     yield MissedView(last)
-                yield StillHere()  # whoever listens knows by it that nothing is missed from here on
+                yield Heartbeat()  # whoever listens knows by it that nothing is missed from here on
                 async for each in self._change_events(number):
                     yield each
         finally:
@@ -241,15 +241,15 @@ class Tail:
         while not self._closing.is_set():
             pulse, some = self._changes.pulse, self._changes.after(number)
             if some is None:
-                read = await asyncio.to_thread(self._store.changes.after, number, PIECE)
+                read = await asyncio.to_thread(self._store.changes.after, number, RESULTS_PER_READ)
                 some = [(each.number, _change_view(each)) for each in read]
             for found, each in some:
                 number = found
                 yield each
-            if not some and not await self._pulse(pulse):
-                yield StillHere()
+            if not some and not await self._wait_for_news(pulse):
+                yield Heartbeat()
 
-    async def _pulse(self, pulse: asyncio.Event) -> bool:
+    async def _wait_for_news(self, pulse: asyncio.Event) -> bool:
         """Wait for news; False when it is time to say that somebody is still here."""
         closing = asyncio.ensure_future(self._closing.wait())
         news = asyncio.ensure_future(pulse.wait())
@@ -263,35 +263,35 @@ class Tail:
     # ── Looking ──
 
     @asynccontextmanager
-    async def _listening(self, stream: _Stream[Any]) -> AsyncIterator[None]:
+    async def _listen(self, stream: _Stream[Any]) -> AsyncIterator[None]:
         """Count a listener of a stream, which is no older than the listener when the context begins."""
         self._loop = asyncio.get_running_loop()
         self._listeners += 1
         stream.listeners += 1
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_on())
+            self._looking = asyncio.create_task(self._poll())
         try:
-            await self._fresh_look()
+            await self._wait_for_fresh_read()
             yield
         finally:
             self._listeners -= 1
             stream.listeners -= 1
 
-    async def _fresh_look(self) -> None:
+    async def _wait_for_fresh_read(self) -> None:
         """Wait for a look that has begun after now: what it finds is no older than whoever listens."""
         wanted = self._begun + 1
         self._news.set()
         while self._done < wanted and not self._closing.is_set():
             await self._looked.wait()
 
-    async def _look_on(self) -> None:
+    async def _poll(self) -> None:
         while self._listeners:
             self._news.clear()
             self._begun += 1
             heads = {run_id: topic.head for run_id, topic in self._topics.items()}
             changes = self._changes.head if self._changes.listeners else None
             try:
-                self._apply(await asyncio.to_thread(self._look, heads, changes), heads)
+                self._publish(await asyncio.to_thread(self._read_news, heads, changes), heads)
                 self._done = self._begun
             except PramanaError:  # the store will be back, or the gate says that it is not
                 await asyncio.sleep(LOOK_S)
@@ -300,12 +300,12 @@ class Tail:
                 await asyncio.sleep(HEARTBEAT_S / 15)
             looked, self._looked = self._looked, asyncio.Event()
             looked.set()
-            await asyncio.sleep(LEAST_S)
+            await asyncio.sleep(MIN_LOOK_INTERVAL_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._news.wait()
 
-    def _look(self, heads: dict[str, int], changes: int | None) -> _News:
+    def _read_news(self, heads: dict[str, int], changes: int | None) -> _TailUpdate:
         """Read what is new; in a thread. A head of -1 is a beginner's: what is there already, listeners read by number.
 
         How runs stand is read before their results: of one that had ended then, every result is found.
@@ -314,7 +314,7 @@ class Tail:
         results, floors = dict[str, list[ResultView]](), dict[str, int]()
         for run_id, state in states.items():
             if heads[run_id] < 0:
-                floors[run_id] = self._store.results.last(state.run_no)
+                floors[run_id] = self._store.results.last_seq(state.run_no)
             else:
                 results[run_id] = self._read(state.run_no, heads[run_id])
         if changes is None:
@@ -322,37 +322,37 @@ class Tail:
         elif changes < 0:
             told = [Change(self._store.changes.last(), "", "", "", "")]
         else:
-            told = self._store.changes.after(changes, PIECE)
-        return _News(states, results, floors, [_change_view(each) for each in told])
+            told = self._store.changes.after(changes, RESULTS_PER_READ)
+        return _TailUpdate(states, results, floors, [_change_view(each) for each in told])
 
     def _read(self, run_no: int, number: int) -> list[ResultView]:
-        return [result_view(*each) for each in self._store.results.after(run_no, number, PIECE)]
+        return [result_view(*each) for each in self._store.results.list_after(run_no, number, RESULTS_PER_READ)]
 
-    def _apply(self, news: _News, heads: dict[str, int]) -> None:
+    def _publish(self, update: _TailUpdate, heads: dict[str, int]) -> None:
         for run_id, head in heads.items():
             topic = self._topics.get(run_id)
             if topic is None or topic.head != head:
                 continue  # nobody follows it any more, or somebody new does
-            state, some = news.states.get(run_id), news.results.get(run_id, [])
+            state, some = update.states.get(run_id), update.results.get(run_id, [])
             changed = bool(some) or state != topic.state
-            topic.floor = news.floors.get(run_id, topic.floor)
-            topic.add(_numbered(some))
+            topic.floor = update.floors.get(run_id, topic.floor)
+            topic.add(_number_results(some))
             topic.state = state
-            topic.all_read = state is not None and state.status not in UNDER_WAY and len(some) < PIECE
+            topic.all_read = state is not None and state.status not in UNDER_WAY and len(some) < RESULTS_PER_READ
             if changed or topic.all_read:
-                topic.tell()
-        if news.changes and self._changes.floor < 0:
-            self._changes.floor = news.changes[0].number
-        elif news.changes:
-            self._changes.add([(each.number, each) for each in news.changes])
-            self._changes.tell()
+                topic.notify()
+        if update.changes and self._changes.floor < 0:
+            self._changes.floor = update.changes[0].number
+        elif update.changes:
+            self._changes.add([(each.number, each) for each in update.changes])
+            self._changes.notify()
 
 
-def _numbered(some: Sequence[ResultView]) -> list[tuple[int, ResultView]]:
+def _number_results(some: Sequence[ResultView]) -> list[tuple[int, ResultView]]:
     return [(each.seq, each) for each in some]
 
 
-def _progress(state: State) -> dict[str, Any]:
+def _progress_fields(state: RunState) -> dict[str, Any]:
     return {
         "status": state.status,
         "stored": state.stored,

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from pramana.analyse.estimate import Purpose
 from pramana.analyse.spread import RunTimes
-from pramana.analyse.summary import Summary, why
+from pramana.analyse.summary import Summary, explain_outcome
 from pramana.model import Outcome, Result, RunStatus, ToolCall
 from pramana.request import PageNumber, PageSize
 
@@ -274,7 +274,7 @@ def result_view(seq: int, result: Result) -> ResultView:
         variant=key.variant,
         repeat=key.repeat,
         outcome=result.outcome,
-        reason=None if result.outcome is Outcome.PASSED else why(result),
+        reason=None if result.outcome is Outcome.PASSED else explain_outcome(result),
         output=reply.text if reply else None,
         latency_seconds=reply.total_s if reply else None,
         first_token_seconds=reply.first_token_s if reply else None,

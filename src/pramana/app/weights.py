@@ -10,9 +10,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from pramana.app import App, User, use_case
-from pramana.app.pulls import Pulls, PullView
+from pramana.app.pulls import Downloads, PullView
 from pramana.app.views import View
-from pramana.embedded.weights import WEIGHTS, find, pinned
+from pramana.embedded.weights import WEIGHTS, find_folder, find_pin
 
 NEEDED_FOR: Mapping[str, str] = {
     "smollm2-135m": "the model local, and the voice agent local-voice",
@@ -41,21 +41,21 @@ class WeightsView(View, frozen=True, kw_only=True):
 @use_case("viewer")
 def list_weights(app: App, _: User) -> list[WeightsView]:
     """Return what each embedded model needs, whether it is here, and how far its download is."""
-    return [_view(name, app.pulls) for name in WEIGHTS]
+    return [_weights_view(name, app.pulls) for name in WEIGHTS]
 
 
 @use_case("editor")
 def pull_weights(app: App, _: User, name: str) -> WeightsView:
     """Bring weights to this machine; whoever asks while that is under way watches the same download."""
-    pinned(name)
+    find_pin(name)
     app.pulls.start(name)
-    return _view(name, app.pulls)
+    return _weights_view(name, app.pulls)
 
 
-def _view(name: str, pulls: Pulls) -> WeightsView:
-    pin = pinned(name)
-    under_way = pulls.of(name)  # first: what ends between the two is then here
-    present = find(name) is not None
+def _weights_view(name: str, pulls: Downloads) -> WeightsView:
+    pin = find_pin(name)
+    under_way = pulls.status(name)  # first: what ends between the two is then here
+    present = find_folder(name) is not None
     return WeightsView(
         name=name,
         title=pin.title,

@@ -9,12 +9,12 @@ the package costs nothing and works where numpy is missing.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pramana.audio.faults import BadAudio, needed
+from pramana.audio.faults import BadAudio, explain_missing_library
 
 if TYPE_CHECKING:
     from pramana.audio import conditions
-    from pramana.audio.effects import apply
-    from pramana.audio.files import Sound, read, read_wav, write_wav
+    from pramana.audio.effects import apply_conditions
+    from pramana.audio.files import SoundFile, read_sound, read_wav, write_wav
     from pramana.audio.pcm import (
         AUDIBLE_DBFS,
         LONGEST_S,
@@ -38,15 +38,15 @@ CALLER_RATE = 16_000
 RECORDING_RATE = 24_000
 """Samples a second of a call's recording."""
 
-_WHERE = {
+_MODULES = {
     "AUDIBLE_DBFS": "pcm",
     "LONGEST_S": "pcm",
     "SHORTEST_S": "pcm",
     "SILENT_DBFS": "pcm",
     "Samples": "pcm",
-    "Sound": "files",
+    "SoundFile": "files",
     "active_level_dbfs": "pcm",
-    "apply": "effects",
+    "apply_conditions": "effects",
     "clipped_share": "pcm",
     "decode": "pcm",
     "digest": "pcm",
@@ -55,7 +55,7 @@ _WHERE = {
     "last_audible": "pcm",
     "level_dbfs": "pcm",
     "problem": "pcm",
-    "read": "files",
+    "read_sound": "files",
     "read_wav": "files",
     "resample": "pcm",
     "write_wav": "files",
@@ -70,9 +70,9 @@ __all__ = [
     "SILENT_DBFS",
     "BadAudio",
     "Samples",
-    "Sound",
+    "SoundFile",
     "active_level_dbfs",
-    "apply",
+    "apply_conditions",
     "clipped_share",
     "conditions",
     "decode",
@@ -82,7 +82,7 @@ __all__ = [
     "last_audible",
     "level_dbfs",
     "problem",
-    "read",
+    "read_sound",
     "read_wav",
     "resample",
     "write_wav",
@@ -92,10 +92,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "conditions":
         return import_module("pramana.audio.conditions")
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with needed("sound"):
-        found = getattr(import_module(f"pramana.audio.{_WHERE[name]}"), name)
+    with explain_missing_library("sound"):
+        found = getattr(import_module(f"pramana.audio.{_MODULES[name]}"), name)
     globals()[name] = found  # a call's every frame asks: the second time costs nothing
     return found
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pramana.errors import InvalidInput, did_you_mean, quote
+from pramana.errors import InvalidInput, quote_text, suggest_similar
 
 VERSION = 1
 """Of the sounds that are made here: another one disturbs otherwise."""
@@ -38,7 +38,7 @@ class Conditions:
 
     def __str__(self) -> str:
         said = []
-        for name, part in PARTS.items():
+        for name, part in CONDITIONS_BY_NAME.items():
             value = getattr(self, name)
             if part is None:
                 said += [name] if value else []
@@ -51,7 +51,7 @@ class Conditions:
         return str(self) != CLEAN
 
 
-class Part(NamedTuple):
+class NumberedCondition(NamedTuple):
     """A condition with a number."""
 
     unit: str
@@ -60,60 +60,68 @@ class Part(NamedTuple):
     example: str
 
 
-PARTS: dict[str, Part | None] = {
-    "reverb": Part("s", 0.1, 3, "reverb=0.4s"),
-    "noise": Part("dB", -20, 40, "noise=10dB"),
-    "gain": Part("dB", -60, 40, "gain=-12dB"),
+CONDITIONS_BY_NAME: dict[str, NumberedCondition | None] = {
+    "reverb": NumberedCondition("s", 0.1, 3, "reverb=0.4s"),
+    "noise": NumberedCondition("dB", -20, 40, "noise=10dB"),
+    "gain": NumberedCondition("dB", -60, 40, "gain=-12dB"),
     "phone": None,
-    "loss": Part("%", 0.1, 50, "loss=5%"),
+    "loss": NumberedCondition("%", 0.1, 50, "loss=5%"),
 }
-_ALLOWED = "allowed: noise=10dB, noise=10dB:street, noise=10dB:music, phone, loss=5%, gain=-12dB, reverb=0.4s"
+_ALLOWED_CONDITIONS = (
+    "allowed: noise=10dB, noise=10dB:street, noise=10dB:music, phone, loss=5%, gain=-12dB, reverb=0.4s"
+)
 _NUMBER = re.compile(r"([+-]?\d{1,3}(?:\.\d{1,2})?)\s*([a-z%]*)", re.IGNORECASE | re.ASCII)
 
 
-def parse(text: str) -> Conditions:
+def parse_conditions(text: str) -> Conditions:
     """Return the conditions a text names, separated by commas."""
     if text.strip().lower() == CLEAN:
         return Conditions()
     found: dict[str, float | bool | str] = {}
     for part in text.split(","):
         name, _, value = (each.strip().lower() for each in part.partition("="))
-        if name not in PARTS:
-            raise InvalidInput(f"condition {quote(part.strip())} is not known{did_you_mean(name, PARTS)}; {_ALLOWED}")
+        if name not in CONDITIONS_BY_NAME:
+            raise InvalidInput(
+                f"condition {quote_text(part.strip())} is not known{suggest_similar(name, CONDITIONS_BY_NAME)}; "
+                f"{_ALLOWED_CONDITIONS}"
+            )
         if name in found:
-            raise InvalidInput(f'condition "{name}" is given twice in {quote(text)}; remove one')
-        rule = PARTS[name]
+            raise InvalidInput(f'condition "{name}" is given twice in {quote_text(text)}; remove one')
+        rule = CONDITIONS_BY_NAME[name]
         if rule is None:
             if "=" in part:
-                raise InvalidInput(f'condition {quote(part.strip())} takes no value: write "{name}"')
+                raise InvalidInput(f'condition {quote_text(part.strip())} takes no value: write "{name}"')
             found[name] = True
             continue
         if name == "noise":
             value, colon, kind = (each.strip() for each in value.partition(":"))
             if colon and kind not in NOISES:
                 raise InvalidInput(
-                    f"noise {quote(kind)} in {quote(part.strip())} is not known{did_you_mean(kind, NOISES)}; "
+                    f"noise {quote_text(kind)} in {quote_text(part.strip())} is not "
+                    f"known{suggest_similar(kind, NOISES)}; "
                     f"allowed: {', '.join(NOISES)}"
                 )
             found["noise_kind"] = kind or NOISES[0]
-        found[name] = _number(part.strip(), value, rule)
+        found[name] = _parse_number(part.strip(), value, rule)
     return Conditions(**found)  # type: ignore[arg-type] # each name has its own kind of value
 
 
-def _number(part: str, value: str, rule: Part) -> float:
+def _parse_number(part: str, value: str, rule: NumberedCondition) -> float:
     match = _NUMBER.fullmatch(value)
     if match is None or match[2] != rule.unit.lower():
-        raise InvalidInput(f"condition {quote(part)} needs a number and its unit, {rule.unit}: write {rule.example}")
+        raise InvalidInput(
+            f"condition {quote_text(part)} needs a number and its unit, {rule.unit}: write {rule.example}"
+        )
     number = float(match[1]) + 0.0
     if not rule.least <= number <= rule.most:
         raise InvalidInput(
-            f"condition {quote(part)} is out of range: "
+            f"condition {quote_text(part)} is out of range: "
             f"{rule.least:g}{rule.unit} to {rule.most:g}{rule.unit} are allowed"
         )
     return number
 
 
-def digest(conditions: Conditions, seed: int) -> str:
+def conditions_digest(conditions: Conditions, seed: int) -> str:
     """Return the identity of what befalls a sound: the conditions, the seed, and how noises are made here."""
     said = f"pramana conditions {VERSION}\n{conditions}\n{seed}"
     return "sha256:" + hashlib.sha256(said.encode()).hexdigest()

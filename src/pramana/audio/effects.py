@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pramana.audio.conditions import VERSION, Conditions
 from pramana.audio.faults import BadAudio
-from pramana.audio.noises import Dice, Signal, babble, music, rms, street
+from pramana.audio.noises import RandomNumbers, Signal, make_babble, make_music, make_street_noise, rms
 from pramana.audio.pcm import FULL_SCALE, Samples, active_level_dbfs, decode, encode, from_float, resample
 
 RATE = 16_000
@@ -19,40 +19,40 @@ MEAN_BURST = 3
 """Packets lost in a row, on average."""
 PHONE_RATE = 8_000
 PHONE_BAND_HZ = (300, 3400)
-_PEAK = FULL_SCALE - 1
-_MAKERS = {"babble": babble, "street": street, "music": music}
+_PEAK_LEVEL = FULL_SCALE - 1
+_NOISE_MAKERS = {"babble": make_babble, "street": make_street_noise, "music": make_music}
 
 
-def apply(conditions: Conditions, samples: Samples, seed: int) -> Samples:
+def apply_conditions(conditions: Conditions, samples: Samples, seed: int) -> Samples:
     """Return the sound, at the caller's rate, under the conditions; what is spoken stays where it is."""
     if not samples.size or not conditions:
         return samples.astype(np.int16)
 
-    def dice(purpose: str) -> Dice:
-        return Dice(seed, f"pramana conditions {VERSION} {purpose}")
+    def make_dice(purpose: str) -> RandomNumbers:
+        return RandomNumbers(seed, f"pramana conditions {VERSION} {purpose}")
 
     signal = samples.astype(np.float64)
     if conditions.reverb is not None:
-        signal = _fitted(_reverberant(signal, conditions.reverb, dice("reverb")))
+        signal = _limit_level(_add_reverb(signal, conditions.reverb, make_dice("reverb")))
     if conditions.noise is not None:
         kind = conditions.noise_kind
         speech_db = active_level_dbfs(from_float(signal), RATE)
         wanted = FULL_SCALE * float(10 ** ((speech_db - conditions.noise) / 20))
-        noise = _MAKERS[kind](len(signal), RATE, dice(f"noise {kind}"))
-        signal = _fitted(signal + noise * (wanted / rms(noise)))
+        noise = _NOISE_MAKERS[kind](len(signal), RATE, make_dice(f"noise {kind}"))
+        signal = _limit_level(signal + noise * (wanted / rms(noise)))
     if conditions.gain is not None:
-        signal = _amplified(signal, conditions.gain)
+        signal = _apply_gain(signal, conditions.gain)
     if conditions.phone:
-        signal = _telephoned(signal)
+        signal = _apply_phone(signal)
     if conditions.loss is not None:
-        signal = _lossy(signal, conditions.loss / 100, dice("loss"))
+        signal = _drop_packets(signal, conditions.loss / 100, make_dice("loss"))
     return from_float(signal)
 
 
-def _reverberant(signal: Signal, seconds: float, dice: Dice) -> Signal:
+def _add_reverb(signal: Signal, seconds: float, dice: RandomNumbers) -> Signal:
     """Return the sound in a room: itself, and as much again of echoes that lose 60 dB in so many seconds."""
     size = int(seconds * RATE)
-    echoes = dice.hiss(size) * 10 ** (-3 * np.arange(size) / size)
+    echoes = dice.draw_white_noise(size) * 10 ** (-3 * np.arange(size) / size)
     echoes[: int(0.003 * RATE)] = 0  # the nearest wall is half a metre away
     echoes /= np.sqrt(np.sum(np.square(echoes)))
     echoes[0] = 1
@@ -64,33 +64,35 @@ def _reverberant(signal: Signal, seconds: float, dice: Dice) -> Signal:
     return heard
 
 
-def _amplified(signal: Signal, decibels: float) -> Signal:
+def _apply_gain(signal: Signal, decibels: float) -> Signal:
     louder = signal * 10 ** (decibels / 20)
     peak = float(np.max(np.abs(louder)))
-    if peak > _PEAK and decibels > 0:
-        room = np.floor(10 * (decibels - 20 * np.log10(peak / _PEAK))) / 10
+    if peak > _PEAK_LEVEL and decibels > 0:
+        room = np.floor(10 * (decibels - 20 * np.log10(peak / _PEAK_LEVEL))) / 10
         raise BadAudio(f"gain={decibels:g}dB would clip this sound: at most {max(room, 0):g} dB fit")
     return louder
 
 
-def _telephoned(signal: Signal) -> Signal:
+def _apply_phone(signal: Signal) -> Signal:
     low, high = PHONE_BAND_HZ
     apart = len(signal) + RATE // 5  # else the filter would carry the end over to the beginning
     hertz = np.fft.rfftfreq(apart, 1 / RATE)
     # Smooth edges of 100 and 300 Hz outside the band: steep ones ring for everyone to hear.
-    curve = _ramp(hertz, low - 100, low) * (1 - _ramp(hertz, high, high + 300))
+    curve = _make_ramp(hertz, low - 100, low) * (1 - _make_ramp(hertz, high, high + 300))
     band = np.fft.irfft(np.fft.rfft(signal, apart) * curve, apart)[: len(signal)]
-    line = decode("mulaw", encode("mulaw", resample(from_float(_fitted(band, 0.9 * _PEAK)), RATE, PHONE_RATE)))
+    line = decode(
+        "mulaw", encode("mulaw", resample(from_float(_limit_level(band, 0.9 * _PEAK_LEVEL)), RATE, PHONE_RATE))
+    )
     heard = resample(line, PHONE_RATE, RATE)[: len(signal)].astype(np.float64)
     return np.pad(heard, (0, len(signal) - len(heard)))
 
 
-def _lossy(signal: Signal, share: float, dice: Dice) -> Signal:
+def _drop_packets(signal: Signal, share: float, dice: RandomNumbers) -> Signal:
     """Return the sound with packets lost in bursts, by the model of Gilbert: a line that is up or down."""
     packet = int(PACKET_S * RATE)
     recover = 1 / MEAN_BURST
     fail = recover * share / (1 - share)
-    rolls = dice.many(-(-len(signal) // packet))
+    rolls = dice.draw_many(-(-len(signal) // packet))
     heard, down = signal.copy(), False
     for number, roll in enumerate(rolls):
         chance = share if number == 0 else 1 - recover if down else fail
@@ -100,11 +102,11 @@ def _lossy(signal: Signal, share: float, dice: Dice) -> Signal:
     return heard
 
 
-def _fitted(signal: Signal, most: float = _PEAK) -> Signal:
+def _limit_level(signal: Signal, most: float = _PEAK_LEVEL) -> Signal:
     peak = float(np.max(np.abs(signal)))
     return signal * (most / peak) if peak > most else signal
 
 
-def _ramp(hertz: NDArray[np.floating], begin: float, end: float) -> Signal:
+def _make_ramp(hertz: NDArray[np.floating], begin: float, end: float) -> Signal:
     risen: Signal = np.sin(np.clip((hertz - begin) / (end - begin), 0, 1) * (np.pi / 2)) ** 2
     return risen

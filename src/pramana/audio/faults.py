@@ -12,7 +12,7 @@ class BadAudio(InvalidInput, code="bad_audio"):
 
 
 @contextmanager
-def needed(what: str) -> Iterator[None]:
+def explain_missing_library(what: str) -> Iterator[None]:
     """Turn a library that cannot be imported into one sentence that says what to install."""
     try:
         yield

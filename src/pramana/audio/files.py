@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pramana.audio.faults import BadAudio, needed
+from pramana.audio.faults import BadAudio, explain_missing_library
 from pramana.audio.pcm import FULL_SCALE, HIGHEST_RATE, LONGEST_S, LOWEST_RATE, Samples, from_float
 
 if TYPE_CHECKING:
     import soundfile  # type: ignore[import-untyped]
 
-MOST_CHANNELS = 8
+MAX_CHANNELS = 8
 _BLOCK = 1 << 16
-_STREAMED = 0xFFFFFFFF
+_UNKNOWN_SIZE = 0xFFFFFFFF
 """The size a WAV states when it was written before its length was known: to the end of the file."""
 _PCM, _EXTENSIBLE = 1, 0xFFFE
 _FORMATS = "WAV, FLAC, OGG or MP3"
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class SoundFile:
     """One channel of 16-bit samples and how many of them are a second."""
 
     samples: Samples
@@ -38,14 +38,14 @@ class Sound:
         return len(self.samples) / self.rate
 
 
-def read(data: bytes) -> Sound:
+def read_sound(data: bytes) -> SoundFile:
     """Return the sound of a file, its channels mixed into one."""
-    _looked_through(data)
-    with needed("reading a sound file"):
+    _check_structure(data)
+    with explain_missing_library("reading a sound file"):
         import soundfile
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
-            return _decoded(file)
+            return _decode_sound(file)
     except soundfile.SoundFileError as error:
         said = str(getattr(error, "error_string", "") or "no reason given").rstrip(".")
         raise BadAudio(f"it cannot be decoded ({said}): it is broken or ends too early") from None
@@ -79,12 +79,12 @@ def read_wav(data: bytes) -> tuple[Samples, int]:
     return (samples if channels == 1 else samples.reshape(-1, channels)), rate
 
 
-def _decoded(file: "soundfile.SoundFile") -> Sound:
+def _decode_sound(file: "soundfile.SoundFile") -> SoundFile:
     rate, channels = int(file.samplerate), int(file.channels)
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise BadAudio(f"it has {rate} samples per second, outside {LOWEST_RATE} to {HIGHEST_RATE}")
-    if channels > MOST_CHANNELS:
-        raise BadAudio(f"it has {channels} channels, and at most {MOST_CHANNELS} are mixed into one")
+    if channels > MAX_CHANNELS:
+        raise BadAudio(f"it has {channels} channels, and at most {MAX_CHANNELS} are mixed into one")
     longest = int(LONGEST_S * rate)
     if file.frames > longest:
         raise BadAudio(f"it states a length of {file.frames / rate:,.0f} s, and at most {LONGEST_S:.0f} s are read")
@@ -100,13 +100,13 @@ def _decoded(file: "soundfile.SoundFile") -> Sound:
         raise BadAudio(f"it is cut off: {file.frames / rate:.2f} s are promised, {frames / rate:.2f} s are there")
     if not frames:
         raise BadAudio("it holds no sample")
-    return Sound(np.concatenate(blocks), rate)
+    return SoundFile(np.concatenate(blocks), rate)
 
 
 # ── Before a decoder sees it ──
 
 
-def _looked_through(data: bytes) -> None:
+def _check_structure(data: bytes) -> None:
     if not data:
         raise BadAudio("the file is empty")
     if data[:4] in {b"RIFF", b"RIFX"}:
@@ -128,7 +128,7 @@ def _wav_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     while place + 8 <= len(data):
         name, size = struct.unpack_from("<4sI", data, place)
         there = len(data) - place - 8
-        if name == b"data" and size == _STREAMED:
+        if name == b"data" and size == _UNKNOWN_SIZE:
             size = there
         if size > there:
             raise BadAudio(
@@ -160,7 +160,7 @@ _MP3_BITRATES = {  # kbit/s of layer III by index: of MPEG 1, and of MPEG 2 and 
     2: (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
 _MP3_RATES = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
-_TAGS = (b"TAG", b"APETAGEX", b"ID3", b"LYRICSBEGIN")
+_MP3_TAGS = (b"TAG", b"APETAGEX", b"ID3", b"LYRICSBEGIN")
 
 
 def _check_mp3(data: bytes) -> None:
@@ -171,7 +171,7 @@ def _check_mp3(data: bytes) -> None:
         place = 10 + sum((size >> 8 * at & 0x7F) << 7 * at for at in range(4)) + (10 if data[5:6] >= b"\x10" else 0)
     promised, frames, seconds = 0, 0, 0.0
     end = len(data.rstrip(b"\0"))  # once: what follows the last frame may be megabytes of nothing
-    while place < end and not data.startswith(_TAGS, place):
+    while place < end and not data.startswith(_MP3_TAGS, place):
         frame = _mp3_frame(data, place)
         if frame is None:
             raise BadAudio(f"it is not an MP3, or broken: at byte {place:,} no frame of layer III begins")
@@ -179,7 +179,7 @@ def _check_mp3(data: bytes) -> None:
         if place + length > len(data):
             raise BadAudio(f"it is cut off: its last frame, at byte {place:,}, is not whole")
         if not frames:
-            promised = _mp3_promise(data[place : place + length])
+            promised = _mp3_frame_count(data[place : place + length])
         seconds += lasts_s
         if seconds > LONGEST_S:
             raise BadAudio(f"it is longer than {LONGEST_S:.0f} s")
@@ -205,7 +205,7 @@ def _mp3_frame(data: bytes, place: int) -> tuple[int, float] | None:
     return samples // 8 * bits // hertz + (head >> 9 & 1), samples / hertz
 
 
-def _mp3_promise(frame: bytes) -> int:
+def _mp3_frame_count(frame: bytes) -> int:
     """Return how many frames the first one says will follow; 0 where it does not say."""
     for name in (b"Xing", b"Info"):
         place = frame.find(name, 4, 48)

@@ -12,109 +12,113 @@ from numpy.typing import NDArray
 
 Signal = NDArray[np.float64]
 
-TALKERS = 8
+TALKER_COUNT = 8
 _MIDDLE_C_HZ = 261.63
 _SCALE = (0, 2, 4, 7, 9)  # five notes that never clash
 _CHORDS = ((0, 4, 7), (9, 12, 16), (5, 9, 12), (7, 11, 14))
 
 
-class Dice:
+class RandomNumbers:
     """Numbers between 0 and 1 that depend on the seed and the purpose alone."""
 
     def __init__(self, seed: int, purpose: str) -> None:
         name = hashlib.sha256(f"{purpose}:{seed}".encode()).digest()
         self._bits = np.random.PCG64(int.from_bytes(name, "big"))
 
-    def many(self, count: int) -> Signal:
+    def draw_many(self, count: int) -> Signal:
         return (self._bits.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
-    def one(self, least: float = 0.0, most: float = 1.0) -> float:
-        return least + (most - least) * float(self.many(1)[0])
+    def draw(self, least: float = 0.0, most: float = 1.0) -> float:
+        return least + (most - least) * float(self.draw_many(1)[0])
 
-    def hiss(self, count: int) -> Signal:
+    def draw_white_noise(self, count: int) -> Signal:
         """Return white noise."""
-        return 2 * self.many(count) - 1
+        return 2 * self.draw_many(count) - 1
 
 
-def babble(length: int, rate: int, dice: Dice) -> Signal:
+def make_babble(length: int, rate: int, dice: RandomNumbers) -> Signal:
     """Return several talkers at once: syllables of a voice through a mouth that changes, and hissing consonants.
 
     It has the spectrum, the pitch and the rhythm of speech, three to six syllables a second, and no words.
     """
     heard = np.zeros(length)
-    for _ in range(TALKERS):
-        pitch, loudness = dice.one(85, 230), dice.one(0.5, 1.0)
-        place = -int(dice.one(0, 0.4) * rate)
+    for _ in range(TALKER_COUNT):
+        pitch, loudness = dice.draw(85, 230), dice.draw(0.5, 1.0)
+        place = -int(dice.draw(0, 0.4) * rate)
         while place < length:
-            if dice.one() < 0.12:
-                place += int(dice.one(0.15, 0.5) * rate)  # a breath
-            size = int(dice.one(0.12, 0.28) * rate)
-            voiced = dice.one() < 0.8
-            syllable = _syllable(size, rate, pitch * dice.one(0.85, 1.2) if voiced else 0.0, dice)
+            if dice.draw() < 0.12:
+                place += int(dice.draw(0.15, 0.5) * rate)  # a breath
+            size = int(dice.draw(0.12, 0.28) * rate)
+            voiced = dice.draw() < 0.8
+            syllable = _make_syllable(size, rate, pitch * dice.draw(0.85, 1.2) if voiced else 0.0, dice)
             begin, end = max(0, place), min(length, place + size)
             if begin < end:
                 heard[begin:end] += loudness * syllable[begin - place : end - place]
-            place += int(size * dice.one(0.8, 1.0))
+            place += int(size * dice.draw(0.8, 1.0))
     return heard
 
 
-def _syllable(size: int, rate: int, pitch: float, dice: Dice) -> Signal:
+def _make_syllable(size: int, rate: int, pitch: float, dice: RandomNumbers) -> Signal:
     """Return one syllable: a pulse at every period of the pitch, or hiss where there is none, shaped by a mouth."""
     hertz = np.fft.rfftfreq(size, 1 / rate)
-    source = dice.hiss(size)
+    source = dice.draw_white_noise(size)
     formants: tuple[tuple[float, float, float], ...]  # middle and half width in hertz, weight
     if pitch:
-        glide = pitch * np.linspace(1, dice.one(0.85, 1.15), size)
+        glide = pitch * np.linspace(1, dice.draw(0.85, 1.15), size)
         cycles = np.cumsum(glide) / rate
         source = np.diff(np.floor(cycles), prepend=0.0) + 0.02 * source
-        formants = ((dice.one(280, 800), 80, 1.0), (dice.one(900, 2300), 110, 0.6), (dice.one(2400, 3100), 160, 0.25))
+        formants = (
+            (dice.draw(280, 800), 80, 1.0),
+            (dice.draw(900, 2300), 110, 0.6),
+            (dice.draw(2400, 3100), 160, 0.25),
+        )
     else:
-        formants = ((dice.one(2500, 5500), 1500, 0.3),)
+        formants = ((dice.draw(2500, 5500), 1500, 0.3),)
     mouth = sum(weight / (1 + ((hertz - middle) / width) ** 2) for middle, width, weight in formants)
     shaped = np.fft.irfft(np.fft.rfft(source) * mouth, size) * np.hanning(size)
     return shaped * ((1.0 if pitch else 0.35) / rms(shaped))
 
 
-def street(length: int, rate: int, dice: Dice) -> Signal:
+def make_street_noise(length: int, rate: int, dice: RandomNumbers) -> Signal:
     """Return a street: a rumble that is always there, vehicles that pass, and now and then a horn."""
-    rumble = _shaped(dice.hiss(length), rate, lambda hertz: 1 / (1 + (hertz / 120) ** 1.5))
+    rumble = _shape_spectrum(dice.draw_white_noise(length), rate, lambda hertz: 1 / (1 + (hertz / 120) ** 1.5))
     heard = rumble / rms(rumble)
     seconds = np.arange(length) / rate
-    wind = _shaped(dice.hiss(length), rate, lambda hertz: hertz / (1 + (hertz / 500) ** 2.2))
+    wind = _shape_spectrum(dice.draw_white_noise(length), rate, lambda hertz: hertz / (1 + (hertz / 500) ** 2.2))
     wind /= rms(wind)
-    at = dice.one(-2, 2)
+    at = dice.draw(-2, 2)
     while at < length / rate + 2:
-        swell = np.exp(-(((seconds - at) / dice.one(0.6, 1.6)) ** 2))
-        heard += dice.one(0.8, 2.0) * swell * wind
-        if dice.one() < 0.15:
-            horn = dice.one(350, 450)
+        swell = np.exp(-(((seconds - at) / dice.draw(0.6, 1.6)) ** 2))
+        heard += dice.draw(0.8, 2.0) * swell * wind
+        if dice.draw() < 0.15:
+            horn = dice.draw(350, 450)
             honk = np.clip(1 - np.abs(seconds - at) / 0.25, 0, 1)
             heard += honk * (np.sin(2 * np.pi * horn * seconds) + np.sin(2 * np.pi * 1.26 * horn * seconds))
-        at += dice.one(1.0, 3.0)
+        at += dice.draw(1.0, 3.0)
     return heard
 
 
-def music(length: int, rate: int, dice: Dice) -> Signal:
+def make_music(length: int, rate: int, dice: RandomNumbers) -> Signal:
     """Return a tune: four chords in turn, a bass below and a melody above, plucked."""
     heard = np.zeros(length)
-    beat = 60 / dice.one(84, 126)
-    start, key = dice.one(0, 4), dice.one(-5, 6)
+    beat = 60 / dice.draw(84, 126)
+    start, key = dice.draw(0, 4), dice.draw(-5, 6)
     for number in range(int(length / rate / beat) + 1):
         at = int(number * beat * rate)
         bar = int(start + number / 4) % len(_CHORDS)
         if number % 2 == 0:
             for step in _CHORDS[bar]:
-                _pluck(heard, at, rate, key + step, 0.5)
-            _pluck(heard, at, rate, key + _CHORDS[bar][0] - 24, 0.9)
-        if dice.one() < 0.75:
-            melody = _SCALE[int(dice.one(0, len(_SCALE)))] + 12
-            _pluck(heard, at + int(dice.one() < 0.3) * int(beat * rate / 2), rate, key + melody, 0.7)
+                _add_note(heard, at, rate, key + step, 0.5)
+            _add_note(heard, at, rate, key + _CHORDS[bar][0] - 24, 0.9)
+        if dice.draw() < 0.75:
+            melody = _SCALE[int(dice.draw(0, len(_SCALE)))] + 12
+            _add_note(heard, at + int(dice.draw() < 0.3) * int(beat * rate / 2), rate, key + melody, 0.7)
     return heard
 
 
-def _pluck(heard: Signal, at: int, rate: int, half_tones: float, loudness: float) -> None:
+def _add_note(signal: Signal, at: int, rate: int, half_tones: float, loudness: float) -> None:
     """Add one note: six harmonics that die away, the high ones first."""
-    size = min(int(1.2 * rate), len(heard) - at)
+    size = min(int(1.2 * rate), len(signal) - at)
     if size <= 0:
         return
     seconds = np.arange(size) / rate
@@ -123,10 +127,10 @@ def _pluck(heard: Signal, at: int, rate: int, half_tones: float, loudness: float
     for harmonic in range(1, 7):
         if harmonic * hertz < rate / 2.2:
             fade = np.exp(-seconds * (2.2 + 1.3 * harmonic))
-            heard[at : at + size] += loudness / harmonic * rise * fade * np.sin(2 * np.pi * harmonic * hertz * seconds)
+            signal[at : at + size] += loudness / harmonic * rise * fade * np.sin(2 * np.pi * harmonic * hertz * seconds)
 
 
-def _shaped(signal: Signal, rate: int, curve: Callable[[NDArray[np.floating]], NDArray[np.floating]]) -> Signal:
+def _shape_spectrum(signal: Signal, rate: int, curve: Callable[[NDArray[np.floating]], NDArray[np.floating]]) -> Signal:
     return np.fft.irfft(np.fft.rfft(signal) * curve(np.fft.rfftfreq(len(signal), 1 / rate)), len(signal))
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pramana.audio.faults import BadAudio, needed
+from pramana.audio.faults import BadAudio, explain_missing_library
 
 Samples = NDArray[np.int16]
 Codec = Literal["pcm", "mulaw", "alaw"]
@@ -178,6 +178,6 @@ def resample(samples: Samples, source_rate: int, target_rate: int) -> Samples:
             raise BadAudio(f"a rate of {rate} samples per second is outside {LOWEST_RATE} to {HIGHEST_RATE}")
     if source_rate == target_rate or not samples.size:
         return samples.astype(np.int16)
-    with needed("another sample rate"):
+    with explain_missing_library("another sample rate"):
         import soxr  # type: ignore[import-untyped]
     return from_float(soxr.resample(samples.astype(np.float32), source_rate, target_rate, quality=_QUALITY))

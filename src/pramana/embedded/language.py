@@ -16,20 +16,20 @@ from typing import Any
 
 from pramana import clock
 from pramana.embedded import weights
-from pramana.embedded.engines import EngineInfo, llama_features
+from pramana.embedded.engines import EngineInfo, parse_llama_features
 from pramana.errors import BrokenReply, EngineMissing, Rejected, Unavailable
 from pramana.installation import install_command
-from pramana.model import Reply, Turn, Usage, raw_json
+from pramana.model import Reply, Turn, Usage, encode_raw_response
 
 NAME = "SmolLM2-135M-Instruct"
 WEIGHTS = "smollm2-135m"
-SYSTEM = "You are a helpful assistant."
-CONTEXT = 2048
+SYSTEM_PROMPT = "You are a helpful assistant."
+CONTEXT_TOKENS = 2048
 """Tokens of a prompt and its reply together."""
-REPLY_CAP = 256
+MAX_REPLY_TOKENS = 256
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_LENGTHS = ("max_tokens", "max_completion_tokens", "n_predict")
-_OURS = ("messages", "model", "stream", "stream_options")
+_LENGTH_PARAMETERS = ("max_tokens", "max_completion_tokens", "n_predict")
+_RESERVED_PARAMETERS = ("messages", "model", "stream", "stream_options")
 Enough = Callable[[str, float], str | None]
 """Given a reply so far and the seconds since its first token, returns the reason to end it there (`repetition`,
 `time`), or None to go on."""
@@ -68,7 +68,7 @@ class Engine:
 
     def prepare(self) -> "Future[Any]":
         """Load the model before anyone asks."""
-        return self._queue.submit(self._loaded)
+        return self._queue.submit(self._load)
 
     def _reply(
         self,
@@ -79,9 +79,9 @@ class Engine:
     ) -> Reply:
         if is_cancelled():
             raise BrokenReply("cancelled before it was answered")
-        body = _body(turns, parameters)
-        server = self._loaded()
-        heard = _Stream(is_cancelled, enough)
+        body = _request_body(turns, parameters)
+        server = self._load()
+        heard = _ReplyStream(is_cancelled, enough)
         try:
             server.handle_chat_completions(body, heard)
         except (RuntimeError, TypeError, ValueError) as error:
@@ -89,12 +89,12 @@ class Engine:
         assert self.info is not None  # noqa: S101 - it is loaded
         return heard.reply(self.info)
 
-    def _loaded(self) -> Any:
+    def _load(self) -> Any:
         if self._server is not None:
             return self._server
         require_runtime()
         weights.pull(WEIGHTS)
-        folder = weights.verified(WEIGHTS)
+        folder = weights.verify_folder(WEIGHTS)
         try:
             import xllamacpp  # type: ignore[import-untyped]
         except ImportError as error:
@@ -107,7 +107,7 @@ class Engine:
         given = xllamacpp.CommonParams()
         given.model.path = str(folder / _FILE)
         given.model_alias = {NAME}  # else the path on this machine stands in every reply
-        given.n_ctx, given.n_parallel = CONTEXT, 1
+        given.n_ctx, given.n_parallel = CONTEXT_TOKENS, 1
         given.cpuparams.n_threads = given.cpuparams_batch.n_threads = self.threads
         given.n_gpu_layers = 0  # other arithmetic gives other text
         given.warmup = False
@@ -125,8 +125,8 @@ class Engine:
             "xllamacpp",
             xllamacpp.__version__,
             _FILE.removesuffix(".gguf").replace(".", " "),
-            f"sha256:{weights.pinned(WEIGHTS).files[_FILE].sha256[:8]}…",
-            llama_features(xllamacpp.get_system_info()),
+            f"sha256:{weights.find_pin(WEIGHTS).files[_FILE].sha256[:8]}…",
+            parse_llama_features(xllamacpp.get_system_info()),
             self.threads,
         )
         return self._server
@@ -148,17 +148,17 @@ def engine(threads: int = 1) -> Engine:
         return _engine
 
 
-def _body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _request_body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[str, Any]:
     messages = [{"role": turn.role, "content": turn.text} for turn in turns]
     if not any(turn.role == "system" for turn in turns):
-        messages.insert(0, {"role": "system", "content": SYSTEM})
+        messages.insert(0, {"role": "system", "content": SYSTEM_PROMPT})
     for turn in turns:
         if any("\ud800" <= character <= "\udfff" for character in turn.text):
             raise Rejected(
                 f"{NAME} reads UTF-8: a {turn.role} message holds half of a surrogate pair, which is no text"
             )
-    length = REPLY_CAP
-    for name in _LENGTHS:
+    length = MAX_REPLY_TOKENS
+    for name in _LENGTH_PARAMETERS:
         given = parameters.get(name)
         if given is None:
             continue
@@ -167,7 +167,11 @@ def _body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[str, Any
         length = min(length, given)
     return {
         "cache_prompt": False,  # a reply's times and text must not depend on who was asked before
-        **{name: value for name, value in parameters.items() if name not in (*_LENGTHS, *_OURS)},
+        **{
+            name: value
+            for name, value in parameters.items()
+            if name not in (*_LENGTH_PARAMETERS, *_RESERVED_PARAMETERS)
+        },
         "messages": messages,
         "max_tokens": length,
         "stream": True,
@@ -175,7 +179,7 @@ def _body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-class _Stream:
+class _ReplyStream:
     """Hears the events of one reply; called by the runtime, which swallows exceptions: none leaves from here."""
 
     def __init__(self, is_cancelled: Callable[[], bool], enough: Enough | None) -> None:
@@ -206,12 +210,12 @@ class _Stream:
     def reply(self, engine: EngineInfo) -> Reply:
         ended = clock.monotonic()
         if error := self._last.get("error"):
-            raise _refused(error)
+            raise _make_rejected(error)
         if self._cancelled:
             raise BrokenReply("cancelled before the reply was complete")
         if self._finish is None:
             raise BrokenReply(f"{NAME} stopped in the middle of its reply")
-        pinned = weights.pinned(WEIGHTS)
+        pinned = weights.find_pin(WEIGHTS)
         sha256 = pinned.files[_FILE].sha256
         usage = self._last.get("usage", {})
         text = "".join(self._parts)
@@ -223,7 +227,7 @@ class _Stream:
             finish_reason=self._finish,
             first_token_s=None if self._first is None else self._first - self._began,
             total_s=ended - self._began,
-            raw=raw_json(
+            raw=encode_raw_response(
                 {
                     "model": NAME,
                     "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": self._finish}],
@@ -239,10 +243,11 @@ class _Stream:
         )
 
 
-def _refused(error: Mapping[str, Any]) -> Rejected:
+def _make_rejected(error: Mapping[str, Any]) -> Rejected:
     if error.get("type") == "exceed_context_size_error":
         return Rejected(
-            f"the conversation is {error.get('n_prompt_tokens', 'too many')} tokens long; {NAME} takes {CONTEXT}, "
+            f"the conversation is {error.get('n_prompt_tokens', 'too many')} tokens long; {NAME} takes "
+            f"{CONTEXT_TOKENS}, "
             "including its reply: shorten it, or use another model"
         )
     message = str(error.get("message"))

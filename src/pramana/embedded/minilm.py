@@ -18,7 +18,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana.embedded import weights
-from pramana.embedded.engines import EngineInfo, processor_features, version_of
+from pramana.embedded.engines import EngineInfo, package_version, processor_features
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,21 +32,21 @@ DIMENSIONS = 384
 MAX_PIECES = 256
 """Of one text, with the two special ones around it: sentence-transformers' setting for this model."""
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
-_LONGEST_WORD = 100
+_MAX_WORD_LENGTH = 100
 _BATCH = 32
 
 
 @lru_cache(maxsize=1)
 def engine_info() -> EngineInfo:
     """Return what texts are embedded with; nothing is loaded."""
-    sha256 = weights.pinned(WEIGHTS).files["model/model.safetensors"].sha256
-    return EngineInfo("numpy", version_of("numpy"), NAME, f"sha256:{sha256[:8]}…", processor_features(), threads=1)
+    sha256 = weights.find_pin(WEIGHTS).files["model/model.safetensors"].sha256
+    return EngineInfo("numpy", package_version("numpy"), NAME, f"sha256:{sha256[:8]}…", processor_features(), threads=1)
 
 
 @lru_cache(maxsize=1)
-def encoder() -> "MiniLM":
+def load_encoder() -> "MiniLM":
     """Return this process's encoder, loaded and verified on the first call."""
-    return MiniLM(weights.verified(WEIGHTS) / "model")
+    return MiniLM(weights.verify_folder(WEIGHTS) / "model")
 
 
 class WordPieces:
@@ -61,14 +61,14 @@ class WordPieces:
     def __call__(self, text: str) -> list[int]:
         """Return the ids of the text's pieces between the start and the end mark, `MAX_PIECES` at most."""
         found = [self._start]
-        for word in _words(text):
+        for word in _split_words(text):
             found += self._split(word)
             if len(found) >= MAX_PIECES:
                 break
         return [*found[: MAX_PIECES - 1], self._end]
 
     def _split(self, word: str) -> list[int]:
-        if len(word) > _LONGEST_WORD:
+        if len(word) > _MAX_WORD_LENGTH:
             return [self._unknown]
         found, start = [], 0
         while start < len(word):
@@ -84,13 +84,13 @@ class WordPieces:
         return found
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     if not text.isascii():
         spaced = "".join(f" {each} " if _is_chinese(ord(each)) else each for each in text)
-        bare = unicodedata.normalize("NFD", "".join(_cleaned(each) for each in spaced).lower())
+        bare = unicodedata.normalize("NFD", "".join(_clean_character(each) for each in spaced).lower())
         text = "".join(each for each in bare if unicodedata.category(each) != "Mn")
     else:
-        text = "".join(_cleaned(each) for each in text).lower()
+        text = "".join(_clean_character(each) for each in text).lower()
     return "".join(f" {each} " if _is_punctuation(each) else each for each in text).split()
 
 
@@ -98,7 +98,7 @@ _CONTROL = ("Cc", "Cf", "Co", "Cs")  # not the unassigned: which those are depen
 
 
 @lru_cache(maxsize=4096)
-def _cleaned(character: str) -> str:
+def _clean_character(character: str) -> str:
     if character in "\t\n\r":
         return " "
     category = unicodedata.category(character)
@@ -131,13 +131,13 @@ def _is_chinese(code: int) -> bool:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _limit_to_one_thread() -> Iterator[None]:
     """Let numpy's matrix library use one thread meanwhile.
 
     Its threads wait for each other by spinning: on a machine with anything else to do, two were five times slower than
     one. Only the library inside numpy's own wheels is known; with another, nothing is changed.
     """
-    threads = _openblas()
+    threads = _find_openblas()
     if threads is None:
         yield
         return
@@ -155,7 +155,7 @@ class _Threads(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _openblas() -> _Threads | None:
+def _find_openblas() -> _Threads | None:
     import ctypes
 
     import numpy as np
@@ -185,7 +185,7 @@ class MiniLM:
             weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
             return np.ascontiguousarray(weight.T if turned else weight), np.array(bias)
 
-        def joined(parts: "Sequence[tuple[Floats, Floats]]") -> "tuple[Floats, Floats]":
+        def join_layers(parts: "Sequence[tuple[Floats, Floats]]") -> "tuple[Floats, Floats]":
             return np.concatenate([part[0] for part in parts], axis=1), np.concatenate([part[1] for part in parts])
 
         self._turn = Lock()
@@ -201,7 +201,7 @@ class MiniLM:
             attention = [pair(f"{layer}.attention.self.{part}", turned=True) for part in ("query", "key", "value")]
             self._layers.append(
                 (
-                    joined(attention),
+                    join_layers(attention),
                     pair(f"{layer}.attention.output.dense", turned=True),
                     pair(f"{layer}.attention.output.LayerNorm"),
                     pair(f"{layer}.intermediate.dense", turned=True),
@@ -212,7 +212,7 @@ class MiniLM:
 
     def encode(self, texts: Sequence[str]) -> "Floats":
         """Return one row a text, in their order. One call at a time, on one processor."""
-        with self._turn, _one_thread():
+        with self._turn, _limit_to_one_thread():
             return self._encode(texts)
 
     def _encode(self, texts: Sequence[str]) -> "Floats":
@@ -238,16 +238,16 @@ class MiniLM:
         hide = ((1 - present) * np.float32(-1e9))[:, None, None]
         scale = np.float32(1 / math.sqrt(DIMENSIONS / _HEADS))
 
-        state = _normalised(self._words[ids] + self._places[:length], self._norm)
+        state = _normalise_layer(self._words[ids] + self._places[:length], self._norm)
         for attention, out, first_norm, widen, narrow, second_norm in self._layers:
-            heads = _applied(state, attention).reshape(count, length, 3, _HEADS, -1).transpose(2, 0, 3, 1, 4)
+            heads = _apply_dense(state, attention).reshape(count, length, 3, _HEADS, -1).transpose(2, 0, 3, 1, 4)
             query, key, value = heads
             looks = _softmax(query @ key.transpose(0, 1, 3, 2) * scale + hide)
             seen = (looks @ value).transpose(0, 2, 1, 3).reshape(count, length, DIMENSIONS)
-            state += _applied(seen, out)
-            state = _normalised(state, first_norm)
-            state += _applied(_gelu(_applied(state, widen)), narrow)
-            state = _normalised(state, second_norm)
+            state += _apply_dense(seen, out)
+            state = _normalise_layer(state, first_norm)
+            state += _apply_dense(_gelu(_apply_dense(state, widen)), narrow)
+            state = _normalise_layer(state, second_norm)
         mean = (state * present[:, :, None]).sum(1) / present.sum(1)[:, None]
         vectors: Floats = mean / np.linalg.norm(mean, axis=1, keepdims=True)
         return vectors
@@ -256,14 +256,14 @@ class MiniLM:
 # These work in place: half the time of a small encoder is spent on moving numbers about.
 
 
-def _applied(state: "Floats", dense: "tuple[Floats, Floats]") -> "Floats":
+def _apply_dense(state: "Floats", dense: "tuple[Floats, Floats]") -> "Floats":
     # One flat product: numpy takes a stack of matrices one by one.
     flat = state.reshape(-1, state.shape[-1]) @ dense[0]
     flat += dense[1]
     return flat.reshape(*state.shape[:-1], -1)
 
 
-def _normalised(state: "Floats", norm: "tuple[Floats, Floats]") -> "Floats":
+def _normalise_layer(state: "Floats", norm: "tuple[Floats, Floats]") -> "Floats":
     import numpy as np
 
     state -= state.mean(-1, keepdims=True)

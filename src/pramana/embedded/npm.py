@@ -2,7 +2,7 @@
 
 npm itself fetches it, so whatever registry, mirror or proxy the user gave npm is used and no host stands here. Nothing
 of the package is run, and no name found in it becomes a path: the caller says which files it wants, and gets their
-bytes. Whatever else an archive may be, broken, endless or made to do harm, is `Failed` with the reason.
+bytes. Whatever else an archive may be, broken, endless or made to do harm, is `NpmError` with the reason.
 """
 
 import gzip
@@ -20,26 +20,26 @@ LARGEST, MOST_FILES, LARGEST_SCRIPT = 512_000_000, 1_000, 4_000_000
 """Of a package: its bytes, unpacked, its files, and the bytes of the script that says where in the data a file is."""
 _LOOK_S = 0.2
 _BLOCK = 1 << 20
-_LISTED = re.compile(
+_LISTED_FILE_RE = re.compile(
     r"""\{\s*["']?filename["']?\s*:\s*["']/?([^"']{1,200})["']\s*,"""
     r"""\s*["']?start["']?\s*:\s*(\d{1,15})\s*,\s*["']?end["']?\s*:\s*(\d{1,15})\b"""
 )
 _error_line = re.compile(r"npm (?:error|ERR!) (?!code |errno |syscall |A complete log)\s*(.*\w.*)")
 
 
-class Failed(Exception):
+class NpmError(Exception):
     """The package could not be fetched, or does not hold what was asked for."""
 
 
-def is_here() -> bool:
+def is_npm_available() -> bool:
     """Tell whether npm can be run."""
     return shutil.which("npm") is not None
 
 
-def pack(package: str, folder: Path, most: int, progress: Callable[[int], None]) -> Path:
+def fetch_archive(package: str, folder: Path, max_bytes: int, progress: Callable[[int], None]) -> Path:
     """Fetch the archive of `name@version` into an empty folder, and return its path.
 
-    Blocks for as long as npm takes. The folder also holds npm's cache, which shows how far it is; `most` bytes are
+    Blocks for as long as npm takes. The folder also holds npm's cache, which shows how far it is; `max_bytes` bytes are
     the most that may gather in it. An exception raised by `progress` ends npm.
     """
     command = [shutil.which("npm") or "npm", "pack", package, "--pack-destination", str(folder)]
@@ -52,52 +52,52 @@ def pack(package: str, folder: Path, most: int, progress: Callable[[int], None])
                 command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
             )
         except OSError as error:
-            raise Failed(f"{command[0]} cannot be run: {error.strerror or error}") from error
+            raise NpmError(f"{command[0]} cannot be run: {error.strerror or error}") from error
         with npm:
             try:
-                while _runs(npm):
-                    progress(_bytes_in(folder, most))
+                while _is_running(npm):
+                    progress(_folder_size(folder, max_bytes))
             except BaseException:
                 npm.kill()  # else leaving the block would wait for the download to end
                 raise
     archives = list(folder.glob("*.tgz"))
     if npm.returncode or len(archives) != 1:
-        raise Failed(_first_error(said.read_text(encoding="utf-8", errors="replace")))
+        raise NpmError(_first_error(said.read_text(encoding="utf-8", errors="replace")))
     return archives[0]
 
 
 @contextmanager
-def opened(archive: Path, data_file: str, scratch: Path) -> Iterator[Callable[[str], Iterator[bytes]]]:
+def open_archive(archive: Path, data_file: str, scratch: Path) -> Iterator[Callable[[str], Iterator[bytes]]]:
     """Give a function that yields the bytes of a file in an Emscripten data file, a block at a time.
 
     `data_file` is its path in the package; where in it each file begins and ends stands in the script beside it.
     """
     unzipped, script_file = scratch / "package.tar", PurePosixPath(data_file).with_suffix(".js")
     _unzip(archive, unzipped)
-    found = _places(unzipped, {f"package/{data_file}", f"package/{script_file}"})
+    found = _find_files(unzipped, {f"package/{data_file}", f"package/{script_file}"})
     data, script = found[f"package/{data_file}"], found[f"package/{script_file}"]
     if len(script) > LARGEST_SCRIPT:
-        raise Failed(f"{script_file} has {len(script):,} bytes, and {LARGEST_SCRIPT:,} are the most it may have")
+        raise NpmError(f"{script_file} has {len(script):,} bytes, and {LARGEST_SCRIPT:,} are the most it may have")
     with unzipped.open("rb") as package:
         package.seek(script.start)
-        listed = _listed(package.read(len(script)).decode("utf-8", "replace"), len(data))
+        listed = _parse_file_list(package.read(len(script)).decode("utf-8", "replace"), len(data))
 
-        def blocks_of(path: str) -> Iterator[bytes]:
+        def read_blocks(path: str) -> Iterator[bytes]:
             if path not in listed:
-                raise Failed(f"{script_file} does not list {path}")
+                raise NpmError(f"{script_file} does not list {path}")
             place, end = (data.start + offset for offset in listed[path])
             package.seek(place)
             while place < end and (block := package.read(min(_BLOCK, end - place))):
                 place += len(block)
                 yield block
 
-        yield blocks_of
+        yield read_blocks
 
 
 # ── Steps ──
 
 
-def _runs(npm: "subprocess.Popen[bytes]") -> bool:
+def _is_running(npm: "subprocess.Popen[bytes]") -> bool:
     try:
         npm.wait(_LOOK_S)
     except subprocess.TimeoutExpired:
@@ -105,7 +105,7 @@ def _runs(npm: "subprocess.Popen[bytes]") -> bool:
     return False
 
 
-def _bytes_in(folder: Path, most: int) -> int:
+def _folder_size(folder: Path, max_bytes: int) -> int:
     total = 0
     for within, _, names in os.walk(folder):
         for name in names:
@@ -113,13 +113,13 @@ def _bytes_in(folder: Path, most: int) -> int:
                 total += Path(within, name).stat().st_size
             except OSError:
                 continue  # npm has moved it
-    if total > most:
-        raise Failed(f"it is far larger than it should be: {total:,} bytes came, and that was not the end")
+    if total > max_bytes:
+        raise NpmError(f"it is far larger than it should be: {total:,} bytes came, and that was not the end")
     return total
 
 
-def _first_error(said: str) -> str:
-    errors = _error_line.findall(said) or [line for line in said.splitlines() if line.strip()]
+def _first_error(output: str) -> str:
+    errors = _error_line.findall(output) or [line for line in output.splitlines() if line.strip()]
     return errors[0].strip() if errors else "it said nothing"
 
 
@@ -131,36 +131,36 @@ def _unzip(archive: Path, unzipped: Path) -> None:
             while block := packed.read(_BLOCK):
                 length += len(block)
                 if length > LARGEST:
-                    raise Failed(f"it unpacks to more than {LARGEST:,} bytes")
+                    raise NpmError(f"it unpacks to more than {LARGEST:,} bytes")
                 out.write(block)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise Failed(f"it is not an npm archive ({error})") from error
+        raise NpmError(f"it is not an npm archive ({error})") from error
 
 
-def _places(unzipped: Path, wanted: set[str]) -> dict[str, range]:
+def _find_files(unzipped: Path, wanted: set[str]) -> dict[str, range]:
     """Return where in the archive the bytes of these files are."""
     found: dict[str, range] = {}
     try:
         with tarfile.open(unzipped, "r:") as package:
             for count, member in enumerate(package, 1):
                 if count > MOST_FILES:
-                    raise Failed(f"it holds more than {MOST_FILES:,} files")
+                    raise NpmError(f"it holds more than {MOST_FILES:,} files")
                 if member.name in wanted:
                     if not member.isreg() or member.issparse() or member.name in found:
-                        raise Failed(f"{member.name} is not one plain file in it")
+                        raise NpmError(f"{member.name} is not one plain file in it")
                     found[member.name] = range(member.offset_data, member.offset_data + member.size)
     except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError, OSError) as error:
-        raise Failed(f"it is not an npm archive ({error})") from error  # a made-up header may lead to any of these
+        raise NpmError(f"it is not an npm archive ({error})") from error  # a made-up header may lead to any of these
     if missing := sorted(wanted - set(found)):
-        raise Failed(f"it holds no {missing[0]}")
+        raise NpmError(f"it holds no {missing[0]}")
     return found
 
 
-def _listed(script: str, size: int) -> dict[str, tuple[int, int]]:
+def _parse_file_list(script: str, size: int) -> dict[str, tuple[int, int]]:
     """Return where in data of that size each file begins and ends."""
     listed = {}
-    for path, start, end in _LISTED.findall(script):
+    for path, start, end in _LISTED_FILE_RE.findall(script):
         if not int(start) <= int(end) <= size:
-            raise Failed(f"{path} is located from {start} to {end} in data of {size} bytes")
+            raise NpmError(f"{path} is located from {start} to {end} in data of {size} bytes")
         listed[path] = (int(start), int(end))
     return listed

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pramana.audio import CALLER_RATE
-from pramana.audio.faults import needed
+from pramana.audio.faults import explain_missing_library
 from pramana.embedded import weights
-from pramana.embedded.engines import onnx_session
-from pramana.embedded.scripts import CannotSpeak, voice_for
-from pramana.embedded.voice import Clause, levelled, phonemes
-from pramana.errors import quote
+from pramana.embedded.engines import open_onnx_session
+from pramana.embedded.scripts import CannotSpeak, find_voice
+from pramana.embedded.voice import Clause, normalise_level, to_phonemes
+from pramana.errors import quote_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,46 +36,46 @@ LANGUAGES = frozenset({"en"})
 WEIGHTS = "piper"
 PAUSE_S = 0.2
 """Between sentences, beside what the model itself leaves there."""
-LONGEST_PIECE = 200
+MAX_PHONEMES = 200
 """Phonemes that are spoken in one go, a long sentence: they take half a gigabyte of memory, and three times as many
 three times that."""
 ROOM_BELOW_DB, FADE_S = 16.0, 0.06
 """What is so far below the speech at its end is no speech, and so long the fading takes: soft consonants stay."""
-SLOWER = 2.0
+LENGTH_SCALE = 2.0
 """Without noise the model hurries, at 248 words a minute: so it speaks 158, and the embedded ears mistake fewer."""
 _NOISE = 0.0
 _START, _END, _BETWEEN = "^", "$", "_"
-_ENDS_SENTENCE = ".?!"
+_SENTENCE_ENDS = ".?!"
 _loading = threading.Lock()
 
 
 def speak(text: str, language: str, speaker: int = 0) -> "Samples":
     """Return the text as speech, by one of the model's speakers."""
-    with needed("the embedded voice"):
+    with explain_missing_library("the embedded voice"):
         import numpy as np
 
         from pramana import audio
         from pramana.audio.pcm import FULL_SCALE, from_float
 
     if language.strip().lower().replace("_", "-").partition("-")[0] not in LANGUAGES:
-        raise CannotSpeak(f"{NAME} speaks English only, and the language is {quote(language)}")
-    voice_for(language)  # whatever follows the language must be a region
-    pieces = list(_pieces(phonemes(text, "en")))
+        raise CannotSpeak(f"{NAME} speaks English only, and the language is {quote_text(language)}")
+    find_voice(language)  # whatever follows the language must be a region
+    pieces = list(_split_phonemes(to_phonemes(text, "en")))
     if not pieces:
         raise CannotSpeak("the text has nothing the voice can say")
     with _loading:
-        voice = _opened(weights.verified(WEIGHTS))
+        voice = _open_voice(weights.verify_folder(WEIGHTS))
     if not 0 <= speaker < voice.speakers:
         raise CannotSpeak(f"{NAME} has no speaker {speaker}: they are 0 to {voice.speakers - 1}")
     pause = np.zeros(int(PAUSE_S * voice.rate), np.float32)
     spoken: list[NDArray[np.float32]] = []
     for piece in pieces:
-        spoken += [pause, voice.say(piece, speaker)] if spoken else [voice.say(piece, speaker)]
+        spoken += [pause, voice.synthesise(piece, speaker)] if spoken else [voice.synthesise(piece, speaker)]
         if sum(map(len, spoken)) > audio.LONGEST_S * voice.rate:
             raise CannotSpeak("the text takes longer to say than a prompt may be")
     whole = np.concatenate(spoken)
     loudest = from_float(whole * ((FULL_SCALE - 1) / max(float(np.abs(whole).max()), 1e-6)))
-    return levelled(_without_its_room(audio.resample(loudest, voice.rate, CALLER_RATE)))
+    return normalise_level(_trim_reverb_tail(audio.resample(loudest, voice.rate, CALLER_RATE)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,41 +88,41 @@ class _Voice:
     rate: int
     speakers: int
 
-    def say(self, piece: str, speaker: int) -> "NDArray[np.float32]":
+    def synthesise(self, piece: str, speaker: int) -> "NDArray[np.float32]":
         import numpy as np
 
         between = self.numbers[_BETWEEN]
         row = [self.numbers[_START], between]
-        for number in self._numbered(piece):
+        for number in self._phoneme_ids(piece):
             row += [number, between]
         row.append(self.numbers[_END])
         given = {
             "input": np.array([row], np.int64),
             "input_lengths": np.array([len(row)], np.int64),
-            "scales": np.array([_NOISE, SLOWER, _NOISE], np.float32),
+            "scales": np.array([_NOISE, LENGTH_SCALE, _NOISE], np.float32),
             "sid": np.array([speaker], np.int64),
         }
         [said] = self.session.run(None, given)
         return np.asarray(said, np.float32).reshape(-1)
 
-    def _numbered(self, piece: str) -> Iterator[int]:
+    def _phoneme_ids(self, piece: str) -> Iterator[int]:
         for letter in piece:
             for each in letter if letter in self.numbers else unicodedata.normalize("NFD", letter):
                 if each not in self.numbers:
-                    raise CannotSpeak(f"{NAME} was never taught the sound {quote(letter)}, which the text needs")
+                    raise CannotSpeak(f"{NAME} was never taught the sound {quote_text(letter)}, which the text needs")
                 yield self.numbers[each]
 
 
 @lru_cache(maxsize=1)
-def _opened(folder: Path) -> _Voice:
-    session = onnx_session(folder / "model.onnx", "the embedded voice")
+def _open_voice(folder: Path) -> _Voice:
+    session = open_onnx_session(folder / "model.onnx", "the embedded voice")
     about = session.get_modelmeta().custom_metadata_map
     lines = (folder / "tokens.txt").read_text(encoding="utf-8").split("\n")
     numbers = {letter or " ": int(number) for letter, _, number in (line.rpartition(" ") for line in lines if line)}
     return _Voice(session, numbers, int(about["sample_rate"]), int(about["n_speakers"]))
 
 
-def _without_its_room(samples: "Samples") -> "Samples":
+def _trim_reverb_tail(samples: "Samples") -> "Samples":
     """Fade the sound out after its last word.
 
     The model goes on with a tenth of a second of the room it was taught in, which is not speech and would be timed so.
@@ -143,24 +143,24 @@ def _without_its_room(samples: "Samples") -> "Samples":
     return np.concatenate((samples[:last], from_float(ending * np.linspace(1, 0, len(ending)))))
 
 
-def _pieces(clauses: Iterable[Clause]) -> Iterator[str]:
+def _split_phonemes(clauses: Iterable[Clause]) -> Iterator[str]:
     """Yield the phonemes of sentence after sentence with the marks between them; a very long one in several pieces."""
     sentence = ""
     for said, stop in clauses:
         if said:
             sentence += f"{said}{stop} "
-        if stop and stop in _ENDS_SENTENCE:
-            yield from _cut(sentence)
+        if stop and stop in _SENTENCE_ENDS:
+            yield from _split_long_sentence(sentence)
             sentence = ""
-    yield from _cut(sentence)
+    yield from _split_long_sentence(sentence)
 
 
-def _cut(sentence: str) -> Iterator[str]:
+def _split_long_sentence(sentence: str) -> Iterator[str]:
     sentence = sentence.strip()
-    while len(sentence) > LONGEST_PIECE:
-        marks = [sentence.rfind(f"{mark} ", 1, LONGEST_PIECE) for mark in ",;:"]
-        cut = max(marks) + 1 or sentence.rfind(" ", 1, LONGEST_PIECE) + 1 or LONGEST_PIECE
+    while len(sentence) > MAX_PHONEMES:
+        marks = [sentence.rfind(f"{mark} ", 1, MAX_PHONEMES) for mark in ",;:"]
+        cut = max(marks) + 1 or sentence.rfind(" ", 1, MAX_PHONEMES) + 1 or MAX_PHONEMES
         yield sentence[:cut].strip()
         sentence = sentence[cut:]
     if sentence:
-        yield sentence if sentence[-1] in _ENDS_SENTENCE else f"{sentence.rstrip(',;:')}."
+        yield sentence if sentence[-1] in _SENTENCE_ENDS else f"{sentence.rstrip(',;:')}."

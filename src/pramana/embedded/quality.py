@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pramana.audio import CALLER_RATE, BadAudio
 from pramana.embedded.ears import mel_filters
-from pramana.embedded.engines import installed_folder, onnx_session
+from pramana.embedded.engines import find_package_folder, open_onnx_session
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "DNSMOS P.835 and P.808 by speechmos 0.0.1.1"
 WINDOW_S = 9.01
-MOST_WINDOWS = 3
+MAX_WINDOWS = 3
 """Evenly over the sound; as published, one begins every second. Each takes a quarter of a second to judge."""
 _WINDOW = int(WINDOW_S * CALLER_RATE)
 _FRAME, _STEP, _BANDS = 321, 160, 120
@@ -43,7 +43,7 @@ class Quality:
     """Of the whole, as guessed by the other model."""
 
 
-def estimate(samples: "Samples") -> Quality:
+def estimate_quality(samples: "Samples") -> Quality:
     """Return what listeners would say of the sound."""
     from pramana import audio
 
@@ -55,22 +55,22 @@ def estimate(samples: "Samples") -> Quality:
     while len(signal) < _WINDOW:
         signal = np.concatenate((signal, signal))
     last = max(0, int(len(signal) // CALLER_RATE - WINDOW_S))
-    begins = sorted({round(at) for at in np.linspace(0, last, min(last + 1, MOST_WINDOWS))})
-    heard = np.mean([_heard(signal[at * CALLER_RATE :][:_WINDOW]) for at in begins], axis=0)
+    begins = sorted({round(at) for at in np.linspace(0, last, min(last + 1, MAX_WINDOWS))})
+    heard = np.mean([_estimate_window(signal[at * CALLER_RATE :][:_WINDOW]) for at in begins], axis=0)
     return Quality(*(round(float(each), 4) for each in heard))
 
 
-def _heard(window: "NDArray[float32]") -> tuple[float, ...]:
+def _estimate_window(window: "NDArray[float32]") -> tuple[float, ...]:
     import numpy as np
 
-    whole, other = _models()
+    whole, other = _load_models()
     [[[signal, background, overall]]] = whole.run(None, {"input_1": window[np.newaxis]})
-    [[[p808]]] = other.run(None, {"input_1": _bands(window[:-_STEP])[np.newaxis]})
+    [[[p808]]] = other.run(None, {"input_1": _mel_bands(window[:-_STEP])[np.newaxis]})
     fitted = zip((_OVERALL, _SIGNAL, _BACKGROUND), (overall, signal, background), strict=True)
     return (*(float(np.polyval(curve, raw)) for curve, raw in fitted), float(p808))
 
 
-def _bands(window: "NDArray[float32]") -> "NDArray[float32]":
+def _mel_bands(window: "NDArray[float32]") -> "NDArray[float32]":
     """Return the loudness of 120 bands every 10 ms, below the loudest, as the model was taught."""
     import numpy as np
 
@@ -83,9 +83,9 @@ def _bands(window: "NDArray[float32]") -> "NDArray[float32]":
 
 
 @lru_cache(maxsize=1)
-def _models() -> tuple[Any, Any]:
-    folder = installed_folder("speechmos", "dnsmos_models", "the models of DNSMOS")
+def _load_models() -> tuple[Any, Any]:
+    folder = find_package_folder("speechmos", "dnsmos_models", "the models of DNSMOS")
     whole, other = (
-        onnx_session(folder / name, "an estimate of quality") for name in ("sig_bak_ovr.onnx", "model_v8.onnx")
+        open_onnx_session(folder / name, "an estimate of quality") for name in ("sig_bak_ovr.onnx", "model_v8.onnx")
     )
     return whole, other

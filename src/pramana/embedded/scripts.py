@@ -8,9 +8,9 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pramana.errors import InvalidInput, quote
+from pramana.errors import InvalidInput, quote_text
 
-LONGEST_TEXT = 20_000
+MAX_TEXT_LENGTH = 20_000
 """Characters: far more than five minutes of speech."""
 
 
@@ -26,7 +26,7 @@ class Voice:
     scripts: tuple[str, ...]
 
 
-def voice_for(language: str) -> Voice:
+def find_voice(language: str) -> Voice:
     """Return the voice for a language code, in any case, with `-` or `_` before the region.
 
     A region that is not in the table is an accent of its language: `de-AT` is spoken as `de`.
@@ -37,32 +37,32 @@ def voice_for(language: str) -> Voice:
     found = VOICES.get(code) or (VOICES.get(base) if is_region else None)
     if found:
         return found
-    if base in NOT_READ:
-        raise CannotSpeak(f'no voice for "{base}": {NOT_READ[base]}')
+    if base in UNSUPPORTED_LANGUAGES:
+        raise CannotSpeak(f'no voice for "{base}": {UNSUPPORTED_LANGUAGES[base]}')
     known = ", ".join(sorted({code.partition("-")[0] for code in VOICES}))
-    raise CannotSpeak(f"no voice for language {quote(language)}; known are {known}")
+    raise CannotSpeak(f"no voice for language {quote_text(language)}; known are {known}")
 
 
-def readable(text: str, language: str) -> str:
+def prepare_text(text: str, language: str) -> str:
     """Return the text as the voice for the language is given it: composed, its spaces single."""
-    voice = voice_for(language)
-    if len(text) > LONGEST_TEXT:
-        raise CannotSpeak(f"the text has {len(text):,} characters, and {LONGEST_TEXT:,} is the limit for speech")
-    plain = " ".join("".join(_tidied(each) for each in unicodedata.normalize("NFC", text)).split())
+    voice = find_voice(language)
+    if len(text) > MAX_TEXT_LENGTH:
+        raise CannotSpeak(f"the text has {len(text):,} characters, and {MAX_TEXT_LENGTH:,} is the limit for speech")
+    plain = " ".join("".join(_normalise_character(each) for each in unicodedata.normalize("NFC", text)).split())
     says_something = False
     for each in plain:
         category = unicodedata.category(each)
         if category in {"Cc", "Cs", "Co", "Cn"}:
-            raise CannotSpeak(f"the text holds {_named(each)}, which is not a character of any language")
+            raise CannotSpeak(f"the text holds {_script_from_name(each)}, which is not a character of any language")
         if (category == "So" and each >= "\u2300") or "\U0001f3fb" <= each <= "\U0001f3ff":
-            raise CannotSpeak(f"the text holds a picture, {_named(each)}, which cannot be spoken")
+            raise CannotSpeak(f"the text holds a picture, {_script_from_name(each)}, which cannot be spoken")
         if category[0] not in "LMN":
             continue
-        script = script_of(each)
+        script = find_script(each)
         if script is not None and script not in voice.scripts:
             raise CannotSpeak(
                 f'the voice for "{language}" reads {" and ".join(voice.scripts)} script, and the text holds '
-                f"{script}, {_named(each)}, which it cannot read correctly"
+                f"{script}, {_script_from_name(each)}, which it cannot read correctly"
             )
         says_something = says_something or category[0] != "M"
     if not says_something:
@@ -71,10 +71,10 @@ def readable(text: str, language: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def script_of(character: str) -> str | None:
+def find_script(character: str) -> str | None:
     """Return the script of a letter, mark or digit; None where every script uses it.
 
-    >>> script_of("й"), script_of("々"), script_of("7")
+    >>> find_script("й"), find_script("々"), find_script("7")
     ('Cyrillic', 'Han', None)
     """
     first = unicodedata.name(character, "UNKNOWN").partition(" ")[0].partition("-")[0]
@@ -94,7 +94,7 @@ _SCRIPTS = {
 }
 
 
-def _tidied(character: str) -> str:
+def _normalise_character(character: str) -> str:
     if "\uff01" <= character <= "\uff5e":
         return chr(ord(character) - 0xFEE0)  # the wide forms of ASCII
     if unicodedata.category(character) == "Cf" and character not in "\u200c\u200d":
@@ -102,19 +102,19 @@ def _tidied(character: str) -> str:
     return " " if character.isspace() else character
 
 
-def _named(character: str) -> str:
+def _script_from_name(character: str) -> str:
     name = unicodedata.name(character, "")
     return f'"{character}" ({name})' if name else f"U+{ord(character):04X}"
 
 
-NOT_READ = {
+UNSUPPORTED_LANGUAGES = {
     "he": "espeak-ng leaves out the vowels of unpointed Hebrew: two words in five come out without any",
     "th": "espeak-ng does not read the spelling of Thai",
     "my": "espeak-ng does not read the spelling of Burmese",
 }
 """Languages that espeak-ng lists and does not speak."""
 
-_FILES: dict[tuple[str, ...], dict[str, str]] = {
+_LANGUAGES_BY_SCRIPT: dict[tuple[str, ...], dict[str, str]] = {
     ("Latin",): {
         "af": "gmw/af",
         "az": "trk/az",
@@ -217,5 +217,5 @@ _FILES: dict[tuple[str, ...], dict[str, str]] = {
         "zh-tw": "sit/cmn",
     },
 }
-VOICES = {code: Voice(file, scripts) for scripts, files in _FILES.items() for code, file in files.items()}
+VOICES = {code: Voice(file, scripts) for scripts, files in _LANGUAGES_BY_SCRIPT.items() for code, file in files.items()}
 """By language code: Norwegian is spoken in Bokmål, Chinese in Mandarin, English and Portuguese as most do."""

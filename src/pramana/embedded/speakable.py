@@ -7,7 +7,7 @@ clause. It makes no sound and asks no model.
 import re
 import unicodedata
 
-LONGEST_BLOCK = 24
+MAX_BLOCK_WORDS = 24
 """Words of the longest stretch that is recognised when it repeats."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,500})\]\([^()\s]{0,2000}\)")
@@ -17,21 +17,21 @@ _MARKER = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]*|[-*+•][ \t]+)+", re.MULT
 _NUMBER = re.compile(r"^[ \t]*\(?(\d{1,2})[.)][ \t]+(?=\S)", re.MULTILINE)
 _EMPHASIS = re.compile(r"(?<!\w)[*_~]{1,3}(?=\S)|(?<=\S)[*_~]{1,3}(?!\w)|\*{2,}|`+")
 _SYMBOLS = re.compile(r"[|\\^{}<>#*~]+")
-_RUN = re.compile(r"([^\w\s])\1{3,}|_{2,}")
+_SYMBOL_RUN_RE = re.compile(r"([^\w\s])\1{3,}|_{2,}")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’)]*(?=\s|$)")
 _CLAUSE_END = re.compile(r"[,;:–—](?=\s|$)")
 _ABBREVIATION = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|e\.g|i\.e|vs|approx)\.$")
 _WORD = re.compile(r"\S+")
 
 
-def speakable(text: str) -> str:
+def make_speakable(text: str) -> str:
     r"""Return a reply without what nobody says aloud: markup, list markers, pictures, control characters.
 
-    >>> speakable("## Opening hours\n- **Monday**: 9 to 5\n- [Sunday](http://x.y) `closed` 🙂")
+    >>> make_speakable("## Opening hours\n- **Monday**: 9 to 5\n- [Sunday](http://x.y) `closed` 🙂")
     'Opening hours. Monday: 9 to 5. Sunday closed.'
-    >>> speakable("1. Tea\n2. Coffee"), speakable("12. That is seven plus five.")
+    >>> make_speakable("1. Tea\n2. Coffee"), make_speakable("12. That is seven plus five.")
     ('Tea. Coffee.', '12. That is seven plus five.')
-    >>> speakable("Well............. yes --------- no, ask ______ first")
+    >>> make_speakable("Well............. yes --------- no, ask ______ first")
     'Well. yes - no, ask first'
     """
     for pattern, replacement in ((_FENCE, ""), (_RULE, ""), (_LINK, r"\1"), (_TAG, " "), (_MARKER, "")):
@@ -39,20 +39,20 @@ def speakable(text: str) -> str:
     if {"1", "2"} <= set(_NUMBER.findall(text)):  # a list; a number alone may be the answer
         text = _NUMBER.sub("", text)
     text = _SYMBOLS.sub(" ", _EMPHASIS.sub("", text))
-    text = _RUN.sub(lambda run: run[1] or " ", text)
-    text = "".join(each if each == "\n" else _spoken_character(each) for each in text)
+    text = _SYMBOL_RUN_RE.sub(lambda run: run[1] or " ", text)
+    text = "".join(each if each == "\n" else _speakable_character(each) for each in text)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     lines = [line for line in lines if any(each.isalnum() for each in line)]
     closed = [line if line[-1] in ".!?…" or line[-2:-1] in ".!?" else f"{line.rstrip(',;:')}." for line in lines[:-1]]
-    return " ".join([*closed, *(_closed_list(line, len(lines)) for line in lines[-1:])])
+    return " ".join([*closed, *(_finish_list_line(line, len(lines)) for line in lines[-1:])])
 
 
-def _closed_list(line: str, lines: int) -> str:
+def _finish_list_line(line: str, lines: int) -> str:
     """Return the last of several lines as a sentence; a single line stays as it was written."""
     return line if lines < 2 or line[-1] in ".!?…\"'”’)" else f"{line}."
 
 
-def _spoken_character(each: str) -> str:
+def _speakable_character(each: str) -> str:
     category = unicodedata.category(each)
     if category[0] == "C":
         return "" if category == "Cf" else " "
@@ -63,26 +63,27 @@ def _spoken_character(each: str) -> str:
 # ── Repetition ──
 
 
-def repeats(text: str) -> bool:
+def has_repetition(text: str) -> bool:
     """Tell whether a text repeats itself.
 
-    >>> repeats("The answer is: The answer is: The answer is: The"), repeats("It is very, very big, and very blue.")
+    >>> loop = "The answer is: The answer is: The answer is: The"
+    >>> has_repetition(loop), has_repetition("It is very, very big, and very blue.")
     (True, False)
     """
-    return _repetition(text) is not None
+    return _find_repetition(text) is not None
 
 
-def without_repetition(text: str) -> str:
+def remove_repetition(text: str) -> str:
     """Return a text up to where it begins to repeat itself.
 
-    >>> without_repetition("It is the knight. It is the knight. It is the knight.")
+    >>> remove_repetition("It is the knight. It is the knight. It is the knight.")
     'It is the knight.'
     """
-    start = _repetition(text)
+    start = _find_repetition(text)
     return text if start is None else text[:start].rstrip()
 
 
-def _repetition(text: str) -> int | None:
+def _find_repetition(text: str) -> int | None:
     """Return the position at which the first repetition begins: of a block that follows itself, or of any four words.
 
     How often a block may follow itself depends on its length: "very, very" is English, six words twice are a loop.
@@ -91,9 +92,9 @@ def _repetition(text: str) -> int | None:
     words = [re.sub(r"\W", "", each[0].casefold()) or each[0] for each in found]
     seen: dict[tuple[str, ...], list[int]] = {}
     for end in range(1, len(words) + 1):
-        for size in range(1, min(LONGEST_BLOCK, end // 2) + 1):
+        for size in range(1, min(MAX_BLOCK_WORDS, end // 2) + 1):
             times = 5 if size == 1 else 4 if size == 2 else 3 if size < 6 else 2
-            if end >= size * times and _is_block(words, end, size, times):
+            if end >= size * times and _is_repeated_block(words, end, size, times):
                 return found[end - size * times + size].start()
         four = tuple(words[max(0, end - 4) : end])
         if len(four) == 4:
@@ -104,7 +105,7 @@ def _repetition(text: str) -> int | None:
     return None
 
 
-def _is_block(words: list[str], end: int, size: int, times: int) -> bool:
+def _is_repeated_block(words: list[str], end: int, size: int, times: int) -> bool:
     block = words[end - size : end]
     return all(words[end - size * (n + 1) : end - size * n] == block for n in range(1, times))
 
@@ -112,19 +113,19 @@ def _is_block(words: list[str], end: int, size: int, times: int) -> bool:
 # ── Length ──
 
 
-def shortened(text: str, most_words: int) -> str:
+def shorten_to_words(text: str, max_words: int) -> str:
     """Return at most so many words, up to the last sentence that fits, else the last clause, else the last word.
 
-    >>> shortened("It is big. It is also very blue, they say, and deep.", 8)
+    >>> shorten_to_words("It is big. It is also very blue, they say, and deep.", 8)
     'It is big.'
-    >>> shortened("It is big and very blue, they say, and deep.", 8)
+    >>> shorten_to_words("It is big and very blue, they say, and deep.", 8)
     'It is big and very blue, they say.'
     """
     words = list(_WORD.finditer(text))
-    if len(words) <= most_words:
+    if len(words) <= max_words:
         return text
-    head = text[: words[most_words - 1].end()] if most_words > 0 else ""
-    return ended(head)
+    head = text[: words[max_words - 1].end()] if max_words > 0 else ""
+    return trim_to_sentence(head)
 
 
 def has_break(text: str) -> bool:
@@ -133,23 +134,23 @@ def has_break(text: str) -> bool:
     >>> has_break("It is big, and"), has_break("It is big."), has_break("The answer is:"), has_break("It is")
     (True, True, False, False)
     """
-    return bool(_sentences(text) or _CLAUSE_END.search(text.rstrip(" ,;:–—")))
+    return bool(_sentence_ends(text) or _CLAUSE_END.search(text.rstrip(" ,;:–—")))
 
 
-def ended(head: str) -> str:
+def trim_to_sentence(text: str) -> str:
     """Return the beginning of a text up to its last sentence or clause, so that it does not break off in a word group.
 
-    >>> ended("The sea is salty. Rivers carry small amounts of"), ended("Rivers carry salt, and the")
+    >>> *map(trim_to_sentence, ("The sea is salty. Rivers carry small amounts of", "Rivers carry salt, and the")),
     ('The sea is salty.', 'Rivers carry salt.')
     """
-    if sentences := _sentences(head):
-        return head[: sentences[-1]]
-    clauses = [each.start() for each in _CLAUSE_END.finditer(head)]
-    head = (head[: clauses[-1]] if clauses else head).rstrip(" ,;:–—-(\"'")
-    return f"{head}." if head else ""
+    if sentences := _sentence_ends(text):
+        return text[: sentences[-1]]
+    clauses = [each.start() for each in _CLAUSE_END.finditer(text)]
+    text = (text[: clauses[-1]] if clauses else text).rstrip(" ,;:–—-(\"'")
+    return f"{text}." if text else ""
 
 
-def _sentences(text: str) -> list[int]:
+def _sentence_ends(text: str) -> list[int]:
     """Return where sentences end."""
     ends = [each.end() for each in _SENTENCE_END.finditer(text)]
     return [end for end in ends if not _ABBREVIATION.search(text, max(0, end - 10), end)]

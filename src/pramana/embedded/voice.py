@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana.audio import CALLER_RATE
-from pramana.audio.faults import needed
-from pramana.embedded.scripts import CannotSpeak, Voice, readable, voice_for
+from pramana.audio.faults import explain_missing_library
+from pramana.embedded.scripts import CannotSpeak, Voice, find_voice, prepare_text
 from pramana.errors import EngineMissing
 from pramana.installation import install_command
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
-__all__ = ["LEVEL_DBFS", "NAME", "CannotSpeak", "Clause", "levelled", "phonemes", "speak"]
+__all__ = ["LEVEL_DBFS", "NAME", "CannotSpeak", "Clause", "normalise_level", "speak", "to_phonemes"]
 
 NAME = "espeak-ng 1.52.0"
 LEVEL_DBFS = -26.0
@@ -33,7 +33,7 @@ WORDS_A_MINUTE, WORD_GAP_MS = 150, 20
 """Slower and clearer than the library's own choice, 175 and none: the embedded ears then mistake half as many words."""
 _SYNCHRONOUS, _DO_NOT_EXIT, _UTF8, _IPA = 2, 0x8000, 1, 2
 _RATE, _WORD_GAP = 1, 7
-_BAD = {-1: "an internal error", 1: "its buffer is full", 2: "it knows no such voice"}
+_ERROR_MESSAGES = {-1: "an internal error", 1: "its buffer is full", 2: "it knows no such voice"}
 _STOP = re.compile(r"([.,;:!?…–—])\W*\w?$")
 """A mark at the end of what was read, which may go on to the first letter of the next clause."""
 _NO_STOP = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St)\.\W*\w?$")
@@ -54,34 +54,34 @@ class Clause(NamedTuple):
 
 def speak(text: str, language: str) -> "Samples":
     """Return the text as speech."""
-    with needed("the embedded voice"):
+    with explain_missing_library("the embedded voice"):
         from pramana import audio
 
-    plain, voice = readable(text, language), voice_for(language)
-    with _lock, _loaded() as library:
-        rate = _opened(library, voice)
+    plain, voice = prepare_text(text, language), find_voice(language)
+    with _lock, _load_library() as library:
+        rate = _open_voice(library, voice)
         if "Latin" not in voice.scripts:
             _check_letters(library, plain, language)
-        spoken = _synthesised(library, plain, int(rate * audio.LONGEST_S))
-        _checked("ending", library.espeak_Terminate())
+        spoken = _synthesise(library, plain, int(rate * audio.LONGEST_S))
+        _check_status("ending", library.espeak_Terminate())
     if not spoken:
         raise CannotSpeak("the text has nothing the voice can say")
-    return levelled(audio.resample(audio.decode("pcm", spoken), rate, CALLER_RATE))
+    return normalise_level(audio.resample(audio.decode("pcm", spoken), rate, CALLER_RATE))
 
 
-def phonemes(text: str, language: str) -> list[Clause]:
+def to_phonemes(text: str, language: str) -> list[Clause]:
     """Return how the text is pronounced, clause by clause; numbers and signs are words."""
-    plain, voice = readable(text, language), voice_for(language)
-    with _lock, _loaded() as library:
-        _opened(library, voice)
-        read = list(_read(library, plain))
+    plain, voice = prepare_text(text, language), find_voice(language)
+    with _lock, _load_library() as library:
+        _open_voice(library, voice)
+        read = list(_read_clauses(library, plain))
         if "Latin" not in voice.scripts:
             _check_letters(library, plain, language)
-        _checked("ending", library.espeak_Terminate())
+        _check_status("ending", library.espeak_Terminate())
     return [Clause(_SWITCH.sub("", said).strip(), _stop(written)) for said, written in read]
 
 
-def levelled(samples: "Samples") -> "Samples":
+def normalise_level(samples: "Samples") -> "Samples":
     """Return speech at the caller's rate as loud as every voice is, or as its loudest sample allows."""
     from pramana import audio
     from pramana.audio.pcm import FULL_SCALE, from_float
@@ -92,9 +92,9 @@ def levelled(samples: "Samples") -> "Samples":
 
 
 @contextmanager
-def _loaded() -> Iterator[Any]:
+def _load_library() -> Iterator[Any]:
     """Load the library as if for the first time, and let go of it."""
-    with needed("the embedded voice"):
+    with explain_missing_library("the embedded voice"):
         import _ctypes
 
         import espeakng_loader  # type: ignore[import-untyped]
@@ -111,7 +111,7 @@ def _loaded() -> Iterator[Any]:
             _ctypes.dlclose(library._handle)  # noqa: SLF001
 
 
-def _opened(library: Any, voice: Voice) -> int:
+def _open_voice(library: Any, voice: Voice) -> int:
     """Make the library ready to speak, and return its rate."""
     import espeakng_loader
 
@@ -121,26 +121,26 @@ def _opened(library: Any, voice: Voice) -> int:
     rate = library.espeak_Initialize(_SYNCHRONOUS, 0, str(data).encode(), _DO_NOT_EXIT)
     if rate <= 0:
         raise EngineMissing(f"espeak-ng cannot be started with its data at {data} (it returned {rate})")
-    _checked(f"setting voice {voice.file}", library.espeak_SetVoiceByName(voice.file.encode()))
+    _check_status(f"setting voice {voice.file}", library.espeak_SetVoiceByName(voice.file.encode()))
     for parameter, value in ((_RATE, WORDS_A_MINUTE), (_WORD_GAP, WORD_GAP_MS // 10)):
-        _checked("setting its pace", library.espeak_SetParameter(parameter, value, 0))
+        _check_status("setting its pace", library.espeak_SetParameter(parameter, value, 0))
     return int(rate)
 
 
 def _check_letters(library: Any, text: str, language: str) -> None:
     """Refuse what the voice itself would leave to an English one: letters of its script that it does not know."""
-    if not _switches(library, text):
+    if not _switches_language(library, text):
         return
-    unknown = [each for each in dict.fromkeys(text) if not each.isspace() and _switches(library, each)]
+    unknown = [each for each in dict.fromkeys(text) if not each.isspace() and _switches_language(library, each)]
     which = " ".join(unknown[:5]) or "some of the text"
     raise CannotSpeak(f'the voice for "{language}" does not know {which}: it would read it as if it were English')
 
 
-def _switches(library: Any, text: str) -> bool:
-    return any(_SWITCH.search(said) for said, _ in _read(library, text))
+def _switches_language(library: Any, text: str) -> bool:
+    return any(_SWITCH.search(said) for said, _ in _read_clauses(library, text))
 
 
-def _read(library: Any, text: str) -> Iterator[tuple[str, str]]:
+def _read_clauses(library: Any, text: str) -> Iterator[tuple[str, str]]:
     """Yield the phonemes of each clause, and what of the text was read for them."""
     library.espeak_TextToPhonemes.restype = ctypes.c_char_p
     data = text.encode()
@@ -159,7 +159,7 @@ def _stop(written: str) -> str:
     return _SAME_STOP.get(found[1], found[1]) if found else ""
 
 
-def _synthesised(library: Any, text: str, longest: int) -> bytes:
+def _synthesise(library: Any, text: str, longest: int) -> bytes:
     pieces: list[bytes] = []
     length = 0
 
@@ -176,11 +176,11 @@ def _synthesised(library: Any, text: str, longest: int) -> bytes:
     said = library.espeak_Synth(data, ctypes.c_size_t(len(data)), 0, 0, 0, _UTF8, None, None)
     if length > longest:
         raise CannotSpeak("the text takes longer to say than a prompt may be")
-    _checked("speaking", said)
-    _checked("waiting", library.espeak_Synchronize())
+    _check_status("speaking", said)
+    _check_status("waiting", library.espeak_Synchronize())
     return b"".join(pieces)
 
 
-def _checked(what: str, code: int) -> None:
+def _check_status(what: str, code: int) -> None:
     if code:
-        raise CannotSpeak(f"espeak-ng failed in {what}: {_BAD.get(code, f'error {code:#x}')}")
+        raise CannotSpeak(f"espeak-ng failed in {what}: {_ERROR_MESSAGES.get(code, f'error {code:#x}')}")

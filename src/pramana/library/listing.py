@@ -34,7 +34,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         return self.passed / scored if scored else None
 
     def __str__(self) -> str:
-        rate = "no verdict" if self.pass_rate is None else f"{figures.percent(self.pass_rate)} passed"
+        rate = "no verdict" if self.pass_rate is None else f"{figures.format_percent(self.pass_rate)} passed"
         counts = f"{self.stored:,}/{self.expected:,}"
         when = self.date[:16].replace("T", " ")
         return f"{self.id}  {when}  {self.status}  {counts}  {rate}  {self.suite}  {', '.join(self.models)}"
@@ -50,7 +50,7 @@ class RunList(list[RunRecord]):
 def list_runs(store: "Store", limit: int, model: str | None, suite: str | None) -> RunList:
     """Return the newest runs of a store."""
     found = store.runs.page(limit=limit, model=model, suite=suite)[0]
-    counts = (each.outcomes if each else {} for each in store.history.ended(found))
+    counts = (each.outcomes if each else {} for each in store.history.count_ended(found))
     return RunList(
         RunRecord(
             id=run.id,

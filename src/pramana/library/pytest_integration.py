@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pramana import settings
 from pramana.errors import InvalidInput, NotFound, PramanaError
 from pramana.library import Cases, Report, evaluate, request_fields
-from pramana.load import Sources, names_library
+from pramana.load import CaseSources, names_library
 from pramana.planning import choose_stored_cases, names_store
-from pramana.request import Selection, check_values
+from pramana.request import Selection, check_struct_values
 from pramana.store import open_store
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ def make_evaluate(
             options["model"] = default_model
         options["judge"] = judge or options.get("judge") or default_judge
         options.setdefault("progress", False)  # it would be drawn over pytest's own
-        folder = _folder_of(currentframe())
+        folder = _folder_of_frame(currentframe())
         try:
             report = call(_find_paths(cases, folder), **options)
         except PramanaError as error:
-            _say_where_it_was_looked_for(error, cases, folder)
+            _add_search_paths(error, cases, folder)
             if full_trace:
                 raise
             raise error.with_traceback(None) from None
@@ -88,22 +88,22 @@ def parametrize(cases: Cases, *, selection: Selection | None = None) -> "pytest.
     __tracebackhide__ = True
     import pytest
 
-    folder = _folder_of(currentframe())
+    folder = _folder_of_frame(currentframe())
     try:
-        found = _read(_find_paths(cases, folder), selection or Selection())
+        found = _read_cases(_find_paths(cases, folder), selection or Selection())
     except PramanaError as error:
-        _say_where_it_was_looked_for(error, cases, folder)
+        _add_search_paths(error, cases, folder)
         raise error.with_traceback(None) from None
     return pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in found])
 
 
-def _read(cases: Cases, selection: Selection) -> list[Any]:
-    check_values(selection)
+def _read_cases(cases: Cases, selection: Selection) -> list[Any]:
+    check_struct_values(selection)
     fields = request_fields(cases)
     if "paths" in fields:
         found = _read_paths(fields["paths"], selection)
     else:
-        found = list(selection.pick(fields.get("cases", ())))
+        found = list(selection.select_cases(fields.get("cases", ())))
     if not found:
         why = f"no case passes the filters {selection}; check their spelling" if selection else "no cases were given"
         raise InvalidInput(why)
@@ -112,7 +112,7 @@ def _read(cases: Cases, selection: Selection) -> list[Any]:
 
 def _read_paths(paths: Sequence[Path], selection: Selection) -> list[Any]:
     if not any(map(names_store, paths)):
-        return list(Sources.files(paths, selection).cases())
+        return list(CaseSources.from_files(paths, selection).cases())
     with closing(open_store(settings.database_url())) as store:
         return list(choose_stored_cases(store, paths, selection))
 
@@ -120,7 +120,7 @@ def _read_paths(paths: Sequence[Path], selection: Selection) -> list[Any]:
 # ── Paths ──
 
 
-def _folder_of(frame: FrameType | None) -> Path | None:
+def _folder_of_frame(frame: FrameType | None) -> Path | None:
     """Return the folder of the file that calls the function of a frame; None where there is no file."""
     file = frame.f_back.f_globals.get("__file__") if frame and frame.f_back else None
     return Path(file).parent if file else None
@@ -133,7 +133,7 @@ def _find_paths(cases: Cases, folder: Path | None) -> Cases:
     return [_find_paths(each, folder) for each in cases] if isinstance(cases, list | tuple) else cases
 
 
-def _say_where_it_was_looked_for(error: PramanaError, cases: Cases, folder: Path | None) -> None:
+def _add_search_paths(error: PramanaError, cases: Cases, folder: Path | None) -> None:
     given = cases if isinstance(cases, list | tuple) else [cases]
     named = [each for each in given if isinstance(each, str | Path)]
     paths = [Path(each) for each in named if not names_library(each) and not names_store(each)]

@@ -16,13 +16,13 @@ from pramana import settings
 from pramana.analyse.gate import check_pass_rate
 from pramana.analyse.intervals import Interval
 from pramana.analyse.summary import Rate, Summary
-from pramana.app.model_names import names_of
+from pramana.app.model_names import list_model_names
 from pramana.errors import InvalidInput
 from pramana.library.by_model import ByModel
 from pramana.model import Outcome, Run
 from pramana.report import figures
 from pramana.report.resuming import resume_call
-from pramana.report.summary import summary_of
+from pramana.report.summary import summarise_run
 from pramana.store import absolute_url, open_store
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Report:
         """How each model did, by its name; `report.by_model["before"]` finds `python:shop:before` too."""
         rates = self.summary.by["model"]
         reports = {name: _model_report(name, rates.get(name, Rate())) for name in self.models}
-        return ByModel(names_of(self.run), reports)
+        return ByModel(list_model_names(self.run), reports)
 
     @property
     def pass_rate(self) -> float | None:
@@ -142,20 +142,20 @@ class Report:
         from pramana.app.runs import result_detail_view
 
         with closing(open_store(self._store_url)) as store:
-            for seq, case, result in store.results.numbered_pairs(self.run, raw=raw):
+            for seq, case, result in store.results.iterate_numbered_with_cases(self.run, raw=raw):
                 yield result_detail_view(seq, case, result, self.run.plan.system_prompt)
 
     @cached_property
     def failures(self) -> "list[ResultDetailView]":
         """The results that failed, in the order of the cases."""
-        return self._in_order(each for each in self.results() if each.outcome is Outcome.FAILED)
+        return self._sort_by_case(each for each in self.results() if each.outcome is Outcome.FAILED)
 
     @cached_property
     def errors(self) -> "list[ResultDetailView]":
         """The results that errored, with no reply or a check that could not be made, in the order of the cases."""
-        return self._in_order(each for each in self.results() if each.outcome is Outcome.ERRORED)
+        return self._sort_by_case(each for each in self.results() if each.outcome is Outcome.ERRORED)
 
-    def _in_order(self, results: "Iterable[ResultDetailView]") -> "list[ResultDetailView]":
+    def _sort_by_case(self, results: "Iterable[ResultDetailView]") -> "list[ResultDetailView]":
         """Return results in the order of their cases; they are stored as they end."""
         found = list(results)
         with closing(open_store(self._store_url)) as store:
@@ -176,10 +176,10 @@ class Report:
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat dictionary a result: the columns of the CSV export."""
-        from pramana.report.tables import records
+        from pramana.report.tables import iterate_records
 
         with closing(open_store(self._store_url)) as store:
-            return list(records(self.run, store.results.pairs(self.run)))
+            return list(iterate_records(self.run, store.results.iterate_with_cases(self.run)))
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the records as a data frame of pandas, which must be installed; a number that is missing is NaN."""
@@ -209,12 +209,14 @@ class Report:
         The ending says which format: `.html`, `.md`, `.json`, `.jsonl`, `.csv`, `.parquet`, `.xml` (JUnit), or that of
         an installed exporter; `format`, a name or an exporter, overrides it.
         """
-        from pramana.report.exporters import exporter_of, find_exporter, write_file
+        from pramana.report.exporters import exporter_for_path, find_exporter, write_file
 
         path = Path(path)
-        found = exporter_of(path) if format is None else find_exporter(format) if isinstance(format, str) else format
+        found = (
+            exporter_for_path(path) if format is None else find_exporter(format) if isinstance(format, str) else format
+        )
         with closing(open_store(self._store_url)) as store:
-            write_file(found, path, self.run, store.results.pairs(self.run))
+            write_file(found, path, self.run, store.results.iterate_with_cases(self.run))
         return path
 
     # ── Assertions ──
@@ -229,14 +231,14 @@ class Report:
         for name, value in (("minimum", minimum), ("confidence", confidence)):
             if value is not None and not 0 <= value <= 1:
                 raise InvalidInput(f"{name} is a share from 0 to 1, found {value!r:.60}")
-        self._require(minimum, confidence)
+        self._require_pass_rate(minimum, confidence)
 
     def assert_passed(self) -> None:
         """Raise `AssertionError` unless every result passed."""
         __tracebackhide__ = True
-        self._require(1.0, None)
+        self._require_pass_rate(1.0, None)
 
-    def _require(self, minimum: float, confidence: float | None) -> None:
+    def _require_pass_rate(self, minimum: float, confidence: float | None) -> None:
         __tracebackhide__ = True
         rates, expected = self.summary.by["model"], self.run.expected // max(1, len(self.models))
         missed = [
@@ -245,24 +247,24 @@ class Report:
             if not (found := check_pass_rate(rates.get(name, Rate()), expected, minimum, confidence)).met
         ]
         if missed:
-            unfinished = [] if self.finished else [self._unfinished()]
-            raise AssertionError("\n".join([*missed, *unfinished, *self._failures_in_words()]))
+            unfinished = [] if self.finished else [self._describe_unfinished()]
+            raise AssertionError("\n".join([*missed, *unfinished, *self._describe_failures()]))
 
-    def _unfinished(self) -> str:
+    def _describe_unfinished(self) -> str:
         missing = f"{self.run.expected - self.run.stored:,} of {self.run.expected:,} results are missing"
         return f"The run ended early: {self.stop_reason}; {missing}: {resume_call(self.run)}"
 
-    def _failures_in_words(self) -> Iterator[str]:
-        wanted = self._in_order(each for each in self.results() if each.outcome is not Outcome.PASSED)
+    def _describe_failures(self) -> Iterator[str]:
+        wanted = self._sort_by_case(each for each in self.results() if each.outcome is not Outcome.PASSED)
         for each in wanted[:SHOWN_FAILURES]:
             which = [each.model] if len(self.models) > 1 else []
             which += [f"repeat {each.repeat + 1}"] if self.run.plan.repeats > 1 else []
             suffix = f" ({', '.join(which)})" if which else ""
             yield f"\n{each.outcome.value}: {each.case_id}{suffix}"
-            yield f"  prompt: {_shortened(each.case.turns[-1].text)}"
+            yield f"  prompt: {_shorten_text(each.case.turns[-1].text)}"
             if each.reply:
-                yield f"  reply:  {_shortened(figures.reply_text(each.reply))}"
-            yield f"  reason: {_shortened(each.reason or '')}"
+                yield f"  reply:  {_shorten_text(figures.reply_text(each.reply))}"
+            yield f"  reason: {_shorten_text(each.reason or '')}"
         if len(wanted) > SHOWN_FAILURES:
             yield f"\n… and {len(wanted) - SHOWN_FAILURES:,} more"
         yield f"\nAll of run {self.run_id}: pramana show {self.run_id}"
@@ -272,14 +274,14 @@ class Report:
     def __str__(self) -> str:
         rates = self.summary.by["model"]
         lines = [
-            f"{f'{name}: ' if len(self.models) > 1 else ''}{_rate_in_words(rates.get(name, Rate()))}"
+            f"{f'{name}: ' if len(self.models) > 1 else ''}{_describe_rate(rates.get(name, Rate()))}"
             for name in self.models
         ]
-        return "\n".join(lines if self.finished else [*lines, self._unfinished()])
+        return "\n".join(lines if self.finished else [*lines, self._describe_unfinished()])
 
     def __repr__(self) -> str:
         rates = ", ".join(
-            f"{name} {figures.percent(each.pass_rate) if each.pass_rate is not None else 'no verdict'}"
+            f"{name} {figures.format_percent(each.pass_rate) if each.pass_rate is not None else 'no verdict'}"
             for name, each in self.by_model.items()
         )
         return f"<Report of run {self.run_id}: {self.run.plan.suite}, {rates}>"
@@ -292,7 +294,7 @@ class Report:
 
 def make_report(store: "Store", run: Run, store_url: str | None = None) -> Report:
     """Return what a run found; its results are read from the store at the URL, by default the environment's."""
-    return Report(run, summary_of(store, run), store_url)
+    return Report(run, summarise_run(store, run), store_url)
 
 
 def current_store_url() -> str:
@@ -300,24 +302,26 @@ def current_store_url() -> str:
     return absolute_url(settings.database_url())
 
 
-def store_url_of(given: object) -> str:
+def find_store_url(source: object) -> str:
     """Return the URL of the store that a report comes from; of anything else, of the one that the environment names."""
-    if isinstance(given, Report):
-        return given._store_url  # noqa: SLF001 - not public, as the URL may hold a password
+    if isinstance(source, Report):
+        return source._store_url  # noqa: SLF001 - not public, as the URL may hold a password
     return current_store_url()
 
 
-def _rate_in_words(rate: Rate) -> str:
+def _describe_rate(rate: Rate) -> str:
     """Return how many results passed, and what else became of them.
 
-    >>> _rate_in_words(Rate(passed=2, failed=1, errored=1))
+    >>> _describe_rate(Rate(passed=2, failed=1, errored=1))
     '2 of 3 passed (66.7 %, 95 % interval 20.8–93.9 %); 1 errored'
     """
-    said = f"{rate.passed:,} of {rate.scored:,} passed"
+    said = f"{rate.passed:,} of {rate.scored_count:,} passed"
     if rate.value is not None and rate.interval:
-        low, high = (figures.percent(each).removesuffix(" %") for each in (rate.interval.low, rate.interval.high))
-        said += f" ({figures.percent(rate.value)}, 95 % interval {low}–{high} %)"
-    if not rate.scored:
+        low, high = (
+            figures.format_percent(each).removesuffix(" %") for each in (rate.interval.low, rate.interval.high)
+        )
+        said += f" ({figures.format_percent(rate.value)}, 95 % interval {low}–{high} %)"
+    if not rate.scored_count:
         said = "nothing has a verdict"
     counts = ((each.value, getattr(rate, each.value)) for each in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED))
     others = ", ".join(f"{count:,} {name}" for name, count in counts if count)
@@ -335,6 +339,6 @@ def _model_report(name: str, rate: Rate) -> ModelReport:
     )
 
 
-def _shortened(text: str) -> str:
+def _shorten_text(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"

@@ -15,11 +15,11 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from pramana import clock, planning, settings
-from pramana.bench import INTERRUPTED, STREAM_LEFT, Watch, execute, rare_collections
+from pramana.bench import INTERRUPTED, STREAM_LEFT, Watch, execute, reduced_garbage_collection
 from pramana.errors import BudgetSpent, InvalidInput
 from pramana.library.report import Report, current_store_url, make_report
 from pramana.model import Run
-from pramana.providers.accounts import Functions
+from pramana.providers.accounts import PassedFunctions
 from pramana.report.progress import show_progress
 from pramana.report.resuming import resume_call
 from pramana.request import Limits
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 REFRESH_S = 0.2
 """How often the progress is redrawn in a notebook."""
-LEFT_S = 10.0
+LEFT_STREAM_TIMEOUT_S = 10.0
 """How long the calls under way of a stream that was left, or of a run that an exception ended, may take to finish."""
-CANCEL_S = 5.0
+CANCEL_TIMEOUT_S = 5.0
 """How long a cancelled run may take to write down how it ended."""
 _Made = TypeVar("_Made")
 _ending: dict[str, Future[Any]] = {}
@@ -73,24 +73,24 @@ class Session:
         self.store_url = store_url or current_store_url()
         self.loop = loop
         """Where coroutine functions run."""
-        self.found: Run | None = None
+        self.run_record: Run | None = None
         """The run, once there is one."""
         self._find, self._functions = find, functions
         self._scorers = scorers or {}
-        self._cache = ReplyCache(settings.home().absolute() / "cache") if use_cache else None
+        self._cache = ReplyCache(settings.data_folder().absolute() / "cache") if use_cache else None
         self._window: Window | None = None
         self._store: Store
         self._limits: Limits
         self._reach: Reach
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Run]:
+    async def open_run(self) -> AsyncIterator[Run]:
         """Open the store and find the run."""
-        self._reach = Reach(functions=Functions(self._functions, self._scorers, self.loop()))
+        self._reach = Reach(functions=PassedFunctions(self._functions, self._scorers, self.loop()))
         self._store = store = await asyncio.to_thread(open_store, self.store_url)
         try:
             found, self._limits = await asyncio.to_thread(self._find, store, self._reach)
-            self.found = found
+            self.run_record = found
             await asyncio.to_thread(planning.pull_missing_weights, found.plan)
             yield found
         finally:
@@ -98,8 +98,8 @@ class Session:
 
     async def run(self, progress: bool | None, refresher: "_Refresher | None" = None) -> Report:
         """Carry the run out and return what came of it."""
-        async with self.opened() as found:
-            counts = self._store.results.counts(found.id) if found.stored else None
+        async with self.open_run() as found:
+            counts = self._store.results.count_outcomes(found.id) if found.stored else None
             with show_progress(found, counts, progress, beside=refresher is not None) as shown:
                 if refresher:
                     refresher.refresh = shown.refresh
@@ -107,7 +107,7 @@ class Session:
 
     async def run_watched(self, notify: Callable[[], None]) -> Report:
         """Carry the run out; `notify` is called when there is a run, and whenever results have been stored."""
-        async with self.opened() as found:
+        async with self.open_run() as found:
             self._window = Window(_ahead(self._limits.concurrency))
             notify()
             return await self._execute(found, lambda _: notify())
@@ -117,11 +117,11 @@ class Session:
         if self._window:
             self._window.take()
 
-    async def _execute(self, found: Run, watch: Watch) -> Report:
-        with rare_collections():
+    async def _execute(self, run_record: Run, watch: Watch) -> Report:
+        with reduced_garbage_collection():
             run = await execute(
                 self._store,
-                found,
+                run_record,
                 self._limits,
                 watch,
                 self.stop,
@@ -131,7 +131,7 @@ class Session:
             )
         error = self.stop.error
         if error is not None and not isinstance(error, BudgetSpent):  # a budget ends a run as it was asked to
-            error.add_note(_how_to_resume(run))
+            error.add_note(_resume_hint(run))
             raise error
         return await asyncio.to_thread(make_report, self._store, run, self.store_url)
 
@@ -145,7 +145,7 @@ def _ahead(concurrency: int) -> int:
     return concurrency + max(1, concurrency // 4)
 
 
-def _how_to_resume(run: Run) -> str:
+def _resume_hint(run: Run) -> str:
     kept = f"{run.stored:,} of {run.expected:,} results are stored"
     return f"{kept}; resume with {resume_call(run)}"
 
@@ -153,7 +153,7 @@ def _how_to_resume(run: Run) -> str:
 def find_run(store: "Store", run_id: str) -> Run:
     """Return a run that is to go on; where a stream of it was left and still ends, wait for that."""
     if ending := _ending.get(store.runs.find(run_id).id):
-        wait((ending,), LEFT_S)
+        wait((ending,), LEFT_STREAM_TIMEOUT_S)
     return store.runs.find(run_id)
 
 
@@ -178,34 +178,34 @@ def run_blocking(session: Session, progress: bool | None) -> Report:
             "a coroutine function cannot call pramana.evaluate or pramana.resume: it would block the event loop that "
             "all coroutine functions share; await pramana.evaluate_async(...) or pramana.resume_async(...) instead"
         )
-    refresher, running = _Refresher(), _Running()
+    refresher, running = _Refresher(), _CancellableTask()
     done: Future[Report] = Future()
     try:
-        _start(done, lambda: running.keep(session.run(progress, refresher)))
+        _start(done, lambda: running.run(session.run(progress, refresher)))
         return _wait(done, refresher)
     except BaseException as error:
-        if _ended_with(done, error):
+        if _raised_by(done, error):
             raise
         session.stop(INTERRUPTED)
         if done.cancel():  # it has not begun, and now it never does
             raise
         try:
-            _wait_for_end(done, refresher, math.inf if isinstance(error, KeyboardInterrupt) else LEFT_S)
+            _wait_for_end(done, refresher, math.inf if isinstance(error, KeyboardInterrupt) else LEFT_STREAM_TIMEOUT_S)
         finally:  # the second Ctrl-C ends the run at once
             if not done.done():
                 running.cancel()
-                wait((done,), CANCEL_S)
+                wait((done,), CANCEL_TIMEOUT_S)
         if not isinstance(error, KeyboardInterrupt):
-            if session.found and not _has_finished(done):
-                error.add_note(f"the run was stopped; resume with {resume_call(session.found)}")
+            if session.run_record and not _has_finished(done):
+                error.add_note(f"the run was stopped; resume with {resume_call(session.run_record)}")
             raise
         report = done.result()
         if report.finished:  # the last result came before the interrupt
             return report
-        raise KeyboardInterrupt(f"interrupted; {_how_to_resume(report.run)}") from None
+        raise KeyboardInterrupt(f"interrupted; {_resume_hint(report.run)}") from None
 
 
-def _ended_with(done: Future[Any], error: BaseException) -> bool:
+def _raised_by(done: Future[Any], error: BaseException) -> bool:
     """Return whether an exception is the run's own."""
     return done.done() and not done.cancelled() and done.exception() is error
 
@@ -247,14 +247,14 @@ def _wait(done: "Future[Report]", refresher: _Refresher) -> Report:
     return report
 
 
-class _Running:
+class _CancellableTask:
     """The task of a session, so that another thread can cancel it."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def keep(self, work: Coroutine[Any, Any, _Made]) -> _Made:
+    async def run(self, work: Coroutine[Any, Any, _Made]) -> _Made:
         self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
         return await work
 
@@ -268,7 +268,7 @@ _functions_loop: tuple[int, asyncio.AbstractEventLoop] | None = None
 _starting = threading.Lock()
 
 
-def loop_for_functions() -> asyncio.AbstractEventLoop:
+def functions_loop() -> asyncio.AbstractEventLoop:
     """Return the event loop for coroutine functions that `evaluate` is given.
 
     One for the whole process, because clients keep connections that belong to the loop they were opened in: with a new
@@ -309,14 +309,14 @@ class Stream:
         self._done: Future[Report] | None = None
         self._news = asyncio.Event()
         self._ready: list[ResultDetailView] = []
-        self._reader = _Reader(session.store_url)
-        self._reading: asyncio.Task[_Fetched] | None = None
+        self._reader = _ResultReader(session.store_url)
+        self._reading: asyncio.Task[_FetchedResults] | None = None
         """What reads new results. A caller that is cancelled leaves it to the next one."""
 
     @property
     def run_id(self) -> str | None:
         """The id of the run; None until the first result was waited for."""
-        return self._session.found.id if self._session.found else None
+        return self._session.run_record.id if self._session.run_record else None
 
     def __aiter__(self) -> Self:
         return self
@@ -345,14 +345,14 @@ class Stream:
         self._session.take()
         return self._ready.pop()
 
-    async def _fetch(self) -> "asyncio.Task[_Fetched]":
+    async def _fetch(self) -> "asyncio.Task[_FetchedResults]":
         """Return the task that reads new results, once there are some; it does not refer to the stream."""
         if self._reading is None:
             await self._news.wait()
         if self._reading is None:  # else another caller has begun it
             assert self._done  # noqa: S101 - it was started
             self._news.clear()
-            work = asyncio.to_thread(self._reader.read_new, self._session.found, self._done)
+            work = asyncio.to_thread(self._reader.read_new, self._session.run_record, self._done)
             self._reading = asyncio.create_task(work)
         return self._reading
 
@@ -365,14 +365,14 @@ class Stream:
     async def aclose(self) -> None:
         """Stop the run, if it has not ended, and wait until what is under way is finished and stored."""
         if self._done is not None:
-            self._leave()
+            self._leave_early()
             with suppress(Exception):  # whoever leaves early asks for no results, and so for no errors
                 await asyncio.shield(asyncio.wrap_future(self._done))
         await asyncio.to_thread(self._reader.close)  # it may be reading
 
     def __del__(self) -> None:
         if self._done is not None:
-            self._leave()
+            self._leave_early()
         if self._reading is None or self._reading.done():
             self._reader.close()
         else:
@@ -392,7 +392,7 @@ class Stream:
         self._done = Future()
         _start(self._done, lambda: session.run_watched(notify), notify)
 
-    def _leave(self) -> None:
+    def _leave_early(self) -> None:
         done, run_id = self._done, self.run_id
         if done is None or done.done():
             return
@@ -402,7 +402,7 @@ class Stream:
             done.add_done_callback(lambda _: _ending.pop(run_id, None))
 
 
-class _Fetched(NamedTuple):
+class _FetchedResults(NamedTuple):
     """What was stored since the last look."""
 
     results: "list[ResultDetailView]"
@@ -411,7 +411,7 @@ class _Fetched(NamedTuple):
     """Whether the run had ended before the look, so that these are the last."""
 
 
-class _Reader:
+class _ResultReader:
     """Reads the results of a run as they are stored.
 
     Apart from its stream, because a thread may keep what it worked for a moment longer than the caller waits: it would
@@ -424,22 +424,22 @@ class _Reader:
         self._store: Store | None = None
         self._using = threading.Lock()
 
-    def read_new(self, run: Run | None, done: Future[Any]) -> _Fetched:
+    def read_new(self, run: Run | None, done: Future[Any]) -> _FetchedResults:
         """Return what was stored since the last call."""
         from pramana.app.runs import result_detail_view
 
         ended = done.done()
         if run is None:
-            return _Fetched([], ended)
+            return _FetchedResults([], ended)
         with self._using:
             if self._store is None:
                 self._store = open_store(self._store_url)
             found = [
                 result_detail_view(seq, case, result, run.plan.system_prompt)
-                for seq, case, result in self._store.results.numbered_pairs(run, self._last)
+                for seq, case, result in self._store.results.iterate_numbered_with_cases(run, self._last)
             ]
             self._last = found[-1].seq if found else self._last
-        return _Fetched(found[::-1], ended)
+        return _FetchedResults(found[::-1], ended)
 
     def close(self) -> None:
         """Close the store, if it was opened."""

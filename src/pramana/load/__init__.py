@@ -1,8 +1,8 @@
 """Stage 1, load: files in, cases out, and every problem with file, line and column.
 
 `validate()` reads whole files and folders and reports everything at once; `cases_of()` yields the cases of one file,
-and `Sources` those of a run: files, folders or a tier of a suite. Nothing here asks a model, scores a reply or writes a
-result.
+and `CaseSources` those of a run: files, folders or a tier of a suite. Nothing here asks a model, scores a reply or
+writes a result.
 """
 
 import os
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec.structs import replace
 
-from pramana.errors import HashMismatch, InvalidInput, NotFound, Problem, did_you_mean, visible
+from pramana.errors import HashMismatch, InvalidInput, NotFound, Problem, escape_control_characters, suggest_similar
 from pramana.hash import hash_suite
-from pramana.load.agent import describes_agent, read_agent
-from pramana.load.lint import warnings
-from pramana.load.manifest import built_in_or_published, find_version, no_tier, no_version
+from pramana.load.agent import is_agent_description, read_agent
+from pramana.load.lint import lint_scenarios
+from pramana.load.manifest import find_version, find_version_folder, make_no_tier_error, make_no_version_error
 from pramana.load.problems import MAX_ERRORS, Problems
-from pramana.load.scenario import read_bounded, read_scenarios
+from pramana.load.scenario import read_bounded_file, read_scenarios
 from pramana.load.suite import check_suite, read_cases
 from pramana.model import Case, Source
 from pramana.request import Selection
@@ -66,20 +66,20 @@ def validate(
         report.files += 1
         already = len(report.problems.kept)
         try:
-            if is_suite(path):
+            if is_suite_path(path):
                 suite = check_suite(path, report.problems)
                 report.test_cases += suite.valid
                 if suite.hash:
                     report.hashes[str(path)] = suite.hash
             else:
-                data = read_bounded(path)
-                if describes_agent(data):
+                data = read_bounded_file(path)
+                if is_agent_description(data):
                     report.agents += read_agent(data, report.problems, str(path)) is not None
                     continue
                 located = read_scenarios(data, report.problems, str(path))
                 report.scenarios += len(located)
                 text = data.decode("utf-8-sig") if located else ""
-                for warning in warnings(located, path, text, first_seen, lint=lint):
+                for warning in lint_scenarios(located, path, text, first_seen, lint=lint):
                     report.problems.add(warning)
         except OSError as error:
             report.problems.add(Problem(f"cannot be read: {error.strerror}", file=str(path)))
@@ -91,10 +91,10 @@ def validate(
 
 def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
     """Yield each file once, in order; a path that leads nowhere raises before anything is read."""
-    given = [_meant(Path(path)) for path in paths]
+    given = [_expand_library_path(Path(path)) for path in paths]
     for path in given:
         if not path.exists():
-            raise NotFound(f"{path} does not exist{_instead_of(path)}")
+            raise NotFound(f"{path} does not exist{_suggest_library_path(path)}")
         if path.is_file() and path.suffix.lower() not in ENDINGS:
             raise InvalidInput(f"{path} is neither a suite (.jsonl) nor a scenario file (.yaml, .yml)")
         if not path.is_file() and not path.is_dir():
@@ -102,7 +102,7 @@ def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
     seen: set[Path] = set()
     for path in given:
         try:
-            found = [path] if path.is_file() else list(_below(path))
+            found = [path] if path.is_file() else list(_list_files_below(path))
         except RecursionError:
             raise InvalidInput(f"{path} has folders nested too deeply to search") from None
         if not found:
@@ -113,10 +113,10 @@ def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
                 yield each
 
 
-def _meant(path: Path) -> Path:
+def _expand_library_path(path: Path) -> Path:
     """Return a path; of a name that begins with `library:`, the built-in scenarios or a part of them.
 
-    >>> _meant(Path("library:task-completion/booking")).name
+    >>> _expand_library_path(Path("library:task-completion/booking")).name
     'booking.yaml'
     """
     begins, colon, part = path.as_posix().partition(":")
@@ -127,7 +127,9 @@ def _meant(path: Path) -> Path:
     found = known.get(part.removesuffix(".yaml").strip("/")) if part else LIBRARY
     if found is None:
         names = ", ".join(name for name in known if "/" not in name)
-        raise NotFound(f'the library has no "{visible(part)}"; it has {names}{did_you_mean(part, known)}')
+        raise NotFound(
+            f'the library has no "{escape_control_characters(part)}"; it has {names}{suggest_similar(part, known)}'
+        )
     return found
 
 
@@ -136,10 +138,10 @@ def names_library(path: str | Path) -> bool:
     return str(path).startswith(LIBRARY_NAME)
 
 
-def _instead_of(path: Path) -> str:
+def _suggest_library_path(path: Path) -> str:
     """Return what to do about a path that leads nowhere: a bare name may be meant for one of the built-in scenarios.
 
-    >>> _instead_of(Path("gone.jsonl")), _instead_of(Path("task-completion"))
+    >>> _suggest_library_path(Path("gone.jsonl")), _suggest_library_path(Path("task-completion"))
     ('; check the path', '; check the path; the built-in scenarios are called library:')
     """
     if str(path).startswith("store:"):
@@ -148,8 +150,8 @@ def _instead_of(path: Path) -> str:
     return f"; check the path{f'; the built-in scenarios are called {LIBRARY_NAME}' if bare else ''}"
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder, onerror=_unreadable):
+def _list_files_below(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder, onerror=_raise_unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(parent, name)
@@ -157,7 +159,7 @@ def _below(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _unreadable(error: OSError) -> None:
+def _raise_unreadable(error: OSError) -> None:
     raise error  # a folder that cannot be searched may hold what is wrong
 
 
@@ -165,12 +167,12 @@ def cases_of(path: str | Path) -> "Iterator[PublicCase]":
     """Yield the cases of one suite or scenario file; what does not fit raises `InvalidInput` with every problem."""
     (file,) = find_files([path])
     problems = Problems()
-    if is_suite(file):
+    if is_suite_path(file):
         check_suite(file, problems)
         problems.raise_errors()
         yield from cast("Iterator[PublicCase]", read_cases(file))
         return
-    located = read_scenarios(read_bounded(file), problems, str(file))
+    located = read_scenarios(read_bounded_file(file), problems, str(file))
     problems.raise_errors()
     for each in located:
         case = each.scenario.to_case(Source(str(file), each.line))
@@ -180,7 +182,7 @@ def cases_of(path: str | Path) -> "Iterator[PublicCase]":
         yield cast("PublicCase", placed)
 
 
-def is_suite(path: Path) -> bool:
+def is_suite_path(path: Path) -> bool:
     """Tell a suite from scenarios by its ending."""
     return path.suffix.lower() == ".jsonl"
 
@@ -188,7 +190,7 @@ def is_suite(path: Path) -> bool:
 # ── What a run is made of ──
 
 
-class Uploads(Protocol):
+class UploadedSuites(Protocol):
     """Suites that are kept elsewhere than in files: a store's."""
 
     def hashes(self, version: str) -> Mapping[str, str]:
@@ -201,7 +203,7 @@ class Uploads(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class CaseSources:
     """Files or a tier, checked, and which of their cases are wanted."""
 
     paths: tuple[Path, ...]
@@ -214,29 +216,31 @@ class Sources:
     """Of files: what is valid in them, and doubtful."""
 
     @classmethod
-    def tier(cls, suite: str, tier: str, selection: Selection, uploads: Uploads | None = None) -> "Sources":
+    def from_tier(
+        cls, suite: str, tier: str, selection: Selection, uploads: UploadedSuites | None = None
+    ) -> "CaseSources":
         """Take a tier of a suite version, built in, published or uploaded; one that differs from its pin is refused."""
-        if uploads and not built_in_or_published(suite):
-            return cls._uploaded(suite, tier, selection, uploads)
+        if uploads and not find_version_folder(suite):
+            return cls._from_uploaded(suite, tier, selection, uploads)
         found = find_version(suite)
         path = found.path(tier)
         return cls((path,), f"{suite}-{tier}", found.manifest.tiers[tier].hash, selection)
 
     @classmethod
-    def _uploaded(cls, suite: str, tier: str, selection: Selection, uploads: Uploads) -> "Sources":
+    def _from_uploaded(cls, suite: str, tier: str, selection: Selection, uploads: UploadedSuites) -> "CaseSources":
         hashes = uploads.hashes(suite)
         if not hashes:
-            raise no_version(suite)
+            raise make_no_version_error(suite)
         if tier not in hashes:
-            raise no_tier(suite, tier, hashes)
+            raise make_no_tier_error(suite, tier, hashes)
         content = uploads.content(suite, tier)
         path = Path(suite, f"{tier}.jsonl")
         if (actual := hash_suite(path, content)) != hashes[tier]:
-            raise HashMismatch(f"{suite} {tier} (uploaded)", pinned=hashes[tier], found=actual)
+            raise HashMismatch(f"{suite} {tier} (uploaded)", pinned=hashes[tier], actual=actual)
         return cls((path,), f"{suite}-{tier}", hashes[tier], selection, content)
 
     @classmethod
-    def files(cls, paths: Sequence[Path], selection: Selection) -> "Sources":
+    def from_files(cls, paths: Sequence[Path], selection: Selection) -> "CaseSources":
         """Take files and folders; any problem in any of them is refused before anyone is asked."""
         found = tuple(find_files(paths))
         report = validate(found)
@@ -249,10 +253,10 @@ class Sources:
     def cases(self) -> Iterator[Case]:
         """Yield the cases that are wanted, streaming."""
         if self.content is not None:
-            return self.selection.pick(read_cases(self.paths[0], self.content))
+            return self.selection.select_cases(read_cases(self.paths[0], self.content))
         # Suites were checked when they were taken; to check them again would read each file once more.
-        readers = (read_cases(path) if is_suite(path) else cases_of(path) for path in self.paths)
-        return self.selection.pick(chain.from_iterable(readers))
+        readers = (read_cases(path) if is_suite_path(path) else cases_of(path) for path in self.paths)
+        return self.selection.select_cases(chain.from_iterable(readers))
 
 
-__all__ = ["LIBRARY", "Sources", "ValidationReport", "cases_of", "find_files", "is_suite", "validate"]
+__all__ = ["LIBRARY", "CaseSources", "ValidationReport", "cases_of", "find_files", "is_suite_path", "validate"]

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean
-from pramana.load.problems import Problems, found, one_of
-from pramana.load.yaml12 import At, BadYaml, Reader, at, decoded, is_absent, odd_tag
-from pramana.providers.voice.description import Description, wrongs
+from pramana.errors import InvalidInput, NotFound, Problem, suggest_similar
+from pramana.load.problems import Problems, describe_value, join_alternatives
+from pramana.load.yaml12 import At, BadYaml, Reader, at, decode_yaml, is_absent, odd_tag
+from pramana.providers.voice.description import Description, find_description_problems
 
 MAX_BYTES = 1 << 20
 MAX_VALUES = 100_000
@@ -50,11 +50,11 @@ def read_agent(data: bytes, problems: Problems, file: str = "") -> Description |
     if len(data) > MAX_BYTES:
         problems.add(Problem(f"the file is larger than {MAX_BYTES >> 20} MB", "yaml", 1, 1, file))
         return None
-    text = decoded(data, problems, file)
+    text = decode_yaml(data, problems, file)
     return None if text is None else parse_agent(text, problems, file)
 
 
-def describes_agent(data: bytes) -> bool:
+def is_agent_description(data: bytes) -> bool:
     """Tell whether YAML describes an agent: it says what goes up and down, and holds no scenario."""
     if len(data) > MAX_BYTES or not re.search(rb"(?m)^(uplink|downlink)\s*:", data):
         return False
@@ -63,10 +63,10 @@ def describes_agent(data: bytes) -> bool:
 
 def parse_agent(text: str, problems: Problems, file: str = "") -> Description | None:
     """Read the description in YAML text; what does not fit goes to `problems`."""
-    return _Reader(text, problems, file).read()
+    return _DescriptionReader(text, problems, file).read()
 
 
-class _Reader(Reader):
+class _DescriptionReader(Reader):
     """A description being read. A value is read as the type it is to have; a value of any type as YAML 1.2 has it."""
 
     def __init__(self, text: str, problems: Problems, file: str) -> None:
@@ -81,15 +81,15 @@ class _Reader(Reader):
             if root is None:
                 return None
             self._places[""] = at(root)
-            description = self._struct(Description, root, "")
+            description = self._read_struct(Description, root, "")
         except BadYaml as bad:
             self.problem("yaml", bad.message, bad.at)
             return None
-        for path, message in wrongs(description) if description else ():
-            self.problem(path, message, self._place(path))
+        for path, message in find_description_problems(description) if description else ():
+            self.problem(path, message, self._find_place(path))
         return None if self.problems.errors > before else description
 
-    def _place(self, path: str) -> At:
+    def _find_place(self, path: str) -> At:
         """Return where a path stands, or the nearest above it that stands somewhere."""
         while path not in self._places:
             cut = max(path.rfind("."), path.rfind("["))
@@ -98,67 +98,74 @@ class _Reader(Reader):
 
     # ── By type ──
 
-    def _value(self, kind: Any, node: Node, path: str, place: At) -> Any:
+    def _read_value(self, kind: Any, node: Node, path: str, place: At) -> Any:
         self._values += 1
         if self._values > MAX_VALUES:
             raise BadYaml(f"aliases grow the description to more than {MAX_VALUES:,} values", place)
         self._places[path] = place
         if tag := odd_tag(node):
-            return self._wrong(path, f"the tag {tag} is not supported; write the value as it is", place)
+            return self._add_problem(path, f"the tag {tag} is not supported; write the value as it is", place)
         if kind is Any:
-            return self._any(node, path)
+            return self._read_any(node, path)
         origin, parts = get_origin(kind), get_args(kind)
-        readers = {UnionType: self._one_of_two, Literal: self._choice, list: self._list, dict: self._mapping}
+        readers = {
+            UnionType: self._read_union,
+            Literal: self._read_choice,
+            list: self._read_list,
+            dict: self._read_mapping,
+        }
         if origin in readers:
             return readers[origin](parts, node, path, place)
         if isinstance(kind, type) and issubclass(kind, Struct):
-            return self._struct(kind, node, path)
-        return self._scalar(kind, node, path, place)
+            return self._read_struct(kind, node, path)
+        return self._read_scalar(kind, node, path, place)
 
-    def _one_of_two(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
+    def _read_union(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
         if type(None) in kinds:
             rest = next(kind for kind in kinds if kind is not type(None))
-            return None if is_absent(node) else self._value(rest, node, path, place)
-        if isinstance(node, ScalarNode) and type(value := self._plain(node)) in kinds:
+            return None if is_absent(node) else self._read_value(rest, node, path, place)
+        if isinstance(node, ScalarNode) and type(value := self._parse_scalar(node)) in kinds:
             return value
-        return self._scalar(str if isinstance(node, ScalarNode) else kinds[0], node, path, place)
+        return self._read_scalar(str if isinstance(node, ScalarNode) else kinds[0], node, path, place)
 
-    def _choice(self, choices: tuple[str, ...], node: Node, path: str, place: At) -> Any:
+    def _read_choice(self, choices: tuple[str, ...], node: Node, path: str, place: At) -> Any:
         value = self.document.text(node) if isinstance(node, ScalarNode) else None
         if value in choices:
             return value
-        near = did_you_mean(value, choices) if value else ""
-        return self._wrong(path, f"expected {one_of(choices)}, found {self.kind(node)}{near}", place)
+        near = suggest_similar(value, choices) if value else ""
+        return self._add_problem(path, f"expected {join_alternatives(choices)}, found {self.kind(node)}{near}", place)
 
-    def _list(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
+    def _read_list(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
         if is_absent(node):
             return []
         if not isinstance(node, SequenceNode):  # one of a kind needs no list
             here = path if isinstance(node, ScalarNode) else f"{path}[0]"
-            return [self._value(kinds[0], node, here, place)]
-        return [self._value(kinds[0], item, f"{path}[{number}]", at(item)) for number, item in enumerate(node.value)]
+            return [self._read_value(kinds[0], node, here, place)]
+        return [
+            self._read_value(kinds[0], item, f"{path}[{number}]", at(item)) for number, item in enumerate(node.value)
+        ]
 
-    def _mapping(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
+    def _read_mapping(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
         if is_absent(node):
             return {}
         if not isinstance(node, MappingNode):
-            return self._wrong(path, f"expected a mapping, found {self.kind(node)}", place)
+            return self._add_problem(path, f"expected a mapping, found {self.kind(node)}", place)
         return {
-            name: self._value(kinds[-1], value, f"{path}.{name}", at(key))
+            name: self._read_value(kinds[-1], value, f"{path}.{name}", at(key))
             for name, key, value in self.entries(node, f"{path}." if path else "")
         }
 
-    def _scalar(self, kind: type, node: Node, path: str, place: At) -> Any:
+    def _read_scalar(self, kind: type, node: Node, path: str, place: At) -> Any:
         expected = {str: "text", int: "a whole number", bool: "true or false"}[kind]
         if isinstance(node, ScalarNode) and not is_absent(node):
             text = self.document.text(node)
             if kind is str:
                 return text
-            if type(value := self._plain(node)) is kind:
+            if type(value := self._parse_scalar(node)) is kind:
                 return value
-        return self._wrong(path, f"expected {expected}, found {self.kind(node)}", place)
+        return self._add_problem(path, f"expected {expected}, found {self.kind(node)}", place)
 
-    def _struct(self, kind: type[_Made], node: Node, path: str) -> _Made | None:
+    def _read_struct(self, kind: type[_Made], node: Node, path: str) -> _Made | None:
         place = self._places[path]
         if not isinstance(node, MappingNode):
             self.problem(path or "yaml", f"expected a mapping of keys, found {self.kind(node)}", place)
@@ -169,10 +176,10 @@ class _Reader(Reader):
         values: dict[str, Any] = {}
         for name, key, value in self.entries(node, prefix):
             if name not in known:
-                hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
-                self.problem(f"{prefix}{name}", f"unknown key {found(name)}{hint}", at(key))
+                hint = suggest_similar(name, known) or f"; there are {', '.join(known)}"
+                self.problem(f"{prefix}{name}", f"unknown key {describe_value(name)}{hint}", at(key))
             elif not (is_absent(value) and not known[name].required):
-                values[name] = self._value(known[name].type, value, f"{prefix}{name}", at(key))
+                values[name] = self._read_value(known[name].type, value, f"{prefix}{name}", at(key))
         for name, each in known.items():
             if each.required and name not in values:
                 self.problem(f"{prefix}{name}", f"{name} is required", place)
@@ -180,14 +187,14 @@ class _Reader(Reader):
 
     # ── By itself ──
 
-    def _any(self, node: Node, path: str) -> Any:
+    def _read_any(self, node: Node, path: str) -> Any:
         if isinstance(node, ScalarNode):
-            return self._plain(node)
+            return self._parse_scalar(node)
         if isinstance(node, SequenceNode):
-            return self._list((Any,), node, path, at(node))
-        return self._mapping((Any,), node, path, at(node))
+            return self._read_list((Any,), node, path, at(node))
+        return self._read_mapping((Any,), node, path, at(node))
 
-    def _plain(self, node: ScalarNode) -> Any:
+    def _parse_scalar(self, node: ScalarNode) -> Any:
         """Return a scalar as YAML 1.2 reads it; one in quotes is text, and so is what JSON cannot say."""
         text = self.document.text(node)
         if node.style:
@@ -200,7 +207,7 @@ class _Reader(Reader):
             return number
         return _BOOLEANS.get(text, text)
 
-    def _wrong(self, path: str, message: str, place: At) -> Any:
+    def _add_problem(self, path: str, message: str, place: At) -> Any:
         """Add a problem, and return what stands for a value that nobody will see."""
         self.problem(path, message, place)
         return None

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_serializer
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from pramana.errors import PramanaError, did_you_mean
-from pramana.jsonl import MAX_DEPTH, Path, is_deeper
-from pramana.load.problems import found
+from pramana.errors import PramanaError, suggest_similar
+from pramana.jsonl import MAX_DEPTH, Path, is_nested_deeper
+from pramana.load.problems import describe_value
 from pramana.load.suite import Finding, StatedAssertion, TestCase, _across, _message
 from pramana.model import Expected, Line
 
@@ -28,57 +28,57 @@ LATEST_BARGE_IN_S = 60
 
 # ── What a text may be: it comes out, or is refused in the format's own words, which programs compare ──
 
-_HALF = re.compile("[\ud800-\udfff]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SURROGATE_RE = re.compile("[\ud800-\udfff]")
+_CONTROL_RE = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def wrong(message: str) -> PydanticCustomError:
+def make_error(message: str) -> PydanticCustomError:
     """Return the refusal that says just this."""
     return PydanticCustomError("rule", "{message}", {"message": message})
 
 
-def required(value: Any, info: ValidationInfo) -> Any:
+def check_not_blank(value: Any, info: ValidationInfo) -> Any:
     """Take a text that is not blank."""
     if value is None or (isinstance(value, str) and not value.strip()):
-        raise wrong(f"{info.field_name} is required")
-    return text(value, info)
+        raise make_error(f"{info.field_name} is required")
+    return check_text(value, info)
 
 
-def text(value: Any, info: ValidationInfo) -> Any:
+def check_text(value: Any, info: ValidationInfo) -> Any:
     """Take any text."""
     if not isinstance(value, str):
-        raise wrong(f"{info.field_name} must be text")
-    if not is_unicode(value):
-        raise wrong(f"{info.field_name} contains half of a surrogate pair, which is not valid text")
+        raise make_error(f"{info.field_name} must be text")
+    if not is_encodable(value):
+        raise make_error(f"{info.field_name} contains half of a surrogate pair, which is not valid text")
     return value
 
 
-def is_unicode(value: str) -> bool:
+def is_encodable(value: str) -> bool:
     """Tell text from what cannot be written as UTF-8."""
-    return value.isascii() or not _HALF.search(value)
+    return value.isascii() or not _SURROGATE_RE.search(value)
 
 
-def audio_url(value: str, info: ValidationInfo) -> str:
+def check_audio_url(value: str, info: ValidationInfo) -> str:
     """Take the address of a recording."""
     expected = f"{info.field_name} must be an http(s) URL or a path"
-    if not value.strip() or _CONTROL.search(value):
-        raise wrong(f"{expected}, found {found(_CONTROL.sub('?', value))}")
+    if not value.strip() or _CONTROL_RE.search(value):
+        raise make_error(f"{expected}, found {describe_value(_CONTROL_RE.sub('?', value))}")
     try:
         parts = urlsplit(value)
     except ValueError:
-        raise wrong(f"{expected}, found {found(value)}") from None
+        raise make_error(f"{expected}, found {describe_value(value)}") from None
     has_scheme = "://" in value or (parts.scheme and len(parts.scheme) > 1)  # a single letter is a Windows drive
     if has_scheme and not (parts.scheme in ("http", "https") and parts.hostname):
-        raise wrong(f"{expected}, found {found(value)}")
+        raise make_error(f"{expected}, found {describe_value(value)}")
     return value
 
 
-def unknown(name: str, known: Iterable[str], otherwise: str = "") -> str:
+def describe_unknown_key(name: str, known: Iterable[str], fallback: str = "") -> str:
     """Return the message for a key that nobody knows."""
-    hint = did_you_mean(name, known) or otherwise
+    hint = suggest_similar(name, known) or fallback
     if name == "<<":
         hint = "; YAML 1.2 has no merge keys, so write the fields out"
-    return f"unknown key {found(name)}{hint}"
+    return f"unknown key {describe_value(name)}{hint}"
 
 
 # ── Assertions and turns ──
@@ -89,16 +89,16 @@ else:
     Ideal = TestCase.__annotations__["ideal"]
 
 
-def _plain_json(value: Any) -> Any:
+def _check_json(value: Any) -> Any:
     """Take what JSON can hold; a file or a request holds nothing else, but a program may give anything."""
-    if is_deeper(value, MAX_DEPTH):
-        raise wrong(f"schema must be nested at most {MAX_DEPTH} levels deep")
+    if is_nested_deeper(value, MAX_DEPTH):
+        raise make_error(f"schema must be nested at most {MAX_DEPTH} levels deep")
     try:
-        sound = is_unicode(json.dumps(value, ensure_ascii=False, allow_nan=False))
+        sound = is_encodable(json.dumps(value, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         sound = False
     if not sound:
-        raise wrong("schema must be plain JSON: finite numbers, whole characters")
+        raise make_error("schema must be plain JSON: finite numbers, whole characters")
     return value
 
 
@@ -108,26 +108,26 @@ class Asserted(StatedAssertion):
     model_config = ConfigDict(title="Assertion of a scenario")
 
     ideal: Ideal = Field(default=None, description="What is looked for: a text, or several")
-    schema_: Annotated[Any, AfterValidator(_plain_json)] = Field(
+    schema_: Annotated[Any, AfterValidator(_check_json)] = Field(
         default=None, alias="schema", description="For json_schema: a JSON Schema (2020-12)"
     )
 
     @model_serializer
-    def stated(self) -> dict[str, Any]:
+    def stated_fields(self) -> dict[str, Any]:
         """Return what was stated, and no default."""
-        fields = {field.alias or name: (getattr(self, name), field.default) for name, field in _ASSERTED.items()}
+        fields = {field.alias or name: (getattr(self, name), field.default) for name, field in _CHECK_FIELDS.items()}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, (value, _) in fields.items()}
         return {name: value for name, value in plain.items() if value != fields[name][1]}
 
-    def expected(self) -> Expected:
+    def to_expected(self) -> Expected:
         """Return what every other stage knows."""
         return Expected(self.plain(), (self.ideal,) if isinstance(self.ideal, str) else self.ideal or ())
 
 
-_ASSERTED = Asserted.model_fields
+_CHECK_FIELDS = Asserted.model_fields
 
 
-def _several(name: str, item: str, most: int) -> BeforeValidator:
+def _list_validator(name: str, item: str, max_items: int) -> BeforeValidator:
     """Take a list that is neither empty nor endless; a single assertion is a list of one."""
 
     def check(value: Any) -> Any:
@@ -135,41 +135,43 @@ def _several(name: str, item: str, most: int) -> BeforeValidator:
             return [value]
         if not isinstance(value, list | tuple):
             expected = "a mapping or a list of them" if name == "assert" else "a list of mappings"
-            raise wrong(f"{name} must be {expected}, found {found(value)}")
+            raise make_error(f"{name} must be {expected}, found {describe_value(value)}")
         if not value:
-            raise wrong(f"{name} must not be empty, found an empty list")
-        if len(value) > most:
-            raise wrong(f"{name} must hold at most {most} {item}s, found a list of {len(value):,}")
+            raise make_error(f"{name} must not be empty, found an empty list")
+        if len(value) > max_items:
+            raise make_error(f"{name} must hold at most {max_items} {item}s, found a list of {len(value):,}")
         return value
 
     return BeforeValidator(check)
 
 
-def _words(value: str) -> str:
+def _check_reference(value: str) -> str:
     if not any(map(str.isalnum, value)):
-        raise wrong(f"reference must hold the words the agent must say, found {found(value)}")
+        raise make_error(f"reference must hold the words the agent must say, found {describe_value(value)}")
     return value
 
 
-def _barge_in(value: Any) -> float:
+def _check_barge_in(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value <= LATEST_BARGE_IN_S:
-        raise wrong(f"barge_in must be a number of seconds from 0 to {LATEST_BARGE_IN_S}, found {found(value)}")
+        raise make_error(
+            f"barge_in must be a number of seconds from 0 to {LATEST_BARGE_IN_S}, found {describe_value(value)}"
+        )
     return float(value)
 
 
-def _conditions(value: str) -> str:
-    from pramana.audio.conditions import parse
+def _check_conditions(value: str) -> str:
+    from pramana.audio.conditions import parse_conditions
 
     try:
-        return str(parse(value))
+        return str(parse_conditions(value))
     except PramanaError as error:
-        raise wrong(str(error)) from None
+        raise make_error(str(error)) from None
 
 
-Assertions = Annotated[tuple[Asserted, ...], _several("assert", "assertion", MAX_ASSERTIONS)] | None
-Reference = Annotated[str, AfterValidator(_words), BeforeValidator(text)] | None
-Recording = Annotated[str, AfterValidator(audio_url), BeforeValidator(text)] | None
-Spelled = Annotated[str, AfterValidator(_conditions), BeforeValidator(text)] | None
+Assertions = Annotated[tuple[Asserted, ...], _list_validator("assert", "assertion", MAX_ASSERTIONS)] | None
+Reference = Annotated[str, AfterValidator(_check_reference), BeforeValidator(check_text)] | None
+Recording = Annotated[str, AfterValidator(check_audio_url), BeforeValidator(check_text)] | None
+Spelled = Annotated[str, AfterValidator(_check_conditions), BeforeValidator(check_text)] | None
 
 
 class ScriptedTurn(BaseModel):
@@ -178,13 +180,13 @@ class ScriptedTurn(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, title="Turn of a scenario")
 
     say: Annotated[
-        str, BeforeValidator(required), Field(description="What is said", json_schema_extra={"minLength": 1})
+        str, BeforeValidator(check_not_blank), Field(description="What is said", json_schema_extra={"minLength": 1})
     ]
     audio_url: Annotated[Recording, Field(description="Recorded: an http(s) URL or a path")] = None
     barge_in: Annotated[
         Annotated[
             float,
-            BeforeValidator(_barge_in),
+            BeforeValidator(_check_barge_in),
             Field(json_schema_extra={"minimum": 0, "maximum": LATEST_BARGE_IN_S}),
         ]
         | None,
@@ -193,17 +195,17 @@ class ScriptedTurn(BaseModel):
     assert_: Assertions = Field(default=None, alias="assert", description="What must hold of the answer")
     reference: Annotated[Reference, Field(description="The words the agent must say")] = None
 
-    def line(self) -> Line:
+    def to_line(self) -> Line:
         """Return what every other stage knows."""
-        return Line(self.say, self.audio_url, self.barge_in, expected_of(self.assert_), self.reference)
+        return Line(self.say, self.audio_url, self.barge_in, to_expected(self.assert_), self.reference)
 
 
-Turns = Annotated[tuple[ScriptedTurn, ...], _several("turns", "turn", MAX_TURNS)] | None
+Turns = Annotated[tuple[ScriptedTurn, ...], _list_validator("turns", "turn", MAX_TURNS)] | None
 
 
-def expected_of(stated: tuple[Asserted, ...] | None) -> tuple[Expected, ...]:
+def to_expected(checks: tuple[Asserted, ...] | None) -> tuple[Expected, ...]:
     """Return the assertions of one turn as every other stage knows them."""
-    return tuple(each.expected() for each in stated or ())
+    return tuple(each.to_expected() for each in checks or ())
 
 
 # ── Keys: which there are, and how else they may be spelt ──
@@ -214,32 +216,32 @@ CAMEL_CASE = {
     "caseSensitive": "case_sensitive",
     "judgePrompt": "judge_prompt",
 }
-LITERALS = frozenset(("barge_in", "case_sensitive", "threshold"))
+NON_TEXT_FIELDS = frozenset(("barge_in", "case_sensitive", "threshold"))
 """Fields whose values are no text."""
 
 
-def _keys(model: type[BaseModel]) -> dict[str, str]:
-    fields = {name: name for name in names_of(model)}
+def _field_keys(model: type[BaseModel]) -> dict[str, str]:
+    fields = {name: name for name in file_names_of(model)}
     return {**fields, **{spelling: name for spelling, name in CAMEL_CASE.items() if name in fields}}
 
 
-def names_of(model: type[BaseModel]) -> tuple[str, ...]:
+def file_names_of(model: type[BaseModel]) -> tuple[str, ...]:
     """Return the names of a model's fields as files have them."""
     return tuple(field.alias or name for name, field in model.model_fields.items())
 
 
-TURN_KEYS = _keys(ScriptedTurn)
-ASSERTION_KEYS = _keys(Asserted)
+TURN_KEYS = _field_keys(ScriptedTurn)
+ASSERTION_KEYS = _field_keys(Asserted)
 NESTED = {"turns": TURN_KEYS, "assert": ASSERTION_KEYS}
 """Fields that hold mappings, and the keys of those."""
 LIMITS = {"turns": MAX_TURNS, "assert": MAX_ASSERTIONS}
-_BELONGS = {
+_MISPLACED_KEY_HINTS = {
     **{name: "assert" for name, field in ASSERTION_KEYS.items() if field != "type"},
     **{name: "turns" for name, field in TURN_KEYS.items() if field not in NESTED},
 }
 
 
-class Reading:
+class ScenarioReading:
     """One scenario's values on their way to the model: keys known and in one spelling, and what was wrong with them."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
@@ -248,22 +250,22 @@ class Reading:
         self._assertions: list[tuple[dict[str, Any], dict[str, Path]]] = []
         """Each with the path to each of its fields."""
 
-    def fields(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def read_fields(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values by field."""
-        return self._fields(values, self.keys, ())
+        return self._read_fields(values, self.keys, ())
 
-    def _fields(self, values: Mapping[str, Any], keys: Mapping[str, str], path: Path) -> dict[str, Any]:
+    def _read_fields(self, values: Mapping[str, Any], keys: Mapping[str, str], path: Path) -> dict[str, Any]:
         known: dict[str, Any] = {}
         places: dict[str, Path] = {}
         for name, value in values.items():
             field, here = keys.get(name), (*path, name)
             if field is None:
-                self._wrong(here, unknown(name, keys, _elsewhere(name, keys)))
+                self._add_finding(here, describe_unknown_key(name, keys, _misplaced_key_hint(name, keys)))
             elif field in known:
                 other = next(spelling for spelling in values if keys.get(spelling) == field)
-                self._wrong(here, f"{other} and {name} are two spellings of the same key; keep one")
+                self._add_finding(here, f"{other} and {name} are two spellings of the same key; keep one")
             elif field in NESTED:
-                known[field] = self._nested(value, field, here)
+                known[field] = self._read_nested(value, field, here)
             elif value is not None or not path:  # null is not given
                 known[field] = list(value) if isinstance(value, tuple) else value
                 places[field] = here
@@ -271,19 +273,19 @@ class Reading:
             self._assertions.append((known, {"": path, **places}))
         return known
 
-    def _nested(self, value: Any, field: str, path: Path) -> Any:
+    def _read_nested(self, value: Any, field: str, path: Path) -> Any:
         if isinstance(value, Mapping) and field == "assert":
-            return self._fields(value, NESTED[field], path)
+            return self._read_fields(value, NESTED[field], path)
         if not isinstance(value, list | tuple) or len(value) > LIMITS[field]:
             return value
         return [
-            self._fields(each, NESTED[field], (*path, index)) if isinstance(each, Mapping) else each
+            self._read_fields(each, NESTED[field], (*path, index)) if isinstance(each, Mapping) else each
             for index, each in enumerate(value)
         ]
 
-    def refuse(self, values: Mapping[str, Any], error: ErrorDetails) -> None:
+    def add_error(self, values: Mapping[str, Any], error: ErrorDetails) -> None:
         """Take what the model found, in our words and at the keys that were written."""
-        path, within = self._written(values, error["loc"])
+        path, within = self._locate_error(values, error["loc"])
         kind = error["type"]
         if kind == "rule":
             message = error["msg"]
@@ -292,12 +294,12 @@ class Reading:
         elif kind in ("model_type", "model_attributes_type"):
             within_turns = next(part for part in reversed(path) if part in NESTED) == "turns"
             what = "a turn must be a mapping with say" if within_turns else "an assertion must be a mapping with a type"
-            message = f"{what}, found {found(error['input'])}"
+            message = f"{what}, found {describe_value(error['input'])}"
         else:
             message = _message(("assertion", *within), error)
-        self._wrong(path, message)
+        self._add_finding(path, message)
 
-    def across(self) -> None:
+    def check_across_fields(self) -> None:
         """Take what only the fields of an assertion together show, as of a suite's."""
         refused = {each.path for each in self.findings}
         for fields, places in self._assertions:
@@ -308,7 +310,7 @@ class Reading:
                 field = str(each.path[-1])
                 self.findings.append(Finding(each.severity, places.get(field, (*places[""], field)), each.message))
 
-    def _written(self, values: Any, loc: Path) -> tuple[Path, Path]:
+    def _locate_error(self, values: Any, loc: Path) -> tuple[Path, Path]:
         """Return where an error is as it was written, and which part of that is within an assertion.
 
         Pydantic names fields, counts a single mapping as the first of a list, and says which side of a union it tried.
@@ -327,12 +329,12 @@ class Reading:
         within = path[inside:]
         return tuple(path), tuple(within[1:] if within and isinstance(within[0], int) else within)
 
-    def _wrong(self, path: Path, message: str) -> None:
+    def _add_finding(self, path: Path, message: str) -> None:
         self.findings.append(Finding("error", path, message))
 
 
-def _elsewhere(name: str, keys: Mapping[str, str]) -> str:
-    place = _BELONGS.get(name)
+def _misplaced_key_hint(name: str, keys: Mapping[str, str]) -> str:
+    place = _MISPLACED_KEY_HINTS.get(name)
     return f"; {name} belongs in {place}" if place and keys is not NESTED[place] else ""
 
 
@@ -341,10 +343,10 @@ def _elsewhere(name: str, keys: Mapping[str, str]) -> str:
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<rest>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 
 
-def literal(plain: str) -> Any:
+def parse_literal(plain: str) -> Any:
     """Return what JSON would read: true, false, a number, or else the text; `ValueError` for one beyond all measure.
 
-    >>> literal("0.5"), literal("7"), literal("true"), literal("yes"), literal("007")
+    >>> parse_literal("0.5"), parse_literal("7"), parse_literal("true"), parse_literal("yes"), parse_literal("007")
     (0.5, 7, True, 'yes', '007')
     """
     if plain in ("true", "false"):
@@ -358,10 +360,10 @@ def literal(plain: str) -> Any:
     return value
 
 
-def lookalike(value: str) -> bool:
+def looks_like_number(value: str) -> bool:
     """Tell a text that is a number to us but not to YAML 1.1, hence not to who writes YAML: it must be quoted.
 
-    >>> lookalike("1e3"), lookalike("1.0"), lookalike("one")
+    >>> looks_like_number("1e3"), looks_like_number("1.0"), looks_like_number("one")
     (True, False, False)
     """
     number = _NUMBER.fullmatch(value)

@@ -6,27 +6,29 @@ from itertools import chain
 from pathlib import Path
 
 from pramana.errors import Problem
-from pramana.load.problems import found, with_source
-from pramana.load.scenario import Located
+from pramana.load.problems import attach_source, describe_value
+from pramana.load.scenario import LocatedScenario
 from pramana.load.yaml12 import lines_of
 
 _EMPTY_WORDS = "my|test|tests|scenario|example|sample|case|foo|bar|baz|demo|new|temp|tmp|untitled|prompt|item|thing|x"
-_VAGUE = re.compile(rf"(?:{_EMPTY_WORDS}|\d|-)+|.{{1,2}}")
+_VAGUE_RE = re.compile(rf"(?:{_EMPTY_WORDS}|\d|-)+|.{{1,2}}")
 
 
-def warnings(
-    scenarios: Sequence[Located], file: Path, text: str, seen: dict[str, str], *, lint: bool
+def lint_scenarios(
+    scenarios: Sequence[LocatedScenario], file: Path, text: str, seen: dict[str, str], *, lint: bool
 ) -> Iterator[Problem]:
     """Yield a warning for everything doubtful, each at its key; `seen` has the place of each id of the files before."""
     for each, field, message in _missing_recordings(scenarios, file.parent):
-        yield each.problem(message, field, "warning")
+        yield each.make_problem(message, field, "warning")
     lines = lines_of(text)
-    for each, field, message in chain(_advice(scenarios) if lint else (), _repeats(scenarios, seen)):
-        problem = each.problem(message, field, "warning")
-        yield with_source(problem, lines[problem.line - 1])
+    for each, field, message in chain(_style_advice(scenarios) if lint else (), _repeated_ids(scenarios, seen)):
+        problem = each.make_problem(message, field, "warning")
+        yield attach_source(problem, lines[problem.line - 1])
 
 
-def _missing_recordings(scenarios: Sequence[Located], folder: Path) -> Iterator[tuple[Located, str, str]]:
+def _missing_recordings(
+    scenarios: Sequence[LocatedScenario], folder: Path
+) -> Iterator[tuple[LocatedScenario, str, str]]:
     """Yield recordings that count from the file and are not there: in the middle of a run it is late to learn so."""
     for each in scenarios:
         turns = [("turns", turn.audio_url) for turn in each.scenario.turns or ()]
@@ -35,23 +37,25 @@ def _missing_recordings(scenarios: Sequence[Located], folder: Path) -> Iterator[
                 yield each, field, f"there is no recording {folder / url}; a case without its recording is errored"
 
 
-def _repeats(scenarios: Sequence[Located], seen: dict[str, str]) -> Iterator[tuple[Located, str, str]]:
+def _repeated_ids(
+    scenarios: Sequence[LocatedScenario], seen: dict[str, str]
+) -> Iterator[tuple[LocatedScenario, str, str]]:
     """Yield ids that two files share: each is valid alone, but an import would keep only one."""
     for each in scenarios:
-        before = seen.setdefault(each.scenario.id, f"{each.file}:{each.at('id').line}")
+        before = seen.setdefault(each.scenario.id, f"{each.file}:{each.place_of('id').line}")
         if not before.startswith(f"{each.file}:"):
             yield each, "id", f'id "{each.scenario.id}" is also used at {before}; importing both keeps only one'
 
 
-def _advice(scenarios: Sequence[Located]) -> Iterator[tuple[Located, str, str]]:
+def _style_advice(scenarios: Sequence[LocatedScenario]) -> Iterator[tuple[LocatedScenario, str, str]]:
     styles: dict[bool, str] = {}
     for located in scenarios:
         scenario = located.scenario
-        if _VAGUE.fullmatch(scenario.id):
+        if _VAGUE_RE.fullmatch(scenario.id):
             better = "name what the scenario tests, domain first, such as billing-refund-duplicate"
-            yield located, "id", f"{found(scenario.id)} does not describe the scenario; {better}"
+            yield located, "id", f"{describe_value(scenario.id)} does not describe the scenario; {better}"
         if len(scenario.expected_outcome.split()) < 2:
-            outcome = found(scenario.expected_outcome)
+            outcome = describe_value(scenario.expected_outcome)
             yield located, "expected_outcome", f"{outcome} is one word; describe what a judge can check"
         for tag in scenario.tags:
             hierarchical = ":" in tag.strip(":")
@@ -60,6 +64,9 @@ def _advice(scenarios: Sequence[Located]) -> Iterator[tuple[Located, str, str]]:
                 yield (
                     located,
                     "tags",
-                    f"{found(tag)} and {found(other)} mix two styles; use key:value tags or plain ones",
+                    (
+                        f"{describe_value(tag)} and {describe_value(other)} mix two styles; "
+                        "use key:value tags or plain ones"
+                    ),
                 )
             styles.setdefault(hierarchical, tag)

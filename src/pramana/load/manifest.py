@@ -20,9 +20,9 @@ from typing import get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pramana import clock, settings
-from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem, did_you_mean, quote
+from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem, quote_text, suggest_similar
 from pramana.hash import hash_suite
-from pramana.load.problems import Problems, found
+from pramana.load.problems import Problems, describe_value
 from pramana.load.suite import Category, SuiteFile, check_suite
 from pramana.plugins import assertion_types
 
@@ -31,7 +31,7 @@ MANIFEST = "manifest.toml"
 ABANDONED_S = 3600
 MAX_MANIFEST = 1 << 20
 MAX_PROBLEMS = 100
-_DELETE = "\\u007f"  # the one control character that JSON leaves as it is and TOML does not take
+_DELETE_ESCAPE = "\\u007f"  # the one control character that JSON leaves as it is and TOML does not take
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -72,51 +72,53 @@ class Version:
         """Return a tier's file after comparing it with its pin; what differs is refused."""
         stated = self.manifest.tiers.get(tier)
         if stated is None:
-            raise no_tier(self.manifest.version, tier, self.manifest.tiers)
+            raise make_no_tier_error(self.manifest.version, tier, self.manifest.tiers)
         path = self.folder / stated.file
         if not path.is_file():
             raise NotFound(f"{path} is named in the manifest but does not exist")
         if (actual := hash_suite(path)) != stated.hash:
-            raise HashMismatch(f"{self.manifest.version} {tier} ({path})", pinned=stated.hash, found=actual)
+            raise HashMismatch(f"{self.manifest.version} {tier} ({path})", pinned=stated.hash, actual=actual)
         return path
 
 
-def versions(broken: list[Problem] | None = None) -> Iterator[Version]:
-    """Yield every version there is, built-in ones first; a manifest that cannot be read goes to `broken`."""
-    for root in (BUILT_IN, settings.published_suites()):
+def iterate_versions(problems: list[Problem] | None = None) -> Iterator[Version]:
+    """Yield every version there is, built-in ones first; a manifest that cannot be read goes to `problems`."""
+    for root in (BUILT_IN, settings.published_suites_folder()):
         for folder in sorted(root.iterdir()) if root.is_dir() else ():
             if (folder / MANIFEST).is_file() and not folder.name.startswith("."):
                 try:
-                    yield _open_named(folder)
+                    yield _open_by_folder_name(folder)
                 except InvalidInput as error:
-                    if broken is not None:
-                        broken.extend(error.problems)
+                    if problems is not None:
+                        problems.extend(error.problems)
 
 
 def find_version(name: str) -> Version:
     """Return the version of that name."""
-    folder = built_in_or_published(name)
+    folder = find_version_folder(name)
     if folder is None:
-        raise no_version(name)
-    return _open_named(folder)
+        raise make_no_version_error(name)
+    return _open_by_folder_name(folder)
 
 
-def built_in_or_published(name: str) -> Path | None:
+def find_version_folder(name: str) -> Path | None:
     """Return the folder of the version of that name; None where none stands in files."""
-    folders = [root / name for root in (BUILT_IN, settings.published_suites())] if _NAME.fullmatch(name) else []
+    folders = [root / name for root in (BUILT_IN, settings.published_suites_folder())] if _NAME.fullmatch(name) else []
     return next((each for each in folders if (each / MANIFEST).is_file()), None)
 
 
-def no_version(name: str) -> NotFound:
+def make_no_version_error(name: str) -> NotFound:
     """Return the error for a version that nobody has."""
-    known = [version.manifest.version for version in versions()]
-    hint = did_you_mean(name, known) if len(known) > 1 else ""
-    return NotFound(f"no suite version {quote(name)}; there is {', '.join(known)}{hint}")
+    known = [version.manifest.version for version in iterate_versions()]
+    hint = suggest_similar(name, known) if len(known) > 1 else ""
+    return NotFound(f"no suite version {quote_text(name)}; there is {', '.join(known)}{hint}")
 
 
-def no_tier(version: str, tier: str, known: Iterable[str]) -> NotFound:
+def make_no_tier_error(version: str, tier: str, known: Iterable[str]) -> NotFound:
     """Return the error for a tier that a version does not have."""
-    return NotFound(f"{version} has no tier {quote(tier)}; it has {', '.join(known)}{did_you_mean(tier, known)}")
+    return NotFound(
+        f"{version} has no tier {quote_text(tier)}; it has {', '.join(known)}{suggest_similar(tier, known)}"
+    )
 
 
 def open_version(folder: Path) -> Version:
@@ -124,22 +126,22 @@ def open_version(folder: Path) -> Version:
     path = folder / MANIFEST
     try:
         if path.stat().st_size > MAX_MANIFEST:
-            raise InvalidInput.of([Problem(f"larger than {MAX_MANIFEST >> 20} MB", "", 1, 1, str(path))])
+            raise InvalidInput.from_problems([Problem(f"larger than {MAX_MANIFEST >> 20} MB", "", 1, 1, str(path))])
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise NotFound(f"{folder} holds no {MANIFEST}, so it is not a suite version") from None
     except UnicodeDecodeError:
-        raise InvalidInput.of([Problem("not UTF-8", "", 1, 1, str(path))]) from None
+        raise InvalidInput.from_problems([Problem("not UTF-8", "", 1, 1, str(path))]) from None
     return Version(folder, _read_manifest(text, path), built_in=folder.parent == BUILT_IN)
 
 
-def _open_named(folder: Path) -> Version:
+def _open_by_folder_name(folder: Path) -> Version:
     """Read a version that is found by its folder's name, and so must call itself by it."""
     version = open_version(folder)
     if version.manifest.version != folder.name:
-        says = found(version.manifest.version)
-        message = f"the manifest says version {says}, but the folder is called {found(folder.name)}"
-        raise InvalidInput.of([Problem(message, "version", file=str(folder / MANIFEST))])
+        says = describe_value(version.manifest.version)
+        message = f"the manifest says version {says}, but the folder is called {describe_value(folder.name)}"
+        raise InvalidInput.from_problems([Problem(message, "version", file=str(folder / MANIFEST))])
     return version
 
 
@@ -151,31 +153,31 @@ def _read_manifest(text: str, path: Path) -> Manifest:
         lines = text.split("\n")
         line, column = (int(place[1]), int(place[2])) if place else (len(lines), len(lines[-1]) + 1)
         what = str(error).partition(" (at ")[0]
-        raise InvalidInput.of([Problem(f"not valid TOML: {what}", "", line, column, str(path))]) from None
+        raise InvalidInput.from_problems([Problem(f"not valid TOML: {what}", "", line, column, str(path))]) from None
     except ValidationError as errors:
         problems = [
             Problem(
-                f"{error['msg'][:1].lower()}{error['msg'][1:]}, found {found(error['input'])}",
+                f"{error['msg'][:1].lower()}{error['msg'][1:]}, found {describe_value(error['input'])}",
                 ".".join(str(part)[:60] for part in error["loc"]),
                 file=str(path),
             )
             for error in errors.errors(include_url=False)[:MAX_PROBLEMS]
         ]
-        raise InvalidInput.of(problems, errors.error_count()) from None
+        raise InvalidInput.from_problems(problems, errors.error_count()) from None
     except (RecursionError, ValueError):  # nested beyond the parser, or a number of thousands of digits
-        raise InvalidInput.of(
+        raise InvalidInput.from_problems(
             [Problem("not a manifest: nested too deeply, or a number too long", "", 1, 1, str(path))]
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class TierVerification:
     """How one tier compares with its manifest; no problem means it is what it says."""
 
     tier: str
     path: Path
     pinned: str
-    found: str | None
+    actual_hash: str | None
     """None when the file is missing or has no hash."""
     problems: tuple[Problem, ...]
 
@@ -184,10 +186,10 @@ class Verified:
         """In one word: verified, differs (from its pin), or invalid (whatever its hash)."""
         if not self.problems:
             return "verified"
-        return "differs" if self.found not in (None, self.pinned) else "invalid"
+        return "differs" if self.actual_hash not in (None, self.pinned) else "invalid"
 
 
-def verify(version: Version, max_errors: int) -> Iterator[Verified]:
+def verify_version(version: Version, max_errors: int) -> Iterator[TierVerification]:
     """Compare every tier with its pin, its count and its estimate, and validate each case."""
     listed = {*version.manifest.categories}, {*version.manifest.assertion_types}
     for name, tier in version.manifest.tiers.items():
@@ -195,7 +197,7 @@ def verify(version: Version, max_errors: int) -> Iterator[Verified]:
         problems = Problems(max_errors)
         if not path.is_file():
             missing = Problem("named in the manifest but does not exist", file=str(path))
-            yield Verified(name, path, tier.hash, None, (missing,))
+            yield TierVerification(name, path, tier.hash, None, (missing,))
             continue
         suite = check_suite(path, problems)
         if suite.hash and suite.hash != tier.hash:
@@ -215,10 +217,12 @@ def verify(version: Version, max_errors: int) -> Iterator[Verified]:
         ):
             if suite.hash and stated != actual:
                 problems.add(Problem(f"the manifest says {what} = {stated}, found {actual}", file=str(path)))
-        yield Verified(name, path, tier.hash, suite.hash, tuple(each for each in problems if each.severity == "error"))
+        yield TierVerification(
+            name, path, tier.hash, suite.hash, tuple(each for each in problems if each.severity == "error")
+        )
 
 
-def publish(
+def publish_version(
     files: Sequence[Path],
     version: str,
     into: Path | None = None,
@@ -229,9 +233,10 @@ def publish(
     """Write files as the tiers of a new version, pinned, in one step that happens wholly or not at all."""
     if not _NAME.fullmatch(version):
         raise InvalidInput(
-            f"a version is letters, digits, dots, hyphens and underscores, such as v1.1; found {found(version)}"
+            "a version is letters, digits, dots, hyphens and underscores, such as v1.1; found "
+            f"{describe_value(version)}"
         )
-    root = into or settings.published_suites()
+    root = into or settings.published_suites_folder()
     if root.resolve().is_relative_to(BUILT_IN.resolve()):
         raise InvalidInput("built-in suites cannot be changed; publish into another folder")
     target = root / version
@@ -248,10 +253,10 @@ def publish(
         tiers[path.stem] = path
     for text in (use_cases or {}).values():
         if not text.isprintable() and any("\ud800" <= each <= "\udfff" for each in text):
-            raise InvalidInput(f"the use case {found(text)} is not text")
+            raise InvalidInput(f"the use case {describe_value(text)} is not text")
     for name in {**(use_cases or {}), **(costs_usd or {})}:
         if name not in tiers:
-            raise InvalidInput(f'no file is the tier "{name}"{did_you_mean(name, tiers)}')
+            raise InvalidInput(f'no file is the tier "{name}"{suggest_similar(name, tiers)}')
     root.mkdir(parents=True, exist_ok=True)
     for abandoned in root.glob(f".{version}-*"):  # by a publication that was killed
         with suppress(FileNotFoundError):  # someone else is publishing it right now
@@ -286,14 +291,14 @@ def publish(
 
 
 @dataclass(frozen=True, slots=True)
-class Uploaded:
+class CheckedUpload:
     """Tiers that were sent and hold what they should."""
 
     tiers: Mapping[str, SuiteFile]
     content: Mapping[str, bytes]
 
 
-def check_upload(version: str, tiers: Mapping[str, str]) -> Uploaded:
+def check_upload(version: str, tiers: Mapping[str, str]) -> CheckedUpload:
     """Check the tiers of a version that somebody sends as JSONL text; raises `InvalidInput` with every problem.
 
     A problem names the tier as its file, so that whoever sent it finds the place.
@@ -303,7 +308,7 @@ def check_upload(version: str, tiers: Mapping[str, str]) -> Uploaded:
     if bad is not None:  # the empty name is one
         raise InvalidInput(
             "versions and tiers are letters, digits, dots, hyphens and underscores, such as v1.1 and cheap; found "
-            f"{found(bad)}"
+            f"{describe_value(bad)}"
         )
     if not tiers:
         raise InvalidInput("a version needs at least one tier; send tiers, each with a name and its JSONL text")
@@ -311,7 +316,7 @@ def check_upload(version: str, tiers: Mapping[str, str]) -> Uploaded:
     content = {name: text.encode("utf-8", "surrogatepass") for name, text in tiers.items()}
     checked = {name: check_suite(f"{name}.jsonl", problems, data) for name, data in content.items()}
     problems.raise_errors()
-    return Uploaded(checked, content)
+    return CheckedUpload(checked, content)
 
 
 def _flush(path: Path) -> None:
@@ -340,6 +345,6 @@ def _manifest_text(
             lines += [f"estimated_cost_usd = {float(costs_usd[name])!r}"]
         lines += [f"estimated_tokens = {suite.tokens_est}"]
         if name in use_cases:
-            lines += [f"use_case = {json.dumps(use_cases[name], ensure_ascii=False).replace(chr(127), _DELETE)}"]
+            lines += [f"use_case = {json.dumps(use_cases[name], ensure_ascii=False).replace(chr(127), _DELETE_ESCAPE)}"]
         lines += [f"hash = {json.dumps(suite.hash)}"]
     return "\n".join(lines) + "\n"

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pramana.errors import InvalidInput, Problem, Severity, quote
+from pramana.errors import InvalidInput, Problem, Severity, quote_text
 from pramana.jsonl import Path
 
 MAX_ERRORS = 1_000
-EXCERPT = 160
+EXCERPT_LENGTH = 160
 
 
 class Problems:
@@ -28,7 +28,7 @@ class Problems:
         if number <= self.limit:
             self.kept.append(problem)
 
-    def full(self, severity: Severity = "error") -> bool:
+    def is_full(self, severity: Severity = "error") -> bool:
         """Tell whether a further one is only counted, so that nobody need work out where it stands."""
         return (self.errors if severity == "error" else self.warnings) >= self.limit
 
@@ -45,43 +45,43 @@ class Problems:
         """Raise `InvalidInput` with the errors, where there are any; a file that is given stands for theirs."""
         if self.errors:
             errors = [replace(each, file=file or each.file) for each in self.kept if each.severity == "error"]
-            raise InvalidInput.of(errors, self.errors)
+            raise InvalidInput.from_problems(errors, self.errors)
 
     @property
     def not_shown(self) -> int:
         return self.errors + self.warnings - len(self.kept)
 
 
-def with_source(problem: Problem, text: str) -> Problem:
+def attach_source(problem: Problem, text: str) -> Problem:
     """Return the problem with the part of its line around the column, and the caret's place in that part."""
     caret = max(problem.column, 1)
-    start = max(0, caret - 1 - EXCERPT // 2) if len(text) > EXCERPT else 0
-    shown = text[start : start + EXCERPT]
+    start = max(0, caret - 1 - EXCERPT_LENGTH // 2) if len(text) > EXCERPT_LENGTH else 0
+    shown = text[start : start + EXCERPT_LENGTH]
     if start:
         shown, caret = "…" + shown, caret - start + 1
-    if start + EXCERPT < len(text):
+    if start + EXCERPT_LENGTH < len(text):
         shown += "…"
     return replace(problem, source=shown, caret=caret)
 
 
-def spelled(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Return a path as messages have it.
 
-    >>> spelled(("turns", 1, "say"))
+    >>> format_path(("turns", 1, "say"))
     'turns[1].say'
     """
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
-def shortened(path: str, limit: int = 160) -> str:
+def shorten_path(path: str, limit: int = 160) -> str:
     """Return a path that a line of a report can hold: keys may be megabytes."""
     return path if len(path) <= limit else path[: limit - 1] + "…"
 
 
-def found(value: object) -> str:
+def describe_value(value: object) -> str:
     """Name a value in a message, briefly and whatever it is.
 
-    >>> found("medium"), found([1, 2]), found(None), found(True)
+    >>> describe_value("medium"), describe_value([1, 2]), describe_value(None), describe_value(True)
     ('"medium"', 'a list of 2', 'null', 'true')
     """
     match value:
@@ -90,7 +90,7 @@ def found(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return quote(value, 40)
+            return quote_text(value, 40)
         case int() | float():
             return (
                 str(value)
@@ -107,10 +107,10 @@ def found(value: object) -> str:
             return f"a {type(value).__name__}"
 
 
-def one_of(names: list[str] | tuple[str, ...]) -> str:
+def join_alternatives(names: list[str] | tuple[str, ...]) -> str:
     """Join names for a sentence.
 
-    >>> one_of(["easy", "medium", "hard"])
+    >>> join_alternatives(["easy", "medium", "hard"])
     'easy, medium or hard'
     """
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

@@ -18,7 +18,7 @@ from typing import Any
 from pramana import jsonl
 from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.hash import hash_result
-from pramana.load.problems import found, one_of, spelled
+from pramana.load.problems import describe_value, format_path, join_alternatives
 from pramana.model import Check, Outcome
 
 MAX_PROBLEMS = 100
@@ -47,7 +47,7 @@ class RecordedResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ModelResults:
     """One model's results."""
 
     model_id: str
@@ -70,12 +70,12 @@ class Block:
     """Empty where there was none; None when the file does not say."""
 
     @property
-    def by_digest(self) -> bool:
+    def has_digests(self) -> bool:
         """Whether every result says of which case it is, beyond doubt."""
         return all(each.case_digest for each in self.results)
 
 
-def mismatched_hashes(block: Block) -> list[str]:
+def mismatched_hashes(block: ModelResults) -> list[str]:
     """Return the ids of the results whose `result_hash` does not match their output."""
     if not block.model_id:
         return []
@@ -86,33 +86,35 @@ def mismatched_hashes(block: Block) -> list[str]:
     ]
 
 
-def read_results(path: str | PathLike[str]) -> list[Block]:
+def read_results(path: str | PathLike[str]) -> list[ModelResults]:
     """Return the blocks of a results file; what does not fit raises `InvalidInput` with the first problems."""
     file = str(path)
     try:
-        text = _content(Path(path)).decode("utf-8-sig")
+        text = _read_content(Path(path)).decode("utf-8-sig")
     except FileNotFoundError:
         raise NotFound(f"{file} does not exist") from None
     except UnicodeDecodeError as error:
         message = f"not UTF-8: byte 0x{error.object[error.start]:02x} is invalid here"
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise InvalidInput.of([Problem(message, "", line, 1, file)]) from None
+        raise InvalidInput.from_problems([Problem(message, "", line, 1, file)]) from None
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
     try:
         value = jsonl.parse_rfc8259(text, finite=True)
     except jsonl.BadLine as bad:
-        raise InvalidInput.of([_at(file, text, bad.column, bad.message, bad.path)]) from None
-    reader = _Reader()
-    blocks = reader.blocks(value)
+        raise InvalidInput.from_problems([_problem_at(file, text, bad.column, bad.message, bad.path)]) from None
+    reader = _ResultsReader()
+    blocks = reader.read_blocks(value)
     if reader.findings:
-        columns = jsonl.columns_of(text, ((path, False) for path, _ in reader.findings))
+        columns = jsonl.find_columns(text, ((path, False) for path, _ in reader.findings))
         ordered = sorted(reader.findings, key=lambda finding: columns[finding[0], False])
-        raise InvalidInput.of([_at(file, text, columns[path, False], message, path) for path, message in ordered])
+        raise InvalidInput.from_problems(
+            [_problem_at(file, text, columns[path, False], message, path) for path, message in ordered]
+        )
     return blocks
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     """Return what a file holds; a pipe or a device, which may never end, is not even opened."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
@@ -123,13 +125,13 @@ def _content(path: Path) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-def _at(file: str, text: str, position: int, message: str, path: jsonl.Path) -> Problem:
+def _problem_at(file: str, text: str, position: int, message: str, path: jsonl.Path) -> Problem:
     before = text[: position - 1]
-    return Problem(message, spelled(path), before.count("\n") + 1, position - (before.rfind("\n") + 1), file)
+    return Problem(message, format_path(path), before.count("\n") + 1, position - (before.rfind("\n") + 1), file)
 
 
-_NOTHING: Any = object()
-_KINDS: dict[str, tuple[type, ...]] = {
+_REQUIRED: Any = object()
+_TYPES_BY_KIND: dict[str, tuple[type, ...]] = {
     "text": (str,),
     "a number": (int, float),
     "a whole number": (int,),
@@ -158,63 +160,67 @@ _RESULT: dict[str, tuple[str, Any]] = {
 """Fields that may be missing or null, each with its kind and its default."""
 
 
-class _Reader:
+class _ResultsReader:
     """Walks one document; collects what is wrong, and where."""
 
     def __init__(self) -> None:
         self.findings: list[tuple[jsonl.Path, str]] = []
 
-    def wrong(self, path: jsonl.Path, message: str) -> None:
+    def add_problem(self, path: jsonl.Path, message: str) -> None:
         if len(self.findings) < MAX_PROBLEMS:
             self.findings.append((path, message))
 
-    def get(self, record: dict[str, Any], path: jsonl.Path, kind: str, default: Any = _NOTHING) -> Any:
+    def get_field(self, record: dict[str, Any], path: jsonl.Path, kind: str, default: Any = _REQUIRED) -> Any:
         """Return a field of the right kind; without a default it must be there, with one it may also be null."""
         name = path[-1]
         value = record.get(str(name))
-        if value is None and default is not _NOTHING:
+        if value is None and default is not _REQUIRED:
             return default
         if str(name) not in record:
-            self.wrong(path, f"{name} is required")
-        elif not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "true or false"):
-            self.wrong(path, f"{name} must be {kind}, found {found(value)}")
+            self.add_problem(path, f"{name} is required")
+        elif not isinstance(value, _TYPES_BY_KIND[kind]) or (isinstance(value, bool) and kind != "true or false"):
+            self.add_problem(path, f"{name} must be {kind}, found {describe_value(value)}")
         else:
             return value
         return None
 
-    def optional(self, record: dict[str, Any], path: jsonl.Path, fields: dict[str, tuple[str, Any]]) -> dict[str, Any]:
+    def get_optional_fields(
+        self, record: dict[str, Any], path: jsonl.Path, fields: dict[str, tuple[str, Any]]
+    ) -> dict[str, Any]:
         """Return several fields that need not be there."""
-        return {name: self.get(record, (*path, name), kind, default) for name, (kind, default) in fields.items()}
+        return {name: self.get_field(record, (*path, name), kind, default) for name, (kind, default) in fields.items()}
 
-    def blocks(self, value: Any) -> list[Block]:
+    def read_blocks(self, value: Any) -> list[ModelResults]:
         if isinstance(value, dict):  # older programs wrote a single block
-            return [self.block(value, ())]
+            return [self.read_block(value, ())]
         if not isinstance(value, list):
-            self.wrong((), f"a results file must be a list with one block per model, found {found(value)}")
+            self.add_problem(
+                (), f"a results file must be a list with one block per model, found {describe_value(value)}"
+            )
             return []
         if not value:
-            self.wrong((), "the list is empty: it has no model's results")
+            self.add_problem((), "the list is empty: it has no model's results")
         for number, each in enumerate(value):
             if not isinstance(each, dict):
-                message = f"a block must be an object with suite_version and results, found {found(each)}"
-                self.wrong((number,), message)
-        return [self.block(each, (number,)) for number, each in enumerate(value) if isinstance(each, dict)]
+                message = f"a block must be an object with suite_version and results, found {describe_value(each)}"
+                self.add_problem((number,), message)
+        return [self.read_block(each, (number,)) for number, each in enumerate(value) if isinstance(each, dict)]
 
-    def block(self, value: dict[str, Any], path: jsonl.Path) -> Block:
-        metadata = self.get(value, (*path, "run_metadata"), "an object") or {}
+    def read_block(self, value: dict[str, Any], path: jsonl.Path) -> ModelResults:
+        metadata = self.get_field(value, (*path, "run_metadata"), "an object") or {}
         below = (*path, "run_metadata")
-        listed = self.get(value, (*path, "results"), "a list") or []
+        listed = self.get_field(value, (*path, "results"), "a list") or []
         seen: Counter[str] = Counter()
-        results = [self.result(each, (*path, "results", number), seen) for number, each in enumerate(listed)]
-        self.unique(results, (*path, "results"))
-        optional = self.optional(metadata, below, _METADATA)
+        results = [self.read_result(each, (*path, "results", number), seen) for number, each in enumerate(listed)]
+        self.check_unique(results, (*path, "results"))
+        optional = self.get_optional_fields(metadata, below, _METADATA)
         engines, provider = metadata.get("engines"), metadata.get("provider")  # they only inform: never refused
-        prompt = metadata.get("system_prompt", _NOTHING)
-        model = self.get(metadata, (*below, "model_id"), "text") if "run_metadata" in value else ""
-        return Block(
+        prompt = metadata.get("system_prompt", _REQUIRED)
+        model = self.get_field(metadata, (*below, "model_id"), "text") if "run_metadata" in value else ""
+        return ModelResults(
             model_id=model or "",
-            suite_version=self.get(value, (*path, "suite_version"), "text") or "",
-            suite_hash=self.get(value, (*path, "suite_hash"), "text", None),
+            suite_version=self.get_field(value, (*path, "suite_version"), "text") or "",
+            suite_hash=self.get_field(value, (*path, "suite_hash"), "text", None),
             results=tuple(each for each in results if each),
             provider=provider if isinstance(provider, str) else None,
             engines=tuple(each for each in engines if isinstance(each, str)) if isinstance(engines, list) else (),
@@ -222,7 +228,7 @@ class _Reader:
             **optional,
         )
 
-    def unique(self, results: list[RecordedResult | None], path: jsonl.Path) -> None:
+    def check_unique(self, results: list[RecordedResult | None], path: jsonl.Path) -> None:
         by_digest = all(each.case_digest for each in results if each)
         seen: set[tuple[str, str, int]] = set()
         for number, each in enumerate(results):
@@ -230,59 +236,61 @@ class _Reader:
                 continue
             key = ((each.case_digest if by_digest else None) or each.test_id, each.variant, each.repeat)
             if key in seen:
-                message = f"test_id {found(each.test_id)} has repeat {each.repeat} twice"
-                self.wrong((*path, number, "repeat"), message)
+                message = f"test_id {describe_value(each.test_id)} has repeat {each.repeat} twice"
+                self.add_problem((*path, number, "repeat"), message)
             seen.add(key)
 
-    def result(self, value: Any, path: jsonl.Path, seen: Counter[str]) -> RecordedResult | None:
+    def read_result(self, value: Any, path: jsonl.Path, seen: Counter[str]) -> RecordedResult | None:
         if not isinstance(value, dict):
-            self.wrong(path, f"a result must be an object, found {found(value)}")
+            self.add_problem(path, f"a result must be an object, found {describe_value(value)}")
             return None
-        test_id = self.get(value, (*path, "test_id"), "text")
-        stated = self.get(value, (*path, "assertion_result"), "an object")
-        optional = self.optional(value, path, _RESULT)
+        test_id = self.get_field(value, (*path, "test_id"), "text")
+        stated = self.get_field(value, (*path, "assertion_result"), "an object")
+        optional = self.get_optional_fields(value, path, _RESULT)
         asked = f"{optional['case_digest'] or test_id} {optional['variant']}"
-        repeat = self.get(value, (*path, "repeat"), "a whole number", seen[asked])
+        repeat = self.get_field(value, (*path, "repeat"), "a whole number", seen[asked])
         seen[asked] += 1
         if isinstance(repeat, int) and repeat < 0:
-            self.wrong((*path, "repeat"), f"repeat must be at least 0, found {repeat}")
+            self.add_problem((*path, "repeat"), f"repeat must be at least 0, found {repeat}")
         if stated is None:
             return None
         below = (*path, "assertion_result")
-        passed = self.get(stated, (*below, "passed"), "true or false")
-        details = self.get(stated, (*below, "details"), "an object", {}) or {}
+        passed = self.get_field(stated, (*below, "passed"), "true or false")
+        details = self.get_field(stated, (*below, "details"), "an object", {}) or {}
         if passed is None or test_id is None or repeat is None:
             return None
         reason = details.get("reason")
         return RecordedResult(
             test_id=test_id,
             repeat=repeat,
-            outcome=self.outcome(passed, details, below),
+            outcome=self.read_outcome(passed, details, below),
             reason=reason if isinstance(reason, str) else None,
-            checks=tuple(_checks(details.get("checks"))),
+            checks=tuple(_parse_checks(details.get("checks"))),
             **{**optional, "variant": optional["variant"] or "text"},
         )
 
-    def outcome(self, passed: bool, details: dict[str, Any], path: jsonl.Path) -> Outcome:
+    def read_outcome(self, passed: bool, details: dict[str, Any], path: jsonl.Path) -> Outcome:
         """Return how it ended: as the file says, or as older files imply it."""
         skipped = details.get("skipped") is True
         stated = details.get("outcome")
         implied = Outcome.SKIPPED if skipped else Outcome.PASSED if passed else Outcome.FAILED
         if skipped and passed:
-            self.wrong((*path, "passed"), "passed is true although details.skipped says that there is no verdict")
+            self.add_problem((*path, "passed"), "passed is true although details.skipped says that there is no verdict")
         if not skipped or stated is None:
             return implied
         undecided = (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
         if stated not in undecided:
-            expected = one_of([each.value for each in undecided])
-            self.wrong((*path, "details", "outcome"), f"outcome must be {expected}, found {found(stated)}")
+            expected = join_alternatives([each.value for each in undecided])
+            self.add_problem(
+                (*path, "details", "outcome"), f"outcome must be {expected}, found {describe_value(stated)}"
+            )
             return implied
         return Outcome(stated)
 
 
-def _checks(stated: Any) -> Iterator[Check]:
+def _parse_checks(records: Any) -> Iterator[Check]:
     """Yield the checks as we write them; what else a program may have put there says nothing."""
-    for each in stated if isinstance(stated, list) else ():
+    for each in records if isinstance(records, list) else ():
         match each:
             case {"name": str(name), "version": str(version), "outcome": str(outcome)} if outcome in OUTCOMES:
                 evidence = each.get("evidence")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec.structs import replace
 
 from pramana import model
-from pramana.assertions import assertion_type, checked_assertion, missing_needs
-from pramana.errors import InvalidInput, PramanaError, Problem, did_you_mean
-from pramana.jsonl import canonical
+from pramana.assertions import assertion_type, find_missing_fields, parse_assertion
+from pramana.errors import InvalidInput, PramanaError, Problem, suggest_similar
+from pramana.jsonl import to_canonical_json
 from pramana.load.scenario import check_scenario
 from pramana.model import Assertion, Facets, Role, Turn
 
@@ -27,9 +27,9 @@ _FIELDS = (
     "input", "ideal", "check", "id", "name", "category", "difficulty", "language", "tags", "tokens_est",
     "expected_outcome",
 )  # fmt: skip
-_MISSING = ("NAType", "NaTType")
+_MISSING_TYPE_NAMES = ("NAType", "NaTType")
 """Types of empty cells of pandas, which need not be installed."""
-_IN_METADATA = ("difficulty", "tags", "tokens_est")
+_METADATA_FIELDS = ("difficulty", "tags", "tokens_est")
 
 
 def make_case(
@@ -60,16 +60,16 @@ def make_case(
     ideals = _texts(ideal, "ideal")
     stated = _assertion(check, ideals)
     if stated and expected_outcome is not None:
-        raise _wrong("expected_outcome", "a case has a check or an expected_outcome, not both")
+        raise _field_error("expected_outcome", "a case has a check or an expected_outcome, not both")
     if tokens_est is not None and (type(tokens_est) is not int or tokens_est < 0):
-        raise _wrong("tokens_est", f"must be a whole number of at least 0, found {tokens_est!r:.60}")
+        raise _field_error("tokens_est", f"must be a whole number of at least 0, found {tokens_est!r:.60}")
     texts: dict[str, Any] = {
         "id": id, "name": name, "category": category, "difficulty": difficulty, "language": language,
         "expected_outcome": expected_outcome,
     }  # fmt: skip
     for field, value in texts.items():
         if value is not None and not (isinstance(value, str) and value.strip()):
-            raise _wrong(field, f"must be text that is not empty, found {value!r:.60}")
+            raise _field_error(field, f"must be text that is not empty, found {value!r:.60}")
     case = model.Case(
         "",
         "test_case" if expected_outcome is None else "scenario",
@@ -81,7 +81,7 @@ def make_case(
         expected_outcome=expected_outcome,
         tokens_est=tokens_est,
     )
-    return replace(case, id=id or _id_of(case))
+    return replace(case, id=id or _make_content_id(case))
 
 
 if TYPE_CHECKING:
@@ -103,21 +103,21 @@ else:
             return make_case(*arguments, **options)
 
 
-def cases_from(rows: Any) -> tuple[model.Case, ...]:
+def read_rows(rows: Any) -> tuple[model.Case, ...]:
     """Return the cases of rows: cases, or dictionaries. Raises `InvalidInput` with everything that is wrong."""
     found: list[model.Case] = []
     problems: list[Problem] = []
     first_seen: dict[str, int] = {}
     _refuse_unknown_columns(rows)
     known: dict[str, model.Case] = {}
-    for number, row in enumerate(_records(rows)):
+    for number, row in enumerate(_iterate_records(rows)):
         original = getattr(row, "original", None)  # of `result.case`, which shows a case
         if isinstance(original, model.Case):
             if known.get(original.id) == original:
                 continue  # of another result: it was asked several times, or several models were
             row = original  # noqa: PLW2901
         try:
-            case = row if isinstance(row, model.Case) else _case_of(row)
+            case = row if isinstance(row, model.Case) else _row_to_case(row)
         except PramanaError as error:
             reported = error.problems or [Problem(str(error))]
             problems += (
@@ -130,7 +130,7 @@ def cases_from(rows: Any) -> tuple[model.Case, ...]:
         found.append(case)
         known[case.id] = case
     if problems:
-        raise InvalidInput.of(problems)
+        raise InvalidInput.from_problems(problems)
     if not found:
         raise InvalidInput("no cases were given: the list is empty")
     return tuple(found)
@@ -142,10 +142,10 @@ _IDEAL_NAMES = ("answer", "expected", "target", "label", "output", "reference", 
 
 def _refuse_unknown_columns(rows: Any) -> None:
     """Refuse a data frame for its columns, once for each, before any row of it is read."""
-    columns = [str(each) for each in getattr(rows, "columns", ())] if is_table(rows) else []
+    columns = [str(each) for each in getattr(rows, "columns", ())] if is_data_frame(rows) else []
     if not columns or "prompt" in columns:  # a table of scenarios has columns of its own
         return
-    known = {*_FIELDS, *_IN_METADATA, "assertion", "metadata"}
+    known = {*_FIELDS, *_METADATA_FIELDS, "assertion", "metadata"}
     unknown = [each for each in columns if each not in known]
     problems = [
         Problem(f"the data frame has a column that no case has{_renamed(each, columns)}", f"cases[{each!r}]")
@@ -154,7 +154,7 @@ def _refuse_unknown_columns(rows: Any) -> None:
     if "input" not in columns:
         problems.append(Problem("the data frame needs a column input: the prompt, or a list of messages", "cases"))
     if problems:
-        raise InvalidInput.of(problems)
+        raise InvalidInput.from_problems(problems)
 
 
 def _renamed(column: str, columns: Sequence[str]) -> str:
@@ -162,30 +162,30 @@ def _renamed(column: str, columns: Sequence[str]) -> str:
     for names, field in ((_INPUT_NAMES, "input"), (_IDEAL_NAMES, "ideal")):
         if column.lower() in names and field not in columns:
             return f'; rename it: frame.rename(columns={{"{column}": "{field}"}})'
-    near = did_you_mean(column, _FIELDS)
+    near = suggest_similar(column, _FIELDS)
     return near or f"; leave it out: a case has {', '.join(_FIELDS)}"
 
 
-def is_row(given: object) -> bool:
+def is_single_case(value: object) -> bool:
     """Return whether something is one case: a case, a dictionary or `result.case`."""
-    return isinstance(given, model.Case | Mapping) or isinstance(getattr(given, "original", None), model.Case)
+    return isinstance(value, model.Case | Mapping) or isinstance(getattr(value, "original", None), model.Case)
 
 
-def is_table(given: object) -> bool:
+def is_data_frame(value: object) -> bool:
     """Return whether something is a data frame: of pandas, or of polars."""
-    return hasattr(given, "to_dicts") or (hasattr(given, "to_dict") and hasattr(given, "columns"))
+    return hasattr(value, "to_dicts") or (hasattr(value, "to_dict") and hasattr(value, "columns"))
 
 
-def _records(rows: Any) -> Iterator[Any]:
+def _iterate_records(rows: Any) -> Iterator[Any]:
     if hasattr(rows, "to_dicts"):  # polars
         rows = rows.to_dicts()
-    elif is_table(rows):  # pandas
+    elif is_data_frame(rows):  # pandas
         rows = rows.to_dict("records")
     for row in rows:
-        yield dict(_cells(row)) if isinstance(row, Mapping) else row
+        yield dict(_plain_cells(row)) if isinstance(row, Mapping) else row
 
 
-def _cells(row: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+def _plain_cells(row: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
     """Yield what a row has under its names, in plain Python; empty cells are left out."""
     for key, given in row.items():
         # Numbers and arrays of numpy, which data frames are full of.
@@ -196,48 +196,54 @@ def _cells(row: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
 
 def _is_missing(value: object) -> bool:
     """Return whether a cell is empty, as data frames have it: None, or a NaN, an NA or a NaT of any library."""
-    return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in _MISSING
+    return (
+        value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in _MISSING_TYPE_NAMES
+    )
 
 
-def _case_of(row: Any) -> model.Case:
+def _row_to_case(row: Any) -> model.Case:
     if not isinstance(row, Mapping):
         raise InvalidInput(f"expected a pramana.Case or a dictionary, found {type(row).__name__}")
     if "prompt" in row:
         scenario, found = check_scenario(dict(row))
         if scenario is None:
-            raise InvalidInput.of([Problem(message, path) for path, message in found])
+            raise InvalidInput.from_problems([Problem(message, path) for path, message in found])
         return scenario.to_case()
     metadata, row = row.get("metadata", {}), {key: value for key, value in row.items() if key != "metadata"}
-    if not isinstance(metadata, Mapping) or metadata.keys() - {*_IN_METADATA}:
-        raise _wrong("metadata", f"expected an object of {', '.join(_IN_METADATA)}, found {metadata!r:.60}")
+    if not isinstance(metadata, Mapping) or metadata.keys() - {*_METADATA_FIELDS}:
+        raise _field_error("metadata", f"expected an object of {', '.join(_METADATA_FIELDS)}, found {metadata!r:.60}")
     row |= metadata
     if "assertion" in row:
         row["check"] = row.pop("assertion")
     unknown = [key for key in row if key not in _FIELDS]
     if unknown:
-        raise InvalidInput.of(
-            [Problem(f"unknown key; a row has {', '.join(_FIELDS)}{did_you_mean(str(unknown[0]), _FIELDS)}", str(key))
+        raise InvalidInput.from_problems(
+            [
+                Problem(
+                    f"unknown key; a row has {', '.join(_FIELDS)}{suggest_similar(str(unknown[0]), _FIELDS)}",
+                    str(key),
+                )
              for key in unknown]
         )  # fmt: skip
     if "input" not in row:
-        raise _wrong("input", "is required: the prompt, or a list of messages")
+        raise _field_error("input", "is required: the prompt, or a list of messages")
     return make_case(**row)
 
 
 def _turns(given: Any) -> tuple[Turn, ...]:
     if isinstance(given, str):
         if not given.strip():
-            raise _wrong("input", "must not be empty")
+            raise _field_error("input", "must not be empty")
         return (Turn("user", given),)
     if not isinstance(given, Sequence) or not given or isinstance(given, bytes):
-        raise _wrong("input", f"must be text or a list of messages, found {type(given).__name__}")
+        raise _field_error("input", f"must be text or a list of messages, found {type(given).__name__}")
     turns = []
     role: Any
     for number, message in enumerate(given):
         role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
         if role not in get_args(Role) or not isinstance(content, str) or not content.strip():
             expected = f'{{"role": {" or ".join(get_args(Role))}, "content": text}}'
-            raise _wrong(f"input[{number}]", f"expected a message such as {expected}, found {message!r:.60}")
+            raise _field_error(f"input[{number}]", f"expected a message such as {expected}, found {message!r:.60}")
         turns.append(Turn(role, content))
     return tuple(turns)
 
@@ -246,7 +252,7 @@ def _texts(given: Any, field: str) -> tuple[str, ...]:
     if type(given) is int:  # as a column of a data frame has answers that are numbers
         given = str(given)
     if isinstance(given, set | frozenset):  # each process has another order, and so would the case have another id
-        raise _wrong(
+        raise _field_error(
             field, f"must be text or a list of texts, found a set, which has no order: sorted({field}) has one"
         )
     texts = (
@@ -254,7 +260,7 @@ def _texts(given: Any, field: str) -> tuple[str, ...]:
     )
     if not all(isinstance(each, str) and each.strip() for each in texts):
         hint = ": write the number as text" if isinstance(given, float) else ""
-        raise _wrong(field, f"must be text or a list of texts, found {given!r:.60}{hint}")
+        raise _field_error(field, f"must be text or a list of texts, found {given!r:.60}{hint}")
     return texts
 
 
@@ -262,18 +268,18 @@ def _assertion(check: Any, ideals: tuple[str, ...]) -> Assertion | None:
     if check is None:
         return Assertion("contains" if len(ideals) == 1 else "contains_any", case_sensitive=False) if ideals else None
     try:
-        stated = checked_assertion({"type": check} if isinstance(check, str) else check)
+        stated = parse_assertion({"type": check} if isinstance(check, str) else check)
         kind = assertion_type(stated.type)
-        missing = [message for _, message in missing_needs(kind, stated, ideals)]
+        missing = [message for _, message in find_missing_fields(kind, stated, ideals)]
         flaw = None if missing else kind.flaw(stated, ideals)
     except PramanaError as error:
-        raise _wrong("check", str(error)) from None
+        raise _field_error("check", str(error)) from None
     for message in (*missing, *([flaw[1]] if flaw else ())):
-        raise _wrong("check", message)
+        raise _field_error("check", message)
     return stated
 
 
-def _id_of(case: model.Case) -> str:
+def _make_content_id(case: model.Case) -> str:
     """Return an id made from the content, so that the same case has the same id in every run."""
     stated = case.assertion
     content = [
@@ -282,8 +288,8 @@ def _id_of(case: model.Case) -> str:
         list(case.ideals),
         case.expected_outcome,
     ]
-    return f"case-{hashlib.sha256(canonical(content)).hexdigest()[:12]}"
+    return f"case-{hashlib.sha256(to_canonical_json(content)).hexdigest()[:12]}"
 
 
-def _wrong(field: str, message: str) -> InvalidInput:
-    return InvalidInput.of([Problem(message, field)])
+def _field_error(field: str, message: str) -> InvalidInput:
+    return InvalidInput.from_problems([Problem(message, field)])

@@ -27,66 +27,67 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pramana import jsonl, model
 from pramana.assertions import MAX_SCHEMA
-from pramana.errors import Problem, Severity, did_you_mean
+from pramana.errors import Problem, Severity, suggest_similar
 from pramana.load.conversation import (
     LIMITS,
-    LITERALS,
     NESTED,
+    NON_TEXT_FIELDS,
     Assertions,
-    Reading,
     Recording,
     Reference,
+    ScenarioReading,
     Spelled,
     Turns,
-    expected_of,
-    is_unicode,
-    literal,
-    lookalike,
-    names_of,
-    required,
-    text,
-    unknown,
-    wrong,
+    check_not_blank,
+    check_text,
+    describe_unknown_key,
+    file_names_of,
+    is_encodable,
+    looks_like_number,
+    make_error,
+    parse_literal,
+    to_expected,
 )
-from pramana.load.problems import Problems, found, one_of, shortened, spelled
+from pramana.load.problems import Problems, describe_value, format_path, join_alternatives, shorten_path
 from pramana.load.suite import Finding
-from pramana.load.yaml12 import MAX_BYTES, PLAIN, At, BadYaml, Reader, at, decoded, is_absent, odd_tag
+from pramana.load.yaml12 import MAX_BYTES, PLAIN, At, BadYaml, Reader, at, decode_yaml, is_absent, odd_tag
 from pramana.model import Case, Difficulty, Facets, Line, Source, Turn
 
 ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
 
 
-def _must(message: str, holds: Callable[[str], object]) -> AfterValidator:
+def _require(message: str, predicate: Callable[[str], object]) -> AfterValidator:
     """Refuse a text for which something does not hold."""
 
     def check(value: str) -> str:
-        if not holds(value):
-            raise wrong(message)
+        if not predicate(value):
+            raise make_error(message)
         return value
 
     return AfterValidator(check)
 
 
-def _choice(field: str, choices: Sequence[str]) -> Callable[[Any], Any]:
+def _choice_validator(field: str, choices: Sequence[str]) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if value not in choices:
-            raise wrong(
-                f"Invalid {field} {found(value)}: expected {one_of(tuple(choices))}{did_you_mean(str(value), choices)}"
+            raise make_error(
+                f"Invalid {field} {describe_value(value)}: expected "
+                f"{join_alternatives(tuple(choices))}{suggest_similar(str(value), choices)}"
             )
         return value
 
     return check
 
 
-def _tags(value: Any) -> Any:
+def _check_tags(value: Any) -> Any:
     if not isinstance(value, list | tuple) or not all(
-        isinstance(tag, str) and tag.strip() and is_unicode(tag) for tag in value
+        isinstance(tag, str) and tag.strip() and is_encodable(tag) for tag in value
     ):
-        raise wrong("tags must be a list of strings")
+        raise make_error("tags must be a list of strings")
     return tuple(value)
 
 
-def _default(default: Any) -> BeforeValidator:
+def _default_validator(default: Any) -> BeforeValidator:
     """Let null mean the default, as in the files."""
     return BeforeValidator(lambda value: default if value is None else value)
 
@@ -98,49 +99,51 @@ class Scenario(BaseModel):
 
     id: Annotated[
         str,
-        _must("id must be lowercase alphanumeric with hyphens only", re.compile(r"[a-z0-9-]+").fullmatch),
-        BeforeValidator(required),
+        _require("id must be lowercase alphanumeric with hyphens only", re.compile(r"[a-z0-9-]+").fullmatch),
+        BeforeValidator(check_not_blank),
         Field(description="Unique identifier", json_schema_extra={"pattern": "^[a-z0-9-]+$"}),
     ]
     name: Annotated[
         str,
-        _must("name must be 255 characters or less", lambda value: len(value) <= 255),
-        BeforeValidator(required),
+        _require("name must be 255 characters or less", lambda value: len(value) <= 255),
+        BeforeValidator(check_not_blank),
         Field(description="Display name", json_schema_extra={"minLength": 1, "maxLength": 255}),
     ]
     type: Annotated[
         ScenarioType,
-        BeforeValidator(_choice("type", get_args(ScenarioType))),
-        BeforeValidator(required),
+        BeforeValidator(_choice_validator("type", get_args(ScenarioType))),
+        BeforeValidator(check_not_blank),
         Field(description="What the scenario tests"),
     ]
     prompt: Annotated[
         str,
-        BeforeValidator(required),
+        BeforeValidator(check_not_blank),
         Field(description="What is said to the agent", json_schema_extra={"minLength": 1}),
     ]
     expected_outcome: Annotated[
         str,
-        BeforeValidator(required),
+        BeforeValidator(check_not_blank),
         Field(description="What a good answer does", json_schema_extra={"minLength": 1}),
     ]
     prompt_audio_url: Annotated[
         Recording,
         Field(description="Recorded prompt: an http(s) URL or a path"),
     ] = None
-    tags: Annotated[tuple[str, ...], BeforeValidator(_tags), _default(()), Field(description="For filtering")] = ()
+    tags: Annotated[
+        tuple[str, ...], BeforeValidator(_check_tags), _default_validator(()), Field(description="For filtering")
+    ] = ()
     language: Annotated[
         str,
-        _must("language must be 2 to 10 characters", lambda value: 2 <= len(value) <= 10),
-        BeforeValidator(text),
-        _default("en"),
+        _require("language must be 2 to 10 characters", lambda value: 2 <= len(value) <= 10),
+        BeforeValidator(check_text),
+        _default_validator("en"),
         Field(description="Language code", json_schema_extra={"minLength": 2, "maxLength": 10}),
     ] = "en"
     difficulty: Annotated[
         Difficulty,
-        BeforeValidator(_choice("difficulty", get_args(Difficulty))),
-        BeforeValidator(text),
-        _default("medium"),
+        BeforeValidator(_choice_validator("difficulty", get_args(Difficulty))),
+        BeforeValidator(check_text),
+        _default_validator("medium"),
         Field(description="easy: one intent; medium: some ambiguity; hard: several parts or edge cases"),
     ] = "medium"
     assert_: Assertions = Field(default=None, alias="assert", description="What must hold of the answer to the prompt")
@@ -158,25 +161,25 @@ class Scenario(BaseModel):
             name=self.name,
             expected_outcome=self.expected_outcome,
             prompt_audio_url=self.prompt_audio_url,
-            script=self._script(),
+            script=self._make_script(),
             conditions="" if self.conditions in (None, "clean") else self.conditions,
             source=source,
         )
 
-    def plain(self) -> model.Scenario:
+    def to_stored(self) -> model.Scenario:
         """Return it as a store keeps it."""
         return msgspec.convert(self.model_dump(by_alias=True), model.Scenario)
 
-    def _script(self) -> tuple[Line, ...]:
+    def _make_script(self) -> tuple[Line, ...]:
         if not (self.assert_ or self.reference or self.turns):
             return ()
-        prompt = Line(self.prompt, self.prompt_audio_url, None, expected_of(self.assert_), self.reference)
-        return (prompt, *(turn.line() for turn in self.turns or ()))
+        prompt = Line(self.prompt, self.prompt_audio_url, None, to_expected(self.assert_), self.reference)
+        return (prompt, *(turn.to_line() for turn in self.turns or ()))
 
 
 CAMEL_CASE = {"expectedOutcome": "expected_outcome", "promptAudioUrl": "prompt_audio_url"}
 DOCUMENT_FIELDS = ("version", "name", "description", "scenarios")
-_KEYS = {**{field: field for field in names_of(Scenario)}, **CAMEL_CASE}
+_KEYS = {**{field: field for field in file_names_of(Scenario)}, **CAMEL_CASE}
 
 
 def check_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[tuple[str, str]]]:
@@ -185,27 +188,27 @@ def check_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[tup
     >>> check_scenario({"id": "a-b", "expectedOutcome": "x", "prompt": "p", "type": "task-completion"})[1]
     [('name', 'name is required')]
     """
-    scenario, findings = examine(values)
-    return scenario, [(spelled(each.path), each.message) for each in findings if each.severity == "error"]
+    scenario, findings = examine_scenario(values)
+    return scenario, [(format_path(each.path), each.message) for each in findings if each.severity == "error"]
 
 
-def examine(values: Mapping[str, Any]) -> tuple[Scenario | None, list[Finding]]:
+def examine_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[Finding]]:
     """Return the scenario, None where there is an error, and everything there is to say of it."""
-    reading = Reading(_KEYS)
+    reading = ScenarioReading(_KEYS)
     scenario: Scenario | None = None
-    fields = reading.fields(values)
+    fields = reading.read_fields(values)
     try:
         scenario = Scenario.model_validate(fields)
     except ValidationError as errors:
         for error in errors.errors(include_url=False):
-            reading.refuse(values, error)
-    reading.across()
+            reading.add_error(values, error)
+    reading.check_across_fields()
     refused = any(each.severity == "error" for each in reading.findings)
     return (None if refused else scenario), reading.findings
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedScenario:
     """A valid scenario and where it stands."""
 
     scenario: Scenario
@@ -218,18 +221,18 @@ class Located:
     def id(self) -> str:
         return self.scenario.id
 
-    def at(self, field: str) -> At:
+    def place_of(self, field: str) -> At:
         """Return the place of a field's key; of the id where the field is not written."""
         return at(self.keys.get(field, self.keys["id"]))
 
-    def problem(self, message: str, field: str = "id", severity: Severity = "error") -> Problem:
+    def make_problem(self, message: str, field: str = "id", severity: Severity = "error") -> Problem:
         """Return what is wrong with a field, at its key."""
-        place, path = self.at(field), f"{self.path}.{field}".removeprefix(".")
+        place, path = self.place_of(field), f"{self.path}.{field}".removeprefix(".")
         return Problem(message, path, place.line, place.column, self.file, severity=severity)
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def paused_garbage_collector() -> Iterator[None]:
     """Pause the cyclic garbage collector: a bulk load makes no garbage, and scanning it costs two to eight times."""
     was_on = gc.isenabled()
     gc.disable()
@@ -240,29 +243,29 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def read_bounded(path: Path) -> bytes:
+def read_bounded_file(path: Path) -> bytes:
     """Read a file, but no more of it than shows that it is too large."""
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
 
 
-def read_scenarios(data: bytes, problems: Problems, file: str = "") -> list[Located]:
+def read_scenarios(data: bytes, problems: Problems, file: str = "") -> list[LocatedScenario]:
     """Read the scenarios of a file's bytes; what does not fit goes to `problems`."""
     if len(data) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES >> 20} MB; split it into several"
         problems.add(Problem(message, "yaml", 1, 1, file))
         return []
-    text = decoded(data, problems, file)
+    text = decode_yaml(data, problems, file)
     return [] if text is None else parse_scenarios(text, problems, file)
 
 
-def parse_scenarios(text: str, problems: Problems, file: str = "") -> list[Located]:
+def parse_scenarios(text: str, problems: Problems, file: str = "") -> list[LocatedScenario]:
     """Read the scenarios of YAML text: those that are valid come back, what is wrong goes to `problems`."""
-    with collector_paused():
-        return _Reader(text, problems, file).read()
+    with paused_garbage_collector():
+        return _ScenariosReader(text, problems, file).read()
 
 
-class _Reader(Reader):
+class _ScenariosReader(Reader):
     """A document of scenarios being read."""
 
     def __init__(self, text: str, problems: Problems, file: str) -> None:
@@ -270,33 +273,33 @@ class _Reader(Reader):
         self._first: dict[str, ScalarNode] = {}
         self._indexed: dict[int, dict[str | int, tuple[ScalarNode, Node]]] = {}
 
-    def read(self) -> list[Located]:
+    def read(self) -> list[LocatedScenario]:
         try:
             root = self.root("a scenario, or a list under scenarios")
             if isinstance(root, MappingNode):
-                return self.many(root)
+                return self.read_many(root)
             if root is not None:
                 self.problem("yaml", f"the document must be a mapping, found {self.kind(root)}", at(root))
         except BadYaml as bad:
             self.problem("yaml", bad.message, bad.at)
         return []
 
-    def many(self, root: MappingNode) -> list[Located]:
+    def read_many(self, root: MappingNode) -> list[LocatedScenario]:
         keys = [(self.document.text(key), key, value) for key, value in root.value if isinstance(key, ScalarNode)]
         lists = [value for name, _, value in keys if name == "scenarios"]
         if not lists:
             for name, key, value in keys:  # `scenario:` over a list is a slip of the key, not a scenario without fields
-                if name not in _KEYS and isinstance(value, SequenceNode) and did_you_mean(name, ["scenarios"]):
-                    self.problem(name, unknown(name, ["scenarios"]), at(key))
+                if name not in _KEYS and isinstance(value, SequenceNode) and suggest_similar(name, ["scenarios"]):
+                    self.problem(name, describe_unknown_key(name, ["scenarios"]), at(key))
                     return []
-            single = self.one(root, "")
+            single = self.read_one(root, "")
             return [single] if single else []
         place = at(root)
         for name, key, value in self.entries(root, ""):
             if name == "scenarios":
                 place = at(key)
             elif name not in DOCUMENT_FIELDS:
-                self.problem(name, unknown(name, DOCUMENT_FIELDS), at(key))
+                self.problem(name, describe_unknown_key(name, DOCUMENT_FIELDS), at(key))
             elif not isinstance(value, ScalarNode):
                 self.problem(name, f"{name} must be text, found {self.kind(value)}", at(key))
         if not isinstance(lists[0], SequenceNode):
@@ -304,28 +307,30 @@ class _Reader(Reader):
             return []
         if not lists[0].value:
             self.problem("scenarios", "scenarios must hold at least one scenario, found an empty list", place)
-        read = (self.one(node, f"scenarios[{index}]") for index, node in enumerate(lists[0].value))
+        read = (self.read_one(node, f"scenarios[{index}]") for index, node in enumerate(lists[0].value))
         return [each for each in read if each]
 
-    def one(self, node: Node, path: str) -> Located | None:
+    def read_one(self, node: Node, path: str) -> LocatedScenario | None:
         if not isinstance(node, MappingNode):
             self.problem(path, f"a scenario must be a mapping of fields, found {self.kind(node)}", at(node))
             return None
         before = self.problems.errors
         prefix = f"{path}." if path else ""
         keys: dict[str, ScalarNode] = {}
-        values = self.fields(node, prefix, _KEYS, keys)
-        scenario, findings = examine(values)
+        values = self.read_fields(node, prefix, _KEYS, keys)
+        scenario, findings = examine_scenario(values)
         for each in findings:
-            self.problem(f"{prefix}{spelled(each.path)}", each.message, self.place(node, each.path), each.severity)
+            self.problem(
+                f"{prefix}{format_path(each.path)}", each.message, self.find_place(node, each.path), each.severity
+            )
         fields = {_KEYS.get(name, name): key for name, key in keys.items()}
         if isinstance(case_id := values.get("id"), str):
-            self.unique(case_id, f"{prefix}id", fields["id"])
+            self.check_unique(case_id, f"{prefix}id", fields["id"])
         if scenario is None or self.problems.errors > before:
             return None
-        return Located(scenario, path, node.start_mark.line + 1, fields, self.file)
+        return LocatedScenario(scenario, path, node.start_mark.line + 1, fields, self.file)
 
-    def unique(self, case_id: str, path: str, key: ScalarNode) -> None:
+    def check_unique(self, case_id: str, path: str, key: ScalarNode) -> None:
         if case_id not in self._first:
             self._first[case_id] = key
             return
@@ -333,9 +338,9 @@ class _Reader(Reader):
         where = f"lines {first} and {again}"
         if self._first[case_id] is key:  # the very same node: an alias stands for a scenario that is there already
             where = f"an alias repeats the scenario of line {again}"
-        self.problem(path, f"duplicate id {found(case_id)}: {where}", at(key))
+        self.problem(path, f"duplicate id {describe_value(case_id)}: {where}", at(key))
 
-    def fields(
+    def read_fields(
         self, node: MappingNode, prefix: str, known: Mapping[str, str], keys: dict[str, ScalarNode]
     ) -> dict[str, Any]:
         """Return the values of a mapping, and in `keys` the node of each key."""
@@ -344,26 +349,26 @@ class _Reader(Reader):
             keys[name] = key
             path, field = f"{prefix}{name}", known.get(name)
             if field is not None and field in NESTED:
-                values[name] = self.nested(path, key, value, field)
-            elif field == "schema" or field in LITERALS:
-                values[name] = self.plain(path, key, value)
+                values[name] = self.read_nested(path, key, value, field)
+            elif field == "schema" or field in NON_TEXT_FIELDS:
+                values[name] = self.read_plain(path, key, value)
             else:
-                values[name] = self.value(path, key, value)
+                values[name] = self.read_value(path, key, value)
         return values
 
-    def nested(self, path: str, key: Node, node: Node, field: str) -> Any:
+    def read_nested(self, path: str, key: Node, node: Node, field: str) -> Any:
         """Return mappings of fields, in a list or not; what is neither, or too long, comes as in any other place."""
 
         def one(path: str, key: Node, node: Node) -> Any:
             if isinstance(node, MappingNode) and not odd_tag(node):
-                return self.fields(node, f"{path}.", NESTED[field], {})
-            return self.value(path, key, node)
+                return self.read_fields(node, f"{path}.", NESTED[field], {})
+            return self.read_value(path, key, node)
 
         if isinstance(node, SequenceNode) and len(node.value) <= LIMITS[field] and not odd_tag(node):
             return [one(f"{path}[{index}]", each, each) for index, each in enumerate(node.value)]
         return one(path, key, node)
 
-    def plain(self, path: str, key: Node, node: Node) -> Any:
+    def read_plain(self, path: str, key: Node, node: Node) -> Any:
         """Return what JSON would hold, from a value that is no text or may be none."""
         left = [MAX_SCHEMA]  # so many values have as many characters, and aliases make many of few
 
@@ -375,11 +380,11 @@ class _Reader(Reader):
                 self.problem(path, f"the tag {tag} is not supported; write the value as it is", at(key))
             if isinstance(node, SequenceNode):
                 items = enumerate(node.value[: left[0] + 1])
-                return [read(shortened(f"{path}[{index}]"), each, each) for index, each in items]
+                return [read(shorten_path(f"{path}[{index}]"), each, each) for index, each in items]
             if not isinstance(node, MappingNode):
-                return self.literal(path, node)
+                return self.read_literal(path, node)
             return {
-                name: read(shortened(f"{path}.{name}"), inner, value)
+                name: read(shorten_path(f"{path}.{name}"), inner, value)
                 for name, inner, value in self.entries(node, f"{path}.")
             }
 
@@ -389,17 +394,17 @@ class _Reader(Reader):
             return None
         return value
 
-    def literal(self, path: str, node: Node) -> Any:
+    def read_literal(self, path: str, node: Node) -> Any:
         typed = self.document.text(node) if isinstance(node, ScalarNode) else ""
         if node.tag != PLAIN:
             return typed
         try:
-            return literal(typed)
+            return parse_literal(typed)
         except ValueError:
-            self.problem(path, f"{found(typed)} is too large for a number", at(node))
+            self.problem(path, f"{describe_value(typed)} is too large for a number", at(node))
             return None
 
-    def place(self, node: Node, path: jsonl.Path) -> At:
+    def find_place(self, node: Node, path: jsonl.Path) -> At:
         """Return where a path leads: to a key, or an item of a list; of what is not there, to what should hold it."""
         place = at(node)
         for part in path:
@@ -420,7 +425,7 @@ class _Reader(Reader):
                 place = at(node)
         return place
 
-    def value(self, path: str, key: Node, node: Node) -> Any:
+    def read_value(self, path: str, key: Node, node: Node) -> Any:
         items = node.value if isinstance(node, SequenceNode) else []
         for tag in filter(None, map(odd_tag, (node, *items))):
             self.problem(path, f"the tag {tag} is not supported; write the value as it is", at(key))
@@ -445,7 +450,7 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _represent_text(dumper: _Dumper, text: str) -> ScalarNode:
-    style = '"' if lookalike(text) or any(each in text for each in "\x85\u2028\u2029") else None
+    style = '"' if looks_like_number(text) or any(each in text for each in "\x85\u2028\u2029") else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -454,16 +459,16 @@ _Dumper.add_representer(str, _represent_text)
 
 def write_scenarios(scenarios: Iterable[Scenario]) -> str:
     """Return YAML text that reads back to the same scenarios."""
-    return "".join(write_yaml([[each.plain() for each in scenarios]]))
+    return "".join(write_yaml([[each.to_stored() for each in scenarios]]))
 
 
 def write_yaml(chunks: Iterable[Iterable[model.Scenario]]) -> Iterator[str]:
     """Yield, by the chunk, YAML text that reads back to the same scenarios."""
-    yield dumped({"version": "1.0"}) + "scenarios:"
+    yield dump_yaml({"version": "1.0"}) + "scenarios:"
     some = False
     for chunk in chunks:
         if entries_ := [_entry(msgspec.to_builtins(each)) for each in chunk]:
-            yield ("" if some else "\n") + dumped(entries_)
+            yield ("" if some else "\n") + dump_yaml(entries_)
             some = True
     if not some:
         yield " []\n"
@@ -477,6 +482,6 @@ def _entry(values: Mapping[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def dumped(value: Any) -> str:
+def dump_yaml(value: Any) -> str:
     """Return plain values as YAML text."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

@@ -27,7 +27,7 @@ def suite_schema() -> dict[str, Any]:
     schema["allOf"] = [
         {
             "if": {"properties": {"assertion": {"properties": {"type": {"const": name}}}}},
-            "then": _given("ideal") if need == "ideal" else {"properties": {"assertion": _given(need)}},
+            "then": _input_schema("ideal") if need == "ideal" else {"properties": {"assertion": _input_schema(need)}},
         }
         for name in assertion_types.names()
         for need in _needs(name)
@@ -42,7 +42,7 @@ def _needs(name: str) -> tuple[str, ...]:
         return ()
 
 
-def _given(field: str) -> dict[str, Any]:
+def _input_schema(field: str) -> dict[str, Any]:
     return {"required": [field], "properties": {field: {"not": {"type": "null"}}}}
 
 
@@ -50,15 +50,15 @@ def agent_schema() -> dict[str, Any]:
     """Return the schema of a document that describes a voice agent."""
     (top,), parts = msgspec.json.schema_components((Description,), ref_template="#/$defs/{name}")
     for part in parts.values():
-        part["properties"] = {name: _as_written(stated) for name, stated in part["properties"].items()}
+        part["properties"] = {name: _written_names(stated) for name, stated in part["properties"].items()}
     return {"$schema": DIALECT, **top, "$defs": parts}
 
 
-def _as_written(stated: dict[str, Any]) -> dict[str, Any]:
+def _written_names(schema: dict[str, Any]) -> dict[str, Any]:
     """Return what may stand in the file: one of a kind needs no list, and a plain number is the text that was typed."""
-    if stated.get("type") == "array":
-        return {"anyOf": [stated, stated.get("items", {})]}
-    return stated | {"type": _SCALARS} if stated.get("type") == "string" and "enum" not in stated else stated
+    if schema.get("type") == "array":
+        return {"anyOf": [schema, schema.get("items", {})]}
+    return schema | {"type": _SCALARS} if schema.get("type") == "string" and "enum" not in schema else schema
 
 
 _SCALARS = ["string", "number", "boolean"]
@@ -147,7 +147,7 @@ def _describe_assertion(assertion: dict[str, Any]) -> None:
     assertion["allOf"] = _spellings(fields, ASSERTION_KEYS) + [
         {
             "if": {"properties": {"type": {"const": name}}},
-            "then": {"anyOf": [_given(spelling) for spelling, field in ASSERTION_KEYS.items() if field == need]},
+            "then": {"anyOf": [_input_schema(spelling) for spelling, field in ASSERTION_KEYS.items() if field == need]},
         }
         for name in assertion_types.names()
         for need in _needs(name)

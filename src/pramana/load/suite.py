@@ -27,10 +27,10 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from pramana import jsonl
-from pramana.assertions import assertion_type, missing_needs
-from pramana.errors import BrokenPlugin, InvalidInput, Problem, Severity, did_you_mean
-from pramana.hash import SortedCases, Standing
-from pramana.load.problems import Problems, found, one_of, shortened, spelled, with_source
+from pramana.assertions import assertion_type, find_missing_fields
+from pramana.errors import BrokenPlugin, InvalidInput, Problem, Severity, suggest_similar
+from pramana.hash import CasePosition, SortedCases
+from pramana.load.problems import Problems, attach_source, describe_value, format_path, join_alternatives, shorten_path
 from pramana.model import Assertion, Case, Difficulty, Facets, Role, Source, Turn
 from pramana.plugins import assertion_types
 
@@ -59,7 +59,7 @@ def _not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
     return value
 
 
-def _registered(value: str) -> str:
+def _check_registered(value: str) -> str:
     if value not in assertion_types:
         raise PydanticCustomError("assertion_type", "unknown assertion type")
     return value
@@ -90,7 +90,7 @@ class StatedAssertion(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, title="Assertion")
 
-    type: Annotated[str, Field(strict=True), AfterValidator(_registered)]
+    type: Annotated[str, Field(strict=True), AfterValidator(_check_registered)]
     case_sensitive: StrictBool = True
     threshold: Annotated[float, Field(strict=True, ge=0, le=1)] | None = Field(
         default=None, description="For semantic_similarity: the least similarity that passes"
@@ -181,7 +181,7 @@ def read_cases(path: str | PathLike[str], content: bytes | None = None) -> Itera
         for line in jsonl.read_lines(file):
             case = None if line.blank else reader.read(line)
             if problems.errors:
-                raise InvalidInput.of([each for each in problems if each.severity == "error"])
+                raise InvalidInput.from_problems([each for each in problems if each.severity == "error"])
             if case:
                 yield case.to_case(Source(str(path), line.number))
 
@@ -202,8 +202,8 @@ def check_suite(path: str | PathLike[str], problems: Problems, content: bytes | 
         if reader.cases == 0:
             problems.add(Problem("the file is empty; expected one case a line", "", 1, 1, str(path)))
 
-        def repeat(first: Standing, again: Standing, case_id: str) -> None:
-            message = f"duplicate id {found(case_id)}: lines {first.line} and {again.line}"
+        def repeat(first: CasePosition, again: CasePosition, case_id: str) -> None:
+            message = f"duplicate id {describe_value(case_id)}: lines {first.line} and {again.line}"
             text = reader.text_at(file, again.offset)
             reader.report_all(again.case, again.line, text, [Finding("error", ("id",), message)])
 
@@ -221,19 +221,19 @@ class _Reader:
 
     def text_at(self, file: BinaryIO, offset: int) -> str:
         """Return a line read before, for the caret under it."""
-        if self.problems.full():
+        if self.problems.is_full():
             return ""
         file.seek(offset)
-        return jsonl.decode(next(jsonl.read_lines(file)))
+        return jsonl.decode_line(next(jsonl.read_lines(file)))
 
     def read(self, line: jsonl.Line) -> TestCase | None:
         index, self.cases = self.cases, self.cases + 1
         text = ""
         try:
-            text = jsonl.decode(line)
+            text = jsonl.decode_line(line)
             value = _parse(text)
             if self.ordered and isinstance(value, dict) and isinstance(value.get("id"), str):
-                self.ordered.add(Standing(line.number, index, line.offset), value)
+                self.ordered.add(CasePosition(line.number, index, line.offset), value)
         except jsonl.BadLine as bad:
             shown = text or (line.data[:1000] if line.too_long else line.data).decode(errors="replace")
             self.report(index, line.number, shown, bad.path, bad.message, bad.column)
@@ -242,7 +242,7 @@ class _Reader:
 
     def validate(self, index: int, line: jsonl.Line, text: str, value: Any) -> TestCase | None:
         if not isinstance(value, dict):
-            self.report(index, line.number, text, (), f"a case must be an object, found {found(value)}", 1)
+            self.report(index, line.number, text, (), f"a case must be an object, found {describe_value(value)}", 1)
             return None
         case: TestCase | None = None
         findings: list[Finding] = []
@@ -261,8 +261,8 @@ class _Reader:
 
     def report_all(self, index: int, line: int, text: str, findings: Sequence["Finding"]) -> None:
         """Report what is wrong with one line; its columns are found in one pass, and only for what will be seen."""
-        seen = [each for each in findings if not self.problems.full(each.severity)][: 2 * self.problems.limit]
-        columns = jsonl.columns_of(text, ((each.path, each.key) for each in seen)) if seen else {}
+        seen = [each for each in findings if not self.problems.is_full(each.severity)][: 2 * self.problems.limit]
+        columns = jsonl.find_columns(text, ((each.path, each.key) for each in seen)) if seen else {}
         for each in findings:
             column = columns.get((each.path, each.key), 1)
             self.report(index, line, text, each.path, each.message, column, severity=each.severity)
@@ -278,16 +278,18 @@ class _Reader:
         *,
         severity: Severity = "error",
     ) -> None:
-        if self.problems.full(severity):  # counted only: nobody will see where it stands
+        if self.problems.is_full(severity):  # counted only: nobody will see where it stands
             self.problems.add(Problem(message, severity=severity))
             return
-        problem = Problem(message, shortened(spelled((index, *path))), line, column, self.file, severity=severity)
-        self.problems.add(with_source(problem, text))
+        problem = Problem(
+            message, shorten_path(format_path((index, *path))), line, column, self.file, severity=severity
+        )
+        self.problems.add(attach_source(problem, text))
 
 
 def _parse(text: str) -> Any:
-    value = jsonl.parse(text)
-    if "\\u" in text and (half := jsonl.half_pair(text)):
+    value = jsonl.parse_line(text)
+    if "\\u" in text and (half := jsonl.find_half_surrogate(text)):
         message = f"{text[half.column - 1 : half.column + 5]} is half of a surrogate pair, which is not valid text"
         raise jsonl.BadLine(message, half.column, half.path)
     return value
@@ -311,7 +313,7 @@ def _across(value: dict[str, Any]) -> Iterator[Finding]:
     """Yield what only several fields together show; fields that are wrong by themselves are passed over."""
     case_id, category = value.get("id"), value.get("category")
     if isinstance(case_id, str) and category in _CATEGORIES and not re.fullmatch(rf"{category}-\d+", case_id):
-        message = f"id {found(case_id)} does not follow {{category}}-{{num}}, such as {category}-001"
+        message = f"id {describe_value(case_id)} does not follow {{category}}-{{num}}, such as {category}-001"
         yield Finding("warning", ("id",), message)
     try:
         stated = StatedAssertion.model_validate(value.get("assertion"))
@@ -324,7 +326,7 @@ def _across(value: dict[str, Any]) -> Iterator[Finding]:
     ideals = _ideals(value.get("ideal"))
     if ideals is None:
         return
-    missing = list(missing_needs(kind, stated.plain(), ideals))
+    missing = list(find_missing_fields(kind, stated.plain(), ideals))
     flaw = None if missing else kind.flaw(stated.plain(), ideals)
     for need, message in [*missing, *([flaw] if flaw else [])]:
         yield Finding("error", ("ideal",) if need == "ideal" else ("assertion", need), message)
@@ -378,7 +380,7 @@ def _message(path: jsonl.Path, error: ErrorDetails) -> str:
     name = names[-1] if names else "the case"
     if path and isinstance(path[-1], int):
         name = f"{name}[{path[-1]}]"
-    given = found(error["input"])
+    given = describe_value(error["input"])
     match error["type"]:
         case "missing":
             return f"{name} is required"
@@ -388,14 +390,15 @@ def _message(path: jsonl.Path, error: ErrorDetails) -> str:
                 (f"; {name} belongs in {place}" for place in ("assertion", "metadata") if _belongs(name, place)),
                 "",
             )
-            return f"unknown key {found(name)}{elsewhere or did_you_mean(name, known)}"
+            return f"unknown key {describe_value(name)}{elsewhere or suggest_similar(name, known)}"
         case "literal_error":
             choices = _CHOICES[name]
-            return f"Invalid {name} {given}: expected {one_of(choices)}{did_you_mean(str(error['input']), choices)}"
+            hint = suggest_similar(str(error["input"]), choices)
+            return f"Invalid {name} {given}: expected {join_alternatives(choices)}{hint}"
         case "assertion_type":
             known = assertion_types.names()
-            hint = did_you_mean(error["input"], known) or "; or install the package that provides it"
-            return f"Invalid assertion type {given}: expected {one_of(known)}{hint}"
+            hint = suggest_similar(error["input"], known) or "; or install the package that provides it"
+            return f"Invalid assertion type {given}: expected {join_alternatives(known)}{hint}"
         case "less_than_equal":
             return f"{name} must be at most {int(error['ctx']['le']):,}, found {given}"
         case "endless":

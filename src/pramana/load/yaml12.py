@@ -16,8 +16,8 @@ from yaml._yaml import (
 )  # libyaml; PyYAML's wheels hold it, and its pure-Python twin is 20 times slower
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from pramana.errors import Problem, Severity, visible
-from pramana.load.problems import Problems, found, shortened, with_source
+from pramana.errors import Problem, Severity, escape_control_characters
+from pramana.load.problems import Problems, attach_source, describe_value, shorten_path
 
 MAX_BYTES = 32 << 20
 MAX_CHARACTERS = 32 << 20
@@ -129,7 +129,7 @@ def compose(text: str) -> Document:
     return Document(root, stand_ins)
 
 
-def decoded(data: bytes, problems: Problems, file: str) -> str | None:
+def decode_yaml(data: bytes, problems: Problems, file: str) -> str | None:
     """Return the text of a YAML file's bytes; None where they are no text, which goes to `problems`."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -167,12 +167,12 @@ class Reader:
 
     def problem(self, path: str, message: str, place: At, severity: Severity = "error") -> None:
         """Add a problem, with its line while there is room for it."""
-        problem = Problem(message, shortened(path), place.line, place.column, self.file, severity=severity)
-        if not self.problems.full(severity):
+        problem = Problem(message, shorten_path(path), place.line, place.column, self.file, severity=severity)
+        if not self.problems.is_full(severity):
             if self._lines is None:
                 self._lines = lines_of(self.text)
             if place.line <= len(self._lines):
-                problem = with_source(problem, self._lines[place.line - 1])
+                problem = attach_source(problem, self._lines[place.line - 1])
         self.problems.add(problem)
 
     def entries(self, mapping: MappingNode, prefix: str) -> Iterator[tuple[str, ScalarNode, Node]]:
@@ -185,7 +185,9 @@ class Reader:
             name = self.document.text(key)
             if name in first:
                 lines = f"lines {at(first[name]).line} and {at(key).line}"
-                self.problem(f"{prefix}{name}", f"duplicate key {visible(name[:60])}: {lines}", at(key))
+                self.problem(
+                    f"{prefix}{name}", f"duplicate key {escape_control_characters(name[:60])}: {lines}", at(key)
+                )
                 continue
             first[name] = key
             yield name, key, value
@@ -195,8 +197,8 @@ class Reader:
         if is_absent(node):
             return "nothing"
         if isinstance(node, ScalarNode):
-            return found(self.document.text(node))
-        return found([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
+            return describe_value(self.document.text(node))
+        return describe_value([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
 
 
 def _tag_directive(text: str) -> At | None:

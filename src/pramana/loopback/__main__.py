@@ -13,7 +13,7 @@ from pathlib import Path
 from pramana.loopback.declared import DeepgramAgent, ElevenLabsAgent, PipecatAgent, TwilioAgent, VapiAgent
 from pramana.loopback.live import LiveAgent
 from pramana.loopback.realtime import RealtimeAgent
-from pramana.loopback.script import script_of
+from pramana.loopback.script import make_script
 from pramana.loopback.voice import Agent, VoiceLoopback
 
 AGENTS: Mapping[str, type[Agent]] = {
@@ -30,7 +30,7 @@ AGENTS: Mapping[str, type[Agent]] = {
 
 async def serve(given: argparse.Namespace) -> None:
     """Serve until cancelled."""
-    agent, script = AGENTS[given.wire], script_of(vars(given))
+    agent, script = AGENTS[given.wire], make_script(vars(given))
     async with VoiceLoopback(agent, script, key=given.key, port=given.port, log=given.log, keep=False) as server:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()

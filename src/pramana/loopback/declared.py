@@ -15,7 +15,7 @@ from aiohttp import web
 
 from pramana import clock
 from pramana.loopback.script import Script
-from pramana.loopback.voice import Agent, Got
+from pramana.loopback.voice import Agent, ReceivedRequest
 from pramana.providers.voice import pipecat
 from pramana.providers.voice.vocabulary import Codec, Format, Message
 
@@ -31,33 +31,33 @@ class ElevenLabsAgent(Agent):
     uplink = Format("pcm", 16000)
     downlink = Format("pcm", 16000)
 
-    def __init__(self, script: Script, got: Got) -> None:
+    def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
-        self.asked = got.query.get("agent_id", "")
+        self.requested_model = got.query.get("agent_id", "")
         self.downlink = Format("pcm", script.wrong_rate or 16000)
         self.pongs: list[int] = []
         self._event = 0
-        self._said = False
+        self._transcript_sent = False
 
     @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is signed
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is signed
         return None
 
     @classmethod
-    def http(cls, got: Got, key: str | None) -> web.Response:
+    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
         asked = f"agent_id={quote(got.query['agent_id'], safe='')}&conversation_signature={SIGNATURE}"
         signed = web.json_response({"signed_url": f"ws://{got.headers['Host']}{cls.path}?{asked}"})
         return super().refuse(got, key) or signed
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         data = json.loads(message)
         if "user_audio_chunk" in data:
-            self.hear(base64.b64decode(data["user_audio_chunk"]))
+            self.receive_sound(base64.b64decode(data["user_audio_chunk"]))
         if data.get("type") == "pong":
             self.pongs.append(data["event_id"])
         if data.get("type") != "conversation_initiation_client_data":
             return []
-        self.be_ready()
+        self.mark_ready()
         event = {
             "conversation_id": "conv_loopback",
             "agent_output_audio_format": f"pcm_{self.downlink.rate}",
@@ -66,27 +66,27 @@ class ElevenLabsAgent(Agent):
         begun = {"type": "conversation_initiation_metadata", "conversation_initiation_metadata_event": event}
         return [json.dumps(begun), self._ping()]
 
-    def answer_begins(self) -> list[Message]:
-        self._said = self.script.transcript == "with"  # the words come before the sound, and all at once
-        return [self._words()] if self._said else []
+    def begin_answer(self) -> list[Message]:
+        self._transcript_sent = self.script.transcript == "with"  # the words come before the sound, and all at once
+        return [self._words()] if self._transcript_sent else []
 
-    def sound(self, chunk: bytes) -> list[Message]:
+    def send_sound(self, chunk: bytes) -> list[Message]:
         self._event += 1
         return [self._audio(chunk, self._event)]
 
-    def said(self, text: str, *, final: bool) -> list[Message]:  # noqa: ARG002 - the words are known
-        return [self._words()] if final and not self._said else []
+    def send_transcript(self, text: str, *, final: bool) -> list[Message]:  # noqa: ARG002 - the words are known
+        return [self._words()] if final and not self._transcript_sent else []
 
-    def heard(self, text: str) -> list[Message]:
+    def send_recognised(self, text: str) -> list[Message]:
         return [json.dumps({"type": "user_transcript", "user_transcription_event": {"user_transcript": text}})]
 
-    def speech_started(self) -> list[Message]:
+    def on_speech_start(self) -> list[Message]:
         return [json.dumps({"type": "vad_score", "vad_score_event": {"vad_score": 0.97}})]
 
-    def answer_ends(self) -> list[Message]:
+    def end_answer(self) -> list[Message]:
         return [json.dumps({"type": "agent_response_complete"}), self._ping()]
 
-    def interrupted(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - one word for both
+    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - one word for both
         before = self._event
         self._event += 1
         said = {"original_agent_response": self.script.text, "corrected_agent_response": self.script.text[:5]}
@@ -114,16 +114,16 @@ class DeepgramAgent(Agent):
 
     path = "/v1/agent/converse"
 
-    def __init__(self, script: Script, got: Got) -> None:
+    def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
         self.settings: dict[str, Any] = {}
 
-    def opened(self) -> list[Message]:
+    def on_open(self) -> list[Message]:
         return [json.dumps({"type": "Welcome", "request_id": "5e0d2c31-0000-4000-8000-000000000000"})]
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         if isinstance(message, bytes):
-            self.hear(message)
+            self.receive_sound(message)
             return []
         data = json.loads(message)
         if data["type"] != "Settings":
@@ -132,27 +132,27 @@ class DeepgramAgent(Agent):
         heard, spoken = data["audio"]["input"], data["audio"]["output"]
         self.uplink = Format(CODECS[heard["encoding"]], heard["sample_rate"])
         self.downlink = Format(CODECS[spoken["encoding"]], self.script.wrong_rate or spoken["sample_rate"])
-        self.asked = data["agent"]["think"]["provider"]["model"]
-        self.be_ready()
+        self.requested_model = data["agent"]["think"]["provider"]["model"]
+        self.mark_ready()
         return [json.dumps({"type": "SettingsApplied"})]
 
-    def speech_started(self) -> list[Message]:
+    def on_speech_start(self) -> list[Message]:
         return [json.dumps({"type": "UserStartedSpeaking"})]
 
-    def answer_begins(self) -> list[Message]:
+    def begin_answer(self) -> list[Message]:
         took = {"total_latency": 0.31, "tts_latency": 0.11, "ttt_latency": 0.2}
         return [json.dumps({"type": "AgentStartedSpeaking", **took})]
 
-    def sound(self, chunk: bytes) -> list[Message]:
+    def send_sound(self, chunk: bytes) -> list[Message]:
         return [chunk]
 
-    def said(self, text: str, *, final: bool) -> list[Message]:
+    def send_transcript(self, text: str, *, final: bool) -> list[Message]:
         return self._words("assistant", text) if final else []
 
-    def heard(self, text: str) -> list[Message]:
+    def send_recognised(self, text: str) -> list[Message]:
         return self._words("user", text)
 
-    def answer_ends(self) -> list[Message]:
+    def end_answer(self) -> list[Message]:
         return [json.dumps({"type": "AgentAudioDone"})]
 
     def _words(self, role: str, text: str) -> list[Message]:
@@ -172,57 +172,57 @@ class VapiAgent(Agent):
     _made: ClassVar[dict[str, dict[str, Any]]] = {}
     """The requests that calls were made by, by the ids of the calls."""
 
-    def __init__(self, script: Script, got: Got) -> None:
+    def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
         request = self._made.get(got.path.split("/")[1], {})
-        self.asked = request.get("assistantId", "")
+        self.requested_model = request.get("assistantId", "")
         form = request.get("transport", {}).get("audioFormat", {})
         codec, rate = CODECS.get(form.get("format", ""), "pcm"), form.get("sampleRate", 16000)
         self.uplink, self.downlink = Format(codec, rate), Format(codec, script.wrong_rate or rate)
         self.goodbyes: list[str] = []
 
     @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is the proof
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is the proof
         return None
 
     @classmethod
-    def http(cls, got: Got, key: str | None) -> web.Response:
+    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:
         call = str(uuid4())
         cls._made[call] = got.body
         transport = {**got.body["transport"], "websocketCallUrl": f"ws://{got.headers['Host']}/{call}/transport"}
         told = {"id": call, "assistantId": got.body["assistantId"], "type": "vapi.websocketCall", "status": "queued"}
         return super().refuse(got, key) or web.json_response({**told, "transport": transport}, status=201)
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         if isinstance(message, bytes):
-            self.be_ready()
-            self.hear(message)
+            self.mark_ready()
+            self.receive_sound(message)
         else:
             self.goodbyes.append(json.loads(message)["type"])
         return []
 
-    def speech_started(self) -> list[Message]:
+    def on_speech_start(self) -> list[Message]:
         return self._speech("user", "started")
 
-    def speech_stopped(self) -> list[Message]:
+    def on_speech_stop(self) -> list[Message]:
         return self._speech("user", "stopped")
 
-    def answer_begins(self) -> list[Message]:
+    def begin_answer(self) -> list[Message]:
         return self._speech("assistant", "started")
 
-    def sound(self, chunk: bytes) -> list[Message]:
+    def send_sound(self, chunk: bytes) -> list[Message]:
         return [chunk]
 
-    def said(self, text: str, *, final: bool) -> list[Message]:
+    def send_transcript(self, text: str, *, final: bool) -> list[Message]:
         return [self._words("assistant", text, "final" if final else "partial")]
 
-    def heard(self, text: str) -> list[Message]:
+    def send_recognised(self, text: str) -> list[Message]:
         return [json.dumps({"message": json.loads(self._words("user", text, "final"))})]
 
-    def answer_ends(self) -> list[Message]:
+    def end_answer(self) -> list[Message]:
         return self._speech("assistant", "stopped")
 
-    def interrupted(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
+    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
         return [json.dumps({"type": "user-interrupted"}), *self._speech("assistant", "stopped")]
 
     def _speech(self, role: str, status: str) -> list[Message]:
@@ -242,9 +242,9 @@ class TwilioAgent(Agent):
     uplink = Format("mulaw", 8000)
     downlink = Format("mulaw", 8000)
 
-    def __init__(self, script: Script, got: Got) -> None:
+    def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
-        self.asked = f"ws://{got.headers['Host']}{got.path}"
+        self.requested_model = f"ws://{got.headers['Host']}{got.path}"
         self.downlink = Format("mulaw", script.wrong_rate or 8000)
         self.stream = ""
         self.marks: list[tuple[str, float]] = []
@@ -252,34 +252,34 @@ class TwilioAgent(Agent):
         self.stopped = False
         self._asked_marks = 0
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         data = json.loads(message)
         match data["event"]:
             case "start":
                 self.stream = data["start"]["streamSid"]
-                self.be_ready()
+                self.mark_ready()
             case "media":
-                self.hear(base64.b64decode(data["media"]["payload"]))
+                self.receive_sound(base64.b64decode(data["media"]["payload"]))
             case "mark":
                 self.marks.append((data["mark"]["name"], clock.monotonic()))
             case "stop":
                 self.stopped = True
         return []
 
-    def sound(self, chunk: bytes) -> list[Message]:
-        return [self._said(event="media", media={"payload": base64.b64encode(chunk).decode()})]
+    def send_sound(self, chunk: bytes) -> list[Message]:
+        return [self._message(event="media", media={"payload": base64.b64encode(chunk).decode()})]
 
-    def answer_ends(self) -> list[Message]:
+    def end_answer(self) -> list[Message]:
         self._asked_marks += 1
-        return [self._said(event="mark", mark={"name": f"answer {self._asked_marks}"})]
+        return [self._message(event="mark", mark={"name": f"answer {self._asked_marks}"})]
 
-    def interrupted(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
-        return [self._said(event="clear")]
+    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
+        return [self._message(event="clear")]
 
-    def odd(self, filler: str) -> list[Message]:
-        return [self._said(event="unheard-of", filler=filler)]
+    def send_unknown_event(self, filler: str) -> list[Message]:
+        return [self._message(event="unheard-of", filler=filler)]
 
-    def _said(self, **message: Any) -> str:
+    def _message(self, **message: Any) -> str:
         return json.dumps({**message, "streamSid": self.stream})
 
 
@@ -292,64 +292,64 @@ class PipecatAgent(Agent):
 
     path = r"/.*"
 
-    def __init__(self, script: Script, got: Got) -> None:
+    def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
-        self.asked = f"ws://{got.headers['Host']}{got.path}"
+        self.requested_model = f"ws://{got.headers['Host']}{got.path}"
         self.downlink = Format("pcm", script.wrong_rate or 24000)
         self._frames = 0
         self._words = False
 
-    def take(self, message: Message) -> list[Message]:
-        kind, fields = pipecat.decode(message) if isinstance(message, bytes) else ("message", {"data": message})
+    def handle_message(self, message: Message) -> list[Message]:
+        kind, fields = pipecat.decode_frame(message) if isinstance(message, bytes) else ("message", {"data": message})
         if kind == "audio":
             sound = fields.get("audio", b"")
-            self.hear(sound if isinstance(sound, bytes) else b"")
+            self.receive_sound(sound if isinstance(sound, bytes) else b"")
             return []
         data = json.loads(str(fields["data"]))
-        self.be_ready()
-        return [self._told("bot-ready", {"version": "1.4.0", "about": {"library": "loopback"}}, data["id"])]
+        self.mark_ready()
+        return [self._rtvi_message("bot-ready", {"version": "1.4.0", "about": {"library": "loopback"}}, data["id"])]
 
-    def speech_started(self) -> list[Message]:
-        return [self._told("user-started-speaking")]
+    def on_speech_start(self) -> list[Message]:
+        return [self._rtvi_message("user-started-speaking")]
 
-    def speech_stopped(self) -> list[Message]:
-        return [self._told("user-stopped-speaking")]
+    def on_speech_stop(self) -> list[Message]:
+        return [self._rtvi_message("user-stopped-speaking")]
 
-    def answer_begins(self) -> list[Message]:
+    def begin_answer(self) -> list[Message]:
         self._words = False
-        return [self._told("bot-started-speaking")]
+        return [self._rtvi_message("bot-started-speaking")]
 
-    def sound(self, chunk: bytes) -> list[Message]:
+    def send_sound(self, chunk: bytes) -> list[Message]:
         self._frames += 1
         fields: pipecat.Fields = {"id": self._frames, "name": f"OutputAudioRawFrame#{self._frames}", "audio": chunk}
-        return [pipecat.encode("audio", {**fields, "sample_rate": self.downlink.rate, "num_channels": 1})]
+        return [pipecat.encode_frame("audio", {**fields, "sample_rate": self.downlink.rate, "num_channels": 1})]
 
-    def said(self, text: str, *, final: bool) -> list[Message]:
+    def send_transcript(self, text: str, *, final: bool) -> list[Message]:
         if final and self._words:
             return []
         self._words = True
-        return [self._told("bot-tts-text", {"text": text.strip()})]
+        return [self._rtvi_message("bot-tts-text", {"text": text.strip()})]
 
-    def heard(self, text: str) -> list[Message]:
+    def send_recognised(self, text: str) -> list[Message]:
         words = {"text": text, "user_id": "", "timestamp": "2026-01-01T00:00:00.000+00:00", "final": True}
         return [
-            self._told("user-transcription", {**words, "text": text[:4], "final": False}),
-            pipecat.encode("transcription", {"id": 1, "name": "TranscriptionFrame#1", "text": text}),
-            self._told("user-transcription", words),
+            self._rtvi_message("user-transcription", {**words, "text": text[:4], "final": False}),
+            pipecat.encode_frame("transcription", {"id": 1, "name": "TranscriptionFrame#1", "text": text}),
+            self._rtvi_message("user-transcription", words),
         ]
 
-    def answer_ends(self) -> list[Message]:
+    def end_answer(self) -> list[Message]:
         tokens = {"tokens": [{"processor": "llm", "prompt_tokens": 21, "completion_tokens": 8}]}
-        return [self._told("metrics", tokens), self._told("bot-stopped-speaking")]
+        return [self._rtvi_message("metrics", tokens), self._rtvi_message("bot-stopped-speaking")]
 
-    def interrupted(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
-        frame = pipecat.encode("interruption", {"id": 2, "name": "InterruptionFrame#2"})
-        return [frame, self._told("bot-interrupted")]
+    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
+        frame = pipecat.encode_frame("interruption", {"id": 2, "name": "InterruptionFrame#2"})
+        return [frame, self._rtvi_message("bot-interrupted")]
 
-    def odd(self, filler: str) -> list[Message]:
-        return [self._told("unheard-of", {"filler": filler})]
+    def send_unknown_event(self, filler: str) -> list[Message]:
+        return [self._rtvi_message("unheard-of", {"filler": filler})]
 
-    def _told(self, kind: str, data: Any = None, number: str | None = None) -> bytes:
+    def _rtvi_message(self, kind: str, data: Any = None, number: str | None = None) -> bytes:
         message = {"label": "rtvi-ai", "type": kind}
         more = {name: value for name, value in (("id", number), ("data", data)) if value is not None}
-        return pipecat.encode("message", {"data": json.dumps({**message, **more})})
+        return pipecat.encode_frame("message", {"data": json.dumps({**message, **more})})

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pramana.loopback.script import Script
-from pramana.loopback.voice import Agent, Got
+from pramana.loopback.voice import Agent, ReceivedRequest
 from pramana.providers.voice.vocabulary import Format, Message
 
 _URL_SAFE = str.maketrans("-_", "+/")
@@ -22,7 +22,7 @@ class LiveAgent(Agent):
 
     path: ClassVar[str] = r"/ws/google\.ai\.generativelanguage\.v1(alpha|beta)?\.GenerativeService\.BidiGenerateContent"
 
-    def __init__(self, script: Script, got: Got) -> None:
+    def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
         self.uplink = Format("pcm", 16000)
         self.downlink = Format("pcm", script.wrong_rate or 24000)
@@ -30,29 +30,29 @@ class LiveAgent(Agent):
 
     # What the client sends
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         """Do as one message says."""
         ((name, body),) = json.loads(message).items()
         if name == "setup":
-            self.setup, self.asked = body, body["model"].removeprefix("models/")
-            self.be_ready()
+            self.setup, self.requested_model = body, body["model"].removeprefix("models/")
+            self.mark_ready()
             return [_message({"setupComplete": {"sessionId": "session_1"}})]
         if "text" in body or body.get("turnComplete"):
             self.reply()
         for blob in [body["audio"]] if "audio" in body else body.get("mediaChunks", ()):
             self.uplink = Format("pcm", int(blob["mimeType"].partition("rate=")[2] or 16000))
-            self.hear(binascii.a2b_base64(blob["data"].translate(_URL_SAFE)))
+            self.receive_sound(binascii.a2b_base64(blob["data"].translate(_URL_SAFE)))
         return []
 
     # What the script lets happen
 
-    def sound(self, chunk: bytes) -> list[Message]:
+    def send_sound(self, chunk: bytes) -> list[Message]:
         """Return a part of the model's turn with sound."""
         data = binascii.b2a_base64(chunk, newline=False).decode()
         blob = {"mimeType": f"audio/pcm;rate={self.downlink.rate}", "data": data}
         return [_content(modelTurn={"parts": [{"inlineData": blob}]})]
 
-    def said(self, text: str, *, final: bool) -> list[Message]:
+    def send_transcript(self, text: str, *, final: bool) -> list[Message]:
         """Return a piece of the transcript, if the setup asks for it; that it is over is said by an empty one."""
         if self.setup is None or "outputAudioTranscription" not in self.setup:
             return []
@@ -61,14 +61,14 @@ class LiveAgent(Agent):
         late = {"text": text} if self.script.transcript == "late" else {}
         return [_content(outputTranscription={**late, "finished": True})]
 
-    def heard(self, text: str) -> list[Message]:
+    def send_recognised(self, text: str) -> list[Message]:
         """Return what the caller said, in two pieces, if the setup asks for it."""
         if self.setup is None or "inputAudioTranscription" not in self.setup:
             return []
         half = len(text) // 2
         return [_content(inputTranscription={"text": piece}) for piece in (text[:half], text[half:])]
 
-    def answer_ends(self) -> list[Message]:
+    def end_answer(self) -> list[Message]:
         """Say that all was generated, then that the turn is over, and what it took."""
         words = len(self.script.text.split())
         used: dict[str, Any] = {"promptTokenCount": 20, "responseTokenCount": words, "totalTokenCount": 20 + words}
@@ -77,13 +77,13 @@ class LiveAgent(Agent):
         done = {"serverContent": {"turnComplete": True}, "usageMetadata": used}
         return [_content(generationComplete=True), _message(done)]
 
-    def interrupted(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - the same is said either way
+    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - the same is said either way
         """Say that the turn was interrupted, which also ends it; words of it come between and after, as at Google."""
-        said = [each for word in (" and", " so on") for each in self.said(word, final=False)]
+        said = [each for word in (" and", " so on") for each in self.send_transcript(word, final=False)]
         between, after = said[:1], said[1:]
         return [_content(interrupted=True), *between, _content(turnComplete=True), *after]
 
-    def odd(self, filler: str) -> list[Message]:
+    def send_unknown_event(self, filler: str) -> list[Message]:
         """Return a message that nobody knows."""
         return [_message({"loopbackUnheardOf": {"filler": filler}})]
 

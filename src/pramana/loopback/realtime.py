@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from pramana.loopback.script import Script, answer
-from pramana.loopback.voice import Agent, Got
+from pramana.loopback.script import Script, make_answer_sound
+from pramana.loopback.voice import Agent, ReceivedRequest
 from pramana.providers.voice.vocabulary import Format, Message
 
 
@@ -21,11 +21,11 @@ class RealtimeAgent(Agent):
     prefix: ClassVar[str] = "/v1"
     path: ClassVar[str] = "/realtime"
 
-    def __init__(self, script: Script, got: Got) -> None:
+    def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
         self.uplink = Format("pcm", 24000)
         self.downlink = Format("pcm", script.wrong_rate or 24000)
-        self.asked = got.query["model"]
+        self.requested_model = got.query["model"]
         self._ids = itertools.count(1)
         spoken = {"format": {"type": "audio/pcm", "rate": 24000}, "voice": "marin", "speed": 1.0}
         heard = {"format": {"type": "audio/pcm", "rate": 24000}, "transcription": None, "noise_reduction": None}
@@ -33,7 +33,7 @@ class RealtimeAgent(Agent):
             "id": self._id("sess"),
             "object": "realtime.session",
             "type": "realtime",
-            "model": self.asked,
+            "model": self.requested_model,
             "output_modalities": ["audio"],
             "instructions": "",
             "audio": {"input": {**heard, "turn_detection": {"type": "server_vad"}}, "output": spoken},
@@ -47,81 +47,81 @@ class RealtimeAgent(Agent):
 
     # What the client sends
 
-    def opened(self) -> list[Message]:
+    def on_open(self) -> list[Message]:
         """Say that the session exists."""
         return [self._event("session.created", session=self.session)]
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         """Do as one client event says."""
         event = json.loads(message)
-        return self.obey(event["type"], event)
+        return self.handle_event(event["type"], event)
 
-    def obey(self, kind: str, event: Mapping[str, Any]) -> list[Message]:
+    def handle_event(self, kind: str, event: Mapping[str, Any]) -> list[Message]:
         """Do as an event of a kind says."""
         if kind == "session.update":
             return self._update(event["session"])
         if kind == "input_audio_buffer.append":
             self._append(binascii.a2b_base64(event["audio"]))
         elif kind == "response.create":
-            self.be_ready()
+            self.mark_ready()
             self.reply()
         return []
 
     def _update(self, given: Mapping[str, Any]) -> list[Message]:
-        self.session = _merged(self.session, given)
+        self.session = _merge_session(self.session, given)
         if self.script.wrong_rate:
             self.session["audio"]["output"]["format"] = {"type": "audio/pcm", "rate": self.script.wrong_rate}
         else:
-            self.downlink = _format_of(self.session["audio"]["output"]["format"])
-        self.uplink = _format_of(self.session["audio"]["input"]["format"])
-        self.be_ready()
+            self.downlink = _parse_format(self.session["audio"]["output"]["format"])
+        self.uplink = _parse_format(self.session["audio"]["input"]["format"])
+        self.mark_ready()
         return [self._event("session.updated", session=self.session)]
 
     def _append(self, frame: bytes) -> None:
-        self.be_ready()
+        self.mark_ready()
         self._heard_s += len(frame) / self.uplink.bytes_a_second
         if self.session["audio"]["input"]["turn_detection"] is not None:
-            self.hear(frame)
+            self.receive_sound(frame)
 
     # What the script lets happen
 
-    def speech_started(self) -> list[Message]:
+    def on_speech_start(self) -> list[Message]:
         """Say where in the caller's sound speech began."""
         self._asked_item = self._id("item")
         at = round(self._heard_s * 1000)
         return [self._event("input_audio_buffer.speech_started", audio_start_ms=at, item_id=self._asked_item)]
 
-    def speech_stopped(self) -> list[Message]:
+    def on_speech_stop(self) -> list[Message]:
         """Say where it ended, and take it as an item."""
         at = round(self._heard_s * 1000)
         stopped = self._event("input_audio_buffer.speech_stopped", audio_end_ms=at, item_id=self._asked_item)
-        return [stopped, *self._committed()]
+        return [stopped, *self._commit_item()]
 
-    def answer_begins(self) -> list[Message]:
+    def begin_answer(self) -> list[Message]:
         """Create the response and its item."""
         self._response, self._item, self._sending = self._id("resp"), self._id("item"), True
         self._transcript = ""
         item = self._answer_item("in_progress", [])
         return [
-            self._event("response.created", response=self._response_as("in_progress")),
+            self._event("response.created", response=self._response_resource("in_progress")),
             self._event("response.output_item.added", response_id=self._response, output_index=0, item=item),
             self._event("conversation.item.added", previous_item_id=self._asked_item or None, item=item),
-            self._event("response.content_part.added", **self._place(), part={"type": "audio", "transcript": ""}),
+            self._event("response.content_part.added", **self._audio_place(), part={"type": "audio", "transcript": ""}),
         ]
 
-    def sound(self, chunk: bytes) -> list[Message]:
+    def send_sound(self, chunk: bytes) -> list[Message]:
         """Return a delta of sound."""
         delta = binascii.b2a_base64(chunk, newline=False).decode()
-        return [self._event("response.output_audio.delta", **self._place(), delta=delta)]
+        return [self._event("response.output_audio.delta", **self._audio_place(), delta=delta)]
 
-    def said(self, text: str, *, final: bool) -> list[Message]:
+    def send_transcript(self, text: str, *, final: bool) -> list[Message]:
         """Return a delta of the transcript, or all of it."""
         if final:
-            return [self._event("response.output_audio_transcript.done", **self._place(), transcript=text)]
+            return [self._event("response.output_audio_transcript.done", **self._audio_place(), transcript=text)]
         self._transcript += text
-        return [self._event("response.output_audio_transcript.delta", **self._place(), delta=text)]
+        return [self._event("response.output_audio_transcript.delta", **self._audio_place(), delta=text)]
 
-    def heard(self, text: str) -> list[Message]:
+    def send_recognised(self, text: str) -> list[Message]:
         """Return what the caller said, if the session asks for it."""
         if self.session["audio"]["input"]["transcription"] is None:
             return []
@@ -133,22 +133,24 @@ class RealtimeAgent(Agent):
             self._event(f"{kind}.completed", **place, transcript=text, usage=usage),
         ]
 
-    def answer_ends(self) -> list[Message]:
+    def end_answer(self) -> list[Message]:
         """Say of every part that it is done."""
         self._sending = False
         text = self.script.text if self.script.transcript == "with" else ""
         item = self._answer_item("completed", [{"type": "output_audio", "transcript": text}])
         limits = [{"name": "requests", "limit": 1000, "remaining": 999, "reset_seconds": 0.06}]
         return [
-            self._event("response.output_audio.done", **self._place()),
-            self._event("response.content_part.done", **self._place(), part={"type": "audio", "transcript": text}),
+            self._event("response.output_audio.done", **self._audio_place()),
+            self._event(
+                "response.content_part.done", **self._audio_place(), part={"type": "audio", "transcript": text}
+            ),
             self._event("response.output_item.done", response_id=self._response, output_index=0, item=item),
             self._event("conversation.item.done", previous_item_id=self._asked_item or None, item=item),
-            self._event("response.done", response=self._response_as("completed", item)),
+            self._event("response.done", response=self._response_resource("completed", item)),
             self._event("rate_limits.updated", rate_limits=limits),
         ]
 
-    def interrupted(self, *, sending: bool) -> list[Message]:
+    def on_interruption(self, *, sending: bool) -> list[Message]:
         """Say that the response was cancelled, after what was on its way; of one that was all sent, nothing is said.
 
         As OpenAI does: the caller's speech is told first, then sound and words of the old response still come, its
@@ -156,22 +158,25 @@ class RealtimeAgent(Agent):
         """
         if not sending or not self._sending:
             return []
-        late = [*self.sound(answer(self.script, self.downlink)[-1]), *self.said(" and", final=False)]
+        late = [
+            *self.send_sound(make_answer_sound(self.script, self.downlink)[-1]),
+            *self.send_transcript(" and", final=False),
+        ]
         self._sending = False
         item = self._answer_item("incomplete", [{"type": "output_audio", "transcript": self._transcript}])
         part = {"type": "audio", "transcript": self._transcript}
         return [
             *late,
-            self._event("response.output_audio.done", **self._place()),
-            *self.said(self._transcript, final=True),
-            self._event("response.content_part.done", **self._place(), part=part),
+            self._event("response.output_audio.done", **self._audio_place()),
+            *self.send_transcript(self._transcript, final=True),
+            self._event("response.content_part.done", **self._audio_place(), part=part),
             self._event("response.output_item.done", response_id=self._response, output_index=0, item=item),
-            self._event("response.done", response=self._response_as("cancelled", item)),
+            self._event("response.done", response=self._response_resource("cancelled", item)),
         ]
 
     # The shapes
 
-    def _committed(self) -> list[Message]:
+    def _commit_item(self) -> list[Message]:
         content = [{"type": "input_audio", "transcript": None}]
         item: dict[str, Any] = {"id": self._asked_item, "object": "realtime.item", "type": "message", "role": "user"}
         item |= {"status": "completed", "content": content}
@@ -185,7 +190,7 @@ class RealtimeAgent(Agent):
         kind = {"id": self._item, "object": "realtime.item", "type": "message", "role": "assistant"}
         return {**kind, "status": status, "content": content}
 
-    def _response_as(self, status: str, *output: Any) -> dict[str, Any]:
+    def _response_resource(self, status: str, *output: Any) -> dict[str, Any]:
         details: dict[str, Any] | None = None
         usage: dict[str, Any] | None = None
         if status == "cancelled":
@@ -198,7 +203,7 @@ class RealtimeAgent(Agent):
         kind = {"id": self._response, "object": "realtime.response", "status": status, "status_details": details}
         return {**kind, "output": list(output), "output_modalities": ["audio"], "usage": usage, "metadata": None}
 
-    def _place(self) -> dict[str, Any]:
+    def _audio_place(self) -> dict[str, Any]:
         return {"response_id": self._response, "item_id": self._item, "output_index": 0, "content_index": 0}
 
     def _id(self, kind: str) -> str:
@@ -208,7 +213,7 @@ class RealtimeAgent(Agent):
         return json.dumps({"type": kind, "event_id": self._id("event"), **fields})
 
 
-def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_session(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Return the old fields with the new ones; only what is given changes, but for what stands whole."""
     whole = ("format", "turn_detection", "transcription", "noise_reduction")
     merged = dict(old)
@@ -216,10 +221,10 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         if value is None and name not in whole[1:]:
             continue
         deeper = isinstance(value, dict) and isinstance(old.get(name), dict) and name not in whole
-        merged[name] = _merged(old[name], value) if deeper else value
+        merged[name] = _merge_session(old[name], value) if deeper else value
     return merged
 
 
-def _format_of(given: Mapping[str, Any]) -> Format:
+def _parse_format(given: Mapping[str, Any]) -> Format:
     codecs = {"audio/pcmu": Format("mulaw", 8000), "audio/pcma": Format("alaw", 8000)}
     return codecs.get(given["type"], Format("pcm", 24000))

@@ -58,7 +58,7 @@ class Script(Struct, frozen=True):
     """The rate that is announced or sent instead of the one asked for."""
     status: int | None = None
     """Answers every upgrade: 401, 429, 500."""
-    hang: Literal["ready", "answer"] | None = None
+    hang: Literal["ready", "make_answer_sound"] | None = None
     """Never says anything, or is ready and never answers."""
     hangover_s: float = 0.2
     """Of silence, in the caller's own sound, that end a turn."""
@@ -88,7 +88,7 @@ class Turn(Struct, frozen=True):
     """How long this process was ready to run meanwhile and got no processor, where that is logged."""
 
 
-class Ear:
+class SpeechDetector:
     """The caller's sound comes in, the beginnings and ends of speech go out."""
 
     def __init__(self, hangover_s: float) -> None:
@@ -121,7 +121,7 @@ class Ear:
 _answers: dict[tuple[Script, Format], list[bytes]] = {}
 
 
-def answer(script: Script, downlink: Format) -> list[bytes]:
+def make_answer_sound(script: Script, downlink: Format) -> list[bytes]:
     """Return the sound of every answer in messages: silence, then the tone or the given sound; made once."""
     if (made := _answers.get((script, downlink))) is None:
         import numpy as np
@@ -143,27 +143,27 @@ def answer(script: Script, downlink: Format) -> list[bytes]:
     return made
 
 
-def silence(seconds: float, downlink: Format) -> bytes:
+def make_silence(seconds: float, downlink: Format) -> bytes:
     """Return so much silence as it travels."""
     import numpy as np
 
     return audio.encode(downlink.codec, np.zeros(round(seconds * downlink.rate), "<i2"))
 
 
-def decode(form: Format, data: bytes) -> "Samples":
+def decode_frame(form: Format, data: bytes) -> "Samples":
     """Return samples of a frame; half a sample at its end is none."""
     whole = data[: len(data) // 2 * 2] if form.codec == "pcm" else data
     return audio.decode(form.codec, whole)
 
 
-def spread(text: str, count: int) -> list[str]:
+def spread_words(text: str, count: int) -> list[str]:
     """Return the words of a text as the pieces that go along with so many chunks of sound."""
     words = [word if number == 0 else f" {word}" for number, word in enumerate(text.split())]
     each = -(-len(words) // max(1, count)) or 1
     return ["".join(words[number * each : (number + 1) * each]) for number in range(count)]
 
 
-def script_of(arguments: Mapping[str, Any]) -> Script:
+def make_script(arguments: Mapping[str, Any]) -> Script:
     """Return a script of what a command line gave; what is None was not given."""
     known = {name: value for name, value in arguments.items() if name in Script.__struct_fields__ and value is not None}
     return Script(**known)

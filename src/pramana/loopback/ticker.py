@@ -10,13 +10,13 @@ from typing import Self
 
 from pramana import clock
 
-KEPT = 20_000
+MAX_TICKS = 20_000
 TIMER_S = 0.001
 """How late a timer is on an idle machine."""
 TICK_S = 0.005
 WAITED_BEFORE_S = 0.1
 """How long before an event a wait may begin and still delay it."""
-SCHEDULED = Path("/proc/thread-self/schedstat")
+SCHEDSTAT_FILE = Path("/proc/thread-self/schedstat")
 """Where Linux says how long a thread has run, and how long it has waited for a processor."""
 
 
@@ -25,25 +25,25 @@ class Ticker:
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
-        self._ticks: deque[tuple[float, float, float]] = deque(maxlen=KEPT)
+        self._ticks: deque[tuple[float, float, float]] = deque(maxlen=MAX_TICKS)
         """When each was due, when it came, and how long the thread had waited for a processor by then."""
 
     @property
-    def lateness(self) -> list[float]:
+    def list_lateness(self) -> list[float]:
         """How late each tick was because others had the processor; where the system does not tell, for any reason."""
         late = [came - due for due, came, _ in self._ticks]
-        if not SCHEDULED.exists():
+        if not SCHEDSTAT_FILE.exists():
             return late
         totals = [waited for _, _, waited in self._ticks]
         waits = [now - before for before, now in pairwise([totals[0] if totals else 0.0, *totals])]
         return [min(each, wait + TIMER_S) for each, wait in zip(late, waits, strict=True)]
 
-    def waited(self, since: float, until: float) -> float:
+    def waited_for_processor_s(self, since: float, until: float) -> float:
         """Return how long this thread was ready to run and got no processor between two moments.
 
         What holds it up itself, a lock or its own work, is not counted, and nothing is where the system does not tell.
         """
-        after = before = waited_s()
+        after = before = thread_waited_s()
         for _, came, waited in reversed(self._ticks):
             if came >= until:
                 after = waited
@@ -67,14 +67,14 @@ class Ticker:
         due = clock.monotonic()
         while True:
             now = clock.monotonic()
-            self._ticks.append((due, now, waited_s()))
+            self._ticks.append((due, now, thread_waited_s()))
             due += (int((now - due) / self._period_s) + 1) * self._period_s
             await asyncio.sleep(max(0.0, due - clock.monotonic()))
 
 
-def waited_s() -> float:
+def thread_waited_s() -> float:
     """Return how long this thread has waited for a processor since it began; 0 where the system does not tell."""
     try:
-        return int(SCHEDULED.read_bytes().split()[1]) / 1e9
+        return int(SCHEDSTAT_FILE.read_bytes().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0

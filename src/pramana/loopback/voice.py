@@ -9,9 +9,9 @@ To add a vendor, derive from `Agent` and return messages; never send, wait or pa
 1. `path`: the upgrade's, without the query, as a pattern; `prefix`: what the base URL ends with.
 2. `refuse` checks the upgrade (key, query), `http` answers what is no upgrade (a list of models, a signed URL).
 3. `opened` is what is said first; `take` reads one message of the client field by field, calls `hear` with its sound
-   in the uplink's format, `be_ready` once the handshake is done and `reply` for a turn that came in writing, and
+   in the uplink's format, `mark_ready` once the handshake is done and `reply` for a turn that came in writing, and
    answers what does not fit as the vendor does: by messages, or by `hang_up(code, reason)`.
-4. `speech_started`, `speech_stopped`, `answer_begins`, `sound`, `said`, `heard`, `answer_ends`, `interrupted` and
+4. `on_speech_start`, `on_speech_stop`, `begin_answer`, `sound`, `said`, `heard`, `end_answer`, `interrupted` and
    `odd` are the vendor's words for what the script lets happen. What a vendor has no word for returns nothing.
 5. `AGENTS` in `__main__` names it, so that it runs as a program.
 """
@@ -30,18 +30,26 @@ from aiohttp import WSMsgType, web
 from msgspec.structs import asdict
 
 from pramana import clock
-from pramana.loopback.script import Ear, Script, Turn, answer, decode, silence, spread
+from pramana.loopback.script import (
+    Script,
+    SpeechDetector,
+    Turn,
+    decode_frame,
+    make_answer_sound,
+    make_silence,
+    spread_words,
+)
 from pramana.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
 from pramana.providers.voice.vocabulary import FRAME_S, Format, Message
 
 __all__ = ["Agent", "Call", "Script", "Turn", "VoiceLoopback"]
 
-LONGEST_REASON = 123
+MAX_REASON_BYTES = 123
 """Bytes of a close: the protocol takes no more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Got:
+class ReceivedRequest:
     """A request as it arrived."""
 
     method: str
@@ -63,99 +71,99 @@ class Agent:
     downlink = Format("pcm", 24000)
     """Of this call: the handshake may set them."""
 
-    def __init__(self, script: Script, got: Got) -> None:
-        self.script, self.got = script, got
+    def __init__(self, script: Script, got: ReceivedRequest) -> None:
+        self.script, self.request = script, got
         self.key: str | None = None
         """The only one accepted; set once made, for a vendor who refuses a wrong one after the upgrade."""
-        self.asked = ""
+        self.requested_model = ""
         """The model or agent that was called."""
         self.ready = False
         self.sounds: list[bytes] = []
         """What was heard and not yet taken by the ear."""
-        self.asks = False
+        self.wants_answer = False
         """An answer is wanted at once: the turn came in writing."""
-        self.ended: tuple[int, str] | None = None
+        self.close_request: tuple[int, str] | None = None
 
     # What the upgrade meets
 
     @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
         """Return the refusal of an upgrade, or None; here of one that has the key nowhere."""
         if key is None or any(key in value for value in (*got.headers.values(), *got.query.values())):
             return None
-        return web.json_response(cls.error(401, "Unauthorized"), status=401)
+        return web.json_response(cls.make_error_body(401, "Unauthorized"), status=401)
 
     @classmethod
-    def http(cls, got: Got, key: str | None) -> web.Response:  # noqa: ARG003
+    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:  # noqa: ARG003
         """Answer a request that is no upgrade; the host that was asked is `got.headers["Host"]`."""
-        return web.json_response(cls.error(404, "Not found"), status=404)
+        return web.json_response(cls.make_error_body(404, "Not found"), status=404)
 
     @classmethod
-    def error(cls, status: int, message: str) -> Any:
+    def make_error_body(cls, status: int, message: str) -> Any:
         """Return the body the vendor sends with such a status."""
         return {"error": {"code": status, "message": message}}
 
     # What a client's message may call
 
-    def hear(self, frame: bytes) -> None:
+    def receive_sound(self, frame: bytes) -> None:
         """Take a frame of the caller's sound in the uplink's format."""
         self.sounds.append(frame)
 
-    def be_ready(self) -> None:
+    def mark_ready(self) -> None:
         """Say that the handshake is done: sound counts from now on."""
         self.ready = True
 
     def reply(self) -> None:
         """Answer now, without a spoken turn before it: the client wrote, or ended the turn itself."""
-        self.asks = True
+        self.wants_answer = True
 
     def hang_up(self, code: int, reason: str) -> None:
         """Close the connection once the messages of this step are sent."""
-        self.ended = (code, reason)
+        self.close_request = (code, reason)
 
     # What the vendor says
 
-    def opened(self) -> list[Message]:
+    def on_open(self) -> list[Message]:
         """Return what is sent as soon as the connection stands."""
         return []
 
-    def take(self, message: Message) -> list[Message]:
+    def handle_message(self, message: Message) -> list[Message]:
         """Read one message of the client and return what it is answered with at once."""
         raise NotImplementedError
 
-    def speech_started(self) -> list[Message]:
+    def on_speech_start(self) -> list[Message]:
         """Return what is said when the caller begins to speak."""
         return []
 
-    def speech_stopped(self) -> list[Message]:
+    def on_speech_stop(self) -> list[Message]:
         """Return what is said when the caller's turn is over; an answer follows, if the agent does not hang."""
         return []
 
-    def answer_begins(self) -> list[Message]:
+    def begin_answer(self) -> list[Message]:
         """Return what comes before the first sound."""
         return []
 
-    def sound(self, chunk: bytes) -> list[Message]:
+    def send_sound(self, chunk: bytes) -> list[Message]:
         """Return the messages that carry sound in the downlink's format; the first of them holds sound."""
         raise NotImplementedError
 
-    def said(self, text: str, *, final: bool) -> list[Message]:  # noqa: ARG002
+    def send_transcript(self, text: str, *, final: bool) -> list[Message]:  # noqa: ARG002
         """Return the next piece of what the agent says it said, or with `final` the whole of it, after the last."""
         return []
 
-    def heard(self, text: str) -> list[Message]:  # noqa: ARG002
+    def send_recognised(self, text: str) -> list[Message]:  # noqa: ARG002
         """Return what the agent says it heard."""
         return []
 
-    def answer_ends(self) -> list[Message]:
+    def end_answer(self) -> list[Message]:
         """Return what comes after the last sound."""
         return []
 
-    def interrupted(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
+    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
         """Return what is said when the caller talks into an answer that is being sent, or only still plays."""
         return []
 
-    def odd(self, filler: str) -> list[Message]:
+    def send_unknown_event(self, filler: str) -> list[Message]:
         """Return an event that nobody knows, with the filler in it."""
         return [json.dumps({"type": "loopback.unheard_of", "filler": filler})]
 
@@ -164,14 +172,14 @@ class Call:
     """One connection as the server saw it."""
 
     def __init__(self, server: "VoiceLoopback", number: int, agent: Agent, socket: web.WebSocketResponse) -> None:
-        self.got, self.agent = agent.got, agent
+        self.request, self.agent = agent.request, agent
         self.received: list[Message] = []
         """The client's messages, in order."""
         self.sent: list[Message] = []
         self.close_code: int | None = None
         """With which the client hung up."""
         self._server, self._number, self._socket = server, number, socket
-        self._ear = Ear(server.script.hangover_s)
+        self._speech_detector = SpeechDetector(server.script.hangover_s)
         self._answering: asyncio.Task[None] | None = None
         self._streaming: asyncio.Task[None] | None = None
         self._plays_until = 0.0
@@ -183,7 +191,7 @@ class Call:
         script, agent = self._server.script, self.agent
         try:
             if script.hang != "ready":
-                await self._send(agent.opened())
+                await self._send(agent.on_open())
             async for message in self._socket:
                 if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                     break
@@ -192,11 +200,11 @@ class Call:
                     self.received.append(message.data)
                 if script.hang == "ready":
                     continue
-                await self._send(agent.take(message.data))
-                if not agent.ended:
-                    await self._go_on(at)
-                if agent.ended:
-                    await self._close(*agent.ended)
+                await self._send(agent.handle_message(message.data))
+                if not agent.close_request:
+                    await self._handle_sound(at)
+                if agent.close_request:
+                    await self._close(*agent.close_request)
                     break
             self.close_code = self._socket.close_code
         finally:
@@ -205,47 +213,47 @@ class Call:
                 self._streaming.cancel()
                 await asyncio.wait([self._streaming])
 
-    async def _go_on(self, at: float) -> None:
+    async def _handle_sound(self, at: float) -> None:
         agent, script = self.agent, self._server.script
         if agent.ready and not self._ready:
             self._ready = True
             if script.unknown_event:
-                await self._send(agent.odd("a" * (1 << 20) if script.large_event else "a"))
+                await self._send(agent.send_unknown_event("a" * (1 << 20) if script.large_event else "a"))
             if script.continuous:
                 self._streaming = asyncio.create_task(self._stream())
             if script.greets:
                 self._answering = asyncio.create_task(self._answer(None, 0.0, at))
-        if agent.asks and script.hang is None:
+        if agent.wants_answer and script.hang is None:
             self._answering = asyncio.create_task(self._answer(None, 0.0, at, before=self._answering))
-        agent.asks = False
+        agent.wants_answer = False
         sounds, agent.sounds = agent.sounds, []
         for frame in sounds:
-            for what in self._ear.feed(decode(agent.uplink, frame), agent.uplink.rate, at):
-                await (self._started() if what == "start" else self._stopped())
+            for what in self._speech_detector.feed(decode_frame(agent.uplink, frame), agent.uplink.rate, at):
+                await (self._on_speech_start() if what == "start" else self._on_speech_stop())
 
     async def _stream(self) -> None:
         """Send silence in real time, whenever all that was sent has been played."""
-        frame = silence(FRAME_S, self.agent.downlink)
+        frame = make_silence(FRAME_S, self.agent.downlink)
         while True:
             now = clock.monotonic()
             if now >= self._plays_until and not self._speaks:
                 self._plays_until = max(now, self._plays_until) + FRAME_S
-                await self._send(self.agent.sound(frame))
+                await self._send(self.agent.send_sound(frame))
             await asyncio.sleep(max(0.001, self._plays_until - clock.monotonic()))
 
-    async def _started(self) -> None:
+    async def _on_speech_start(self) -> None:
         sending = self._answering is not None and not self._answering.done()
         playing = clock.monotonic() < self._plays_until
-        await self._send(self.agent.speech_started())
+        await self._send(self.agent.on_speech_start())
         if self._server.script.interrupt and (sending or playing):
             await self._stop()
             self._plays_until = 0.0
-            await self._send(self.agent.interrupted(sending=sending))
+            await self._send(self.agent.on_interruption(sending=sending))
 
-    async def _stopped(self) -> None:
-        await self._send(self.agent.speech_stopped())
+    async def _on_speech_stop(self) -> None:
+        await self._send(self.agent.on_speech_stop())
         if self._server.script.hang is None:
-            before, ear = self._answering, self._ear
+            before, ear = self._answering, self._speech_detector
             self._answering = asyncio.create_task(
                 self._answer(ear.last_at, ear.last_within_s, ear.last_at, before=before)
             )
@@ -257,46 +265,46 @@ class Call:
         if before:
             await asyncio.wait([before])
         await asyncio.sleep(max(0.0, since + script.first_byte_s - clock.monotonic()))
-        chunks = answer(script, agent.downlink)
-        pieces = spread(script.text, len(chunks))
+        chunks = make_answer_sound(script, agent.downlink)
+        pieces = spread_words(script.text, len(chunks))
         middle = len(chunks) // 2
-        await self._send(agent.answer_begins())
+        await self._send(agent.begin_answer())
         self._speaks = True
         if script.continuous:  # the silence before it is played first, and would move the answer
             await asyncio.sleep(max(0.0, self._plays_until - clock.monotonic()))
         for number, chunk in enumerate(chunks):
-            messages = agent.sound(chunk)
+            messages = agent.send_sound(chunk)
             now = clock.monotonic()
             await self._send(messages)
             if number == 0:
-                server.log(
+                server.log_turn(
                     Turn(
-                        self._number, agent.asked, ended_at, within_s, now, script.leading_silence_s,
-                        server.waited(since, now),
+                        self._number, agent.requested_model, ended_at, within_s, now, script.leading_silence_s,
+                        server.waited_for_processor_s(since, now),
                     )
                 )  # fmt: skip
                 if script.transcript == "with" and ended_at is not None:
-                    await self._send(agent.heard(script.heard))
+                    await self._send(agent.send_recognised(script.heard))
             self._plays_until = max(now, self._plays_until) + len(chunk) / agent.downlink.bytes_a_second
             if script.transcript == "with" and pieces[number]:
-                await self._send(agent.said(pieces[number], final=False))
+                await self._send(agent.send_transcript(pieces[number], final=False))
             if number == middle:
-                await self._spoil()
+                await self._send_faults()
             await asyncio.sleep(script.chunk_s / script.speed)
         self._speaks = False
         if script.transcript == "with":
-            await self._send(agent.said(script.text, final=True))
-        await self._send(agent.answer_ends())
+            await self._send(agent.send_transcript(script.text, final=True))
+        await self._send(agent.end_answer())
         if script.transcript == "late":
             await asyncio.sleep(script.late_s)
             if ended_at is not None:
-                await self._send(agent.heard(script.heard))
-            await self._send(agent.said(script.text, final=True))
+                await self._send(agent.send_recognised(script.heard))
+            await self._send(agent.send_transcript(script.text, final=True))
 
-    async def _spoil(self) -> None:
+    async def _send_faults(self) -> None:
         script = self._server.script
         if script.unknown_event:
-            await self._send(self.agent.odd("a" * (1 << 20) if script.large_event else "a"))
+            await self._send(self.agent.send_unknown_event("a" * (1 << 20) if script.large_event else "a"))
         if script.bad_json:
             await self._send(['{"type": "loopback.cut", "half": '])
         if script.close_mid_turn:
@@ -312,7 +320,7 @@ class Call:
     async def _close(self, code: int, reason: str) -> None:
         # Not waited for: a client that does not answer must not hold the answer's task.
         with suppress(ConnectionError, RuntimeError):
-            cut = reason.encode()[:LONGEST_REASON].decode("utf-8", "ignore")
+            cut = reason.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore")
             await self._socket.close(code=code, message=cut.encode(), drain=False)
 
     async def _stop(self) -> None:
@@ -336,7 +344,7 @@ class VoiceLoopback:
         log: Path | None = None,
         keep: bool = True,
     ) -> None:
-        """`key` is the one accepted (None: any); `log` gets each turn as a line of JSON when it happened.
+        """`key` is the one accepted (None: any); `log_turn` gets each turn as a line of JSON when it happened.
 
         `keep=False` forgets the messages: a benchmark's server must not grow.
         """
@@ -344,7 +352,7 @@ class VoiceLoopback:
         self.url = ""
         """The base URL to give to a client, with http."""
         self.calls: list[Call] = []
-        self.asked: list[Got] = []
+        self.requests: list[ReceivedRequest] = []
         """Every request, upgrades included."""
         self._turns: list[Turn] = []
         self._count, self._port, self._log = 0, port, log
@@ -356,11 +364,11 @@ class VoiceLoopback:
         """Return the answers until now, in the order of their first bytes."""
         return list(self._turns)
 
-    def waited(self, since: float, until: float) -> float:
+    def waited_for_processor_s(self, since: float, until: float) -> float:
         """Return how long this process waited for a processor between two moments; 0 where nobody reads it in a log."""
-        return self._ticker.waited(since - WAITED_BEFORE_S, until) if self._log else 0.0
+        return self._ticker.waited_for_processor_s(since - WAITED_BEFORE_S, until) if self._log else 0.0
 
-    def log(self, turn: Turn) -> None:
+    def log_turn(self, turn: Turn) -> None:
         """Keep a turn, and write it."""
         self._turns.append(turn)
         if self._log:
@@ -368,7 +376,9 @@ class VoiceLoopback:
                 file.write(json.dumps(asdict(turn)) + "\n")
 
     async def __aenter__(self) -> Self:
-        answer(self.script, self.agent.downlink)  # numpy is imported and the sound made before anyone is timed
+        make_answer_sound(
+            self.script, self.agent.downlink
+        )  # numpy is imported and the sound made before anyone is timed
         self._listening = await asyncio.get_running_loop().create_server(self._server, "127.0.0.1", self._port)
         port = self._listening.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}{self.agent.prefix}"
@@ -392,15 +402,15 @@ class VoiceLoopback:
         except ValueError:
             body = None
         path = request.path.removeprefix(self.agent.prefix)
-        got = Got(request.method, path, request.query, request.headers, body)
-        self.asked.append(got)
+        got = ReceivedRequest(request.method, path, request.query, request.headers, body)
+        self.requests.append(got)
         if request.headers.get("Upgrade", "").lower() != "websocket":
-            return self.agent.http(got, self.key)
+            return self.agent.answer_http(got, self.key)
         if status := self.script.status:
             said = {401: "Unauthorized", 403: "Forbidden", 429: "Too many requests"}.get(status, "Internal error")
-            return web.json_response(self.agent.error(status, said), status=status)
+            return web.json_response(self.agent.make_error_body(status, said), status=status)
         if not re.fullmatch(self.agent.path, path):
-            return web.json_response(self.agent.error(404, "Not found"), status=404)
+            return web.json_response(self.agent.make_error_body(404, "Not found"), status=404)
         if refusal := self.agent.refuse(got, self.key):
             return refusal
         socket = web.WebSocketResponse(max_msg_size=16 << 20, compress=False)

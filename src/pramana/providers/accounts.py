@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote as percent
 
-from pramana.errors import AuthenticationFailed, InvalidInput, quote
+from pramana.errors import AuthenticationFailed, InvalidInput, quote_text
 from pramana.model import Target
-from pramana.providers.kinds import CALLED, VARIABLES, WITHOUT_ACCOUNT, Variables, providers
+from pramana.providers.kinds import CALLED_KINDS, VARIABLES, WITHOUT_ACCOUNT, Variables, providers
 from pramana.providers.redaction import without_secrets
-from pramana.providers.voice.templates import BadTemplate, as_text, parts_of
+from pramana.providers.voice.templates import BadTemplate, parse_template, value_to_text
 
 CONNECT_S = 30.0
 
@@ -44,12 +44,12 @@ class Account:
     """What `pramana models` takes to list the models here: the provider's name, or the URL that was typed."""
 
     @property
-    def guarded(self) -> bool:
+    def is_guarded(self) -> bool:
         """Whether only the public Internet may be connected to."""
         return not (self.ours or self.allow_private)
 
     @property
-    def connect_s(self) -> float:
+    def connect_timeout_s(self) -> float:
         """How long a connection may take to stand."""
         return CONNECT_S if self.timeout_s is None else min(CONNECT_S, self.timeout_s)
 
@@ -57,14 +57,14 @@ class Account:
         return f"Account({without_secrets(self.base_url)!r}, {'with a key' if self.key else 'without a key'})"
 
 
-AT_THE_MODEL = ("twilio", "pipecat")
+ADDRESSED_BY_MODEL = ("twilio", "pipecat")
 """Their model is the address that is called."""
 Origin = tuple[str, str, int | None]
-_HOST_IS_SAID = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]+[/?#]")
+_HAS_HOST_RE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]+[/?#]")
 """Whatever follows belongs to a path."""
 
 
-def destination(
+def find_key_destination(
     kind: str, base_url: str | None, description: Mapping[str, Any] | None, model: str | None
 ) -> tuple[Any, ...] | None:
     """Return where the key of a provider goes when a model is asked; None where nobody can tell.
@@ -72,49 +72,49 @@ def destination(
     Of a described agent it is the origins of what is asked before a call and of the call; of one whose address is its
     model that address; of any other the server's, None being the vendor's own.
 
-    >>> destination("websocket", None, {"url": "wss://{model}/talk"}, "agent.example")
+    >>> find_key_destination("websocket", None, {"url": "wss://{model}/talk"}, "agent.example")
     (('wss', 'agent.example', 443), ('wss', 'agent.example', 443))
     """
-    if kind in AT_THE_MODEL:
+    if kind in ADDRESSED_BY_MODEL:
         return base_url, model
     if kind != "websocket" or description is None:
         return (base_url,)
     base = base_url or str(description.get("base_url") or "")
     url = str(description.get("url") or "{base_url}")  # without one, what is asked before says where the call is
-    called, named = _up_to_the_path(url, base, model)
+    called, named = _resolve_host_part(url, base, model)
     if named - {"model"} or (named and model is None):
         return None
     origins = tuple(_origin(each) for each in (base or called, called))
     return None if None in origins else origins
 
 
-def said_by_callers(description: Mapping[str, Any], base_url: str | None) -> frozenset[str]:
+def find_caller_controlled_names(description: Mapping[str, Any], base_url: str | None) -> frozenset[str]:
     """Return the names of what decides the host of a described agent besides its base URL: whoever calls says them.
 
-    >>> said_by_callers({"url": "wss://{model}.example/{voice|none}"}, None)
+    >>> find_caller_controlled_names({"url": "wss://{model}.example/{voice|none}"}, None)
     frozenset({'model'})
     """
     base = base_url or str(description.get("base_url") or "")
-    return _up_to_the_path(str(description.get("url") or ""), base, None)[1]
+    return _resolve_host_part(str(description.get("url") or ""), base, None)[1]
 
 
-def _up_to_the_path(url: str, base_url: str, model: str | None) -> tuple[str, frozenset[str]]:
+def _resolve_host_part(url: str, base_url: str, model: str | None) -> tuple[str, frozenset[str]]:
     """Return an address as a call would write it, at least up to its path, and the names that stand before that."""
     made, named = "", set()
     values = {"base_url": base_url.partition("?")[0].rstrip("/"), "model": "x" if model is None else model}
     try:
-        parts = parts_of(url)
+        parts = parse_template(url)
     except BadTemplate:
         return "", frozenset({"?"})
     for part in parts:
         if isinstance(part, str):
             made += part
             continue
-        if _HOST_IS_SAID.match(made):
+        if _HAS_HOST_RE.match(made):
             break
         if part.name != "base_url":
             named.add(part.name)
-        value = as_text(values.get(part.name, "x"))
+        value = value_to_text(values.get(part.name, "x"))
         made += percent(value, safe="") if made else value
     return made, frozenset(named)
 
@@ -163,7 +163,7 @@ Lookup = Callable[[str], Registered | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Functions:
+class PassedFunctions:
     """Callables that a Python caller passed as models and scorers, and where its coroutines run."""
 
     by_path: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class Accounts:
     """Returns an environment variable. Never shown: what is looked into may hold every key there is."""
     timeout_s: float | None = 120.0
     commands: Mapping[str, CommandLine] = field(default_factory=dict)
-    functions: Functions = field(default_factory=Functions)
+    functions: PassedFunctions = field(default_factory=PassedFunctions)
     code: bool = True
     """Whether providers that run code of this machine may be opened; a server says no."""
     proxy_for: Callable[[str], str | None] = field(default=lambda _: None, repr=False)
@@ -194,13 +194,13 @@ class Accounts:
     """Whether others than this machine's user say who is asked: a key of the environment then goes to its vendor, or
     to where the environment says, and never to an address that was typed."""
 
-    def account(self, target: Target) -> Account | None:
+    def find_account(self, target: Target) -> Account | None:
         """Return how the target's provider is reached; None for one that needs no account."""
         name = target.provider
         if name in WITHOUT_ACCOUNT:
             return None
         if (account_id := target.arguments.get("account")) is not None:
-            return self._registered(target, str(account_id))
+            return self._account_of_registered(target, str(account_id))
         known = VARIABLES.get(name)
         if known is None:
             stem = re.sub(r"\W+", "_", name.upper())
@@ -213,10 +213,10 @@ class Accounts:
         base_url = typed or stated
         if base_url is None:
             raise InvalidInput(
-                f"{quote(target.typed)} does not name a server; write http://HOST:PORT/v1#{target.model}, "
+                f"{quote_text(target.typed)} does not name a server; write http://HOST:PORT/v1#{target.model}, "
                 f"or set {known.base_urls[0]}"
             )
-        ours = not (name in (*AT_THE_MODEL, "websocket") or (typed and typed != (stated or "").rstrip("/")))
+        ours = not (name in (*ADDRESSED_BY_MODEL, "websocket") or (typed and typed != (stated or "").rstrip("/")))
         key = self.lookup(variable) if variable and (ours or not self.for_others) else None
         return Account(
             base_url,
@@ -230,25 +230,26 @@ class Accounts:
             listed_as=typed or name,
         )
 
-    def _registered(self, target: Target, account_id: str) -> Account:
+    def _account_of_registered(self, target: Target, account_id: str) -> Account:
         """Return how a registered provider is reached: with its own key, and only where that was meant to go."""
         found, described = self.registered(account_id), target.arguments.get("description")
         if found is None:
             raise InvalidInput(
-                f"no provider {quote(account_id)} is registered any longer; register it again, or use another"
+                f"no provider {quote_text(account_id)} is registered any longer; register it again, or use another"
             )
         now, then = (
-            (found.base_url, _address(found.description)),
-            (target.arguments.get("base_url"), _address(described)),
+            (found.base_url, _description_address(found.description)),
+            (target.arguments.get("base_url"), _description_address(described)),
         )
         if now != then or VARIABLES[found.kind] != VARIABLES.get(target.provider):
             raise InvalidInput(
-                f"the provider {quote(account_id)} has another address than when the run started, and its key is sent "
+                f"the provider {quote_text(account_id)} has another address than when the run started, and its key is "
+                "sent "
                 "to no other; start a new run with it"
             )
         known = VARIABLES[found.kind]
-        meant = destination(found.kind, found.base_url, found.description, found.model)
-        asked = destination(found.kind, found.base_url, found.description, target.model)
+        meant = find_key_destination(found.kind, found.base_url, found.description, found.model)
+        asked = find_key_destination(found.kind, found.base_url, found.description, target.model)
         key = found.unlock() if asked is not None and asked == meant else None
         if known.key_required and not key:
             raise AuthenticationFailed(f"{account_id} needs an API key; set the provider's apiKey")
@@ -259,12 +260,12 @@ class Accounts:
             self.timeout_s,
             variable=f"the key of the provider {account_id}",
             proxy=self.proxy_for(base_url),
-            ours=not (found.base_url or found.kind in (*AT_THE_MODEL, "websocket")),
+            ours=not (found.base_url or found.kind in (*ADDRESSED_BY_MODEL, "websocket")),
             allow_private=self.allow_private,
             listed_as=account_id,
         )
 
-    def configured(self) -> list[str]:
+    def list_configured(self) -> list[str]:
         """Return the providers that can be asked as things are: key or server are set, or not needed.
 
         Those of other packages come after the built-in ones; what they need besides is theirs to say.
@@ -272,12 +273,12 @@ class Accounts:
         found = [
             name
             for name, known in VARIABLES.items()
-            if name not in CALLED
+            if name not in CALLED_KINDS
             if any(map(self.lookup, known.keys if known.key_required else known.base_urls))
         ]
         return [*found, "local", *(name for name in providers.names() if name not in providers.builtin)]
 
 
-def _address(description: Mapping[str, Any] | None) -> tuple[Any, ...]:
+def _description_address(description: Mapping[str, Any] | None) -> tuple[Any, ...]:
     """Return where a described agent is called, and so where its key goes."""
     return (description.get("base_url"), description.get("url")) if description else ()

@@ -24,7 +24,7 @@ class Deadlines:
         assert task is not None  # noqa: S101 - requests are made in tasks
         self._ends[task] = loop.time() + self.seconds
         if self._timer is None:
-            self._timer = loop.call_later(self.seconds, self._ring, loop)
+            self._timer = loop.call_later(self.seconds, self._cancel_late, loop)
         return task
 
     def end(self, task: asyncio.Task[Any]) -> None:
@@ -37,19 +37,19 @@ class Deadlines:
             self._timer.cancel()
             self._timer = None
 
-    def passed(self, task: asyncio.Task[Any]) -> bool:
+    def has_expired(self, task: asyncio.Task[Any]) -> bool:
         """Tell whether it was we who cancelled the task, and nobody else did."""
         if task not in self._late:
             return False
         self._late.discard(task)
         return task.uncancel() == 0
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         now = loop.time()
         for task, end in list(self._ends.items()):
             if end > now:
-                self._timer = loop.call_at(end, self._ring, loop)
+                self._timer = loop.call_at(end, self._cancel_late, loop)
                 return
             del self._ends[task]
             self._late.add(task)

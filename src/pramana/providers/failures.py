@@ -24,7 +24,7 @@ from pramana.errors import (
     BrokenReply,
     Hint,
     KeyInAnswer,
-    NothingThere,
+    NotAnApi,
     OutOfCredit,
     ProviderError,
     RateLimited,
@@ -32,10 +32,10 @@ from pramana.errors import (
     Unavailable,
     UnknownModel,
     Unreachable,
-    visible,
+    escape_control_characters,
 )
 from pramana.providers.accounts import Account
-from pramana.providers.guard import Guard
+from pramana.providers.guard import AddressGuard
 from pramana.providers.redaction import KEY_LENGTH, Secrets
 
 MESSAGE_LIMIT = 300
@@ -44,11 +44,11 @@ MALFORMED_RESPONSE_ERRORS = (AttributeError, IndexError, KeyError, OverflowError
 
 
 class ReadingErrors:
-    """The context of `Failures.reading`; a class, as a generator costs every request a microsecond."""
+    """The context of `AccountErrors.reading_errors`; a class, as a generator costs every request a microsecond."""
 
     __slots__ = ("_failures", "_renamed", "_what")
 
-    def __init__(self, failures: "Failures", what: str, renamed: Mapping[str, str]) -> None:
+    def __init__(self, failures: "AccountErrors", what: str, renamed: Mapping[str, str]) -> None:
         self._failures, self._what, self._renamed = failures, what, renamed
 
     def __enter__(self) -> None:
@@ -60,55 +60,56 @@ class ReadingErrors:
                 if error.parameter == theirs:
                     raise Rejected(str(error), status=error.status, parameter=ours) from None
         elif isinstance(error, MALFORMED_RESPONSE_ERRORS):
-            raise self._failures.broken(self._what) from None
+            raise self._failures.make_broken_reply(self._what) from None
 
 
-class Failures:
+class AccountErrors:
     """The errors of one account at one host."""
 
     def __init__(self, vendor: str, host: str, account: Account, secrets: Secrets, proxy: URL | None) -> None:
         self.vendor, self.secrets = vendor, secrets
-        self.who = f"{vendor} ({host})"
+        self.provider_label = f"{vendor} ({host})"
         """Whom we asked, as every message says it."""
         self.variable = account.variable or f"{re.sub(r'[^A-Z0-9]+', '_', vendor.upper())}_API_KEY"
         self._account, self._proxy = account, proxy
 
-    def quoted(self, text: str) -> str:
+    def quote(self, text: str) -> str:
         """Return what somebody else said, as a message may show it."""
-        return self.secrets.blank_message(visible(text))[:MESSAGE_LIMIT]
+        return self.secrets.blank_message(escape_control_characters(text))[:MESSAGE_LIMIT]
 
-    def broken(self, what: str = "was cut off before its end") -> BrokenReply:
+    def make_broken_reply(self, what: str = "was cut off before its end") -> BrokenReply:
         """Return the error for an answer that is not what the wire format promises."""
-        return BrokenReply(f"the reply of {self.who} {what}")
+        return BrokenReply(f"the reply of {self.provider_label} {what}")
 
-    def reading(self, what: str, renamed: Mapping[str, str] | None = None) -> "ReadingErrors":
+    def reading_errors(self, what: str, renamed: Mapping[str, str] | None = None) -> "ReadingErrors":
         """Return a context that raises what goes wrong while an answer is read as an error of ours.
 
         A refused parameter gets the name the request had for it: `renamed` has theirs by ours.
         """
         return ReadingErrors(self, what, renamed or {})
 
-    def key_in_answer(self) -> KeyInAnswer:
+    def make_key_in_answer(self) -> KeyInAnswer:
         """Return the error for an answer that cannot be stored as it is, and must not be judged as anything else."""
         return KeyInAnswer(
-            f"the reply of {self.who} contains the account's API key, and keys are never stored; if it is not a "
+            f"the reply of {self.provider_label} contains the account's API key, and keys are never stored; if it is "
+            "not a "
             f"secret, set {self.variable} to one of fewer than {KEY_LENGTH} characters"
         )
 
-    def storable(self, data: bytes) -> bytes:
+    def check_storable(self, data: bytes) -> bytes:
         """Return JSON as it may be stored; raises `KeyInAnswer` for a key of digits alone, where a number stood."""
         try:
             return self.secrets.blank_json(data)
         except ValueError:
-            raise self.key_in_answer() from None
+            raise self.make_key_in_answer() from None
 
-    def refusal(self, status: int, body: Any, *, retry_after: float | None = None) -> ProviderError:
+    def make_refusal(self, status: int, body: Any, *, retry_after: float | None = None) -> ProviderError:
         """Return the error for a status and the body that came with it; also for an error that came mid-stream."""
-        error = Refusal.of(body)
-        said = self.secrets.blank_message(visible(error.message))
+        error = ErrorBody.parse(body)
+        said = self.secrets.blank_message(escape_control_characters(error.message))
         said = said if len(said) <= MESSAGE_LIMIT else said[: MESSAGE_LIMIT - 1] + "…"
         says = f": {said}" if said else ""
-        who = self.who
+        who = self.provider_label
         if error.code == "model_not_found" or (status == 404 and "model" in error.message.lower()):
             return UnknownModel(f"{who} has no such model{says}", status=status, hint=self._how_to_list_models())
         if status == 402 or error.unpaid:
@@ -118,7 +119,7 @@ class Failures:
                 status=status,
             )
         if status == 407 and self._proxy:
-            return self.proxy_refused(status)
+            return self.make_proxy_error(status)
         if status in (401, 403):
             found = "rejected the API key" if self._account.key else "requires an API key, and none is set"
             return AuthenticationFailed(f"{who} {found} ({status}){says}; set {self.variable}", status=status)
@@ -128,30 +129,31 @@ class Failures:
             return Unavailable(f"{who} is unavailable ({status}){says}", status=status, retry_after=retry_after)
         if status == 404:
             nothing = f"{who}: not found at this address ({status}){says}; check the base URL"
-            return NothingThere(nothing, status=status)
+            return NotAnApi(nothing, status=status)
         if error.code == "content_filter":
             return Rejected(f"{who} rejected the prompt: content filter{says}", status=status)
         return Rejected(f"{who} rejected the request ({status}){says}", status=status, parameter=error.parameter)
 
     def _how_to_list_models(self) -> Hint:
         listed = self._account.listed_as
-        return Hint("list_server_models" if "://" in listed else "list_models", self.quoted(listed))
+        return Hint("list_server_models" if "://" in listed else "list_models", self.quote(listed))
 
-    def redirected(self, status: int, to: str = "") -> Rejected:
+    def make_redirect_error(self, status: int, location: str = "") -> Rejected:
         """Return the error for an answer that sends us elsewhere; a host that holds a secret is not shown."""
         try:
-            host = visible(URL(to).host or "")
+            host = escape_control_characters(URL(location).host or "")
         except ValueError:
             host = ""
         if any(each.lower() in host for each in self.secrets.all):  # hosts are written small
             host = ""
         return Rejected(
-            f"{self.who} redirects to {host or 'another address'}, and keys are never sent to another address; set "
+            f"{self.provider_label} redirects to {host or 'another address'}, and keys are never sent to another "
+            "address; set "
             "the final address as the base URL",
             status=status,
         )
 
-    def proxy_refused(self, status: int) -> ProviderError:
+    def make_proxy_error(self, status: int) -> ProviderError:
         """Return the error for a proxy that would not lead on."""
         between = f"the proxy {self._proxy.host_port_subcomponent if self._proxy else ''}"
         if status == 407:
@@ -160,48 +162,57 @@ class Failures:
                 "http://user:password@host:port",
                 status=status,
             )
-        return Unavailable(f"{between} could not connect to {self.who}: {status}", status=status)
+        return Unavailable(f"{between} could not connect to {self.provider_label}: {status}", status=status)
 
-    def address_refused(self, why: str) -> AddressRefused:
+    def make_address_refused(self, reason: str) -> AddressRefused:
         """Return the error for an address that may not be connected to."""
         return AddressRefused(
-            f"requests to {self.who} are blocked: {why}; an administrator can allow them in the workbench under "
+            f"requests to {self.provider_label} are blocked: {reason}; an administrator can allow them in the "
+            "workbench under "
             "Settings, Server, or with allowPrivateAddresses in PATCH /api/settings"
         )
 
-    def unreached(self, error: Exception, guard: Guard | None, *, answered: bool = False) -> ProviderError:
+    def make_unreachable(
+        self, error: Exception, guard: AddressGuard | None, *, answered: bool = False
+    ) -> ProviderError:
         """Return the error for an exchange that could not be ended, before its answer began or in the middle of it."""
         if not answered and guard and guard.refused:  # the guard has just refused to connect
             why = f"its name resolves to {guard.refused[0]}"
             guard.refused.clear()
-            return self.address_refused(why)
+            return self.make_address_refused(why)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return Unreachable(f"no connection to {self.who} within {self._account.connect_s:g} s")
+            return Unreachable(f"no connection to {self.provider_label} within {self._account.connect_timeout_s:g} s")
         if isinstance(error, TimeoutError):
-            return Unavailable(f"no complete reply from {self.who} within {self._account.timeout_s:g} s")
+            return Unavailable(f"no complete reply from {self.provider_label} within {self._account.timeout_s:g} s")
         if answered:
-            return self.broken()
+            return self.make_broken_reply()
         if isinstance(error, aiohttp.ClientHttpProxyError):
-            return self.proxy_refused(error.status)
+            return self.make_proxy_error(error.status)
         if isinstance(error, aiohttp.ClientResponseError):
-            return self.broken("is not HTTP")
+            return self.make_broken_reply("is not HTTP")
         said = str(error)
         if isinstance(error, aiohttp.ClientConnectorError):  # in the words of the system and not of a library
             cause = error.os_error
             known = cause.errno is not None and cause.errno in errno.errorcode
             said = (os.strerror(cause.errno or 0) if known else cause.strerror) or str(cause)
-        return Unreachable(f"cannot reach {self.who}: {self.quoted(said) or type(error).__name__}")
+        return Unreachable(f"cannot reach {self.provider_label}: {self.quote(said) or type(error).__name__}")
 
 
-_NAMES_PARAMETER = re.compile(
+_PARAMETER_RE = re.compile(
     r"(?i:unsupported|unknown|unrecognized|unexpected|invalid)[\w ]*?\b(?i:parameter|argument|field|value|name)s?\b"
     r"[^'\"`]{0,30}['\"`]([A-Za-z_][\w.]*)['\"`]"
     r"|^['\"`]?([A-Za-z_][\w.]*)['\"`]?:? (?:Extra inputs are not permitted|is not supported|is deprecated)"
 )
 
-UNPAID = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error", "BILLING_DISABLED")
+NO_CREDIT_CODES = (
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "billing_error",
+    "BILLING_DISABLED",
+)
 """Codes, types and reasons of OpenAI, Anthropic and Google for an account that has, or may spend, no money."""
-_NAMES_MONEY = re.compile(
+_NO_CREDIT_RE = re.compile(
     # Anthropic says both with 400 and no code of its own; Google the others, with 403, 429 and 400. Google's "You
     # exceeded your current quota, please check your plan and billing details" is not here: it is also what a limit a
     # minute says.
@@ -212,7 +223,7 @@ _NAMES_MONEY = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorBody:
     """What an error body says, whichever vendor wrote it."""
 
     message: str
@@ -223,18 +234,18 @@ class Refusal:
     """The account has no money left, or may spend none: nothing else can be asked of it either."""
 
     @classmethod
-    def of(cls, body: Any) -> "Refusal":
+    def parse(cls, body: Any) -> "ErrorBody":
         """Read the body: parsed JSON, or text that is none."""
         if isinstance(body, list) and body:  # Google's streams answer with a list of one
             body = body[0]
         if isinstance(body, str):
-            return cls(body, parameter=_parameter(body), unpaid=_is_unpaid(body))
+            return cls(body, parameter=_find_parameter(body), unpaid=_is_unpaid(body))
         if not isinstance(body, dict):
             return cls("")
         error = body.get("error") or body.get("detail") or body
         if not isinstance(error, dict):
             text = error if isinstance(error, str) else json.dumps(error)
-            return cls(text, parameter=_parameter(text), unpaid=_is_unpaid(text))
+            return cls(text, parameter=_find_parameter(text), unpaid=_is_unpaid(text))
         message = error.get("message") or body.get("message") or ""
         message = message if isinstance(message, str) else json.dumps(message)
         named, code, wait = error.get("param"), error.get("code"), None
@@ -243,26 +254,26 @@ class Refusal:
             if isinstance(detail, dict):
                 reasons.append(detail.get("reason"))
                 if isinstance(delay := detail.get("retryDelay"), str):
-                    wait = _number(delay.removesuffix("s"))
+                    wait = _parse_number(delay.removesuffix("s"))
         return cls(
             message,
             code if isinstance(code, str) else None,
-            named if isinstance(named, str) and named else _parameter(message),
+            named if isinstance(named, str) and named else _find_parameter(message),
             wait,
             _is_unpaid(message, reasons),
         )
 
 
 def _is_unpaid(message: str, reasons: Sequence[Any] = ()) -> bool:
-    return any(each in UNPAID for each in reasons) or bool(_NAMES_MONEY.search(message[:2000]))
+    return any(each in NO_CREDIT_CODES for each in reasons) or bool(_NO_CREDIT_RE.search(message[:2000]))
 
 
-def _parameter(message: str) -> str | None:
-    found = _NAMES_PARAMETER.search(message[:2000])
+def _find_parameter(message: str) -> str | None:
+    found = _PARAMETER_RE.search(message[:2000])
     return (found[1] or found[2]) if found else None
 
 
-def _number(text: str | None) -> float | None:
+def _parse_number(text: str | None) -> float | None:
     try:
         value = float(text or "")
     except ValueError:
@@ -270,16 +281,17 @@ def _number(text: str | None) -> float | None:
     return value if math.isfinite(value) and value >= 0 else None
 
 
-def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+def parse_retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
     """Return the seconds a server asks us to wait, or None.
 
-    >>> retry_after({"retry-after": "7"}), retry_after({"retry-after-ms": "250", "retry-after": "1"})
+    >>> parse_retry_after({"retry-after": "7"}), parse_retry_after({"retry-after-ms": "250", "retry-after": "1"})
     (7.0, 0.25)
-    >>> retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, now=datetime(2015, 10, 21, 7, 27, tzinfo=UTC))
+    >>> now = datetime(2015, 10, 21, 7, 27, tzinfo=UTC)
+    >>> parse_retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, now=now)
     60.0
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        if (seconds := _number(headers.get(name))) is not None:
+        if (seconds := _parse_number(headers.get(name))) is not None:
             return seconds * unit
     try:
         until = parsedate_to_datetime(headers.get("retry-after", ""))

@@ -18,17 +18,17 @@ import aiohttp
 from yarl import URL
 
 from pramana import settings
-from pramana.errors import InvalidInput, NotFound, PramanaError, Unavailable, quote, visible
+from pramana.errors import InvalidInput, NotFound, PramanaError, Unavailable, escape_control_characters, quote_text
 
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 TIME_LIMIT_S = 30.0
 """For all of it: names, connections, redirects and the last byte."""
-SHOWN = 200
+MAX_SHOWN_LENGTH = 200
 """Characters of an address in a message."""
 
-_HOST = re.compile(r"[\w.-]+|[\da-f:.]+(?:%[\w.-]+)?", re.ASCII)
-_LEADS_ON = frozenset((301, 302, 303, 307, 308))
-_ALLOW = "PRAMANA_ALLOW_PRIVATE_ADDRESSES=1 allows it"
+_HOST_RE = re.compile(r"[\w.-]+|[\da-f:.]+(?:%[\w.-]+)?", re.ASCII)
+_REDIRECT_STATUSES = frozenset((301, 302, 303, 307, 308))
+_ALLOW_HINT = "PRAMANA_ALLOW_PRIVATE_ADDRESSES=1 allows it"
 
 # Every block that is for a special purpose, whoever routes it: only the rest is the public Internet.
 _NOT_PUBLIC_4 = {
@@ -64,10 +64,10 @@ _NOT_PUBLIC_6 = {
 _HOLDING_4 = {IPv6Network("::ffff:0:0/96"): 0, IPv6Network("64:ff9b::/96"): 0, IPv6Network("2002::/16"): 80}
 
 
-def why_not_public(address: str) -> str | None:
+def describe_private_address(address: str) -> str | None:
     """Say what kind of address it is when it is not on the public Internet; None when it is.
 
-    >>> why_not_public("10.1.2.3"), why_not_public("::ffff:127.0.0.1"), why_not_public("93.184.215.14")
+    >>> *map(describe_private_address, ("10.1.2.3", "::ffff:127.0.0.1", "93.184.215.14")),
     ('private', 'loopback', None)
     """
     try:
@@ -78,12 +78,12 @@ def why_not_public(address: str) -> str | None:
         return next((kind for network, kind in _NOT_PUBLIC_4.items() if found in network), None)
     for network, behind in _HOLDING_4.items():
         if found in network:
-            return why_not_public(str(IPv4Address(int(found) >> behind & 0xFFFFFFFF)))
+            return describe_private_address(str(IPv4Address(int(found) >> behind & 0xFFFFFFFF)))
     kind = next((kind for network, kind in _NOT_PUBLIC_6.items() if found in network), None)
     return kind or (None if found in _PUBLIC_6 else "reserved")
 
 
-class Guard:
+class AddressGuard:
     """Makes the sockets of connections to the public Internet, and none to anywhere else."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Guard:
         """Make the socket for one connection; it is for aiohttp, which connects it to this very address."""
         family, kind, protocol, _, place = address
         host = str(place[0])
-        if reason := why_not_public(host):
+        if reason := describe_private_address(host):
             self.refused.append(f"{host}, which is {reason}")
             raise OSError(f"{host} is {reason}")
         return socket.socket(family, kind, protocol)
@@ -112,27 +112,32 @@ async def fetch(url: str, *, limit_bytes: int, allow_private: bool) -> bytes:
     """
     try:
         async with asyncio.timeout(TIME_LIMIT_S):
-            return await _follow(_parsed(url), limit_bytes, allow_private=allow_private)
+            return await _fetch_following_redirects(_parse_url(url), limit_bytes, allow_private=allow_private)
     except TimeoutError:
-        raise Unavailable(f"{shown(url)} took longer than {TIME_LIMIT_S:g} s") from None
+        raise Unavailable(f"{strip_credentials(url)} took longer than {TIME_LIMIT_S:g} s") from None
 
 
-async def _follow(url: URL, limit: int, *, allow_private: bool) -> bytes:
+async def _fetch_following_redirects(url: URL, limit: int, *, allow_private: bool) -> bytes:
     first = url
-    for _ in range(MOST_REDIRECTS + 1):
-        found = await _get(url, limit, allow_private=allow_private)
+    for _ in range(MAX_REDIRECTS + 1):
+        found = await _fetch_once(url, limit, allow_private=allow_private)
         if isinstance(found, bytes):
             return found
         if url.scheme == "https" and found.scheme == "http":
-            raise InvalidInput(f"{shown(url)} redirects from https to http ({shown(found)}), which is not followed")
+            raise InvalidInput(
+                f"{strip_credentials(url)} redirects from https to http ({strip_credentials(found)}), which is not "
+                "followed"
+            )
         url = found
-    raise InvalidInput(f"{shown(first)} redirects more than {MOST_REDIRECTS} times, at last to {shown(url)}")
+    raise InvalidInput(
+        f"{strip_credentials(first)} redirects more than {MAX_REDIRECTS} times, at last to {strip_credentials(url)}"
+    )
 
 
-async def _get(url: URL, limit: int, *, allow_private: bool) -> bytes | URL:
+async def _fetch_once(url: URL, limit: int, *, allow_private: bool) -> bytes | URL:
     """Return the body at a URL, or where it redirects to."""
-    proxy = settings.proxy_for(str(url))
-    guard = None if allow_private else Guard()
+    proxy = settings.find_proxy(str(url))
+    guard = None if allow_private else AddressGuard()
     _check_spelling(url, allow_private=allow_private)
     session = aiohttp.ClientSession(
         connector=guard.connector() if guard and not proxy else aiohttp.TCPConnector(force_close=True),
@@ -143,24 +148,26 @@ async def _get(url: URL, limit: int, *, allow_private: bool) -> bytes | URL:
     )
     try:
         async with session, session.get(url, allow_redirects=False, proxy=proxy) as response:
-            if response.status in _LEADS_ON and (place := response.headers.get("Location")):
-                return _parsed(place, url)
+            if response.status in _REDIRECT_STATUSES and (place := response.headers.get("Location")):
+                return _parse_url(place, url)
             if not 200 <= response.status < 300:
-                raise _no_answer(url, response.status)
-            return await _body(url, response, limit)
+                raise _make_status_error(url, response.status)
+            return await _read_body(url, response, limit)
     except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: an address no socket takes
         if isinstance(error, TimeoutError):
             raise
         if guard and guard.refused:
-            raise _refusal(url, f"leads to {guard.refused[0]}") from None
-        raise Unavailable(f"{shown(url)} cannot be fetched: {_why(error)}") from None
+            raise _make_refusal(url, f"leads to {guard.refused[0]}") from None
+        raise Unavailable(f"{strip_credentials(url)} cannot be fetched: {_describe_failure(error)}") from None
 
 
-async def _body(url: URL, response: aiohttp.ClientResponse, limit: int) -> bytes:
-    too_large = InvalidInput(f"{shown(url)} is larger than {limit:,} bytes")
+async def _read_body(url: URL, response: aiohttp.ClientResponse, limit: int) -> bytes:
+    too_large = InvalidInput(f"{strip_credentials(url)} is larger than {limit:,} bytes")
     coded = response.headers.get("Content-Encoding", "identity").strip().lower()
     if coded not in ("", "identity"):  # nobody asked for it, and a small packet may unpack to anything
-        raise InvalidInput(f"{shown(url)} was served compressed ({quote(coded, 40)}); serve it uncompressed")
+        raise InvalidInput(
+            f"{strip_credentials(url)} was served compressed ({quote_text(coded, 40)}); serve it uncompressed"
+        )
     if (response.content_length or 0) > limit:
         raise too_large
     body = bytearray()
@@ -171,33 +178,33 @@ async def _body(url: URL, response: aiohttp.ClientResponse, limit: int) -> bytes
     return bytes(body)
 
 
-def _parsed(url: str, base: URL | None = None) -> URL:
+def _parse_url(url: str, base: URL | None = None) -> URL:
     """Return a URL that may be asked for; a redirect counts from where it was found."""
     try:
         found = URL(url)
         found = base.join(found) if base else found
         found = found.with_fragment(None)
         (found.host or "").encode("idna")  # or the search for the address raises, far from here
-        if found.scheme in ("http", "https") and _HOST.fullmatch(found.raw_host or "") and found.port:
+        if found.scheme in ("http", "https") and _HOST_RE.fullmatch(found.raw_host or "") and found.port:
             if found.raw_user is not None or found.raw_password is not None:
-                raise InvalidInput(f"{shown(found)} contains a user or a password, which are never sent")
+                raise InvalidInput(f"{strip_credentials(found)} contains a user or a password, which are never sent")
             return found
     except ValueError:
         pass
-    what = f"{shown(base)} redirects to what" if base else shown(url)
-    raise InvalidInput(f"{what} is not an http(s) URL{f': {shown(url)}' if base else ''}")
+    what = f"{strip_credentials(base)} redirects to what" if base else strip_credentials(url)
+    raise InvalidInput(f"{what} is not an http(s) URL{f': {strip_credentials(url)}' if base else ''}")
 
 
-def misspelt(url: URL) -> str | None:
+def describe_disguised_host(url: URL) -> str | None:
     """Say of a host what it is when its spelling alone shows that it is not on the public Internet; None otherwise.
 
-    >>> misspelt(URL("http://0x7f.1/")), misspelt(URL("http://localhost./")), misspelt(URL("https://api.example/"))
+    >>> describe_disguised_host(URL("http://0x7f.1/")), describe_disguised_host(URL("http://localhost./")), describe_disguised_host(URL("https://api.example/"))
     ('its host is 127.0.0.1, which is loopback', 'its host is this machine', None)
     """
     host, address = _host_of(url)
     if address is None:
         return "its host is this machine" if host == "localhost" or host.endswith(".localhost") else None
-    if kind := why_not_public(address):
+    if kind := describe_private_address(address):
         return f"its host is {kind}" if host == address else f"its host is {address}, which is {kind}"
     return None if host == address else f"its host has an unusual spelling; write {address}"
 
@@ -205,7 +212,7 @@ def misspelt(url: URL) -> str | None:
 def _host_of(url: URL) -> tuple[str, str | None]:
     """Return a host, and the address that it is another spelling of; None where a name server must be asked."""
     host = (url.raw_host or "").rstrip(".").lower()
-    return host, host if ":" in host else _number(host)
+    return host, host if ":" in host else _parse_numeric_host(host)
 
 
 def _check_spelling(url: URL, *, allow_private: bool) -> None:
@@ -213,14 +220,14 @@ def _check_spelling(url: URL, *, allow_private: bool) -> None:
     host, address = _host_of(url)
     if address is None:
         if not allow_private and (host == "localhost" or host.endswith(".localhost")):
-            raise _refusal(url, "is this machine")
-    elif not allow_private and (kind := why_not_public(address)):
-        raise _refusal(url, f"is {kind}" if host == address else f"is {address}, which is {kind}")
+            raise _make_refusal(url, "is this machine")
+    elif not allow_private and (kind := describe_private_address(address)):
+        raise _make_refusal(url, f"is {kind}" if host == address else f"is {address}, which is {kind}")
     elif host != address:
-        raise InvalidInput(f"{shown(url)} was not fetched: write its host as {address}")
+        raise InvalidInput(f"{strip_credentials(url)} was not fetched: write its host as {address}")
 
 
-def _number(host: str) -> str | None:
+def _parse_numeric_host(host: str) -> str | None:
     """Return the IPv4 address that sockets take a host for: 2130706433, 0x7f.1 and 0177.0.0.1 are 127.0.0.1 to them."""
     try:
         return str(IPv4Address(socket.inet_aton(host)))
@@ -228,36 +235,38 @@ def _number(host: str) -> str | None:
         return None
 
 
-def _refusal(url: URL, reason: str) -> InvalidInput:
-    return InvalidInput(f"{shown(url)} is not fetched: {visible(url.host or '')} {reason}; {_ALLOW}")
+def _make_refusal(url: URL, reason: str) -> InvalidInput:
+    return InvalidInput(
+        f"{strip_credentials(url)} is not fetched: {escape_control_characters(url.host or '')} {reason}; {_ALLOW_HINT}"
+    )
 
 
-def _no_answer(url: URL, status: int) -> PramanaError:
-    said = f"{shown(url)} answered {status}"
+def _make_status_error(url: URL, status: int) -> PramanaError:
+    said = f"{strip_credentials(url)} answered {status}"
     if status == 407:
-        return Unavailable(f"the proxy to {shown(url)} asks for a user and a password", status=status)
+        return Unavailable(f"the proxy to {strip_credentials(url)} asks for a user and a password", status=status)
     if status in (408, 425, 429) or status >= 500:
         return Unavailable(said, status=status)
     return NotFound(said)
 
 
-def _why(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     """Name a failure without what aiohttp adds to it: its texts may hold the whole URL."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"its certificate is not trusted ({getattr(error.certificate_error, 'verify_message', 'unknown')})"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return visible(error.strerror or str(error.os_error))[:SHOWN]
+        return escape_control_characters(error.strerror or str(error.os_error))[:MAX_SHOWN_LENGTH]
     if isinstance(error, OSError) and error.strerror:
-        return visible(error.strerror)[:SHOWN]
+        return escape_control_characters(error.strerror)[:MAX_SHOWN_LENGTH]
     return {"ClientPayloadError": "it was cut off before its end"}.get(type(error).__name__, type(error).__name__)
 
 
-def shown(url: Any) -> str:
+def strip_credentials(url: Any) -> str:
     """Return an address without its user, password, query and fragment."""
     bare = str(url).partition("#")[0].partition("?")[0]
     scheme, mark, rest = bare.partition("://")
     place, slash, path = rest.partition("/")
-    bare = visible(f"{scheme}{mark}{place.rpartition('@')[2]}{slash}{path}")
-    return bare if len(bare) <= SHOWN else bare[: SHOWN - 1] + "…"
+    bare = escape_control_characters(f"{scheme}{mark}{place.rpartition('@')[2]}{slash}{path}")
+    return bare if len(bare) <= MAX_SHOWN_LENGTH else bare[: MAX_SHOWN_LENGTH - 1] + "…"

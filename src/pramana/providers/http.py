@@ -17,29 +17,29 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from pramana import clock
-from pramana.errors import AuthenticationFailed, InvalidInput, ProviderError, Rejected, quote
+from pramana.errors import AuthenticationFailed, InvalidInput, ProviderError, Rejected, quote_text
 from pramana.model import Target
 from pramana.providers.accounts import Account
 from pramana.providers.deadlines import Deadlines
-from pramana.providers.failures import Failures, Refusal, retry_after
-from pramana.providers.guard import Guard, misspelt
-from pramana.providers.reading import Reading
+from pramana.providers.failures import AccountErrors, ErrorBody, parse_retry_after
+from pramana.providers.guard import AddressGuard, describe_disguised_host
+from pramana.providers.reading import ReplyReader
 from pramana.providers.redaction import Secrets, without_secrets
 
 REPLY_LIMIT = 64 << 20
 """Bytes of one answer: far above any real one, and no server can fill our memory."""
 MAX_PAGES = 100
 """Of a list of models."""
-LINGER_S = 1.0
+CLOSE_TIMEOUT_S = 1.0
 """How long a finished stream may take to close, so that its connection can be used again."""
-PROOFS = ("auth", "key", "token", "secret", "cookie")
+SECRET_NAME_PARTS = ("auth", "key", "token", "secret", "cookie")
 """What the name of a header or of a part of the query has that holds a secret."""
 
 _Read = TypeVar("_Read")
 _Body = aiohttp.BytesPayload | aiohttp.FormData | None
 
 
-class Http:
+class HttpTransport:
     """The connections to one account. It belongs to the event loop that first uses it, until it is closed."""
 
     def __init__(self, vendor: str, account: Account) -> None:
@@ -52,9 +52,9 @@ class Http:
             raise InvalidInput(f"{host} has both a user in its URL and an API key; set only one")
         self._urls: dict[str, URL] = {}
         self._proxy = _proxy_of(account, host)
-        self.failures = Failures(vendor, host, account, _secrets(account, url, self._proxy), self._proxy)
+        self.failures = AccountErrors(vendor, host, account, _secrets(account, url, self._proxy), self._proxy)
         self._guard = self.guard_for(url)
-        self._made: tuple[Mapping[str, str] | None, CIMultiDict[str]] = (None, CIMultiDict())
+        self._headers_cache: tuple[Mapping[str, str] | None, CIMultiDict[str]] = (None, CIMultiDict())
         self._session: aiohttp.ClientSession | None = None
         self._deadlines = None if account.timeout_s is None else Deadlines(account.timeout_s)
 
@@ -64,16 +64,16 @@ class Http:
         *,
         headers: Mapping[str, str],
         body: Mapping[str, Any],
-        reading: Reading,
+        reading: ReplyReader,
         last: Collection[str] = (),
     ) -> None:
         """Post the body as JSON and let the reading take the events of the answer as they arrive.
 
         `[DONE]` ends the answer, and so does an event named in `last`. Whether one that just stops was complete is for
-        the provider to know: see `Failures.broken`.
+        the provider to know: see `AccountErrors.make_broken_reply`.
         """
         try:
-            sent = aiohttp.BytesPayload(_written(body), content_type="application/json")
+            sent = aiohttp.BytesPayload(_encode_body(body), content_type="application/json")
         except (TypeError, ValueError, RecursionError) as error:
             raise Rejected(f"the request to {self.failures.vendor} cannot be written as JSON: {error}") from None
         await self._exchange("POST", path, headers, sent, lambda response: self._read(response, reading, last))
@@ -94,10 +94,10 @@ class Http:
         async def read(response: aiohttp.ClientResponse) -> None:
             size = 0
             while chunk := await response.content.readany():
-                size = self._within_limit(size + len(chunk))
+                size = self._check_limit(size + len(chunk))
                 take(chunk)
 
-        sent = aiohttp.BytesPayload(_written(body), content_type="application/json")
+        sent = aiohttp.BytesPayload(_encode_body(body), content_type="application/json")
         await self._exchange("POST", path, headers, sent, read)
 
     async def pages(self, path: str, *, headers: Mapping[str, str], take: Callable[[Any], str | None]) -> None:
@@ -105,7 +105,7 @@ class Http:
         more, seen = "", {""}
         for _ in range(MAX_PAGES):
             page = await self.get(path + more, headers=headers)
-            with self.failures.reading("is no list of models"):
+            with self.failures.reading_errors("is no list of models"):
                 following = take(page)
             if following is None:
                 return
@@ -113,18 +113,18 @@ class Http:
                 break
             seen.add(more)
         endless = f"is an endless list of models: it repeats a page, or has more than {MAX_PAGES}"
-        raise self.failures.broken(endless)
+        raise self.failures.make_broken_reply(endless)
 
-    def guard_for(self, url: URL) -> Guard | None:
+    def guard_for(self, url: URL) -> AddressGuard | None:
         """Return what guards connections to an address; None where none is needed. Its spelling alone may refuse it.
 
         Through a proxy it is the proxy that connects, so its rules decide.
         """
-        if not self.account.guarded:
+        if not self.account.is_guarded:
             return None
-        if why := misspelt(url):
-            raise self.failures.address_refused(why)
-        return None if self._proxy else Guard()
+        if why := describe_disguised_host(url):
+            raise self.failures.make_address_refused(why)
+        return None if self._proxy else AddressGuard()
 
     async def close(self) -> None:
         """Close every connection; a later request opens new ones."""
@@ -146,18 +146,18 @@ class Http:
         response: aiohttp.ClientResponse | None = None
         answered = False
         try:
-            response = await self._open().request(
-                method, self._url(path), data=sent, headers=self._with_own(headers), allow_redirects=False
+            response = await self._open_session().request(
+                method, self._url(path), data=sent, headers=self._with_account_headers(headers), allow_redirects=False
             )
             if response.status >= 300:
-                raise await self._refused(response)
+                raise await self._make_refusal(response)
             answered = True
             return await read(response)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise self.failures.unreached(error, self._guard, answered=answered) from None
+            raise self.failures.make_unreachable(error, self._guard, answered=answered) from None
         except asyncio.CancelledError:
-            if self._deadlines and watched and self._deadlines.passed(watched):
-                raise self.failures.unreached(TimeoutError(), self._guard) from None
+            if self._deadlines and watched and self._deadlines.has_expired(watched):
+                raise self.failures.make_unreachable(TimeoutError(), self._guard) from None
             raise
         finally:
             if self._deadlines and watched:
@@ -165,48 +165,50 @@ class Http:
             if response is not None and not response.closed:  # read to its end it has given its connection back
                 response.close()
 
-    async def _read(self, response: aiohttp.ClientResponse, reading: Reading, last: Collection[str]) -> None:
+    async def _read(self, response: aiohttp.ClientResponse, reading: ReplyReader, last: Collection[str]) -> None:
         content, kind = response.content, response.content_type
         chunk = await content.readany()
         if "json" in kind or (kind != "text/event-stream" and chunk.lstrip()[:1] in (b"{", b"[")):
-            whole = await self._rest(content, chunk)
-            reading.whole = True
-            reading.received(None, whole, self._parse(whole), clock.monotonic())
+            whole = await self._read_rest(content, chunk)
+            reading.is_whole = True
+            reading.receive(None, whole, self._parse(whole), clock.monotonic())
             return
-        events, size, heard, opening = Events(), 0, False, chunk
+        events, size, heard, opening = EventParser(), 0, False, chunk
         while True:
             at = clock.monotonic()
             for event, data in events.feed(chunk) if chunk else events.end():
                 if data[:6] == b"[DONE]":
-                    await self._linger(content)
+                    await self._drain(content)
                     return
                 heard = True
-                reading.received(event, data, self._parse(data), at)
+                reading.receive(event, data, self._parse(data), at)
                 if event in last:
-                    await self._linger(content)
+                    await self._drain(content)
                     return
             if not chunk:
                 if size and not heard and kind != "text/event-stream":
-                    raise self.failures.broken(f"is not JSON or an event stream; it begins {self._beginning(opening)}")
+                    raise self.failures.make_broken_reply(
+                        f"is not JSON or an event stream; it begins {self._excerpt(opening)}"
+                    )
                 return
-            size = self._within_limit(size + len(chunk))
+            size = self._check_limit(size + len(chunk))
             chunk = await content.readany()
 
     async def _read_json(self, response: aiohttp.ClientResponse) -> Any:
-        data = await self._rest(response.content, b"")
+        data = await self._read_rest(response.content, b"")
         parsed = self._parse(data)
-        return parsed if (kept := self.failures.storable(data)) is data else self._parse(kept)
+        return parsed if (kept := self.failures.check_storable(data)) is data else self._parse(kept)
 
-    async def _rest(self, content: aiohttp.StreamReader, first: bytes) -> bytes:
+    async def _read_rest(self, content: aiohttp.StreamReader, first: bytes) -> bytes:
         parts, size = [first], len(first)
         while chunk := await content.readany():
             parts.append(chunk)
-            size = self._within_limit(size + len(chunk))
+            size = self._check_limit(size + len(chunk))
         return b"".join(parts)
 
-    def _within_limit(self, size: int) -> int:
+    def _check_limit(self, size: int) -> int:
         if size > REPLY_LIMIT:
-            raise self.failures.broken(f"is longer than {REPLY_LIMIT >> 20} MB")
+            raise self.failures.make_broken_reply(f"is longer than {REPLY_LIMIT >> 20} MB")
         return size
 
     def _parse(self, data: bytes) -> Any:
@@ -217,25 +219,25 @@ class Http:
         try:
             return _decode(data.decode())
         except (ValueError, RecursionError):
-            raise self.failures.broken(f"is not JSON; it begins {self._beginning(data)}") from None
+            raise self.failures.make_broken_reply(f"is not JSON; it begins {self._excerpt(data)}") from None
 
-    def _beginning(self, data: bytes) -> str:
-        return quote(self.failures.secrets.blank_message(data[:4096].decode("utf-8", "replace")))
+    def _excerpt(self, data: bytes) -> str:
+        return quote_text(self.failures.secrets.blank_message(data[:4096].decode("utf-8", "replace")))
 
-    async def _linger(self, content: aiohttp.StreamReader) -> None:
+    async def _drain(self, content: aiohttp.StreamReader) -> None:
         # A response left before its end takes its connection along. The answer is complete: nothing here can spoil it.
         if content.at_eof():
             return
         with suppress(aiohttp.ClientError, OSError):
-            async with asyncio.timeout(LINGER_S):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 while await content.readany():
                     pass
 
-    async def _refused(self, response: aiohttp.ClientResponse) -> ProviderError:
+    async def _make_refusal(self, response: aiohttp.ClientResponse) -> ProviderError:
         if response.status < 400:
-            return self.failures.redirected(response.status, response.headers.get("Location", ""))
+            return self.failures.make_redirect_error(response.status, response.headers.get("Location", ""))
         try:
-            said = await self._rest(response.content, b"")
+            said = await self._read_rest(response.content, b"")
         except (aiohttp.ClientError, OSError):
             said = b""  # the status alone says enough
         body: Any = said.decode("utf-8", "replace")
@@ -243,9 +245,9 @@ class Http:
             body = _decode(body)
         except (ValueError, RecursionError):
             body = "" if "html" in response.content_type else body.strip()
-        wait = retry_after(response.headers)
-        wait = Refusal.of(body).wait if wait is None else wait
-        return self.failures.refusal(response.status, body, retry_after=wait)
+        wait = parse_retry_after(response.headers)
+        wait = ErrorBody.parse(body).wait if wait is None else wait
+        return self.failures.make_refusal(response.status, body, retry_after=wait)
 
     # ── The connection ──
 
@@ -257,7 +259,7 @@ class Http:
                 return url.extend_query(self._query) if self._query else url
         except ValueError:
             pass
-        found = quote(without_secrets(self._base))
+        found = quote_text(without_secrets(self._base))
         raise InvalidInput(f"the base URL of {vendor} is {found}; expected http://host:port/path or https://…")
 
     def _url(self, path: str) -> URL:
@@ -265,7 +267,7 @@ class Http:
             url = self._urls[path] = self._address(path, self.failures.vendor)
         return url
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             sent = (self.account.key or "", *self.account.headers.values())
             if not all(each.isascii() and each.isprintable() and each == each.strip() for each in sent):
@@ -277,33 +279,35 @@ class Http:
             self._session = aiohttp.ClientSession(
                 # The engine's limiter decides how many connections there are.
                 connector=aiohttp.TCPConnector(limit=0, socket_factory=made_by),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.account.connect_s),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.account.connect_timeout_s),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "pramana"},
                 proxy=self._proxy,
             )
         return self._session
 
-    def _with_own(self, headers: Mapping[str, str]) -> "CIMultiDict[str]":
-        last, made = self._made
+    def _with_account_headers(self, headers: Mapping[str, str]) -> "CIMultiDict[str]":
+        last, made = self._headers_cache
         if headers is not last:  # an adapter gives the same ones each time
             own = self.account.headers
             names = {name.lower() for name in own}
             made = CIMultiDict({name: value for name, value in headers.items() if name.lower() not in names})
             made.extend(own)
-            self._made = (headers, made)
+            self._headers_cache = (headers, made)
         return made
 
 
-_OURS = frozenset({"messages", "stream_options", "contents", "input", "system", "systemInstruction"})
+_TEXT_FIELDS = frozenset({"messages", "stream_options", "contents", "input", "system", "systemInstruction"})
 """Parts of a request that adapters make of texts alone."""
 
 
-def _written(body: Mapping[str, Any]) -> bytes:
+def _encode_body(body: Mapping[str, Any]) -> bytes:
     """Return a request as JSON; what JSON cannot say raises."""
     for name, value in body.items():
         kind = type(value)
-        if not (kind is str or kind is int or kind is bool or name in _OURS or (kind is float and isfinite(value))):
+        if not (
+            kind is str or kind is int or kind is bool or name in _TEXT_FIELDS or (kind is float and isfinite(value))
+        ):
             return _encode(body).encode()  # strict where a parameter might hold anything; it takes ten times as long
     try:
         return msgspec.json.encode(body)
@@ -324,7 +328,7 @@ def _proxy_of(account: Account, host: str) -> URL | None:
         proxy = URL(account.proxy)
         if proxy.host:
             return proxy
-    found = quote(without_secrets(account.proxy))
+    found = quote_text(without_secrets(account.proxy))
     raise InvalidInput(f"the proxy to {host} is {found}; expected http://host:port")
 
 
@@ -332,13 +336,15 @@ def _secrets(account: Account, url: URL, proxy: URL | None) -> Secrets:
     """Return what must never be shown: the key, passwords, and whatever in headers and address is there as proof."""
     named = (*account.headers.items(), *url.query.items())
     proofs = [
-        value.split()[-1] for name, value in named if any(each in name.lower() for each in PROOFS) and value.split()
+        value.split()[-1]
+        for name, value in named
+        if any(each in name.lower() for each in SECRET_NAME_PARTS) and value.split()
     ]
     passwords = (proxy.password, proxy.raw_password) if proxy else ()
     return Secrets((account.key, url.password, *proofs), passwords)
 
 
-class Events:
+class EventParser:
     """Chunks of bytes in, the events of a server-sent stream out, in one pass; a line may span any number of chunks."""
 
     __slots__ = ("_after_return", "_data", "_event", "_more", "_rest", "_started")
@@ -354,7 +360,7 @@ class Events:
     def feed(self, chunk: bytes) -> list[tuple[str | None, bytes]]:
         """Take the next bytes, return name and data of each event they complete."""
         if chunk[:6] == b"data: " and not self._rest and self._data is None and self._event is None:
-            events = _plain_events(chunk)
+            events = _parse_simple_events(chunk)
             if events:
                 self._started, self._after_return = True, False
                 return events
@@ -402,7 +408,7 @@ class Events:
         return self.feed(b"\n\n" if self._rest else b"\n")
 
 
-def _plain_events(chunk: bytes) -> list[tuple[str | None, bytes]]:
+def _parse_simple_events(chunk: bytes) -> list[tuple[str | None, bytes]]:
     """Return the events of a chunk in which each is one line of data, as nearly every server writes: half the time."""
     if chunk[-2:] != b"\n\n" or b"\r" in chunk:
         return []
@@ -415,7 +421,7 @@ def _plain_events(chunk: bytes) -> list[tuple[str | None, bytes]]:
     return [(None, piece[6:]) for piece in pieces]
 
 
-class Vendor:
+class VendorProvider:
     """An account at one vendor."""
 
     vendor: ClassVar[str]
@@ -423,7 +429,7 @@ class Vendor:
     """Where its account is, if nobody says otherwise."""
 
     def __init__(self, account: Account) -> None:
-        self._http = Http(self.vendor, account)
+        self._http = HttpTransport(self.vendor, account)
 
     @classmethod
     def open(cls, target: Target, account: Account | None) -> Self:  # noqa: ARG003 - every factory is called alike

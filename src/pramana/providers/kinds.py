@@ -20,21 +20,21 @@ providers = Registry(
         "anthropic": "pramana.providers.text.anthropic:Anthropic",
         "google": "pramana.providers.text.google:Google",
         "compatible": "pramana.providers.text.openai:OpenAI",
-        "local": "pramana.providers.text.local:Local",
-        "fake": "pramana.providers.text.fake:Fake",
+        "local": "pramana.providers.text.local:LocalProvider",
+        "fake": "pramana.providers.text.fake:FakeProvider",
         "cascade": "pramana.providers.voice.cascade:Cascade",
         "local-voice": "pramana.providers.voice.cascade:Cascade",
         "fake-voice": "pramana.providers.voice.fake:FakeVoice",
-        "openai-realtime": "pramana.providers.voice.realtime:Realtime",
-        "gemini-live": "pramana.providers.voice.live:Live",
-        "elevenlabs": "pramana.providers.voice.declared:Declared",
-        "deepgram": "pramana.providers.voice.declared:Declared",
-        "vapi": "pramana.providers.voice.declared:Declared",
-        "twilio": "pramana.providers.voice.declared:Declared",
-        "pipecat": "pramana.providers.voice.declared:Declared",
-        "websocket": "pramana.providers.voice.declared:Declared",
-        "python": "pramana.providers.text.function:Function",
-        "command": "pramana.providers.text.command:Command",
+        "openai-realtime": "pramana.providers.voice.realtime:RealtimeProvider",
+        "gemini-live": "pramana.providers.voice.live:LiveProvider",
+        "elevenlabs": "pramana.providers.voice.declared:DeclaredProvider",
+        "deepgram": "pramana.providers.voice.declared:DeclaredProvider",
+        "vapi": "pramana.providers.voice.declared:DeclaredProvider",
+        "twilio": "pramana.providers.voice.declared:DeclaredProvider",
+        "pipecat": "pramana.providers.voice.declared:DeclaredProvider",
+        "websocket": "pramana.providers.voice.declared:DeclaredProvider",
+        "python": "pramana.providers.text.function:FunctionProvider",
+        "command": "pramana.providers.text.command:CommandProvider",
     },
 )
 ALIASES: Mapping[str, str] = {
@@ -42,9 +42,9 @@ ALIASES: Mapping[str, str] = {
     "sonnet": "claude-sonnet-4-6",
     "haiku": "claude-haiku-4-5",
 }
-ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+PROVIDER_ID_RE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 """What a registered provider may be called: it is typed before a colon."""
-BEGINNINGS: Mapping[str, re.Pattern[str]] = {
+MODEL_PREFIXES: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"gpt-|chatgpt-|o[134](-|$)|ft:(gpt-|o[134]-)|text-embedding-"),
     "anthropic": re.compile(r"claude-"),
     "google": re.compile(r"gemini-|gemma-"),
@@ -95,15 +95,15 @@ VARIABLES: Mapping[str, Variables] = {
     # Its own variable: a key of OpenAI's must not travel to whichever server was named.
     "compatible": Variables(("COMPATIBLE_API_KEY",), ("COMPATIBLE_BASE_URL",), key_required=False),
 }
-CALLED = (
+CALLED_KINDS = (
     "cascade", "openai-realtime", "gemini-live", "elevenlabs", "deepgram", "vapi", "twilio", "pipecat", "websocket",
 )  # fmt: skip
 """Voice agents that need an account: which there are of them is not asked for."""
 WITHOUT_ACCOUNT = ("local", "local-voice", "fake", "fake-voice", "python", "command")
-RUNS_CODE = ("python", "command")
+KINDS_RUNNING_CODE = ("python", "command")
 
 
-def checked_url(address: str, write: str, instead: str) -> str:
+def check_url(address: str, write: str, instead: str) -> str:
     """Return the address of a server that may be stored; raises `InvalidInput` for one that may hold a secret."""
     try:
         parts = urlsplit(address)

@@ -14,22 +14,29 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from pramana import settings
-from pramana.errors import Hint, InvalidInput, Problem, did_you_mean, quote, visible
+from pramana.errors import Hint, InvalidInput, Problem, escape_control_characters, quote_text, suggest_similar
 from pramana.model import Provider, Target
-from pramana.providers.accounts import AT_THE_MODEL, Accounts, CommandLine, Lookup, Registered, said_by_callers
+from pramana.providers.accounts import (
+    ADDRESSED_BY_MODEL,
+    Accounts,
+    CommandLine,
+    Lookup,
+    Registered,
+    find_caller_controlled_names,
+)
 from pramana.providers.kinds import (
     ALIASES,
-    BEGINNINGS,
-    ID,
-    RUNS_CODE,
+    KINDS_RUNNING_CODE,
+    MODEL_PREFIXES,
+    PROVIDER_ID_RE,
     VARIABLES,
     WITHOUT_ACCOUNT,
-    checked_url,
+    check_url,
     providers,
 )
 
 
-def resolve(
+def resolve_target(
     typed: str,
     *,
     commands: Mapping[str, CommandLine] | None = None,
@@ -41,87 +48,90 @@ def resolve(
     A provider that is registered stands before what this machine is set up with. What runs code of this machine, or
     reads its files, only its own user can name.
 
-    >>> resolve("gpt-5")
+    >>> resolve_target("gpt-5")
     Target(typed='gpt-5', provider='openai', model='gpt-5', arguments={})
-    >>> resolve("opus").model
+    >>> resolve_target("opus").model
     'claude-opus-4-6'
     """
     typed = typed.strip()
     if for_others:
-        _refuse_ours(typed)
+        _refuse_own_page(typed)
     name, _, model = typed.partition(":")
     if registered and name not in providers.builtin and (found := _look_up(registered, name)):
-        return _through(found, typed, model)
-    target = _of_kind(typed, commands or {})
+        return _target_of_registered(found, typed, model)
+    target = _target_of_kind(typed, commands or {})
     if registered and "base_url" not in target.arguments:
         known = VARIABLES.get(target.provider)
         same_vendor = [other for other, theirs in VARIABLES.items() if other != target.provider and theirs == known]
         for kind in (target.provider, *same_vendor):  # they are reached by the same key at the same address
             if found := _look_up(registered, kind):
-                return replace(target, arguments={**target.arguments, **_reached(found)})
+                return replace(target, arguments={**target.arguments, **_registered_arguments(found)})
     return target
 
 
 def _look_up(registered: Lookup, name: str) -> Registered | None:
-    return registered(name) if ID.fullmatch(name) else None
+    return registered(name) if PROVIDER_ID_RE.fullmatch(name) else None
 
 
-def _through(found: Registered, typed: str, model: str) -> Target:
+def _target_of_registered(registered: Registered, typed: str, model: str) -> Target:
     """Return the target that is reached by a registered provider."""
-    model = model or found.model or ""
-    if found.kind == "websocket":
-        if not model and "{model" in str(found.description):
-            raise InvalidInput(f"{quote(typed)} names no model, and this agent needs one; write {found.id}:MODEL")
-        target = Target(typed, found.kind, model or found.id, {"description": found.description})
-    elif not model and found.kind not in WITHOUT_ACCOUNT:
-        raise InvalidInput(f"{quote(typed)} names no model; write {found.id}:MODEL")
+    model = model or registered.model or ""
+    if registered.kind == "websocket":
+        if not model and "{model" in str(registered.description):
+            raise InvalidInput(
+                f"{quote_text(typed)} names no model, and this agent needs one; write {registered.id}:MODEL"
+            )
+        target = Target(typed, registered.kind, model or registered.id, {"description": registered.description})
+    elif not model and registered.kind not in WITHOUT_ACCOUNT:
+        raise InvalidInput(f"{quote_text(typed)} names no model; write {registered.id}:MODEL")
     else:
-        target = replace(_of_kind(f"{found.kind}:{model}" if model else found.kind, {}), typed=typed)
-    return replace(target, arguments={**target.arguments, **_reached(found)})
+        target = replace(_target_of_kind(f"{registered.kind}:{model}" if model else registered.kind, {}), typed=typed)
+    return replace(target, arguments={**target.arguments, **_registered_arguments(registered)})
 
 
-def _reached(found: Registered) -> dict[str, Any]:
+def _registered_arguments(registered: Registered) -> dict[str, Any]:
     """Return what a target records of the provider it is reached by: enough to find its key again, and no key."""
-    if found.kind in WITHOUT_ACCOUNT:
+    if registered.kind in WITHOUT_ACCOUNT:
         return {}
-    return {"account": found.id, **({"base_url": found.base_url} if found.base_url else {})}
+    return {"account": registered.id, **({"base_url": registered.base_url} if registered.base_url else {})}
 
 
-def _refuse_ours(typed: str) -> None:
+def _refuse_own_page(typed: str) -> None:
     name = typed.partition(":")[0]
-    if name in RUNS_CODE or (name in providers and name not in providers.builtin):
-        raise InvalidInput(f"{quote(typed)} runs code on this machine, which only the command line allows")
+    if name in KINDS_RUNNING_CODE or (name in providers and name not in providers.builtin):
+        raise InvalidInput(f"{quote_text(typed)} runs code on this machine, which only the command line allows")
     if name == "websocket":
         raise InvalidInput(
-            f"{quote(typed)} reads a file on this machine, which only the command line allows; register the agent as "
+            f"{quote_text(typed)} reads a file on this machine, which only the command line allows; register the agent "
+            "as "
             "a provider of the kind websocket"
         )
 
 
-def _of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
+def _target_of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
     """Return who is meant, as far as the name alone tells."""
     if re.match(r"https?://", typed):
-        return _at_url(typed)
+        return _target_at_url(typed)
     if typed in ALIASES:
         return Target(typed, "anthropic", ALIASES[typed])
     name, colon, model = typed.partition(":")
     if not (colon and name in providers.builtin):
-        for vendor, beginning in BEGINNINGS.items():
+        for vendor, beginning in MODEL_PREFIXES.items():
             if beginning.match(typed):
                 return Target(typed, vendor, typed)
     match name:
         case "fake":
-            from pramana.providers.text.fake import parse
+            from pramana.providers.text.fake import parse_fake
 
-            arguments = parse(model)
+            arguments = parse_fake(model)
             return Target(typed, name, arguments.get("answer", "words"), arguments)
         case "fake-voice":
-            from pramana.providers.voice.fake import parse as parse_voice
+            from pramana.providers.voice.fake import parse_fake_voice as parse_voice
 
             arguments = parse_voice(model)
             return Target(typed, name, arguments.get("answer", "words"), arguments)
         case "cascade":
-            from pramana.providers.voice.cascade import parse as parse_parts
+            from pramana.providers.voice.cascade import parse_cascade as parse_parts
 
             arguments = parse_parts(model)
             return Target(typed, name, arguments["chat"], arguments)
@@ -130,9 +140,9 @@ def _of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
         case "python" if colon:
             module, _, function = model.partition(":")
             if not module or not function:
-                raise InvalidInput(f"{quote(typed)} names no function; write python:package.module:function")
+                raise InvalidInput(f"{quote_text(typed)} names no function; write python:package.module:function")
         case "command" if colon:
-            return _command(typed, model, commands)
+            return _target_of_command(typed, model, commands)
         case "anthropic":
             model = ALIASES.get(model, model)
         case "twilio" | "pipecat" if re.search(r"[?@]", model):
@@ -140,24 +150,25 @@ def _of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
                 f"the address of {name} contains a user, a password or a query, and addresses are stored; remove them"
             )
     if not colon or name not in providers:
-        raise _unknown(typed)
+        raise _unknown_model_error(typed)
     if not model:
-        raise InvalidInput(f"{quote(typed)} names no model; write {name}:MODEL", hint=Hint("list_models", name))
+        raise InvalidInput(f"{quote_text(typed)} names no model; write {name}:MODEL", hint=Hint("list_models", name))
     return Target(typed, name, model)
 
 
 def resolve_embedder(typed: str, *, registered: Lookup | None = None, for_others: bool = False) -> Target:
     """Return who is meant, once it is sure that they embed; raises `InvalidInput` with what to type instead."""
-    target = resolve(typed, registered=registered, for_others=for_others)
+    target = resolve_target(typed, registered=registered, for_others=for_others)
     if not hasattr(providers.load(target.provider), "embed"):
         raise InvalidInput(
-            f"{quote(typed)} is not an embedding model: {target.provider} is not supported for embeddings; name one "
+            f"{quote_text(typed)} is not an embedding model: {target.provider} is not supported for embeddings; name "
+            "one "
             "of OpenAI (openai:text-embedding-3-small) or of a compatible server (http://HOST:PORT/v1#MODEL)"
         )
     return target
 
 
-def is_called(target: Target) -> bool:
+def is_voice_agent(target: Target) -> bool:
     """Tell whether a target is a voice agent: it is called, and cannot be written to."""
     return hasattr(providers.load(target.provider), "dial")
 
@@ -168,53 +179,55 @@ def open_provider(target: Target, accounts: Accounts) -> Provider:
     Every provider is opened alike: what is registered has `open(target, account)`.
     """
     name = target.provider
-    if not accounts.code and (name in RUNS_CODE or name not in providers.builtin):
-        raise InvalidInput(f"{quote(target.typed)} runs code on this machine, which only the command line allows")
+    if not accounts.code and (name in KINDS_RUNNING_CODE or name not in providers.builtin):
+        raise InvalidInput(f"{quote_text(target.typed)} runs code on this machine, which only the command line allows")
     if name == "command":
         # A stored target must not make this machine run what its configuration does not name.
-        configured = _command(target.typed, target.model, accounts.commands)
+        configured = _target_of_command(target.typed, target.model, accounts.commands)
         if list(target.arguments.get("argv", ())) != configured.arguments["argv"]:
             raise InvalidInput(
-                f"the command {quote(target.model)} has changed since the run started; start a new run with it"
+                f"the command {quote_text(target.model)} has changed since the run started; start a new run with it"
             )
     if name == "python" and (function := accounts.functions.by_path.get(target.model)):
-        from pramana.providers.text.function import Function
+        from pramana.providers.text.function import FunctionProvider
 
-        return Function(target.model, function, accounts.functions.loop)
+        return FunctionProvider(target.model, function, accounts.functions.loop)
     opener = getattr(providers.load(name), "open", None)
     if opener is None:
-        raise InvalidInput(f"the provider {quote(name)} has no open(target, account), so it cannot be opened")
-    provider: Provider = opener(target, accounts.account(target))
+        raise InvalidInput(f"the provider {quote_text(name)} has no open(target, account), so it cannot be opened")
+    provider: Provider = opener(target, accounts.find_account(target))
     return provider
 
 
-def _at_url(typed: str) -> Target:
+def _target_at_url(typed: str) -> Target:
     address, _, model = typed.partition("#")
-    base_url = checked_url(address, "write http://HOST:PORT/v1#MODEL", "set COMPATIBLE_API_KEY")
+    base_url = check_url(address, "write http://HOST:PORT/v1#MODEL", "set COMPATIBLE_API_KEY")
     if not model:
-        raise InvalidInput(f"{quote(typed)} names no model; write {base_url}#MODEL")
+        raise InvalidInput(f"{quote_text(typed)} names no model; write {base_url}#MODEL")
     return Target(typed, "compatible", model, {"base_url": base_url})
 
 
-def _command(typed: str, name: str, commands: Mapping[str, CommandLine]) -> Target:
+def _target_of_command(typed: str, name: str, commands: Mapping[str, CommandLine]) -> Target:
     if (found := commands.get(name)) is None:
         table = f"[commands.{name if re.fullmatch('[A-Za-z0-9_-]+', name) else json.dumps(name)}]"
         known = f"; configured: {', '.join(sorted(commands))}" if commands else ""
         raise InvalidInput(
-            f"{quote(typed)}: no command {quote(name)} in {settings.home() / 'config.toml'}"
-            f"{did_you_mean(name, commands)}{known}. To add it, write there:\n"
-            f'{visible(table)}\nargv = ["/path/to/program", "argument"]'
+            f"{quote_text(typed)}: no command {quote_text(name)} in {settings.data_folder() / 'config.toml'}"
+            f"{suggest_similar(name, commands)}{known}. To add it, write there:\n"
+            f'{escape_control_characters(table)}\nargv = ["/path/to/program", "argument"]'
         )
     return Target(typed, "command", name, {"argv": list(found.argv), "timeout_s": found.timeout_s})
 
 
-def _unknown(typed: str) -> InvalidInput:
+def _unknown_model_error(typed: str) -> InvalidInput:
     from pramana.providers.prices import published_models
 
     name, colon, model = typed.partition(":")
     known = providers.names() if colon else [*ALIASES, *providers.names()]
-    near = did_you_mean(name, known, NEAR) or ("" if colon else did_you_mean(typed, published_models(), NEAR))
-    found = f"unknown provider {quote(name)}" if colon else f"unknown model {quote(typed)}"
+    near = suggest_similar(name, known, MIN_SIMILARITY) or (
+        "" if colon else suggest_similar(typed, published_models(), MIN_SIMILARITY)
+    )
+    found = f"unknown provider {quote_text(name)}" if colon else f"unknown model {quote_text(typed)}"
     called = (model if colon else typed) or "MODEL"
     return InvalidInput(
         f"{found}{near}; name a model with its provider, as in openai:{called}, or with its server: "
@@ -223,14 +236,14 @@ def _unknown(typed: str) -> InvalidInput:
     )
 
 
-NEAR = 0.7
+MIN_SIMILARITY = 0.7
 """How alike a word must be to be suggested: "nope" is as like "openai" as 0.6."""
-KINDS = tuple(name for name in providers.builtin if name not in RUNS_CODE)
-LONGEST = 2_000
+KINDS = tuple(name for name in providers.builtin if name not in KINDS_RUNNING_CODE)
+MAX_LENGTH = 2_000
 """Characters of an address or of a model's name."""
 
 
-def checked(
+def check_provider(
     provider_id: str,
     kind: str,
     *,
@@ -242,52 +255,53 @@ def checked(
     """Return a provider that may be registered; raises `InvalidInput` with what to say instead."""
     if kind not in KINDS:
         if kind in providers:
-            raise _wrong(
+            raise _field_error(
                 "kind",
-                f"providers of the kind {quote(kind)} run code, so they exist only in the local configuration of a "
+                f"providers of the kind {quote_text(kind)} run code, so they exist only in the local configuration of "
+                "a "
                 "machine, never through a server",
             )
         known = f"there are {', '.join(KINDS)}"
-        raise _wrong("kind", f"there is no kind {quote(kind)}{did_you_mean(kind, KINDS)}; {known}")
+        raise _field_error("kind", f"there is no kind {quote_text(kind)}{suggest_similar(kind, KINDS)}; {known}")
     _check_id(provider_id, kind)
     if kind in WITHOUT_ACCOUNT and (base_url or has_key):
         where = "baseUrl" if base_url else "apiKey"
-        raise _wrong(where, f"{kind} calls no server, so it takes neither an address nor a key; leave them out")
+        raise _field_error(where, f"{kind} calls no server, so it takes neither an address nor a key; leave them out")
     if base_url is not None:
-        base_url = _checked_address(base_url, kind)
+        base_url = _check_base_url(base_url, kind)
     elif kind == "compatible":
-        raise _wrong("baseUrl", "a compatible server needs a baseUrl, such as https://HOST/v1")
+        raise _field_error("baseUrl", "a compatible server needs a baseUrl, such as https://HOST/v1")
     if (description is not None) != (kind == "websocket"):
         which = "needs its description: arguments.description" if kind == "websocket" else "takes no description"
-        raise _wrong("arguments.description", f"a provider of the kind {kind} {which}")
-    if model is not None and (not model.strip() or len(model) > LONGEST):
-        raise _wrong("arguments.model", f"a model's name has 1 to {LONGEST:,} characters")
-    if has_key and kind in AT_THE_MODEL and model is None:
-        raise _wrong(
+        raise _field_error("arguments.description", f"a provider of the kind {kind} {which}")
+    if model is not None and (not model.strip() or len(model) > MAX_LENGTH):
+        raise _field_error("arguments.model", f"a model's name has 1 to {MAX_LENGTH:,} characters")
+    if has_key and kind in ADDRESSED_BY_MODEL and model is None:
+        raise _field_error(
             "arguments.model",
             f"the address of {kind} is its model, and a key goes only where it was meant to; say where: "
             "arguments.model",
         )
     if has_key and description is not None:
-        _check_host(said_by_callers(description, base_url), model)
+        _check_host(find_caller_controlled_names(description, base_url), model)
     if model is not None and kind != "websocket":
         try:
-            resolve(f"{kind}:{model}", for_others=True)
+            resolve_target(f"{kind}:{model}", for_others=True)
         except InvalidInput as error:
-            raise _wrong("arguments.model", str(error)) from None
+            raise _field_error("arguments.model", str(error)) from None
     return Registered(provider_id, kind, base_url, model, description)
 
 
 def _check_host(named: frozenset[str], model: str | None) -> None:
     """Refuse a key where whoever calls would say to which host it goes."""
     if others := sorted(named - {"model"}):
-        raise _wrong(
+        raise _field_error(
             "arguments.description",
             f"{{{others[0]}}} decides the host of the agent's url, and a key goes only where it was meant to; write "
             "the host as it is, or {base_url} or {model}",
         )
     if named and model is None:
-        raise _wrong(
+        raise _field_error(
             "arguments.model",
             "{model} decides the host of the agent's url, and a key goes only where it was meant to; say where: "
             "arguments.model",
@@ -295,38 +309,38 @@ def _check_host(named: frozenset[str], model: str | None) -> None:
 
 
 def _check_id(provider_id: str, kind: str) -> None:
-    if not ID.fullmatch(provider_id):
-        raise _wrong(
+    if not PROVIDER_ID_RE.fullmatch(provider_id):
+        raise _field_error(
             "id",
             "an id is 1 to 64 lowercase letters, digits, dots, hyphens and underscores, such as my-vllm; found "
-            f"{quote(provider_id)}",
+            f"{quote_text(provider_id)}",
         )
     if provider_id == kind and kind not in (*WITHOUT_ACCOUNT, "websocket"):
         return
     taken = provider_id in providers or provider_id in ALIASES or provider_id in ("http", "https", "ft")
-    if taken or any(beginning.match(provider_id) for beginning in BEGINNINGS.values()):
-        raise _wrong(
+    if taken or any(beginning.match(provider_id) for beginning in MODEL_PREFIXES.values()):
+        raise _field_error(
             "id",
-            f"{quote(provider_id)} is already the name of something else; choose another id, such as "
+            f"{quote_text(provider_id)} is already the name of something else; choose another id, such as "
             f"my-{provider_id[:61]}",
         )
 
 
-def _checked_address(base_url: str, kind: str) -> str:
+def _check_base_url(base_url: str, kind: str) -> str:
     calls = VARIABLES[kind].base_url == ""
     schemes = ("http", "https", "ws", "wss") if calls else ("http", "https")
-    if len(base_url) > LONGEST or not base_url.isprintable() or " " in base_url or "#" in base_url:
-        raise _wrong("baseUrl", "baseUrl is not a server URL; write https://HOST/PATH")
+    if len(base_url) > MAX_LENGTH or not base_url.isprintable() or " " in base_url or "#" in base_url:
+        raise _field_error("baseUrl", "baseUrl is not a server URL; write https://HOST/PATH")
     try:
-        found = checked_url(base_url, "write baseUrl as https://HOST/PATH", "send the key as apiKey")
+        found = check_url(base_url, "write baseUrl as https://HOST/PATH", "send the key as apiKey")
     except InvalidInput as error:
-        raise _wrong("baseUrl", str(error)) from None
+        raise _field_error("baseUrl", str(error)) from None
     if urlsplit(found).scheme not in schemes:
-        said = f"baseUrl begins with {quote(urlsplit(found).scheme)}; expected {' or '.join(schemes)}"
-        raise _wrong("baseUrl", said)
+        said = f"baseUrl begins with {quote_text(urlsplit(found).scheme)}; expected {' or '.join(schemes)}"
+        raise _field_error("baseUrl", said)
     return found
 
 
-def _wrong(field: str, message: str) -> InvalidInput:
+def _field_error(field: str, message: str) -> InvalidInput:
     """Return what is wrong with one field, so that whoever filled it in is told there."""
     return InvalidInput(message, [Problem(message, field)])

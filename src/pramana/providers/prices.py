@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pramana import clock
-from pramana.errors import InvalidInput, Problem, did_you_mean, quote
+from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
 from pramana.model import Target, Usage
-from pramana.providers.kinds import CALLED
+from pramana.providers.kinds import CALLED_KINDS
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
 
-FREE = ("local", "local-voice", "fake", "fake-voice")
-OWN_CODE = ("python", "command")
+FREE_KINDS = ("local", "local-voice", "fake", "fake-voice")
+USER_CODE_KINDS = ("python", "command")
 """Models that are the user's own code; what it spends is not counted."""
 VENDORS: Mapping[str, str] = {
     "openai": "openai",
@@ -37,11 +37,11 @@ VENDORS: Mapping[str, str] = {
     "google": "google",
 }
 """Our providers by the name genai-prices has for them."""
-WITHOUT_A_LIST = (*OWN_CODE, *CALLED)
+KINDS_WITHOUT_PRICE_LIST = (*USER_CODE_KINDS, *CALLED_KINDS)
 """Nobody publishes what a function costs; of voice agents the lists have text, and sound costs many times that."""
-DEAREST = 1e9
+MAX_PRICE = 1e9
 """Dollars a million tokens: above, someone slipped, and sums of costs would leave what a number can hold."""
-FRESH_S = 600.0
+PRICE_CACHE_S = 600.0
 """How long a price found holds: some change with the hour or the date."""
 _FIELDS = ("input_per_million", "output_per_million", "cached_per_million")
 _PLACE = re.compile(r"(?s)(?P<message>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)")
@@ -88,7 +88,7 @@ class Prices:
         kept: Mapping[str, Rates] | None = None,
     ) -> None:
         self._own, self._digest, self._set = dict(own or {}), digest, dict(kept or {})
-        self._found: dict[_Key, tuple[Rates, ...]] = {}
+        self._rates_cache: dict[_Key, tuple[Rates, ...]] = {}
         self._until = 0.0
 
     @classmethod
@@ -103,8 +103,8 @@ class Prices:
             data = path.read_bytes()
             text = data.decode()
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput.of([Problem(f"cannot be read: {error}", file=str(path))]) from None
-        return cls(_read(text, str(path)), hashlib.sha256(data).hexdigest()[:12], kept)
+            raise InvalidInput.from_problems([Problem(f"cannot be read: {error}", file=str(path))]) from None
+        return cls(_read_price_file(text, str(path)), hashlib.sha256(data).hexdigest()[:12], kept)
 
     @property
     def version(self) -> str:
@@ -117,13 +117,13 @@ class Prices:
             own += f" and set prices {digest}"
         return f"genai-prices {version('genai-prices')}{own}"
 
-    def of(self, target: Target) -> Price | None:
+    def find_price(self, target: Target) -> Price | None:
         """Return what a target costs and who says so; None when nobody does."""
-        return FREE_OF_CHARGE if target.provider in FREE else self._look(target, None)
+        return FREE_OF_CHARGE if target.provider in FREE_KINDS else self._look_up(target, None)
 
-    def known(self, target: Target) -> bool:
+    def is_known(self, target: Target) -> bool:
         """Tell whether what the target costs is known before it is asked."""
-        return target.provider in FREE or bool(self._rates(target, None))
+        return target.provider in FREE_KINDS or bool(self._rates(target, None))
 
     def may_cost(self, target: Target) -> bool:
         """Return whether a target costs money, or may: its price is not known. What the user's own code spends is not.
@@ -133,11 +133,11 @@ class Prices:
         [False, True, False]
         """
         cost = self.cost(target, None, Usage(1, 1))
-        return target.provider not in OWN_CODE if cost is None else cost != 0
+        return target.provider not in USER_CODE_KINDS if cost is None else cost != 0
 
     def cost(self, target: Target, served_model: str | None, usage: Usage) -> float | None:
         """Return dollars; None when the price or the tokens are unknown."""
-        if target.provider in FREE:
+        if target.provider in FREE_KINDS:
             return 0.0
         steps = self._rates(target, served_model)
         if not steps:
@@ -161,15 +161,15 @@ class Prices:
     def _rates(self, target: Target, served: str | None) -> tuple[Rates, ...]:
         now = clock.monotonic()
         if now > self._until:
-            self._found.clear()
-            self._until = now + FRESH_S
+            self._rates_cache.clear()
+            self._until = now + PRICE_CACHE_S
         key = (target.typed, target.provider, target.model, served)
-        if (found := self._found.get(key)) is None:
-            price = self._look(target, served)
-            found = self._found[key] = price.steps if price else ()
+        if (found := self._rates_cache.get(key)) is None:
+            price = self._look_up(target, served)
+            found = self._rates_cache[key] = price.steps if price else ()
         return found
 
-    def _look(self, target: Target, served: str | None) -> Price | None:
+    def _look_up(self, target: Target, served: str | None) -> Price | None:
         vendor = VENDORS.get(target.provider, target.provider)
         models = [model for model in (target.model, served) if model]
         names = (target.typed, *(f"{who}:{model}" for model in models for who in (target.provider, vendor)))
@@ -183,10 +183,10 @@ class Prices:
             if vendor == "compatible"
             else {"provider_id": vendor}
         )
-        if not all(where.values()) or vendor in WITHOUT_A_LIST:
+        if not all(where.values()) or vendor in KINDS_WITHOUT_PRICE_LIST:
             return None
         for model in reversed(models):  # the served name is the more exact one
-            if steps := _published(model, **where):
+            if steps := _find_published_rates(model, **where):
                 return Price("published", steps)
         return None
 
@@ -199,7 +199,9 @@ def published_models() -> list[str]:
     return [model.id for provider in get_snapshot().providers if provider.id in wanted for model in provider.models]
 
 
-def _published(model: str, provider_id: str | None = None, provider_api_url: str | None = None) -> tuple[Rates, ...]:
+def _find_published_rates(
+    model: str, provider_id: str | None = None, provider_api_url: str | None = None
+) -> tuple[Rates, ...]:
 
     from genai_prices.data_snapshot import get_snapshot
 
@@ -207,10 +209,10 @@ def _published(model: str, provider_id: str | None = None, provider_api_url: str
         _, found = get_snapshot().find_provider_model(model, None, provider_id, provider_api_url)
     except LookupError:
         return ()
-    return _steps(found.get_prices(clock.now()))
+    return _rate_steps(found.get_prices(clock.now()))
 
 
-def _steps(price: "ModelPrice") -> tuple[Rates, ...]:
+def _rate_steps(price: "ModelPrice") -> tuple[Rates, ...]:
     from genai_prices.types import TieredPrices
 
     prices = [price.input_mtok, price.output_mtok, price.cache_read_mtok]
@@ -233,20 +235,22 @@ def _steps(price: "ModelPrice") -> tuple[Rates, ...]:
     return tuple(steps)
 
 
-def _read(text: str, file: str) -> dict[str, Rates]:
+def _read_price_file(text: str, file: str) -> dict[str, Rates]:
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # no TOML, or a number or a nesting beyond all measure
         place = _PLACE.fullmatch(str(error))
         message = place["message"] if place else str(error)
         line, column = (int(place["line"]), int(place["column"])) if place and place["line"] else (0, 0)
-        raise InvalidInput.of([Problem(f"is no TOML: {message}", line=line, column=column, file=file)]) from None
+        raise InvalidInput.from_problems(
+            [Problem(f"is no TOML: {message}", line=line, column=column, file=file)]
+        ) from None
     lines = text.splitlines()
     problems = [
         Problem(
-            f'unknown name{did_you_mean(name, ["prices"])}; expected [prices."provider:model"]',
+            f'unknown name{suggest_similar(name, ["prices"])}; expected [prices."provider:model"]',
             name,
-            _line(lines, name),
+            _find_line(lines, name),
             1,
             file,
         )
@@ -256,7 +260,7 @@ def _read(text: str, file: str) -> dict[str, Rates]:
     rates: dict[str, Rates] = {}
     entries = document.get("prices", {})
     for name, entry in entries.items() if isinstance(entries, dict) else ():
-        wrong = _misfits(name, entry, lines, file)
+        wrong = _price_entry_problems(name, entry, lines, file)
         problems += wrong
         if not wrong:
             asked = float(entry["input_per_million"])
@@ -265,37 +269,39 @@ def _read(text: str, file: str) -> dict[str, Rates]:
             )
     if not isinstance(entries, dict):
         problems.append(
-            Problem('is not a table; expected [prices."provider:model"]', "prices", _line(lines, "prices"), 1, file)
+            Problem(
+                'is not a table; expected [prices."provider:model"]', "prices", _find_line(lines, "prices"), 1, file
+            )
         )
     if problems:
-        raise InvalidInput.of(problems)
+        raise InvalidInput.from_problems(problems)
     return rates
 
 
-def _misfits(name: str, entry: Any, lines: Sequence[str], file: str) -> list[Problem]:
-    path, top = f'prices."{name}"', _line(lines, name)
+def _price_entry_problems(name: str, entry: Any, lines: Sequence[str], file: str) -> list[Problem]:
+    path, top = f'prices."{name}"', _find_line(lines, name)
     if not isinstance(entry, dict):
         return [Problem(f"is not a table; expected {', '.join(_FIELDS)}", path, top, 1, file)]
     problems = []
     for field, value in entry.items():
         if field not in _FIELDS:
-            message = f"unknown field{did_you_mean(field, _FIELDS)}; there are {', '.join(_FIELDS)}"
-        elif type(value) not in (int, float) or not 0 <= value <= DEAREST:
-            message = f"is {_found(value)}; expected US dollars per million tokens, from 0 to {DEAREST:,.0f}"
+            message = f"unknown field{suggest_similar(field, _FIELDS)}; there are {', '.join(_FIELDS)}"
+        elif type(value) not in (int, float) or not 0 <= value <= MAX_PRICE:
+            message = f"is {_describe_value(value)}; expected US dollars per million tokens, from 0 to {MAX_PRICE:,.0f}"
         else:
             continue
-        problems.append(Problem(message, f"{path}.{field}", _line(lines, field, top), 1, file))
+        problems.append(Problem(message, f"{path}.{field}", _find_line(lines, field, top), 1, file))
     problems += [Problem(f"{field} is missing", path, top, 1, file) for field in _FIELDS[:2] if field not in entry]
     return problems
 
 
-def _found(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     try:
-        return quote(str(value))
+        return quote_text(str(value))
     except ValueError:  # Python writes no number of more than 4,300 digits
         return "a number that is too large"
 
 
-def _line(lines: Sequence[str], word: str, after: int = 0) -> int:
+def _find_line(lines: Sequence[str], word: str, after: int = 0) -> int:
     # tomllib keeps no positions: the first line that has the word, from where its table begins.
     return next((number for number, line in enumerate(lines, 1) if number >= after and word in line), after)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pramana import clock
 from pramana.model import Reply, ToolCall, Usage
-from pramana.providers.failures import Failures
+from pramana.providers.failures import AccountErrors
 
 
 @dataclass(slots=True)
@@ -27,49 +27,49 @@ class _Calls:
     at_place: dict[object, _CallPieces] = field(default_factory=dict)
 
 
-class Reading:
-    """One answer as it is read. Each wire format adds what an event of it means; its `take` is called for every one."""
+class ReplyReader:
+    """One answer as it is read. Each wire format adds what its events mean: `handle_event` is called for each."""
 
-    __slots__ = ("_beside", "_calls", "_parts", "_raw", "_start", "at", "failures", "first", "whole")
+    __slots__ = ("_calls", "_parts", "_raw", "_side_content", "_start", "at", "failures", "first", "is_whole")
 
-    def __init__(self, failures: Failures) -> None:
+    def __init__(self, failures: AccountErrors) -> None:
         self.failures = failures
         self._start = clock.monotonic()
         self._parts: list[str] = []
-        self._beside: dict[str, list[str]] = {}
+        self._side_content: dict[str, list[str]] = {}
         self._raw: list[bytes] = []
         self._calls: _Calls | None = None
         self.at = 0.0
         """`clock.monotonic()` when the bytes of the event at hand arrived; 0 until one has."""
         self.first: float | None = None
-        self.whole = False
+        self.is_whole = False
         """The server answered with plain JSON: the one event is all of it."""
 
-    def take(self, event: str | None, data: Any) -> None:
+    def handle_event(self, event: str | None, data: Any) -> None:
         """Understand one event: its name, and its data parsed."""
         raise NotImplementedError
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Add to the text of the reply."""
         if self.first is None:
             self.first = self.at
         self._parts.append(text)
 
-    def aside(self, said: Any, where: str = "") -> None:
+    def add_side_content(self, content: Any, channel: str = "") -> None:
         """Note what comes in pieces and is no text of the reply, such as thoughts: `raw` has it, and it may hold a key.
 
         What stands at one place in each of several pieces belongs together.
         """
         if not self.failures.secrets.long:
             return
-        if isinstance(said, str):
-            self._beside.setdefault(where, []).append(said)
-        elif isinstance(said, dict):
-            for name, value in said.items():
-                self.aside(value, f"{where}.{name}")
-        elif isinstance(said, list):
-            for place, value in enumerate(said):
-                self.aside(value, f"{where}.{place}")
+        if isinstance(content, str):
+            self._side_content.setdefault(channel, []).append(content)
+        elif isinstance(content, dict):
+            for name, value in content.items():
+                self.add_side_content(value, f"{channel}.{name}")
+        elif isinstance(content, list):
+            for place, value in enumerate(content):
+                self.add_side_content(value, f"{channel}.{place}")
 
     def call_tool(self, place: object, call_id: Any, name: Any, arguments: Any, default: str = "") -> None:
         """Note a tool call, or the next piece of one: pieces at one place are one call, unless another id is given.
@@ -99,7 +99,7 @@ class Reading:
         """Return what was said until now."""
         return "".join(self._parts)
 
-    def reply(
+    def make_reply(
         self,
         text: str,
         usage: Usage,
@@ -114,32 +114,32 @@ class Reading:
         What the server says of it is unknown if no text.
         """
         raw = self._raw
-        whole = raw[0] if self.whole and len(raw) == 1 else b"[" + b",".join(raw) + b"]"
+        whole = raw[0] if self.is_whole and len(raw) == 1 else b"[" + b",".join(raw) + b"]"
         served_model = served_model if isinstance(served_model, str) else None
         finish_reason = finish_reason if isinstance(finish_reason, str) else None
         fingerprint = fingerprint if isinstance(fingerprint, str) else None
         calls = self.tool_calls() if self._calls else ()
         if (secrets := self.failures.secrets).long:
-            if secrets.held_in(text) or any(secrets.held_in("".join(parts)) for parts in self._beside.values()):
-                raise self.failures.key_in_answer()
-            if calls and any(secrets.held_in(f"{each.id} {each}") for each in calls):
-                raise self.failures.key_in_answer()
-            whole = self.failures.storable(whole)
-            if secrets.held_in(f"{served_model} {finish_reason} {fingerprint}"):
+            if secrets.is_in(text) or any(secrets.is_in("".join(parts)) for parts in self._side_content.values()):
+                raise self.failures.make_key_in_answer()
+            if calls and any(secrets.is_in(f"{each.id} {each}") for each in calls):
+                raise self.failures.make_key_in_answer()
+            whole = self.failures.check_storable(whole)
+            if secrets.is_in(f"{served_model} {finish_reason} {fingerprint}"):
                 served_model, finish_reason, fingerprint = (
                     each and secrets.blank(each) for each in (served_model, finish_reason, fingerprint)
                 )
-        first = None if self.whole or self.first is None else self.first - self._start
+        first = None if self.is_whole or self.first is None else self.first - self._start
         total = self.at - self._start
         return Reply(
             text, usage, served_model, fingerprint, finish_reason, first, total, whole, dropped, tool_calls=calls
         )
 
-    def received(self, event: str | None, data: bytes, parsed: Any, at: float) -> None:
+    def receive(self, event: str | None, data: bytes, parsed: Any, at: float) -> None:
         """Take an event, and keep its bytes."""
         self.at = at
         self._raw.append(data)
-        self.take(event, parsed)
+        self.handle_event(event, parsed)
 
 
 def arguments_text(given: Any) -> str:
@@ -153,10 +153,10 @@ def arguments_text(given: Any) -> str:
     return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
 
 
-class Whole(Reading):
+class WholeReader(ReplyReader):
     """An answer that is used as one piece of data."""
 
     data: Any = None
 
-    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - it comes in one piece
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - it comes in one piece
         self.data = data

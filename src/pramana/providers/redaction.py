@@ -26,7 +26,7 @@ class Secrets:
         self._bytes = [each.encode("utf-8", "surrogatepass") for each in self.long]
         self._plain = all(each.isascii() and each.isprintable() and not {*each} & {*'"\\'} for each in self.long)
 
-    def held_in(self, text: str) -> bool:
+    def is_in(self, text: str) -> bool:
         """Tell whether a text holds one that no answer may hold."""
         for secret in self.long:  # noqa: SIM110 - of a reply nearly nothing may cost
             if secret in text:
@@ -37,7 +37,7 @@ class Secrets:
         """Return a message without any of them, long or short."""
         for secret in self.all:
             text = text.replace(secret, BLANK)
-        return self._anyhow.sub(BLANK, text) if self.all and "\\" in text else text
+        return self._escaped_pattern.sub(BLANK, text) if self.all and "\\" in text else text
 
     def blank_message(self, text: str) -> str:
         """Return a message of ours without any of them, without passwords and without users in addresses."""
@@ -57,41 +57,41 @@ class Secrets:
         return kept
 
     def _blank_bytes(self, data: bytes) -> bytes:
-        if self.long and b"\\" in data and self._may_hide_one(data):
-            data = self._anyhow_in_json.sub(BLANK.encode(), data)
+        if self.long and b"\\" in data and self._may_contain_secret(data):
+            data = self._escaped_json_pattern.sub(BLANK.encode(), data)
         for secret in self._bytes:
             if secret in data:
                 data = data.replace(secret, BLANK.encode())
         return data
 
-    def _may_hide_one(self, data: bytes) -> bool:
+    def _may_contain_secret(self, data: bytes) -> bool:
         if not self._plain:
             return True
         unescaped = _ESCAPED.sub(_unescape, data)  # and searched, this costs far less than a search for any writing
         return any(secret in unescaped for secret in self._bytes)
 
     @cached_property
-    def _anyhow(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(_any_writing, self.all)))
+    def _escaped_pattern(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(_any_escaping_of, self.all)))
 
     @cached_property
-    def _anyhow_in_json(self) -> re.Pattern[bytes]:
-        return re.compile("|".join(map(_any_writing, self.long)).encode("utf-8", "surrogatepass"))
+    def _escaped_json_pattern(self) -> re.Pattern[bytes]:
+        return re.compile("|".join(map(_any_escaping_of, self.long)).encode("utf-8", "surrogatepass"))
 
 
-def of_environment() -> Secrets:
+def environment_secrets() -> Secrets:
     """Return the vendors' keys of this machine: what a user's own code runs beside, and may say by mistake."""
     from pramana import settings
     from pramana.providers.kinds import VARIABLES
 
     names = {name for known in VARIABLES.values() for name in known.keys}
-    return Secrets(key for name in names if (key := settings.variable(name)) and len(key) >= KEY_LENGTH)
+    return Secrets(key for name in names if (key := settings.read_variable(name)) and len(key) >= KEY_LENGTH)
 
 
-def held(what: str) -> str:
+def describe_held_key(source: str) -> str:
     """Return the sentence for an answer of a user's own code that holds such a key."""
     return (
-        f"{what} contains an API key from the environment, and keys are never stored; if it is not a secret, set one "
+        f"{source} contains an API key from the environment, and keys are never stored; if it is not a secret, set one "
         f"of fewer than {KEY_LENGTH} characters"
     )
 
@@ -110,20 +110,20 @@ _ESCAPED = re.compile(rb"\\(?:/|u00([2-7][0-9a-fA-F]))")
 """A printable letter of ASCII, and so of nearly every key, that JSON writes otherwise than it is."""
 
 
-def _unescape(found: re.Match[bytes]) -> bytes:
-    return bytes([int(found[1], 16)]) if found[1] else b"/"
+def _unescape(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 16)]) if match[1] else b"/"
 
 
-def _any_writing(secret: str) -> str:
+def _any_escaping_of(secret: str) -> str:
     """Return a pattern of every way that JSON has to write a secret.
 
-    >>> re.sub(_any_writing("a/b"), "[key]", r"a/b, \\u0061\\/b, \\u0061\\u002Fb, ab")
+    >>> re.sub(_any_escaping_of("a/b"), "[key]", r"a/b, \\u0061\\/b, \\u0061\\u002Fb, ab")
     '[key], [key], [key], ab'
     """
-    return "".join(map(_any_writing_of, secret))
+    return "".join(map(_any_escaping_of_letter, secret))
 
 
-def _any_writing_of(letter: str) -> str:
+def _any_escaping_of_letter(letter: str) -> str:
     units = letter.encode("utf-16-be", "surrogatepass").hex()
     escaped = "".join(rf"\\u(?i:{units[place : place + 4]})" for place in range(0, len(units), 4))
     usual = json.dumps(letter, ensure_ascii=False)[1:-1]

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from pramana.analyse.numbers import percent
+from pramana.analyse.numbers import format_percent
 from pramana.app.briefs import FailedResultView, RateView, RunBriefView
+from pramana.app.comparison_sides import describe_request_differences
 from pramana.app.comparisons import ComparisonView
 from pramana.app.local import ProblemView, ValidationView
-from pramana.app.sides import asked_sentence
 from pramana.app.views import Listed, ResultDetailView, RunView
 from pramana.model import Outcome, describe_calls
 from pramana.report import figures
@@ -41,25 +41,25 @@ def render_rate(rate: RateView) -> str:
     apart = [f"{getattr(rate, each)} {each}" for each in ("errored", "unscored", "skipped") if getattr(rate, each)]
     if not scored:
         return ", ".join(["no result with a verdict", *apart])
-    shown = f"{rate.passed:,} of {scored:,} passed: {percent(rate.pass_rate)}"
-    shown += f" (95 % interval {figures.between(rate.interval)})"
+    shown = f"{rate.passed:,} of {scored:,} passed: {format_percent(rate.pass_rate)}"
+    shown += f" (95 % interval {figures.format_interval(rate.interval)})"
     return ", ".join([shown, *apart])
 
 
-def render_runs(found: Listed[RunView]) -> str:
+def render_runs(page: Listed[RunView]) -> str:
     """Return a line for each run of a list."""
-    if not found.total:
+    if not page.total:
         return "No runs yet."
-    return "\n".join([f"{found.total:,} runs, newest first:", *map(_run_line, found.items)])
+    return "\n".join([f"{page.total:,} runs, newest first:", *map(_run_line, page.items)])
 
 
-def render_failures(found: Listed[FailedResultView], first: int, outcome: str) -> str:
+def render_failures(page: Listed[FailedResultView], first: int, outcome: str) -> str:
     """Return a page of failures with prompt, expectation, reply and reason; `first` is the number of the first."""
-    if not found.total:
+    if not page.total:
         return f"No result is {outcome}."
-    last = first + len(found.items) - 1
-    lines = [f"{found.total:,} {outcome}; these are {first:,} to {last:,}:"]
-    for each in found.items:
+    last = first + len(page.items) - 1
+    lines = [f"{page.total:,} {outcome}; these are {first:,} to {last:,}:"]
+    for each in page.items:
         lines += ["", f"{each.case_id} ({each.model}, result {each.seq})", f"  prompt: {_line(each.prompt)}"]
         expected = " | ".join(map(_line, each.expected))
         if each.assertion or expected:
@@ -77,26 +77,30 @@ def render_results(results: Sequence[ResultDetailView]) -> str:
     return "\n\n".join("\n".join(_result(each)) for each in results)
 
 
-def render_comparison(found: ComparisonView) -> str:
+def render_comparison(comparison: ComparisonView) -> str:
     """Return the answer in a sentence, then the cases that changed."""
-    lines = [found.sentence, asked_sentence(each.detail for each in found.asked_differently), found.detail]
-    lines += [found.reply_changes.sentence]
-    lines += [each.sentence for each in (*found.times, *found.words) if each.sentence]
-    for each in found.flips:
+    lines = [
+        comparison.sentence,
+        describe_request_differences(each.detail for each in comparison.asked_differently),
+        comparison.detail,
+    ]
+    lines += [comparison.reply_changes.sentence]
+    lines += [each.sentence for each in (*comparison.times, *comparison.words) if each.sentence]
+    for each in comparison.flips:
         lines.append(f"{'passes less often now' if each.direction == 'lost' else 'passes more often now'}: "
                      f"{each.case}, {each.detail}")  # fmt: skip
-    if (more := found.lost + found.gained - len(found.flips)) > 0:
+    if (more := comparison.lost + comparison.gained - len(comparison.flips)) > 0:
         lines.append(f"… and {more:,} more on other pages")
     return "\n".join(filter(None, lines))
 
 
-def render_validation(found: ValidationView) -> str:
+def render_validation(validation: ValidationView) -> str:
     """Return whether files are valid, then a line for each problem."""
-    counts = f"{found.files:,} files, {found.test_cases:,} test cases, {found.scenarios:,} scenarios"
-    verdict = "valid" if found.valid else "not valid"
-    lines = [f"{verdict}: {counts}; {found.errors:,} errors, {found.warnings:,} warnings"]
-    lines += map(render_problem, found.problems)
-    if (more := found.errors + found.warnings - len(found.problems)) > 0:
+    counts = f"{validation.files:,} files, {validation.test_cases:,} test cases, {validation.scenarios:,} scenarios"
+    verdict = "valid" if validation.valid else "not valid"
+    lines = [f"{verdict}: {counts}; {validation.errors:,} errors, {validation.warnings:,} warnings"]
+    lines += map(render_problem, validation.problems)
+    if (more := validation.errors + validation.warnings - len(validation.problems)) > 0:
         lines.append(f"… and {more:,} more")
     return "\n".join(lines)
 
@@ -117,7 +121,9 @@ def _state(run: RunView) -> str:
 
 
 def _run_line(run: RunView) -> str:
-    rates = [(each.model, percent(each.pass_rate)) for each in run.model_rates or () if each.pass_rate is not None]
+    rates = [
+        (each.model, format_percent(each.pass_rate)) for each in run.model_rates or () if each.pass_rate is not None
+    ]
     several = len(run.models) > 1
     shares = [f"{rate} passed{f' with {model}' if several else ''}" for model, rate in rates]
     counts = ", ".join([f"{run.stored:,} of {run.expected:,} results", *shares])

@@ -11,20 +11,20 @@ from typing import Any
 
 import click
 
-from pramana.analyse.judgements import judgements
+from pramana.analyse.judgements import list_judgements
 from pramana.analyse.labels import shorten_names
 from pramana.analyse.scores import rubric_ratings
-from pramana.app.calls import SaidView, transcript
+from pramana.app.calls import SaidView, make_transcript
 from pramana.model import Case, Result, Run
 from pramana.report.exports import tool_calls_data
 from pramana.report.figures import rubric_scores
-from pramana.report.terminal import fitted, plain, width, wrapped
+from pramana.report.terminal import fit_to_width, text_width, views_to_plain, wrap_text
 
 COLUMNS = 80
 _INDENT = " " * 21
 
 
-def as_data(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -> dict[str, Any]:
+def result_to_data(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -> dict[str, Any]:
     """Return one result with its conversation, for programs."""
     key = result.key
     return {
@@ -33,7 +33,7 @@ def as_data(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) 
         "variant": key.variant,
         "repeat": key.repeat,
         "outcome": result.outcome.value,
-        "conversation": plain(list(_conversation(run, case, result, blob))),
+        "conversation": views_to_plain(list(_make_transcript(run, case, result, blob))),
         "tool_calls": tool_calls_data(result.reply.tool_calls) if result.reply else [],
         "failure": result.failure.message if result.failure else None,
         "checks": [
@@ -46,7 +46,7 @@ def as_data(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) 
                 "judge_answers": list(answers),
                 "rubric_scores": rubric_ratings(check),
             }
-            for check, question, answers in judgements(case, result.checks)
+            for check, question, answers in list_judgements(case, result.checks)
         ],
         "caller_voice": run.plan.voice if key.variant != "text" else None,
     }
@@ -57,45 +57,45 @@ def print_conversation(run: Run, case: Case, result: Result, blob: Callable[[str
     key = result.key
     which = [key.variant, *([f"repeat {key.repeat + 1}"] if run.plan.repeats > 1 else []), result.outcome.value]
     told = " · ".join(["", *which])
-    room = max(20, COLUMNS - width(told) - 3)
-    case_id = fitted(case.id, room - 12)
+    room = max(20, COLUMNS - text_width(told) - 3)
+    case_id = fit_to_width(case.id, room - 12)
     # What is cut is the model, as the rest tells more; but never so that two models of the run read alike.
     models = [*(target.typed for target in run.plan.targets), key.model]
-    head = f"{case_id} · {shorten_names(models, room - width(case_id), width)[key.model]}"
+    head = f"{case_id} · {shorten_names(models, room - text_width(case_id), text_width)[key.model]}"
     click.echo()
-    click.echo(click.style(wrapped(f"{head}{told}", COLUMNS), bold=True))
-    for line in _lines(run, case, result, blob):
+    click.echo(click.style(wrap_text(f"{head}{told}", COLUMNS), bold=True))
+    for line in _transcript_lines(run, case, result, blob):
         click.echo(line)
     if result.reply and result.reply.call:
-        click.echo(f"  Hear it: pramana export {run.reference} --id {fitted(case.id, 40)} --audio DIR")
+        click.echo(f"  Hear it: pramana export {run.reference} --id {fit_to_width(case.id, 40)} --audio DIR")
 
 
-def _conversation(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -> Iterator[SaidView]:
+def _make_transcript(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -> Iterator[SaidView]:
     if run.plan.system_prompt:
         yield SaidView("system", run.plan.system_prompt)
-    yield from transcript(case, result, blob)
+    yield from make_transcript(case, result, blob)
 
 
-def _lines(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -> Iterator[str]:
-    for each in _conversation(run, case, result, blob):
+def _transcript_lines(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -> Iterator[str]:
+    for each in _make_transcript(run, case, result, blob):
         at = "" if each.at_s is None else f"{each.at_s:.2f} s"
         note = f" ({each.note})" if each.note else ""
-        yield from _text(f"{each.text.strip() or '(nothing)'}{note}", f"  {at:>9} {each.who:<8} ", _INDENT)
+        yield from _wrap_text(f"{each.text.strip() or '(nothing)'}{note}", f"  {at:>9} {each.who:<8} ", _INDENT)
     if result.failure:
-        yield wrapped(result.failure.message, COLUMNS, f"  {result.outcome.value}: ", "    ")
-    for judgement in judgements(case, result.checks):
+        yield wrap_text(result.failure.message, COLUMNS, f"  {result.outcome.value}: ", "    ")
+    for judgement in list_judgements(case, result.checks):
         check = judgement.check
         ended = check.outcome.value if check.decides else "measured"
-        yield wrapped(" ".join(check.reason.split()), COLUMNS, f"  {ended} {fitted(check.name, 30)}: ", "    ")
+        yield wrap_text(" ".join(check.reason.split()), COLUMNS, f"  {ended} {fit_to_width(check.name, 30)}: ", "    ")
         if rated := rubric_scores(rubric_ratings(check)):
-            yield wrapped(rated, COLUMNS, "    rubric scores: ", "      ")
+            yield wrap_text(rated, COLUMNS, "    rubric scores: ", "      ")
         if judgement.question:
-            yield from _text(judgement.question, "    judge's question: ", "      ")
+            yield from _wrap_text(judgement.question, "    judge's question: ", "      ")
         for answer in judgement.unquoted_answers:
-            yield from _text(answer.strip() or "(nothing)", "    judge's reply: ", "      ")
+            yield from _wrap_text(answer.strip() or "(nothing)", "    judge's reply: ", "      ")
 
 
-def _text(text: str, first: str, rest: str) -> Iterator[str]:
+def _wrap_text(text: str, first: str, rest: str) -> Iterator[str]:
     """Yield the lines of a text, each wrapped."""
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n")):
-        yield wrapped(line, COLUMNS, rest if number else first, rest).rstrip()
+        yield wrap_text(line, COLUMNS, rest if number else first, rest).rstrip()

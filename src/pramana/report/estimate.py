@@ -2,35 +2,39 @@
 
 from collections.abc import Iterator, Sequence
 
-from pramana.analyse.numbers import counted
+from pramana.analyse.numbers import pluralise
 from pramana.analyse.summary import Total
 from pramana.app.views import EstimateView, ShareView
 from pramana.report import figures
 
 
-def render_estimate(found: EstimateView) -> str:
+def render_estimate(estimate: EstimateView) -> str:
     """Return what a run would take, line by line: the totals, each model and judge, and what will be missing."""
-    return "\n".join(_lines(found))
+    return "\n".join(_lines(estimate))
 
 
-def _lines(found: EstimateView) -> Iterator[str]:
-    sizes = (counted(found.cases, "case"), counted(found.results, "result"), counted(found.calls, "call"))
+def _lines(estimate: EstimateView) -> Iterator[str]:
+    sizes = (
+        pluralise(estimate.cases, "case"),
+        pluralise(estimate.results, "result"),
+        pluralise(estimate.calls, "call"),
+    )
     yield f"Estimate: {', '.join(sizes)}"
-    yield f"Tokens: {_tokens(found)}"
-    yield f"Cost: {_cost(found)}"
-    for each in found.shares:
+    yield f"Tokens: {_tokens(estimate)}"
+    yield f"Cost: {_cost(estimate)}"
+    for each in estimate.shares:
         if each.calls:
             role = "Model" if each.purpose == "model" else each.purpose.capitalize()
-            yield f"{role} {each.model}: {counted(each.calls, 'call')}, {_tokens(each)}, {_dollars(each.cost_usd)}"
-    if not any(each.purpose == "judge" and each.calls for each in found.shares):
-        yield f"Judge: {'none' if found.unjudged else 'not needed'}"
-    for warning in found.warnings:
+            yield f"{role} {each.model}: {pluralise(each.calls, 'call')}, {_tokens(each)}, {_dollars(each.cost_usd)}"
+    if not any(each.purpose == "judge" and each.calls for each in estimate.shares):
+        yield f"Judge: {'none' if estimate.unjudged else 'not needed'}"
+    for warning in estimate.warnings:
         yield f"Warning: {warning}"
-    for name in found.unknown_prices:
+    for name in estimate.unknown_prices:
         yield f"Warning: no price is known for {name}, so the cost is unknown"
-    if found.self_judged:
-        yield self_judging_sentence(found.self_judged, sum(each.purpose == "model" for each in found.shares))
-    yield f"Nothing was sent or stored. {found.note}"
+    if estimate.self_judged:
+        yield self_judging_sentence(estimate.self_judged, sum(each.purpose == "model" for each in estimate.shares))
+    yield f"Nothing was sent or stored. {estimate.note}"
 
 
 def self_judging_sentence(models: Sequence[str], of: int, remedy: str = "--judge MODEL names another judge") -> str:
@@ -45,19 +49,19 @@ def self_judging_sentence(models: Sequence[str], of: int, remedy: str = "--judge
     return f"{names} {'judges its' if len(models) == 1 else 'judge their'} own replies; {remedy}."
 
 
-def _tokens(found: EstimateView | ShareView) -> str:
-    if found.input_tokens is None or found.output_tokens is None:
+def _tokens(estimate: EstimateView | ShareView) -> str:
+    if estimate.input_tokens is None or estimate.output_tokens is None:
         return "tokens of spoken conversations unknown"
-    return f"{found.input_tokens:,} tokens in, {found.output_tokens:,} out"
+    return f"{estimate.input_tokens:,} tokens in, {estimate.output_tokens:,} out"
 
 
-def _cost(found: EstimateView) -> str:
-    if found.cost_usd is None or found.cost_range_usd is None:
+def _cost(estimate: EstimateView) -> str:
+    if estimate.cost_usd is None or estimate.cost_range_usd is None:
         return "unknown"
-    low, high = found.cost_range_usd
+    low, high = estimate.cost_range_usd
     between = f" (between {_dollars(low)} and {_dollars(high)})" if low < high else ""
-    return f"about {_dollars(found.cost_usd)}{between}" if found.cost_usd else "$0.00"
+    return f"about {_dollars(estimate.cost_usd)}{between}" if estimate.cost_usd else "$0.00"
 
 
 def _dollars(amount: float | None) -> str:
-    return "cost unknown" if amount is None else figures.money(Total(amount))
+    return "cost unknown" if amount is None else figures.format_cost(Total(amount))

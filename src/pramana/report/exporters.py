@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pramana.errors import BrokenPlugin, InvalidInput, PramanaError, told
+from pramana.errors import BrokenPlugin, InvalidInput, PramanaError, describe_exception
 from pramana.model import Case, Result, Run
 from pramana.plugins import exporters
 
@@ -59,12 +59,12 @@ def exporter(name: str, *, ending: str, binary: bool = False) -> Callable[[Expor
         raise InvalidInput(f'the ending of an export format begins with a dot, such as ".xlsx"; found {ending!r:.80}')
 
     def make(function: ExportFunction) -> Exporter:
-        return Exporter(name, ending.lower(), partial(_write, name, function), binary)
+        return Exporter(name, ending.lower(), partial(_call_exporter, name, function), binary)
 
     return make
 
 
-def _write(name: str, function: ExportFunction, run: Run, results: Pairs, out: IO[Any]) -> None:
+def _call_exporter(name: str, function: ExportFunction, run: Run, results: Pairs, out: IO[Any]) -> None:
     from pramana.app.runs import result_detail_view
 
     views = (
@@ -76,7 +76,9 @@ def _write(name: str, function: ExportFunction, run: Run, results: Pairs, out: I
     except (PramanaError, OSError):
         raise
     except Exception as error:  # whatever a stranger's function raises
-        raise BrokenPlugin(f'the export format "{name}" could not write the run: {told(error)}') from error
+        raise BrokenPlugin(
+            f'the export format "{name}" could not write the run: {describe_exception(error)}'
+        ) from error
 
 
 def find_exporter(name: str) -> Exporter:
@@ -91,15 +93,15 @@ def find_exporter(name: str) -> Exporter:
     return found
 
 
-def exporter_of(path: Path) -> Exporter:
+def exporter_for_path(path: Path) -> Exporter:
     """Return the export format that a file's ending stands for; raises `InvalidInput` where none does.
 
-    >>> exporter_of(Path("report.HTML")).name
+    >>> exporter_for_path(Path("report.HTML")).name
     'html'
     """
     known = []
-    for name in _names():
-        if found := _usable(name):
+    for name in _format_names():
+        if found := _find_usable_exporter(name):
             if found.ending == path.suffix.lower():
                 return found
             known.append(found.ending)
@@ -107,13 +109,13 @@ def exporter_of(path: Path) -> Exporter:
     raise InvalidInput(f"{path.name}: {ending}; use {', '.join(known[:-1])} or {known[-1]}")
 
 
-def _names() -> Iterator[str]:
+def _format_names() -> Iterator[str]:
     """Yield the names of all formats, ours first: what is installed cannot take their endings."""
     yield from exporters.builtin
     yield from (name for name in exporters.names() if name not in exporters.builtin)
 
 
-def _usable(name: str) -> Exporter | None:
+def _find_usable_exporter(name: str) -> Exporter | None:
     try:
         return find_exporter(name)
     except BrokenPlugin:  # one that cannot be used must not keep another from writing
@@ -121,45 +123,47 @@ def _usable(name: str) -> Exporter | None:
 
 
 def write_file(
-    found: Exporter,
+    exporter_: Exporter,
     path: Path,
     run: Run,
     results: Pairs,
     recordings: Callable[[Case, Result], str | None] | None = None,
 ) -> None:
     """Write a run to a file. One that is there already is replaced only once the new one is complete."""
-    with _opened(found, path) as out:
-        write_run(found, run, results, out, recordings)
+    with _open_output(exporter_, path) as out:
+        write_run(exporter_, run, results, out, recordings)
 
 
-def write_runs_file(found: Exporter, path: Path, runs: Iterable[tuple[Run, Pairs]]) -> None:
+def write_runs_file(exporter_: Exporter, path: Path, runs: Iterable[tuple[Run, Pairs]]) -> None:
     """Write several runs to one file, as `write_file` does; raises `InvalidInput` where a file holds one run."""
-    write = writer_of_several(found)
-    with _opened(found, path) as out:
+    write = writer_of_several(exporter_)
+    with _open_output(exporter_, path) as out:
         write(runs, out)
 
 
-def writer_of_several(found: Exporter) -> Callable[[Iterable[tuple[Run, Pairs]], IO[Any]], None]:
+def writer_of_several(exporter_: Exporter) -> Callable[[Iterable[tuple[Run, Pairs]], IO[Any]], None]:
     """Return what writes several runs in a format; raises `InvalidInput` where a file holds one run."""
-    if found.write_several is None:
+    if exporter_.write_several is None:
         able = [name for name in exporters.builtin if find_exporter(name).write_several]
         raise InvalidInput(
-            f"{found.name} files hold one run each; export each run to its own file, or use "
+            f"{exporter_.name} files hold one run each; export each run to its own file, or use "
             f"{', '.join(able[:-1])} or {able[-1]}"
         )
-    return found.write_several
+    return exporter_.write_several
 
 
 @contextmanager
-def _opened(found: Exporter, path: Path) -> Iterator[IO[Any]]:
-    with _replacing(path) as unfinished:
-        opened: IO[Any] = unfinished.open("wb") if found.binary else unfinished.open("w", encoding="utf-8", newline="")
+def _open_output(exporter_: Exporter, path: Path) -> Iterator[IO[Any]]:
+    with _replace_atomically(path) as unfinished:
+        opened: IO[Any] = (
+            unfinished.open("wb") if exporter_.binary else unfinished.open("w", encoding="utf-8", newline="")
+        )
         with opened as out:
             yield out
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def _replace_atomically(path: Path) -> Iterator[Path]:
     """Give the path of a file that takes a file's place at the end, or is removed when something is raised.
 
     What is no file, such as `/dev/stdout`, is written to as it is.
@@ -183,14 +187,14 @@ def _replacing(path: Path) -> Iterator[Path]:
 
 
 def write_run(
-    found: Exporter,
+    exporter_: Exporter,
     run: Run,
     results: Pairs,
     out: IO[Any],
     recordings: Callable[[Case, Result], str | None] | None = None,
 ) -> None:
     """Write a run to an open file."""
-    if found.links_recordings:
-        found.write(run, results, out, recordings)
+    if exporter_.links_recordings:
+        exporter_.write(run, results, out, recordings)
     else:
-        found.write(run, results, out)
+        exporter_.write(run, results, out)

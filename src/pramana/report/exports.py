@@ -14,44 +14,44 @@ from html import escape
 from tempfile import SpooledTemporaryFile
 from typing import Any, Literal, TextIO, cast, get_args
 
-from pramana.analyse.engines import engines_in, lines_of
-from pramana.analyse.judges import Judges, judge_name
-from pramana.analyse.summary import why
+from pramana.analyse.engines import distinct_engines, engine_lines_of_result
+from pramana.analyse.judges import JudgeTally, judge_name
+from pramana.analyse.summary import explain_outcome
 from pramana.hash import hash_result
 from pramana.model import Case, Outcome, Result, Run, RunStatus, ToolCall
 from pramana.report.exporters import Exporter
-from pramana.report.figures import printable
-from pramana.report.terminal import as_json
+from pramana.report.figures import escape_unprintable
+from pramana.report.terminal import to_json
 
 Format = Literal["json", "jsonl", "csv", "parquet", "junit", "markdown", "html"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 Results = Iterable[tuple[Case, Result]]
 Recordings = Callable[[Case, Result], str | None]
 """Where the recording of a call is, as seen from the file that is written; None where it is not beside it."""
-LONGEST_PART = 40
+MAX_NAME_PART_LENGTH = 40
 """Of a recording's name: case and model may be long, and variant and repeat must still be in it."""
 
-LONGEST_NAME = 160
-_IN_MEMORY = 1 << 20
+MAX_NAME_LENGTH = 160
+_SPOOL_BYTES = 1 << 20
 
 
 @contextmanager
-def spools(names: Iterable[str]) -> Iterator[dict[str, TextIO]]:
+def open_temporary_files(names: Iterable[str]) -> Iterator[dict[str, TextIO]]:
     """Give a temporary text file to each name, gone at the end."""
     with ExitStack() as stack:
         yield {
             name: cast(
                 "TextIO",
-                stack.enter_context(SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="")),
+                stack.enter_context(SpooledTemporaryFile(_SPOOL_BYTES, "w+", encoding="utf-8", newline="")),
             )
             for name in names
         }
 
 
-def pour(spool: TextIO, out: TextIO) -> None:
+def copy_spool(spool: TextIO, out: TextIO) -> None:
     """Write all of a temporary file."""
     spool.seek(0)
-    while piece := spool.read(_IN_MEMORY):
+    while piece := spool.read(_SPOOL_BYTES):
         out.write(piece)
 
 
@@ -63,9 +63,9 @@ def recording_name(case: Case, result: Result) -> str | None:
     if result.reply is None or result.reply.call is None:
         return None
     key = result.key
-    parts = [case.id[:LONGEST_PART], key.model[:LONGEST_PART], key.variant, f"repeat-{key.repeat + 1}"]
+    parts = [case.id[:MAX_NAME_PART_LENGTH], key.model[:MAX_NAME_PART_LENGTH], key.variant, f"repeat-{key.repeat + 1}"]
     parts = parts if key.repeat else parts[:-1]
-    name = re.sub(r"[^\w.+=-]+", "_", "__".join(parts), flags=re.ASCII).lstrip("._-")[:LONGEST_NAME]
+    name = re.sub(r"[^\w.+=-]+", "_", "__".join(parts), flags=re.ASCII).lstrip("._-")[:MAX_NAME_LENGTH]
     return f"{name}__{result.reply.call.log.removeprefix('sha256:')[:8]}"
 
 
@@ -84,12 +84,12 @@ def tool_calls_data(calls: Iterable[ToolCall]) -> list[dict[str, str | None]]:
     return [{"id": each.id, "name": each.name, "arguments": each.arguments} for each in calls]
 
 
-def models_of(run: Run) -> list[str]:
+def list_model_names(run: Run) -> list[str]:
     """Return the models as the user typed them, in order."""
     return [target.typed for target in run.plan.targets]
 
 
-def model_ids(run: Run) -> dict[str, str]:
+def provider_model_names(run: Run) -> dict[str, str]:
     """Return each model's own name at its provider, by what the user typed."""
     return {target.typed: target.model for target in run.plan.targets}
 
@@ -123,19 +123,19 @@ def write_json_of_several(runs: Iterable[tuple[Run, Results]], out: TextIO) -> N
 
 def _write_blocks(run: Run, results: Results, out: TextIO, *, follow: bool) -> int:
     """Write one block a model and return how many; `follow` says that others stand before them."""
-    plan, names, ids = run.plan, models_of(run), model_ids(run)
+    plan, names, ids = run.plan, list_model_names(run), provider_model_names(run)
     rates = {name: dict.fromkeys(Outcome, 0) for name in names}
-    judges = {name: Judges(judge_name) for name in names}
+    judges = {name: JudgeTally(judge_name) for name in names}
     engines: dict[str, set[str]] = {name: set() for name in names}
     each = run.expected // max(1, len(names))
-    with spools(names) as blocks:
+    with open_temporary_files(names) as blocks:
         for case, result in results:
             name = result.key.model
             rates[name][result.outcome] += 1
             for check in result.checks:
                 judges[name].add(name, check)
-            engines[name].update(lines_of(result))
-            entry = as_json(as_entry(case, result, ids[name]))
+            engines[name].update(engine_lines_of_result(result))
+            entry = to_json(result_to_entry(case, result, ids[name]))
             blocks[name].write(f"{',' if sum(rates[name].values()) > 1 else ''}\n{entry}")
         for number, target in enumerate(plan.targets):
             name = target.typed
@@ -154,15 +154,15 @@ def _write_blocks(run: Run, results: Results, out: TextIO, *, follow: bool) -> i
                     "complete": sum(rates[name].values()) >= each,
                     "system_prompt": plan.system_prompt,
                     "run_id": run.reference,
-                    **({"engines": list(map(str, used))} if (used := engines_in(engines[name])) else {}),
+                    **({"engines": list(map(str, used))} if (used := distinct_engines(engines[name])) else {}),
                 },
             }
-            out.write(f'{"," if number or follow else "["}\n{as_json(head)[:-1]}, "results": [')
-            pour(blocks[name], out)
+            out.write(f'{"," if number or follow else "["}\n{to_json(head)[:-1]}, "results": [')
+            copy_spool(blocks[name], out)
             summary = _block_summary(rates[name])
-            if mixed := judges[name].mixed():
+            if mixed := judges[name].mixed_judge_sentences():
                 summary["mixed_judges"] = list(mixed)
-            out.write(f'\n], "summary": {as_json(summary)}}}')
+            out.write(f'\n], "summary": {to_json(summary)}}}')
     return len(names)
 
 
@@ -173,11 +173,11 @@ def _block_summary(counts: Mapping[Outcome, int]) -> dict[str, Any]:
     return {"total": total, "passed": passed, "skipped": total - scored, "pass_rate": pass_rate}
 
 
-def as_entry(case: Case, result: Result, model_id: str) -> dict[str, Any]:
+def result_to_entry(case: Case, result: Result, model_id: str) -> dict[str, Any]:
     """Return one element of `results`."""
     outcome, output = result.outcome, result.reply.text if result.reply else ""
     decided = outcome in (Outcome.PASSED, Outcome.FAILED)
-    details: dict[str, Any] = {"reason": why(result)}
+    details: dict[str, Any] = {"reason": explain_outcome(result)}
     if decided or any(not each.decides for each in result.checks):
         details["checks"] = [
             {
@@ -198,7 +198,7 @@ def as_entry(case: Case, result: Result, model_id: str) -> dict[str, Any]:
         "assertion_result": {"passed": outcome is Outcome.PASSED, "details": details},
         "latency_ms": milliseconds(result.reply.total_s if result.reply else 0.0),
         "result_hash": hash_result(model_id, case.id, output),
-        "score": score_of(case, result),
+        "score": result_score(case, result),
         "repeat": result.key.repeat,
         "case_digest": result.key.case,
         "prompt": prompt_of(case),
@@ -210,7 +210,7 @@ def as_entry(case: Case, result: Result, model_id: str) -> dict[str, Any]:
     }
 
 
-def score_of(case: Case, result: Result) -> float | None:
+def result_score(case: Case, result: Result) -> float | None:
     """Return a result's score: what its check measured, from 0 to 1, else 1.0 or 0.0; None without a verdict."""
     outcome = result.outcome
     if outcome not in (Outcome.PASSED, Outcome.FAILED):
@@ -228,7 +228,7 @@ def results_schema() -> dict[str, Any]:
     text, count = {"type": "string"}, {"type": "integer", "minimum": 0}
     digest = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
 
-    def record(description: str, properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    def record_schema(description: str, properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
         required = [name for name in properties if name not in optional]
         return {"type": "object", "description": description, "properties": properties, "required": required}
 
@@ -247,7 +247,7 @@ def results_schema() -> dict[str, Any]:
         }
     }
     skipped = {"details": {"properties": {"skipped": {"const": True}}, "required": ["skipped"]}}
-    tool_call = record(
+    tool_call = record_schema(
         "A tool that the model asks its caller to run",
         {
             "id": {"type": ["string", "null"], "description": "The provider's own"},
@@ -255,12 +255,12 @@ def results_schema() -> dict[str, Any]:
             "arguments": {**text, "description": "JSON as the model wrote it, which need not be valid"},
         },
     )
-    result = record(
+    result = record_schema(
         "One case asked once",
         {
             "test_id": text,
             "output": {**text, "description": "The reply; empty when there is none"},
-            "assertion_result": record(
+            "assertion_result": record_schema(
                 "The verdict",
                 {
                     "passed": {"type": "boolean"},
@@ -299,7 +299,7 @@ def results_schema() -> dict[str, Any]:
         "then": undecided,
         "else": {"properties": {"score": {"type": "number"}}},
     }
-    block = record(
+    block = record_schema(
         "One model",
         {
             "suite_version": {**text, "description": "v1.0-cheap, or the name of one's own file"},
@@ -307,7 +307,7 @@ def results_schema() -> dict[str, Any]:
                 "anyOf": [digest, {"type": "null"}],
                 "description": "null when the suite was not asked as a whole",
             },
-            "run_metadata": record(
+            "run_metadata": record_schema(
                 "How the model was asked",
                 {
                     "timestamp": {"type": "string", "format": "date-time"},
@@ -336,7 +336,7 @@ def results_schema() -> dict[str, Any]:
                 ("model", "provider", "status", "complete", "system_prompt", "run_id", "engines"),
             ),
             "results": {"type": "array", "items": {"$ref": "#/$defs/Result"}},
-            "summary": record(
+            "summary": record_schema(
                 "Counts",
                 {
                     "total": count,
@@ -372,35 +372,37 @@ def results_schema() -> dict[str, Any]:
 
 def write_junit(run: Run, results: Results, out: TextIO) -> None:
     """Write one test suite a model; a failure, an error and what has no verdict are three different things."""
-    names = models_of(run)
+    names = list_model_names(run)
     counts = {name: dict.fromkeys(Outcome, 0) for name in names}
     seconds = dict.fromkeys(names, 0.0)
-    judges = {name: Judges(judge_name) for name in names}
-    with spools(names) as suites:
+    judges = {name: JudgeTally(judge_name) for name in names}
+    with open_temporary_files(names) as suites:
         for case, result in results:
             name = result.key.model
             counts[name][result.outcome] += 1
             seconds[name] += result.reply.total_s if result.reply else 0.0
             for check in result.checks:
                 judges[name].add(name, check)
-            suites[name].write(_test_case(run, case, result))
+            suites[name].write(_junit_test_case(run, case, result))
         everything = {outcome: sum(counts[name][outcome] for name in names) for outcome in Outcome}
         out.write('<?xml version="1.0" encoding="UTF-8"?>\n')
-        out.write(f"<testsuites name={_xml(run.plan.suite)}{_counted(everything, sum(seconds.values()))}>\n")
+        out.write(
+            f"<testsuites name={_xml_attribute(run.plan.suite)}{_junit_counts(everything, sum(seconds.values()))}>\n"
+        )
         for name in names:
-            when = f" timestamp={_xml(run.created)}"
-            title = _xml(f"{run.plan.suite} on {name}")
-            out.write(f"  <testsuite name={title}{_counted(counts[name], seconds[name])}{when}>\n")
-            said = f'<property name="run_id" value={_xml(run.reference)}/>'
-            if mixed := judges[name].mixed():
-                said += f'<property name="mixed_judges" value={_xml("; ".join(mixed))}/>'
+            when = f" timestamp={_xml_attribute(run.created)}"
+            title = _xml_attribute(f"{run.plan.suite} on {name}")
+            out.write(f"  <testsuite name={title}{_junit_counts(counts[name], seconds[name])}{when}>\n")
+            said = f'<property name="run_id" value={_xml_attribute(run.reference)}/>'
+            if mixed := judges[name].mixed_judge_sentences():
+                said += f'<property name="mixed_judges" value={_xml_attribute("; ".join(mixed))}/>'
             out.write(f"    <properties>{said}</properties>\n")
-            pour(suites[name], out)
+            copy_spool(suites[name], out)
             out.write("  </testsuite>\n")
         out.write("</testsuites>\n")
 
 
-def _counted(counts: Mapping[Outcome, int], seconds: float) -> str:
+def _junit_counts(counts: Mapping[Outcome, int], seconds: float) -> str:
     skipped = counts[Outcome.UNSCORED] + counts[Outcome.SKIPPED]
     return (
         f' tests="{sum(counts.values())}" failures="{counts[Outcome.FAILED]}" errors="{counts[Outcome.ERRORED]}"'
@@ -408,35 +410,36 @@ def _counted(counts: Mapping[Outcome, int], seconds: float) -> str:
     )
 
 
-def _test_case(run: Run, case: Case, result: Result) -> str:
+def _junit_test_case(run: Run, case: Case, result: Result) -> str:
     name = case.id + (f" (repeat {result.key.repeat + 1})" if run.plan.repeats > 1 else "")
     name += f" ({result.key.variant})" if result.key.variant != "text" else ""
     seconds = result.reply.total_s if result.reply else 0.0
-    opening = f"    <testcase classname={_xml(f'{run.plan.suite}.{case.facets.category}')} name={_xml(name)}"
+    group = _xml_attribute(f"{run.plan.suite}.{case.facets.category}")
+    opening = f"    <testcase classname={group} name={_xml_attribute(name)}"
     opening += f' time="{seconds:.3f}"'
-    reason, output = why(result), result.reply.text if result.reply else ""
+    reason, output = explain_outcome(result), result.reply.text if result.reply else ""
     match result.outcome:
         case Outcome.PASSED:
             return f"{opening}/>\n"
         case Outcome.FAILED:
             kind = next(each.name for each in result.checks if each.outcome is Outcome.FAILED)
             shown = _xml_text(f"{reason}\n\n{output}")
-            body = f"<failure message={_xml(reason)} type={_xml(kind)}>{shown}</failure>"
+            body = f"<failure message={_xml_attribute(reason)} type={_xml_attribute(kind)}>{shown}</failure>"
         case Outcome.ERRORED:
             kind = result.failure.code if result.failure else "check"
-            body = f"<error message={_xml(reason)} type={_xml(kind)}>{_xml_text(reason)}</error>"
+            body = f"<error message={_xml_attribute(reason)} type={_xml_attribute(kind)}>{_xml_text(reason)}</error>"
         case Outcome.UNSCORED | Outcome.SKIPPED:
-            body = f"<skipped message={_xml(f'{result.outcome.value}: {reason}')}/>"
+            body = f"<skipped message={_xml_attribute(f'{result.outcome.value}: {reason}')}/>"
     return f"{opening}>\n      {body}\n    </testcase>\n"
 
 
 def _xml_text(text: str) -> str:
-    return escape(printable(text), quote=False).replace("\r", "&#13;")
+    return escape(escape_unprintable(text), quote=False).replace("\r", "&#13;")
 
 
-def _xml(text: str) -> str:
+def _xml_attribute(text: str) -> str:
     """Return text as an attribute's value, quotes included; line ends survive as references."""
-    value = escape(printable(text)).replace("\r", "&#13;").replace("\n", "&#10;").replace("\t", "&#9;")
+    value = escape(escape_unprintable(text)).replace("\r", "&#13;").replace("\n", "&#10;").replace("\t", "&#9;")
     return f'"{value}"'
 
 

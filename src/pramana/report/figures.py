@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pramana.analyse.numbers import between as between  # noqa: PLC0414
-from pramana.analyse.numbers import duration as duration  # noqa: PLC0414 - a figure like those below
-from pramana.analyse.numbers import in_points, parameter_text, points, rate
-from pramana.analyse.numbers import percent as percent  # noqa: PLC0414
-from pramana.analyse.scores import HIGHEST_RATING, LOWEST_RATING, Measured, RubricAverages
-from pramana.analyse.summary import Failed, Rate, Summary, Total, parameters_left_out
-from pramana.analyse.voice import TEXT, Latency, Pooled, Seconds, TurnTaking, Voice, ear
+from pramana.analyse.numbers import format_duration as format_duration  # noqa: PLC0414 - a figure like those below
+from pramana.analyse.numbers import format_error_rate, format_parameter, format_point_difference, format_points
+from pramana.analyse.numbers import format_interval as format_interval  # noqa: PLC0414
+from pramana.analyse.numbers import format_percent as format_percent  # noqa: PLC0414
+from pramana.analyse.scores import HIGHEST_RATING, LOWEST_RATING, RubricAverages, ScoreSummary
+from pramana.analyse.summary import FailedResult, Rate, Summary, Total, rejected_parameters
+from pramana.analyse.voice import TEXT, Latency, RunVoice, Seconds, TurnTaking, WordErrors, recognition_name
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Key, Plan, Reply, Run, Target, describe_calls
 
@@ -33,19 +33,19 @@ _NOT_SHOWN = re.compile(
 """What XML cannot hold, and the nine characters that make a text be read in another order than it is written in."""
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Return text in which every character may stand in XML 1.0, HTML and UTF-8; others become escapes.
 
     So do the embeddings, overrides and isolates of Unicode (U+202A–202E, U+2066–2069), by which a text could make its
     surroundings read as what they do not say. Words of scripts that run from right to left need none of them.
 
-    >>> printable("a\\x00b \\ud800 \\x1b[31m \\u202e")
+    >>> escape_unprintable("a\\x00b \\ud800 \\x1b[31m \\u202e")
     'a\\\\x00b \\\\ud800 \\\\x1b[31m \\\\u202e'
     """
-    return _NOT_SHOWN.sub(lambda found: _escaped(ord(found[0])), text)
+    return _NOT_SHOWN.sub(lambda found: _escape_code(ord(found[0])), text)
 
 
-def _escaped(code: int) -> str:
+def _escape_code(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
@@ -59,67 +59,69 @@ CALL_STAGES: Mapping[str, str] = {
 """What a call does at each stage."""
 
 
-def call_stages(calls: Mapping[Any, int]) -> str:
+def describe_call_stages(calls: Mapping[Any, int]) -> str:
     """Return where the calls of a run are; the number is left out where there is but one call.
 
-    >>> call_stages({"agent": 1}), call_stages({"ringing": 2, "agent": 1}), call_stages({})
+    >>> describe_call_stages({"agent": 1}), describe_call_stages({"ringing": 2, "agent": 1}), describe_call_stages({})
     ('agent speaking', '2 ringing, 1 agent speaking', '')
     """
     many = sum(calls.values()) > 1
     return ", ".join(f"{count} {CALL_STAGES[stage]}" if many else CALL_STAGES[stage] for stage, count in calls.items())
 
 
-def title_of(run: Run, summary: Summary) -> str:
+def make_title(run: Run, summary: Summary) -> str:
     """Return a heading: the suite, and the pass rate where there is one model; over several it would be nobody's."""
     if len(run.plan.targets) > 1:
         return f"{run.plan.suite} on {len(run.plan.targets)} models"
-    return f"{run.plan.suite}: {percent(summary.overall.value)}{' passed' if summary.overall.scored else ''}"
+    return (
+        f"{run.plan.suite}: {format_percent(summary.overall.value)}{' passed' if summary.overall.scored_count else ''}"
+    )
 
 
-def selection(filters: Mapping[str, Any]) -> str:
+def describe_selection(filters: Mapping[str, Any]) -> str:
     """Return the filters of a selection in words.
 
-    >>> selection({"categories": ["coding", "safety"], "limit": 5, "of these": {"ids": ["a-1"]}})
+    >>> describe_selection({"categories": ["coding", "safety"], "limit": 5, "of these": {"ids": ["a-1"]}})
     'categories coding, safety; limit 5; of these: ids a-1'
     """
     return "; ".join(
-        f"{name}: {selection(value)}"
+        f"{name}: {describe_selection(value)}"
         if isinstance(value, Mapping)
         else f"{name} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
         for name, value in filters.items()
     )
 
 
-def sent(run: Run) -> str:
+def describe_parameters(run: Run) -> str:
     """Return the parameters that were sent with each case, in words, without those that no model of the run takes.
 
     >>> targets = (Target("gpt-5", "openai", "gpt-5"), Target("python:shop:agent", "python", "shop:agent"))
     >>> plan = Plan("cases", None, targets, parameters={"temperature": 0.0, "seed": 42, "top_p": None, "stop": ["a"]})
     >>> left_out = {"gpt-5": ["stop"], "python:shop:agent": ["stop", "temperature"]}
-    >>> sent(Run("r1", plan, "finished", "2026-01-02T03:04:05Z", 2, 2, notes={"left_out": left_out}))
+    >>> describe_parameters(Run("r1", plan, "finished", "2026-01-02T03:04:05Z", 2, 2, notes={"left_out": left_out}))
     'temperature 0 (not sent to python:shop:agent), seed 42'
     """
     models = [target.typed for target in run.plan.targets]
-    without = {model: parameters_left_out(run, model) for model in models}
+    without = {model: rejected_parameters(run, model) for model in models}
     said = []
     for name, value in run.plan.parameters.items():
         missed = [model for model in models if name in without[model]]
         if value is None or (missed and len(missed) == len(models)):
             continue
         which = missed[0] if len(missed) == 1 else f"{len(missed):,} of {len(models):,} models"
-        said.append(f"{name} {parameter_text(value)}{f' (not sent to {which})' if missed else ''}")
+        said.append(f"{name} {format_parameter(value)}{f' (not sent to {which})' if missed else ''}")
     return ", ".join(said)
 
 
-def which(
-    models: Sized, variants: Sized, repeats: int, result: "Failed | Key | ResultView", *, named: bool = True
+def describe_variation(
+    models: Sized, variants: Sized, repeats: int, result: "FailedResult | Key | ResultView", *, named: bool = True
 ) -> str:
     """Return what tells a result from others of its case: the model, the variant, the repeat, each where it may differ.
 
     Without `named` the model is left out, for whoever names it anyway.
 
     >>> voiced = Key("sha256:1", "m", "voice", 1)
-    >>> which(["m"], ["text", "voice"], 3, voiced), which(["m"], ["voice"], 1, voiced)
+    >>> describe_variation(["m"], ["text", "voice"], 3, voiced), describe_variation(["m"], ["voice"], 1, voiced)
     ('voice, repeat 2', '')
     """
     parts = [result.model] if named and len(models) > 1 else []
@@ -128,10 +130,10 @@ def which(
     return ", ".join(parts)
 
 
-def asked_often(expected: int, models: int, repeats: int, variants: int) -> str:
+def describe_repetition(expected: int, models: int, repeats: int, variants: int) -> str:
     """Return of what the answers of a run are, where a case has more than one; else nothing.
 
-    >>> asked_often(60, 2, 3, 1), asked_often(20, 1, 1, 1)
+    >>> describe_repetition(60, 2, 3, 1), describe_repetition(20, 1, 1, 1)
     ('10 cases, 2 models, 3 repeats', '')
     """
     a_case = models * repeats * variants
@@ -142,25 +144,25 @@ def asked_often(expected: int, models: int, repeats: int, variants: int) -> str:
     return ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in named if count > 1)
 
 
-def units(run: Run) -> str:
+def describe_interval_units(run: Run) -> str:
     """Return what the intervals of a run count, where that is not its answers; else nothing."""
-    often = asked_often(run.expected, len(run.plan.targets), run.plan.repeats, len(run.plan.variants))
-    return counted(often) if often else ""
+    often = describe_repetition(run.expected, len(run.plan.targets), run.plan.repeats, len(run.plan.variants))
+    return pluralise_units(often) if often else ""
 
 
-def counted(often: str) -> str:
+def pluralise_units(repetition: str) -> str:
     """Return what the intervals count of cases that were asked so."""
-    return f"{often}: the intervals count cases, not answers."
+    return f"{repetition}: the intervals count cases, not answers."
 
 
-def bounds(rate: Rate) -> tuple[float, float] | None:
+def rate_bounds(rate: Rate) -> tuple[float, float] | None:
     """Return both ends of a rate's interval."""
     return (rate.interval.low, rate.interval.high) if rate.interval else None
 
 
-def span(rate: Rate) -> str:
+def format_rate_interval(rate: Rate) -> str:
     """Return the interval of a rate for people."""
-    return between(bounds(rate))
+    return format_interval(rate_bounds(rate))
 
 
 def has_replies(summary: Summary) -> bool:
@@ -176,50 +178,56 @@ def is_metered(targets: "Iterable[Target | TargetView]", summary: Summary) -> bo
 
     An unknown sum of any other model is called unknown.
     """
-    from pramana.providers.kinds import RUNS_CODE
+    from pramana.providers.kinds import KINDS_RUNNING_CODE
 
     tokens = (summary.input_tokens, summary.output_tokens)
     unknown = all(each.unknown and not each.known for each in tokens)
-    return not unknown or any(each.provider not in RUNS_CODE for each in targets)
+    return not unknown or any(each.provider not in KINDS_RUNNING_CODE for each in targets)
 
 
-def spent(run: Run, summary: Summary) -> str:
+def describe_spending(run: Run, summary: Summary) -> str:
     """Return tokens, cost and times in one line; nothing of a run without any reply."""
     if not has_replies(summary):
         return ""
-    times, judges = summary.latency, judging(summary)
+    times, judges = summary.latency, describe_judging_cost(summary)
     metered = is_metered(run.plan.targets, summary)
-    parts = [f"Tokens: {whole(summary.input_tokens)} in, {whole(summary.output_tokens)} out"] if metered else []
+    parts = (
+        [f"Tokens: {format_count(summary.input_tokens)} in, {format_count(summary.output_tokens)} out"]
+        if metered
+        else []
+    )
     parts += [f"judges: {judges}"] if judges else []
     cost = summary.cost_usd
     if metered or judges or cost.known or not cost.unknown:
-        parts.append(f"cost: {money(cost)}{' with them' if judges else ''}")
+        parts.append(f"cost: {format_cost(cost)}{' with them' if judges else ''}")
     first = summary.first_token
     if times.count == 1:
-        parts.append(f"latency {duration(times.p50)} (n=1)")
+        parts.append(f"latency {format_duration(times.p50)} (n=1)")
     elif times.count or summary.voice is None:
-        parts.append(f"latency p50/p95/p99: {'/'.join(duration(each) for each in (times.p50, times.p95, times.p99))}")
+        parts.append(
+            f"latency p50/p95/p99: {'/'.join(format_duration(each) for each in (times.p50, times.p95, times.p99))}"
+        )
     if first.count == 1:
-        parts.append(f"first token {duration(first.p50)}")
+        parts.append(f"first token {format_duration(first.p50)}")
     elif first.count:
-        parts.append(f"first token p50/p95: {duration(first.p50)}/{duration(first.p95)}")
+        parts.append(f"first token p50/p95: {format_duration(first.p50)}/{format_duration(first.p95)}")
     if summary.cached:
         parts.append(f"{summary.cached:,} from the cache")
     line = "; ".join(parts)
     return f"{line[:1].upper()}{line[1:]}."
 
 
-def scores(found: Sequence[Measured]) -> Iterator[tuple[str, str, str]]:
+def describe_scores(measured: Sequence[ScoreSummary]) -> Iterator[tuple[str, str, str]]:
     """Yield what scorers measured in words: the name of the score, the model, and the mean or the labels.
 
     >>> from pramana.analyse.intervals import Interval
-    >>> [*scores([Measured("words", "1", "gpt-5", 30, 12.5, Interval(10.25, 14.75))])]
+    >>> [*describe_scores([ScoreSummary("words", "1", "gpt-5", 30, 12.5, Interval(10.25, 14.75))])]
     [('words', 'gpt-5', 'mean 12.5, 95 % interval 10.25 to 14.75, 30 replies')]
-    >>> [*scores([Measured("tone", "1", "gpt-5", 3, labels={"formal": 2, "casual": 1})])]
+    >>> [*describe_scores([ScoreSummary("tone", "1", "gpt-5", 3, labels={"formal": 2, "casual": 1})])]
     [('tone', 'gpt-5', 'formal 2, casual 1')]
     """
-    versions = Counter((each.check, each.model) for each in found)
-    for each in found:
+    versions = Counter((each.check, each.model) for each in measured)
+    for each in measured:
         name = each.check if versions[each.check, each.model] == 1 else f"{each.check} (version {each.version})"
         if each.mean is None:
             labels = [f"{label} {count:,}" for label, count in each.labels.items()]
@@ -252,19 +260,21 @@ class RubricRow(NamedTuple):
         return f"{', '.join(said)}; {self.replies:,} repl{'y' if self.replies == 1 else 'ies'}"
 
 
-def rubric_rows(found: RubricAverages | None) -> list[RubricRow]:
+def rubric_rows(averages: RubricAverages | None) -> list[RubricRow]:
     """Return the means of a judge's rubric scores: all, then by type and language where there are several.
 
     >>> from pramana.analyse.intervals import Interval
-    >>> measured = (Measured("accuracy", "1", "gpt-5", 30, 7.5, Interval(7.1, 7.9)),)
+    >>> measured = (ScoreSummary("accuracy", "1", "gpt-5", 30, 7.5, Interval(7.1, 7.9)),)
     >>> row = rubric_rows(RubricAverages(measured, {"language": {"en": measured}}))[0]
     >>> row.group, row.sentence
     ('all', 'accuracy 7.50 (7.10–7.90); 30 replies')
     """
-    if found is None:
+    if averages is None:
         return []
-    groups = [("all", found.overall)]
-    groups += [(f"{name} {value}", rows) for name, by in found.by.items() if len(by) > 1 for value, rows in by.items()]
+    groups = [("all", averages.overall)]
+    groups += [
+        (f"{name} {value}", rows) for name, by in averages.by.items() if len(by) > 1 for value, rows in by.items()
+    ]
     made = []
     for group, measured in groups:
         versions = {(each.model, each.version) for each in measured}
@@ -277,7 +287,7 @@ def rubric_rows(found: RubricAverages | None) -> list[RubricRow]:
     return made
 
 
-def _mean(measured: Measured) -> str:
+def _mean(measured: ScoreSummary) -> str:
     sure = measured.interval
     return f"{measured.mean:.2f}{f' ({sure.low:.2f}–{sure.high:.2f})' if sure else ''}"
 
@@ -304,39 +314,43 @@ def reply_text(reply: "Reply | ReplyView | None") -> str:
     return f"(no text; {describe_calls(reply.tool_calls)})"
 
 
-def voice(found: Voice) -> Iterator[tuple[str, str, str]]:
+def describe_voice(calls: RunVoice) -> Iterator[tuple[str, str, str]]:
     """Yield who was called, how, and what was measured of it, in a sentence of numbers."""
-    for each in found.by:
-        said = [_waited(each.voice_to_voice), *unreliable(each.turn_taking)]
+    for each in calls.by:
+        said = [_format_percentiles(each.voice_to_voice), *describe_unreliable_times(each.turn_taking)]
         silence = each.leading_silence_s
-        said += [f"leading silence p50 {duration(silence)}"] if silence is not None else []
-        said += turns(each.turn_taking)
+        said += [f"leading silence p50 {format_duration(silence)}"] if silence is not None else []
+        said += describe_turn_taking(each.turn_taking)
         heard, referred = each.heard, each.referred
-        said += [f"misheard {heard.errors:,} of {heard.words:,} words ({rate(heard.rate)})"] if heard.words else []
-        said += [f"word error rate {wrong(referred)}"] if referred.words else []
+        said += (
+            [f"misheard {heard.errors:,} of {heard.words:,} words ({format_error_rate(heard.rate)})"]
+            if heard.words
+            else []
+        )
+        said += [f"word error rate {format_word_errors(referred)}"] if referred.words else []
         said += [f"{each.words_a_minute:.0f} words a minute"] if each.words_a_minute is not None else []
         said += [f"DNSMOS {each.quality:.1f}"] if each.quality is not None else []
         yield each.model, each.variant, f"{'; '.join(said)}."
-    for cost in found.tax:
+    for cost in calls.tax:
         if cost.difference is None:
             continue
         causes = ", ".join(f"{count:,} {cause}" for cause, count in cost.causes.items() if count)
-        low, high = map(in_points, cost.interval)
+        low, high = map(format_point_difference, cost.interval)
         lost = f"{len(cost.lost):,} lost{f' ({causes})' if causes else ''}, {cost.gained:,} gained"
-        difference = f"{points(cost.difference)} ({low} to {high}, {cost.pairs:,} pairs)"
+        difference = f"{format_points(cost.difference)} ({low} to {high}, {cost.pairs:,} pairs)"
         yield cost.model, f"{cost.variant} against text", f"{difference}: {lost}."
 
 
-def _waited(times: Latency) -> str:
+def _format_percentiles(times: Latency) -> str:
     """Return the percentiles of a time; of one observation there is but one."""
     unanswered = f", {times.censored:,} unanswered" if times.censored else ""
     if times.n < 2:
-        return f"voice to voice p50 {bound(times.p50)} (n={times.n}{unanswered})"
-    shown = f"p50 {bound(times.p50)}, p95 {bound(times.p95)}, most {bound(times.max)}"
+        return f"voice to voice p50 {format_bound(times.p50)} (n={times.n}{unanswered})"
+    shown = f"p50 {format_bound(times.p50)}, p95 {format_bound(times.p95)}, most {format_bound(times.max)}"
     return f"voice to voice {shown} (n={times.n:,}{unanswered})"
 
 
-def unreliable(taken: TurnTaking) -> list[str]:
+def describe_unreliable_times(taken: TurnTaking) -> list[str]:
     """Return how many times are not to be relied upon, in words; nothing where all are."""
     late, of = taken.unreliable.happened, taken.unreliable.of
     if not late:
@@ -344,12 +358,12 @@ def unreliable(taken: TurnTaking) -> list[str]:
     return [f"{late:,} of {of:,} time{'' if of == 1 else 's'} unreliable: this machine was late"]
 
 
-def turns(taken: TurnTaking) -> list[str]:
+def describe_turn_taking(taken: TurnTaking) -> list[str]:
     """Return how turns were taken, in words; nothing where nobody talked into anybody."""
     gave_way, cut_in, misled = taken.yielded, taken.cut_in, taken.false_interruptions
     said = []
     if gave_way.of:
-        time = f", p50 {bound(taken.yields.p50)}" if gave_way.happened else ""
+        time = f", p50 {format_bound(taken.yields.p50)}" if gave_way.happened else ""
         said.append(f"gave way {gave_way.happened:,} of {gave_way.of:,} times{time}")
     if cut_in.happened or gave_way.of or misled.of:
         said.append(f"cut in {cut_in.happened:,} of {cut_in.of:,}")
@@ -358,40 +372,42 @@ def turns(taken: TurnTaking) -> list[str]:
     return said
 
 
-def wrong(counted: Pooled) -> str:
+def format_word_errors(word_errors: WordErrors) -> str:
     """Return a word error rate with what it is of.
 
-    >>> wrong(Pooled(23, 12))
+    >>> format_word_errors(WordErrors(23, 12))
     '192 % (23 errors in 12 words)'
     """
-    errors = f"{counted.errors:,} error{'' if counted.errors == 1 else 's'}"
-    return f"{rate(counted.rate)} ({errors} in {counted.words:,} word{'' if counted.words == 1 else 's'})"
+    errors = f"{word_errors.errors:,} error{'' if word_errors.errors == 1 else 's'}"
+    words = f"{word_errors.words:,} word{'' if word_errors.words == 1 else 's'}"
+    return f"{format_error_rate(word_errors.rate)} ({errors} in {words})"
 
 
-def by_ear(run: Run, found: Voice) -> str:
+def describe_judged_by_recording(run: Run, calls: RunVoice) -> str:
     """Say how many verdicts rest on what our ear heard; nothing where none does."""
-    count = sum(each.by_ear for each in found.by)
+    count = sum(each.by_ear for each in calls.by)
     if not count:
         return ""
-    those = f"{count:,} verdict{' rests' if count == 1 else 's rest'} on our ear ({ear(run.plan)})"
+    those = f"{count:,} verdict{' rests' if count == 1 else 's rest'} on our ear ({recognition_name(run.plan)})"
     better = "" if run.plan.stt else "; name a better one with --stt"
     return f"{those}: of those answers there is no transcript, or only one of more than was played{better}."
 
 
-def engines(found: Sequence[EngineInfo]) -> str:
+def describe_engines(infos: Sequence[EngineInfo]) -> str:
     """Return what computed the embedded models of a run; nothing where there was none.
 
-    >>> engines([EngineInfo("xllamacpp", "2026.10", "SmolLM2", "sha256:b179c952…", ("AVX2",), 1)])
+    >>> describe_engines([EngineInfo("xllamacpp", "2026.10", "SmolLM2", "sha256:b179c952…", ("AVX2",), 1)])
     'Engine: SmolLM2 on xllamacpp 2026.10 (AVX2, 1 thread)'
     """
-    listed = "; ".join(f"{each.model} on {each.short}" for each in found)
-    return f"Engine{'s' if len(found) > 1 else ''}: {listed}" if listed else ""
+    listed = "; ".join(f"{each.model} on {each.short_label}" for each in infos)
+    return f"Engine{'s' if len(infos) > 1 else ''}: {listed}" if listed else ""
 
 
-def asked_aloud(plan: Plan) -> str:
+def describe_voice_setup(plan: Plan) -> str:
     """Return how the cases of a run were asked, where not only in writing: the caller's voice, and who else hears.
 
-    >>> asked_aloud(Plan("mine", None, ())), asked_aloud(Plan("mine", None, (), variants=("text", "voice+phone")))
+    >>> spoken = Plan("mine", None, (), variants=("text", "voice+phone"))
+    >>> describe_voice_setup(Plan("mine", None, ())), describe_voice_setup(spoken)
     ('', 'typed and spoken by espeak (phone)')
     """
     spoken = [each for each in plan.variants if each != TEXT]
@@ -403,46 +419,46 @@ def asked_aloud(plan: Plan) -> str:
     return f"{'typed and ' if TEXT in plan.variants else ''}spoken by {plan.voice}{under}{heard}"
 
 
-def bound(time: Seconds | None) -> str:
+def format_bound(time: Seconds | None) -> str:
     """Return a time that may be only a bound, for people."""
     if time is None:
         return "–"
-    return f"{'' if time.relation == '=' else time.relation + ' '}{duration(time.value)}"
+    return f"{'' if time.relation == '=' else time.relation + ' '}{format_duration(time.value)}"
 
 
-def judging(summary: Summary) -> str:
+def describe_judging_cost(summary: Summary) -> str:
     """Return what judges and embedders took, for people; nothing when nobody was asked."""
     tokens, cost = summary.judge_tokens, summary.judge_cost_usd
     if not (tokens.known or tokens.unknown or cost.known or cost.unknown):
         return ""
     again = ", earlier judgings included" if summary.judged_again else ""
-    return f"{whole(tokens)} tokens, {money(cost)}{again}"
+    return f"{format_count(tokens)} tokens, {format_cost(cost)}{again}"
 
 
-def tokens(number: int | None) -> str:
+def format_tokens(number: int | None) -> str:
     """Return a number of tokens, which may be unknown."""
     return "unknown" if number is None else f"{number:,}"
 
 
-def whole(total: Total) -> str:
+def format_count(total: Total) -> str:
     """Return a count for people.
 
-    >>> whole(Total(1200, 0)), whole(Total(1200, 3)), whole(Total(0, 3))
+    >>> format_count(Total(1200, 0)), format_count(Total(1200, 3)), format_count(Total(0, 3))
     ('1,200', 'at least 1,200', 'unknown')
     """
-    return _known(total, f"{total.known:,.0f}")
+    return _format_total(total, f"{total.known:,.0f}")
 
 
-def money(total: Total) -> str:
+def format_cost(total: Total) -> str:
     """Return a sum of dollars for people.
 
-    >>> money(Total(0.0123, 0)), money(Total(0, 2)), money(Total(0, 0))
+    >>> format_cost(Total(0.0123, 0)), format_cost(Total(0, 2)), format_cost(Total(0, 0))
     ('$0.0123', 'unknown', '$0.00')
     """
     digits = 2 if total.known >= 1 or not total.known else 4
     shown = f"${total.known:,.{digits}f}" if total.known >= 0.0001 or not total.known else "under $0.0001"
-    return _known(total, shown)
+    return _format_total(total, shown)
 
 
-def _known(total: Total, shown: str) -> str:
-    return shown if not total.unknown else f"at least {shown}" if total.known else "unknown"
+def _format_total(total: Total, formatted: str) -> str:
+    return formatted if not total.unknown else f"at least {formatted}" if total.known else "unknown"

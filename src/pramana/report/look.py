@@ -23,7 +23,7 @@ DARK: Mapping[str, str] = {
     "errored": "#e0b25c", "unscored": "#b9abf0", "skipped": "#a9adb3", "hint": "#2a2823",
 }  # fmt: skip
 
-SIGNS: Mapping[Outcome, str] = {
+OUTCOME_SIGNS: Mapping[Outcome, str] = {
     Outcome.PASSED: "✓",
     Outcome.FAILED: "✗",
     Outcome.ERRORED: "!",
@@ -39,10 +39,10 @@ def stylesheet() -> str:
     return Path(__file__).with_name("style.css").read_text(encoding="utf-8")
 
 
-def variables(colours: Mapping[str, str]) -> str:
+def css_variables(colours: Mapping[str, str]) -> str:
     """Return a theme as CSS variables.
 
-    >>> variables({"ink": "#000"})
+    >>> css_variables({"ink": "#000"})
     '--ink: #000;'
     """
     return " ".join(f"--{name}: {value};" for name, value in colours.items())

@@ -9,33 +9,33 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from pramana.analyse.gate import no_verdicts_sentence
-from pramana.analyse.judgements import Judgement, judgements
+from pramana.analyse.judgements import Judgement, list_judgements
 from pramana.analyse.scores import rubric_ratings
-from pramana.analyse.summary import BREAKDOWNS, Rate, Summary, Tally, why
+from pramana.analyse.summary import BREAKDOWNS, Rate, Summary, Tally, explain_outcome
 from pramana.model import Case, Outcome, Result, Run
 from pramana.report.exporters import Exporter
 from pramana.report.exports import Results
 from pramana.report.figures import (
     RUBRIC_TITLE,
-    asked_aloud,
-    by_ear,
-    engines,
-    percent,
-    printable,
+    describe_engines,
+    describe_interval_units,
+    describe_judged_by_recording,
+    describe_scores,
+    describe_spending,
+    describe_voice,
+    describe_voice_setup,
+    escape_unprintable,
+    format_percent,
+    format_rate_interval,
+    make_title,
     reply_text,
     rubric_rows,
     rubric_scores,
-    scores,
-    span,
-    spent,
-    title_of,
-    units,
-    voice,
 )
 
-LIMIT = 60_000
+MAX_LENGTH = 60_000
 """Characters of a page, as UTF-16 counts them; a comment on GitHub may have 65,536."""
-FAILURES_LIMIT = 45_000
+MAX_FAILURES_LENGTH = 45_000
 """Of these characters, for the failures: the tables after them need some too."""
 TEXT_LENGTHS = (1_000, 500, 200, 80, 40, 20)
 """Characters of a prompt, a reply and a reason that are shown: the most with which all failures fit."""
@@ -44,31 +44,31 @@ SHOWN_ROWS = 50
 SHOWN_NOTES = 10
 SHOWN_JUDGES = 5
 _REASON_LENGTH = 160
-_HEADS = ("Pass rate", "95 % interval", "Passed", "Failed", "Errored", "Unscored", "Skipped")
+_TABLE_HEADS = ("Pass rate", "95 % interval", "Passed", "Failed", "Errored", "Unscored", "Skipped")
 
 
-_CUT = "\n*Shortened to fit a comment; the JSON, CSV and HTML exports have the rest.*\n"
+_SHORTENED_NOTE = "\n*Shortened to fit a comment; the JSON, CSV and HTML exports have the rest.*\n"
 
 
 class _Page:
     """A text that grows by whole lines as long as there is room, and knows whether there was not."""
 
     def __init__(self, room: int) -> None:
-        self.text, self.cut = "", False
+        self.text, self.is_shortened = "", False
         self._room = room
 
     def add(self, text: str) -> None:
         self.text += text
-        self._room -= _length(text)
+        self._room -= _utf16_length(text)
 
     def block(self, head: str, lines: Sequence[str], of: int, more: str, tail: str = "") -> None:
         """Add a head, as many of the lines as there is room for, how many `more` there are of them all, and a tail."""
-        room = self._room - _length(head + more + tail) - len(f"{of:,}")
+        room = self._room - _utf16_length(head + more + tail) - len(f"{of:,}")
         kept = []
         for line in lines:
-            room -= _length(line)
+            room -= _utf16_length(line)
             if room < 0:
-                self.cut = True
+                self.is_shortened = True
                 break
             kept.append(line)
         if kept:
@@ -82,14 +82,14 @@ class _Failures:
     def __init__(self) -> None:
         self.count = 0
         self._lines: dict[int, list[str]] = {length: [] for length in TEXT_LENGTHS}
-        self._room = dict.fromkeys(TEXT_LENGTHS, FAILURES_LIMIT)
+        self._room = dict.fromkeys(TEXT_LENGTHS, MAX_FAILURES_LENGTH)
 
     def add(self, run: Run, case: Case, result: Result) -> None:
         """Add a result at each length at which all failures still fit, and at the shortest while there is room."""
         self.count += 1
         for length in [each for each in self._lines if self._room[each] >= 0]:
             line = _failure_line(run, case, result, length)
-            self._room[length] -= _length(line)
+            self._room[length] -= _utf16_length(line)
             if self._room[length] >= 0:
                 self._lines[length].append(line)
             elif length != TEXT_LENGTHS[-1]:
@@ -101,30 +101,30 @@ class _Failures:
         return self._lines[max(self._lines)]
 
 
-def _length(text: str) -> int:
+def _utf16_length(text: str) -> int:
     return len(text) + sum(each > "\uffff" for each in text)
 
 
 def write_markdown(run: Run, results: Results, out: TextIO) -> None:
     """Write a summary and all failures, below the 65,536 characters of a comment, whatever the run holds."""
-    tally, failures = Tally.of(run), _Failures()
+    tally, failures = Tally.for_run(run), _Failures()
     for case, result in results:
         tally.add(case, result)
         if result.outcome is Outcome.FAILED:
             failures.add(run, case, result)
     summary = tally.summary()
-    end = _end(run, summary)
-    page = _Page(LIMIT - _length(end) - len(_CUT))
-    page.add(f"### {_inline(title_of(run, summary))}\n\n{_no_verdicts(summary)}")
-    page.add(f"{_unfinished(run)}{_judges(summary)}{_counted(run)}")
+    end = _render_end(run, summary)
+    page = _Page(MAX_LENGTH - _utf16_length(end) - len(_SHORTENED_NOTE))
+    page.add(f"### {_escape_inline(make_title(run, summary))}\n\n{_no_verdicts(summary)}")
+    page.add(f"{_describe_unfinished(run)}{_describe_judges(summary)}{_describe_counts(run)}")
     _add_table(page, [((name,), rate) for name, rate in summary.by["model"].items()])
-    page.cut = len(failures.lines) < failures.count
+    page.is_shortened = len(failures.lines) < failures.count
     page.block(f"\n**{failures.count:,} failed**\n\n", failures.lines, failures.count, "- and {:,} more\n")
     reasons = [
-        f"- {reason.count:,} {reason.outcome.value}: {_code(reason.text, _REASON_LENGTH)}\n"
+        f"- {reason.count:,} {reason.outcome.value}: {_code_span(reason.text, _REASON_LENGTH)}\n"
         for reason in summary.reasons
     ]
-    undecided = f"\n**{summary.overall.undecided:,} without a verdict**\n\n"
+    undecided = f"\n**{summary.overall.undecided_count:,} without a verdict**\n\n"
     page.block(undecided, reasons[:SHOWN_REASONS], len(reasons), "- and {:,} further reasons\n")
     models = [target.typed for target in run.plan.targets]
     heads = ("", "Model") if len(models) > 1 else ("",)
@@ -132,12 +132,15 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
         if by := summary.breakdown(name, models):
             rows = [((value, model)[: len(heads)], rate) for value, of in by.items() for model, rate in of.items()]
             _add_table(page, rows, heads, f"\n<details><summary>By {name}</summary>\n\n", "\n</details>\n")
-    measured = [*scores(summary.scores)]
-    lines = [_line((_inline(name), _inline(model), _inline(said, 600))) for name, model, said in measured]
-    score_heads = _line(("Score", "Model", "Mean, or labels")) + _line([":--"] * 3)
+    measured = [*describe_scores(summary.scores)]
+    lines = [
+        _table_row((_escape_inline(name), _escape_inline(model), _escape_inline(said, 600)))
+        for name, model, said in measured
+    ]
+    score_heads = _table_row(("Score", "Model", "Mean, or labels")) + _table_row([":--"] * 3)
     page.block(f"\n{score_heads}", lines[:SHOWN_ROWS], len(lines), "\nand {:,} more\n")
     _add_rubric(page, summary)
-    out.write(page.text + (_CUT if page.cut else "") + end)
+    out.write(page.text + (_SHORTENED_NOTE if page.is_shortened else "") + end)
 
 
 def _add_table(
@@ -148,8 +151,8 @@ def _add_table(
     after: str = "",
 ) -> None:
     """Add a table of rates, each with what it is of: a model, or a value, or both."""
-    rows = [_line(_rate_row(names, rate)) for names, rate in rates[:SHOWN_ROWS]]
-    head = _line((*heads, *_HEADS)) + _line([":--"] * len(heads) + ["--:"] * len(_HEADS))
+    rows = [_table_row(_rate_row(names, rate)) for names, rate in rates[:SHOWN_ROWS]]
+    head = _table_row((*heads, *_TABLE_HEADS)) + _table_row([":--"] * len(heads) + ["--:"] * len(_TABLE_HEADS))
     page.block(before + head, rows, len(rates), "\nand {:,} more\n", after)
 
 
@@ -158,22 +161,22 @@ def _add_rubric(page: _Page, summary: Summary) -> None:
     names = list(dict.fromkeys(name for each in rows for name in each.means))
     heads = ("", "Model", *(name.capitalize() for name in names), "Replies")
     lines = [
-        _line(
+        _table_row(
             (
-                _inline(each.group),
-                _inline(each.model),
+                _escape_inline(each.group),
+                _escape_inline(each.model),
                 *(each.means.get(name, "–") for name in names),
                 f"{each.replies:,}",
             )
         )
         for each in rows[:SHOWN_ROWS]
     ]
-    table = _line(heads) + _line([":--", ":--"] + ["--:"] * (len(names) + 1))
+    table = _table_row(heads) + _table_row([":--", ":--"] + ["--:"] * (len(names) + 1))
     page.block(f"\n**{RUBRIC_TITLE}**\n\n{table}", lines, len(rows), "\nand {:,} more\n")
 
 
-def _counted(run: Run) -> str:
-    said = units(run)
+def _describe_counts(run: Run) -> str:
+    said = describe_interval_units(run)
     return f"{said}\n\n" if said else ""
 
 
@@ -182,97 +185,105 @@ def _no_verdicts(summary: Summary) -> str:
     return f"**{sentence}**\n\n" if sentence else ""
 
 
-def _judges(summary: Summary) -> str:
+def _describe_judges(summary: Summary) -> str:
     mixed = "".join(
-        f"**Several judges, so the rate is of none of them: {_inline(each, 300)}**\n\n"
+        f"**Several judges, so the rate is of none of them: {_escape_inline(each, 300)}**\n\n"
         for each in summary.mixed_judges[:SHOWN_JUDGES]
     )
-    return mixed + (f"{_inline(summary.judged_by, 300)}\n\n" if summary.judged_by else "")
+    return mixed + (f"{_escape_inline(summary.judged_by, 300)}\n\n" if summary.judged_by else "")
 
 
-def _end(run: Run, summary: Summary) -> str:
-    notes = [f"\nNot reproducible: {_inline(note)}\n" for note in summary.not_reproducible]
+def _render_end(run: Run, summary: Summary) -> str:
+    notes = [f"\nNot reproducible: {_escape_inline(note)}\n" for note in summary.not_reproducible]
     more = f"\nand {len(notes) - SHOWN_NOTES:,} more that are not reproducible\n" if len(notes) > SHOWN_NOTES else ""
-    made = f"Run {_inline(run.reference)}, {_inline(run.created)}, Pramana {_inline(run.plan.runner_version)}"
-    measured = voice(summary.voice) if summary.voice else ()
-    spoken = "".join(f"\n- {_inline(who)}, {_inline(how)}: {what}" for who, how, what in measured)
-    ear = by_ear(run, summary.voice) if summary.voice else ""
-    spoken += f"\n- {_inline(ear)}" if ear else ""
-    aloud = asked_aloud(run.plan)
-    heard = f"\n**Voice**{f', {_inline(aloud)}' if aloud else ''}\n{spoken}\n" if spoken else ""
-    ran = f"\n{_inline(engines(summary.engines), 600)}\n" if summary.engines else ""
-    sums = f"\n{line}\n" if (line := spent(run, summary)) else ""
+    version = _escape_inline(run.plan.runner_version)
+    made = f"Run {_escape_inline(run.reference)}, {_escape_inline(run.created)}, Pramana {version}"
+    measured = describe_voice(summary.voice) if summary.voice else ()
+    spoken = "".join(f"\n- {_escape_inline(who)}, {_escape_inline(how)}: {what}" for who, how, what in measured)
+    ear = describe_judged_by_recording(run, summary.voice) if summary.voice else ""
+    spoken += f"\n- {_escape_inline(ear)}" if ear else ""
+    aloud = describe_voice_setup(run.plan)
+    heard = f"\n**Voice**{f', {_escape_inline(aloud)}' if aloud else ''}\n{spoken}\n" if spoken else ""
+    ran = f"\n{_escape_inline(describe_engines(summary.engines), 600)}\n" if summary.engines else ""
+    sums = f"\n{line}\n" if (line := describe_spending(run, summary)) else ""
     return f"{sums}{ran}{heard}{''.join(notes[:SHOWN_NOTES])}{more}\n<sub>{made}</sub>\n"
 
 
-def _unfinished(run: Run) -> str:
+def _describe_unfinished(run: Run) -> str:
     if run.status == "finished":
         return ""
-    why_not = f": {_inline(run.reason)}" if run.reason else ""
+    why_not = f": {_escape_inline(run.reason)}" if run.reason else ""
     return f"**{run.stored:,} of {run.expected:,} results; the run is {run.status}{why_not}**\n\n"
 
 
 def _failure_line(run: Run, case: Case, result: Result, length: int) -> str:
-    where = f" on {_code(result.key.model, 60)}" if len(run.plan.targets) > 1 else ""
+    where = f" on {_code_span(result.key.model, 60)}" if len(run.plan.targets) > 1 else ""
     where += f", {result.key.variant}" if result.key.variant != "text" else ""
     where += f", repeat {result.key.repeat + 1}" if run.plan.repeats > 1 else ""
-    judged = "".join(_judgement_lines(each, length) for each in judgements(case, result.checks))
+    judged = "".join(_judgement_lines(each, length) for each in list_judgements(case, result.checks))
     return (
-        f"- {_code(case.id, 60)}{where}: {_shortened(why(result), length)}\n"
-        f"  - Prompt: {_shortened(case.turns[-1].text, length)}\n"
-        f"  - Reply: {_shortened(reply_text(result.reply), length)}\n"
-        f"{_called(result, length)}"
+        f"- {_code_span(case.id, 60)}{where}: {_shortened_code_span(explain_outcome(result), length)}\n"
+        f"  - Prompt: {_shortened_code_span(case.turns[-1].text, length)}\n"
+        f"  - Reply: {_shortened_code_span(reply_text(result.reply), length)}\n"
+        f"{_tool_calls_line(result, length)}"
         f"{judged}"
     )
 
 
-def _called(result: Result, length: int) -> str:
+def _tool_calls_line(result: Result, length: int) -> str:
     """Return the tools that a model called; of a reply without text, the line before has them."""
     if result.reply is None or not result.reply.tool_calls or not result.reply.text.strip():
         return ""
-    return f"  - Tool calls: {_shortened(', '.join(map(str, result.reply.tool_calls)), length)}\n"
+    return f"  - Tool calls: {_shortened_code_span(', '.join(map(str, result.reply.tool_calls)), length)}\n"
 
 
 def _judgement_lines(judgement: Judgement, length: int) -> str:
     """Return what a judge was asked, answered and rated, as far as the reason does not quote it."""
-    asked = f"  - Judge's question: {_shortened(judgement.question, length)}\n" if judgement.question else ""
+    asked = f"  - Judge's question: {_shortened_code_span(judgement.question, length)}\n" if judgement.question else ""
     rated = rubric_scores(rubric_ratings(judgement.check))
     asked += f"  - Rubric scores: {rated}\n" if rated else ""
-    return asked + "".join(f"  - Judge's reply: {_shortened(each, length)}\n" for each in judgement.unquoted_answers)
+    return asked + "".join(
+        f"  - Judge's reply: {_shortened_code_span(each, length)}\n" for each in judgement.unquoted_answers
+    )
 
 
 markdown_export = Exporter("markdown", ".md", write_markdown)
 
 
-def _line(cells: Sequence[str]) -> str:
+def _table_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
 def _rate_row(names: tuple[str, ...], rate: Rate) -> tuple[str, ...]:
     counts = (rate.passed, rate.failed, rate.errored, rate.unscored, rate.skipped)
-    return (*map(_inline, names), percent(rate.value), span(rate), *(f"{each:,}" for each in counts))
+    return (
+        *map(_escape_inline, names),
+        format_percent(rate.value),
+        format_rate_interval(rate),
+        *(f"{each:,}" for each in counts),
+    )
 
 
-def _code(text: str, limit: int) -> str:
+def _code_span(text: str, limit: int) -> str:
     """Return text as a code span, in which nothing is markup, a link or a mention."""
-    line = " ".join(printable(text).split())
+    line = " ".join(escape_unprintable(text).split())
     line = (line[: limit - 1] + "…" if len(line) > limit else line) or "(nothing)"
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)
     return f"{fence} {line} {fence}" if longest else f"{fence}{line}{fence}"
 
 
-def _shortened(text: str, limit: int) -> str:
+def _shortened_code_span(text: str, limit: int) -> str:
     """Return text as a code span; where it is cut, with its length."""
-    cut = len(" ".join(printable(text).split())) > limit
-    return f"{_code(text, limit)} ({len(text):,} characters)" if cut else _code(text, limit)
+    cut = len(" ".join(escape_unprintable(text).split())) > limit
+    return f"{_code_span(text, limit)} ({len(text):,} characters)" if cut else _code_span(text, limit)
 
 
-_MARKS = re.compile(r"[^\w\s.,:%-]|(?<![^\W_])_|_(?![^\W_])")
+_MARKUP_RE = re.compile(r"[^\w\s.,:%-]|(?<![^\W_])_|_(?![^\W_])")
 
 
-def _inline(text: str, limit: int = 200) -> str:
+def _escape_inline(text: str, limit: int = 200) -> str:
     """Return text for a table or a heading: as code, every mark of Markdown and HTML as a reference."""
-    line = " ".join(printable(text).split())[:limit]
-    marked = _MARKS.sub(lambda found: f"&#{ord(found[0])};" if found[0].isascii() else found[0], line)
+    line = " ".join(escape_unprintable(text).split())[:limit]
+    marked = _MARKUP_RE.sub(lambda found: f"&#{ord(found[0])};" if found[0].isascii() else found[0], line)
     return f"<code>{marked.replace('www.', 'www&#46;')}</code>" if re.search(r"[^\w\s.,:%+-]|www\.", line) else marked

@@ -10,12 +10,12 @@ from html import escape
 from typing import Any
 
 from pramana.model import Outcome
-from pramana.report.figures import between, percent, printable
-from pramana.report.look import SIGNS
+from pramana.report.figures import escape_unprintable, format_interval, format_percent
+from pramana.report.look import OUTCOME_SIGNS
 
-LONGEST = 20_000
+MAX_TEXT_LENGTH = 20_000
 """Characters of a text that are shown; more makes no page better, and the API has them all."""
-LEAST_CUT = 30
+MIN_CUT_LENGTH = 30
 """Characters that are left out at least: to say that a few are missing takes as much room as they do."""
 
 
@@ -49,7 +49,7 @@ def join(children: Iterable[Child | Iterable[Child]], between: str = "") -> Safe
         if isinstance(child, Safe):
             found.append(child)
         elif isinstance(child, str | int):
-            found.append(text(str(child)))
+            found.append(render_text(str(child)))
         else:
             found.append(join(child))
     return Safe(escape(between).join(found))
@@ -59,55 +59,55 @@ def _attribute(name: str, value: str | int | bool | None) -> str:
     if value is None or value is False:
         return ""
     spelt = name.removesuffix("_").replace("_", "-") if name not in ("viewBox", "preserveAspectRatio") else name
-    return f" {spelt}" if value is True else f' {spelt}="{escape(printable(str(value)))}"'
+    return f" {spelt}" if value is True else f' {spelt}="{escape(escape_unprintable(str(value)))}"'
 
 
-def text(said: str, limit: int = LONGEST) -> Safe:
+def render_text(content: str, limit: int = MAX_TEXT_LENGTH) -> Safe:
     """Return a text, escaped, cut where it is too long to be read and that saves something.
 
-    >>> text("a" * 12, 10), text("a" * 40, 10)
+    >>> render_text("a" * 12, 10), render_text("a" * 40, 10)
     ('aaaaaaaaaaaa', 'aaaaaaaaaa … and 30 more characters')
     """
-    if len(said) < limit + LEAST_CUT:
-        return Safe(escape(printable(said)))
-    return Safe(f"{escape(printable(said[:limit]))} … and {len(said) - limit:,} more characters")
+    if len(content) < limit + MIN_CUT_LENGTH:
+        return Safe(escape(escape_unprintable(content)))
+    return Safe(f"{escape(escape_unprintable(content[:limit]))} … and {len(content) - limit:,} more characters")
 
 
-def foreign(said: str | None, limit: int = LONGEST) -> Safe:
+def render_foreign_text(content: str | None, limit: int = MAX_TEXT_LENGTH) -> Safe:
     """Return a text of others for a line of ours: in whichever direction it runs, the line does not turn.
 
-    >>> foreign("<b>")
+    >>> render_foreign_text("<b>")
     '<bdi dir="auto">&lt;b&gt;</bdi>'
     """
-    return tag("bdi", text(said or "", limit), dir="auto")
+    return tag("bdi", render_text(content or "", limit), dir="auto")
 
 
-def block(said: str, label: str | None = None) -> Safe:
+def render_block(content: str, label: str | None = None) -> Safe:
     """Return a long text of others, as it was written; the label is for who cannot see where it stands."""
     named: dict[str, str | int | bool | None] = {"role": "region", "aria_label": label, "tabindex": 0} if label else {}
-    return tag("pre", text(said) if said else tag("i", "nothing"), class_="text", dir="auto", **named)
+    return tag("pre", render_text(content) if content else tag("i", "nothing"), class_="text", dir="auto", **named)
 
 
-def pretty(data: Any, label: str) -> Safe:
+def render_json(data: Any, label: str) -> Safe:
     """Return data as JSON that people can read; of what is longer than that, no more is written than is shown."""
     found: list[str] = []
-    room = _WRITTEN
-    for piece in _pieces(data, "\n"):
+    room = _MAX_WRITTEN_LENGTH
+    for piece in _json_pieces(data, "\n"):
         found.append(piece)
         room -= len(piece)
         if room <= 0:
-            return block(f"{''.join(found)[:LONGEST]} … and more", label)
-    return block("".join(found), label)
+            return render_block(f"{''.join(found)[:MAX_TEXT_LENGTH]} … and more", label)
+    return render_block("".join(found), label)
 
 
-_WRITTEN = LONGEST + LEAST_CUT
+_MAX_WRITTEN_LENGTH = MAX_TEXT_LENGTH + MIN_CUT_LENGTH
 """Characters from which on a text is cut."""
 
 
-def _pieces(data: Any, new_line: str) -> Iterator[str]:
+def _json_pieces(data: Any, new_line: str) -> Iterator[str]:
     """Yield data as indented JSON, piece by piece; a text that is longer than what is shown loses its end."""
     if isinstance(data, str):
-        yield json.dumps(data[:_WRITTEN], ensure_ascii=False)
+        yield json.dumps(data[:_MAX_WRITTEN_LENGTH], ensure_ascii=False)
     elif not data or not isinstance(data, dict | list):
         yield json.dumps(data)
     else:
@@ -116,28 +116,28 @@ def _pieces(data: Any, new_line: str) -> Iterator[str]:
         for each in data:
             yield f"{before}{inner}"
             if named:
-                yield from _pieces(each, inner)
+                yield from _json_pieces(each, inner)
                 yield ": "
-            yield from _pieces(data[each] if named else each, inner)
+            yield from _json_pieces(data[each] if named else each, inner)
             before = ","
         yield f"{new_line}{'}' if named else ']'}"
 
 
-def marked(sign: str, words: Child, look: str) -> Safe:
+def render_with_sign(sign: str, words: Child, style: str) -> Safe:
     """Return words after their sign, in one of the looks of outcomes."""
-    return tag("span", tag("b", sign, aria_hidden="true"), " ", words, class_=f"outcome {look}".strip())
+    return tag("span", tag("b", sign, aria_hidden="true"), " ", words, class_=f"outcome {style}".strip())
 
 
-def outcome(of: str, count: int | None = None) -> Safe:
+def render_outcome(of: str, count: int | None = None) -> Safe:
     """Return an outcome with its sign and its word.
 
-    >>> outcome("failed")
+    >>> render_outcome("failed")
     '<span class="outcome failed"><b aria-hidden="true">✗</b> failed</span>'
     """
-    return marked(SIGNS[Outcome(of)], of if count is None else f"{count:,} {of}", of)
+    return render_with_sign(OUTCOME_SIGNS[Outcome(of)], of if count is None else f"{count:,} {of}", of)
 
 
-def link(to: str, *children: Child, class_: str | None = None) -> Safe:
+def render_link(to: str, *children: Child, class_: str | None = None) -> Safe:
     """Return a link within the workbench."""
     return tag("a", children, href=to, class_=class_)
 
@@ -145,7 +145,7 @@ def link(to: str, *children: Child, class_: str | None = None) -> Safe:
 # ── Numbers ──
 
 
-def rate_bar(value: float | None, interval: Sequence[float] | None) -> Safe:
+def render_rate_bar(value: float | None, interval: Sequence[float] | None) -> Safe:
     """Draw a rate as a bar and its interval as a line with ends; the numbers must stand beside it as text."""
     drawn = [tag("rect", class_="track", width=100, height=10)]
     if value is not None:
@@ -157,40 +157,42 @@ def rate_bar(value: float | None, interval: Sequence[float] | None) -> Safe:
     return tag("svg", drawn, class_="bar", viewBox="0 0 100 10", preserveAspectRatio="none", aria_hidden="true")
 
 
-def rate_text(value: float | None, interval: Sequence[float] | None) -> Safe:
+def render_rate_text(value: float | None, interval: Sequence[float] | None) -> Safe:
     """Return a rate with its interval below."""
     if value is None:
         return tag("span", "no verdict", class_="quiet")
-    return tag("span", percent(value), tag("small", between(interval), class_="quiet"), class_="number rate")
+    return tag(
+        "span", format_percent(value), tag("small", format_interval(interval), class_="quiet"), class_="number rate"
+    )
 
 
-def when(stamp: str | None) -> Safe:
+def render_time(stamp: str | None) -> Safe:
     """Return a time as people write it, in UTC, with its exact form for machines.
 
-    >>> when("2026-11-15T09:26:53.590Z")
+    >>> render_time("2026-11-15T09:26:53.590Z")
     '<time datetime="2026-11-15T09:26:53.590Z">2026-11-15 09:26</time>'
     """
     return tag("time", stamp[:16].replace("T", " "), datetime=stamp) if stamp else tag("span", "–", class_="quiet")
 
 
-def tiles(some: Iterable[tuple[str, Child, Child]]) -> Safe:
+def render_tiles(items: Iterable[tuple[str, Child, Child]]) -> Safe:
     """Return numbers side by side: what each is, itself, and a note."""
     return tag(
         "dl",
         (
             tag("div", tag("dt", name), tag("dd", value, tag("small", note) if note else None))
-            for name, value, note in some
+            for name, value, note in items
         ),
         class_="tiles",
     )
 
 
-def facts(some: Iterable[tuple[str, Child]], class_: str = "facts") -> Safe:
+def render_facts(items: Iterable[tuple[str, Child]], class_: str = "facts") -> Safe:
     """Return facts, each with its name: side by side, or as a sheet."""
-    return tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in some), class_=class_)
+    return tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in items), class_=class_)
 
 
-def meter(label: str, now: int, most: int = 100) -> Safe:
+def render_meter(label: str, now: int, most: int = 100) -> Safe:
     """Draw how far something is."""
     return tag(
         "div",
@@ -217,7 +219,9 @@ class Column:
     """Whether it names its row."""
 
 
-def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[Child]], *, hidden: bool = False) -> Safe:
+def render_table(
+    caption: str, columns: Sequence[Column], rows: Iterable[Sequence[Child]], *, hidden: bool = False
+) -> Safe:
     """Return a table; on a narrow screen each row folds into lines. A hidden caption is read out only."""
     head = tag("tr", (tag("th", each.label, scope="col", class_="number" if each.number else None) for each in columns))
     body = (
@@ -236,16 +240,16 @@ def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[Child
     return tag("table", named, tag("thead", head), tag("tbody", body), class_="data folds")
 
 
-def pager(meta: Mapping[str, Any], here: Any, what: str) -> Safe:
-    """Return where one is in a list, and links to the pages beside; `here` makes an address of a page's number."""
+def render_pager(meta: Mapping[str, Any], make_address: Any, what: str) -> Safe:
+    """Return where one is in a list, with links to the pages beside; `make_address` makes a URL of a page's number."""
     page, pages, total = meta["page"], max(1, meta["totalPages"]), meta["total"]
     first = (page - 1) * meta["pageSize"] + 1 if total else 0
     last = min(total, page * meta["pageSize"])
     return tag(
         "nav",
         tag("span", f"{first:,} to {last:,} of {total:,} {what}" if total else f"no {what}", class_="number"),
-        link(here(page=page - 1 if page > 2 else None), "Previous page") if page > 1 else None,
-        link(here(page=page + 1), "Next page") if page < pages else None,
+        render_link(make_address(page=page - 1 if page > 2 else None), "Previous page") if page > 1 else None,
+        render_link(make_address(page=page + 1), "Next page") if page < pages else None,
         class_="pager",
         aria_label=f"Pages of {what}",
     )

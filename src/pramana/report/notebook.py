@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from pramana.analyse.numbers import counted
+from pramana.analyse.numbers import pluralise
 from pramana.analyse.summary import Rate, Summary
+from pramana.app.comparison_sides import describe_request_differences
 from pramana.app.comparisons import FlipView, WholeComparisonView
-from pramana.app.sides import asked_sentence
 from pramana.app.views import ResultDetailView
 from pramana.model import Run
 from pramana.report import figures
-from pramana.report.markup import Safe, foreign, join, tag
+from pramana.report.markup import Safe, join, render_foreign_text, tag
 
 SHOWN_FAILURES = 10
 SHOWN_FLIPS = 20
@@ -21,64 +21,72 @@ def render_report(run: Run, summary: Summary, failures: Sequence[ResultDetailVie
     """Return a run as a fragment of HTML; what models wrote is text in it and nothing else."""
     rates = summary.by["model"]
     rows = [
-        (foreign(target.typed), *_rate(rates.get(target.typed, Rate())))
+        (render_foreign_text(target.typed), *_rate_cells(rates.get(target.typed, Rate())))
         for target in run.plan.targets
     ]  # fmt: skip
-    spent = figures.spent(run, summary)
+    spent = figures.describe_spending(run, summary)
     parts = [
-        tag("p", tag("b", foreign(run.plan.suite)), f" · run {run.id}", f" · {spent}" if spent else ""),
-        _table(("model", "passed", "pass rate", "95 % interval", "no verdict"), rows),
+        tag("p", tag("b", render_foreign_text(run.plan.suite)), f" · run {run.id}", f" · {spent}" if spent else ""),
+        _render_table(("model", "passed", "pass rate", "95 % interval", "no verdict"), rows),
     ]
     if run.status != "finished":
         parts.insert(1, tag("p", f"The run is {run.status}: {run.stored:,} of {run.expected:,} results."))
     if failures:
         shown = [
-            (foreign(each.case_id, 80), foreign(each.model), _text(each.case.turns[-1].text),
-             _text(figures.reply_text(each.reply)), _text(each.reason))
+            (render_foreign_text(each.case_id, 80), render_foreign_text(each.model),
+             *map(_text_cell, (each.case.turns[-1].text, figures.reply_text(each.reply), each.reason)))
             for each in failures[:SHOWN_FAILURES]
         ]  # fmt: skip
         more = f", the first {SHOWN_FAILURES}" if len(failures) > SHOWN_FAILURES else ""
         parts += [
             tag("p", f"{len(failures):,} failed{more}:"),
-            _table(("case", "model", "prompt", "reply", "reason"), shown),
+            _render_table(("case", "model", "prompt", "reply", "reason"), shown),
         ]
     return tag("div", join(parts))
 
 
-def render_comparison(found: WholeComparisonView) -> Safe:
+def render_comparison(comparison: WholeComparisonView) -> Safe:
     """Return a comparison as a fragment of HTML: the answer, the numbers behind it, and the cases that changed."""
-    parts = [tag("p", foreign(line)) for line in found.heading.split("\n")]
-    parts += [tag("p", tag("b", foreign(found.sentence))), tag("p", foreign(found.detail))]
-    parts += [tag("p", found.reply_changes.sentence)] if found.reply_changes.sentence else []
-    parts += [tag("p", foreign(each.sentence)) for each in found.hash_mismatches]
-    if differences := asked_sentence(each.detail for each in found.asked_differently):
-        parts.append(tag("p", foreign(differences)))
-    parts += [tag("p", foreign(each.sentence)) for each in found.measured if each.sentence]
-    flips = [*found.lost, *found.gained]
+    parts = [tag("p", render_foreign_text(line)) for line in comparison.heading.split("\n")]
+    parts += [
+        tag("p", tag("b", render_foreign_text(comparison.sentence))),
+        tag("p", render_foreign_text(comparison.detail)),
+    ]
+    parts += [tag("p", comparison.reply_changes.sentence)] if comparison.reply_changes.sentence else []
+    parts += [tag("p", render_foreign_text(each.sentence)) for each in comparison.hash_mismatches]
+    if differences := describe_request_differences(each.detail for each in comparison.asked_differently):
+        parts.append(tag("p", render_foreign_text(differences)))
+    parts += [tag("p", render_foreign_text(each.sentence)) for each in comparison.measured if each.sentence]
+    flips = [*comparison.lost, *comparison.gained]
     if flips:
         more = f", the first {SHOWN_FLIPS}" if len(flips) > SHOWN_FLIPS else ""
         parts += [
-            tag("p", f"{counted(len(flips), 'case')} changed{more}:"),
-            _table(("case", "change"), [_flip(each) for each in flips[:SHOWN_FLIPS]]),
+            tag("p", f"{pluralise(len(flips), 'case')} changed{more}:"),
+            _render_table(("case", "change"), [_flip_cells(each) for each in flips[:SHOWN_FLIPS]]),
         ]
     return tag("div", join(parts))
 
 
-def _flip(flip: FlipView) -> tuple[Safe, Safe]:
-    return foreign(flip.case, 80), foreign(flip.detail)
+def _flip_cells(flip: FlipView) -> tuple[Safe, Safe]:
+    return render_foreign_text(flip.case, 80), render_foreign_text(flip.detail)
 
 
-def _rate(rate: Rate) -> tuple[str, str, str, str]:
-    if not rate.scored:
-        return "–", "–", "–", f"{rate.undecided:,}"
-    return f"{rate.passed:,} of {rate.scored:,}", figures.percent(rate.value), figures.span(rate), f"{rate.undecided:,}"
+def _rate_cells(rate: Rate) -> tuple[str, str, str, str]:
+    if not rate.scored_count:
+        return "–", "–", "–", f"{rate.undecided_count:,}"
+    return (
+        f"{rate.passed:,} of {rate.scored_count:,}",
+        figures.format_percent(rate.value),
+        figures.format_rate_interval(rate),
+        f"{rate.undecided_count:,}",
+    )
 
 
-def _text(given: str | None) -> Safe:
-    return foreign(" ".join((given or "").split()), SHOWN_TEXT)
+def _text_cell(given: str | None) -> Safe:
+    return render_foreign_text(" ".join((given or "").split()), SHOWN_TEXT)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[Safe | str]]) -> Safe:
+def _render_table(head: Sequence[str], rows: Sequence[Sequence[Safe | str]]) -> Safe:
     return tag(
         "table",
         tag("thead", tag("tr", (tag("th", each, style=_CELL) for each in head))),

@@ -11,39 +11,50 @@ from datetime import datetime
 
 from pramana.analyse.spread import Bin, Spread
 from pramana.analyse.summary import Rate
-from pramana.report.figures import bounds, duration, percent
-from pramana.report.markup import Child, Column, Safe, foreign, join, link, rate_bar, rate_text, table, tag
+from pramana.report.figures import format_duration, format_percent, rate_bounds
+from pramana.report.markup import (
+    Child,
+    Column,
+    Safe,
+    join,
+    render_foreign_text,
+    render_link,
+    render_rate_bar,
+    render_rate_text,
+    render_table,
+    tag,
+)
 
-MOST_TICKS = 6
+MAX_TICKS = 6
 SHOWN_ROWS = 12
 """Rows of a breakdown; a suite may have a thousand tags."""
 FOLDED_ROWS = 500
 """Further rows of a breakdown, which a reader opens."""
 _HEIGHT = 100
-_LEAST = 1.5
+_MIN_BAR_HEIGHT = 1.5
 """Of a bar, so that one answer among thousands is seen."""
 WIDTH = 320
 _DATES = 16
 """Room for the dates below the axis."""
 _LEFT, _RIGHT, _PAD = 44, 6, 8
 """Room for the scale, for the last dot, and above and below the line."""
-SAID = 12
+MAX_DESCRIBED_POINTS = 12
 """Points that a drawing says in words: the newest."""
-NARROWEST = 0.05
+MIN_DIFFERENCE_SPAN = 0.05
 """The least that each half of the scale of a difference spans, or nothing would look like much."""
 
 
 # ── Rates ──
 
 
-def rates(
+def draw_rates(
     what: str, rows: Mapping[str, Rate], most: int = SHOWN_ROWS, links: Callable[[str], str] | None = None
 ) -> Safe:
     """Return a table of pass rates by the values of something, each with a bar, its interval and its counts.
 
     Rows beyond `most` can be opened. `links` returns the address that the name of a row links to.
     """
-    groups = [[(_name_of_row(name, links), *_rate(rate))] for name, rate in rows.items()]
+    groups = [[(_name_of_row(name, links), *_rate_row(rate))] for name, rate in rows.items()]
     return _rates(what, (Column(what, head=True), *_RATE_COLUMNS), groups, most)
 
 
@@ -56,10 +67,13 @@ def rates_by_model(
     """Return a table of pass rates by the values of something, a row for each model."""
     groups: list[list[tuple[Child, ...]]] = []
     for value, by_model in rows.items():
-        first, again = _name_of_row(value, links), tag("span", foreign(value, 200), class_="visually-hidden")
+        first, again = (
+            _name_of_row(value, links),
+            tag("span", render_foreign_text(value, 200), class_="visually-hidden"),
+        )
         groups.append(
             [
-                (again if place else first, foreign(model, 200), *_rate(rate))
+                (again if place else first, render_foreign_text(model, 200), *_rate_row(rate))
                 for place, (model, rate) in enumerate(by_model.items())
             ]
         )
@@ -72,8 +86,8 @@ _RATE_COLUMNS = (Column("Chart"), Column("Passed", number=True), Column("Of thos
 def _rates(what: str, columns: Sequence[Column], groups: Sequence[Sequence[tuple[Child, ...]]], most: int) -> Safe:
     """Return a table of the rows of some values, and of more values below it, which can be opened."""
 
-    def drawn(caption: str, some: Sequence[Sequence[tuple[Child, ...]]]) -> Safe:
-        return table(caption, columns, (row for group in some for row in group), hidden=True)
+    def draw_row(caption: str, some: Sequence[Sequence[tuple[Child, ...]]]) -> Safe:
+        return render_table(caption, columns, (row for group in some for row in group), hidden=True)
 
     shown, folded = groups[:most], groups[most : most + FOLDED_ROWS]
     more, rest = len(groups) - len(shown), len(groups) - len(shown) - len(folded)
@@ -83,26 +97,28 @@ def _rates(what: str, columns: Sequence[Column], groups: Sequence[Sequence[tuple
         tag(
             "details",
             tag("summary", f"and {more:,} more"),
-            drawn(f"{caption}, more", folded),
+            draw_row(f"{caption}, more", folded),
             tag("p", hidden, class_="quiet small") if rest else None,
         )
         if more
         else None
     )
-    return tag("div", drawn(caption, shown), unfolded, class_="rates")
+    return tag("div", draw_row(caption, shown), unfolded, class_="rates")
 
 
 def _name_of_row(name: str, links: Callable[[str], str] | None) -> Child:
-    named = foreign(name, 200)
-    return link(links(name), named) if links else named
+    named = render_foreign_text(name, 200)
+    return render_link(links(name), named) if links else named
 
 
-def _rate(rate: Rate) -> tuple[Child, ...]:
-    beside = tag("small", f"{rate.undecided:,} without a verdict", class_="quiet") if rate.undecided else None
+def _rate_row(rate: Rate) -> tuple[Child, ...]:
+    beside = (
+        tag("small", f"{rate.undecided_count:,} without a verdict", class_="quiet") if rate.undecided_count else None
+    )
     return (
-        rate_bar(rate.value, bounds(rate)),
-        rate_text(rate.value, bounds(rate)),
-        tag("span", f"{rate.passed:,} of {rate.scored:,}", beside),
+        render_rate_bar(rate.value, rate_bounds(rate)),
+        render_rate_text(rate.value, rate_bounds(rate)),
+        tag("span", f"{rate.passed:,} of {rate.scored_count:,}", beside),
     )
 
 
@@ -110,15 +126,15 @@ def _rate(rate: Rate) -> tuple[Child, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TimeMark:
     """A time that is marked in a picture, as a percentile."""
 
     label: str
     seconds: float
 
 
-def distribution(title: str, what: str, bins: Sequence[Bin], spread: Spread, missing: str = "") -> Safe:
-    """Return how some times are spread, as a figure: `what` was timed.
+def draw_distribution(title: str, measure: str, bins: Sequence[Bin], spread: Spread, missing: str = "") -> Safe:
+    """Return how some times are spread, as a figure: `measure` was timed.
 
     `missing` says what of it has no time, and so is not drawn.
     """
@@ -126,29 +142,29 @@ def distribution(title: str, what: str, bins: Sequence[Bin], spread: Spread, mis
     beside = tag("span", missing, class_="quiet small") if missing else None
     median, p95 = spread.median, spread.p95
     if median is None or p95 is None or count < 2:  # a picture of one time is a block
-        said = f"{duration(spread.median)}, the only one that was timed" if count else "nothing was timed"
+        said = f"{format_duration(spread.median)}, the only one that was timed" if count else "nothing was timed"
         words = tag("figcaption", tag("b", title), tag("span", said, class_="quiet"), beside)
         return tag("figure", words, class_="figure")
-    marks = [Mark("p50", median), Mark("p95", p95)]
-    said = f"{count:,} {what} · fastest {duration(spread.min)}, slowest {duration(spread.max)}"
+    marks = [TimeMark("p50", median), TimeMark("p95", p95)]
+    said = f"{count:,} {measure} · fastest {format_duration(spread.min)}, slowest {format_duration(spread.max)}"
     highest = max(each.count for each in bins)
     scale = f"time axis logarithmic, highest bar {highest:,}"
     return tag(
         "figure",
         tag("figcaption", tag("b", title), tag("span", f"{said} · {scale}", class_="quiet small"), beside),
-        histogram(bins, marks, f"{title}: {said}. {_in_words(bins, marks)}; {scale}"),
+        draw_histogram(bins, marks, f"{title}: {said}. {_describe_histogram(bins, marks)}; {scale}"),
         class_="figure",
     )
 
 
-def _in_words(bins: Sequence[Bin], marks: Iterable[Mark]) -> str:
+def _describe_histogram(bins: Sequence[Bin], marks: Iterable[TimeMark]) -> str:
     most = max(bins, key=lambda each: each.count)
-    said = [f"{each.label} {duration(each.seconds)}" for each in marks]
-    said.append(f"most, {most.count:,}, took {short(most.start)} to {short(most.end)}")
+    said = [f"{each.label} {format_duration(each.seconds)}" for each in marks]
+    said.append(f"most, {most.count:,}, took {format_short_time(most.start)} to {format_short_time(most.end)}")
     return "; ".join(said)
 
 
-def histogram(bins: Sequence[Bin], marks: Sequence[Mark], label: str) -> Safe:
+def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str) -> Safe:
     """Draw times by the bin, on the scale of the bins, with some times marked and others along the axis.
 
     Bins have `from`, `to` and `count`, without a gap; each is drawn equally wide.
@@ -157,8 +173,8 @@ def histogram(bins: Sequence[Bin], marks: Sequence[Mark], label: str) -> Safe:
     drawn = []
     for place, each in enumerate(bins):
         if each.count:
-            height = max(_LEAST, _HEIGHT * each.count / highest)
-            told = f"{short(each.start)} to {short(each.end)}: {each.count:,}"
+            height = max(_MIN_BAR_HEIGHT, _HEIGHT * each.count / highest)
+            told = f"{format_short_time(each.start)} to {format_short_time(each.end)}: {each.count:,}"
             drawn.append(
                 tag(
                     "g",
@@ -173,13 +189,13 @@ def histogram(bins: Sequence[Bin], marks: Sequence[Mark], label: str) -> Safe:
                     ),
                 )
             )
-    placed = [(mark, position(bins, mark.seconds)) for mark in marks]
+    placed = [(mark, position_in_bins(bins, mark.seconds)) for mark in marks]
     lines = "".join(f"M{1000 * at:.2f} 0V{_HEIGHT}" for _, at in placed)
-    labelled = [(seconds, position(bins, seconds)) for seconds in ticks(bins)]
+    labelled = [(seconds, position_in_bins(bins, seconds)) for seconds in choose_ticks(bins)]
     axis = f"M0 {_HEIGHT}H1000" + "".join(f"M{1000 * at:.2f} {_HEIGHT}v4" for _, at in labelled)
     return tag(
         "div",
-        (_labels([_beside(f"{mark.label} {duration(mark.seconds)}", at)]) for mark, at in placed),
+        (_render_labels([_label_at_line(f"{mark.label} {format_duration(mark.seconds)}", at)]) for mark, at in placed),
         tag(
             "svg",
             drawn,
@@ -190,15 +206,15 @@ def histogram(bins: Sequence[Bin], marks: Sequence[Mark], label: str) -> Safe:
             role="img",
             aria_label=label,
         ),
-        _labels(_centred(short(seconds), at) for seconds, at in labelled),
+        _render_labels(_centred_label(format_short_time(seconds), at) for seconds, at in labelled),
         class_="plot",
     )
 
 
-def position(bins: Sequence[Bin], seconds: float) -> float:
+def position_in_bins(bins: Sequence[Bin], seconds: float) -> float:
     """Return where a time stands along equally wide bins, from 0 to 1.
 
-    >>> position([Bin(1, 2, 0), Bin(2, 5, 0)], 2), position([Bin(1, 100, 0)], 10)
+    >>> position_in_bins([Bin(1, 2, 0), Bin(2, 5, 0)], 2), position_in_bins([Bin(1, 100, 0)], 10)
     (0.5, 0.5)
     """
     for place, each in enumerate(bins):
@@ -214,25 +230,25 @@ def position(bins: Sequence[Bin], seconds: float) -> float:
     return 1.0
 
 
-def ticks(bins: Sequence[Bin]) -> list[float]:
+def choose_ticks(bins: Sequence[Bin]) -> list[float]:
     """Return a few round bounds of bins.
 
-    >>> ticks([Bin(0.5, 1, 0), Bin(1, 2, 0), Bin(2, 5, 0)])
+    >>> choose_ticks([Bin(0.5, 1, 0), Bin(1, 2, 0), Bin(2, 5, 0)])
     [0.5, 1, 2, 5]
     """
     edges = [*(each.start for each in bins), bins[-1].end]
     for digits in ("125", "1"):
         found = [each for each in edges if f"{each:e}"[:8] in {f"{digit}.000000" for digit in digits}]
-        if 2 <= len(found) <= MOST_TICKS:
+        if 2 <= len(found) <= MAX_TICKS:
             return found
-    step = math.ceil((len(edges) - 1) / (MOST_TICKS - 1))
+    step = math.ceil((len(edges) - 1) / (MAX_TICKS - 1))
     return edges[::step]
 
 
-def short(seconds: float) -> str:
+def format_short_time(seconds: float) -> str:
     """Return a round time in as few characters as it takes.
 
-    >>> short(0.0315), short(2.0), short(0)
+    >>> format_short_time(0.0315), format_short_time(2.0), format_short_time(0)
     ('31.5 ms', '2 s', '0')
     """
     if not seconds:
@@ -243,21 +259,21 @@ def short(seconds: float) -> str:
 # ── What is read along a picture ──
 
 
-def _labels(some: Iterable[Safe]) -> Safe:
-    return tag("div", some, class_="labels", aria_hidden="true")
+def _render_labels(labels: Iterable[Safe]) -> Safe:
+    return tag("div", labels, class_="labels", aria_hidden="true")
 
 
-def _beside(words: str, at: float) -> Safe:
+def _label_at_line(words: str, at: float) -> Safe:
     """Place words at a line so that they never leave the picture: at its left end they begin there."""
     return tag("span", words, style=f"left:{100 * at:.2f}%;transform:translateX(-{100 * at:.0f}%)")
 
 
-def _centred(words: str, at: float) -> Safe:
+def _centred_label(words: str, at: float) -> Safe:
     shift = 50 if 0.08 < at < 0.92 else 100 * at
     return tag("span", words, style=f"left:{100 * at:.2f}%;transform:translateX(-{shift:.0f}%)")
 
 
-def along(seconds: float) -> Safe:
+def draw_time_axis(seconds: float) -> Safe:
     """Return an axis of a time that runs from its beginning to so many seconds, with few round times.
 
     On a telephone there is room for six times in seconds, and for five in minutes.
@@ -265,13 +281,15 @@ def along(seconds: float) -> Safe:
     most = 5.9 if seconds < 60 else 4.5
     step = next((each for each in _STEPS if seconds / each <= most), math.ceil(seconds / most / 600) * 600.0)
     count = int(seconds / step) + 1
-    return _labels(_centred(_clock(step * each), step * each / seconds if seconds else 0.0) for each in range(count))
+    return _render_labels(
+        _centred_label(_format_clock(step * each), step * each / seconds if seconds else 0.0) for each in range(count)
+    )
 
 
 _STEPS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0)
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:g} s"
     return f"{int(seconds) // 60}:{int(seconds) % 60:02} min"
@@ -281,7 +299,7 @@ def _clock(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TrendPoint:
     """One run."""
 
     value: float
@@ -292,25 +310,30 @@ class Point:
     href: str | None = None
 
 
-def rate_trend(points: Sequence[Point]) -> Safe:
+def draw_rate_trend(points: Sequence[TrendPoint]) -> Safe:
     """Draw a pass rate over runs, oldest first, with the band of its intervals, from none to all."""
-    said = ", ".join(percent(each.value) for each in points[-SAID:])
-    return _trend(
-        points, 1.0, ("0 %", "100 %"), f"Pass rate in the last runs, oldest first: {said}", percent, height=140
+    said = ", ".join(format_percent(each.value) for each in points[-MAX_DESCRIBED_POINTS:])
+    return _draw_trend(
+        points, 1.0, ("0 %", "100 %"), f"Pass rate in the last runs, oldest first: {said}", format_percent, height=140
     )
 
 
-def time_trend(points: Sequence[Point]) -> Safe:
+def draw_time_trend(points: Sequence[TrendPoint]) -> Safe:
     """Draw a time over runs, in seconds, oldest first, from zero to the longest."""
     top = max([0.001, *(each.value for each in points)])
-    said = ", ".join(duration(each.value) for each in points[-SAID:])
-    return _trend(
-        points, top, ("0", duration(top)), f"Latency in the last runs, oldest first: {said}", duration, height=120
+    said = ", ".join(format_duration(each.value) for each in points[-MAX_DESCRIBED_POINTS:])
+    return _draw_trend(
+        points,
+        top,
+        ("0", format_duration(top)),
+        f"Latency in the last runs, oldest first: {said}",
+        format_duration,
+        height=120,
     )
 
 
-def _trend(
-    points: Sequence[Point],
+def _draw_trend(
+    points: Sequence[TrendPoint],
     top: float,
     scale: tuple[str, str],
     label: str,
@@ -321,15 +344,15 @@ def _trend(
     room = WIDTH - _LEFT - _RIGHT
     places = _places(points)
 
-    def across(place: int) -> float:
+    def x_of(place: int) -> float:
         return _LEFT + room * places[place]
 
-    def up(value: float) -> float:
+    def y_of(value: float) -> float:
         return bottom - (bottom - _PAD) * min(1.0, max(0.0, value / top))
 
-    ranged = [(across(place), each.low, each.high) for place, each in enumerate(points)]
-    band = [(x, up(low), up(high)) for x, low, high in ranged if low is not None and high is not None]
-    dots = [(across(place), up(each.value)) for place, each in enumerate(points)]
+    ranged = [(x_of(place), each.low, each.high) for place, each in enumerate(points)]
+    band = [(x, y_of(low), y_of(high)) for x, low, high in ranged if low is not None and high is not None]
+    dots = [(x_of(place), y_of(each.value)) for place, each in enumerate(points)]
     drawn = [
         tag("path", class_="axis", d=f"M{_LEFT} {_PAD}H{WIDTH}M{_LEFT} {bottom}H{WIDTH}"),
         tag("text", scale[1], class_="axis-text", x=_LEFT - 8, y=_PAD + 4, text_anchor="end"),
@@ -337,12 +360,12 @@ def _trend(
     ]
     if len(band) > 1:
         around = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
-        drawn.append(tag("path", class_="band", d=f"{_path(around)}Z"))
+        drawn.append(tag("path", class_="band", d=f"{_svg_path(around)}Z"))
     for x, low, high in band[-1:]:  # the newest says how sure it is, also where it is the only one
         drawn.append(tag("path", class_="whisker", d=f"M{x - 3:.1f} {low:.1f}h6m-3 0V{high:.1f}m-3 0h6"))
     if len(dots) > 1:
-        drawn.append(tag("path", class_="stroke", d=_path(dots)))
-    drawn += _dates(points, across, height)
+        drawn.append(tag("path", class_="stroke", d=_svg_path(dots)))
+    drawn += _dates(points, x_of, height)
     newest = len(points) - 1
     drawn += [
         _dot(each, dots[place], words, r=4 if place == newest else 3)
@@ -353,12 +376,12 @@ def _trend(
     return tag("svg", drawn, class_="picture", viewBox=f"0 0 {WIDTH} {height}", role=role, aria_label=label)
 
 
-def _places(points: Sequence[Point]) -> list[float]:
+def _places(points: Sequence[TrendPoint]) -> list[float]:
     """Return where points are along the axis, from 0 to 1: by their times, where each has one.
 
-    >>> [round(each, 2) for each in _places([Point(1, at=datetime(2026, 1, day)) for day in (1, 2, 5)])]
+    >>> [round(each, 2) for each in _places([TrendPoint(1, at=datetime(2026, 1, day)) for day in (1, 2, 5)])]
     [0.0, 0.25, 1.0]
-    >>> _places([Point(1), Point(1), Point(1)]), _places([Point(1)])
+    >>> _places([TrendPoint(1), TrendPoint(1), TrendPoint(1)]), _places([TrendPoint(1)])
     ([0.0, 0.5, 1.0], [0.5])
     """
     times = [each.at.timestamp() for each in points if each.at]
@@ -367,7 +390,7 @@ def _places(points: Sequence[Point]) -> list[float]:
     return [place / (len(points) - 1) if len(points) > 1 else 0.5 for place in range(len(points))]
 
 
-def _dates(points: Sequence[Point], across: Callable[[int], float], height: int) -> list[Safe]:
+def _dates(points: Sequence[TrendPoint], across: Callable[[int], float], height: int) -> list[Safe]:
     """Return the dates of the first and the last point below the axis; within one day, their times."""
     first, last = points[0].at, points[-1].at
     if first is None or last is None:
@@ -382,7 +405,7 @@ def _dates(points: Sequence[Point], across: Callable[[int], float], height: int)
     ]
 
 
-def _dot(point: Point, place: tuple[float, float], words: Callable[[float], str], r: int) -> Safe:
+def _dot(point: TrendPoint, place: tuple[float, float], words: Callable[[float], str], r: int) -> Safe:
     """Draw a point; with an address, as a link to its run with room to press."""
     x, y = (f"{each:.1f}" for each in place)
     dot = tag("circle", class_="dot", cx=x, cy=y, r=r)
@@ -394,26 +417,26 @@ def _dot(point: Point, place: tuple[float, float], words: Callable[[float], str]
     return tag("a", tag("title", named), around, dot, href=point.href, aria_label=f"Run: {named}", class_="point")
 
 
-def _path(places: Sequence[tuple[float, float]]) -> str:
+def _svg_path(places: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
 
 
-def difference_line(difference: float, interval: Sequence[float]) -> Safe:
+def draw_difference(difference: float, interval: Sequence[float]) -> Safe:
     """Draw a difference of shares and its interval on a line with zero in the middle; it is stretched to its place."""
     low, high = interval
     widest = max(abs(low), abs(high), abs(difference))
-    half = max(NARROWEST, -(-widest * 100 // 5) * 0.05)  # to the next five points
+    half = max(MIN_DIFFERENCE_SPAN, -(-widest * 100 // 5) * 0.05)  # to the next five points
 
-    def across(share: float) -> str:
+    def x_of(share: float) -> str:
         return f"{50 + 50 * share / half:.2f}"
 
     drawn = tag(
         "svg",
         tag("path", class_="axis", d="M0 10H100"),
         tag("path", class_="whisker", d="M50 0V20"),
-        tag("rect", class_="fill", x=across(low), y=7, width=f"{50 * (high - low) / half:.2f}", height=6),
-        tag("path", class_="whisker", d=f"M{across(low)} 5V15M{across(high)} 5V15"),
-        tag("path", class_="stroke", d=f"M{across(difference)} 2V18"),
+        tag("rect", class_="fill", x=x_of(low), y=7, width=f"{50 * (high - low) / half:.2f}", height=6),
+        tag("path", class_="whisker", d=f"M{x_of(low)} 5V15M{x_of(high)} 5V15"),
+        tag("path", class_="stroke", d=f"M{x_of(difference)} 2V18"),
         class_="bar line",
         viewBox="0 0 100 20",
         preserveAspectRatio="none",

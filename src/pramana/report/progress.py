@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from pramana import clock
-from pramana.errors import visible
+from pramana.errors import escape_control_characters
 from pramana.model import Outcome, Plan, Result, Run
 from pramana.report import figures, terminal
 
@@ -30,7 +30,7 @@ FAILURES_SHOWN = 10
 REDRAW_S = 0.2
 
 
-class Live:
+class LiveProgress:
     """Watches a run. Use as a context manager; `update` is called after each commit, and now and then besides."""
 
     def __init__(
@@ -52,10 +52,10 @@ class Live:
         stored = sum(self.counts.values())
         self.expected, self.stored, self.quiet, self._heading = expected, stored, quiet, heading
         self._clock, self._shows_failures = clock, failures
-        self.begun_with, self.start = stored, clock()
+        self.stored_at_start, self.start = stored, clock()
         self._plan: Plan | None = None
         self.failures = 0
-        self._said_at, self._said = self.start, (stored, False, "")
+        self._last_line_at, self._last_line = self.start, (stored, False, "")
         self._bar: Any = None
         self._task: Any = None
 
@@ -85,8 +85,8 @@ class Live:
             list(progress.results),
             progress.budget.cost_usd,
             unknown_cost=progress.budget.unknown_cost,
-            waiting_s=progress.waiting_s(),
-            calls=figures.call_stages(progress.calls()),
+            waiting_s=progress.get_waiting_s(),
+            calls=figures.describe_call_stages(progress.count_calls()),
         )
 
     def update(
@@ -110,28 +110,28 @@ class Live:
         for result in results:
             self.counts[result.outcome] = self.counts.get(result.outcome, 0) + 1
             if result.outcome in (Outcome.FAILED, Outcome.ERRORED):
-                self._failure(result)
-        note = self._note(cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, calls=calls)
+                self._print_failure(result)
+        note = self._progress_note(cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, calls=calls)
         if self._bar:
             self._bar.update(self._task, completed=self.stored, note=note)
             return
         now, news = self._clock(), (self.stored, waiting_s > 0, calls)
-        if now - self._said_at >= (LINE_EVERY_S if news != self._said else QUIET_LINE_EVERY_S):
-            self._said_at, self._said = now, news
+        if now - self._last_line_at >= (LINE_EVERY_S if news != self._last_line else QUIET_LINE_EVERY_S):
+            self._last_line_at, self._last_line = now, news
             click.echo(f"{self.stored:,} of {self.expected:,}  {note}", err=True)
 
-    def _note(self, cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, calls: str = "") -> str:
+    def _progress_note(self, cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, calls: str = "") -> str:
         took = max(self._clock() - self.start, 0.001)
-        rate = (self.stored - self.begun_with) / took
+        rate = (self.stored - self.stored_at_start) / took
         known = [f"{self.counts[each]:,} {each}" for each in Outcome if self.counts.get(each)]
         spent = f"${cost_usd:.4f}" if cost_usd else ""
         cost = f"{spent} + unknown" if spent and unknown_cost else "cost unknown" if unknown_cost else spent
-        left = f"{_span((self.expected - self.stored) / rate)} left" if rate else "time left unknown"
-        waiting = f"waiting {_span(waiting_s)} as the provider asks" if waiting_s > 0 else ""
+        left = f"{_format_wait((self.expected - self.stored) / rate)} left" if rate else "time left unknown"
+        waiting = f"waiting {_format_wait(waiting_s)} as the provider asks" if waiting_s > 0 else ""
         speed = f"{rate * 60:,.1f}/min" if 0 < rate < 0.1 else f"{rate:,.1f}/s"
         return "  ".join(part for part in (", ".join(known), calls, speed, cost, left, waiting) if part)
 
-    def _failure(self, result: Result) -> None:
+    def _print_failure(self, result: Result) -> None:
         self.failures += 1
         if self.quiet or not self._shows_failures or self.failures > FAILURES_SHOWN:
             return
@@ -142,18 +142,20 @@ class Live:
         )
         plan, which = self._plan, ""
         if plan:
-            which = figures.which(plan.targets, plan.variants, plan.repeats, result.key, named=False)
-        text = visible(f"{result.outcome} {result.key.model} {result.case_id}{f' ({which})' if which else ''}: {why}")
+            which = figures.describe_variation(plan.targets, plan.variants, plan.repeats, result.key, named=False)
+        text = escape_control_characters(
+            f"{result.outcome} {result.key.model} {result.case_id}{f' ({which})' if which else ''}: {why}"
+        )
         shown = text if len(text) <= 300 else text[:299] + "…"
         if self.failures == FAILURES_SHOWN:
             shown += "\n… further failures are counted only; see them all with: pramana export --format csv"
         if self._bar:
             self._bar.console.print(shown, markup=False, highlight=False)
         else:
-            click.echo(terminal.told(shown), err=True)
+            click.echo(terminal.wrap_for_terminal(shown), err=True)
 
 
-class NotebookBar(Live):
+class NotebookBar(LiveProgress):
     """A bar below a notebook's cell. `refresh` draws it, in the thread whose output the cell shows."""
 
     def __init__(self, expected: int, counts: Mapping[Outcome, int] | None = None, *, beside: bool = False) -> None:
@@ -191,19 +193,19 @@ class NotebookBar(Live):
         self.stored += len(results)
         for result in results:
             self.counts[result.outcome] = self.counts.get(result.outcome, 0) + 1
-        self._note_shown = self._note(cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, calls=calls)
+        self._note_shown = self._progress_note(cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, calls=calls)
         if not self._beside:
             self.refresh()
 
 
 def show_progress(
     run: Run, counts: Mapping[Outcome, int] | None, wanted: bool | None, *, beside: bool = False
-) -> "Live":
+) -> "LiveProgress":
     """Return what shows a run that a Python caller started; None: if a terminal or a notebook can show it."""
     if wanted is not False and _in_notebook():
         return NotebookBar(run.expected, counts, beside=beside)
     visible_there = sys.stderr is not None and sys.stderr.isatty()
-    return Live(run.expected, counts, quiet=not (visible_there if wanted is None else wanted))
+    return LiveProgress(run.expected, counts, quiet=not (visible_there if wanted is None else wanted))
 
 
 def _in_notebook() -> bool:
@@ -211,10 +213,10 @@ def _in_notebook() -> bool:
     return any(each.__name__ == "ZMQInteractiveShell" for each in type(shell).__mro__)  # Colab's is a subclass
 
 
-def _span(seconds: float) -> str:
+def _format_wait(seconds: float) -> str:
     """Return a time to wait, in two units at most.
 
-    >>> _span(0.2), _span(90), _span(601), _span(7300)
+    >>> _format_wait(0.2), _format_wait(90), _format_wait(601), _format_wait(7300)
     ('1 s', '90 s', '10 min', '2 h 01 min')
     """
     if seconds < 120:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pramana.report.markup import Child, Safe, block, join, tag, text
+from pramana.report.markup import Child, Safe, join, render_block, render_text, tag
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -43,25 +43,25 @@ _CONTAINERS = {
 """The element of each token that opens and closes one."""
 
 
-def render_reply(said: str, label: str) -> Safe:
+def render_reply(content: str, label: str) -> Safe:
     """Return a model's reply: Markdown drawn, JSON as it was written. The label names it for assistive technology."""
-    if not said.strip() or _is_json(said):
-        return block(said, label)
-    if len(said) > MAX_DRAWN or not _MARKS.search(said):
-        return prose(said, label)
-    tokens = _parser().parse(said)
+    if not content.strip() or _is_json(content):
+        return render_block(content, label)
+    if len(content) > MAX_DRAWN or not _MARKS.search(content):
+        return prose(content, label)
+    tokens = _parser().parse(content)
     is_cut_off = any(each.level >= MAX_NESTING - 1 for each in tokens)  # the parser drops what is nested deeper
-    if is_cut_off or not _has_markup(tokens, said):
-        return prose(said, label)
+    if is_cut_off or not _has_markup(tokens, content):
+        return prose(content, label)
     drawn = join(_elements(iter(tokens), None))
     region = tag("div", drawn, class_="prose markdown", dir="auto", **_region(label))
-    raw = tag("details", tag("summary", "Raw text"), block(said, f"{label}, raw text"), class_="raw")
+    raw = tag("details", tag("summary", "Raw text"), render_block(content, f"{label}, raw text"), class_="raw")
     return tag("div", region, raw)
 
 
-def prose(said: str, label: str) -> Safe:
+def prose(content: str, label: str) -> Safe:
     """Return a text as it was written, in the type of prose; the label is its name for assistive technology."""
-    shown = text(said) if said else tag("i", "nothing")
+    shown = render_text(content) if content else tag("i", "nothing")
     return tag("div", shown, class_="prose plain", dir="auto", **_region(label))
 
 
@@ -69,12 +69,12 @@ def _region(label: str) -> dict[str, str | int]:
     return {"role": "region", "aria_label": label, "tabindex": 0}
 
 
-def _is_json(said: str) -> bool:
+def _is_json(content: str) -> bool:
     """Tell whether a text is a JSON object or list, whose line breaks and indentation are part of how it is read."""
-    if said.lstrip()[:1] not in ("{", "["):
+    if content.lstrip()[:1] not in ("{", "["):
         return False
     try:
-        json.loads(said)
+        json.loads(content)
     except (ValueError, RecursionError):
         return False
     return True
@@ -92,14 +92,14 @@ def _parser() -> "MarkdownIt":
     return MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable(_NOT_MARKDOWN)
 
 
-def _has_markup(tokens: Sequence["Token"], said: str) -> bool:
+def _has_markup(tokens: Sequence["Token"], content: str) -> bool:
     """Tell whether a text holds more than paragraphs."""
     plain = ("paragraph_open", "paragraph_close", "inline", "text", "softbreak")
     children = (child for each in tokens for child in each.children or ())
     if any(each.type not in plain for each in (*tokens, *children)):
         return True
     drawn = "\n\n".join(each.content for each in tokens if each.type == "inline")
-    return drawn.split() != said.split()
+    return drawn.split() != content.split()
 
 
 def _elements(tokens: "Iterator[Token]", end: str | None) -> Iterator[Child]:
@@ -113,17 +113,17 @@ def _elements(tokens: "Iterator[Token]", end: str | None) -> Iterator[Child]:
         elif kind.endswith("_open"):
             yield _element(token, kind.removesuffix("_open"), tokens)
         elif kind in ("fence", "code_block"):
-            yield tag("pre", tag("code", text(token.content)), class_="code", tabindex=0)
+            yield tag("pre", tag("code", render_text(token.content)), class_="code", tabindex=0)
         elif kind == "code_inline":
-            yield tag("code", text(token.content))
+            yield tag("code", render_text(token.content))
         elif kind in ("softbreak", "hardbreak"):
             yield tag("br")
         elif kind == "hr":
             yield tag("hr")
         elif kind == "image":
-            yield _with_address([text(token.content or "image")], token.attrs.get("src"))
+            yield _with_address([render_text(token.content or "image")], token.attrs.get("src"))
         else:
-            yield text(token.content)
+            yield render_text(token.content)
 
 
 def _element(token: "Token", kind: str, tokens: "Iterator[Token]") -> Child:
@@ -147,4 +147,4 @@ def _start(number: Any) -> int | None:
 def _with_address(words: Sequence[Child], address: Any) -> Safe:
     """Return the words of a link or an image, and its address unless they are the address."""
     shown = join(words)
-    return shown if not address or shown == text(str(address)) else join([shown, f" ({address})"])
+    return shown if not address or shown == render_text(str(address)) else join([shown, f" ({address})"])

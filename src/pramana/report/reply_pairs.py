@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pramana.analyse.labels import SideLabels
 from pramana.app.replies import ReplyPairView, SideReplyView
-from pramana.report.terminal import fitted, wrapped
+from pramana.report.terminal import fit_to_width, wrap_text
 
 SHOWN_LINES = 3
 """Lines of a prompt, a reply or a reason."""
@@ -16,14 +16,14 @@ def render_reply_pair(pair: ReplyPairView, labels: SideLabels, columns: int) -> 
     """Yield the prompt, then each side's reply with its outcome and reason."""
     room = SHOWN_LINES * (columns - len(_REST))
     if pair.prompt is not None:
-        yield _wrapped("prompt", pair.prompt, columns, room)
+        yield _wrap_reply("prompt", pair.prompt, columns, room)
     names = labels.models or (labels.base, labels.new)
     base, new = (" ".join((each.reply or "").split()) for each in (pair.base, pair.new))
     replies = shorten_alike(base, new, room // 2)
     for name, side, reply in zip(names, (pair.base, pair.new), replies, strict=True):
-        yield _wrapped(f"{name}, {side.outcome.value}", _reply(side, reply), columns, room)
+        yield _wrap_reply(f"{name}, {side.outcome.value}", _reply(side, reply), columns, room)
         if side.reason:
-            yield _wrapped("  reason", side.reason, columns, room)
+            yield _wrap_reply("  reason", side.reason, columns, room)
 
 
 def _reply(side: SideReplyView, shown: str) -> str:
@@ -48,6 +48,6 @@ def shorten_alike(base: str, new: str, limit: int) -> tuple[str, str]:
     return f"…{base[start:]}", f"…{new[start:]}"
 
 
-def _wrapped(label: str, text: str, columns: int, room: int) -> str:
-    shown = fitted(" ".join(text.split()), max(20, room - len(label)))
-    return wrapped(f"{label.strip()}: {shown}", columns, _INDENT + (label[: len(label) - len(label.lstrip())]), _REST)
+def _wrap_reply(label: str, text: str, columns: int, room: int) -> str:
+    shown = fit_to_width(" ".join(text.split()), max(20, room - len(label)))
+    return wrap_text(f"{label.strip()}: {shown}", columns, _INDENT + (label[: len(label) - len(label.lstrip())]), _REST)

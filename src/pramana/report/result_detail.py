@@ -8,11 +8,11 @@ from pramana.analyse.scores import HIGHEST_RATING
 from pramana.analyse.voice import CALL
 from pramana.app.views import AssertionView, CaseView, CheckView, ReplyView, ResultDetailView, TurnView
 from pramana.report import figures
-from pramana.report.markup import Child, Safe, block, foreign, join, outcome, pretty, tag
+from pramana.report.markup import Child, Safe, join, render_block, render_foreign_text, render_json, render_outcome, tag
 from pramana.report.prose import prose, render_reply
 
 
-def said_to(case: CaseView) -> Sequence[TurnView]:
+def prompt_turns(case: CaseView) -> Sequence[TurnView]:
     """Return what is said to whoever is tested: a script line by line, which begins with the prompt, or the turns."""
     return [TurnView(role="user", text=line.text) for line in case.script] or case.turns
 
@@ -21,10 +21,10 @@ def render_exchange(data: ResultDetailView) -> Safe:
     """Return what was sent beside the reply; a script line by line."""
     case, reply = data.case, data.reply
     if len(case.script) > 1 and reply and reply.answers:
-        return _in_turn(data, reply)
+        return _render_script(data, reply)
     asked = [
         join([tag("h3", each.role.capitalize()), prose(each.text, f"Message of the {each.role}")])
-        for each in said_to(case)
+        for each in prompt_turns(case)
     ]
     answered = _answer(reply) if reply else _NO_REPLY
     return tag(
@@ -45,18 +45,18 @@ def _answer(reply: ReplyView) -> Safe:
 def _tool_calls(reply: ReplyView) -> Iterator[Safe]:
     """Yield each tool call with its arguments, laid out where they are JSON."""
     for number, each in enumerate(reply.tool_calls, 1):
-        yield tag("h3", "Tool call: ", foreign(each.name, 200))
+        yield tag("h3", "Tool call: ", render_foreign_text(each.name, 200))
         label = f"Arguments of tool call {number}"
         try:
-            yield pretty(json.loads(each.arguments), label)
+            yield render_json(json.loads(each.arguments), label)
         except (ValueError, RecursionError):  # a model wrote it
-            yield block(each.arguments, label)
+            yield render_block(each.arguments, label)
 
 
 _NO_REPLY = tag("p", "No reply.", class_="quiet")
 
 
-def _in_turn(data: ResultDetailView, reply: ReplyView) -> Safe:
+def _render_script(data: ResultDetailView, reply: ReplyView) -> Safe:
     """Return each line of a script beside the answer to it."""
     case, answers = data.case, reply.answers
     rows = [
@@ -67,11 +67,11 @@ def _in_turn(data: ResultDetailView, reply: ReplyView) -> Safe:
                 "section",
                 tag("h3", "Reply"),
                 render_reply(answers[number - 1], f"Reply to line {number}") if number <= len(answers) else _NO_REPLY,
-                _at_line(case, number),
+                _render_expected_at_line(case, number),
             ),
             class_="halves",
         )
-        for number, line in enumerate(said_to(case), 1)
+        for number, line in enumerate(prompt_turns(case), 1)
     ]
     # What an agent says it said, and nobody heard, is no answer to a line; it is in the text all the same.
     whole = [tag("h3", "Full reply"), render_reply(reply.text, "Full reply")]
@@ -83,7 +83,7 @@ def _in_turn(data: ResultDetailView, reply: ReplyView) -> Safe:
         rows,
         whole if unheard else None,
         _tool_calls(reply),
-        _in_all(case),
+        _render_expected_overall(case),
     )
 
 
@@ -95,40 +95,42 @@ def render_system_prompt(prompt: str | None) -> list[Safe]:
 def render_expected(case: CaseView) -> Iterator[Safe]:
     """Yield what is expected: at each line of a script of several, and in all."""
     for number in range(1, len(case.script) + 1):
-        yield from _at_line(case, number)
-    yield from _in_all(case)
+        yield from _render_expected_at_line(case, number)
+    yield from _render_expected_overall(case)
 
 
-def _at_line(case: CaseView, number: int) -> Iterator[Safe]:
+def _render_expected_at_line(case: CaseView, number: int) -> Iterator[Safe]:
     """Yield what is expected of the answer to one of several lines; of an only line, that is expected in all."""
-    return _stated(f"Expected at line {number}", _of_line(case, number) if len(case.script) > 1 else [])
+    return _render_assertions(
+        f"Expected at line {number}", _expected_of_line(case, number) if len(case.script) > 1 else []
+    )
 
 
-def _in_all(case: CaseView) -> Iterator[Safe]:
+def _render_expected_overall(case: CaseView) -> Iterator[Safe]:
     wanted = [*case.ideals, *([case.expected_outcome] if case.expected_outcome else [])]
-    only = _of_line(case, 1) if len(case.script) == 1 else []
-    return _stated("Expected", [*only, *([(case.assertion, wanted)] if wanted or case.assertion else [])])
+    only = _expected_of_line(case, 1) if len(case.script) == 1 else []
+    return _render_assertions("Expected", [*only, *([(case.assertion, wanted)] if wanted or case.assertion else [])])
 
 
 _Expected = tuple[AssertionView | None, Sequence[str]]
 """An assertion, and the texts it looks for; without one, the texts are what a judge is told."""
 
 
-def _of_line(case: CaseView, number: int) -> list[_Expected]:
+def _expected_of_line(case: CaseView, number: int) -> list[_Expected]:
     return [(each.assertion, each.ideals) for each in case.script[number - 1].expected]
 
 
-def _stated(named: str, expected: Sequence[_Expected]) -> Iterator[Safe]:
+def _render_assertions(heading: str, expected: Sequence[_Expected]) -> Iterator[Safe]:
     if expected:
-        yield tag("h3", named)
+        yield tag("h3", heading)
     several, number = sum(len(wanted) for _, wanted in expected) > 1, count(1)
     for stated, wanted in expected:
         if stated:
-            yield tag("p", "Checked by ", tag("b", foreign(stated.type, 80)), class_="quiet small")
+            yield tag("p", "Checked by ", tag("b", render_foreign_text(stated.type, 80)), class_="quiet small")
         for each in wanted:
-            yield prose(each, f"{named}, {next(number)}" if several else named)
+            yield prose(each, f"{heading}, {next(number)}" if several else heading)
         if stated and stated.schema is not None:
-            yield tag("details", tag("summary", "Schema"), pretty(stated.schema, "Schema"))
+            yield tag("details", tag("summary", "Schema"), render_json(stated.schema, "Schema"))
         if stated and (prompt := stated.judge_prompt):
             yield tag("details", tag("summary", "Judge prompt"), prose(prompt, "Judge prompt"))
 
@@ -146,14 +148,14 @@ def render_checks(checks: Sequence[CheckView], *, evidence: bool = True) -> Safe
 
 def render_check(check: CheckView, *, evidence: bool = True) -> Safe:
     """Return one check."""
-    value = [f"value {_value(check)}"] if check.value is not None else []
+    value = [f"value {_format_check_value(check)}"] if check.value is not None else []
     return tag(
         "div",
-        tag("div", _outcome(check), tag("b", foreign(check.name, 80)), class_="row"),
-        tag("p", foreign(check.reason)),
+        tag("div", _render_check_outcome(check), tag("b", render_foreign_text(check.name, 80)), class_="row"),
+        tag("p", render_foreign_text(check.reason)),
         _ratings(check),
         tag("p", " · ".join([*value, f"version {check.version}"]), class_="quiet small"),
-        tag("details", tag("summary", "Evidence"), pretty(check.evidence, f"Evidence of {check.name[:80]}"))
+        tag("details", tag("summary", "Evidence"), render_json(check.evidence, f"Evidence of {check.name[:80]}"))
         if evidence and check.evidence
         else None,
         class_="card",
@@ -167,20 +169,20 @@ def _ratings(check: CheckView) -> Safe | None:
     stated = check.evidence.get("reasons")
     reasons = stated if isinstance(stated, Mapping) else {}
     rows = (
-        tag("li", foreign(name, 80), f" {score:.3g} of {HIGHEST_RATING}", *_because(reasons.get(name)))
+        tag("li", render_foreign_text(name, 80), f" {score:.3g} of {HIGHEST_RATING}", *_because(reasons.get(name)))
         for name, score in check.rubric_scores.items()
     )
     return tag("ul", rows, class_="notes")
 
 
 def _because(reason: object) -> list[Child]:
-    return [": ", foreign(reason)] if isinstance(reason, str) and reason.strip() else []
+    return [": ", render_foreign_text(reason)] if isinstance(reason, str) and reason.strip() else []
 
 
-def _outcome(check: CheckView) -> Safe:
+def _render_check_outcome(check: CheckView) -> Safe:
     """Return how a check ended; of what was only measured, that."""
-    return outcome(check.outcome) if check.decides else tag("span", "measured", class_="quiet")
+    return render_outcome(check.outcome) if check.decides else tag("span", "measured", class_="quiet")
 
 
-def _value(check: CheckView) -> str:
-    return figures.duration(check.value) if check.name == CALL else f"{check.value:.6g}"
+def _format_check_value(check: CheckView) -> str:
+    return figures.format_duration(check.value) if check.name == CALL else f"{check.value:.6g}"

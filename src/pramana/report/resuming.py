@@ -13,7 +13,7 @@ _RAISED = {"max_cost_usd": ("--max-cost", "USD"), "max_total_tokens": ("--max-to
 
 def resume_advice(run: Run) -> str:
     """Return what resumes a run: a command, or a Python call where the run calls functions that only a program has."""
-    if program_functions(run.plan):
+    if find_unimportable_models(run.plan):
         return resume_call(run)
     option = " ".join(("", *_RAISED[limit])) if (limit := limit_to_raise(run)) else ""
     return f"pramana run --resume {run.id}{option}{_how_much(run, 'none', '--deadline')}"
@@ -21,7 +21,7 @@ def resume_advice(run: Run) -> str:
 
 def resume_call(run: Run) -> str:
     """Return the Python call that resumes a run."""
-    functions = program_functions(run.plan)
+    functions = find_unimportable_models(run.plan)
     given = [", ".join(f'"{each}": function' for each in functions)]
     given = [f"models={{{given[0]}}}"] if len(functions) > 1 else ["model=function"] if functions else []
     given += [f"{limit}={_RAISED[limit][1]}"] if (limit := limit_to_raise(run)) else []
@@ -43,7 +43,7 @@ def _how_much(run: Run, no_limit: str, deadline: str) -> str:
     return ""
 
 
-def program_functions(plan: Plan) -> list[str]:
+def find_unimportable_models(plan: Plan) -> list[str]:
     """Return the models of a plan that are functions which cannot be imported, as they were named."""
     named = (*plan.targets, plan.judge, plan.embedder, plan.stt)
     functions = [each for each in named if each is not None and each.provider == "python"]

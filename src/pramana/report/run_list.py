@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pramana.analyse.labels import ModelNames, label_models, shorten_names
-from pramana.analyse.numbers import between, percent
+from pramana.analyse.numbers import format_interval, format_percent
 from pramana.analyse.rates import Rate, model_rates
 from pramana.model import Run
-from pramana.report.terminal import fitted, padded, width
-from pramana.store.engine import chunks
+from pramana.report.terminal import fit_to_width, pad_to_width, text_width
+from pramana.store.engine import split_into_chunks
 from pramana.store.store import Store
 
 HEADS = ("Run", "Started", "Status", "Results")
@@ -51,7 +51,7 @@ def read_runs(
 ) -> RunList:
     """Return the newest runs that pass the filters; without a limit, all of them."""
     found, total = store.runs.page(limit=limit or _ALL, model=model, suite=suite, status=status)
-    ended = (each for some in chunks(found) for each in store.history.ended(some))
+    ended = (each for some in split_into_chunks(found) for each in store.history.count_ended(some))
     listed = [
         ListedRun(run, model_rates(run, each.outcomes, each.by_model, each.ways) if each else {})
         for run, each in zip(found, ended, strict=True)
@@ -59,11 +59,11 @@ def read_runs(
     return RunList(listed, total)
 
 
-def render_runs(found: RunList, columns: int) -> str:
+def render_runs(runs: RunList, columns: int) -> str:
     """Return runs within so many columns, below a header; and how many there are where these are not all."""
-    lines = [*_Table(found.runs, columns).lines()]
-    if len(found.runs) < found.total:
-        lines.append(f"{len(found.runs):,} of {found.total:,} runs; --limit {found.total} lists all")
+    lines = [*_Table(runs.runs, columns).lines()]
+    if len(runs.runs) < runs.total:
+        lines.append(f"{len(runs.runs):,} of {runs.total:,} runs; --limit {runs.total} lists all")
     return "\n".join(lines)
 
 
@@ -76,12 +76,13 @@ class _Table:
         self._widths = [max(map(len, cells)) for cells in zip(HEADS, *self._heads, strict=True)]
         self._rate = max([len(RATE), *(len(_rate(rate)) for each in runs for rate in each.rates.values())])
         self._suite = min(
-            LONGEST_SUITE, max([len(SUITE), *(width(fitted(each.run.plan.suite, LONGEST_SUITE)) for each in runs)])
+            LONGEST_SUITE,
+            max([len(SUITE), *(text_width(fit_to_width(each.run.plan.suite, LONGEST_SUITE)) for each in runs)]),
         )
         before_model = sum(self._widths) + self._rate + self._suite + 6 * len(_GAP)
         self._is_wide = columns - before_model >= NARROWEST_MODEL
         self._model = columns - (before_model if self._is_wide else len(_INDENT) + self._rate + len(_GAP))
-        self._suites = shorten_names([each.run.plan.suite for each in runs], self._suite_room, width)
+        self._suites = shorten_names([each.run.plan.suite for each in runs], self._suite_room, text_width)
 
     @property
     def _suite_room(self) -> int:
@@ -91,7 +92,7 @@ class _Table:
         """Yield the header and the runs."""
         head = _GAP.join(f"{cell:{size}}" for cell, size in zip(HEADS, self._widths, strict=True))
         if self._is_wide:
-            yield f"{head}{_GAP}{RATE:{self._rate}}{_GAP}{padded(SUITE, self._suite)}{_GAP}{MODEL}"
+            yield f"{head}{_GAP}{RATE:{self._rate}}{_GAP}{pad_to_width(SUITE, self._suite)}{_GAP}{MODEL}"
         else:
             yield f"{head}{_GAP}{SUITE}"
             yield f"{_INDENT}{RATE:{self._rate}}{_GAP}{MODEL}"
@@ -101,13 +102,13 @@ class _Table:
     def _run(self, each: ListedRun, cells: Sequence[str]) -> Iterator[str]:
         *left, results = (f"{cell:{size}}" for cell, size in zip(cells, self._widths, strict=True))
         head = _GAP.join([*left, f"{results.strip():>{self._widths[-1]}}"])
-        names = label_models([*each.rates], self._model, width)
+        names = label_models([*each.rates], self._model, text_width)
         shown = list(each.rates.items())[:SHOWN_MODELS]
         rates = [f"{_rate(rate):{self._rate}}" for _, rate in shown]
         models = [names[model] for model, _ in shown]
         if self._is_wide:
             blank = " " * len(head)
-            suite = padded(self._suites[each.run.plan.suite], self._suite)
+            suite = pad_to_width(self._suites[each.run.plan.suite], self._suite)
             for place, (rate, model) in enumerate(zip(rates, models, strict=True)):
                 start = f"{blank if place else head}{_GAP}{rate}{_GAP}"
                 yield f"{start}{' ' * self._suite if place else suite}{_GAP}{model}".rstrip()
@@ -124,11 +125,11 @@ class _Table:
         if len(each.rates) > SHOWN_MODELS:
             yield f"{indent}and {len(each.rates) - SHOWN_MODELS} more models"
         if names.prefix:
-            yield f"{_INDENT}{fitted(f'Models begin with {names.prefix}', self._columns - len(_INDENT))}"
+            yield f"{_INDENT}{fit_to_width(f'Models begin with {names.prefix}', self._columns - len(_INDENT))}"
         for label, text in (("Name", each.run.name), ("Note", each.run.note)):
             if text:
                 line = f"{label}: {' '.join(text.split())}"
-                yield f"{_INDENT}{fitted(line, self._columns - len(_INDENT))}"
+                yield f"{_INDENT}{fit_to_width(line, self._columns - len(_INDENT))}"
 
 
 def _head_cells(run: Run) -> tuple[str, ...]:
@@ -138,4 +139,4 @@ def _head_cells(run: Run) -> tuple[str, ...]:
 def _rate(rate: Rate) -> str:
     if rate.interval is None:
         return "no verdict"
-    return f"{percent(rate.value):>7} ({between((rate.interval.low, rate.interval.high))})"
+    return f"{format_percent(rate.value):>7} ({format_interval((rate.interval.low, rate.interval.high))})"

@@ -11,24 +11,24 @@ from typing import TypeVar
 from urllib.parse import urlencode
 
 from pramana.analyse.labels import shorten_names
-from pramana.analyse.numbers import counted
+from pramana.analyse.numbers import pluralise
 from pramana.analyse.spread import ModelTimes, RunTimes
 from pramana.analyse.summary import MAX_REASON_LENGTH, NAMED_CASES, Dimension, Rate, Reason, Summary, Total
-from pramana.analyse.voice import OUR_EAR, Latency, Spoken
+from pramana.analyse.voice import BENCH_RECOGNITION, Latency, VoiceSummary
 from pramana.app.views import RunDetailView
 from pramana.report import figures, pictures
 from pramana.report.markup import (
     Child,
     Column,
     Safe,
-    foreign,
     join,
-    link,
-    outcome,
-    rate_bar,
-    table,
+    render_foreign_text,
+    render_link,
+    render_outcome,
+    render_rate_bar,
+    render_table,
+    render_tiles,
     tag,
-    tiles,
 )
 from pramana.store.queue import UNDER_WAY
 
@@ -52,12 +52,12 @@ _JUDGE_AGAIN = "Re-score with another judge (no new model calls): "
 _Row = TypeVar("_Row")
 
 
-def render_summary(run: RunDetailView, where: str = "", rows: int = pictures.SHOWN_ROWS) -> Safe:
+def render_summary(run: RunDetailView, base_url: str = "", rows: int = pictures.SHOWN_ROWS) -> Safe:
     """Return the results of a run so far: the headline, then the breakdowns, with at most `rows` open in each.
 
-    Counts link to the filtered results at the run's address `where`, if any.
+    Counts link to the filtered results at the run's address `base_url`, if any.
     """
-    return join([render_headline(run, where), render_breakdowns(run, where, rows)])
+    return join([render_headline(run, base_url), render_breakdowns(run, base_url, rows)])
 
 
 def render_headline(run: RunDetailView, where: str = "") -> Safe:
@@ -67,10 +67,10 @@ def render_headline(run: RunDetailView, where: str = "") -> Safe:
         return Safe()
     return join(
         [
-            _answer(run, summary, where),
-            *_notes(run, summary),
-            _tiles(run, summary),
-            _undecided(run, summary),
+            _render_overall(run, summary, where),
+            *_render_notes(run, summary),
+            _render_tiles(run, summary),
+            _render_undecided(run, summary),
         ]
     )
 
@@ -82,11 +82,11 @@ def render_breakdowns(run: RunDetailView, where: str = "", rows: int = pictures.
         return Safe()
     return join(
         [
-            _breakdowns(run, summary, rows, where),
-            _scores(run, summary),
+            _render_breakdowns(run, summary, rows, where),
+            _render_scores(run, summary),
             _rubric(run, summary, rows),
-            _times(run.aggregates, summary, run.models),
-            _voice(run, summary),
+            _render_times(run.aggregates, summary, run.models),
+            _render_voice(run, summary),
         ]
     )
 
@@ -94,74 +94,79 @@ def render_breakdowns(run: RunDetailView, where: str = "", rows: int = pictures.
 # ── How good ──
 
 
-def _answer(run: RunDetailView, summary: Summary, where: str) -> Safe:
+def _render_overall(run: RunDetailView, summary: Summary, base_url: str) -> Safe:
     overall = summary.overall
-    ended = tag("ul", (tag("li", each) for each in outcome_links(overall, where)), class_="outcomes")
+    ended = tag("ul", (tag("li", each) for each in outcome_links(overall, base_url)), class_="outcomes")
     under_way = run.status in UNDER_WAY
-    often = figures.asked_often(run.expected, len(run.models), run.repeats, len(run.variants))
-    of_cases = tag("p", figures.counted(often), class_="quiet small") if often else None
+    often = figures.describe_repetition(run.expected, len(run.models), run.repeats, len(run.variants))
+    of_cases = tag("p", figures.pluralise_units(often), class_="quiet small") if often else None
     if not overall.total and not under_way:
         words = "The run ended before any request was answered."
         return tag("div", tag("p", "No results", class_="big"), tag("p", words, class_="quiet"), class_="card")
     if len(run.models) > 1:  # a rate over several models would be nobody's
-        rates = pictures.rates("Model", planned(summary.by["model"], run.models), len(run.models))
+        rates = pictures.draw_rates("Model", order_by_plan(summary.by["model"], run.models), len(run.models))
         return tag("div", rates, of_cases, ended, class_="card answer")
     scored = overall.passed + overall.failed
     if not scored:
         words = "No verdicts yet." if under_way else "No result got a verdict."
         return tag("div", tag("p", "No verdict", class_="big"), tag("p", words, class_="quiet"), ended, class_="card")
-    sure = f"With 95 % confidence the true rate is {figures.span(overall)}."
+    sure = f"With 95 % confidence the true rate is {figures.format_rate_interval(overall)}."
     return tag(
         "div",
-        tag("p", figures.percent(overall.value), class_="big"),
+        tag("p", figures.format_percent(overall.value), class_="big"),
         tag("p", f"passed, of {scored:,} with a verdict. {sure}", class_="quiet"),
-        rate_bar(overall.value, figures.bounds(overall)),
+        render_rate_bar(overall.value, figures.rate_bounds(overall)),
         of_cases,
         ended,
         class_="card answer",
     )
 
 
-def outcome_links(counts: Rate, where: str = "") -> Iterator[Safe]:
+def outcome_links(counts: Rate, base_url: str = "") -> Iterator[Safe]:
     """Yield how many results ended how; each leads to those."""
     for name in ("passed", "failed", "errored", "unscored", "skipped"):
         count = getattr(counts, name)
         if count or name in ("passed", "failed"):
-            said = outcome(name, count)
-            yield link(f"{where}?outcome={name}#results", said) if where else said
+            said = render_outcome(name, count)
+            yield render_link(f"{base_url}?outcome={name}#results", said) if base_url else said
 
 
-def planned(rows: Mapping[str, _Row], models: Sequence[str]) -> dict[str, _Row]:
+def order_by_plan(rows: Mapping[str, _Row], models: Sequence[str]) -> dict[str, _Row]:
     """Return what there is of models in the order in which the plan names them.
 
-    >>> planned({"a": 1, "b": 2, "c": 3}, ["c", "a"])
+    >>> order_by_plan({"a": 1, "b": 2, "c": 3}, ["c", "a"])
     {'c': 3, 'a': 1, 'b': 2}
     """
     return {name: rows[name] for name in dict.fromkeys([*models, *rows]) if name in rows}
 
 
-def _notes(run: RunDetailView, summary: Summary) -> Iterator[Safe]:
+def _render_notes(run: RunDetailView, summary: Summary) -> Iterator[Safe]:
     for each in summary.mixed_judges:
-        yield tag("p", "Several judges, so the rate is of none of them: ", foreign(each), class_="warn")
+        yield tag("p", "Several judges, so the rate is of none of them: ", render_foreign_text(each), class_="warn")
     if summary.judged_by:
-        yield tag("p", foreign(summary.judged_by), class_="quiet small")
-    if engines := figures.engines(summary.engines):
-        yield tag("p", foreign(engines), class_="quiet small")
+        yield tag("p", render_foreign_text(summary.judged_by), class_="quiet small")
+    if engines := figures.describe_engines(summary.engines):
+        yield tag("p", render_foreign_text(engines), class_="quiet small")
     varies = summary.not_reproducible
     if varies and (run.status in UNDER_WAY or not run.notes.get("left_out")):  # else the head has said it
-        yield tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small")
+        yield tag("p", "Not reproducible: ", render_foreign_text("; ".join(varies)), ".", class_="quiet small")
 
 
-def _undecided(run: RunDetailView, summary: Summary) -> Safe | None:
+def _render_undecided(run: RunDetailView, summary: Summary) -> Safe | None:
     if not summary.reasons:
         return None
     columns = (Column("Outcome"), Column("Results", number=True), Column("Why"), Column("Cases"))
     rows = (
         (
-            outcome(each.outcome),
+            render_outcome(each.outcome),
             f"{each.count:,}",
-            foreign(each.text, MAX_REASON_LENGTH),
-            tag("span", join((foreign(case, 80) for case in each.cases), ", "), _more(run, each), class_="mono"),
+            render_foreign_text(each.text, MAX_REASON_LENGTH),
+            tag(
+                "span",
+                join((render_foreign_text(case, 80) for case in each.cases), ", "),
+                _describe_more(run, each),
+                class_="mono",
+            ),
         )
         for each in summary.reasons
     )
@@ -169,14 +174,14 @@ def _undecided(run: RunDetailView, summary: Summary) -> Safe | None:
     return tag(
         "section",
         tag("h3", "Without a verdict"),
-        table("Why results have no verdict, the most frequent reason first", columns, rows, hidden=True),
+        render_table("Why results have no verdict, the most frequent reason first", columns, rows, hidden=True),
         tag("p", _JUDGE_AGAIN, command, class_="quiet small")
         if summary.overall.unscored and run.status not in UNDER_WAY
         else None,
     )
 
 
-def _more(run: RunDetailView, reason: Reason) -> str:
+def _describe_more(run: RunDetailView, reason: Reason) -> str:
     """Return that there are more cases than are named: how many, where each has one result."""
     named = len(reason.cases)
     asked = len(run.models) * run.repeats * len(run.variants)
@@ -186,7 +191,7 @@ def _more(run: RunDetailView, reason: Reason) -> str:
     return f" and {more:,} more" if asked == 1 else ", …"
 
 
-def _breakdowns(run: RunDetailView, summary: Summary, most: int, where: str = "") -> Safe | None:
+def _render_breakdowns(run: RunDetailView, summary: Summary, most: int, where: str = "") -> Safe | None:
     """Return the rates by what tells cases apart; of several models, each by itself."""
     by = {name: rows for name in DIMENSIONS if (rows := summary.breakdown(name, run.models))}
     if not by:
@@ -194,16 +199,16 @@ def _breakdowns(run: RunDetailView, summary: Summary, most: int, where: str = ""
     links = {"tag": partial(_results_with_tag, where)} if where else {}
     several = len(run.models) > 1
 
-    def drawn(name: Dimension, title: str) -> Safe:
+    def draw_breakdown(name: Dimension, title: str) -> Safe:
         if several:
             return pictures.rates_by_model(title, by[name], most, links.get(name))
         rates = {value: rate for value, of in by[name].items() for rate in of.values()}
-        return pictures.rates(title, rates, most, links.get(name))
+        return pictures.draw_rates(title, rates, most, links.get(name))
 
     return tag(
         "div",
         (
-            tag("section", tag("h3", f"By {title.lower()}"), drawn(name, title))
+            tag("section", tag("h3", f"By {title.lower()}"), draw_breakdown(name, title))
             for name, title in DIMENSIONS.items()
             if name in by
         ),
@@ -215,20 +220,24 @@ def _results_with_tag(where: str, name: str) -> str:
     return f"{where}?{urlencode({'tag': name})}#results"
 
 
-def _scores(run: RunDetailView, summary: Summary) -> Safe | None:
+def _render_scores(run: RunDetailView, summary: Summary) -> Safe | None:
     if not summary.scores:
         return None
     several = len(run.models) > 1
     columns = (Column("Score", head=True), *([Column("Model")] if several else []), Column("Mean, or labels"))
     short = shorten_names(run.models, LONGEST_NAME)
     rows = (
-        (foreign(name, 80), *([foreign(short.get(model, model))] if several else []), foreign(measured, 600))
-        for name, model, measured in figures.scores(summary.scores)
+        (
+            render_foreign_text(name, 80),
+            *([render_foreign_text(short.get(model, model))] if several else []),
+            render_foreign_text(measured, 600),
+        )
+        for name, model, measured in figures.describe_scores(summary.scores)
     )
     return tag(
         "section",
         tag("h3", "Scores"),
-        table("What scorers measured", columns, rows, hidden=True),
+        render_table("What scorers measured", columns, rows, hidden=True),
     )
 
 
@@ -246,8 +255,8 @@ def _rubric(run: RunDetailView, summary: Summary, most: int) -> Safe | None:
     )
     rows = (
         (
-            foreign(each.group, 80),
-            *([foreign(each.model, 80)] if several else []),
+            render_foreign_text(each.group, 80),
+            *([render_foreign_text(each.model, 80)] if several else []),
             *(each.means.get(name, "–") for name in names),
             f"{each.replies:,}",
         )
@@ -257,7 +266,7 @@ def _rubric(run: RunDetailView, summary: Summary, most: int) -> Safe | None:
     return tag(
         "section",
         tag("h3", figures.RUBRIC_TITLE),
-        table("Means of the judge's rubric scores, with 95 % intervals", columns, rows, hidden=True),
+        render_table("Means of the judge's rubric scores, with 95 % intervals", columns, rows, hidden=True),
         left_out,
     )
 
@@ -265,57 +274,57 @@ def _rubric(run: RunDetailView, summary: Summary, most: int) -> Safe | None:
 # ── How much, how long ──
 
 
-def _tiles(run: RunDetailView, summary: Summary) -> Safe | None:
+def _render_tiles(run: RunDetailView, summary: Summary) -> Safe | None:
     cost, first = summary.cost_usd, summary.first_token
     judged = any(each.known or each.unknown for each in (summary.judge_tokens, summary.judge_cost_usd))
     metered = figures.has_replies(summary) and figures.is_metered(run.plan.targets, summary)
     some: list[tuple[str, Child, Child]] = []
     if metered or judged or cost.known:
-        some.append(("Cost", figures.money(cost), _cost_note(summary)))
-    some += _waits(run, summary)
+        some.append(("Cost", figures.format_cost(cost), _cost_note(summary)))
+    some += _wait_tiles(run, summary)
     if metered:
-        some.append(("Tokens in", figures.whole(summary.input_tokens), _uncounted(summary.input_tokens)))
-        some.append(("Tokens out", figures.whole(summary.output_tokens), _uncounted(summary.output_tokens)))
+        some.append(("Tokens in", figures.format_count(summary.input_tokens), _unknown_note(summary.input_tokens)))
+        some.append(("Tokens out", figures.format_count(summary.output_tokens), _unknown_note(summary.output_tokens)))
     if judged:
         again = "; earlier judgings included" if summary.judged_again else ""
-        note = f"{figures.money(summary.judge_cost_usd)} of the cost{again}"
-        some.append(("Judge tokens", figures.whole(summary.judge_tokens), note))
+        note = f"{figures.format_cost(summary.judge_cost_usd)} of the cost{again}"
+        some.append(("Judge tokens", figures.format_count(summary.judge_tokens), note))
     if first.count:
-        note = f"p95 {figures.duration(first.p95)}" if first.count > 1 else ""
-        some.append(("First token, median", figures.duration(first.p50), f"{note} (n={first.count:,})".strip()))
+        note = f"p95 {figures.format_duration(first.p95)}" if first.count > 1 else ""
+        some.append(("First token, median", figures.format_duration(first.p50), f"{note} (n={first.count:,})".strip()))
     if summary.cached:
         some.append(("Cached", f"{summary.cached:,}", "no request, cost or time"))
-    return tiles(some) if some else None
+    return render_tiles(some) if some else None
 
 
-def _waits(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, Child, Child]]:
+def _wait_tiles(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, Child, Child]]:
     """Yield how long callers waited, of each model and way of asking by itself."""
-    spoken = [each for each in _spoken(run, summary) if each.voice_to_voice.n]
+    spoken = [each for each in _voice_summaries_in_order(run, summary) if each.voice_to_voice.n]
     if len(spoken) > SHOWN_VOICES:
         return
     models, variants = ({getattr(each, name) for each in spoken} for name in ("model", "variant"))
     short = shorten_names([*models, *variants], NARROW_NAME)
     for each in spoken:
-        of = [foreign(short[each.model])] if len(models) > 1 else []
-        of += [foreign(short[each.variant])] if len(variants) > 1 else []
-        yield waited(each.voice_to_voice, f"p95 {figures.bound(each.voice_to_voice.p95)}", of)
+        of = [render_foreign_text(short[each.model])] if len(models) > 1 else []
+        of += [render_foreign_text(short[each.variant])] if len(variants) > 1 else []
+        yield wait_tile(each.voice_to_voice, f"p95 {figures.format_bound(each.voice_to_voice.p95)}", of)
 
 
-def waited(times: Latency, note: str, of: Sequence[Safe] = ()) -> tuple[str, Child, Child]:
+def wait_tile(times: Latency, note: str, values: Sequence[Safe] = ()) -> tuple[str, Child, Child]:
     """Return a time from voice to voice as a tile: the median, and a note where there are several times."""
     unanswered = f", {times.censored:,} unanswered" if times.censored else ""
     count = f"(n={times.n:,}{unanswered})"
     name = "Voice to voice, median" if times.n > 1 else "Voice to voice"
-    return join([name, *of], ", "), figures.bound(times.p50), f"{note} {count}" if times.n > 1 else count
+    return join([name, *values], ", "), figures.format_bound(times.p50), f"{note} {count}" if times.n > 1 else count
 
 
-def _spoken(run: RunDetailView, summary: Summary) -> list[Spoken]:
+def _voice_summaries_in_order(run: RunDetailView, summary: Summary) -> list[VoiceSummary]:
     """Return what was measured of calls, in the order in which the plan names the models."""
     found = summary.voice.by if summary.voice else ()
-    return sorted(found, key=lambda each: _place(run, each.model))
+    return sorted(found, key=lambda each: _model_index(run, each.model))
 
 
-def _place(run: RunDetailView, model: str) -> int:
+def _model_index(run: RunDetailView, model: str) -> int:
     models = run.models
     return models.index(model) if model in models else len(models)
 
@@ -323,21 +332,21 @@ def _place(run: RunDetailView, model: str) -> int:
 def _cost_note(summary: Summary) -> str:
     unknown, judges = summary.cost_usd.unknown, summary.judge_cost_usd.known
     if unknown:
-        return f"no price is known for {counted(unknown, 'answer')}"
+        return f"no price is known for {pluralise(unknown, 'answer')}"
     return "judges included" if judges else ""
 
 
-def _uncounted(tokens: Total) -> str:
-    return f"not told for {counted(tokens.unknown, 'answer')}" if tokens.unknown else ""
+def _unknown_note(tokens: Total) -> str:
+    return f"not told for {pluralise(tokens.unknown, 'answer')}" if tokens.unknown else ""
 
 
-def _times(times: RunTimes | None, summary: Summary, models: Sequence[str] = ()) -> Safe | None:
+def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str] = ()) -> Safe | None:
     unanswered: Counter[str] = Counter()
     for each in summary.voice.by if summary.voice else ():
         unanswered[each.model] += each.voice_to_voice.censored
     written, waits = (times.latency_seconds, times.voice_to_voice_seconds) if times else (None, None)
-    drawn = [*_spreads("Latency", "answers", written, models)]
-    drawn += _spreads("Voice to voice", "lines answered", waits, models, unanswered)
+    drawn = [*_render_spreads("Latency", "answers", written, models)]
+    drawn += _render_spreads("Voice to voice", "lines answered", waits, models, unanswered)
     if not drawn:
         return None
     left_out = max(len(each.by_model) for each in (written, waits) if each) - SHOWN_MODELS
@@ -353,37 +362,37 @@ def _times(times: RunTimes | None, summary: Summary, models: Sequence[str] = ())
     return tag("section", tag("h3", "Times"), tag("div", drawn, class_="halves"), more)
 
 
-def _spreads(
+def _render_spreads(
     title: str, what: str, times: ModelTimes | None, models: Sequence[str], unanswered: Mapping[str, int] | None = None
 ) -> Iterator[Safe]:
     """Yield a picture of some times: of each model by itself, all on one scale."""
     if not times or not times.overall.count:
         return
-    by_model = planned(times.by_model, models)
+    by_model = order_by_plan(times.by_model, models)
     short = shorten_names([*by_model], LONGEST_NAME)
     for model in list(by_model)[:SHOWN_MODELS]:
-        named = title if len(by_model) == 1 else f"{title}, {figures.printable(short[model])}"
+        named = title if len(by_model) == 1 else f"{title}, {figures.escape_unprintable(short[model])}"
         missing = (unanswered or {}).get(model, 0)
         said = (
-            f"{counted(missing, 'line')} that nobody answered {'has' if missing == 1 else 'have'} no time"
+            f"{pluralise(missing, 'line')} that nobody answered {'has' if missing == 1 else 'have'} no time"
             if missing
             else ""
         )
-        yield pictures.distribution(named, what, times.histogram_by_model[model], by_model[model], said)
+        yield pictures.draw_distribution(named, what, times.histogram_by_model[model], by_model[model], said)
 
 
 # ── What was heard ──
 
 
-def _voice(run: RunDetailView, summary: Summary) -> Safe | None:
+def _render_voice(run: RunDetailView, summary: Summary) -> Safe | None:
     if not (found := summary.voice):
         return None
-    told = sorted(figures.voice(found), key=lambda each: _place(run, each[0]))
+    told = sorted(figures.describe_voice(found), key=lambda each: _model_index(run, each[0]))
     short = shorten_names([who for who, _, _ in told], LONGEST_NAME)
-    said = [tag("li", foreign(short[who]), f", {how}: ", measured) for who, how, measured in told]
+    said = [tag("li", render_foreign_text(short[who]), f", {how}: ", measured) for who, how, measured in told]
     if count := sum(each.by_ear for each in found.by):
         stt = run.plan.stt
-        ear = foreign(stt.typed) if stt else OUR_EAR
+        ear = render_foreign_text(stt.typed) if stt else BENCH_RECOGNITION
         rests = " rests" if count == 1 else "s rest"
         said.append(tag("li", f"{count:,} verdict{rests} on our ear (", ear, "), for want of a transcript."))
     return tag("section", tag("h3", "Voice"), tag("ul", said, class_="notes")) if said else None

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from pramana.app.scenarios import ScenarioView
-from pramana.errors import visible
-from pramana.report.terminal import fitted, padded, width
+from pramana.errors import escape_control_characters
+from pramana.report.terminal import fit_to_width, pad_to_width, text_width
 
 LONGEST = {"id": 60, "name": 40, "tags": 40}
 """Columns that a value takes at most in a table; an id is cut only where no line holds it."""
@@ -13,25 +13,25 @@ _ONE_LINE = ("id", "name", "type", "language", "difficulty", "tags")
 _TWO_LINES = ("id", "type", "language", "difficulty")
 
 
-def render_scenarios(found: Sequence[ScenarioView], columns: int) -> str:
+def render_scenarios(scenarios: Sequence[ScenarioView], columns: int) -> str:
     """Return a table with a header; where its lines are too long, names and tags are on lines of their own."""
     rows = [
         {
-            "id": visible(each.id),
-            "name": visible(each.name),
+            "id": escape_control_characters(each.id),
+            "name": escape_control_characters(each.name),
             "type": each.type,
-            "language": visible(each.language),
+            "language": escape_control_characters(each.language),
             "difficulty": each.difficulty,
-            "tags": visible(" ".join(each.tags)),
+            "tags": escape_control_characters(" ".join(each.tags)),
         }
-        for each in found
+        for each in scenarios
     ]
     return "\n".join(_lines(rows, columns))
 
 
 def _lines(rows: Sequence[dict[str, str]], columns: int) -> Iterator[str]:
     widths = {
-        name: min(max(width(name), *(width(row[name]) for row in rows)), LONGEST.get(name, columns))
+        name: min(max(text_width(name), *(text_width(row[name]) for row in rows)), LONGEST.get(name, columns))
         for name in _ONE_LINE
     }
     header = {name: name for name in _ONE_LINE}
@@ -44,8 +44,8 @@ def _lines(rows: Sequence[dict[str, str]], columns: int) -> Iterator[str]:
     for row in rows:
         yield _line(row, _TWO_LINES, widths)
         about = GAP.join(filter(None, (row["name"], row["tags"])))
-        yield f"{GAP}{fitted(about, columns - len(GAP))}"
+        yield f"{GAP}{fit_to_width(about, columns - len(GAP))}"
 
 
 def _line(row: dict[str, str], names: Sequence[str], widths: dict[str, int]) -> str:
-    return GAP.join(padded(row[name], widths[name]) for name in names).rstrip()
+    return GAP.join(pad_to_width(row[name], widths[name]) for name in names).rstrip()

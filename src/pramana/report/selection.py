@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pramana.request import Selection
     from pramana.store.store import Store
 
-MARK = " (selection)"
+SELECTION_SUFFIX = " (selection)"
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedRun:
     """A run as filters leave it; without filters the whole of it."""
 
     store: "Store"
@@ -34,32 +34,32 @@ class Selected:
 
     def results(self) -> Iterator[tuple[Case, Result]]:
         """Yield the results that are wanted with their cases; may be called again."""
-        for case, result in self.store.results.pairs(self.run):
+        for case, result in self.store.results.iterate_with_cases(self.run):
             if self.selection.matches(case) and (self.digests is None or result.key.case in self.digests):
                 yield case, result
 
 
-def select(store: "Store", run: Run, selection: "Selection") -> Selected:
+def select_results(store: "Store", run: Run, selection: "Selection") -> SelectedRun:
     """Return what the filters leave of a run; raises `InvalidInput` when that is nothing."""
     if not selection:
-        return Selected(store, run, selection)
+        return SelectedRun(store, run, selection)
     cases = 0
     kept: set[str] = set()
-    for case in selection.pick(store.cases.of(run)):
+    for case in selection.select_cases(store.cases.iterate(run)):
         cases += 1
         if selection.limit is not None:
             kept.add(case_digest(case))
     if not cases:
         raise InvalidInput(f"no case of run {run.id} passes the filters {selection}; check their spelling")
     plan = run.plan
-    of_whole = selection.recorded()
-    selected = Selected(
+    of_whole = selection.to_recorded()
+    selected = SelectedRun(
         store,
         replace(
             run,
             plan=replace(
                 plan,
-                suite=plan.suite.removesuffix(MARK) + MARK,
+                suite=plan.suite.removesuffix(SELECTION_SUFFIX) + SELECTION_SUFFIX,
                 suite_hash=None,
                 selection={**plan.selection, "of these": of_whole} if plan.selection else of_whole,
             ),

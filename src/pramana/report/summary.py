@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pramana.analyse.gate import Decision, exit_code, no_verdicts_sentence
+from pramana.analyse.gate import Decision, decide_exit, no_verdicts_sentence
 from pramana.analyse.labels import ModelNames, label_models, shorten_middle, shorten_names
 from pramana.analyse.summary import BREAKDOWNS, Rate, Summary, Tally
-from pramana.errors import visible
+from pramana.errors import escape_control_characters
 from pramana.model import Run
 from pramana.report import figures
-from pramana.report.exports import Results, models_of
-from pramana.report.selection import MARK
-from pramana.report.terminal import fitted, padded, terminal_columns, width, wrapped
+from pramana.report.exports import Results, list_model_names
+from pramana.report.selection import SELECTION_SUFFIX
+from pramana.report.terminal import fit_to_width, pad_to_width, terminal_columns, text_width, wrap_text
 
 if TYPE_CHECKING:
     from pramana.store.store import Store
@@ -30,8 +30,8 @@ NAME_COLUMN = 22
 """Columns of the names of a table at least, so that the bars of most runs stand at one place."""
 LONGEST_NAME = 40
 """Of a case, in columns; `--json` has all of it."""
-BAR = 10
-_BESIDE_NAME = 4 + 1 + BAR + 1 + 1 + 22
+BAR_WIDTH = 10
+_BESIDE_NAME = 4 + 1 + BAR_WIDTH + 1 + 1 + 22
 """Columns of a line of rates beside its name and its counts: the indent, the bar, the rate and its interval."""
 LONGEST_VALUE = 28
 """Columns of a category or a tag beside the rates of several models."""
@@ -40,24 +40,26 @@ NARROWEST_HEADING = 10
 GAP = 2
 
 
-def summary_of(store: "Store", run: Run) -> Summary:
+def summarise_run(store: "Store", run: Run) -> Summary:
     """Add up a run from what is stored."""
-    return summary_of_results(run, ((case, result) for _, case, result in store.results.numbered_pairs(run)))
+    return summarise_results(
+        run, ((case, result) for _, case, result in store.results.iterate_numbered_with_cases(run))
+    )
 
 
-def summary_of_results(run: Run, results: Results) -> Summary:
+def summarise_results(run: Run, results: Results) -> Summary:
     """Add up these results of a run."""
-    tally = Tally.of(run)
+    tally = Tally.for_run(run)
     for case, result in results:
         tally.add(case, result)
     return tally.summary()
 
 
-def decide(run: Run, summary: Summary, fail_under: float | None = None) -> Decision:
+def decide_run_exit(run: Run, summary: Summary, fail_under: float | None = None) -> Decision:
     """Say how a program that shows this run exits, and why: each model by itself, with what it was not asked yet."""
-    models = models_of(run)
+    models = list_model_names(run)
     there, each = summary.by["model"], run.expected // max(1, len(models))
-    return exit_code(
+    return decide_exit(
         summary,
         fail_under,
         {model: max(0, each - (there[model].total if model in there else 0)) for model in models},
@@ -97,9 +99,9 @@ class _Page:
         self._table = table if table and table.fits else None
         # One label a model on the whole page, so one that fits into the narrowest of its places.
         named = self._models if self._several else []  # the name of a single one stands in full below the title
-        self._names = label_models(named, min(room, self._table.room) if self._table else room, width)
+        self._names = label_models(named, min(room, self._table.room) if self._table else room, text_width)
         shown = [*self._names.labels.values(), *(value for rows in self._breakdowns.values() for value in rows)]
-        self._name_column = min(room, max([NAME_COLUMN, *(width(fitted(each, room)) for each in shown)]))
+        self._name_column = min(room, max([NAME_COLUMN, *(text_width(fit_to_width(each, room)) for each in shown)]))
 
     def print(self, sentence: str, *, with_plan: bool) -> None:
         """Print everything: rates, then money and times, then why not, then the answer in a sentence."""
@@ -109,33 +111,33 @@ class _Page:
         no_verdicts = self._print_no_verdicts()
         self._print_about(with_plan=with_plan)
         if self._names.prefix:
-            self._wrapped(f"Every model name begins with {self._names.prefix}")
+            self._add_wrapped(f"Every model name begins with {self._names.prefix}")
         self._print_rates(self._overall, self._names.labels or None)
-        if counted := figures.units(run):
-            self._wrapped(counted)
+        if counted := figures.describe_interval_units(run):
+            self._add_wrapped(counted)
         for sentence_of_judges in summary.mixed_judges:
-            self._wrapped(f"several judges: {sentence_of_judges}")
+            self._add_wrapped(f"several judges: {sentence_of_judges}")
         if summary.judged_by:
-            self._wrapped(summary.judged_by)
+            self._add_wrapped(summary.judged_by)
         self._print_breakdowns()
         if summary.scores:
             click.echo("\n  scores")
-        for name, model, measured in figures.scores(summary.scores):
+        for name, model, measured in figures.describe_scores(summary.scores):
             on = f" on {self._names[model]}" if self._several else ""
-            line = f"{fitted(name, LONGEST_NAME)}{on}: {measured}"
-            click.echo(wrapped(line, self._prose - 2, "    ", "      "))
+            line = f"{fit_to_width(name, LONGEST_NAME)}{on}: {measured}"
+            click.echo(wrap_text(line, self._prose - 2, "    ", "      "))
         self._print_rubric()
         click.echo()
         self._print_measured()
         self._print_failures()
         self._print_reasons()
         for note in summary.not_reproducible:
-            self._wrapped(f"not reproducible: {note}")
+            self._add_wrapped(f"not reproducible: {note}")
         if run.reason and run.status != "finished":
-            self._wrapped(f"{run.status}: {run.reason}")
+            self._add_wrapped(f"{run.status}: {run.reason}")
         if sentence != no_verdicts:  # which already stands at the top
             click.echo()
-            click.echo(wrapped(sentence, self._prose))
+            click.echo(wrap_text(sentence, self._prose))
 
     def _print_no_verdicts(self) -> str:
         """Print that no result has a verdict, and how to get verdicts; return the sentence, empty where one has."""
@@ -144,9 +146,9 @@ class _Page:
         run, summary = self._run, self._summary
         sentence = no_verdicts_sentence(summary.overall)
         if sentence:
-            click.echo(click.style(wrapped(sentence, self._prose), fg="yellow", bold=True))
+            click.echo(click.style(wrap_text(sentence, self._prose), fg="yellow", bold=True))
             if any(text in reason.text for reason in summary.reasons for text in (NO_JUDGE, NOT_WRITTEN_TO)):
-                click.echo(wrapped(f"Judge the stored replies: pramana rescore {run.id} --judge MODEL", self._prose))
+                click.echo(wrap_text(f"Judge the stored replies: pramana rescore {run.id} --judge MODEL", self._prose))
         return sentence
 
     def _print_rubric(self) -> None:
@@ -156,53 +158,57 @@ class _Page:
             click.echo(f"\n  {figures.RUBRIC_TITLE[:1].lower()}{figures.RUBRIC_TITLE[1:]}")
         for each in rows[:SHOWN_ROWS]:
             on = f" on {self._names[each.model]}" if self._several else ""
-            line = f"{fitted(each.group, LONGEST_NAME)}{on}: {each.sentence}"
-            click.echo(wrapped(line, self._prose - 2, "    ", "      "))
+            line = f"{fit_to_width(each.group, LONGEST_NAME)}{on}: {each.sentence}"
+            click.echo(wrap_text(line, self._prose - 2, "    ", "      "))
         self._print_rest(len(rows))
 
     def _print_measured(self) -> None:
         """Print what the run cost, how long it took and what was heard."""
         run, summary = self._run, self._summary
-        if spent := figures.spent(run, summary):
-            self._wrapped(spent)
-        for who, how, measured in figures.voice(summary.voice) if summary.voice else ():
-            model = self._names[who] if self._several else shorten_middle(visible(who), LONGEST_NAME, width)
-            self._wrapped(f"{model}, {how}: {measured}")
-        if summary.voice and (heard := figures.by_ear(run, summary.voice)):
-            self._wrapped(heard)
-        if engines := figures.engines(summary.engines):
-            self._wrapped(engines)
+        if spent := figures.describe_spending(run, summary):
+            self._add_wrapped(spent)
+        for who, how, measured in figures.describe_voice(summary.voice) if summary.voice else ():
+            model = (
+                self._names[who]
+                if self._several
+                else shorten_middle(escape_control_characters(who), LONGEST_NAME, text_width)
+            )
+            self._add_wrapped(f"{model}, {how}: {measured}")
+        if summary.voice and (heard := figures.describe_judged_by_recording(run, summary.voice)):
+            self._add_wrapped(heard)
+        if engines := figures.describe_engines(summary.engines):
+            self._add_wrapped(engines)
 
     def _print_about(self, *, with_plan: bool) -> None:
         """Print what its user wrote of the run, what it is a part of, and what was sent with every case."""
         run = self._run
         if not self._several:
-            self._wrapped(f"model: {', '.join(self._models)}")
+            self._add_wrapped(f"model: {', '.join(self._models)}")
         if run.name:
-            self._wrapped(f"name: {run.name}")
+            self._add_wrapped(f"name: {run.name}")
         if run.note:
-            self._wrapped(f"note: {run.note}")
+            self._add_wrapped(f"note: {run.note}")
         if run.plan.selection:
-            self._wrapped(f"a selection, not the whole suite: {figures.selection(run.plan.selection)}")
+            self._add_wrapped(f"a selection, not the whole suite: {figures.describe_selection(run.plan.selection)}")
         if with_plan and run.plan.system_prompt:
-            self._wrapped(f"system prompt: {fitted(' '.join(run.plan.system_prompt.split()), SHOWN_PROMPT)}")
-        if with_plan and (parameters := figures.sent(run)):
-            self._wrapped(f"parameters: {fitted(parameters, SHOWN_PROMPT)}")
+            self._add_wrapped(f"system prompt: {fit_to_width(' '.join(run.plan.system_prompt.split()), SHOWN_PROMPT)}")
+        if with_plan and (parameters := figures.describe_parameters(run)):
+            self._add_wrapped(f"parameters: {fit_to_width(parameters, SHOWN_PROMPT)}")
 
     def _title(self) -> str:
         """Return the head: suite, run, and how it was asked aloud; what does not fit beside the suite stands below."""
-        said = figures.asked_aloud(self._run.plan)
+        said = figures.describe_voice_setup(self._run.plan)
         which = f"run {self._run.reference}{f' · {said}' if said else ''}"
         suite = self._run.plan.suite
-        mark = MARK if suite.endswith(MARK) else ""
-        beside = self._columns - width(f" · {which}{mark}")
+        mark = SELECTION_SUFFIX if suite.endswith(SELECTION_SUFFIX) else ""
+        beside = self._columns - text_width(f" · {which}{mark}")
         stem = suite.removesuffix(mark)
-        if len(stem) <= beside and width(stem) <= beside:
-            return f"{fitted(stem, beside)}{mark} · {which}"
-        return f"{fitted(stem, self._columns - width(mark))}{mark}\n{wrapped(which, self._columns)}"
+        if len(stem) <= beside and text_width(stem) <= beside:
+            return f"{fit_to_width(stem, beside)}{mark} · {which}"
+        return f"{fit_to_width(stem, self._columns - text_width(mark))}{mark}\n{wrap_text(which, self._columns)}"
 
-    def _wrapped(self, text: str) -> None:
-        click.echo(wrapped(text, self._prose - 2, "  ", "    "))
+    def _add_wrapped(self, text: str) -> None:
+        click.echo(wrap_text(text, self._prose - 2, "  ", "    "))
 
     # ── Rates ──
 
@@ -210,14 +216,19 @@ class _Page:
         """Print a line for each: its name, a bar, what passed of what has a verdict, the rate and its interval."""
         column = self._name_column - (indent - 4)
         shown = dict(list(rates.items())[:SHOWN_ROWS])
-        names = labels or shorten_names([*shown], column, width)
+        names = labels or shorten_names([*shown], column, text_width)
         for name, rate in shown.items():
             share = rate.value or 0.0
-            bar = ("█" * round(share * BAR)).ljust(BAR, "·") if rate.scored else " " * BAR
-            said = f"{figures.percent(rate.value):>7} ({figures.span(rate)})" if rate.scored else ""
-            line = f"{'':{indent}}{padded(names[name], column)} {bar} {_counts(rate):>{self._counts}} {said}".rstrip()
+            bar = ("█" * round(share * BAR_WIDTH)).ljust(BAR_WIDTH, "·") if rate.scored_count else " " * BAR_WIDTH
+            said = (
+                f"{figures.format_percent(rate.value):>7} ({figures.format_rate_interval(rate)})"
+                if rate.scored_count
+                else ""
+            )
+            head = f"{'':{indent}}{pad_to_width(names[name], column)}"
+            line = f"{head} {bar} {_counts(rate):>{self._counts}} {said}".rstrip()
             apart = ", ".join(_without_verdict(rate))
-            if apart and width(line) + len(apart) < self._columns - 2:
+            if apart and text_width(line) + len(apart) < self._columns - 2:
                 line += f" {apart}"
             elif apart:
                 line += f"\n{'':{5 + self._name_column}}{apart}"
@@ -256,28 +267,30 @@ class _Page:
         if not shown:
             return
         for each in shown:
-            others = figures.which(run.plan.targets, run.plan.variants, run.plan.repeats, each, named=False)
+            others = figures.describe_variation(
+                run.plan.targets, run.plan.variants, run.plan.repeats, each, named=False
+            )
             which = ", ".join(filter(None, [self._names[each.model] if self._several else "", others]))
-            name = f"{fitted(each.case, LONGEST_NAME)}{f' ({which})' if which else ''}"
-            self._wrapped(f"failed {name}: {fitted(' '.join(each.reason.split()), SHOWN_REASON)}")
+            name = f"{fit_to_width(each.case, LONGEST_NAME)}{f' ({which})' if which else ''}"
+            self._add_wrapped(f"failed {name}: {fit_to_width(' '.join(each.reason.split()), SHOWN_REASON)}")
         more = f"… and {count - len(shown):,} more failed: pramana export {run.reference} --format csv has them all. "
-        one = f"One in full: pramana show {run.reference} --id {_typed(shown[0].case)}"
-        self._wrapped(f"{more if count > len(shown) else ''}{one}")
+        one = f"One in full: pramana show {run.reference} --id {_id_to_type(shown[0].case)}"
+        self._add_wrapped(f"{more if count > len(shown) else ''}{one}")
 
     def _print_reasons(self) -> None:
         """List why results have no verdict, and how to look at one."""
         run, summary = self._run, self._summary
         for reason in summary.reasons[:SHOWN_REASONS]:
-            cases = ", ".join(fitted(case, LONGEST_NAME) for case in reason.cases) + (" …" if reason.more else "")
-            self._wrapped(f"{reason.count:,} {reason.outcome}: {reason.text} ({cases})")
+            cases = ", ".join(fit_to_width(case, LONGEST_NAME) for case in reason.cases) + (" …" if reason.more else "")
+            self._add_wrapped(f"{reason.count:,} {reason.outcome}: {reason.text} ({cases})")
         if len(summary.reasons) > SHOWN_REASONS:
-            self._wrapped(f"… and {len(summary.reasons) - SHOWN_REASONS} further reasons")
+            self._add_wrapped(f"… and {len(summary.reasons) - SHOWN_REASONS} further reasons")
         first = next((reason.cases[0] for reason in summary.reasons if reason.cases), "CASE")
         if summary.overall.errored and not summary.failures and not summary.voice:
-            self._wrapped(f"One in full: pramana show {run.reference} --id {_typed(first)}")
+            self._add_wrapped(f"One in full: pramana show {run.reference} --id {_id_to_type(first)}")
         if summary.voice:
-            self._wrapped(f"Read a call: pramana show {run.reference} --id {_typed(first)}")
-            self._wrapped(f"Hear the calls: pramana export {run.reference} --audio DIR")
+            self._add_wrapped(f"Read a call: pramana show {run.reference} --id {_id_to_type(first)}")
+            self._add_wrapped(f"Hear the calls: pramana export {run.reference} --audio DIR")
 
 
 class _Table:
@@ -288,7 +301,7 @@ class _Table:
     ) -> None:
         self._models, self._columns = models, columns
         values = [value for rows in breakdowns for value in [*rows][:SHOWN_ROWS]]
-        self._first = max(width(fitted(each, LONGEST_VALUE)) for each in (*values, "by difficulty"))
+        self._first = max(text_width(fit_to_width(each, LONGEST_VALUE)) for each in (*values, "by difficulty"))
         self.room = (columns - 4 - self._first) // len(models) - GAP
         """Columns of each model."""
         rates = [rate for rows in breakdowns for by in rows.values() for rate in by.values()]
@@ -300,39 +313,41 @@ class _Table:
     def lines(self, title: str, rows: Mapping[str, Mapping[str, Rate]], names: ModelNames) -> Iterator[str]:
         """Yield a line of headings, and one for each value; what has no verdict stands below it."""
         gap = " " * GAP
-        columns = {each: max(width(names[each]), self._cell) for each in self._models}
-        heads = (" " * (size - width(names[each])) + names[each] for each, size in columns.items())
-        yield f"  {padded(title, self._first + 2)}{gap}{gap.join(heads)}"
+        columns = {each: max(text_width(names[each]), self._cell) for each in self._models}
+        heads = (" " * (size - text_width(names[each])) + names[each] for each, size in columns.items())
+        yield f"  {pad_to_width(title, self._first + 2)}{gap}{gap.join(heads)}"
         shown = [*rows][:SHOWN_ROWS]
-        values = shorten_names(shown, self._first, width)
+        values = shorten_names(shown, self._first, text_width)
         for value in shown:
             by = rows[value]
             cells = (
                 f"{_cell(by.get(model, Rate()), with_interval=self._with_interval):>{size}}"
                 for model, size in columns.items()
             )
-            yield f"    {padded(values[value], self._first)}{gap}{gap.join(cells)}"
+            yield f"    {pad_to_width(values[value], self._first)}{gap}{gap.join(cells)}"
             found = ((model, _without_verdict(rate)) for model, rate in by.items())
             if apart := [f"{names[model]}: {', '.join(undecided)}" for model, undecided in found if undecided]:
-                yield wrapped("; ".join(apart), self._columns - 2, "      ", "      ")
+                yield wrap_text("; ".join(apart), self._columns - 2, "      ", "      ")
 
 
 def _cell(rate: Rate, *, with_interval: bool) -> str:
-    if not rate.scored:
+    if not rate.scored_count:
         return "–"
     if with_interval:
-        return f"{_counts(rate)} {figures.percent(rate.value):>7} {f'({figures.span(rate)})':>14}"
-    return f"{_counts(rate)} {figures.percent(rate.value):>7}"
+        return (
+            f"{_counts(rate)} {figures.format_percent(rate.value):>7} {f'({figures.format_rate_interval(rate)})':>14}"
+        )
+    return f"{_counts(rate)} {figures.format_percent(rate.value):>7}"
 
 
 def _counts(rate: Rate) -> str:
-    return f"{rate.passed:,}/{rate.scored:,}" if rate.scored else "–"
+    return f"{rate.passed:,}/{rate.scored_count:,}" if rate.scored_count else "–"
 
 
 def _without_verdict(rate: Rate) -> Sequence[str]:
     return [f"{getattr(rate, each)} {each}" for each in ("errored", "unscored", "skipped") if getattr(rate, each)]
 
 
-def _typed(case: str) -> str:
+def _id_to_type(case: str) -> str:
     """Return the id of a case for a command to copy; a placeholder where it is too long to show."""
-    return case if fitted(case, LONGEST_NAME) == case else "CASE"
+    return case if fit_to_width(case, LONGEST_NAME) == case else "CASE"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import IO, TextIO
 
-from pramana.analyse.judges import judge_name, judged_by
+from pramana.analyse.judges import find_verdict_source, judge_name
 from pramana.analyse.scores import rubric_scores
-from pramana.analyse.summary import why
+from pramana.analyse.summary import explain_outcome
 from pramana.errors import InvalidInput
 from pramana.hash import hash_result
 from pramana.installation import install_command
@@ -24,13 +24,13 @@ from pramana.report.exports import (
     Results,
     expected_of,
     milliseconds,
-    model_ids,
     prompt_of,
-    score_of,
+    provider_model_names,
+    result_score,
     tool_calls_data,
 )
-from pramana.report.figures import printable
-from pramana.report.terminal import as_json
+from pramana.report.figures import escape_unprintable
+from pramana.report.terminal import to_json
 from pramana.score.verdicts import SCORES as RUBRIC_SCORES
 
 COLUMN_TYPES: Mapping[str, type] = {
@@ -73,12 +73,12 @@ _ROWS = 1_000
 """Records that are written to a Parquet file at once."""
 
 
-def records(run: Run, results: Results) -> Iterator[Record]:
+def iterate_records(run: Run, results: Results) -> Iterator[Record]:
     """Yield one flat record a result, for tables: text, numbers and None."""
-    ids = model_ids(run)
+    ids = provider_model_names(run)
     for case, result in results:
         reply, facets, key = result.reply, case.facets, result.key
-        judges = (judged_by(each, judge_name).by for each in result.checks)
+        judges = (find_verdict_source(each, judge_name).by for each in result.checks)
         rated = rubric_scores(result.checks)
         yield {
             "test_id": case.id,
@@ -86,8 +86,8 @@ def records(run: Run, results: Results) -> Iterator[Record]:
             "variant": key.variant,
             "repeat": key.repeat,
             "outcome": result.outcome.value,
-            "score": score_of(case, result),
-            "reason": why(result),
+            "score": result_score(case, result),
+            "reason": explain_outcome(result),
             "category": facets.category,
             "difficulty": facets.difficulty,
             "language": facets.language,
@@ -107,13 +107,13 @@ def records(run: Run, results: Results) -> Iterator[Record]:
             "run_id": run.reference,
             "prompt": prompt_of(case),
             "expected": expected_of(case),
-            "scores": as_json(scores) if (scores := scores_of(result)) else None,
-            "tool_calls": as_json(tool_calls_data(reply.tool_calls)) if reply and reply.tool_calls else None,
+            "scores": to_json(scores) if (scores := scorer_scores(result)) else None,
+            "tool_calls": to_json(tool_calls_data(reply.tool_calls)) if reply and reply.tool_calls else None,
             **{f"rubric_{name}": rated.get(name) for name in RUBRIC_SCORES},
         }
 
 
-def scores_of(result: Result) -> dict[str, float | str]:
+def scorer_scores(result: Result) -> dict[str, float | str]:
     """Return the numbers and labels that scorers gave a result, by name."""
     given = (
         (each.name, each.evidence.get("label") if each.value is None else each.value)
@@ -136,7 +136,7 @@ def write_csv_of_several(runs: Runs, out: TextIO) -> None:
     rows = csv.writer(out)
     rows.writerow(COLUMN_TYPES)
     for run, results in runs:
-        for each in records(run, results):
+        for each in iterate_records(run, results):
             rows.writerow(map(_cell, each.values()))
 
 
@@ -145,7 +145,7 @@ def _cell(value: str | float | bool | None) -> str | float | None:
         return "yes" if value else "no"
     if not isinstance(value, str):
         return value if value is None or math.isfinite(value) else None
-    text = printable(value)
+    text = escape_unprintable(value)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
@@ -160,7 +160,7 @@ def write_jsonl(run: Run, results: Results, out: TextIO) -> None:
 def write_jsonl_of_several(runs: Runs, out: TextIO) -> None:
     """Write one JSON object a result and line, the results of one run after those of another."""
     for run, results in runs:
-        out.writelines(f"{as_json(_typed(each))}\n" for each in records(run, results))
+        out.writelines(f"{to_json(_to_typed_record(each))}\n" for each in iterate_records(run, results))
 
 
 def write_parquet(run: Run, results: Results, out: IO[bytes]) -> None:
@@ -177,13 +177,13 @@ def write_parquet_of_several(runs: Runs, out: IO[bytes]) -> None:
         raise InvalidInput(f"Parquet needs pyarrow; install it: {install_command('parquet')}") from error
     types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     schema = pa.schema([(name, types[kind]) for name, kind in COLUMN_TYPES.items()])
-    rows = (_typed(each) for run, results in runs for each in records(run, results))
+    rows = (_to_typed_record(each) for run, results in runs for each in iterate_records(run, results))
     with ParquetWriter(out, schema, compression="zstd") as writer:
         while some := list(islice(rows, _ROWS)):
             writer.write_table(pa.Table.from_pylist(some, schema=schema))
 
 
-def _typed(record: Record) -> Record:
+def _to_typed_record(record: Record) -> Record:
     """Return a record that formats with types can hold."""
     return {name: _storable(value) for name, value in record.items()}
 

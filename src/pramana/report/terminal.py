@@ -10,10 +10,10 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from pramana.analyse.numbers import counted as counted  # noqa: PLC0414 - what a terminal shows, too
-from pramana.errors import Problem, fold_repeats, visible
+from pramana.analyse.numbers import pluralise as pluralise  # noqa: PLC0414 - what a terminal shows, too
+from pramana.errors import Problem, escape_control_characters, fold_repeats
 
-DEEPEST = 200
+MAX_DEPTH = 200
 """Levels of nesting that are written; no program of ours makes as many."""
 NARROWEST = 60
 """Columns that tables and names are given at least."""
@@ -22,57 +22,60 @@ _COLOURS = {"error": "red", "warning": "yellow"}
 
 def print_json(value: Any) -> None:
     """Print a value for programs to read: ASCII, so that any terminal, pipe and tool takes it."""
-    click.echo(as_json(value, indent=2))
+    click.echo(to_json(value, indent=2))
 
 
-def plain(value: Any) -> Any:
+def views_to_plain(value: Any) -> Any:
     """Return views as plain data, under the names that their fields have in Python and in files."""
     if isinstance(value, Struct):
-        return {each: plain(getattr(value, each)) for each in value.__struct_fields__}
+        return {each: views_to_plain(getattr(value, each)) for each in value.__struct_fields__}
     if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: views_to_plain(each) for name, each in value.items()}
+    return [views_to_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def as_json(value: Any, indent: int | None = None) -> str:
+def to_json(value: Any, indent: int | None = None) -> str:
     """Return a value as JSON that every program can read; a number that JSON does not have is null.
 
-    >>> as_json({"at": [float("nan"), 1e308 * 10, 2.5]})
+    >>> to_json({"at": [float("nan"), 1e308 * 10, 2.5]})
     '{"at": [null, null, 2.5]}'
     """
     try:
         return json.dumps(value, indent=indent, allow_nan=False)
     except (ValueError, RecursionError):
-        return json.dumps(_without_strange_numbers(value), indent=indent, allow_nan=False)
+        return json.dumps(_replace_non_finite(value), indent=indent, allow_nan=False)
 
 
-def _without_strange_numbers(value: Any, depth: int = 0) -> Any:
+def _replace_non_finite(value: Any, depth: int = 0) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping | list | tuple) and depth > DEEPEST:
+    if isinstance(value, Mapping | list | tuple) and depth > MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
-        return {str(key): _without_strange_numbers(each, depth + 1) for key, each in value.items()}
-    return [_without_strange_numbers(each, depth + 1) for each in value] if isinstance(value, list | tuple) else value
+        return {str(key): _replace_non_finite(each, depth + 1) for key, each in value.items()}
+    return [_replace_non_finite(each, depth + 1) for each in value] if isinstance(value, list | tuple) else value
 
 
-def as_data(problem: Problem) -> dict[str, Any]:
+def problem_to_data(problem: Problem) -> dict[str, Any]:
     """Return a problem as the API shows it."""
     return {key: getattr(problem, key) for key in ("file", "path", "message", "line", "column", "severity")}
 
 
 def print_problem(problem: Problem, *, err: bool = False, end: str = "") -> None:
     """Print a problem as compilers do: place, path and message, then the line and a caret; `end` ends the message."""
-    place = ":".join(visible(str(part)) for part in (problem.file, problem.line, problem.column) if part) or "pramana"
+    place = (
+        ":".join(escape_control_characters(str(part)) for part in (problem.file, problem.line, problem.column) if part)
+        or "pramana"
+    )
     label = click.style(f"{problem.severity}: ", fg=_COLOURS[problem.severity]) if problem.severity == "warning" else ""
-    path = f"{visible(problem.path)}: " if problem.path else ""
-    message = "\n".join(visible(line) for line in problem.message.split("\n"))
-    said = told(f"{place}: {path}{click.unstyle(label)}{message}{end}", err=err)
+    path = f"{escape_control_characters(problem.path)}: " if problem.path else ""
+    message = "\n".join(escape_control_characters(line) for line in problem.message.split("\n"))
+    said = wrap_for_terminal(f"{place}: {path}{click.unstyle(label)}{message}{end}", err=err)
     for plain, styled in ((place, click.style(place, bold=True)), (click.unstyle(label), label)):
         said = said.replace(plain, styled, 1) if plain else said
     click.echo(said, err=err)
     if problem.source.strip():
-        click.echo(_pointed(problem), err=err)
+        click.echo(_caret_lines(problem), err=err)
 
 
 def print_problems(problems: Iterable[Problem], *, fold_warnings: bool, err: bool = False) -> None:
@@ -85,21 +88,21 @@ def print_problems(problems: Iterable[Problem], *, fold_warnings: bool, err: boo
             print_problem(problem, err=err, end=fold.times)
 
 
-def _pointed(problem: Problem) -> str:
+def _caret_lines(problem: Problem) -> str:
     gutter = f"{problem.line:5} | "
     room = max(get_terminal_size().columns, 40) - len(gutter) - 2
-    before = _cut(_shown(problem.source[: problem.caret - 1]), room * 2 // 3, keep_end=True)
-    after = _cut(_shown(problem.source[problem.caret - 1 :]), room - width(before))
-    caret = " " * width(before) + click.style("^", fg=_COLOURS[problem.severity], bold=True)
+    before = _truncate(_make_visible(problem.source[: problem.caret - 1]), room * 2 // 3, keep_end=True)
+    after = _truncate(_make_visible(problem.source[problem.caret - 1 :]), room - text_width(before))
+    caret = " " * text_width(before) + click.style("^", fg=_COLOURS[problem.severity], bold=True)
     return f"{gutter}{before}{after}\n{' ' * (len(gutter) - 2)}| {caret}"
 
 
-def _cut(text: str, room: int, *, keep_end: bool = False) -> str:
+def _truncate(text: str, room: int, *, keep_end: bool = False) -> str:
     """Return as much of a text as fits, in one pass; three dots stand for the rest."""
     kept: list[str] = []
     taken = 0
     for each in reversed(text) if keep_end else text:
-        taken += width(each)
+        taken += text_width(each)
         if taken > room:
             kept[-1:] = ["…"]
             break
@@ -107,8 +110,8 @@ def _cut(text: str, room: int, *, keep_end: bool = False) -> str:
     return "".join(reversed(kept) if keep_end else kept)
 
 
-def _shown(text: str) -> str:
-    return visible(text.replace("\t", "    "))
+def _make_visible(text: str) -> str:
+    return escape_control_characters(text.replace("\t", "    "))
 
 
 def terminal_columns() -> int:
@@ -116,10 +119,10 @@ def terminal_columns() -> int:
     return max(get_terminal_size().columns, NARROWEST)
 
 
-def width(text: str) -> int:
+def text_width(text: str) -> int:
     """Count the columns a text takes: two for wide characters, none for marks that combine.
 
-    >>> width("日本"), width("e\\u0301")
+    >>> text_width("日本"), text_width("e\\u0301")
     (4, 1)
     """
     from rich.cells import cell_len
@@ -127,40 +130,40 @@ def width(text: str) -> int:
     return cell_len(text)
 
 
-def fitted(text: str, columns: int) -> str:
+def fit_to_width(text: str, columns: int) -> str:
     """Return text, visible and on one line, in at most so many columns; three dots stand for the rest.
 
-    >>> fitted("two\\nlines", 7), fitted("日本語", 5)
+    >>> fit_to_width("two\\nlines", 7), fit_to_width("日本語", 5)
     ('two\\\\nl…', '日本…')
     """
     from rich.cells import set_cell_size
 
-    shown = visible(text[: 4 * columns])
-    if len(text) <= 4 * columns and width(shown) <= columns:
+    shown = escape_control_characters(text[: 4 * columns])
+    if len(text) <= 4 * columns and text_width(shown) <= columns:
         return shown
     return set_cell_size(shown, columns - 1).rstrip(" ") + "…"
 
 
-def padded(text: str, columns: int) -> str:
-    """Return text as `fitted`, filled up with spaces."""
-    shown = fitted(text, columns)
-    return shown + " " * (columns - width(shown))
+def pad_to_width(text: str, columns: int) -> str:
+    """Return text as `fit_to_width`, filled up with spaces."""
+    shown = fit_to_width(text, columns)
+    return shown + " " * (columns - text_width(shown))
 
 
-def wrapped(text: str, columns: int = 80, first: str = "", rest: str = "") -> str:
+def wrap_text(text: str, columns: int = 80, first: str = "", rest: str = "") -> str:
     """Return text, visible, broken into lines of at most so many columns; the first and the others begin as said.
 
-    >>> print(wrapped("one two 三四五", 9, "- ", "  "))
+    >>> print(wrap_text("one two 三四五", 9, "- ", "  "))
     - one two
       三四五
     """
     from rich.cells import chop_cells
 
-    room = columns - max(width(first), width(rest))
+    room = columns - max(text_width(first), text_width(rest))
     lines, line, taken = list[str](), "", 0
-    for word in visible(text).split():
-        for piece in chop_cells(word, room) if width(word) > room else [word]:
-            wide = width(piece)
+    for word in escape_control_characters(text).split():
+        for piece in chop_cells(word, room) if text_width(word) > room else [word]:
+            wide = text_width(piece)
             if line and taken + 1 + wide > room:
                 lines.append(line)
                 line, taken = piece, wide
@@ -169,14 +172,14 @@ def wrapped(text: str, columns: int = 80, first: str = "", rest: str = "") -> st
     return "\n".join(f"{rest if place else first}{each}" for place, each in enumerate([*lines, line]))
 
 
-def told(sentence: str, *, err: bool = True) -> str:
+def wrap_for_terminal(sentence: str, *, err: bool = True) -> str:
     """Return a sentence as it is for a pipe or a file, and broken into lines for whoever sits at a terminal."""
     stream = sys.stderr if err else sys.stdout
     if stream is None or not stream.isatty():
         return sentence
     columns = max(get_terminal_size().columns, 40)
     return "\n".join(
-        wrapped(line, columns, "", "  ") if width(line) > columns else line for line in sentence.split("\n")
+        wrap_text(line, columns, "", "  ") if text_width(line) > columns else line for line in sentence.split("\n")
     )
 
 

@@ -12,37 +12,45 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from msgspec.structs import replace
 
 from pramana import settings
-from pramana.errors import InvalidInput, quote
-from pramana.model import Embeds, Plan, Provider, Target
-from pramana.providers.accounts import Accounts, CommandLine, Functions, Lookup
+from pramana.errors import InvalidInput, quote_text
+from pramana.model import EmbeddingProvider, Plan, Provider, Target
+from pramana.providers.accounts import Accounts, CommandLine, Lookup, PassedFunctions
 from pramana.providers.kinds import VARIABLES
-from pramana.providers.names import is_called, open_provider
-from pramana.providers.voice.cascade import Hearing, around
-from pramana.providers.voice.embedded import CALLS_AT_ONCE, EmbeddedEars, PatientEars, machine
-from pramana.providers.voice.vocabulary import Voice
+from pramana.providers.names import is_voice_agent, open_provider
+from pramana.providers.voice.cascade import RecognitionChain, make_embedded_cascade
+from pramana.providers.voice.embedded import CALLS_AT_ONCE, BenchRecognition, EmbeddedRecognition, machine
+from pramana.providers.voice.vocabulary import VoiceProvider
 from pramana.request import Limits
-from pramana.run.asking import Asking, Budget, CostOf, Dictating, Embedding, Recognising, ReplyCache
-from pramana.run.call import Patience, Stages
-from pramana.run.calling import Calling, Calls
+from pramana.run.asking import (
+    Budget,
+    CostOf,
+    EmbeddingAdapter,
+    RecognitionAdapter,
+    RecognitionClient,
+    ReplyCache,
+    TextClient,
+)
+from pramana.run.call import Patience, StageCounter
+from pramana.run.calling import CallProvider, VoiceClient
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 from pramana.run.speech import Keep
 
 if TYPE_CHECKING:
-    from pramana.providers.text.function import Function
+    from pramana.providers.text.function import FunctionProvider
 
-BESIDE_A_CALL_S = 1800.0
+CALL_OVERHEAD_TIMEOUT_S = 1800.0
 """For dialling, for what the caller says, and for storing it: a call keeps its own time, and this only ends a stuck
 one."""
 NEVER_CACHED = ("python", "command")
 """A function or a command of the user's may be another tomorrow, under the same name."""
 
 
-def models_never_cached(plan: Plan) -> list[str]:
+def find_uncached_models(plan: Plan) -> list[str]:
     """Return the models and the judge of a plan whose replies are never cached, as they were typed.
 
     >>> agent, fake = Target("python:shop:agent", "python", "shop:agent"), Target("fake:echo", "fake", "echo")
-    >>> models_never_cached(Plan("cases", None, (agent, fake), 1))
+    >>> find_uncached_models(Plan("cases", None, (agent, fake), 1))
     ['python:shop:agent']
     """
     judges = () if plan.judge is None else (plan.judge,)
@@ -60,7 +68,7 @@ class Reach:
     and no key of the environment to an address that was typed."""
     allow_private: bool = True
     """Whether what they name may be at a private address."""
-    functions: Functions = field(default_factory=Functions, repr=False)
+    functions: PassedFunctions = field(default_factory=PassedFunctions, repr=False)
     """What a Python caller passed as models."""
     free_models_only: bool = False
     """Whether a scorer may ask only models that cost nothing."""
@@ -82,14 +90,14 @@ class OpenAccounts:
         self._limits, self._budget, self._cost_of, self._stop = limits, budget, cost_of, stop
         self._cache, self._patience = cache, patience or Patience()
         self._stack = AsyncExitStack()
-        # No time here: `Asking` keeps it, for every provider alike.
-        self._sources = accounts_of(reach, None)
+        # No time here: `TextClient` keeps it, for every provider alike.
+        self._sources = make_accounts(reach, None)
         self._providers: dict[tuple[str, str, str], Provider] = {}
         self._limiters: dict[tuple[str, str, str], Limiter] = {}
-        self._askings: dict[str, Asking] = {}
-        self._callings: dict[str, Calling] = {}
-        self._recognitions: dict[str, Dictating] = {}
-        self.stages = Stages()
+        self._text_clients: dict[str, TextClient] = {}
+        self._voice_clients: dict[str, VoiceClient] = {}
+        self._recognitions: dict[str, RecognitionClient] = {}
+        self.stages = StageCounter()
         """Where the calls under way are, of all targets."""
 
     async def __aenter__(self) -> Self:
@@ -98,110 +106,111 @@ class OpenAccounts:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    def asking(self, target: Target) -> Asking:
+    def text_client(self, target: Target) -> TextClient:
         """Return how a target is asked, opening its provider on first use."""
-        if target.typed not in self._askings:
+        if target.typed not in self._text_clients:
             cache = None if target.provider in NEVER_CACHED else self._cache
             asking = self._within_limits(target, self._provider(target), cache)
             if target.provider == "local":
                 asking.place = machine.work
-            self._askings[target.typed] = asking
-        return self._askings[target.typed]
+            self._text_clients[target.typed] = asking
+        return self._text_clients[target.typed]
 
     def refuse_missing_parameters(self, target: Target, parameters: Mapping[str, Any]) -> None:
         """Raise `InvalidInput` if the target is a function that requires a parameter that it would not be sent."""
         if target.provider == "python":
-            cast("Function", self._provider(target)).refuse_missing(parameters)
+            cast("FunctionProvider", self._provider(target)).refuse_missing(parameters)
 
-    def embedding(self, target: Target) -> Asking:
+    def embedding_client(self, target: Target) -> TextClient:
         """Return how a target is asked for embeddings; they are never cached."""
         name = f"{target.typed} (embedder)"
-        if name not in self._askings:
-            embedding = Embedding(cast("Embeds", self._provider(target)))
-            self._askings[name] = self._within_limits(target, embedding, None)
-        return self._askings[name]
+        if name not in self._text_clients:
+            embedding = EmbeddingAdapter(cast("EmbeddingProvider", self._provider(target)))
+            self._text_clients[name] = self._within_limits(target, embedding, None)
+        return self._text_clients[name]
 
-    def calling(self, target: Target, keep: Keep, stt: Target | None) -> Calling:
+    def voice_client(self, target: Target, keep: Keep, stt: Target | None) -> VoiceClient:
         """Return how a target is called: a voice agent itself, a text model with ears and a mouth around it."""
         name = f"{target.typed} (called)"
-        if name not in self._callings:
+        if name not in self._voice_clients:
             voice = self._voice(target)
-            calls = Calls(
+            calls = CallProvider(
                 voice,
                 target.provider,
                 keep,
-                self._hearing(stt, PatientEars()),
+                self._make_recognition_chain(stt, BenchRecognition()),
                 self._patience,
                 stages=self.stages,
             )
-            asking = self._within_limits(target, calls, None, calls.patience.longest_s + BESIDE_A_CALL_S)
+            asking = self._within_limits(target, calls, None, calls.patience.longest_s + CALL_OVERHEAD_TIMEOUT_S)
             if voice.capabilities.embedded:
                 asking.limiter, asking.place = self._limiter(target, "embedded calls", 1), machine.alone
             else:
                 asking.limiter, asking.place = self._limiter(target, "calls", CALLS_AT_ONCE), machine.call
-            self._askings[name], self._callings[name] = asking, Calling(asking, calls)
-        return self._callings[name]
+            self._text_clients[name], self._voice_clients[name] = asking, VoiceClient(asking, calls)
+        return self._voice_clients[name]
 
-    def ears(self, stt: Target | None) -> Hearing:
+    def find_recognition(self, stt: Target | None) -> RecognitionChain:
         """Return who hears what was recorded: the one that was named, then the embedded one."""
-        return self._hearing(stt, EmbeddedEars("bench"))
+        return self._make_recognition_chain(stt, EmbeddedRecognition("bench"))
 
-    def _hearing(self, stt: Target | None, embedded: EmbeddedEars) -> Hearing:
-        return Hearing(self._recognition(stt), embedded) if stt else Hearing(embedded)
+    def _make_recognition_chain(self, stt: Target | None, embedded: EmbeddedRecognition) -> RecognitionChain:
+        return RecognitionChain(self._recognition_client(stt), embedded) if stt else RecognitionChain(embedded)
 
-    def _recognition(self, stt: Target) -> Dictating:
+    def _recognition_client(self, stt: Target) -> RecognitionClient:
         if stt.typed not in self._recognitions:
-            account = self._sources.account(stt)
+            account = self._sources.find_account(stt)
             if account is None:
                 raise InvalidInput(
-                    f"{quote(stt.typed)} is not a speech-to-text model; name one of OpenAI or of a compatible server"
+                    f"{quote_text(stt.typed)} is not a speech-to-text model; name one of OpenAI or of a compatible "
+                    "server"
                 )
-            from pramana.providers.voice.speech import Recognition
+            from pramana.providers.voice.speech import RecognitionEndpoint
 
-            named = Recognition(account, stt.model, vendor=stt.provider)
+            named = RecognitionEndpoint(account, stt.model, vendor=stt.provider)
             self._stack.push_async_callback(named.close)
-            asking = self._within_limits(stt, Recognising(named), None)
+            asking = self._within_limits(stt, RecognitionAdapter(named), None)
             # Limits of its own: its troubles are not the agent's, and what it costs nobody counts.
             asking.limiter, asking.budget = self._limiter(stt, "recognition"), Budget()
-            self._askings[f"{stt.typed} (stt)"] = asking
-            self._recognitions[stt.typed] = Dictating(named, asking)
+            self._text_clients[f"{stt.typed} (stt)"] = asking
+            self._recognitions[stt.typed] = RecognitionClient(named, asking)
         return self._recognitions[stt.typed]
 
-    def understands(self, target: Target, language: str) -> bool:
+    def understands_language(self, target: Target, language: str) -> bool:
         """Tell whether a target that is called understands a language, as far as it says."""
-        return self._voice(target).capabilities.covers(language)
+        return self._voice(target).capabilities.supports_language(language)
 
-    def held_s(self) -> float:
+    def rate_limit_wait_s(self) -> float:
         """Return for how many more seconds a provider wants nobody to ask."""
         return max((limiter.held_s() for limiter in self._limiters.values()), default=0.0)
 
-    def notes(self) -> dict[str, Any]:
+    def make_notes(self) -> dict[str, Any]:
         """Return what happened, for the record: how the limits moved, and how often someone was asked again."""
         return {
             "limits": {
                 name: [[change.at_s, change.limit, change.cause] for change in asking.limiter.history]
-                for name, asking in self._askings.items()
+                for name, asking in self._text_clients.items()
             },
-            "retries": {name: asking.retries for name, asking in self._askings.items()},
+            "retries": {name: asking.retries for name, asking in self._text_clients.items()},
         }
 
-    def left_out(self) -> Mapping[str, list[str]]:
+    def rejected_parameters(self) -> Mapping[str, list[str]]:
         """Return, of each target, the parameters that it was asked without."""
-        return {name: sorted(asking.left_out) for name, asking in self._askings.items() if asking.left_out}
+        return {name: sorted(asking.left_out) for name, asking in self._text_clients.items() if asking.left_out}
 
-    def _voice(self, target: Target) -> Voice:
+    def _voice(self, target: Target) -> VoiceProvider:
         opened: Any = self._provider(target)
-        voice: Voice = opened if is_called(target) else around(opened)
+        voice: VoiceProvider = opened if is_voice_agent(target) else make_embedded_cascade(opened)
         return voice
 
     def _within_limits(
         self,
         target: Target,
-        provider: Provider | Embedding | Recognising,
+        provider: Provider | EmbeddingAdapter | RecognitionAdapter,
         cache: ReplyCache | None,
         timeout_s: float | None = None,
-    ) -> Asking:
-        return Asking(
+    ) -> TextClient:
+        return TextClient(
             target,
             provider,
             self._limiter(target),
@@ -210,7 +219,7 @@ class OpenAccounts:
             cache,
             self._stop,
             self._limits.timeout_s if timeout_s is None else timeout_s,
-            self._where(target),
+            self._account_address(target),
         )
 
     def _provider(self, target: Target) -> Provider:
@@ -218,7 +227,7 @@ class OpenAccounts:
         of_one_model = "" if target.provider in VARIABLES else target.model
         key = (target.provider, of_one_model, str(sorted(target.arguments.items())))
         if key not in self._providers:
-            shared_machine = target.provider == "local" and settings.in_ci()
+            shared_machine = target.provider == "local" and settings.is_ci()
             opened = replace(target, arguments={**target.arguments, "threads": 1}) if shared_machine else target
             provider = open_provider(opened, self._sources)
             self._stack.push_async_callback(provider.close)
@@ -226,39 +235,39 @@ class OpenAccounts:
         return self._providers[key]
 
     def _limiter(self, target: Target, what: str = "requests", most: int | None = None) -> Limiter:
-        account = self._sources.account(target)
+        account = self._sources.find_account(target)
         who = (account.base_url, str(account.variable)) if account else (target.provider, str(target.arguments))
         key = (*who, what)
         if key not in self._limiters:
             ceiling = min(self._limits.concurrency, most or self._limits.concurrency)
             limiter = Limiter(1 if target.provider in ("local", "local-voice") else ceiling)
-            self._stop.then(limiter.hurry)
+            self._stop.add_callback(limiter.release_all)
             self._limiters[key] = limiter
         return self._limiters[key]
 
-    def _where(self, target: Target) -> str:
-        account = self._sources.account(target)
+    def _account_address(self, target: Target) -> str:
+        account = self._sources.find_account(target)
         return account.base_url if account else ""
 
 
-def accounts_of(reach: Reach, timeout_s: float | None) -> Accounts:
+def make_accounts(reach: Reach, timeout_s: float | None) -> Accounts:
     """Return where keys and addresses come from: the store, then this machine's own settings."""
     return Accounts(
-        settings.variable,
+        settings.read_variable,
         timeout_s,
-        {} if reach.for_others else commands(),
+        {} if reach.for_others else read_command_lines(),
         reach.functions,
         code=not reach.for_others,
-        proxy_for=settings.proxy_for,
+        proxy_for=settings.find_proxy,
         registered=reach.registered or (lambda _: None),
         allow_private=reach.allow_private,
         for_others=reach.for_others,
     )
 
 
-def commands() -> dict[str, CommandLine]:
+def read_command_lines() -> dict[str, CommandLine]:
     """Return the commands of the local configuration."""
     return {
         name: CommandLine(tuple(stated["argv"]), float(stated.get("timeout_s", 120)))
-        for name, stated in settings.commands().items()
+        for name, stated in settings.read_commands().items()
     }

@@ -7,10 +7,10 @@ is not answered at all. All of these rules are here, and none of them knows how 
 
 from msgspec import Struct, field
 
-from pramana.providers.voice.vocabulary import CORRECTS, Event
-from pramana.run.sound import Piece, Playout
+from pramana.providers.voice.vocabulary import CORRECTION_KEY, Event
+from pramana.run.sound import Playout, SoundPiece
 
-BREATH_S = 0.2
+MAX_PAUSE_IN_SPEECH_S = 0.2
 """Silence up to here is part of speech, as between two words."""
 
 
@@ -40,19 +40,19 @@ class Answer(Struct):
 
     @property
     def text(self) -> str:
-        return _whole(self.final or "".join(self.parts))
+        return _join_surrogates(self.final or "".join(self.parts))
 
-    def put_aside(self) -> None:
+    def reset(self) -> None:
         """Begin again: what was heard until now is no answer."""
         self.aside += filter(None, [self.text])
         self.first = self.audible = None
         self.until, self.done, self.final, self.parts = 0.0, False, "", []
 
 
-def _whole(text: str) -> str:
+def _join_surrogates(text: str) -> str:
     """Return text in which halves of a character that came in two pieces are one, and a half alone is none.
 
-    >>> _whole("nine \\ud83d" + "\\ude00") == "nine \\U0001f600"
+    >>> _join_surrogates("nine \\ud83d" + "\\ude00") == "nine \\U0001f600"
     True
     """
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -77,16 +77,16 @@ class Answers:
         """One for each line that was begun."""
         self.current = Answer(asked=0.0, settled=True)
         """To nothing yet: a greeting."""
-        self._talked_into: Answer | None = None
+        self._interrupted_answer: Answer | None = None
         """The answer before, of which something was left when the line at hand began."""
-        self._goes_on = False
+        self._continues = False
         """More of it comes: what is heard is no answer to the new line."""
-        self._wants_none = False
+        self._is_backchannel = False
         """The line at hand says only that somebody listens: the agent goes on with what it says."""
 
     # ── The caller ──
 
-    def sounding(self, now: float) -> bool:
+    def is_sounding(self, now: float) -> bool:
         """Tell whether the agent is in the middle of something, be it between two words."""
         return self._playout.audible_end > now or self._sending(self.current, now)
 
@@ -97,33 +97,33 @@ class Answers:
             return None
         return now - max(self._playout.audible_end, self.current.last_arrival)
 
-    def ask(self, now: float, ends: float, *, wants_none: bool) -> None:
+    def begin_line(self, now: float, ends: float, *, is_backchannel: bool) -> None:
         """Begin a line whose last audible sample ends at a position."""
         self._settle(now)
-        self._wants_none = wants_none
+        self._is_backchannel = is_backchannel
         answer = Answer(ends)
         self.all.append(answer)
-        if wants_none:
+        if is_backchannel:
             return
         before = self.current
-        self._talked_into = before if self.sounding(now) else None
-        self._goes_on = self._talked_into is not None and not before.done
-        if self._goes_on:
+        self._interrupted_answer = before if self.is_sounding(now) else None
+        self._continues = self._interrupted_answer is not None and not before.done
+        if self._continues:
             before.cut = True  # unless it turns out that it went on to its end
         self.current = answer
 
     # ── The agent ──
 
-    def hear(self, data: bytes, now: float) -> Piece:
+    def add_sound(self, data: bytes, now: float) -> SoundPiece:
         """Let sound be played, and count it to the answer it is of."""
         self._settle(now)
-        if self._goes_on and now > self._playout.audible_end + BREATH_S:
-            self._goes_on = False  # it had run out
-        answer = self._talked_into if self._goes_on and self._talked_into else self.current
+        if self._continues and now > self._playout.audible_end + MAX_PAUSE_IN_SPEECH_S:
+            self._continues = False  # it had run out
+        answer = self._interrupted_answer if self._continues and self._interrupted_answer else self.current
         if answer is self.current and answer.first is None:
             self._playout.begin_answer()
         elif answer is self.current and answer.done and now < answer.asked and self._playout.audible_end <= now:
-            answer.put_aside()  # it said something into the line, and now something else
+            answer.reset()  # it said something into the line, and now something else
             self._playout.begin_answer()
         piece = self._playout.add(data, now)
         answer.first = now if answer.first is None else answer.first
@@ -132,47 +132,47 @@ class Answers:
             answer.until, answer.last_arrival = piece.audible[1], now
         return piece
 
-    def read(self, event: Event, now: float) -> None:
+    def add_words(self, event: Event, now: float) -> None:
         """Count words to the answer they are of; what corrects others takes their place."""
         self._settle(now)
-        if (original := event.detail.get(CORRECTS)) is not None:
-            self._correct(str(original), event.text)
+        if (original := event.detail.get(CORRECTION_KEY)) is not None:
+            self._correct_words(str(original), event.text)
             return
-        answer = self._speaker(now)
+        answer = self._answer_of_words(now)
         if event.final:
             answer.final = f"{answer.final} {event.text}".strip()
         else:
             answer.parts.append(event.text)
 
-    def end(self, now: float) -> None:
+    def end_answer(self, now: float) -> None:
         """Count the agent's word that its answer is over."""
         self._settle(now)
-        if self._goes_on and self._talked_into:
-            self._talked_into.done, self._goes_on = True, False
+        if self._continues and self._interrupted_answer:
+            self._interrupted_answer.done, self._continues = True, False
             if self._says_interrupted:
-                self._talked_into.cut = False  # it was not interrupted, or it had said so
+                self._interrupted_answer.cut = False  # it was not interrupted, or it had said so
         elif self.current.audible is not None:
             self.current.done = True
 
     def interrupt(self, now: float) -> Interruption:
         """Drop what was not played; it is an interruption only where something was still to be heard."""
         self._settle(now)
-        speaking = self._talked_into if self._goes_on and self._talked_into else self.current
+        speaking = self._interrupted_answer if self._continues and self._interrupted_answer else self.current
         sending, left = self._sending(speaking, now), self._playout.audible_end > now
         played = self._playout.played_s(now)
         dropped = self._playout.drop(now)
         if not sending and not left:
             return Interruption(dropped, None)
         self._playout.begin_answer()
-        self._goes_on = False
-        for answer in (self._talked_into, self.current):
+        self._continues = False
+        for answer in (self._interrupted_answer, self.current):
             if answer and (answer.until > now or (answer is speaking and sending)):
                 answer.cut, answer.until = True, min(answer.until, now)
-        if self._wants_none:
+        if self._is_backchannel:
             self.current.done = False  # it may go on with what it said
         elif self.current.audible is not None:
             self.current.cut = False
-            self.current.put_aside()
+            self.current.reset()
         return Interruption(dropped, played)
 
     def _settle(self, now: float) -> None:
@@ -182,19 +182,21 @@ class Answers:
             return
         answer.settled = True
         if answer.audible is not None and answer.until <= answer.asked:
-            answer.put_aside()
+            answer.reset()
 
     def _sending(self, answer: Answer, now: float) -> bool:
-        return answer.audible is not None and not answer.done and self._playout.audible_end > now - BREATH_S
+        return (
+            answer.audible is not None and not answer.done and self._playout.audible_end > now - MAX_PAUSE_IN_SPEECH_S
+        )
 
-    def _speaker(self, now: float) -> Answer:
+    def _answer_of_words(self, now: float) -> Answer:
         """Return whose words come now: until a line is over, they are of the answer that it was said into."""
-        before, answer = self._talked_into, self.current
-        if before and (self._goes_on or (now < answer.asked and answer.audible is None)):
+        before, answer = self._interrupted_answer, self.current
+        if before and (self._continues or (now < answer.asked and answer.audible is None)):
             return before
         return answer
 
-    def _correct(self, original: str, corrected: str) -> None:
+    def _correct_words(self, original: str, corrected: str) -> None:
         for answer in (self.current, *reversed(self.all)):
             if original and original in answer.text:
                 answer.final, answer.parts = answer.text.replace(original, corrected), []

@@ -1,6 +1,6 @@
 """From a request to a reply, through every limit there is: cache, budget, limiter, retries, then the provider.
 
-One `Asking` serves one provider account and is handed to cases and judges alike; another, with the same limiter and
+One `TextClient` serves one provider account and is handed to cases and judges alike; another, with the same limiter and
 budget, to whoever embeds; one with a limiter of its own writes down speech. Retries are bounded, typed and jittered:
 what may pass is asked again, what cannot is not. A parameter the model rejects is left out from then on and named in
 the reply. It never decides what an answer is worth.
@@ -28,7 +28,7 @@ from msgspec.structs import asdict, astuple, replace
 from pramana import clock
 from pramana.errors import (
     BudgetSpent,
-    NothingThere,
+    NotAnApi,
     OutOfCredit,
     PramanaError,
     ProviderError,
@@ -37,12 +37,12 @@ from pramana.errors import (
     Stopped,
     Unavailable,
     Unreachable,
-    told,
+    describe_exception,
 )
-from pramana.jsonl import canonical
+from pramana.jsonl import to_canonical_json
 from pramana.model import (
     Ask,
-    Embeds,
+    EmbeddingProvider,
     Line,
     Provider,
     Reply,
@@ -54,14 +54,14 @@ from pramana.model import (
     Turn,
     Usage,
     Utterance,
-    counted,
-    misfit,
+    describe_invalid_reply,
+    parse_usage,
 )
 from pramana.providers.deadlines import Deadlines
-from pramana.providers.voice.vocabulary import Ears
+from pramana.providers.voice.vocabulary import SpeechRecognition
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
-from pramana.settings import make_private
+from pramana.settings import make_private_folder
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -71,9 +71,9 @@ ATTEMPTS = 10
 FIRST_ATTEMPTS = 4
 """As long as nobody has answered at all, the mistake is more likely ours (an address, a port) than theirs."""
 FIRST_WAIT_S = 0.5
-LONGEST_WAIT_S = 60.0
+MAX_WAIT_S = 60.0
 """Doubled from one to the next, the waits of ten attempts are two to three minutes: a vendor counts by the minute."""
-LONGEST_HOLD_S = 900.0
+MAX_HOLD_S = 900.0
 """A provider that asks for a longer pause is out of a day's quota: better to stop, and to resume when it is back."""
 NEVER_DROPPED = ("max_tokens",)
 """Without it a reply may cost without end; whoever set it too high wants to know."""
@@ -129,12 +129,12 @@ class Budget(Spent, kw_only=True):
             return "the run has a token limit, and a reply has no token counts"
         return ""
 
-    def begin(self) -> None:
-        """Count one more request as under way, or raise; then `end`."""
+    def begin_request(self) -> None:
+        """Count one more request as under way, or raise; then `end_request`."""
         self.check()
         self.under_way += 1
 
-    def end(self) -> None:
+    def end_request(self) -> None:
         """Count a request as under way no longer."""
         self.under_way -= 1
         if self._waiting:
@@ -143,11 +143,11 @@ class Budget(Spent, kw_only=True):
                 if not each.done():
                     each.set_result(None)
 
-    def is_full(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Tell whether those under way may reach a limit; without any it never is, so nobody waits for ever.
 
         >>> near = Budget(max_tokens=100, tokens=0, under_way=2)
-        >>> near.is_full(), near.add(Reply("", Usage(40, 0))), near.is_full()
+        >>> near.is_exhausted(), near.add_reply(Reply("", Usage(40, 0))), near.is_exhausted()
         (False, None, True)
         """
         if self.max_cost_usd is None and self.max_tokens is None:
@@ -160,13 +160,13 @@ class Budget(Spent, kw_only=True):
             self.max_cost_usd is not None and self.cost_usd + of_all * (self.cost_usd - cost) >= self.max_cost_usd
         ) or (self.max_tokens is not None and self.tokens + of_all * (self.tokens - tokens) >= self.max_tokens)
 
-    async def one_ended(self) -> None:
+    async def wait_for_request_end(self) -> None:
         """Wait until a request has ended."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(ended)
         await ended
 
-    def add(self, reply: Reply) -> None:
+    def add_reply(self, reply: Reply) -> None:
         usage = reply.usage
         self.replies += 1
         if reply.cost_usd is None:
@@ -178,7 +178,7 @@ class Budget(Spent, kw_only=True):
         self.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
 
 
-_UNUSABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+_UNREADABLE_FILE_ERRORS = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 """What a file of any content at any place may raise."""
 
 
@@ -195,22 +195,22 @@ class ReplyCache:
             usage, raw = Usage(**kept.pop("usage")), kept.pop("raw")
             calls = tuple(ToolCall(*each) for each in kept.get("tool_calls", ()))
             several = {"dropped": tuple(kept["dropped"]), "vectors": (), "answers": (), "tool_calls": calls}
-            known = Reply(**{**kept, **several, "usage": counted(usage)})
+            known = Reply(**{**kept, **several, "usage": parse_usage(usage)})
             raw = None if raw is None else raw.encode("utf-8", "surrogatepass")
             known = replace(known, raw=raw, cached=True, cost_usd=0.0)
-        except _UNUSABLE:
+        except _UNREADABLE_FILE_ERRORS:
             return None
-        return None if misfit(known) else known
+        return None if describe_invalid_reply(known) else known
 
     def put(self, target: Target, where: str, request: Request, reply: Reply) -> None:
         """Keep a reply if that can be; whoever reads at the same time sees the whole of it or nothing."""
-        with suppress(*_UNUSABLE):
+        with suppress(*_UNREADABLE_FILE_ERRORS):
             path = self._path(target, where, request)
             raw = None if reply.raw is None else reply.raw.decode("utf-8", "surrogatepass")
             calls = [astuple(each) for each in reply.tool_calls]
             plain = {**asdict(reply), "usage": asdict(reply.usage), "raw": raw, "call": None, "tool_calls": calls}
             content = json.dumps(plain)
-            make_private(path.parent)
+            make_private_folder(path.parent)
             handle, name = tempfile.mkstemp(dir=path.parent)
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -229,7 +229,7 @@ class ReplyCache:
             "parameters": dict(request.parameters),
             "sample": request.sample,
         }
-        digest = hashlib.sha256(b"pramana reply 2" + canonical(asked)).hexdigest()
+        digest = hashlib.sha256(b"pramana reply 2" + to_canonical_json(asked)).hexdigest()
         return self.folder / digest[:2] / f"{digest[2:]}.json"
 
 
@@ -238,19 +238,19 @@ class ReplyCache:
 CostOf = Callable[[Target, str | None, Usage], float | None]
 
 
-class Embedding(Struct, frozen=True):
+class EmbeddingAdapter(Struct, frozen=True):
     """A provider as it is asked for vectors, so that the same limits guard this as guard its replies."""
 
-    provider: Embeds
+    provider: EmbeddingProvider
 
     async def ask(self, request: Request) -> Reply:
         return await self.provider.embed(request)
 
 
-class Recognising(Struct, frozen=True):
+class RecognitionAdapter(Struct, frozen=True):
     """Speech recognition as it is asked, so that limits and retries guard it as they guard any other."""
 
-    ears: Ears
+    ears: SpeechRecognition
 
     async def ask(self, request: Request) -> Reply:
         assert request.speech is not None  # noqa: S101 - nothing else is asked of it
@@ -258,36 +258,36 @@ class Recognising(Struct, frozen=True):
         return Reply(await self.ears.transcribe(said.samples, request.speech.language))
 
 
-class Dictating(Struct, frozen=True):
-    """Speech recognition within its limits; implements `Ears`.
+class RecognitionClient(Struct, frozen=True):
+    """Speech recognition within its limits; implements `SpeechRecognition`.
 
     What it cannot overcome is told to whoever asks, who has a call that was paid for and goes on without words. What no
     other clip could overcome either, a wrong key, ends the run besides: the calls to come would have no words too.
     """
 
-    ears: Ears
-    asking: "Asking"
+    ears: SpeechRecognition
+    client: "TextClient"
 
-    def covers(self, language: str) -> bool:
-        return self.ears.covers(language)
+    def supports_language(self, language: str) -> bool:
+        return self.ears.supports_language(language)
 
     async def transcribe(self, samples: "Samples", language: str) -> str:
         clip = Speech((Utterance(Line(""), samples, ""),), language)
         try:
             # As a judge is asked: what it is about has been said, so it is written down though the run may be stopping.
-            return (await self.asking(Request(self.asking.target.model, (), {}, "judge", 0, clip))).text
+            return (await self.client(Request(self.client.target.model, (), {}, "judge", 0, clip))).text
         except ProviderError as error:
             if error.fatal:
-                self.asking.stop(str(error), error)
+                self.client.stop(str(error), error)
             raise
 
 
 @dataclass(slots=True)
-class Asking:
+class TextClient:
     """Ask one target; implements `Ask`."""
 
     target: Target
-    provider: Provider | Embedding | Recognising
+    provider: Provider | EmbeddingAdapter | RecognitionAdapter
     limiter: Limiter
     budget: Budget
     cost_of: CostOf
@@ -313,7 +313,7 @@ class Asking:
 
     def __post_init__(self) -> None:
         self._deadlines = Deadlines(self.timeout_s)
-        asked = self.provider.provider if isinstance(self.provider, Embedding) else self.provider
+        asked = self.provider.provider if isinstance(self.provider, EmbeddingAdapter) else self.provider
         self._ours = type(asked).__module__.startswith("pramana.")
 
     async def __call__(self, request: Request) -> Reply:
@@ -331,7 +331,7 @@ class Asking:
                 kept = {name: value for name, value in request.parameters.items() if name not in rejected}
                 asked = replace(request, parameters=kept)
             try:
-                return await self._once(request, asked, attempt)
+                return await self._ask_once(request, asked, attempt)
             except Rejected as refusal:
                 named = refusal.parameter or ""
                 if named not in asked.parameters or named in NEVER_DROPPED:
@@ -339,49 +339,49 @@ class Asking:
                 self.dropped[request.model] = self.dropped.get(request.model, frozenset()) | {named}
             except ProviderError as error:
                 attempt += 1
-                answered = self.limiter.answered
+                answered = self.limiter.has_answered
                 if error.transient and self.stop and request.purpose == "case":
                     raise Stopped(str(self.stop.reason)) from error  # nobody has given it up: it stays to be asked
-                silent = not answered and self._was_silent(error)
+                silent = not answered and self._is_agent_silent(error)
                 last = attempt >= (ATTEMPTS if answered else FIRST_ATTEMPTS)
                 if not error.transient or self.stop or last or silent:
-                    if silent or (not answered and isinstance(error, Unreachable | NothingThere)):
+                    if silent or (not answered and isinstance(error, Unreachable | NotAnApi)):
                         error.fatal = True
                     raise
                 self.retries += 1
                 await self._wait(attempt, error)
 
-    def _was_silent(self, error: ProviderError) -> bool:
+    def _is_agent_silent(self, error: ProviderError) -> bool:
         """Tell whether an agent took the connection and said nothing, for as long as one may, and has to everyone."""
         return self.reached is not None and not self.reached.is_set() and isinstance(error.__cause__, TimeoutError)
 
-    async def _once(self, request: Request, asked: Request, attempt: int) -> Reply:
-        if not self.limiter.enter_now():
+    async def _ask_once(self, request: Request, sent_request: Request, attempt: int) -> Reply:
+        if not self.limiter.try_enter():
             await self.limiter.enter()
         try:
             async with self.place:
-                while self.budget.is_full():
-                    await self.budget.one_ended()
+                while self.budget.is_exhausted():
+                    await self.budget.wait_for_request_end()
                 # Only now: many wait, and what was true before they did may not be true any more.
                 if self.stop and (attempt or request.purpose == "case"):  # a case under way may still be judged
                     raise Stopped(str(self.stop.reason))
                 start = clock.monotonic()
-                self.budget.begin()
+                self.budget.begin_request()
                 task = self._deadlines.begin()
                 try:
-                    reply = await self.provider.ask(asked)
+                    reply = await self.provider.ask(sent_request)
                 except RateLimited as error:
-                    self.limiter.rate_limited(error.retry_after)
+                    self.limiter.count_rate_limit(error.retry_after)
                     raise
                 except ProviderError as error:
                     if error.transient:
-                        self.limiter.troubled()
+                        self.limiter.count_trouble()
                     raise
                 except PramanaError:
                     raise
                 except asyncio.CancelledError:
-                    if self._deadlines.passed(task):
-                        self.limiter.troubled()
+                    if self._deadlines.has_expired(task):
+                        self.limiter.count_trouble()
                         late = f"no complete reply from {self.target.typed} within {self.timeout_s:g} s"
                         raise Unavailable(late) from None
                     if not task.cancelling():
@@ -390,40 +390,42 @@ class Asking:
                 except (KeyboardInterrupt, GeneratorExit):
                     raise
                 except BaseException as error:  # also what would end the whole process: it is one request's
-                    raise ProviderError(f"the provider {self.target.provider} failed: {told(error)}") from error
+                    raise ProviderError(
+                        f"the provider {self.target.provider} failed: {describe_exception(error)}"
+                    ) from error
                 finally:
                     self._deadlines.end(task)
-                    self.budget.end()  # who waits for it goes on after the reply was counted, which nothing awaits
-                self.limiter.succeeded()
+                    self.budget.end_request()  # those that wait go on after the reply was counted, which awaits nothing
+                self.limiter.count_success()
         finally:
             self.limiter.leave()
-        return self._settled(request, asked, reply, start)
+        return self._account_for_reply(request, sent_request, reply, start)
 
-    def _settled(self, request: Request, asked: Request, reply: Reply, start: float) -> Reply:
+    def _account_for_reply(self, request: Request, sent_request: Request, reply: Reply, start: float) -> Reply:
         """Return the reply with what it cost and what was left out, counted and kept."""
         if not self._ours:
-            if wrong := misfit(reply):
+            if wrong := describe_invalid_reply(reply):
                 what = f"the provider {self.target.provider} returned an invalid reply: {wrong}"
                 raise ProviderError(what)
-            reply = replace(reply, usage=counted(reply.usage))
+            reply = replace(reply, usage=parse_usage(reply.usage))
         cost = self.cost_of(self.target, reply.served_model, reply.usage)
         if cost != reply.cost_usd or not reply.total_s:
             reply = replace(reply, cost_usd=cost, total_s=reply.total_s or clock.monotonic() - start)
-        if asked is not request or reply.dropped:
-            left_out = request.parameters.keys() - asked.parameters.keys()
+        if sent_request is not request or reply.dropped:
+            left_out = request.parameters.keys() - sent_request.parameters.keys()
             reply = replace(reply, dropped=tuple(sorted({*reply.dropped, *left_out})))
             self.left_out.update(reply.dropped)
-        self.budget.add(reply)
+        self.budget.add_reply(reply)
         if self.cache:
             with suppress(Exception):  # and so is one that cannot be written
                 self.cache.put(self.target, self.where, request, reply)
         return reply
 
     async def _wait(self, attempt: int, error: ProviderError) -> None:
-        longest = min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S)
+        longest = min(FIRST_WAIT_S * 2 ** (attempt - 1), MAX_WAIT_S)
         seconds = self.jitter.uniform(longest / 2, longest)
         if error.retry_after:
-            if error.retry_after > LONGEST_HOLD_S:
+            if error.retry_after > MAX_HOLD_S:
                 raise OutOfCredit(
                     f"{error}; it asks for a wait of {error.retry_after:,.0f} s: resume the run after that"
                 )
@@ -432,7 +434,7 @@ class Asking:
         await self.stop.sleep(seconds)
 
 
-async def in_turn(ask: Ask, request: Request, script: Sequence[Line]) -> Reply:
+async def ask_lines_in_turn(ask: Ask, request: Request, script: Sequence[Line]) -> Reply:
     """Ask each line of a script after the answer to the one before; return all answers as one reply."""
     turns, replies = list(request.turns[:-1]), []
     for line in script:

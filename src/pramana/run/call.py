@@ -3,7 +3,8 @@
 Everything about time is here and in what it is made of: the microphone sends a frame each 20 ms from one monotonic
 clock, speech or silence; what arrives is laid on the playout clock; a line is said when the answer before it is over,
 or into it; nobody waits beyond the deadline. It measures nothing: whoever wants to know a time reads it from the
-recording and the log, now or in a year. Each call enters one stage after another (`Stages`), only for people who wait.
+recording and the log, now or in a year. Each call enters one stage after another (`StageCounter`), only for people who
+wait.
 """
 
 import asyncio
@@ -18,10 +19,10 @@ from msgspec import Struct
 
 from pramana import audio, clock
 from pramana.errors import BrokenReply, KeyInAnswer
-from pramana.model import Usage, Utterance, count
-from pramana.providers.voice.vocabulary import FRAME_S, Channel, Event, Heard, only_listens
+from pramana.model import Usage, Utterance, parse_token_count
+from pramana.providers.voice.vocabulary import FRAME_S, Channel, Event, ReceivedEvents, is_backchannel
 from pramana.run.answers import Answers
-from pramana.run.sound import Microphone, Pace, Playout
+from pramana.run.sound import FramePacer, Microphone, Playout
 
 Stage = Literal["ringing", "caller", "waiting", "agent", "scoring"]
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
@@ -30,7 +31,7 @@ Enter = Callable[[Stage], None]
 """Called with the stage that a call enters."""
 
 
-class Stages:
+class StageCounter:
     """The calls of one run that are under way. For one event loop."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
@@ -39,7 +40,7 @@ class Stages:
         self._next = 0
 
     @contextmanager
-    def call(self, first: Stage = "ringing") -> Iterator[Enter]:
+    def track_call(self, first: Stage = "ringing") -> Iterator[Enter]:
         """Count a call for the length of a block; what it yields moves the call to another stage."""
         number, self._next = self._next, self._next + 1
 
@@ -58,8 +59,8 @@ class Stages:
     def counts(self) -> Mapping[Stage, int]:
         """Return how many calls are at each stage, in the order of the stages; empty while there is none.
 
-        >>> stages = Stages()
-        >>> with stages.call(), stages.call() as enter:
+        >>> stages = StageCounter()
+        >>> with stages.track_call(), stages.track_call() as enter:
         ...     enter("agent")
         ...     stages.counts()
         {'ringing': 1, 'agent': 1}
@@ -85,7 +86,7 @@ wire format that never declares one says how long by its `quiet_s`."""
 TRANSCRIPT_S = 2.0
 """How long the words of an answer may come after its sound."""
 STUCK_S = 5.0
-SHARED_S = 0.0005
+SWITCH_INTERVAL_S = 0.0005
 """For how long a thread may keep the interpreter's lock while somebody is called."""
 MOST_EVENTS, MOST_TEXT = 100_000, 10_000_000
 """In the log of one call; characters of all texts. An agent that says more is broken, and may not fill our memory."""
@@ -100,7 +101,7 @@ class Patience(Struct, frozen=True):
     """For the whole call, beside what the caller says: a prompt alone may take that long."""
 
 
-class Held(Struct, frozen=True):
+class FinishedCall(Struct, frozen=True):
     """A call that is over."""
 
     recording: bytes
@@ -117,13 +118,13 @@ class Held(Struct, frozen=True):
     usage: Usage
 
 
-class _Over(Exception):
+class _CallEnded(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
-class _Attention:
+class _InterpreterPriority:
     """While somebody is called, threads that score give up the interpreter's lock ten times as often.
 
     At Python's own 5 ms a frame that is due may wait for several of them in turn. Measured by the self-test on two busy
@@ -136,7 +137,7 @@ class _Attention:
     def enter(self) -> None:
         if not self._calls:
             self._usual = sys.getswitchinterval()
-            sys.setswitchinterval(min(self._usual, SHARED_S))
+            sys.setswitchinterval(min(self._usual, SWITCH_INTERVAL_S))
         self._calls += 1
 
     def leave(self) -> None:
@@ -145,7 +146,7 @@ class _Attention:
             sys.setswitchinterval(self._usual)
 
 
-_attention = _Attention()
+_attention = _InterpreterPriority()
 
 
 class Conversation:
@@ -162,7 +163,7 @@ class Conversation:
         enter: Enter = lambda _: None,
     ) -> None:
         self._channel, self._spoken, self._patience, self._enter = channel, spoken, patience, enter
-        self._playout, self._pace = Playout(channel.downlink), Pace()
+        self._playout, self._pace = Playout(channel.downlink), FramePacer()
         can = channel.capabilities
         self._answers = Answers(self._playout, says_interrupted=can.says_interrupted)
         self._quiet_s = can.quiet_s or QUIET_S
@@ -185,7 +186,7 @@ class Conversation:
             says_interrupted=can.says_interrupted,
         )
 
-    async def hold(self) -> Held:
+    async def hold(self) -> FinishedCall:
         """Say every line, hear every answer, hang up."""
         said_s = sum(len(each.samples) for each in self._spoken) / audio.CALLER_RATE
         longest_s = self._patience.longest_s + said_s
@@ -197,9 +198,9 @@ class Conversation:
         listening.add_done_callback(lambda _: self._end("error"))
         try:
             async with asyncio.timeout(longest_s + STUCK_S):  # who takes nothing any more holds up a send
-                await self._talk(longest_s)
+                await self._send_frames(longest_s)
             reason = "done"
-        except _Over as over:
+        except _CallEnded as over:
             reason = over.reason
         except TimeoutError:
             reason = "deadline"
@@ -210,26 +211,26 @@ class Conversation:
             await self._channel.close()
         if isinstance(failure, Exception):
             raise failure  # the agent could not go on, and says why: whoever asked may ask again
-        return await asyncio.to_thread(self._held, reason)
+        return await asyncio.to_thread(self._finished_call, reason)
 
     # ── The caller ──
 
-    async def _talk(self, longest_s: float) -> None:
+    async def _send_frames(self, longest_s: float) -> None:
         while True:
             frame = self._microphone.frames
-            if (wait := self._pace.due(frame) - self._now()) > 0:
+            if (wait := self._pace.next_due(frame) - self._now()) > 0:
                 await asyncio.sleep(wait)
-            if not self._microphone.saying:
-                self._decide(frame * FRAME_S)
-            was_saying = self._microphone.saying
-            self._pace.sent(frame, self._now())
+            if not self._microphone.is_speaking:
+                self._decide_next(frame * FRAME_S)
+            was_saying = self._microphone.is_speaking
+            self._pace.record_sent(frame, self._now())
             await self._send(self._microphone.next())
-            if was_saying and not self._microphone.saying:
-                self._line_said()
+            if was_saying and not self._microphone.is_speaking:
+                self._is_line_spoken()
             if self._ended:
-                raise _Over(self._ended)
+                raise _CallEnded(self._ended)
             if self._now() > longest_s:
-                raise _Over("deadline")
+                raise _CallEnded("deadline")
 
     async def _send(self, frame: bytes) -> None:
         """Send a frame; who takes no more of them is not waited for until the end of the call."""
@@ -239,26 +240,26 @@ class Conversation:
         except TimeoutError:
             stuck = f"the agent accepted no sound for {STUCK_S:g} s"
             self._log_event(self._now(), "error", **{"class": "timeout", "text": stuck})
-            raise _Over("error") from None
+            raise _CallEnded("error") from None
 
-    def _decide(self, now: float) -> None:
+    def _decide_next(self, now: float) -> None:
         """Say the next line if it is time to; end the call if all is said."""
         following = self._line + 1
         if following < len(self._spoken) and self._may_speak(following, now):
             self._line, self._line_started = following, now
             self._backchannel = (
-                following > 0 and self._answers.sounding(now) and only_listens(self._spoken[following].line.text)
+                following > 0 and self._answers.is_sounding(now) and is_backchannel(self._spoken[following].line.text)
             )
-            ends = self._microphone.say(following)
+            ends = self._microphone.begin_line(following)
             self._enter("caller")
-            self._answers.ask(now, ends, wants_none=self._backchannel)
-        elif following == len(self._spoken) and self._over(now):
-            raise _Over("done")
+            self._answers.begin_line(now, ends, is_backchannel=self._backchannel)
+        elif following == len(self._spoken) and self._is_answer_over(now):
+            raise _CallEnded("done")
         answer = self._answers.current
         waited = now - answer.asked
         if self._line >= 0 and answer.audible is None and waited > self._patience.answer_within_s:
             self._log_event(now, "no_answer", line=self._line, waited_s=round(waited, 6))
-            raise _Over("no_answer")
+            raise _CallEnded("no_answer")
 
     def _may_speak(self, following: int, now: float) -> bool:
         audible = self._answers.current.audible
@@ -266,14 +267,14 @@ class Conversation:
             if self._greeted:
                 return now >= LEAD_S
             longest_s = min(self._channel.capabilities.greeting_s or GREETING_S, GREETING_S)
-            self._greeted = now > longest_s if audible is None else self._over(now)
+            self._greeted = now > longest_s if audible is None else self._is_answer_over(now)
             return self._greeted
         barge_in = self._spoken[following].line.barge_in_s
         if barge_in is not None and audible is not None and now >= audible + barge_in:
             return True
-        return self._over(now) and now >= self._playout.audible_end + PAUSE_S
+        return self._is_answer_over(now) and now >= self._playout.audible_end + PAUSE_S
 
-    def _over(self, now: float) -> bool:
+    def _is_answer_over(self, now: float) -> bool:
         """Tell whether the answer is over for someone who listens, and its words have come or will not."""
         silent_s = self._answers.silent_s(now)
         answer = self._answers.current
@@ -281,8 +282,8 @@ class Conversation:
             return False
         return bool(answer.text) or silent_s >= TRANSCRIPT_S
 
-    def _line_said(self) -> None:
-        self._enter("agent" if self._answers.sounding(self._now()) else "waiting")
+    def _is_line_spoken(self) -> None:
+        self._enter("agent" if self._answers.is_sounding(self._now()) else "waiting")
 
         said = self._spoken[self._line]
         self._log_event(
@@ -303,7 +304,7 @@ class Conversation:
         while not self._ended:
             heard = await self._channel.receive()
             try:
-                await self._take(heard)
+                await self._handle_event(heard)
             except BrokenReply as broken:
                 self._log_event(self._now(), "error", **{"class": "protocol", "text": str(broken)})
                 self._end("error")
@@ -311,25 +312,25 @@ class Conversation:
     def _end(self, reason: str) -> None:
         self._ended = self._ended or reason
 
-    async def _take(self, heard: Heard) -> None:
-        now = max(0.0, heard.at - self._start)  # the handshake came before the first frame
-        for event in heard.events:
+    async def _handle_event(self, received: ReceivedEvents) -> None:
+        now = max(0.0, received.at - self._start)  # the handshake came before the first frame
+        for event in received.events:
             self._text += len(event.text) + (len(repr(event.detail)) if event.detail else 0)
             if len(self._log) > MOST_EVENTS or self._text > MOST_TEXT:
                 raise BrokenReply("the agent sent more events or words than a call may have")
             if event.kind == "agent_audio":
                 if event.audio:
-                    piece = self._answers.hear(event.audio, now)
+                    piece = self._answers.add_sound(event.audio, now)
                     plays, seconds = round(piece.start, 6), round(piece.seconds, 6)
                     self._log_event(now, "agent_audio", plays=plays, seconds=seconds)
-                    if not self._microphone.saying and self._answers.current.audible is not None:
+                    if not self._microphone.is_speaking and self._answers.current.audible is not None:
                         self._enter("agent")
             elif event.kind == "interrupted":
-                await self._interrupted(now)
+                await self._on_interruption(now)
             else:
-                self._note(event, now)
+                self._note_event(event, now)
 
-    async def _interrupted(self, now: float) -> None:
+    async def _on_interruption(self, now: float) -> None:
         found = self._answers.interrupt(now)
         dropped = round(found.dropped_s, 6)
         if found.played_s is None:
@@ -339,21 +340,21 @@ class Conversation:
         self._log_event(now, "interrupted", dropped_s=dropped, played_s=round(found.played_s, 6))
         await self._channel.interrupt(found.played_s)
 
-    def _note(self, event: Event, now: float) -> None:
+    def _note_event(self, event: Event, now: float) -> None:
         more: dict[str, Any] = {"detail": dict(event.detail)} if event.detail else {}
         if event.kind in ("agent_text", "user_text"):
             more |= {"text": event.text, "final": event.final}
             if event.kind == "agent_text":
-                self._answers.read(event, now)
+                self._answers.add_words(event, now)
         elif event.kind == "turn_done":
             more["text"] = event.text
-            self._answers.end(now)
+            self._answers.end_answer(now)
         elif event.kind in ("error", "closed"):
             more |= {"text": event.text, "class": event.error}
             self._end(event.kind)
         elif event.kind == "usage":
             for place, name in enumerate(("input_tokens", "output_tokens")):
-                self._usage[place] += count(event.detail.get(name)) or 0
+                self._usage[place] += parse_token_count(event.detail.get(name)) or 0
         self._log_event(now, event.kind, **more)
 
     # ── The evidence ──
@@ -364,18 +365,18 @@ class Conversation:
     def _log_event(self, at: float, kind: str, **more: Any) -> None:
         self._log.append({"t": round(at, 6), "event": kind, **more})
 
-    def _held(self, reason: str) -> Held:
+    def _finished_call(self, reason: str) -> FinishedCall:
         import numpy as np
 
         self._refuse_keys()
-        self._log_event(self._now(), "pace", **self._pace.told())
+        self._log_event(self._now(), "pace", **self._pace.to_log())
         self._log_event(self._now(), "end", reason=reason)
         seconds = max(self._microphone.frames * FRAME_S, self._playout.end)
         length = round(seconds * audio.RECORDING_RATE)
-        tracks = [each.rendered(audio.RECORDING_RATE, length) for each in (self._microphone, self._playout)]
-        return Held(
+        tracks = [each.render(audio.RECORDING_RATE, length) for each in (self._microphone, self._playout)]
+        return FinishedCall(
             recording=audio.write_wav(np.stack(tracks, axis=1), audio.RECORDING_RATE),
-            log=b"".join(_written(each) for each in self._log),
+            log=b"".join(_encode_log_line(each) for each in self._log),
             answers=tuple(answer.text for answer in self._answers.all),
             cut=tuple(answer.cut for answer in self._answers.all),
             reason=reason,
@@ -395,19 +396,19 @@ class Conversation:
             raise KeyInAnswer("the agent said an API key, so the call is not stored")
 
 
-def _written(event: Mapping[str, Any]) -> bytes:
+def _encode_log_line(event: Mapping[str, Any]) -> bytes:
     """Return an event as a line of the log; half of a surrogate pair, or a number beyond all measure, is none."""
     try:
         return msgspec.json.encode(event) + b"\n"
     except (UnicodeEncodeError, OverflowError, TypeError):
-        return msgspec.json.encode(_plain(event)) + b"\n"
+        return msgspec.json.encode(_to_plain(event)) + b"\n"
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(_plain(str(name))): _plain(each) for name, each in value.items()}
+        return {str(_to_plain(str(name))): _to_plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_to_plain(each) for each in value]
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     known = value is None or isinstance(value, bool | float) or (type(value) is int and -(2**63) <= value < 2**63)

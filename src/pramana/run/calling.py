@@ -1,7 +1,7 @@
 """A model asked aloud: a request with speech in, a reply with its recording out, by way of one call.
 
-`Calls` implements `Provider`, so that limits, retries and budgets guard a call as they guard any request. What was
-recorded is stored before anything else can fail. Then, and outside those limits, an answer without a transcript is
+`CallProvider` implements `Provider`, so that limits, retries and budgets guard a call as they guard any request. What
+was recorded is stored before anything else can fail. Then, and outside those limits, an answer without a transcript is
 written down by the speech recognition there is, and so is one that was cut off, of which a transcript says more than
 was heard. Who cannot write it down costs its words and never the call: the log says why.
 """
@@ -18,59 +18,67 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import astuple, replace
 
 from pramana import audio, clock
-from pramana.embedded.engines import line_of
+from pramana.embedded.engines import format_engines
 from pramana.errors import PramanaError, ProviderError, Rejected
 from pramana.model import Call, Reply, Request, Turn
 from pramana.providers.voice.cascade import CascadeChannel
-from pramana.providers.voice.vocabulary import Channel, Dial, Ears, Event, Heard, Voice, only_listens
-from pramana.run.asking import Asking
-from pramana.run.call import Conversation, Enter, Held, Patience, Stages
+from pramana.providers.voice.vocabulary import (
+    Channel,
+    Dial,
+    Event,
+    ReceivedEvents,
+    SpeechRecognition,
+    VoiceProvider,
+    is_backchannel,
+)
+from pramana.run.asking import TextClient
+from pramana.run.call import Conversation, Enter, FinishedCall, Patience, StageCounter
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
 GREETS = "greets"
-MAY_GREET_S = 3.0
+GREETING_WAIT_S = 3.0
 """For an agent that may speak first, as those of most vendors are set to; who knows that it does waits longer."""
-CUT_OFF = "cut off, and it is unknown how much of it was heard"
+INTERRUPTED_REASON = "cut off, and it is unknown how much of it was heard"
 
 
-class Spoken(Reply, frozen=True):
+class UntranscribedReply(Reply, frozen=True):
     """The reply of a call whose answers are still to be written down."""
 
-    held: Held | None = None
+    held: FinishedCall | None = None
     language: str = "en"
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class CallProvider:
     """Asks by calling."""
 
-    voice: Voice
+    voice: VoiceProvider
     provider: str
     """Its name, for the log."""
     keep: Callable[[bytes], str]
     """Stores a blob, returns its digest."""
-    stt: Ears | None = None
+    stt: SpeechRecognition | None = None
     patience: Patience = field(default_factory=Patience)
-    _broken: WeakKeyDictionary[ProviderError, Spoken] = field(default_factory=WeakKeyDictionary)
+    _broken: WeakKeyDictionary[ProviderError, UntranscribedReply] = field(default_factory=WeakKeyDictionary)
     """What there is of calls in which the agent failed: most are held again, and only the last is worth keeping."""
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     """The agent has been ready for a call, be it none that is over yet."""
-    stages: Stages = field(default_factory=Stages)
+    stages: StageCounter = field(default_factory=StageCounter)
     """Where the calls under way are."""
 
-    async def ask(self, request: Request) -> Spoken:
-        """Hold the conversation, store it and return what the agent says it said; then comes `written_down`."""
-        with self.stages.call() as enter:
-            return await self._held(request, enter)
+    async def ask(self, request: Request) -> UntranscribedReply:
+        """Hold the conversation, store it and return what the agent says it said; then comes `transcribe_reply`."""
+        with self.stages.track_call() as enter:
+            return await self._hold_call(request, enter)
 
-    async def _held(self, request: Request, enter: Enter) -> Spoken:
+    async def _hold_call(self, request: Request, enter: Enter) -> UntranscribedReply:
         assert request.speech is not None  # noqa: S101 - or it would have been written
         speech, start = request.speech, clock.monotonic()
-        greets, request = _of_the_call(request)
+        greets, request = _split_greets_parameter(request)
         can = self.voice.capabilities
-        refused = can.never_takes
+        refused = can.unsupported_parameters
         left_out = tuple(sorted(refused & {name for name, value in request.parameters.items() if value is not None}))
         if left_out:
             taken = {name: value for name, value in request.parameters.items() if name not in refused}
@@ -89,12 +97,12 @@ class Calls:
             # Only our own agent can set this; the sound of all others is checked by ear.
             "synthesised_here": isinstance(channel, CascadeChannel) and channel.synthesised_here,
         }
-        listened = _Listened(channel, greets)
+        listened = _MonitoredChannel(channel, greets)
         held = await Conversation(listened, speech.utterances, about, self.patience, enter).hold()
-        reply = Spoken(
+        reply = UntranscribedReply(
             "\n".join(answer for answer in held.answers if answer),
             held.usage,
-            fingerprint=line_of(can.engines()),
+            fingerprint=format_engines(can.engines()),
             finish_reason=held.reason,
             dropped=left_out,
             total_s=clock.monotonic() - start,
@@ -106,22 +114,22 @@ class Calls:
         if listened.failure:
             self._broken[listened.failure] = reply
             raise listened.failure
-        return await self._stored(reply)
+        return await self._store_call(reply)
 
-    async def until(self, failure: ProviderError) -> Reply | None:
+    async def partial_reply(self, failure: ProviderError) -> Reply | None:
         """Return what was recorded until the agent failed, stored; None where that was not in a call."""
         broken = self._broken.pop(failure, None)
-        return None if broken is None else _plain(await self._stored(broken))
+        return None if broken is None else _plain(await self._store_call(broken))
 
-    async def written_down(self, reply: Reply) -> Reply:
+    async def transcribe_reply(self, reply: Reply) -> Reply:
         """Return the reply with what the recording says where the agent gave no words, or more than were heard."""
-        if not isinstance(reply, Spoken) or (held := reply.held) is None:
+        if not isinstance(reply, UntranscribedReply) or (held := reply.held) is None:
             return reply
         cut = {number for number, was in enumerate(held.cut) if was}
         wanted = [number for number, words in enumerate(held.answers) if number in cut or not words]
         answers, unwritten = list(held.answers), dict[int, str]()
-        if wanted and self.stt is not None and self.stt.covers(reply.language):
-            clips = await asyncio.to_thread(_clips, held)
+        if wanted and self.stt is not None and self.stt.supports_language(reply.language):
+            clips = await asyncio.to_thread(_answer_clips, held)
             for number in wanted:
                 answers[number] = ""
                 if number in clips:
@@ -131,18 +139,18 @@ class Calls:
                         why = str(error) if isinstance(error, PramanaError) else f"{type(error).__name__}: {error}"
                         unwritten[number] = f"it could not be transcribed: {why}"
         else:
-            unwritten = {number: CUT_OFF for number in wanted if held.answers[number]}
+            unwritten = {number: INTERRUPTED_REASON for number in wanted if held.answers[number]}
             for number in unwritten:
                 answers[number] = ""
         # What the agent says it said stays for whoever reads; nothing is asserted of it.
         said = [held.answers[number] if number in unwritten else words for number, words in enumerate(answers)]
         found = replace(reply, text="\n".join(filter(None, said)), answers=tuple(answers))
         if unwritten:
-            log = _with_reasons(held.log, unwritten)
-            found = await self._stored(replace(found, held=replace(held, log=log)))
+            log = _log_with_reasons(held.log, unwritten)
+            found = await self._store_call(replace(found, held=replace(held, log=log)))
         return _plain(found)
 
-    async def _stored(self, reply: Spoken) -> Spoken:
+    async def _store_call(self, reply: UntranscribedReply) -> UntranscribedReply:
         held, call = reply.held, reply.call
         assert held is not None  # noqa: S101 - it was held
         assert call is not None  # noqa: S101
@@ -158,27 +166,27 @@ class Calls:
         await self.voice.close()
 
 
-class Calling(Struct, frozen=True):
+class VoiceClient(Struct, frozen=True):
     """A target asked aloud: the call within the agent's limits, the writing down after it; implements `Ask`."""
 
-    asking: Asking
-    calls: Calls
+    client: TextClient
+    calls: CallProvider
 
     def __post_init__(self) -> None:
-        self.asking.reached = self.calls.reached
+        self.client.reached = self.calls.reached
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply, as far as it came where the agent failed in the call for good."""
         try:
-            reply = await self.asking(request)
+            reply = await self.client(request)
         except ProviderError as error:
-            if error.fatal or (broken := await self.calls.until(error)) is None:
+            if error.fatal or (broken := await self.calls.partial_reply(error)) is None:
                 raise
             return broken
-        return await self.calls.written_down(reply)
+        return await self.calls.transcribe_reply(reply)
 
 
-class _Listened:
+class _MonitoredChannel:
     """A channel whose failure ends the call as an event of it, so that what was said until then is recorded.
 
     It greets as whoever calls says, who knows it better than the description of a vendor.
@@ -187,7 +195,7 @@ class _Listened:
     def __init__(self, channel: Channel, greets: bool | None) -> None:
         self._channel, can = channel, channel.capabilities
         if greets is None:
-            self.capabilities = replace(can, greeting_s=MAY_GREET_S)
+            self.capabilities = replace(can, greeting_s=GREETING_WAIT_S)
         else:
             self.capabilities = replace(can, greets=greets, greeting_s=None)
         self.uplink, self.downlink = channel.uplink, channel.downlink
@@ -195,15 +203,15 @@ class _Listened:
         self.holds_key = channel.holds_key
         self.failure: ProviderError | None = None
 
-    async def receive(self) -> Heard:
+    async def receive(self) -> ReceivedEvents:
         try:
             return await self._channel.receive()
         except ProviderError as failure:
             self.failure = failure
-            return Heard(clock.monotonic(), (Event("error", str(failure), error="provider"),))
+            return ReceivedEvents(clock.monotonic(), (Event("error", str(failure), error="provider"),))
 
 
-def _of_the_call(request: Request) -> tuple[bool | None, Request]:
+def _split_greets_parameter(request: Request) -> tuple[bool | None, Request]:
     """Return whether the agent greets, where a parameter says it, and the request without: no agent is told."""
     greets = request.parameters.get(GREETS)
     if greets is not None and not isinstance(greets, bool):
@@ -212,11 +220,11 @@ def _of_the_call(request: Request) -> tuple[bool | None, Request]:
     return greets, replace(request, parameters=others) if GREETS in request.parameters else request
 
 
-def _plain(reply: Spoken) -> Reply:
+def _plain(reply: UntranscribedReply) -> Reply:
     return Reply(*astuple(reply)[: len(Reply.__struct_fields__)])
 
 
-def _with_reasons(log: bytes, unwritten: Mapping[int, str]) -> bytes:
+def _log_with_reasons(log: bytes, unwritten: Mapping[int, str]) -> bytes:
     """Return a log that says of which answers nobody knows the words, and why; its end stays the last event."""
     *before, end = log.splitlines(keepends=True)
     at = msgspec.json.decode(end)["t"]
@@ -233,16 +241,16 @@ def _dial(request: Request, *, takes_history: bool) -> Dial:
     before = tuple(turn for turn in request.turns if turn.role != "system")
     dial = Dial(request.model, "\n\n".join(system) or None, request.speech.language, request.parameters, before)
     if before and not takes_history:
-        told = "\n\n".join([*system, f"What was said until now:\n{_told(before)}"])
+        told = "\n\n".join([*system, f"What was said until now:\n{_system_prompt(before)}"])
         return replace(dial, system_prompt=told, history=())
     return dial
 
 
-def _told(turns: tuple[Turn, ...]) -> str:
+def _system_prompt(turns: tuple[Turn, ...]) -> str:
     return "\n".join(f"{'You' if turn.role == 'assistant' else 'The user'}: {turn.text}" for turn in turns)
 
 
-def _clips(held: Held) -> "dict[int, Samples]":
+def _answer_clips(held: FinishedCall) -> "dict[int, Samples]":
     """Return what is heard of the agent in answer to each line, as speech recognition takes it.
 
     An answer lasts until the next line begins; one that is talked into, until that line is over, or on if it only says
@@ -252,7 +260,7 @@ def _clips(held: Held) -> "dict[int, Samples]":
     agent: Any = samples[:, 1]
     events = [msgspec.json.decode(line) for line in held.log.splitlines()]
     every = [each for each in events if each["event"] == "line"]
-    lines = [each for each in every if not each.get("backchannel", each["barge_in"] and only_listens(each["text"]))]
+    lines = [each for each in every if not each.get("backchannel", each["barge_in"] and is_backchannel(each["text"]))]
     starts = [round(rate * each["end" if each["barge_in"] else "start"]) for each in lines]
     clips = [agent[start:end] for start, end in pairwise([*starts, len(agent)])]
     return {

@@ -24,9 +24,9 @@ class Stop:
     def __init__(self) -> None:
         self.reason: str | None = None
         self.error: PramanaError | None = None
-        self._told = asyncio.Event()
+        self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._then: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
     def __call__(self, reason: str, error: PramanaError | None = None) -> None:
         """Stop, for the first reason given; may be called by a signal's handler, in any thread, and after the run."""
@@ -34,17 +34,17 @@ class Stop:
             self.reason, self.error = reason, error
             if self._loop:
                 with suppress(RuntimeError):  # the run has just ended, and its event loop with it
-                    self._loop.call_soon_threadsafe(self._tell)  # a handler does not wake a loop that sleeps
+                    self._loop.call_soon_threadsafe(self._notify)  # a handler does not wake a loop that sleeps
 
     def __bool__(self) -> bool:
         return self.reason is not None
 
-    def then(self, do: Callable[[], None]) -> None:
+    def add_callback(self, callback: Callable[[], None]) -> None:
         """Have something done, on this event loop, when told to stop; soon, if that has happened already."""
         self._loop = asyncio.get_running_loop()
-        self._then.append(do)
+        self._callbacks.append(callback)
         if self:  # whoever stopped it may not have known this loop
-            self._loop.call_soon(do)
+            self._loop.call_soon(callback)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep that long, or until told to stop."""
@@ -53,13 +53,13 @@ class Stop:
             return
         try:
             async with asyncio.timeout(seconds):
-                await self._told.wait()
+                await self._stopped.wait()
         except TimeoutError:
             return
 
-    def _tell(self) -> None:
-        self._told.set()
-        for do in self._then:
+    def _notify(self) -> None:
+        self._stopped.set()
+        for do in self._callbacks:
             do()
 
 
@@ -68,14 +68,14 @@ class Stop:
 Work = TypeVar("Work")
 Asked = TypeVar("Asked")
 BUFFER = 1_000
-TOGETHER = 64
+BATCH_SIZE = 64
 """What is done to each of many is done to as many in a row: between one request and the next, the processor has
 forgotten all it knew of the code, and the same steps take three times as long."""
 LINGER_S = 0.02
 """How long the first of them may wait for the others."""
 
 
-class Feed(Generic[Work]):
+class WorkFeed(Generic[Work]):
     """Draws work a chunk at a time: to come by a chunk may block, so that happens in a thread; what is in it, here.
 
     A chunk may be lazy. What it takes to make a piece of work should be spent on the event loop, where nobody else
@@ -86,34 +86,34 @@ class Feed(Generic[Work]):
         self._chunks = chunks
         self._chunk: Iterator[Work] = iter(())
         self._ready: list[Work] = []
-        self._coming: asyncio.Task[Iterable[Work] | None] | None = None
+        self._next_chunk: asyncio.Task[Iterable[Work] | None] | None = None
         self._over = False
 
-    def now(self) -> Work | None:
+    def next_ready(self) -> Work | None:
         """Return the next piece of work if it is at hand, else None."""
         if not self._ready:
-            self._ready = list(islice(self._chunk, TOGETHER))
+            self._ready = list(islice(self._chunk, BATCH_SIZE))
             self._ready.reverse()
         return self._ready.pop() if self._ready else None
 
     async def next(self) -> Work | None:
         """Return the next piece of work, None when there is no more."""
         while True:
-            if (work := self.now()) is not None:
+            if (work := self.next_ready()) is not None:
                 return work
             if self._over:
                 return None
-            coming = self._coming = self._coming or self._draw()
+            coming = self._next_chunk = self._next_chunk or self._draw()
             await asyncio.wait((coming,))
-            if self._coming is coming:  # else another worker has taken it
+            if self._next_chunk is coming:  # else another worker has taken it
                 chunk = coming.result()
-                self._over, self._coming = chunk is None, None if chunk is None else self._draw()
+                self._over, self._next_chunk = chunk is None, None if chunk is None else self._draw()
                 self._chunk = iter(chunk or ())
 
     async def close(self) -> None:
         """Wait for what is being drawn; nobody wants it any more."""
-        if self._coming:
-            await asyncio.gather(self._coming, return_exceptions=True)
+        if self._next_chunk:
+            await asyncio.gather(self._next_chunk, return_exceptions=True)
 
     def _draw(self) -> "asyncio.Task[Iterable[Work] | None]":
         return asyncio.create_task(asyncio.to_thread(next, self._chunks, None))
@@ -131,17 +131,17 @@ class Window:
         self._room = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def draw(self, feed: Feed[Work], stop: Stop) -> Work | None:
+    async def draw(self, feed: WorkFeed[Work], stop: Stop) -> Work | None:
         """Return the next piece of work once there is room for it; None when there is no more, or the run stops."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-            stop.then(self._room.set)
+            stop.add_callback(self._room.set)
         while not stop and self._begun - self._taken >= self._size:
             self._room.clear()
             if self._begun - self._taken >= self._size:  # nothing was taken before the event was cleared
                 await self._room.wait()
         self._begun += 1
-        piece = None if stop else feed.now() or await feed.next()
+        piece = None if stop else feed.next_ready() or await feed.next()
         if piece is None:
             self._begun -= 1
             self._room.set()
@@ -155,10 +155,10 @@ class Window:
                 self._loop.call_soon_threadsafe(self._room.set)
 
 
-class Pool(Struct, Generic[Work, Asked], frozen=True):
+class WorkerPool(Struct, Generic[Work, Asked], frozen=True):
     """The workers of one model: a slow or limited provider never keeps the others waiting."""
 
-    feed: Feed[Work]
+    feed: WorkFeed[Work]
     workers: int
     ask: Callable[[Work], Awaitable[Asked]]
     """Whatever takes waiting; a `PramanaError` that leaves it ends the whole stream."""
@@ -166,13 +166,13 @@ class Pool(Struct, Generic[Work, Asked], frozen=True):
     """The rest, which takes none."""
 
 
-def as_it_is(result: Result) -> Result:
+def identity(result: Result) -> Result:
     """Finish what is a result already."""
     return result
 
 
 async def stream(
-    pools: Sequence[Pool[Any, Any]], stop: Stop, window: Window | None = None
+    pools: Sequence[WorkerPool[Any, Any]], stop: Stop, window: Window | None = None
 ) -> AsyncGenerator[list[Result]]:
     """Yield results soon after they were asked for, many together, until all is done or told to stop.
 
@@ -184,10 +184,12 @@ async def stream(
     loop = asyncio.get_running_loop()
     soon: asyncio.TimerHandle | None = None
 
-    async def work(pool: Pool[Any, Any]) -> None:
+    async def run_worker(pool: WorkerPool[Any, Any]) -> None:
         nonlocal soon
         feed, ask, finish = pool.feed, pool.ask, pool.finish
-        while not stop and (piece := await window.draw(feed, stop) if window else feed.now() or await feed.next()):
+        while not stop and (
+            piece := await window.draw(feed, stop) if window else feed.next_ready() or await feed.next()
+        ):
             try:
                 asked.append((finish, await ask(piece)))
             except Stopped:
@@ -195,7 +197,7 @@ async def stream(
             except PramanaError as error:
                 stop(str(error), error)
                 return
-            if len(asked) >= TOGETHER:
+            if len(asked) >= BATCH_SIZE:
                 news.set()
             elif soon is None:
                 soon = loop.call_later(LINGER_S, news.set)
@@ -203,16 +205,16 @@ async def stream(
                 room.clear()
                 await room.wait()
 
-    async def all_work() -> None:
+    async def run_all_workers() -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 for pool in pools:
                     for _ in range(pool.workers):
-                        group.create_task(work(pool))
+                        group.create_task(run_worker(pool))
         finally:
             news.set()
 
-    working = asyncio.create_task(all_work())
+    working = asyncio.create_task(run_all_workers())
     try:
         while not working.done() or asked:
             await news.wait()

@@ -34,7 +34,7 @@ LATE_S = 0.02
 AT_ONCE, CATCHES_UP_S = 5, FRAME_S / 4
 """Frames that are late go out so many at once, and then so far apart: at four times the pace of speech, never all in a
 burst. Were it one at a time, a machine that wakes us late each time would never let us catch up."""
-MOST_STALLS = 1000
+MAX_STALLS = 1000
 
 
 class _Line(Struct, frozen=True):
@@ -64,20 +64,20 @@ class Microphone:
             self._lines.append(_Line(samples, sent, len(samples) // frame, heard / audio.CALLER_RATE))
         # One sample more than a frame has, for rates at which some are longer.
         self._quiet = audio.encode(uplink.codec, np.zeros(uplink.rate // FRAMES_A_SECOND + 1, np.int16))
-        self._said: list[tuple[int, Samples]] = []
+        self._spoken_lines: list[tuple[int, Samples]] = []
         """First frame and samples of each line, as said."""
         self._line: _Line | None = None
-        self._begun = 0
+        self._line_start = 0
         self.frames = 0
 
-    def say(self, line: int) -> float:
+    def begin_line(self, line: int) -> float:
         """Begin a line with the next frame; return where its last audible sample will end."""
-        self._line, self._begun = self._lines[line], self.frames
-        self._said.append((self.frames, self._line.samples))
+        self._line, self._line_start = self._lines[line], self.frames
+        self._spoken_lines.append((self.frames, self._line.samples))
         return self.frames * FRAME_S + self._line.heard_s
 
     @property
-    def saying(self) -> bool:
+    def is_speaking(self) -> bool:
         return self._line is not None
 
     def next(self) -> bytes:
@@ -86,18 +86,18 @@ class Microphone:
         self.frames += 1
         if self._line is None:
             return self._quiet[: end - start]
-        before = self._place(self._begun)
+        before = self._place(self._line_start)
         piece = self._line.sent[start - before : end - before]
-        if self.frames - self._begun >= self._line.frames:
+        if self.frames - self._line_start >= self._line.frames:
             self._line = None
         return piece + self._quiet[: end - start - len(piece)]
 
-    def rendered(self, rate: int, length: int) -> "Samples":
+    def render(self, rate: int, length: int) -> "Samples":
         """Return what was said on the recording's clock."""
         import numpy as np
 
         track: Samples = np.zeros(length, np.int16)
-        for frame, samples in self._said:
+        for frame, samples in self._spoken_lines:
             first = round(frame * FRAME_S * rate)
             told = audio.resample(samples, audio.CALLER_RATE, rate)[: max(0, length - first)]
             track[first : first + len(told)] = told
@@ -108,23 +108,23 @@ class Microphone:
         return frame * self._rate // FRAMES_A_SECOND * self._width
 
 
-class Pace:
+class FramePacer:
     """How late frames went out, from which whoever reads a log knows whether its clock was right."""
 
     def __init__(self) -> None:
         self._lateness: list[float] = []
         self._longest_gap = 0.0
         self._last: float | None = None
-        self._owed = 0.0
+        self._paced_until = 0.0
         """When all that was sent would be out, had each frame taken `CATCHES_UP_S`."""
         self._stalls: list[list[float]] = []
         """From when until when frames were late by more than `LATE_S`, and how late at most."""
 
-    def due(self, frame: int) -> float:
+    def next_due(self, frame: int) -> float:
         """Return when a frame goes out: when it has been heard, and not in one burst with others that are late."""
-        return max((frame + 1) * FRAME_S, self._owed - (AT_ONCE - 1) * CATCHES_UP_S)
+        return max((frame + 1) * FRAME_S, self._paced_until - (AT_ONCE - 1) * CATCHES_UP_S)
 
-    def sent(self, frame: int, now: float) -> None:
+    def record_sent(self, frame: int, now: float) -> None:
         """Take down that a frame goes out now."""
         due = (frame + 1) * FRAME_S
         late = max(0.0, now - due)
@@ -132,16 +132,16 @@ class Pace:
         if self._last is not None:
             self._longest_gap = max(self._longest_gap, now - self._last)
         self._last = now
-        self._owed = max(self._owed, now) + CATCHES_UP_S
+        self._paced_until = max(self._paced_until, now) + CATCHES_UP_S
         if late <= LATE_S:
             return
-        if self._stalls and (due <= self._stalls[-1][1] + FRAME_S or len(self._stalls) == MOST_STALLS):
+        if self._stalls and (due <= self._stalls[-1][1] + FRAME_S or len(self._stalls) == MAX_STALLS):
             last = self._stalls[-1]
             last[1:] = [now, max(last[2], late)]
         else:
             self._stalls.append([due, now, late])
 
-    def told(self) -> dict[str, Any]:
+    def to_log(self) -> dict[str, Any]:
         """Return it for the log."""
         ordered = sorted(self._lateness)
         p95 = ordered[math.ceil(0.95 * len(ordered)) - 1] if ordered else 0.0
@@ -156,13 +156,13 @@ class Pace:
 
 # ── The loudspeaker ──
 
-MOST_AHEAD_S = 600.0
+MAX_BUFFERED_S = 600.0
 """Of sound waiting to be played: no answer is that long."""
 _LOOK_S = 0.25
 """Of sound looked through at a time for what is audible: to look through all of a long piece would hold up frames."""
 
 
-class Piece(Struct):
+class SoundPiece(Struct):
     """A piece of the agent's sound, and when it is played."""
 
     start: float
@@ -182,7 +182,7 @@ class Playout:
     def __init__(self, downlink: Format) -> None:
         self.downlink = downlink
         self._width = 2 if downlink.codec == "pcm" else 1
-        self._pieces: list[Piece] = []
+        self._pieces: list[SoundPiece] = []
         self._answer = 0
         """The place of the first piece of the answer at hand."""
         self.end = 0.0
@@ -190,13 +190,13 @@ class Playout:
         self.audible_end = 0.0
         """When all sound that can be heard has been."""
 
-    def add(self, data: bytes, now: float) -> Piece:
+    def add(self, data: bytes, now: float) -> SoundPiece:
         """Queue sound that arrives now; half a sample at its end is none."""
         data = data[: len(data) // self._width * self._width]
         start, seconds = max(now, self.end), len(data) / self._width / self.downlink.rate
-        if start + seconds - now > MOST_AHEAD_S:
-            raise BrokenReply(f"the agent has sent {MOST_AHEAD_S:g} s more sound than could be played")
-        piece = Piece(start, seconds, data, self._audible(data, start))
+        if start + seconds - now > MAX_BUFFERED_S:
+            raise BrokenReply(f"the agent has sent {MAX_BUFFERED_S:g} s more sound than could be played")
+        piece = SoundPiece(start, seconds, data, self._audible(data, start))
         self._pieces.append(piece)
         self.end = piece.end
         if piece.audible:
@@ -227,12 +227,12 @@ class Playout:
             self.audible_end = next((each.audible[1] for each in reversed(self._pieces) if each.audible), 0.0)
         return dropped
 
-    def rendered(self, rate: int, length: int) -> "Samples":
+    def render(self, rate: int, length: int) -> "Samples":
         """Return all of it on the recording's clock; what belongs together is resampled in one piece."""
         import numpy as np
 
         track: Samples = np.zeros(length, np.int16)
-        for start, data in self._joined():
+        for start, data in self._join_pieces():
             samples = audio.resample(audio.decode(self.downlink.codec, data), self.downlink.rate, rate)
             first = round(start * rate)
             samples = samples[: max(0, length - first)]
@@ -249,7 +249,7 @@ class Playout:
         behind = _first_audible(samples[::-1], rate) or 0
         return start + first / rate, start + (len(samples) - behind) / rate
 
-    def _joined(self) -> Iterator[tuple[float, bytes]]:
+    def _join_pieces(self) -> Iterator[tuple[float, bytes]]:
         start, end = 0.0, -1.0
         parts: list[bytes] = []
         for piece in self._pieces:

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from pramana import audio
-from pramana.errors import visible
+from pramana.errors import escape_control_characters
 from pramana.model import Case, Line, Speech, Utterance
 from pramana.providers.voice.embedded import machine
 
@@ -24,83 +24,85 @@ Keep = Callable[[bytes], str]
 Fetch = Callable[[str, Case], Awaitable[bytes]]
 """Returns the file of a recording."""
 
-REMEMBERED = 128
+MAX_CACHED_LINES = 128
 """Lines: the same case is asked of several models, several times."""
-LAID = 2
+LAYING_VERSION = 2
 """How conditions are laid over a line: another version, another sound. 2: from its first word on, not from the first
 sample of its file."""
-NOT_SPOKEN = ("is_json", "json_schema")
+UNSPOKEN_ASSERTIONS = ("is_json", "json_schema")
 PLAIN, NOISY = "voice", "noise=10dB"
 """What is meant by `--modality voice`, and by what conditions `noisy` adds to it."""
 
 
-class NotSpoken(Exception):
+class CannotBeSpoken(Exception):
     """The case cannot be put into sound; it says why."""
 
 
-def script_of(case: Case) -> tuple[Line, ...]:
+def case_script(case: Case) -> tuple[Line, ...]:
     """Return what the caller says: the script, or the last thing the user asks."""
     if case.script:
         return case.script
     return (Line(case.turns[-1].text, case.prompt_audio_url),)
 
 
-def conditions_of(variant: str) -> str:
+def variant_conditions(variant: str) -> str:
     """Return the conditions that a variant names.
 
-    >>> conditions_of("voice+noise=10dB,phone"), conditions_of("voice")
+    >>> variant_conditions("voice+noise=10dB,phone"), variant_conditions("voice")
     ('noise=10dB,phone', '')
     """
     return variant.partition("+")[2]
 
 
-def conditions_under(case: Case, variant: str) -> str:
+def effective_conditions(case: Case, variant: str) -> str:
     """Return what befalls a case: what it states itself, and what the variant says; where both do, the variant."""
-    stated = [each for each in (case.conditions, conditions_of(variant)) if each not in ("", audio.conditions.CLEAN)]
+    stated = [
+        each for each in (case.conditions, variant_conditions(variant)) if each not in ("", audio.conditions.CLEAN)
+    ]
     parts = {part.partition("=")[0]: part for each in stated for part in each.split(",")}
-    return str(audio.conditions.parse(",".join(parts.values()))) if parts else ""
+    return str(audio.conditions.parse_conditions(",".join(parts.values()))) if parts else ""
 
 
-def why_not(case: Case) -> str | None:
+def why_not_spoken(case: Case) -> str | None:
     """Say why a case is not asked aloud; None where it can be."""
     stated = [case.assertion, *(expected.assertion for line in case.script for expected in line.expected)]
     for each in stated:
-        if each is not None and each.type in NOT_SPOKEN:
+        if each is not None and each.type in UNSPOKEN_ASSERTIONS:
             return f"{each.type} checks written text, which cannot be spoken"
-    if case.facets.category == "coding" or any("```" in line.text for line in script_of(case)):
+    if case.facets.category == "coding" or any("```" in line.text for line in case_script(case)):
         return "it is about code, which cannot be spoken"
     if case.turns and case.turns[-1].role != "user":
         return "its last turn is not the user's, so the caller has nothing to say"
     return None
 
 
-class Speaker:
+class SpeechMaker:
     """Turns cases into speech."""
 
     def __init__(self, keep: Keep, fetch: Fetch, voice: str = "espeak") -> None:
         self._keep, self._fetch, self._voice = keep, fetch, voice
         self._known: OrderedDict[tuple[str, ...], asyncio.Future[tuple[Samples, str]]] = OrderedDict()
 
-    async def speech(self, case: Case, variant: str) -> Speech:
-        """Return what is said; `NotSpoken` where it cannot be, a `PramanaError` where a recording is of no use."""
-        if reason := why_not(case):
-            raise NotSpoken(reason)
+    async def make_speech(self, case: Case, variant: str) -> Speech:
+        """Return what is said; `CannotBeSpoken` where it cannot be, a `PramanaError` where a recording is of no use."""
+        if reason := why_not_spoken(case):
+            raise CannotBeSpoken(reason)
         language = case.facets.language or "en"
-        conditions = conditions_under(case, variant)
+        conditions = effective_conditions(case, variant)
         said = []
-        for line in script_of(case):
-            samples, digest = await self._sound(case, line, language, conditions)
+        for line in case_script(case):
+            samples, digest = await self._line_sound(case, line, language, conditions)
             said.append(Utterance(line, samples, digest))
         return Speech(tuple(said), language, variant, conditions)
 
-    async def _sound(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
+    async def _line_sound(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
         where = case.source.file if case.source and line.audio_url else ""
         key = (line.text, line.audio_url or "", where, language, conditions)
         if key in self._known:
             self._known.move_to_end(key)
         else:
-            self._known[key] = asyncio.ensure_future(self._made(case, line, language, conditions))
-            if len(self._known) > REMEMBERED:
+            self._known[key] = asyncio.ensure_future(self._make_sound(case, line, language, conditions))
+            if len(self._known) > MAX_CACHED_LINES:
                 self._known.popitem(last=False)
         try:
             return await asyncio.shield(self._known[key])
@@ -108,22 +110,24 @@ class Speaker:
             self._known.pop(key, None)  # a file that is missing now may be there when it is asked for again
             raise
 
-    async def _made(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
+    async def _make_sound(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
         recorded = await self._fetch(line.audio_url, case) if line.audio_url else None
         # espeak-ng takes a thousandth of the time it speaks; a neural voice would be heard in the times of an agent.
         async with machine.work if self._voice == "piper" and recorded is None else nullcontext():
-            return await asyncio.to_thread(self._rendered, line, recorded, language, conditions)
+            return await asyncio.to_thread(self._render_line, line, recorded, language, conditions)
 
-    def _rendered(self, line: Line, recorded: bytes | None, language: str, conditions: str) -> "tuple[Samples, str]":
+    def _render_line(self, line: Line, recorded: bytes | None, language: str, conditions: str) -> "tuple[Samples, str]":
         samples = (
-            _voiced(line.text, language, self._voice) if recorded is None else _usable(recorded, str(line.audio_url))
+            _synthesise(line.text, language, self._voice)
+            if recorded is None
+            else _decode_recording(recorded, str(line.audio_url))
         )
         if conditions:
-            samples = _disturbed(samples, conditions)
+            samples = _apply_conditions(samples, conditions)
         return samples, self._keep(audio.write_wav(samples, audio.CALLER_RATE))
 
 
-def _disturbed(samples: "Samples", conditions: str) -> "Samples":
+def _apply_conditions(samples: "Samples", conditions: str) -> "Samples":
     """Return a line under conditions, from its first word to its last: noise beside them would be taken for speech.
 
     What is silent before and after lasts as long as it did, and is silence.
@@ -135,12 +139,12 @@ def _disturbed(samples: "Samples", conditions: str) -> "Samples":
         return samples
     words = samples[first : last + 1]
     clean = audio.digest(words, audio.CALLER_RATE)
-    seed = int.from_bytes(hashlib.sha256(f"{clean}|{conditions}|{LAID}".encode()).digest()[:4])
-    disturbed = audio.apply(audio.conditions.parse(conditions), words, seed)
+    seed = int.from_bytes(hashlib.sha256(f"{clean}|{conditions}|{LAYING_VERSION}".encode()).digest()[:4])
+    disturbed = audio.apply_conditions(audio.conditions.parse_conditions(conditions), words, seed)
     return np.pad(disturbed, (first, len(samples) - last - 1))
 
 
-def _voiced(text: str, language: str, voice: str) -> "Samples":
+def _synthesise(text: str, language: str, voice: str) -> "Samples":
     from pramana.embedded.voice import CannotSpeak, speak
 
     try:
@@ -150,15 +154,17 @@ def _voiced(text: str, language: str, voice: str) -> "Samples":
             return piper.speak(text, language)
         return speak(text, language)
     except CannotSpeak as refused:
-        raise NotSpoken(str(refused)) from None
+        raise CannotBeSpoken(str(refused)) from None
 
 
-def _usable(recorded: bytes, url: str) -> "Samples":
+def _decode_recording(recorded: bytes, url: str) -> "Samples":
     from pramana.providers import guard
 
-    shown = guard.shown(url) if "://" in url else visible(url)  # the query of an address may be a signature
+    shown = (
+        guard.strip_credentials(url) if "://" in url else escape_control_characters(url)
+    )  # the query of an address may be a signature
     try:
-        sound = audio.read(recorded)
+        sound = audio.read_sound(recorded)
     except audio.BadAudio as bad:
         raise audio.BadAudio(f"the recording {shown} cannot be used: {bad}") from None
     samples = audio.resample(sound.samples, sound.rate, audio.CALLER_RATE)

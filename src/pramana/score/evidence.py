@@ -2,10 +2,10 @@
 
 What was written down is only evidence when the recording says it too. So the recording is transcribed again by an ear
 of our own, and both texts are compared by character. How far they may differ was measured, not chosen: see
-`CONTRADICTS`. Where the ear cannot tell (a language it does not know, a text too short, a recogniser that has lost
-itself) the guard says "not checked" and why; it never passes for a check. Nor is anything proven by ear of an agent
-whose sound the bench itself synthesised from the transcript: the words are the source of that sound, so that an ear
-which hears others is wrong. Silence, clipping and a sound too short for its words are held against it all the same.
+`MAX_CHARACTER_ERROR_RATE`. Where the ear cannot tell (a language it does not know, a text too short, a recogniser that
+has lost itself) the guard says "not checked" and why; it never passes for a check. Nor is anything proven by ear of an
+agent whose sound the bench itself synthesised from the transcript: the words are the source of that sound, so that an
+ear which hears others is wrong. Silence, clipping and a sound too short for its words are held against it all the same.
 """
 
 import zlib
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 
 from pramana import audio
-from pramana.score.words import by_character, character_errors, normalised
+from pramana.score.words import count_character_errors, is_compared_by_character, normalise_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 GUARD_VERSION: Final = "3"
 """3: sound that the bench synthesised from the transcript is not checked by ear."""
 State = Literal["ok", "not checked", "silent", "clipped", "contradicts"]
-CONTRADICTS = 0.55
+MAX_CHARACTER_ERROR_RATE = 0.55
 """Character error rate above which the recording says something else than the transcript, as measured by
 `benchmarks/evidence_guard.py`. Of 260 sentences of the embedded voice 95 % stay below 0.32 and two are above this, of
 1,300 pairs that do not belong together none is below 0.57; half of the sentences had no say in the choice."""
-FEWEST_CHARACTERS = 40
+MIN_CHARACTERS = 40
 """On one side at least: a word alone is misheard too often to prove anything."""
-MOST_CHARACTERS = 40_000
+MAX_CHARACTERS = 40_000
 """Of both together, which is half an hour of speech; comparing takes time with their square."""
-FASTEST = 60
+MAX_CHARACTERS_A_SECOND = 60
 """Characters a second: three times what the fastest people say. A transcript beyond is not of this sound."""
 CLIPPED_SHARE = 0.05
 """Of audible samples at full scale: speech made 20 dB too loud. Its words outlive that; as a sound it is broken."""
-LOST_ITSELF = 2.4
+LOOP_COMPRESSION = 2.4
 """How many times smaller a text can be packed when a recogniser has said the same again and again: Whisper's rule."""
-MOST_CUTS = 4
-SYNTHESISED = "not checked by ear: the agent's sound was synthesised in this process from its transcript"
+MAX_CUTS = 4
+SYNTHESISED_HERE_REASON = "not checked by ear: the agent's sound was synthesised in this process from its transcript"
 
 
-class Guard(Struct, frozen=True):
+class GuardResult(Struct, frozen=True):
     """What the sound says about the transcript."""
 
     state: State
@@ -53,13 +53,13 @@ class Guard(Struct, frozen=True):
     """The character error rate that decided; None where none did."""
 
     @property
-    def tripped(self) -> bool:
+    def is_tripped(self) -> bool:
         return self.state not in ("ok", "not checked")
 
 
-def guard(
+def check_evidence(
     speech: "Samples",
-    said: str,
+    transcript: str,
     recorded: str | None,
     language: str,
     *,
@@ -67,75 +67,79 @@ def guard(
     cuts: int = 0,
     unheard: str = "nobody has transcribed the recording",
     synthesised_here: bool = False,
-) -> Guard:
+) -> GuardResult:
     """Compare what an agent says it said with what was recorded.
 
     `speech` is the audible part of its channel at `rate` samples a second, and `recorded` what an ear made of it, None
     for the reason `unheard`. `cuts` is how often it fell silent because the caller talked: so many stretches of its
-    words were never heard. `synthesised_here`: the bench made the sound from the words of `said`.
+    words were never heard. `synthesised_here`: the bench made the sound from the words of `transcript`.
     """
     seconds = speech.size / rate
     if not speech.size:
-        return Guard("silent", "nothing is audible in the agent's channel of the recording")
+        return GuardResult("silent", "nothing is audible in the agent's channel of the recording")
     if (share := audio.clipped_share(speech)) > CLIPPED_SHARE:
-        return Guard("clipped", f"{share:.1%} of the agent's sound is at full scale, above {CLIPPED_SHARE:.0%}")
-    if not said.strip():
-        return Guard("not checked", "not checked: the agent gave no transcript of what it said")
+        return GuardResult("clipped", f"{share:.1%} of the agent's sound is at full scale, above {CLIPPED_SHARE:.0%}")
+    if not transcript.strip():
+        return GuardResult("not checked", "not checked: the agent gave no transcript of what it said")
     # The embedded voice leaves out what has no sound; how others transcribe their speech is theirs to answer for.
-    length = sum(map(str.isalnum, said)) if synthesised_here else len(said)
+    length = sum(map(str.isalnum, transcript)) if synthesised_here else len(transcript)
     fast = f"the recording contradicts the transcript: {length:,} characters were not said in {seconds:.1f} s"
-    is_too_fast = not cuts and length > FEWEST_CHARACTERS + FASTEST * seconds
+    is_too_fast = not cuts and length > MIN_CHARACTERS + MAX_CHARACTERS_A_SECOND * seconds
     if synthesised_here:
-        return Guard("contradicts", fast) if is_too_fast else Guard("not checked", SYNTHESISED)
+        return GuardResult("contradicts", fast) if is_too_fast else GuardResult("not checked", SYNTHESISED_HERE_REASON)
     if recorded is None:
-        return Guard("not checked", f"not checked: {unheard}")
-    if packed(recorded) > LOST_ITSELF >= packed(said):
-        return Guard("not checked", "not checked: the ear has lost itself, it hears the same words again and again")
+        return GuardResult("not checked", f"not checked: {unheard}")
+    if compression_ratio(recorded) > LOOP_COMPRESSION >= compression_ratio(transcript):
+        return GuardResult(
+            "not checked", "not checked: the ear has lost itself, it hears the same words again and again"
+        )
     if is_too_fast:
-        return Guard("contradicts", fast)
-    if len(said) + len(recorded) > MOST_CHARACTERS:
-        return Guard("not checked", f"not checked: {len(said):,} characters are too many to compare")
-    lengths = [len("".join(normalised(text, language))) for text in (said, recorded)]
-    if max(lengths) < FEWEST_CHARACTERS:
-        return Guard("not checked", f"not checked: {max(lengths)} characters are too few to compare by ear")
-    if cuts and lengths[1] < FEWEST_CHARACTERS:
+        return GuardResult("contradicts", fast)
+    if len(transcript) + len(recorded) > MAX_CHARACTERS:
+        return GuardResult("not checked", f"not checked: {len(transcript):,} characters are too many to compare")
+    lengths = [len("".join(normalise_text(text, language))) for text in (transcript, recorded)]
+    if max(lengths) < MIN_CHARACTERS:
+        return GuardResult("not checked", f"not checked: {max(lengths)} characters are too few to compare by ear")
+    if cuts and lengths[1] < MIN_CHARACTERS:
         few = f"not checked: of an answer that was cut off, {lengths[1]} characters were heard, too few to compare"
-        return Guard("not checked", few)
-    wrong = difference(said, recorded, language, cuts=cuts)
-    if wrong > CONTRADICTS:
-        return Guard(
+        return GuardResult("not checked", few)
+    wrong = transcript_error_rate(transcript, recorded, language, cuts=cuts)
+    if wrong > MAX_CHARACTER_ERROR_RATE:
+        return GuardResult(
             "contradicts",
-            f"the recording contradicts the transcript: character error rate {wrong:.0%}, above {CONTRADICTS:.0%}",
+            f"the recording contradicts the transcript: character error rate {wrong:.0%}, above "
+            f"{MAX_CHARACTER_ERROR_RATE:.0%}",
             wrong,
         )
-    return Guard("ok", f"the recording bears out the transcript: character error rate {wrong:.0%}", wrong)
+    return GuardResult("ok", f"the recording bears out the transcript: character error rate {wrong:.0%}", wrong)
 
 
-def packed(text: str) -> float:
+def compression_ratio(text: str) -> float:
     """Return how many times smaller a text can be packed.
 
-    >>> packed("so it is " * 40) > LOST_ITSELF > packed("We open at nine on weekdays, and at ten on Saturdays.")
+    >>> answer = "We open at nine on weekdays, and at ten on Saturdays."
+    >>> compression_ratio("so it is " * 40) > LOOP_COMPRESSION > compression_ratio(answer)
     True
     """
     data = text.encode("utf-8", "replace")
     return len(data) / len(zlib.compress(data)) if data else 0.0
 
 
-def difference(said: str, recorded: str, language: str, *, cuts: int = 0) -> float:
+def transcript_error_rate(transcript: str, recorded: str, language: str, *, cuts: int = 0) -> float:
     """Return the character error rate of a recording against its transcript; 1 where there is no transcript.
 
     Where the agent was cut off, as many stretches of the transcript may be missing without counting, and the rate is
     that of the characters heard.
     """
     if not cuts:
-        rate = character_errors(said, recorded, language).rate
+        rate = count_character_errors(transcript, recorded, language).rate
         return 1.0 if rate is None else rate
-    between = "" if by_character(language) else " "
-    reference, heard = (between.join(normalised(text, language)) for text in (said, recorded))
-    return _distance(reference, heard, min(cuts, MOST_CUTS)) / max(1, len(heard))
+    between = "" if is_compared_by_character(language) else " "
+    reference, heard = (between.join(normalise_text(text, language)) for text in (transcript, recorded))
+    return _edit_distance(reference, heard, min(cuts, MAX_CUTS)) / max(1, len(heard))
 
 
-def _distance(reference: str, heard: str, cuts: int) -> int:
+def _edit_distance(reference: str, recognised: str, cuts: int) -> int:
     """Return the least number of edits between two texts when so many stretches of the first may be left out free.
 
     One row of the usual table for each character of the reference, in a copy for each stretch left out so far, and one
@@ -143,9 +147,9 @@ def _distance(reference: str, heard: str, cuts: int) -> int:
     """
     import numpy as np
 
-    letters = np.fromiter(map(ord, heard), np.int64, len(heard))
-    columns = np.arange(len(heard) + 1)
-    never = np.full(len(heard) + 1, len(heard) + len(reference) + 1)
+    letters = np.fromiter(map(ord, recognised), np.int64, len(recognised))
+    columns = np.arange(len(recognised) + 1)
+    never = np.full(len(recognised) + 1, len(recognised) + len(reference) + 1)
     kept, left = [columns, *[never] * cuts], [columns, *[never] * (cuts - 1)]
     for letter in map(ord, reference):
         before = kept
@@ -159,13 +163,15 @@ def _distance(reference: str, heard: str, cuts: int) -> int:
     return int(min(row[-1] for row in (*kept, *left)))
 
 
-def trimmed(samples: "Samples", rate: int, spans: Sequence[tuple[float, float]], beside_s: float = 0.25) -> "Samples":
+def trim_silences(
+    samples: "Samples", rate: int, spans: Sequence[tuple[float, float]], margin_s: float = 0.25
+) -> "Samples":
     """Return a channel without its long silences: what is audible, with a little of what is beside it."""
     import numpy as np
 
     places: list[list[int]] = []
     for start, end in spans:
-        first, last = max(0, round((start - beside_s) * rate)), min(len(samples), round((end + beside_s) * rate) + 1)
+        first, last = max(0, round((start - margin_s) * rate)), min(len(samples), round((end + margin_s) * rate) + 1)
         if places and first <= places[-1][1]:
             places[-1][1] = last
         else:

@@ -15,9 +15,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, field
 
-from pramana.errors import ProviderError, quote
-from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, total
-from pramana.score.verdicts import RATINGS, SCORES, evidence_before, read_ratings, verdict
+from pramana.errors import ProviderError, quote_text
+from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, add_usage
+from pramana.score.verdicts import RATINGS, SCORES, evidence_before, parse_verdict, read_ratings
 
 VERSION: Final = "1"
 
@@ -38,13 +38,15 @@ Criterion:
 
 Is the criterion met? Evidence first; the last line is YES or NO."""
 
-AGAIN: Final = (
+REPEAT_QUESTION: Final = (
     "Your last line was neither YES nor NO. Answer once more: evidence first, then a last line with only YES or NO."
 )
 
-CUT_OFF: Final = "Your answer was cut off before its end. Answer once more, in the same form and in fewer words."
+CUT_OFF_QUESTION: Final = (
+    "Your answer was cut off before its end. Answer once more, in the same form and in fewer words."
+)
 
-_ENDED_EARLY: Final = frozenset(
+_CUT_OFF_REASONS: Final = frozenset(
     {
         "length", "max_tokens", "max_output_tokens", "max_completion_tokens", "model_length", "incomplete",
         "context_length", "context_length_exceeded", "model_context_window_exceeded", "pause_turn", "cancelled",
@@ -62,15 +64,15 @@ def was_cut_off(reply: Reply) -> bool:
     (True, False)
     """
     said = (reply.finish_reason or "").lower()
-    return said in _ENDED_EARLY or said.startswith("blocked")
+    return said in _CUT_OFF_REASONS or said.startswith("blocked")
 
 
-def fingerprint(*prompts: str) -> str:
+def prompt_fingerprint(*prompts: str) -> str:
     """Return the short hash that a check records of the prompts it was made with."""
     return hashlib.sha256("\0".join(prompts).encode()).hexdigest()[:12]
 
 
-def mark_for(*texts: str) -> str:
+def make_delimiter(*texts: str) -> str:
     """Return a line that none of the texts can hold, since it is made of their hash."""
     digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
     return f"=====[{digest[:32]}]====="
@@ -79,7 +81,7 @@ def mark_for(*texts: str) -> str:
 T = TypeVar("T")
 
 
-class Inquiry(Struct, Generic[T], frozen=True):
+class JudgeAnswer(Struct, Generic[T], frozen=True):
     """What came of asking a judge: what it decided, or why it decided nothing."""
 
     decided: T | None
@@ -97,9 +99,9 @@ class Judge(Struct, frozen=True):
     """As the user typed it."""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 42})
 
-    async def inquire(
-        self, turns: tuple[Turn, ...], read: Callable[[str], T | None], again: str, expected: str
-    ) -> Inquiry[T]:
+    async def ask_and_parse(
+        self, turns: tuple[Turn, ...], read: Callable[[str], T | None], repeat_question: str, expected: str
+    ) -> JudgeAnswer[T]:
         """Ask, read the answer, and ask once more where it cannot be read or was cut off."""
         answers: list[str] = []
         evidence: dict[str, Any] = {"judge": self.name, "answers": answers}
@@ -112,42 +114,52 @@ class Judge(Struct, frozen=True):
             except ProviderError as error:
                 if error.fatal:
                     raise
-                return Inquiry(None, evidence, f"the judge {self.name} could not be asked: {error}")
+                return JudgeAnswer(None, evidence, f"the judge {self.name} could not be asked: {error}")
             answers.append(said.text)
             evidence["served_model"] = said.served_model
             evidence["finish_reason"] = said.finish_reason
             cost = None if cost is None or said.cost_usd is None else cost + said.cost_usd
             evidence["cost_usd"] = cost
-            evidence["tokens"] = tokens = tokens if said.cached else total(tokens, said.usage)
+            evidence["tokens"] = tokens = tokens if said.cached else add_usage(tokens, said.usage)
             cut = was_cut_off(said)
             decided = None if cut else read(said.text)
             if decided is not None:
-                return Inquiry(decided, evidence)
-            turns = (*turns, Turn("assistant", said.text or "(nothing)"), Turn("user", CUT_OFF if cut else again))
+                return JudgeAnswer(decided, evidence)
+            turns = (
+                *turns,
+                Turn("assistant", said.text or "(nothing)"),
+                Turn("user", CUT_OFF_QUESTION if cut else repeat_question),
+            )
         last = f"; its last answer was cut off ({said.finish_reason})" if cut else "; its last answer"
-        last += f": {quote(shortened(answers[-1]), 200)}" if answers[-1].strip() else " is empty" if not cut else ""
+        last += (
+            f": {quote_text(shorten_reason(answers[-1]), 200)}"
+            if answers[-1].strip()
+            else " is empty"
+            if not cut
+            else ""
+        )
         why = f"the judge {self.name} twice gave no verdict that can be read: expected {expected}{last}"
-        return Inquiry(None, evidence, why)
+        return JudgeAnswer(None, evidence, why)
 
 
 async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
     """Decide an `llm_judge` assertion."""
     criterion = (case.assertion.judge_prompt if case.assertion else None) or ""
-    mark = mark_for(reply.text, criterion)
+    mark = make_delimiter(reply.text, criterion)
     turns = (
         Turn("system", INSTRUCTIONS.format(mark=mark)),
         Turn("user", QUESTION.format(criterion=criterion, mark=mark, output=reply.text)),
     )
-    inquiry = await judge.inquire(turns, verdict, AGAIN, "a last line YES or NO")
-    version = f"{VERSION} {fingerprint(INSTRUCTIONS, QUESTION, AGAIN, CUT_OFF)}"
+    inquiry = await judge.ask_and_parse(turns, parse_verdict, REPEAT_QUESTION, "a last line YES or NO")
+    version = f"{VERSION} {prompt_fingerprint(INSTRUCTIONS, QUESTION, REPEAT_QUESTION, CUT_OFF_QUESTION)}"
     if inquiry.decided is None:
         return Check("llm_judge", version, Outcome.UNSCORED, inquiry.trouble, evidence=inquiry.evidence)
     outcome, word = (Outcome.PASSED, "YES") if inquiry.decided else (Outcome.FAILED, "NO")
-    reason = f"{judge.name} says {word}: {shortened(inquiry.evidence['answers'][-1])}"
+    reason = f"{judge.name} says {word}: {shorten_reason(inquiry.evidence['answers'][-1])}"
     return Check("llm_judge", version, outcome, reason, evidence=inquiry.evidence)
 
 
-def shortened(text: str, limit: int = 160) -> str:
+def shorten_reason(text: str, limit: int = 160) -> str:
     """Return text on one line, no longer than a reason bears."""
     words = " ".join(text.split())
     return words if len(words) <= limit else words[: limit - 1] + "…"
@@ -201,12 +213,12 @@ Expected outcome:
 
 Evidence first; the last line is the JSON object."""
 
-RUBRIC_AGAIN: Final = (
+RUBRIC_REPEAT_QUESTION: Final = (
     "Your last line was not the JSON object asked for. Answer once more: evidence, then the object on the last line."
 )
 
 
-def _numbered(texts: Sequence[str]) -> str:
+def _number_lines(texts: Sequence[str]) -> str:
     return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
 
 
@@ -215,16 +227,25 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     rubric, expected = RUBRICS.get(case.facets.category, GENERAL_RUBRIC), case.expected_outcome or ""
     prompt, output = case.turns[-1].text, reply.text
     if len(case.script) > 1:  # each line with its answer, by their numbers
-        prompt, output = _numbered([line.text for line in case.script]), _numbered(reply.answers or (reply.text,))
-    mark = mark_for(output, prompt, expected)
+        prompt, output = (
+            _number_lines([line.text for line in case.script]),
+            _number_lines(reply.answers or (reply.text,)),
+        )
+    mark = make_delimiter(output, prompt, expected)
     turns = (
         Turn("system", RUBRIC_INSTRUCTIONS.format(rubric=rubric, mark=mark)),
         Turn("user", RUBRIC_QUESTION.format(prompt=prompt, expected=expected, mark=mark, output=output)),
     )
-    inquiry = await judge.inquire(turns, read_ratings, RUBRIC_AGAIN, RATINGS)
-    prompts: tuple[str, ...] = (*RUBRICS.values(), RUBRIC_INSTRUCTIONS, RUBRIC_QUESTION, RUBRIC_AGAIN, CUT_OFF)
+    inquiry = await judge.ask_and_parse(turns, read_ratings, RUBRIC_REPEAT_QUESTION, RATINGS)
+    prompts: tuple[str, ...] = (
+        *RUBRICS.values(),
+        RUBRIC_INSTRUCTIONS,
+        RUBRIC_QUESTION,
+        RUBRIC_REPEAT_QUESTION,
+        CUT_OFF_QUESTION,
+    )
     prompts += (rubric,) if rubric == GENERAL_RUBRIC else ()
-    version = f"{RUBRIC_VERSION} {fingerprint(*prompts)}"
+    version = f"{RUBRIC_VERSION} {prompt_fingerprint(*prompts)}"
     if inquiry.decided is None:
         return Check("rubric", version, Outcome.UNSCORED, inquiry.trouble, evidence=inquiry.evidence)
     done = inquiry.decided["completed"] == "yes"
@@ -233,6 +254,6 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     given = stated if isinstance(stated, dict) else {}
     reasons = {name: given[name] for name in SCORES if isinstance(given.get(name), str)}
     evidence = {**inquiry.evidence, "scores": scores, "reasons": reasons}
-    said = shortened(evidence_before(inquiry.evidence["answers"][-1]))
+    said = shorten_reason(evidence_before(inquiry.evidence["answers"][-1]))
     reason = f"{judge.name}: task {'completed' if done else 'not completed'}{f': {said}' if said else ''}"
     return Check("rubric", version, Outcome.PASSED if done else Outcome.FAILED, reason, evidence=evidence)

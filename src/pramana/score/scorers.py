@@ -23,26 +23,42 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import msgspec
 from msgspec import Struct
 
-from pramana.errors import BrokenPlugin, BudgetSpent, InvalidInput, NotFound, PramanaError, ProviderError, Stopped, told
-from pramana.model import Case, Check, Outcome, PlannedScorer, Reply, Request, Turn, total
+from pramana.errors import (
+    BrokenPlugin,
+    BudgetSpent,
+    InvalidInput,
+    NotFound,
+    PramanaError,
+    ProviderError,
+    Stopped,
+    describe_exception,
+)
+from pramana.model import Case, Check, Outcome, PlannedScorer, Reply, Request, Turn, add_usage
 from pramana.plugins import assertion_types, scorers
 from pramana.providers import redaction
-from pramana.providers.text.function import Coroutines, Ended, Threads, find_function, is_asynchronous, path_of
-from pramana.score.judge import Judge, shortened
+from pramana.providers.text.function import (
+    CallOutcome,
+    Coroutines,
+    Threads,
+    find_function,
+    function_path,
+    is_asynchronous,
+)
+from pramana.score.judge import Judge, shorten_reason
 
 if TYPE_CHECKING:
     from pramana.model import PublicCase
 
 THREADS = 32
 """Of functions that are not async, at once."""
-LONGEST_NAME = 130
+MAX_NAME_LENGTH = 130
 """Of a check: the scorer's, a dot and the name of one of several scores."""
-LONGEST_LABEL = 100
-LONGEST_REASON = 1_000
+MAX_LABEL_LENGTH = 100
+MAX_REASON_LENGTH = 1_000
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
-_TAKEN = ("rubric", "call", "voice")
+_RESERVED_NAMES = ("rubric", "call", "voice")
 """Names of checks of ours besides the assertion types."""
-_SOLE_KEYS = ("role", "content")
+_MESSAGE_KEYS = ("role", "content")
 
 
 class Score(Struct, frozen=True):
@@ -70,12 +86,12 @@ Parameters = Mapping[str, Any] | None
 # ── What a scorer sees ──
 
 
-def _wait_for_nobody(_prompt: Prompt, _model: str | None, _parameters: Parameters) -> Reply:
+def _refuse_blocking_ask(_prompt: Prompt, _model: str | None, _parameters: Parameters) -> Reply:
     raise InvalidInput("a model can be asked only while a run scores its replies; in a test, pass asking=…")
 
 
-async def _ask_nobody(prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
-    return _wait_for_nobody(prompt, model, parameters)
+async def _refuse_ask(prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
+    return _refuse_blocking_ask(prompt, model, parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +109,7 @@ class ScoringContext:
     """The whole reply: text, tokens, costs, times, the raw response."""
     model: str = ""
     """The model that replied, as it was named."""
-    asking: Callable[[Prompt, str | None, Parameters], Awaitable[Reply]] = field(default=_ask_nobody, repr=False)
+    asking: Callable[[Prompt, str | None, Parameters], Awaitable[Reply]] = field(default=_refuse_ask, repr=False)
     """How `ask` reaches a model; a test can pass a function of its own."""
 
     async def ask(self, prompt: Prompt, *, model: str | None = None, parameters: Parameters = None) -> Reply:
@@ -108,7 +124,7 @@ class BlockingScoringContext:
     case: "PublicCase"
     reply: Reply
     model: str = ""
-    asking: Callable[[Prompt, str | None, Parameters], Reply] = field(default=_wait_for_nobody, repr=False)
+    asking: Callable[[Prompt, str | None, Parameters], Reply] = field(default=_refuse_blocking_ask, repr=False)
 
     def ask(self, prompt: Prompt, *, model: str | None = None, parameters: Parameters = None) -> Reply:
         """Ask a model, within the limits and the budget of the run: the judge, unless another is named."""
@@ -172,13 +188,13 @@ def make_scorer(function: Any, name: Any = None, version: Any = "1", pass_at: An
         return function
     if not callable(function):
         raise InvalidInput(f"a scorer is a function of a ScoringContext, found {type(function).__name__}")
-    name = path_of(function).rpartition(":")[2].rpartition(".")[2] if name is None else name
+    name = function_path(function).rpartition(":")[2].rpartition(".")[2] if name is None else name
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidInput(
             f"a scorer cannot be called {name!r:.80}: a name is 1 to 64 letters, digits, _ . and -; name it: "
             '@pramana.scorer(name="politeness")'
         )
-    if name in _TAKEN or name in assertion_types.builtin:
+    if name in _RESERVED_NAMES or name in assertion_types.builtin:
         raise InvalidInput(f'a scorer cannot be called "{name}", as a check of ours is; name it otherwise')
     if not isinstance(version, str) or not version.strip():
         raise InvalidInput(f'the version of a scorer is text such as "1", found {version!r:.80}')
@@ -191,7 +207,7 @@ def _is_number(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
-def scorer_path(found: Scorer) -> str:
+def scorer_path(scorer_: Scorer) -> str:
     """Return the name that a scorer which a Python caller passed is stored by.
 
     It ends with the scorer's own name where several may be made in one place, or of one function.
@@ -199,13 +215,13 @@ def scorer_path(found: Scorer) -> str:
     >>> scorer_path(make_scorer(len)), scorer_path(make_scorer(len, "size"))
     ('python:builtins:len', 'python:builtins:len:size')
     """
-    path = path_of(found.function)
+    path = function_path(scorer_.function)
     module, _, attribute = path.partition(":")
     at_path: Any = sys.modules.get(module)
     for name in attribute.split("."):
         at_path = getattr(at_path, name, None)
-    own_name = "<" not in path and found.name == attribute.rpartition(".")[2]
-    return f"python:{path}" if at_path is found or own_name else f"python:{path}:{found.name}"
+    own_name = "<" not in path and scorer_.name == attribute.rpartition(".")[2]
+    return f"python:{path}" if at_path is scorer_ or own_name else f"python:{path}:{scorer_.name}"
 
 
 def find_scorer(typed: str, given: Mapping[str, Scorer]) -> Scorer:
@@ -237,7 +253,7 @@ def find_scorer(typed: str, given: Mapping[str, Scorer]) -> Scorer:
     return found
 
 
-def planned_scorers(typed: Sequence[str], given: Mapping[str, Scorer]) -> tuple[PlannedScorer, ...]:
+def make_planned_scorers(typed: Sequence[str], given: Mapping[str, Scorer]) -> tuple[PlannedScorer, ...]:
     """Return what a plan records of scorers."""
     found = [find_scorer(each, given) for each in typed]
     for name, count in Counter(each.name for each in found).items():
@@ -246,7 +262,7 @@ def planned_scorers(typed: Sequence[str], given: Mapping[str, Scorer]) -> tuple[
     return tuple(PlannedScorer(each, made.name, made.version) for each, made in zip(typed, found, strict=True))
 
 
-def find_planned(planned: Sequence[PlannedScorer], given: Mapping[str, Scorer]) -> list[Scorer]:
+def find_planned_scorers(planned: Sequence[PlannedScorer], given: Mapping[str, Scorer]) -> list[Scorer]:
     """Return the scorers of a plan; raises `InvalidInput` where one is not what it was when the run was planned."""
     found = []
     for each in planned:
@@ -281,7 +297,7 @@ class Scorers:
         self._scorers = [(each, is_asynchronous(each.function)) for each in these]
         self._named = named
         self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
-        self._keys = redaction.of_environment() if these else redaction.Secrets(())
+        self._keys = redaction.environment_secrets() if these else redaction.Secrets(())
 
     def __bool__(self) -> bool:
         return bool(self._scorers)
@@ -300,31 +316,31 @@ class Scorers:
         """Return the checks of a reply; only what ends a run raises. `no_judge` says why there is none."""
         found: list[Check] = []
         for each, asynchronous in self._scorers:
-            asked = _Asked(judge, no_judge, self._named)
+            asked = _ScorerRequests(judge, no_judge, self._named)
             ended = await self._call(each, case, reply, model, asked, asynchronous=asynchronous)
             error = asked.ended_run or ended.error
             if error and (ends_run(error) or isinstance(error, KeyboardInterrupt)):
                 raise error
             evidence = asked.evidence()
             if error:
-                found.append(self._not_scored(each, error, evidence, unjudged=asked.unjudged))
+                found.append(self._not_scored(each, error, evidence, unjudged=asked.lacks_judge))
             else:
                 found += self._checks(each, ended.value, evidence)
         return found
 
     async def _call(
-        self, each: Scorer, case: Case, reply: Reply, model: str, asked: "_Asked", *, asynchronous: bool
-    ) -> Ended:
+        self, each: Scorer, case: Case, reply: Reply, model: str, asked: "_ScorerRequests", *, asynchronous: bool
+    ) -> CallOutcome:
         seen_case = cast("PublicCase", case)
         if asynchronous:
-            seen = ScoringContext(seen_case, reply, model, asked.awaitable)
+            seen = ScoringContext(seen_case, reply, model, asked.ask_async)
             return await self._coroutines.call(lambda: each.function(seen))
-        context = BlockingScoringContext(seen_case, reply, model, asked.blocking)
+        context = BlockingScoringContext(seen_case, reply, model, asked.ask_blocking)
         ended = await self._threads.call(lambda: each.function(context))
         if isawaitable(ended.value):
             if hasattr(ended.value, "close"):
                 ended.value.close()  # or Python warns that nobody has awaited it
-            return Ended(error=TypeError("it returned a coroutine; declare it with async def"))
+            return CallOutcome(error=TypeError("it returned a coroutine; declare it with async def"))
         return ended
 
     def _not_scored(
@@ -332,8 +348,10 @@ class Scorers:
     ) -> Check:
         if unjudged:
             return Check(each.name, each.version, Outcome.UNSCORED, str(error), evidence=evidence)
-        why = self._keys.blank_message(f"{each.name} could not score: {told(error)}")
-        return Check(each.name, each.version, Outcome.ERRORED, shortened(why, LONGEST_REASON), evidence=evidence)
+        why = self._keys.blank_message(f"{each.name} could not score: {describe_exception(error)}")
+        return Check(
+            each.name, each.version, Outcome.ERRORED, shorten_reason(why, MAX_REASON_LENGTH), evidence=evidence
+        )
 
     def _checks(self, each: Scorer, value: object, evidence: Mapping[str, object]) -> Iterator[Check]:
         """Yield the checks of what a scorer returned; the money it spent stands in the first of them."""
@@ -345,31 +363,31 @@ class Scorers:
 
     def _check(self, each: Scorer, name: str, value: object) -> Check:
         try:
-            return _of_value(name, each, _read(name, value, self._keys))
-        except _Unusable as error:
-            return Check(name[:LONGEST_NAME], each.version, Outcome.ERRORED, f"{each.name} returned {error}")
+            return _make_check(name, each, _parse_score(name, value, self._keys))
+        except _InvalidScore as error:
+            return Check(name[:MAX_NAME_LENGTH], each.version, Outcome.ERRORED, f"{each.name} returned {error}")
 
 
-class _Unusable(Exception):
+class _InvalidScore(Exception):
     """What was returned is no score."""
 
 
-def _read(name: str, value: object, keys: redaction.Secrets) -> Score:
-    """Return what a scorer returned as it may be stored; raises `_Unusable`."""
-    if len(name) > LONGEST_NAME or not name.isprintable():
-        raise _Unusable(f"a name of {len(name):,} characters, or of some that cannot be shown")
-    given = value if isinstance(value, Score) else Score(_scalar(value))
-    found = Score(_scalar(given.value), given.reason, _plain(given.evidence))
+def _parse_score(name: str, value: object, keys: redaction.Secrets) -> Score:
+    """Return what a scorer returned as it may be stored; raises `_InvalidScore`."""
+    if len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        raise _InvalidScore(f"a name of {len(name):,} characters, or of some that cannot be shown")
+    given = value if isinstance(value, Score) else Score(_to_scalar(value))
+    found = Score(_to_scalar(given.value), given.reason, _plain_evidence(given.evidence))
     if not isinstance(found.reason, str):
-        raise _Unusable(f"a reason that is {_a(found.reason)}")
-    if keys.held_in(f"{found.reason} {found.value} {json.dumps(found.evidence, ensure_ascii=False)}"):
-        raise _Unusable("a key of the environment, which is never stored")
+        raise _InvalidScore(f"a reason that is {_describe_type(found.reason)}")
+    if keys.is_in(f"{found.reason} {found.value} {json.dumps(found.evidence, ensure_ascii=False)}"):
+        raise _InvalidScore("a key of the environment, which is never stored")
     return found
 
 
-def _of_value(name: str, each: Scorer, given: Score) -> Check:
+def _make_check(name: str, each: Scorer, given: Score) -> Check:
     value, evidence = given.value, dict(given.evidence)
-    reason = shortened(given.reason, LONGEST_REASON)
+    reason = shorten_reason(given.reason, MAX_REASON_LENGTH)
     if isinstance(value, bool):
         outcome = Outcome.PASSED if value else Outcome.FAILED
         return Check(name, each.version, outcome, reason or f"{name} returned {value}", None, evidence)
@@ -387,8 +405,8 @@ def _of_value(name: str, each: Scorer, given: Score) -> Check:
     return Check(name, each.version, Outcome.UNSCORED, reason or said, number, evidence, decides=False)
 
 
-def _scalar(value: object) -> bool | float | str | None:
-    """Return a value as plain Python has it; raises `_Unusable` for one that is no score."""
+def _to_scalar(value: object) -> bool | float | str | None:
+    """Return a value as plain Python has it; raises `_InvalidScore` for one that is no score."""
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "shape", None) == ():  # of numpy, or a tensor
         value = item()
@@ -396,39 +414,41 @@ def _scalar(value: object) -> bool | float | str | None:
         return value
     if isinstance(value, str):
         label = str.__str__(value).strip()
-        if not label or len(label) > LONGEST_LABEL:
+        if not label or len(label) > MAX_LABEL_LENGTH:
             size = f"text of {len(label):,} characters" if label else "empty text"
-            raise _Unusable(f"{size}; a label has 1 to {LONGEST_LABEL}, and Score(reason=…) takes longer text")
+            raise _InvalidScore(f"{size}; a label has 1 to {MAX_LABEL_LENGTH}, and Score(reason=…) takes longer text")
         return label
     if not isinstance(value, Real):
-        raise _Unusable(f"{_a(value)}; expected a bool, a number, a label, a Score, a mapping of these, or None")
+        raise _InvalidScore(
+            f"{_describe_type(value)}; expected a bool, a number, a label, a Score, a mapping of these, or None"
+        )
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise _Unusable(f"{number}, which is no score; return None where there is nothing to say")
+        raise _InvalidScore(f"{number}, which is no score; return None where there is nothing to say")
     return number
 
 
-def _plain(evidence: object) -> dict[str, Any]:
+def _plain_evidence(evidence: object) -> dict[str, Any]:
     if not isinstance(evidence, Mapping):
-        raise _Unusable(f"evidence that is {_a(evidence)}; expected a mapping")
+        raise _InvalidScore(f"evidence that is {_describe_type(evidence)}; expected a mapping")
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(evidence), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise _Unusable(f"evidence that JSON cannot hold: {error}") from None
+        raise _InvalidScore(f"evidence that JSON cannot hold: {error}") from None
     return plain
 
 
-def _a(value: object) -> str:
+def _describe_type(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
 # ── What a scorer asks ──
 
 
-class _Asked:
+class _ScorerRequests:
     """What one scorer asks about one reply, and what that costs."""
 
     def __init__(self, judge: Judge | None, no_judge: str, named: Callable[[str], Judge] | None) -> None:
@@ -437,22 +457,22 @@ class _Asked:
         self._replies: list[tuple[Judge, Reply]] = []
         self.ended_run: PramanaError | None = None
         """What ends the run, also where the function has caught it."""
-        self.unjudged = False
+        self.lacks_judge = False
         """Whether there was no judge to ask."""
 
-    async def awaitable(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
+    async def ask_async(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
         """Ask, from a coroutine of whichever event loop."""
         asking = self._ask(prompt, model, parameters)
         if asyncio.get_running_loop() is self._loop:
             return await asking
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self._loop))
 
-    def blocking(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
+    def ask_blocking(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
         """Ask, from a thread that waits for the answer."""
         return asyncio.run_coroutine_threadsafe(self._ask(prompt, model, parameters), self._loop).result()
 
     async def _ask(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
-        turns = _turns(prompt)
+        turns = _parse_prompt(prompt)
         if model is None:
             judge = self._judge
         elif self._named:
@@ -460,7 +480,7 @@ class _Asked:
         else:
             raise InvalidInput(f"the model {model!r:.80} cannot be asked here")
         if judge is None:
-            self.unjudged = True
+            self.lacks_judge = True
             raise InvalidInput(self._no_judge)
         request = Request(judge.model, turns, {**judge.parameters, **(parameters or {})}, "judge")
         try:
@@ -479,7 +499,7 @@ class _Asked:
         replies = [reply for _, reply in self._replies]
         tokens: int | None = 0
         for each in replies:
-            tokens = tokens if each.cached else total(tokens, each.usage)
+            tokens = tokens if each.cached else add_usage(tokens, each.usage)
         costs = [each.cost_usd for each in replies]
         served = dict.fromkeys(each.served_model for each in replies if each.served_model)
         return {
@@ -491,15 +511,15 @@ class _Asked:
         }
 
 
-def _turns(prompt: object) -> tuple[Turn, ...]:
+def _parse_prompt(prompt: object) -> tuple[Turn, ...]:
     if isinstance(prompt, str):
         return (Turn("user", prompt),)
     if not isinstance(prompt, Sequence) or not prompt:
-        raise InvalidInput(f"ask takes a prompt or a list of messages, found {_a(prompt)}")
+        raise InvalidInput(f"ask takes a prompt or a list of messages, found {_describe_type(prompt)}")
     turns = []
     for each in prompt:
         found = each if isinstance(each, Mapping) else {}
-        role, content = (found.get(name) for name in _SOLE_KEYS)
+        role, content = (found.get(name) for name in _MESSAGE_KEYS)
         if role not in ("system", "user", "assistant") or not isinstance(content, str):
             expected = '{"role": "system", "user" or "assistant", "content": text}'
             raise InvalidInput(f"a message that is asked is {expected}, found {each!r:.80}")

@@ -10,15 +10,15 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from pramana.assertions import decide
+from pramana.assertions import check_output
 from pramana.errors import PramanaError
 from pramana.model import Case, Check, Outcome, Reply, Turn, describe_calls
 from pramana.score.judge import Judge, score_by_judge, score_by_rubric
 from pramana.score.scorers import Scorers, ends_run
 
-LONG_OUTPUT = 50_000
+LONG_OUTPUT_LENGTH = 50_000
 """Characters from which on an offline assertion may take over a millisecond, and so leaves the event loop."""
-NEED_A_MODEL = ("llm_judge", "semantic_similarity")
+MODEL_BACKED_ASSERTIONS = ("llm_judge", "semantic_similarity")
 NO_JUDGE = "the embedded model cannot judge; name another model as judge"
 NOT_WRITTEN_TO = "a voice agent is called and cannot judge; name a model as judge"
 
@@ -29,7 +29,7 @@ def _name(case: Case) -> str:
     return "rubric" if case.assertion is None else case.assertion.type
 
 
-def _broke_off(call: Check) -> bool:
+def _is_incomplete(call: Check) -> bool:
     """Tell whether a call is no whole conversation: its words prove nothing then, neither good nor bad.
 
     One whose sound contradicts its words is whole, and both are worth knowing.
@@ -39,21 +39,21 @@ def _broke_off(call: Check) -> bool:
     return call.outcome is Outcome.ERRORED and not contradicted
 
 
-def _unwritten(name: str, call: Check) -> Check:
+def _no_transcript_check(name: str, call: Check) -> Check:
     """Return the check of an answer that was heard, and of which nobody knows the words."""
     words = call.evidence.get("words")
     unheard = words.get("why_not") if isinstance(words, Mapping) else None
     return Check(name, "1", Outcome.UNSCORED, str(unheard or "no words could be made out in the answer"))
 
 
-def _explained(check: Check, reply: Reply) -> Check:
+def _explain_check(check: Check, reply: Reply) -> Check:
     """Return the check of a reply; where it has tool calls instead of text, the reason says so."""
     if not reply.tool_calls or reply.text.strip():
         return check
     return replace(check, reason=f"{check.reason} (no text; {describe_calls(reply.tool_calls)})")
 
 
-class Scores(Protocol):
+class CaseScorer(Protocol):
     """Decides `semantic_similarity`; or measures a call, and tells whether its recording bears out what was said."""
 
     async def score(self, case: Case, reply: Reply) -> Check: ...
@@ -65,8 +65,8 @@ class Scoring:
     def __init__(
         self,
         judge: Judge | None,
-        similarity: Scores,
-        calls: Scores | None = None,
+        similarity: CaseScorer,
+        calls: CaseScorer | None = None,
         no_judge: str = NO_JUDGE,
         scorers: Scorers | None = None,
         model: str = "",
@@ -75,28 +75,28 @@ class Scoring:
         self.judge, self.similarity, self.calls, self._no_judge = judge, similarity, calls, no_judge
         self._scorers, self._model = scorers or None, model
 
-    def needs_no_waiting(self, case: Case, reply: Reply) -> bool:
-        """Tell whether the reply can be judged here and now, as by far the most can: see `decided`."""
+    def can_decide_now(self, case: Case, reply: Reply) -> bool:
+        """Tell whether the reply can be judged here and now, as by far the most can: see `decide_now`."""
         stated = case.assertion
-        if stated is None or stated.type in NEED_A_MODEL or len(reply.text) >= LONG_OUTPUT:
+        if stated is None or stated.type in MODEL_BACKED_ASSERTIONS or len(reply.text) >= LONG_OUTPUT_LENGTH:
             return False
         return reply.call is None and not case.script and self._scorers is None
 
-    def decided(self, case: Case, reply: Reply) -> tuple[Check, ...]:
+    def decide_now(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of a reply that needs no waiting."""
         assert case.assertion is not None  # noqa: S101 - or it would need a judge
-        return (_explained(decide(case.assertion, reply.text, case.ideals), reply),)
+        return (_explain_check(check_output(case.assertion, reply.text, case.ideals), reply),)
 
     async def checks(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of one reply; only what ends a run raises."""
-        if self.needs_no_waiting(case, reply):
-            return self.decided(case, reply)
+        if self.can_decide_now(case, reply):
+            return self.decide_now(case, reply)
         found: list[Check] = []
         call = await self.calls.score(case, reply) if reply.call and self.calls else None
-        if call and (_broke_off(call) or not reply.text.strip()):
+        if call and (_is_incomplete(call) or not reply.text.strip()):
             if call.outcome is not Outcome.PASSED:
                 return (call,)
-            return (_unwritten(_name(case), call), call)  # there was an answer, and nobody to write it down
+            return (_no_transcript_check(_name(case), call), call)  # there was an answer, and nobody to write it down
         answers = reply.answers or (reply.text,)
         for number, line in enumerate(case.script):
             said = answers[number] if number < len(answers) else ""
@@ -109,13 +109,13 @@ class Scoring:
                     script=(),
                 )
                 if call and not said.strip():
-                    check = _unwritten(_name(asked), call)
+                    check = _no_transcript_check(_name(asked), call)
                 else:
                     calls = reply.tool_calls if len(case.script) == 1 else ()  # of several lines, any may have them
-                    check = await self._one(asked, replace(reply, text=said, tool_calls=calls))
+                    check = await self._check_whole(asked, replace(reply, text=said, tool_calls=calls))
                 found.append(replace(check, evidence={**check.evidence, "line": number}))
         if self._is_judged(case):
-            found.append(await self._one(case, reply))
+            found.append(await self._check_whole(case, reply))
         if self._scorers:
             found += await self._scorers.checks(case, reply, self._model, self.judge, self._no_judge)
         return (*found, call) if call else tuple(found)
@@ -129,7 +129,7 @@ class Scoring:
             return False
         return self.judge is not None or not at_a_line
 
-    async def _one(self, case: Case, reply: Reply) -> Check:
+    async def _check_whole(self, case: Case, reply: Reply) -> Check:
         name = _name(case)
         try:
             return await self._check(name, case, reply)
@@ -139,12 +139,18 @@ class Scoring:
             reason = f"{name} could not be judged: {type(error).__name__}: {error}"
             return Check(name, "1", Outcome.ERRORED, reason)
 
-    def not_judged(self, case: Case, reply: Reply, error: PramanaError) -> tuple[Check, ...]:
+    def make_unjudged_checks(self, case: Case, reply: Reply, error: PramanaError) -> tuple[Check, ...]:
         """Return the checks of a reply whose judging ended the run."""
         reason, stated = f"not judged: {error}; judge it later: pramana rescore", case.assertion
-        if self._scorers and stated and stated.type not in NEED_A_MODEL and not case.script and not reply.call:
+        if (
+            self._scorers
+            and stated
+            and stated.type not in MODEL_BACKED_ASSERTIONS
+            and not case.script
+            and not reply.call
+        ):
             first = self._scorers.names[0]
-            decided = _explained(decide(stated, reply.text, case.ideals), reply)
+            decided = _explain_check(check_output(stated, reply.text, case.ideals), reply)
             return decided, Check(first, "1", Outcome.UNSCORED, reason)
         return (Check(_name(case), "1", Outcome.UNSCORED, reason),)
 
@@ -156,8 +162,8 @@ class Scoring:
                 return Check(name, "1", Outcome.UNSCORED, self._no_judge)
             return await (score_by_rubric if name == "rubric" else score_by_judge)(self.judge, case, reply)
         if name == "semantic_similarity":
-            return _explained(await self.similarity.score(case, reply), reply)
+            return _explain_check(await self.similarity.score(case, reply), reply)
         assert case.assertion is not None  # noqa: S101 - only scenarios have none, and they are judged by rubric
-        if len(reply.text) < LONG_OUTPUT:
-            return _explained(decide(case.assertion, reply.text, case.ideals), reply)
-        return await asyncio.to_thread(decide, case.assertion, reply.text, case.ideals)
+        if len(reply.text) < LONG_OUTPUT_LENGTH:
+            return _explain_check(check_output(case.assertion, reply.text, case.ideals), reply)
+        return await asyncio.to_thread(check_output, case.assertion, reply.text, case.ideals)

@@ -1,7 +1,7 @@
 """The `semantic_similarity` scorer: a case's ideals and a reply's text go in, one check comes out.
 
 The text passes when its embedding is as near one of the ideals' as the threshold, by cosine; the nearest ideal counts.
-The embedding is all-MiniLM-L6-v2 in this process, or a provider's through `asked_of`; its name stands in the check's
+The embedding is all-MiniLM-L6-v2 in this process, or a provider's through `make_embed`; its name stands in the check's
 version, because values of two models must not be mixed. Nor must their thresholds: the default was measured for MiniLM,
 so with another embedder a case that states none is `unscored`, with the similarity that was found. What cannot be
 embedded is `unscored` too and says what to do. A small embedding sees the subject of a text, hardly its truth: "is" and
@@ -19,12 +19,12 @@ from operator import mul
 
 from msgspec import Struct, field
 
-from pramana.errors import ProviderError, WeightsMissing, quote
+from pramana.errors import ProviderError, WeightsMissing, quote_text
 from pramana.installation import install_command
-from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, total
+from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, add_usage
 
 NAME = "semantic_similarity"
-MEANING = "1"
+MEANING_VERSION = "1"
 """Raised when the same embeddings could give another outcome."""
 MODEL, WEIGHTS, WEIGHTS_FILE = "all-MiniLM-L6-v2", "minilm-l6-v2", "model/model.safetensors"
 DEFAULT_THRESHOLD = 0.53
@@ -35,14 +35,14 @@ paraphrases pass and every unrelated text fails, but so passes every negated one
 """
 DECIMALS = 4
 """Kept of a similarity: a batch's other texts change the seventh."""
-REMEMBERED = 4096
+MAX_CACHED_IDEALS = 4096
 """Ideals whose embedding is kept: every repeat and every model asks for the same ones."""
 
-LONG_SUM = 10_000
+LONG_PRODUCT = 10_000
 """Products from which on comparing may take over a millisecond, and so leaves the event loop."""
 
 
-class Embedded(Struct, frozen=True):
+class EmbeddedTexts(Struct, frozen=True):
     """Texts as vectors."""
 
     vectors: Sequence[Sequence[float]]
@@ -51,7 +51,7 @@ class Embedded(Struct, frozen=True):
     """What a check records of how they came."""
 
 
-Embed = Callable[[Sequence[str]], Awaitable[Embedded]]
+Embed = Callable[[Sequence[str]], Awaitable[EmbeddedTexts]]
 """Raises `ProviderError` when there is no vector to be had."""
 
 
@@ -59,11 +59,11 @@ class Similarity:
     """Scores replies by how near they are to what was hoped for. One for a whole run, shared by its workers."""
 
     def __init__(self, embed: Embed | None = None, model: str = MODEL) -> None:
-        self._embed, self._model = embed or embed_here, model
-        self.version = f"{MEANING} {model if embed else here()}"
+        self._embed, self._model = embed or embed_locally, model
+        self.version = f"{MEANING_VERSION} {model if embed else local_embedding_name()}"
         self._default = DEFAULT_THRESHOLD if model == MODEL else None
         self._known: OrderedDict[str, Sequence[float]] = OrderedDict()
-        self._coming: dict[str, asyncio.Event] = {}
+        self._pending: dict[str, asyncio.Event] = {}
         """Ideals that are being embedded: whoever needs one meanwhile waits for it instead of paying for it again."""
 
     async def score(self, case: Case, reply: Reply) -> Check:
@@ -79,20 +79,20 @@ class Similarity:
         try:
             found = await self._vectors(reply.text, case.ideals)
         except (WeightsMissing, ModuleNotFoundError) as error:
-            return self._check(Outcome.UNSCORED, _missing(error))
+            return self._check(Outcome.UNSCORED, _describe_missing(error))
         except ProviderError as error:
             if error.fatal:
                 raise
             return self._check(Outcome.UNSCORED, f"the embedder did not answer: {error}")
         evidence |= found.evidence
-        similarities = await _cosines(*found.vectors)
+        similarities = await _cosine_similarities(*found.vectors)
         if not all(map(math.isfinite, similarities)):
             trouble = "the embedder gave vectors that have no angle between them"
             return self._check(Outcome.UNSCORED, trouble, evidence=evidence)
         similarity = max(similarities)
         ideal = case.ideals[similarities.index(similarity)]
         evidence |= {"ideal": ideal, "similarity": similarity}
-        reason = f"similarity {similarity:.{DECIMALS}f} to {quote(ideal)}"
+        reason = f"similarity {similarity:.{DECIMALS}f} to {quote_text(ideal)}"
         if threshold is None:
             reason += (
                 f", and no threshold to compare it with: the default of {DEFAULT_THRESHOLD:g} was measured for {MODEL}"
@@ -103,14 +103,14 @@ class Similarity:
         reason += f" is {'at least' if passed else 'below'} {threshold:g}"
         return self._check(Outcome.PASSED if passed else Outcome.FAILED, reason, similarity, evidence)
 
-    async def _vectors(self, text: str, ideals: Sequence[str]) -> Embedded:
+    async def _vectors(self, text: str, ideals: Sequence[str]) -> EmbeddedTexts:
         """Return the vector of the text, then of each ideal: one call for all that is not known yet."""
-        while coming := next((self._coming[ideal] for ideal in ideals if ideal in self._coming), None):
+        while coming := next((self._pending[ideal] for ideal in ideals if ideal in self._pending), None):
             await coming.wait()
         found = {ideal: self._known[ideal] for ideal in ideals if ideal in self._known}
         wanted = [ideal for ideal in dict.fromkeys(ideals) if ideal not in found]
         came = asyncio.Event()
-        self._coming |= dict.fromkeys(wanted, came)
+        self._pending |= dict.fromkeys(wanted, came)
         try:
             embedded = await self._embed([text, *wanted])
             given = embedded.vectors
@@ -120,15 +120,15 @@ class Similarity:
             self._remember(found)
         finally:
             for ideal in wanted:
-                del self._coming[ideal]
+                del self._pending[ideal]
             came.set()
-        return Embedded([given[0], *(found[ideal] for ideal in ideals)], embedded.evidence)
+        return EmbeddedTexts([given[0], *(found[ideal] for ideal in ideals)], embedded.evidence)
 
-    def _remember(self, found: Mapping[str, Sequence[float]]) -> None:
-        for ideal, vector in found.items():
+    def _remember(self, vectors: Mapping[str, Sequence[float]]) -> None:
+        for ideal, vector in vectors.items():
             self._known[ideal] = vector
             self._known.move_to_end(ideal)
-        while len(self._known) > REMEMBERED:
+        while len(self._known) > MAX_CACHED_IDEALS:
             self._known.popitem(last=False)
 
     def _check(
@@ -137,10 +137,10 @@ class Similarity:
         return Check(NAME, self.version, outcome, reason, value, evidence or {})
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def cosine_similarity(one: Sequence[float], other: Sequence[float]) -> float:
     """Return the cosine of the angle between two vectors, rounded; NaN where there is none.
 
-    >>> cosine([1, 0], [1, 1])
+    >>> cosine_similarity([1, 0], [1, 1])
     0.7071
     """
     if len(one) != len(other):
@@ -150,57 +150,57 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     return round(product / lengths, DECIMALS) if lengths else math.nan
 
 
-async def _cosines(text: Sequence[float], *ideals: Sequence[float]) -> list[float]:
+async def _cosine_similarities(text: Sequence[float], *ideals: Sequence[float]) -> list[float]:
     def compare() -> list[float]:
-        return [cosine(text, ideal) for ideal in ideals]
+        return [cosine_similarity(text, ideal) for ideal in ideals]
 
-    return await asyncio.to_thread(compare) if len(text) * len(ideals) > LONG_SUM else compare()
+    return await asyncio.to_thread(compare) if len(text) * len(ideals) > LONG_PRODUCT else compare()
 
 
-def asked_of(ask: Ask, model: str) -> Embed:
+def make_embed(ask: Ask, model: str) -> Embed:
     """Return how a provider's model embeds, through whatever guards the asking."""
 
-    async def embed(texts: Sequence[str]) -> Embedded:
+    async def embed(texts: Sequence[str]) -> EmbeddedTexts:
         reply = await ask(Request(model, tuple(Turn("user", text) for text in texts), purpose="embedding"))
-        return Embedded(
+        return EmbeddedTexts(
             reply.vectors,
             {
                 "served_model": reply.served_model,
                 "cost_usd": reply.cost_usd,
-                "tokens": total(0, reply.usage),
+                "tokens": add_usage(0, reply.usage),
             },
         )
 
     return embed
 
 
-def here() -> str:
+def local_embedding_name() -> str:
     """Return the name of the embedding in this process, with the version and the digest of its weights."""
-    from pramana.embedded.weights import pinned
+    from pramana.embedded.weights import find_pin
 
-    weights = pinned(WEIGHTS)
+    weights = find_pin(WEIGHTS)
     return f"{MODEL} {weights.version} sha256:{weights.files[WEIGHTS_FILE].sha256[:8]}"
 
 
-async def embed_here(texts: Sequence[str]) -> Embedded:
+async def embed_locally(texts: Sequence[str]) -> EmbeddedTexts:
     """Embed in this process, on a thread of its own, so that the event loop stays free."""
-    return await asyncio.get_running_loop().run_in_executor(_thread(), _encode, list(texts))
+    return await asyncio.get_running_loop().run_in_executor(_embedding_thread(), _encode, list(texts))
 
 
-def _encode(texts: Sequence[str]) -> Embedded:
+def _encode(texts: Sequence[str]) -> EmbeddedTexts:
     from pramana.embedded import minilm
 
-    vectors: list[list[float]] = minilm.encoder().encode(texts).tolist()
-    return Embedded(vectors, {"engine": str(minilm.engine_info())})
+    vectors: list[list[float]] = minilm.load_encoder().encode(texts).tolist()
+    return EmbeddedTexts(vectors, {"engine": str(minilm.engine_info())})
 
 
 @lru_cache(maxsize=1)
-def _thread() -> ThreadPoolExecutor:
+def _embedding_thread() -> ThreadPoolExecutor:
     # One, because the encoder takes one call at a time: more would only wait, and fill asyncio's own pool.
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="pramana-similarity")
 
 
-def _missing(error: Exception) -> str:
+def _describe_missing(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"{NAME} needs {error.name}, which is not installed: {install_command('local')}"
     return str(error)

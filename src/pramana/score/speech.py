@@ -26,11 +26,28 @@ from pramana import audio
 from pramana.errors import InvalidInput, PramanaError, WeightsMissing
 from pramana.model import Call, Case, Check, Outcome, Reply
 from pramana.providers.voice.embedded import machine
-from pramana.providers.voice.vocabulary import Ears
-from pramana.score.evidence import GUARD_VERSION, Guard, guard, trimmed
-from pramana.score.log import Log
-from pramana.score.timing import TIMING_VERSION, CallTimes, Confirm, LineTimes, measure, spans, tracks
-from pramana.score.words import Entity, Errors, character_errors, count, errors, missed_entities, normaliser, primary
+from pramana.providers.voice.vocabulary import SpeechRecognition
+from pramana.score.evidence import GUARD_VERSION, GuardResult, check_evidence, trim_silences
+from pramana.score.log import CallLog
+from pramana.score.timing import (
+    TIMING_VERSION,
+    CallTimes,
+    Confirm,
+    LineTimes,
+    audible_spans,
+    measure_times,
+    split_tracks,
+)
+from pramana.score.words import (
+    Entity,
+    Errors,
+    count_character_errors,
+    count_word_errors,
+    count_words,
+    find_missed_entities,
+    normaliser_name,
+    primary_language,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,9 +57,9 @@ if TYPE_CHECKING:
 
 
 NAME: Final = "call"
-_NORMALISERS = " ".join(map(normaliser, ("en", "fr", "ja")))
+_NORMALISER_NAMES = " ".join(map(normaliser_name, ("en", "fr", "ja")))
 """All there are, whatever the call's language: calls in two languages are measured by one version."""
-BESIDE_S = 0.25
+MARGIN_S = 0.25
 """Of what is beside speech, kept for the ear."""
 
 Transcribe = Callable[["Samples"], str]
@@ -51,7 +68,7 @@ Estimate = Callable[["Samples"], Any]
 """Quality of samples at 16 kHz: `overall`, `signal`, `background` and `p808`, from 1 to 5."""
 
 
-class Compared(Struct, frozen=True):
+class TextComparison(Struct, frozen=True):
     """One text held against another."""
 
     reference: str
@@ -66,15 +83,15 @@ class Compared(Struct, frozen=True):
     """Numbers, names and dates of the reference that are not in the other."""
 
 
-class Words(Struct, frozen=True):
+class CallTexts(Struct, frozen=True):
     """What was said, as different ears have it."""
 
     normaliser: str
-    heard: Compared | None = None
+    heard: TextComparison | None = None
     """What the provider heard, against what was said; None where it does not tell."""
-    transcript: Compared | None = None
+    transcript: TextComparison | None = None
     """What the recording says, against the agent's own transcript."""
-    references: tuple[Compared | None, ...] = ()
+    references: tuple[TextComparison | None, ...] = ()
     """What the recording says in answer to each line, against what it must say; None where nothing is stated."""
     recorded: str | None = None
     """What the recording says; None where nobody could tell."""
@@ -82,7 +99,7 @@ class Words(Struct, frozen=True):
     """Why the recording was not transcribed."""
 
 
-class Opinion(Struct, frozen=True):
+class QualityEstimate(Struct, frozen=True):
     """An estimate of what listeners would say, from 1 to 5: a diagnosis, never a score."""
 
     overall: float
@@ -91,7 +108,7 @@ class Opinion(Struct, frozen=True):
     p808: float
 
 
-class Sound(Struct, frozen=True):
+class SoundMeasurements(Struct, frozen=True):
     """How the agent sounds."""
 
     level_dbfs: float | None = None
@@ -104,17 +121,17 @@ class Sound(Struct, frozen=True):
     """By the detector where there is one, else by level."""
     words_a_minute: float | None = None
     """Of the transcript over the time it speaks; None without either, and where the agent was cut off."""
-    quality: Opinion | None = None
+    quality: QualityEstimate | None = None
 
 
-class Measured(Struct, frozen=True):
+class CallMeasurements(Struct, frozen=True):
     """All that can be told of a call."""
 
     language: str
     times: CallTimes
-    words: Words
-    sound: Sound
-    guard: Guard
+    words: CallTexts
+    sound: SoundMeasurements
+    guard: GuardResult
     complete: bool = True
     """Every line of the script was said."""
     conditions: str | None = None
@@ -134,31 +151,31 @@ def measure_call(
     vad: str = "",
     estimate: Estimate | None = None,
     lines: int | None = None,
-) -> Measured:
+) -> CallMeasurements:
     """Measure a call from its recording and its log.
 
     `transcribe` hears the `languages`; `references` are what must be said in answer to each line, where that is stated;
     `confirm` and `vad` are a voice activity detector and its settings; `lines` is how many lines the script has.
     """
-    times = measure(samples, rate, events, confirm=confirm, vad=vad)
-    log, (_, agent) = Log(events), tracks(samples, rate)
-    audible = spans(agent, rate)
-    ear = _Ear(agent, rate, transcribe, languages, language)
+    times = measure_times(samples, rate, events, confirm=confirm, vad=vad)
+    log, (_, agent) = CallLog(events), split_tracks(samples, rate)
+    audible = audible_spans(agent, rate)
+    ear = _AgentTranscriber(agent, rate, transcribe, languages, language)
     said = " ".join(filter(None, log.texts("agent_text")))
-    speech = trimmed(agent, rate, audible, beside_s=0)
-    words = _words(log, times, ear, said, references, trimmed(agent, rate, audible, BESIDE_S))
-    return Measured(
+    speech = trim_silences(agent, rate, audible, margin_s=0)
+    words = _compare_words(log, times, ear, said, references, trim_silences(agent, rate, audible, MARGIN_S))
+    return CallMeasurements(
         language=language,
         times=times,
         words=words,
-        sound=_sound(speech, rate, log, times, language, audible, estimate),
-        guard=guard(
+        sound=_measure_sound(speech, rate, log, times, language, audible, estimate),
+        guard=check_evidence(
             speech,
             said,
             words.recorded,
             language,
             rate=rate,
-            cuts=log.talked_into,
+            cuts=log.interruption_count,
             unheard=words.why_not,
             synthesised_here=log.synthesised_here,
         ),
@@ -170,7 +187,7 @@ def measure_call(
 # ── Words ──
 
 
-class _Ear:
+class _AgentTranscriber:
     """Whoever can transcribe the agent's channel, or why nobody can."""
 
     def __init__(
@@ -182,66 +199,78 @@ class _Ear:
         language: str,
     ) -> None:
         self.agent, self.rate, self.language, self._transcribe = agent, rate, language, transcribe
-        covered = transcribe is not None and primary(language) in {primary(each) for each in languages}
-        self.why_not = "" if covered else f"no STT for {language}"
+        covered = transcribe is not None and primary_language(language) in {
+            primary_language(each) for each in languages
+        }
+        self.reason_unavailable = "" if covered else f"no STT for {language}"
 
-    def hear(self, samples: "Samples") -> str | None:
-        if self.why_not or self._transcribe is None:
+    def transcribe(self, samples: "Samples") -> str | None:
+        if self.reason_unavailable or self._transcribe is None:
             return None
         return self._transcribe(audio.resample(samples, self.rate, audio.CALLER_RATE)) if samples.size else ""
 
-    def answer(self, line: LineTimes) -> str | None:
+    def transcribe_answer(self, line: LineTimes) -> str | None:
         """Return what is heard in answer to a line; nothing where there is none."""
         if line.first_audible_s is None or line.answer_end_s is None:
-            return None if self.why_not else ""
-        return self.hear(trimmed(self.agent, self.rate, [(line.first_audible_s, line.answer_end_s)], BESIDE_S))
+            return None if self.reason_unavailable else ""
+        return self.transcribe(
+            trim_silences(self.agent, self.rate, [(line.first_audible_s, line.answer_end_s)], MARGIN_S)
+        )
 
 
-def _words(
-    log: Log, times: CallTimes, ear: _Ear, said: str, references: Sequence[str | None], speech: "Samples"
-) -> Words:
-    recorded = ear.hear(speech)
+def _compare_words(
+    log: CallLog,
+    times: CallTimes,
+    ear: _AgentTranscriber,
+    lines: str,
+    references: Sequence[str | None],
+    speech: "Samples",
+) -> CallTexts:
+    recorded = ear.transcribe(speech)
     heard = " ".join(filter(None, log.texts("user_text")))
     asked = " ".join(line.text for line in log.lines)
     stated = [*references, *[None] * len(times.lines)][: len(times.lines)]
-    return Words(
-        normaliser=normaliser(ear.language),
-        heard=_compared(asked, heard, ear.language) if heard else None,
-        transcript=_compared(said, recorded, ear.language) if said and recorded is not None else None,
+    return CallTexts(
+        normaliser=normaliser_name(ear.language),
+        heard=_compare_texts(asked, heard, ear.language) if heard else None,
+        transcript=_compare_texts(lines, recorded, ear.language) if lines and recorded is not None else None,
         references=tuple(
-            None if reference is None or (answer := ear.answer(line)) is None
-            else _compared(reference, answer, ear.language)
+            None if reference is None or (answer := ear.transcribe_answer(line)) is None
+            else _compare_texts(reference, answer, ear.language)
             for reference, line in zip(stated, times.lines, strict=True)
         ),
         recorded=recorded,
-        why_not=ear.why_not,
+        why_not=ear.reason_unavailable,
     )  # fmt: skip
 
 
-def _compared(reference: str, heard: str, language: str) -> Compared | None:
+def _compare_texts(reference: str, recognised: str, language: str) -> TextComparison | None:
     """Return the comparison; None of texts that are too long for one."""
     try:
-        words, characters = errors(reference, heard, language), character_errors(reference, heard, language)
-        missed = tuple(missed_entities(reference, heard, language))
+        words, characters = (
+            count_word_errors(reference, recognised, language),
+            count_character_errors(reference, recognised, language),
+        )
+        missed = tuple(find_missed_entities(reference, recognised, language))
     except InvalidInput:
         return None
-    return Compared(reference, heard, words, characters, words.rate, characters.rate, words.count, missed)
+    return TextComparison(reference, recognised, words, characters, words.rate, characters.rate, words.count, missed)
 
 
 # ── Sound ──
 
 
-def _sound(
+def _measure_sound(
     speech: "Samples",
     rate: int,
-    log: Log,
+    log: CallLog,
     times: CallTimes,
     language: str,
     audible: Sequence[tuple[float, float]],
     estimate: Estimate | None,
-) -> Sound:
+) -> SoundMeasurements:
     if not speech.size:
-        return Sound()
+        return SoundMeasurements()
     answered = [
         (line.first_audible_s, line.answer_end_s)
         for line in times.lines
@@ -254,22 +283,22 @@ def _sound(
     found = [line.speech_s for line in times.lines if line.speech_s is not None]
     speaking = math.fsum(found) if found else heard
     answers = " ".join(log.texts("agent_text")[1:])
-    said = None if log.cuts else count(answers, language)
-    return Sound(
+    said = None if log.cuts else count_words(answers, language)
+    return SoundMeasurements(
         level_dbfs=audio.level_dbfs(speech),
         clipped_share=audio.clipped_share(speech),
         silence_share=max(0.0, 1 - heard / lasted) if lasted else None,
         speaking_s=speaking if answered else None,
         words_a_minute=60 * said / speaking if said and speaking else None,
-        quality=_quality(audio.resample(speech, rate, audio.CALLER_RATE), estimate),
+        quality=_estimate_quality(audio.resample(speech, rate, audio.CALLER_RATE), estimate),
     )
 
 
-def _quality(speech: "Samples", estimate: Estimate | None) -> Opinion | None:
+def _estimate_quality(speech: "Samples", estimate: Estimate | None) -> QualityEstimate | None:
     if estimate is None:
         return None
     try:
-        return msgspec.convert(estimate(speech), Opinion, from_attributes=True)
+        return msgspec.convert(estimate(speech), QualityEstimate, from_attributes=True)
     except (WeightsMissing, InvalidInput):
         return None  # a diagnosis that cannot be had is no trouble
 
@@ -277,23 +306,23 @@ def _quality(speech: "Samples", estimate: Estimate | None) -> Opinion | None:
 # ── The check ──
 
 
-def as_check(measured: Measured) -> Check:
+def make_call_check(measured: CallMeasurements) -> Check:
     """Return the check of a call: passed when its sound is evidence, errored with the reason when it is not."""
     times = measured.times
-    trouble = _trouble(measured)
+    trouble = _find_evidence_problem(measured)
     first = times.lines[0].voice_to_voice_s if times.lines else None
     after = "no time from voice to voice" if first is None else f"voice to voice in {first:.3f} s"
     return Check(
         NAME,
-        f"{TIMING_VERSION}.{GUARD_VERSION} {_NORMALISERS}; {times.vad or 'no VAD'}",
+        f"{TIMING_VERSION}.{GUARD_VERSION} {_NORMALISER_NAMES}; {times.vad or 'no VAD'}",
         Outcome.ERRORED if trouble else Outcome.PASSED,
-        trouble or f"{after}{_unreliable(times)}; {measured.guard.reason}",
+        trouble or f"{after}{_describe_unreliable_times(times)}; {measured.guard.reason}",
         first,
-        _plain(msgspec.to_builtins(measured)),
+        _to_plain(msgspec.to_builtins(measured)),
     )
 
 
-def _unreliable(times: CallTimes) -> str:
+def _describe_unreliable_times(times: CallTimes) -> str:
     """Say which times are not to be relied upon, because this machine was late itself."""
     late = [line for line in times.lines if line.reliable is False]
     if not late:
@@ -303,14 +332,14 @@ def _unreliable(times: CallTimes) -> str:
     return f", unreliable: this machine was up to {most * 1000:.0f} ms late while line {named} was timed"
 
 
-def _plain(data: Any) -> Any:
+def _to_plain(data: Any) -> Any:
     """Return plain data as it comes back from a store, where nothing is a tuple."""
     if isinstance(data, dict):
-        return {key: _plain(value) for key, value in data.items()}
-    return [_plain(value) for value in data] if isinstance(data, list | tuple) else data
+        return {key: _to_plain(value) for key, value in data.items()}
+    return [_to_plain(value) for value in data] if isinstance(data, list | tuple) else data
 
 
-def _trouble(measured: Measured) -> str:
+def _find_evidence_problem(measured: CallMeasurements) -> str:
     """Say why a call is no evidence; nothing where it is."""
     times = measured.times
     if not times.lines:
@@ -331,25 +360,25 @@ def _trouble(measured: Measured) -> str:
         return f"the call was not held to its end: {times.reason or 'its log has no end'}"
     if not measured.complete:
         return f"the call ended after line {last.line + 1} of a longer script: {times.trouble or times.reason}"
-    return measured.guard.reason if measured.guard.tripped else ""
+    return measured.guard.reason if measured.guard.is_tripped else ""
 
 
 # ── The scorer ──
 
-MEASURED_AT_ONCE = 2
-_measuring = ThreadPoolExecutor(MEASURED_AT_ONCE, "pramana-measures")
+MEASURING_THREADS = 2
+_measuring = ThreadPoolExecutor(MEASURING_THREADS, "pramana-measures")
 """Threads of their own: each waits for ears, which work in the threads that everybody shares. Were these the same, all
 of them could wait for one that none is left to be."""
 
 
-class _Unheard(Exception):
+class _RecognitionFailed(Exception):
     """The ears have failed; it says why."""
 
 
 class CallScoring:
     """Implements `Scores` for calls."""
 
-    def __init__(self, blob: Callable[[str], bytes], ears: Ears, *, by_whisper: bool = False) -> None:
+    def __init__(self, blob: Callable[[str], bytes], ears: SpeechRecognition, *, by_whisper: bool = False) -> None:
         """`by_whisper` says that the ears are the embedded ones, whose engine is recorded with what they hear."""
         self._blob, self._ears, self._by_whisper = blob, ears, by_whisper
 
@@ -359,29 +388,29 @@ class CallScoring:
         loop = asyncio.get_running_loop()
         try:
             async with machine.work:
-                return await loop.run_in_executor(_measuring, self._measured, case, reply.call, loop)
+                return await loop.run_in_executor(_measuring, self._measure, case, reply.call, loop)
         except PramanaError as error:
-            return _unmeasured(str(error))
+            return _make_unmeasured_check(str(error))
         except RecursionError:
-            return _unmeasured("its event log is nested too deep")
+            return _make_unmeasured_check("its event log is nested too deep")
         except Exception as error:  # noqa: BLE001 - a defect here must not take along what was asked and paid for
-            return _unmeasured(f"{type(error).__name__}: {error}")
+            return _make_unmeasured_check(f"{type(error).__name__}: {error}")
 
-    def _measured(self, case: Case, call: Call, loop: asyncio.AbstractEventLoop) -> Check:
+    def _measure(self, case: Case, call: Call, loop: asyncio.AbstractEventLoop) -> Check:
         from pramana.embedded import activity, quality
 
         language = case.facets.language or "en"
         samples, rate = audio.read_wav(self._blob(call.recording))
-        events = _events(self._blob(call.log))
+        events = _parse_events(self._blob(call.log))
 
         def transcribe(clip: Any) -> str:
             try:
                 return asyncio.run_coroutine_threadsafe(self._ears.transcribe(clip, language), loop).result()
             except Exception as error:
                 why = str(error) if isinstance(error, PramanaError) else f"{type(error).__name__}: {error}"
-                raise _Unheard(f"the recording could not be transcribed: {why}") from error
+                raise _RecognitionFailed(f"the recording could not be transcribed: {why}") from error
 
-        def measured(*languages: str) -> Measured:
+        def measure_as(*languages: str) -> CallMeasurements:
             return measure_call(
                 samples,
                 rate,
@@ -392,17 +421,17 @@ class CallScoring:
                 references=[line.reference for line in case.script],
                 confirm=activity.speech_spans,
                 vad=activity.SETTINGS,
-                estimate=quality.estimate,
+                estimate=quality.estimate_quality,
                 lines=max(1, len(case.script)),
             )
 
         try:
-            found = measured(language) if self._ears.covers(language) else measured()
-        except _Unheard as unheard:
-            found = _because(measured(), str(unheard))
+            found = measure_as(language) if self._ears.supports_language(language) else measure_as()
+        except _RecognitionFailed as unheard:
+            found = _with_unheard_reason(measure_as(), str(unheard))
         # Why an answer has no words was told when the call was held, and no ear of today can tell it better.
         told = [event["text"] for event in events if event.get("event") == "not_written_down" and event.get("text")]
-        check = as_check(replace(found, words=replace(found.words, why_not=str(told[0]))) if told else found)
+        check = make_call_check(replace(found, words=replace(found.words, why_not=str(told[0]))) if told else found)
         if self._by_whisper and found.words.recorded is not None:
             from pramana.embedded.ears import engine_info
 
@@ -410,7 +439,7 @@ class CallScoring:
         return check
 
 
-def _events(log: bytes) -> list[Any]:
+def _parse_events(log: bytes) -> list[Any]:
     """Return the events of a log; a line that is none is named by its number."""
     events = []
     for number, line in enumerate(log.splitlines(), 1):
@@ -423,12 +452,12 @@ def _events(log: bytes) -> list[Any]:
     return events
 
 
-def _because(measured: Measured, why: str) -> Measured:
+def _with_unheard_reason(measured: CallMeasurements, reason: str) -> CallMeasurements:
     """Return the measurement of a call that nobody has heard, with another reason for that."""
     guard, before = measured.guard, measured.words.why_not
-    guard = replace(guard, reason=guard.reason.replace(before, why)) if guard.state == "not checked" else guard
-    return replace(measured, words=replace(measured.words, why_not=why), guard=guard)
+    guard = replace(guard, reason=guard.reason.replace(before, reason)) if guard.state == "not checked" else guard
+    return replace(measured, words=replace(measured.words, why_not=reason), guard=guard)
 
 
-def _unmeasured(why: str) -> Check:
+def _make_unmeasured_check(why: str) -> Check:
     return Check(NAME, "1", Outcome.ERRORED, f"the call could not be measured: {why}")

@@ -18,7 +18,7 @@ from msgspec import Struct
 from pramana import audio
 from pramana.errors import InvalidInput
 from pramana.providers.voice.vocabulary import FRAME_S
-from pramana.score.log import Group, Log, Pace, SaidLine
+from pramana.score.log import CallLog, PaceReport, SaidLine, SoundGroup
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 TIMING_VERSION: Final = "2"
 GAP_S = 0.2
 """Silence up to here is part of speech, as between two words."""
-YIELD_WITHIN_S = 2.0
+MAX_YIELD_S = 2.0
 """An agent that talks on for longer has not given way."""
-RELIABLE_S = 0.02
+MAX_RELIABLE_LATENESS_S = 0.02
 """Whoever measures may be so late; more, and a time says something about this machine."""
-_BROKEN: Final = frozenset({"closed", "error", "deadline", "no_answer"})
+_INCOMPLETE_REASONS: Final = frozenset({"closed", "error", "deadline", "no_answer"})
 
 Confirm = Callable[["Samples"], Sequence[tuple[int, int]]]
 """Speech in samples at 16 kHz, as spans of them."""
@@ -69,7 +69,7 @@ class LineTimes(Struct, frozen=True):
     late_s: float = 0.0
     """How late this machine was at most, between the end of the line and what was heard first."""
     reliable: bool | None = None
-    """That is within `RELIABLE_S`; None where the log does not tell."""
+    """That is within `MAX_RELIABLE_LATENESS_S`; None where the log does not tell."""
     overlap_s: float = 0.0
     """Both are audible, while the line is said."""
     gaps: int = 0
@@ -107,11 +107,11 @@ class CallTimes(Struct, frozen=True):
     """What the other end said when it broke off."""
     vad: str = ""
     """The detector that confirmed speech, and its settings."""
-    pace: Pace | None = None
+    pace: PaceReport | None = None
     """How late frames went out; None where the log does not tell."""
 
 
-def measure(
+def measure_times(
     samples: "Samples",
     rate: int,
     events: Sequence[Mapping[str, Any]],
@@ -120,10 +120,10 @@ def measure(
     vad: str = "",
 ) -> CallTimes:
     """Return the times of a call: the caller's channel is the left one, the agent's the right one."""
-    caller, agent = tracks(samples, rate)
-    log = Log(events)
-    log.fits(len(agent) / rate)
-    call = _Call(_Track(caller, rate), _Track(agent, rate), log)
+    caller, agent = split_tracks(samples, rate)
+    log = CallLog(events)
+    log.check_fits(len(agent) / rate)
+    call = _CallMeasurement(_Track(caller, rate), _Track(agent, rate), log)
     return CallTimes(
         lines=tuple(call.times(place, confirm) for place in range(len(log.lines))),
         seconds=len(agent) / rate,
@@ -135,7 +135,7 @@ def measure(
     )
 
 
-def tracks(samples: "Samples", rate: int) -> "tuple[Samples, Samples]":
+def split_tracks(samples: "Samples", rate: int) -> "tuple[Samples, Samples]":
     """Return the caller's and the agent's samples of a recording."""
     if samples.ndim != 2 or samples.shape[1] != 2 or samples.dtype.name != "int16":
         raise InvalidInput(
@@ -155,38 +155,38 @@ class _Track:
 
     def __init__(self, samples: "Samples", rate: int) -> None:
         self.samples, self.rate = samples, rate
-        self.spans = spans(samples, rate)
+        self.spans = audible_spans(samples, rate)
 
     def place(self, at: float) -> int:
         return min(len(self.samples), max(0, round(at * self.rate)))
 
-    def first(self, start: float, end: float) -> float | None:
+    def first_audible(self, start: float, end: float) -> float | None:
         """Return the position of the first audible sample between two others."""
-        return self._audible(audio.first_audible, start, end)
+        return self._find_audible(audio.first_audible, start, end)
 
-    def last(self, start: float, end: float) -> float | None:
+    def last_audible(self, start: float, end: float) -> float | None:
         """Return the position of the last one."""
-        return self._audible(audio.last_audible, start, end)
+        return self._find_audible(audio.last_audible, start, end)
 
-    def _audible(self, find: "Callable[[Samples, int], int | None]", start: float, end: float) -> float | None:
+    def _find_audible(self, find: "Callable[[Samples, int], int | None]", start: float, end: float) -> float | None:
         offset = self.place(start)
         found = find(self.samples[offset : self.place(end)], self.rate)
         return None if found is None else (offset + found) / self.rate
 
-    def speaking(self, at: float) -> tuple[float, float] | None:
+    def span_at(self, at: float) -> tuple[float, float] | None:
         """Return the span that holds a position, pauses within speech included."""
         return next((each for each in self.spans if each[0] <= at <= each[1]), None)
 
-    def within(self, start: float, end: float) -> list[tuple[float, float]]:
+    def spans_within(self, start: float, end: float) -> list[tuple[float, float]]:
         """Return the parts of the spans between two positions."""
         return [(max(a, start), min(b, end)) for a, b in self.spans if a < end and b > start]
 
 
-def spans(samples: "Samples", rate: int, gap_s: float = GAP_S) -> list[tuple[float, float]]:
+def audible_spans(samples: "Samples", rate: int, gap_s: float = GAP_S) -> list[tuple[float, float]]:
     """Return where something is audible, as positions of first and last samples; short silences part nothing."""
     import numpy as np
 
-    audible = np.flatnonzero(_audible(samples, rate))
+    audible = np.flatnonzero(_mark_audible(samples, rate))
     if not audible.size:
         return []
     breaks = np.flatnonzero(np.diff(audible) > gap_s * rate)
@@ -194,7 +194,7 @@ def spans(samples: "Samples", rate: int, gap_s: float = GAP_S) -> list[tuple[flo
     return [(int(first) / rate, int(last) / rate) for first, last in zip(firsts, lasts, strict=True)]
 
 
-def _audible(samples: "Samples", rate: int) -> "NDArray[np.bool_]":
+def _mark_audible(samples: "Samples", rate: int) -> "NDArray[np.bool_]":
     """Mark each audible sample, by the rule of `audio.first_audible`: loud itself, and in 5 ms that are loud."""
     import numpy as np
 
@@ -213,38 +213,42 @@ def _audible(samples: "Samples", rate: int) -> "NDArray[np.bool_]":
 # ── The call ──
 
 
-class _Call:
-    def __init__(self, caller: _Track, agent: _Track, log: Log) -> None:
+class _CallMeasurement:
+    def __init__(self, caller: _Track, agent: _Track, log: CallLog) -> None:
         self.caller, self.agent, self.log = caller, agent, log
-        self.begins = [caller.first(line.start, line.end) for line in log.lines]
-        self.ends = [caller.last(line.start, line.end) for line in log.lines]
+        self.begins = [caller.first_audible(line.start, line.end) for line in log.lines]
+        self.ends = [caller.last_audible(line.start, line.end) for line in log.lines]
         self.groups = log.groups(
             [
                 line.start
                 for line, begins in zip(log.lines, self.begins, strict=True)
-                if not line.backchannel and (not line.barge_in or begins is None or not agent.speaking(begins))
+                if not line.backchannel and (not line.barge_in or begins is None or not agent.span_at(begins))
             ]
         )
         for place, line in enumerate(log.lines):
-            self._part(place, line)
+            self._split_interrupted_answer(place, line)
 
-    def _following(self, place: int) -> float:
+    def _next_line_start(self, place: int) -> float:
         """Return where the line behind another begins; behind the last one, never."""
         return self.log.lines[place + 1].start if place + 1 < len(self.log.lines) else math.inf
 
-    def _part(self, place: int, line: SaidLine) -> None:
+    def _split_interrupted_answer(self, place: int, line: SaidLine) -> None:
         """Part an answer that fell silent for a line from the one to it, where the log has no word between them."""
         begins, ends = self.begins[place], self.ends[place]
         if not line.barge_in or begins is None or ends is None or line.backchannel:
             return
-        running = self.agent.speaking(begins)
-        if running is None or running[1] - begins > YIELD_WITHIN_S or self.agent.within(running[1] + GAP_S / 2, ends):
+        running = self.agent.span_at(begins)
+        if (
+            running is None
+            or running[1] - begins > MAX_YIELD_S
+            or self.agent.spans_within(running[1] + GAP_S / 2, ends)
+        ):
             return
         for where, group in enumerate(self.groups):
             later = [each for each in group.pieces if each.arrived > begins and each.plays >= running[1]]
             if later and len(later) < len(group.pieces):
                 group.pieces = group.pieces[: -len(later)]
-                self.groups.insert(where + 1, Group(later, group.end))
+                self.groups.insert(where + 1, SoundGroup(later, group.end))
                 return
 
     def times(self, place: int, confirm: Confirm | None) -> LineTimes:
@@ -252,65 +256,67 @@ class _Call:
         known = LineTimes(line.number, line.barge_in, backchannel=line.backchannel)
         if begins is None or ends is None:
             return known
-        both = [span for said in self.caller.within(line.start, line.end) for span in self.agent.within(*said)]
+        both = [
+            span for said in self.caller.spans_within(line.start, line.end) for span in self.agent.spans_within(*said)
+        ]
         known = msgspec.structs.replace(
             known,
             speech_start_s=begins,
             speech_end_s=ends,
             overlap_s=math.fsum(end - start for start, end in both),
-            **self._answer(place, begins, ends, confirm),
+            **self._measure_answer(place, begins, ends, confirm),
         )
-        if line.barge_in and self.agent.speaking(begins):
-            known = msgspec.structs.replace(known, talked_into=True, **self._giving_way(place, begins))
+        if line.barge_in and self.agent.span_at(begins):
+            known = msgspec.structs.replace(known, talked_into=True, **self._measure_yield(place, begins))
         # A log of version 1 has no verdict of the caller's: said into silence, the same words want an answer.
         wants_none = known.backchannel and (known.talked_into or self.log.version > 1)
         if known.first_audible_s is None and not wants_none:
-            waited = self._waited(place, ends)
+            waited = self._measure_wait(place, ends)
             known = msgspec.structs.replace(known, censored=waited is not None, waited_s=waited)
-        return msgspec.structs.replace(known, **self._lateness(ends, known.first_audible_s))
+        return msgspec.structs.replace(known, **self._measure_lateness(ends, known.first_audible_s))
 
-    def _waited(self, place: int, ends: float) -> float | None:
+    def _measure_wait(self, place: int, ends: float) -> float | None:
         """Return how long nobody answered; None where something was heard, be it no answer."""
         told = self.log.waited.get(self.log.lines[place].number)
         if told is not None:
             return told
         last = place == len(self.log.lines) - 1
-        until = self.log.ended if last else self._following(place)
-        if self.agent.within(ends, until) and not (last and self.log.reason in _BROKEN):
+        until = self.log.ended if last else self._next_line_start(place)
+        if self.agent.spans_within(ends, until) and not (last and self.log.reason in _INCOMPLETE_REASONS):
             return None
         return max(0.0, until - ends)
 
-    def _lateness(self, ends: float, heard: float | None) -> dict[str, Any]:
+    def _measure_lateness(self, ends: float, first_audible: float | None) -> dict[str, Any]:
         if self.log.pace is None:
             return {}
         # The frame with the last sample of the line goes out once it is over.
-        start, end = ends - FRAME_S, self.log.ended if heard is None else heard
+        start, end = ends - FRAME_S, self.log.ended if first_audible is None else first_audible
         late = max((each.late_s for each in self.log.stalls if each.start <= end and each.end >= start), default=0.0)
-        return {"late_s": late, "reliable": late <= RELIABLE_S}
+        return {"late_s": late, "reliable": late <= MAX_RELIABLE_LATENESS_S}
 
-    def _answer(self, place: int, begins: float, ends: float, confirm: Confirm | None) -> dict[str, Any]:
-        start, following = self.log.lines[place].start, self._following(place)
-        groups = [each for each in self.groups if start <= each.arrived < following]
-        running = self.agent.speaking(ends)
-        into = any(self.agent.within(max(begins, each.plays), min(ends, each.over)) for each in groups)
+    def _measure_answer(self, place: int, begins: float, ends: float, confirm: Confirm | None) -> dict[str, Any]:
+        start, following = self.log.lines[place].start, self._next_line_start(place)
+        groups = [each for each in self.groups if start <= each.arrived_at < following]
+        running = self.agent.span_at(ends)
+        into = any(self.agent.spans_within(max(begins, each.plays_at), min(ends, each.ends_at)) for each in groups)
         for number, group in enumerate(groups):
-            runs_on = running is not None and running[1] > ends and group.plays <= ends < group.over
-            from_then = max(group.plays, running[0] if runs_on and running else ends)
-            audible = self.agent.first(from_then, group.over)
+            runs_on = running is not None and running[1] > ends and group.plays_at <= ends < group.ends_at
+            from_then = max(group.plays_at, running[0] if runs_on and running else ends)
+            audible = self.agent.first_audible(from_then, group.ends_at)
             if audible is not None:
-                over = max(each.over for each in groups[number:])
-                found = self._heard(group, ends, audible, over, runs_on=runs_on, confirm=confirm)
+                over = max(each.ends_at for each in groups[number:])
+                found = self._find_heard_answer(group, ends, audible, over, runs_on=runs_on, confirm=confirm)
                 return {**found, "cut_in": runs_on or into}
         return {"cut_in": into}
 
-    def _heard(
-        self, group: Group, ends: float, audible: float, over: float, *, runs_on: bool, confirm: Confirm | None
+    def _find_heard_answer(
+        self, group: SoundGroup, ends: float, audible: float, over: float, *, runs_on: bool, confirm: Confirm | None
     ) -> dict[str, Any]:
         played = [each for each in group.pieces if each.plays <= audible] or group.pieces[:1]
         first = next((each for each in played if each.arrived >= ends), group.pieces[0])
-        last = self.agent.last(audible, over)
+        last = self.agent.last_audible(audible, over)
         end = audible if last is None else last
-        parts = self.agent.within(audible, end)
+        parts = self.agent.spans_within(audible, end)
         gaps = [after[0] - before[1] for before, after in pairwise(parts)]
         return {
             "first_byte_s": first.arrived,
@@ -322,10 +328,10 @@ class _Call:
             "total_s": end - ends,
             "gaps": len(gaps),
             "longest_gap_s": max(gaps, default=0.0),
-            **({} if confirm is None else self._confirmed(audible, end, confirm)),
+            **({} if confirm is None else self._confirm_speech(audible, end, confirm)),
         }
 
-    def _confirmed(self, start: float, end: float, confirm: Confirm) -> dict[str, Any]:
+    def _confirm_speech(self, start: float, end: float, confirm: Confirm) -> dict[str, Any]:
         answer = self.agent.samples[self.agent.place(start) : self.agent.place(end) + 1]
         found = confirm(audio.resample(answer, self.agent.rate, audio.CALLER_RATE))
         return {
@@ -333,32 +339,32 @@ class _Call:
             "speech_s": sum(last - first for first, last in found) / audio.CALLER_RATE,
         }
 
-    def _giving_way(self, place: int, begins: float) -> dict[str, Any]:
-        following = self._following(place)
-        running = [each for each in self.groups if each.arrived < begins]
-        stopped = self.agent.last(begins, max((each.over for each in running), default=begins))
-        unfinished = self._unfinished(running, begins, following, begins if stopped is None else stopped)
+    def _measure_yield(self, place: int, begins: float) -> dict[str, Any]:
+        following = self._next_line_start(place)
+        running = [each for each in self.groups if each.arrived_at < begins]
+        stopped = self.agent.last_audible(begins, max((each.ends_at for each in running), default=begins))
+        unfinished = self._had_more_to_say(running, begins, following, begins if stopped is None else stopped)
         if self.log.lines[place].backchannel:
             told = any(begins <= at < following for at in self.log.interrupted)
-            heard = unfinished and self._stopped(begins)
+            heard = unfinished and self._fell_silent(begins)
             return {"false_interruption": told if self.log.says_interrupted else heard}
         lasted = 0.0 if stopped is None else stopped - begins
-        if lasted > YIELD_WITHIN_S:
-            return {"yield_censored_s": YIELD_WITHIN_S}
+        if lasted > MAX_YIELD_S:
+            return {"yield_censored_s": MAX_YIELD_S}
         return {"yield_s": lasted} if unfinished else {"ended_by_itself": True}
 
-    def _unfinished(self, running: Sequence[Group], begins: float, following: float, stopped: float) -> bool:
+    def _had_more_to_say(self, running: Sequence[SoundGroup], begins: float, following: float, stopped: float) -> bool:
         """Tell whether an agent had more to say: some of it was dropped, or it was still sending when it stopped."""
-        if any(each.cut and begins <= each.end < following for each in running):
+        if any(each.is_cut and begins <= each.end < following for each in running):
             return True
         last = [piece for each in running for piece in each.pieces if piece.plays <= stopped]
         return bool(last) and last[-1].arrived >= begins
 
-    def _stopped(self, begins: float) -> bool:
+    def _fell_silent(self, begins: float) -> bool:
         """Tell whether the agent fell silent soon, and for good: all there is to go by without a word about it."""
-        running = self.agent.speaking(begins)
+        running = self.agent.span_at(begins)
         return (
             running is not None
-            and running[1] - begins <= YIELD_WITHIN_S
-            and not self.agent.within(running[1] + GAP_S / 2, running[1] + YIELD_WITHIN_S)
+            and running[1] - begins <= MAX_YIELD_S
+            and not self.agent.spans_within(running[1] + GAP_S / 2, running[1] + MAX_YIELD_S)
         )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from pramana.jsonl import BadLine, parse
+from pramana.jsonl import BadLine, parse_line
 
 SCORES: Final = ("accuracy", "helpfulness", "naturalness", "efficiency")
 RATINGS: Final = (
@@ -39,12 +39,12 @@ _MOST_BRACES = 32
 """Opening braces at which an object is looked for, from the end: no answer of a judge needs more."""
 
 
-def verdict(answer: str) -> bool | None:
+def parse_verdict(answer: str) -> bool | None:
     """Read the end of an answer: True for YES, False for NO, None for anything else.
 
     The word may be emphasised and end in a full stop. In quotation marks it is no verdict but somebody's words.
 
-    >>> verdict("It says so.\\n**YES**"), verdict("Verdict: no."), verdict("YES, because"), verdict('It says:\\n"YES"')
+    >>> *map(parse_verdict, ("It says so.\\n**YES**", "Verdict: no.", "YES, because", 'It says:\\n"YES"')),
     (True, False, None, None)
     """
     lines = [line.strip() for line in re.split(r"[\r\n]", answer) if line.strip()]
@@ -102,7 +102,7 @@ def _closing_object(answer: str) -> _Closing | None:
         return None
     for start in [found.start() for found in re.finditer(r"\{", text)][-_MOST_BRACES:]:
         try:
-            value = parse(text[start:])
+            value = parse_line(text[start:])
         except BadLine:
             continue
         before = _OPENING_FENCE.sub("", text[:start].rstrip()).rstrip()

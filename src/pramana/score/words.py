@@ -17,69 +17,75 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from pramana.audio.faults import needed
+from pramana.audio.faults import explain_missing_library
 from pramana.errors import InvalidInput
 
 NORMALISER_VERSION: Final = "1"
-LONGEST_TEXT = 100_000
+MAX_TEXT_LENGTH = 100_000
 """Characters; an hour of speech has no more, and an alignment takes time with the square of it."""
-BY_CHARACTER: Final = frozenset({"zh", "cmn", "yue", "ja", "th", "lo", "km", "my"})
+CHARACTER_LANGUAGES: Final = frozenset({"zh", "cmn", "yue", "ja", "th", "lo", "km", "my"})
 """Written without spaces between words."""
-APOSTROPHES = str.maketrans(dict.fromkeys("’‘ʼ`´＇", "'"))
+APOSTROPHE_TABLE = str.maketrans(dict.fromkeys("’‘ʼ`´＇", "'"))
 
 
-def by_character(language: str) -> bool:
+def is_compared_by_character(language: str) -> bool:
     """Tell whether the language is compared by character.
 
-    >>> by_character("zh-Hant-TW"), by_character("ko")
+    >>> is_compared_by_character("zh-Hant-TW"), is_compared_by_character("ko")
     (True, False)
     """
-    return primary(language) in BY_CHARACTER
+    return primary_language(language) in CHARACTER_LANGUAGES
 
 
-def normaliser(language: str) -> str:
+def normaliser_name(language: str) -> str:
     """Return the name of the rules for a language, with their version, as a check records it.
 
-    >>> normaliser("en-GB"), normaliser("fr"), normaliser("ja")
+    >>> normaliser_name("en-GB"), normaliser_name("fr"), normaliser_name("ja")
     ('english-1', 'words-1', 'characters-1')
     """
-    kind = "characters" if by_character(language) else "english" if primary(language) == "en" else "words"
+    kind = (
+        "characters"
+        if is_compared_by_character(language)
+        else "english"
+        if primary_language(language) == "en"
+        else "words"
+    )
     return f"{kind}-{NORMALISER_VERSION}"
 
 
-def normalised(text: str, language: str) -> list[str]:
+def normalise_text(text: str, language: str) -> list[str]:
     """Return the tokens of a text in the one way in which texts are compared.
 
-    >>> normalised("He didn't pay twenty-five dollars, Mr. O'Neil.", "en")
+    >>> normalise_text("He didn't pay twenty-five dollars, Mr. O'Neil.", "en")
     ['he', 'did', 'not', 'pay', '2', '5', 'dollars', 'mister', "o'neil"]
-    >>> normalised("東京は 晴れ。", "ja")
+    >>> normalise_text("東京は 晴れ。", "ja")
     ['東', '京', 'は', '晴', 'れ']
     """
-    plain = _plain(text[: LONGEST_TEXT + 1])
-    if len(plain) > LONGEST_TEXT:  # a few signs stand for many letters
+    plain = _plain(text[: MAX_TEXT_LENGTH + 1])
+    if len(plain) > MAX_TEXT_LENGTH:  # a few signs stand for many letters
         raise InvalidInput(
-            f"a text of {len(text):,} characters cannot be compared word by word: {LONGEST_TEXT:,} are the most"
+            f"a text of {len(text):,} characters cannot be compared word by word: {MAX_TEXT_LENGTH:,} are the most"
         )
-    if primary(language) == "en":
+    if primary_language(language) == "en":
         return _with_zeros(list(_english(plain)))
     words = _words(plain)
-    return [sign for word in words for sign in word] if by_character(language) else words
+    return [sign for word in words for sign in word] if is_compared_by_character(language) else words
 
 
-def count(text: str, language: str) -> int | None:
+def count_words(text: str, language: str) -> int | None:
     """Return the number of words as people count them; None where words are not written apart."""
-    return None if by_character(language) else len(_words(_plain(text)))
+    return None if is_compared_by_character(language) else len(_words(_plain(text)))
 
 
-def primary(language: str) -> str:
+def primary_language(language: str) -> str:
     """Return the language without its country or script."""
     return re.split(r"[-_]", language.casefold(), maxsplit=1)[0]
 
 
 def _plain(text: str) -> str:
     """Return a text in one alphabet of digits, apostrophes and small letters."""
-    text = unicodedata.normalize("NFKC", text.translate(APOSTROPHES)).casefold()
-    text = unicodedata.normalize("NFKC", text).translate(APOSTROPHES)
+    text = unicodedata.normalize("NFKC", text.translate(APOSTROPHE_TABLE)).casefold()
+    text = unicodedata.normalize("NFKC", text).translate(APOSTROPHE_TABLE)
     return "".join(map(_sign, text))
 
 
@@ -285,34 +291,36 @@ class Errors(Struct, frozen=True):
         return self.count / self.reference_words if self.reference_words else None
 
 
-def errors(reference: str, heard: str, language: str) -> Errors:
+def count_word_errors(reference: str, recognised: str, language: str) -> Errors:
     """Count the words (the characters of a language without spaces) that differ; its rate is the WER.
 
-    >>> errors("Take the 7:30 train.", "take the seven thirty rain", "en")
+    >>> count_word_errors("Take the 7:30 train.", "take the seven thirty rain", "en")
     Errors(substitutions=1, deletions=0, insertions=0, reference_words=6)
     """
-    return _aligned(normalised(reference, language), normalised(heard, language))
+    return _align(normalise_text(reference, language), normalise_text(recognised, language))
 
 
-def character_errors(reference: str, heard: str, language: str) -> Errors:
+def count_character_errors(reference: str, recognised: str, language: str) -> Errors:
     """Count the characters that differ, the spaces between words included; its rate is the CER.
 
-    >>> character_errors("the cat", "the hat", "en").rate
+    >>> count_character_errors("the cat", "the hat", "en").rate
     0.14285714285714285
     """
-    between = "" if by_character(language) else " "
+    between = "" if is_compared_by_character(language) else " "
     # A space is no token to jiwer; any sign that no normalised text holds will do in its place.
-    said, written = (list(between.join(normalised(text, language)).replace(" ", "_")) for text in (reference, heard))
-    return _aligned(said, written)
+    said, written = (
+        list(between.join(normalise_text(text, language)).replace(" ", "_")) for text in (reference, recognised)
+    )
+    return _align(said, written)
 
 
-def _aligned(reference: Sequence[str], heard: Sequence[str]) -> Errors:
+def _align(reference: Sequence[str], recognised: Sequence[str]) -> Errors:
     if not reference:
-        return Errors(insertions=len(heard))
-    with needed("comparing words"):
+        return Errors(insertions=len(recognised))
+    with explain_missing_library("comparing words"):
         import jiwer
 
-    found = jiwer.process_words(" ".join(reference), " ".join(heard))
+    found = jiwer.process_words(" ".join(reference), " ".join(recognised))
     return Errors(found.substitutions, found.deletions, found.insertions, len(reference))
 
 
@@ -353,7 +361,7 @@ def entities(text: str, language: str = "en") -> list[Entity]:
     >>> [each.text for each in entities("On Friday Ada owes Ben Lee twenty-five dollars at 7:30 p.m.")]
     ['25 dollars', '730 pm', 'friday', 'ada', 'ben lee']
     """
-    tokens = normalised(text, language)
+    tokens = normalise_text(text, language)
     found: list[Entity] = list(_numbers(tokens))
     found += [
         Entity("date", token)
@@ -362,18 +370,18 @@ def entities(text: str, language: str = "en") -> list[Entity]:
         or token in _MONTHS
         or (token in _MONTHS_AND_WORDS and any(_DIGITS.fullmatch(each) for each in _beside(tokens, place)))
     ]
-    if primary(language) not in COMMON_NOUNS_ARE_CAPITAL and not by_character(language):
-        found += _names(text.translate(APOSTROPHES), language)
+    if primary_language(language) not in COMMON_NOUNS_ARE_CAPITAL and not is_compared_by_character(language):
+        found += _names(text.translate(APOSTROPHE_TABLE), language)
     return list(dict.fromkeys(found))
 
 
-def missed_entities(reference: str, heard: str, language: str = "en") -> list[Entity]:
+def find_missed_entities(reference: str, recognised: str, language: str = "en") -> list[Entity]:
     """Return the entities of the reference that the other text does not hold.
 
-    >>> missed_entities("Ada owes Ben 25 dollars.", "Ada owes Ken twenty five dollars.")
+    >>> find_missed_entities("Ada owes Ben 25 dollars.", "Ada owes Ken twenty five dollars.")
     [Entity(kind='name', text='ben')]
     """
-    there, here = _Held(normalised(reference, language)), _Held(normalised(heard, language))
+    there, here = _Held(normalise_text(reference, language)), _Held(normalise_text(recognised, language))
     return [each for each in entities(reference, language) if each in there and each not in here]
 
 
@@ -424,7 +432,7 @@ def _names(text: str, language: str) -> Iterator[Entity]:
     end = -1
     for found in _CAPITAL.finditer(text):
         word = found[0]
-        tokens = [_bare(each) for each in normalised(word, language)]
+        tokens = [_bare(each) for each in normalise_text(word, language)]
         adjoins = text[end : found.start()] == " "
         if not _is_name(text, found.start(), word) or not tokens or any(map(_DIGITS.fullmatch, tokens)):
             tokens = []

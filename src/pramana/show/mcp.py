@@ -24,11 +24,19 @@ from pramana.app.access import Forbidden
 from pramana.app.local import GRACE_S, problem_view
 from pramana.app.views import RunDetailView
 from pramana.bench import INTERRUPTED
-from pramana.errors import COMMAND_HINTS, HintKey, NotFound, PramanaError, did_you_mean, quote, told
+from pramana.errors import (
+    COMMAND_HINTS,
+    HintKey,
+    NotFound,
+    PramanaError,
+    describe_exception,
+    quote_text,
+    suggest_similar,
+)
 from pramana.report import briefs
 from pramana.run.engine import Stop
 from pramana.show.tool_arguments import input_schema, output_schema, read_arguments
-from pramana.show.tools import TOOLS, Call, Tool
+from pramana.show.tools import TOOLS, Tool, ToolCall
 
 UnderWay = dict[asyncio.Future[RunDetailView], Stop]
 AGENT_HINTS: Mapping[HintKey, str] = {
@@ -40,7 +48,7 @@ AGENT_HINTS: Mapping[HintKey, str] = {
     "run_stored": "give the path store:{}",
 }
 """What to do about an error, for an agent; some of it only a command can do."""
-EXAMPLE = (
+EXAMPLE_CASE = (
     '{"id": "factual-001", "category": "factual", "input": "What is the capital of France?", "ideal": "Paris", '
     '"assertion": {"type": "contains"}, "metadata": {"difficulty": "easy", "tokens_est": 10}}'
 )
@@ -63,25 +71,25 @@ def make_server(app: App, credential: Credential, money: str, under_way: UnderWa
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(name, tool) for name, tool in TOOLS.items()])
+        return types.ListToolsResult(tools=[_describe_tool(name, tool) for name, tool in TOOLS.items()])
 
     async def call_tool(
         context: ServerRequestContext[Any], wanted: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        call = Call(app, credential, context.session.report_progress, under_way)
-        return await _answer(call, wanted.name, wanted.arguments or {})
+        call = ToolCall(app, credential, context.session.report_progress, under_way)
+        return await _call_tool(call, wanted.name, wanted.arguments or {})
 
     return Server(
         "pramana",
         version=version("pramana"),
         title="Pramana",
-        instructions=_encodable(INSTRUCTIONS.format(example=EXAMPLE, folder=Path.cwd(), money=money)),
+        instructions=_replace_surrogates(INSTRUCTIONS.format(example=EXAMPLE_CASE, folder=Path.cwd(), money=money)),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
 
 
-def _described(name: str, tool: Tool) -> types.Tool:
+def _describe_tool(name: str, tool: Tool) -> types.Tool:
     return types.Tool(
         name=name,
         title=tool.title,
@@ -94,33 +102,37 @@ def _described(name: str, tool: Tool) -> types.Tool:
     )
 
 
-async def _answer(call: Call, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+async def _call_tool(call: ToolCall, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
     """Call a tool; what goes wrong is an answer too, in words and never as a traceback."""
     try:
-        tool = _find(name)
+        tool = _find_tool(name)
         answer = await tool.do(call, read_arguments(tool.takes, arguments))
         if answer.error is not None:
-            return _refusal(answer.error, answer.text)
+            return _make_error_result(answer.error, answer.text)
     except PramanaError as error:
-        return _refusal(error)
+        return _make_error_result(error)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _error({"code": "os_error", "error": f"{where}{error.strerror or error}", "details": []})
+        return _make_result_with_error(
+            {"code": "os_error", "error": f"{where}{error.strerror or error}", "details": []}
+        )
     except Exception as error:  # noqa: BLE001 - a defect of ours must not end the server
-        return _error({"code": "defect", "error": f"internal error: {told(error)}", "details": []})
+        return _make_result_with_error(
+            {"code": "defect", "error": f"internal error: {describe_exception(error)}", "details": []}
+        )
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=_encodable(answer.text))],
-        structured_content=_encodable(msgspec.to_builtins(answer.data)),
+        content=[types.TextContent(type="text", text=_replace_surrogates(answer.text))],
+        structured_content=_replace_surrogates(msgspec.to_builtins(answer.data)),
     )
 
 
-def _find(name: str) -> Tool:
+def _find_tool(name: str) -> Tool:
     if name in TOOLS:
         return TOOLS[name]
-    raise NotFound(f"there is no tool {quote(name)}{did_you_mean(name, TOOLS)}; there are {', '.join(TOOLS)}")
+    raise NotFound(f"there is no tool {quote_text(name)}{suggest_similar(name, TOOLS)}; there are {', '.join(TOOLS)}")
 
 
-def _refusal(error: PramanaError, more: str = "") -> types.CallToolResult:
+def _make_error_result(error: PramanaError, more: str = "") -> types.CallToolResult:
     """Return an error with what to do about it, and every problem at its place."""
     message = error.explain(AGENT_HINTS)
     if isinstance(error, Forbidden):
@@ -128,26 +140,28 @@ def _refusal(error: PramanaError, more: str = "") -> types.CallToolResult:
     details = [problem_view(each) for each in error.problems]
     lines = [briefs.render_problem(each) for each in details] if len(details) > 1 else [message]
     text = "\n".join([*lines, *([more] if more else [])])
-    return _error({"code": error.code, "error": message, "details": msgspec.to_builtins(details)}, text)
+    return _make_result_with_error(
+        {"code": error.code, "error": message, "details": msgspec.to_builtins(details)}, text
+    )
 
 
-def _error(said: dict[str, Any], text: str = "") -> types.CallToolResult:
+def _make_result_with_error(content: dict[str, Any], text: str = "") -> types.CallToolResult:
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=_encodable(text or said["error"]))],
-        structured_content=_encodable(said),
+        content=[types.TextContent(type="text", text=_replace_surrogates(text or content["error"]))],
+        structured_content=_replace_surrogates(content),
         is_error=True,
     )
 
 
-def _encodable(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     """Return JSON values with what UTF-8 cannot hold, half of a surrogate pair, replaced; a model may say so."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
         case dict():
-            return {_encodable(name): _encodable(each) for name, each in value.items()}
+            return {_replace_surrogates(name): _replace_surrogates(each) for name, each in value.items()}
         case list() | tuple():
-            return [_encodable(each) for each in value]
+            return [_replace_surrogates(each) for each in value]
     return value
 
 
@@ -155,13 +169,13 @@ async def serve(app: App, credential: Credential, money: str) -> None:
     """Serve one client on stdin and stdout until it goes away."""
     under_way: UnderWay = {}
     server = make_server(app, credential, money, under_way)
-    with _ending_runs(under_way):
+    with _end_runs_on_signal(under_way):
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
 
 
 @contextmanager
-def _ending_runs(under_way: UnderWay) -> Iterator[None]:
+def _end_runs_on_signal(under_way: UnderWay) -> Iterator[None]:
     """Have a signal stop the runs under way before it ends the process.
 
     The process cannot end in any other way: a thread of it waits for the next line of stdin.

@@ -15,10 +15,10 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from pramana import settings
-from pramana.errors import InvalidInput, PramanaError, quote, visible
+from pramana.errors import InvalidInput, PramanaError, escape_control_characters, quote_text
 
 TIMEOUT_S = 300.0
-_MEANINGLESS = "the server at that address is not Pramana"
+_NOT_PRAMANA = "the server at that address is not Pramana"
 
 
 class ServerFailed(PramanaError, code="server_failed", exit_code=3):
@@ -30,7 +30,7 @@ class NotAllowed(PramanaError, code="not_allowed", exit_code=2):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ServerResponse:
     """What a server answered."""
 
     status: int
@@ -47,23 +47,23 @@ class Said:
             found = json.loads(self.body)
             if isinstance(found, dict) and isinstance(found.get("success"), bool):
                 return found
-        raise ServerFailed(_MEANINGLESS)
+        raise ServerFailed(_NOT_PRAMANA)
 
     def text_of(self, kind: str) -> str:
         """Return the text of an answer of a media type; anything else was not said by a server of ours."""
         if self.headers.get_content_type() == kind:
             with suppress(UnicodeDecodeError):
                 return self.body.decode()
-        raise ServerFailed(_MEANINGLESS)
+        raise ServerFailed(_NOT_PRAMANA)
 
 
-class _StayHere(HTTPRedirectHandler):
+class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class ServerClient:
     """A server at a URL."""
 
     url: str
@@ -79,7 +79,9 @@ class Remote:
         except ValueError:
             sound = False
         if not sound:
-            raise InvalidInput(f"{quote(self.url)} is not a server URL; expected one such as http://localhost:3000")
+            raise InvalidInput(
+                f"{quote_text(self.url)} is not a server URL; expected one such as http://localhost:3000"
+            )
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
             raise InvalidInput("the token contains characters that are not allowed")
 
@@ -91,7 +93,7 @@ class Remote:
         *,
         body: bytes | None = None,
         kind: str = "application/json",
-    ) -> Said:
+    ) -> ServerResponse:
         """Ask for something; refusals for what was sent come back, whatever else went wrong is raised."""
         address = self.url.rstrip("/") + path + (f"?{urlencode(query, doseq=True)}" if query else "")
         headers = {"Accept": "*/*", "User-Agent": "pramana"}
@@ -100,26 +102,26 @@ class Remote:
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         request = Request(address, body, headers, method=method)  # noqa: S310 - http and https alone, see above
-        proxy, scheme = settings.proxy_for(self.url), self.url.partition(":")[0].lower()
-        opener = build_opener(ProxyHandler({scheme: proxy} if proxy else {}), _StayHere())
+        proxy, scheme = settings.find_proxy(self.url), self.url.partition(":")[0].lower()
+        opener = build_opener(ProxyHandler({scheme: proxy} if proxy else {}), _NoRedirects())
         try:
             with opener.open(request, timeout=TIMEOUT_S) as response:
-                return Said(response.status, response.read(), response.headers)
+                return ServerResponse(response.status, response.read(), response.headers)
         except HTTPError as error:
             with error:
-                return self._refused(Said(error.code, error.read(), error.headers))
+                return self._raise_refusal(ServerResponse(error.code, error.read(), error.headers))
         except (URLError, http.client.HTTPException, OSError, UnicodeError) as error:
-            why = visible(str(getattr(error, "reason", "") or error) or type(error).__name__)
+            why = escape_control_characters(str(getattr(error, "reason", "") or error) or type(error).__name__)
             raise ServerFailed(f"{self.url} could not be reached: {why}; is the server running?") from None
 
-    def _refused(self, said: Said) -> Said:
-        if said.status == 429 and self.may_ask_to_wait:
-            return said
-        if 300 <= said.status < 400:
-            raise ServerFailed(f"{self.url} redirects ({said.status}); use the address it redirects to")
-        why = visible(str(said.json.get("error", "")))[:1_000]
-        if said.status in (401, 403, 421):
+    def _raise_refusal(self, response: ServerResponse) -> ServerResponse:
+        if response.status == 429 and self.may_ask_to_wait:
+            return response
+        if 300 <= response.status < 400:
+            raise ServerFailed(f"{self.url} redirects ({response.status}); use the address it redirects to")
+        why = escape_control_characters(str(response.json.get("error", "")))[:1_000]
+        if response.status in (401, 403, 421):
             raise NotAllowed(f"{self.url}: {why}; pass a token with --token or PRAMANA_TOKEN")
-        if said.status in (413, 429) or said.status >= 500:
+        if response.status in (413, 429) or response.status >= 500:
             raise ServerFailed(f"{self.url}: {why}")
-        return said
+        return response

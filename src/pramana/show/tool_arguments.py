@@ -12,14 +12,14 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
-from pramana.errors import InvalidInput, Problem, did_you_mean, quote
-from pramana.request import metadata, misfit, published_name
+from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
+from pramana.request import describe_type_mismatch, field_metadata, published_name
 
 _Struct = TypeVar("_Struct", bound=Struct)
 _Type = Any
 
 
-def arguments_of(
+def make_arguments_struct(
     struct: type[Struct], descriptions: Mapping[str, str], *, types: Mapping[str, _Type], omit: Iterable[str] = ()
 ) -> type[Struct]:
     """Return a struct of arguments with the fields of a request, under their published names.
@@ -27,7 +27,7 @@ def arguments_of(
     `types` are the fields that look different in JSON, `omit` those that it cannot say; each field has a description.
 
     >>> from pramana.request import Limits
-    >>> made = arguments_of(Limits, {"timeout_seconds": "Of one request"}, types={})
+    >>> made = make_arguments_struct(Limits, {"timeout_seconds": "Of one request"}, types={})
     >>> [each.encode_name for each in fields(made)][:2]
     ['maxCost', 'maxTotalTokens']
     """
@@ -39,18 +39,18 @@ def arguments_of(
         found = types.get(each.name, each.type)
         if described := descriptions.get(name):
             found = Annotated[found, Meta(description=described)]
-        made.append((name, found, _default(each, found)))
+        made.append((name, found, _field_default(each, found)))
     return msgspec.defstruct(f"{struct.__name__}Arguments", made, frozen=True, kw_only=True, rename="camel")
 
 
-def _default(field: FieldInfo, type_: _Type) -> Any:
+def _field_default(field: FieldInfo, type_: _Type) -> Any:
     if field.required:
         return NODEFAULT
     if field.default_factory is not NODEFAULT:
         return msgspec.field(default_factory=field.default_factory)
     default = field.default
     if isinstance(default, Struct):  # a nested request, which is a struct of arguments here
-        return msgspec.field(default_factory=_nested(type_) or type(default))
+        return msgspec.field(default_factory=_nested_struct(type_) or type(default))
     return default
 
 
@@ -67,26 +67,26 @@ def as_changes(struct: type[Struct], given: Struct) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not UNSET}
 
 
-def as_request(struct: type[_Struct], given: Struct, **nested: Any) -> _Struct:
+def arguments_to_request(struct: type[_Struct], arguments: Struct, **nested: Any) -> _Struct:
     """Return the request that arguments stand for; `nested` are the fields that were made apart."""
     names = {published_name(each): each.name for each in fields(struct)}
-    found = {names[each.name]: getattr(given, each.name) for each in fields(type(given))}
+    found = {names[each.name]: getattr(arguments, each.name) for each in fields(type(arguments))}
     return struct(**{**found, **nested})
 
 
 @cache
 def input_schema(struct: type[Struct]) -> dict[str, Any]:
     """Return the JSON Schema of a tool's arguments."""
-    return {**_rooted(struct), "additionalProperties": False}
+    return {**_with_object_root(struct), "additionalProperties": False}
 
 
 @cache
 def output_schema(struct: type[Struct]) -> dict[str, Any]:
     """Return the JSON Schema of a tool's structured answer."""
-    return _rooted(struct)
+    return _with_object_root(struct)
 
 
-def _rooted(struct: type[Struct]) -> dict[str, Any]:
+def _with_object_root(struct: type[Struct]) -> dict[str, Any]:
     """Return a schema whose root is an object, as the protocol wants it, instead of a reference to one."""
     schema = msgspec.json.schema(struct)
     definitions = schema["$defs"]
@@ -107,13 +107,15 @@ def read_arguments(struct: type[_Struct], given: Mapping[str, Any]) -> _Struct:
     pramana.errors.InvalidInput: pagesize: there is no such argument; did you mean "pageSize"?
     """
     problems: list[Problem] = []
-    made = _read(struct, given, "", problems)
+    made = _read_struct(struct, given, "", problems)
     if problems:
-        raise InvalidInput.of(problems)
+        raise InvalidInput.from_problems(problems)
     return msgspec.convert(made, struct)
 
 
-def _read(struct: type[Struct], given: Mapping[str, Any], within: str, problems: list[Problem]) -> dict[str, Any]:
+def _read_struct(
+    struct: type[Struct], given: Mapping[str, Any], within: str, problems: list[Problem]
+) -> dict[str, Any]:
     known = {each.encode_name: each for each in fields(struct)}
     aliases = {each.name: each.encode_name for each in known.values()}
     found: dict[str, Any] = {}
@@ -121,14 +123,14 @@ def _read(struct: type[Struct], given: Mapping[str, Any], within: str, problems:
         name = aliases.get(stated, stated)
         path = f"{within}{stated}"
         if name not in known:
-            problems.append(Problem(f"there is no such argument{did_you_mean(stated, known)}", path))
+            problems.append(Problem(f"there is no such argument{suggest_similar(stated, known)}", path))
         elif name in found:
-            problems.append(Problem(f"{quote(name)} is given twice, in two spellings", path))
-        elif (nested := _nested(known[name].type)) and isinstance(value, Mapping):
-            found[name] = _read(nested, value, f"{path}.", problems)
-        elif nested and not (value is None and _nullable(known[name].type)):
+            problems.append(Problem(f"{quote_text(name)} is given twice, in two spellings", path))
+        elif (nested := _nested_struct(known[name].type)) and isinstance(value, Mapping):
+            found[name] = _read_struct(nested, value, f"{path}.", problems)
+        elif nested and not (value is None and _is_nullable(known[name].type)):
             problems.append(Problem(f"expected an object, found {repr(value)[:60]}", path))
-        elif message := None if nested else misfit(value, _without_unset(known[name].type)):
+        elif message := None if nested else describe_type_mismatch(value, _without_unset(known[name].type)):
             problems.append(Problem(message, path))
         else:
             found[name] = value
@@ -137,11 +139,11 @@ def _read(struct: type[Struct], given: Mapping[str, Any], within: str, problems:
     return found
 
 
-def _nested(type_: _Type) -> type[Struct] | None:
+def _nested_struct(type_: _Type) -> type[Struct] | None:
     if isinstance(type_, type) and issubclass(type_, Struct):
         return type_
     inner = get_args(type_)
-    return next((found for each in inner if (found := _nested(each))), None) if inner else None
+    return next((found for each in inner if (found := _nested_struct(each))), None) if inner else None
 
 
 def _without_unset(type_: _Type) -> _Type:
@@ -150,10 +152,10 @@ def _without_unset(type_: _Type) -> _Type:
     return next(each for each in inner if each is not UnsetType) if UnsetType in inner else type_
 
 
-def _nullable(type_: _Type) -> bool:
-    return type(None) in get_args(type_) or any(map(_nullable, get_args(type_)))
+def _is_nullable(type_: _Type) -> bool:
+    return type(None) in get_args(type_) or any(map(_is_nullable, get_args(type_)))
 
 
 def has_description(field: FieldInfo) -> bool:
     """Tell whether an argument says what it is for."""
-    return bool(metadata(field).description)
+    return bool(field_metadata(field).description)

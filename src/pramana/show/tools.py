@@ -21,9 +21,9 @@ from pramana.app.briefs import (
     FailedResultView,
     FailureFilter,
     RunBriefView,
-    brief_of,
     find_results,
     list_failures,
+    make_brief,
     without_raw_response,
 )
 from pramana.app.comparisons import CompareRequest, ComparisonView, compare_runs
@@ -31,19 +31,19 @@ from pramana.app.local import GRACE_S, ValidationView, continue_run, start_run, 
 from pramana.app.runs import RunFilter, list_runs, read_result, read_run
 from pramana.app.views import PageRequest, ResultDetailView, RunDetailView, RunView, View
 from pramana.bench import INTERRUPTED, Progress, Watch
-from pramana.errors import BudgetSpent, InvalidInput, NotFound, PramanaError, Problem, quote
+from pramana.errors import BudgetSpent, InvalidInput, NotFound, PramanaError, Problem, quote_text
 from pramana.model import Outcome, RunStatus
 from pramana.report import briefs
 from pramana.request import Limits, PageNumber, RunRequest, Selection
 from pramana.run.engine import Stop
-from pramana.show.tool_arguments import arguments_of, as_changes, as_request, changes_of
+from pramana.show.tool_arguments import arguments_to_request, as_changes, changes_of, make_arguments_struct
 
 PROGRESS_EVERY_S = 0.25
 CASE_RESULTS = 20
 """Results of one case that `show` returns: one for each model, variant and repeat."""
 
 
-class Answer(NamedTuple):
+class ToolAnswer(NamedTuple):
     """What a tool answers: structured content, and the same in a few lines."""
 
     data: Struct
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
     """What ended a run early, when it is an error."""
 
 
-class Call(NamedTuple):
+class ToolCall(NamedTuple):
     """What a tool needs besides its arguments."""
 
     app: App
@@ -70,7 +70,7 @@ class Tool(NamedTuple):
     description: str
     takes: type[Struct]
     answers: type[Struct]
-    do: Callable[[Call, Any], Awaitable[Answer]]
+    do: Callable[[ToolCall, Any], Awaitable[ToolAnswer]]
     read_only: bool = True
 
 
@@ -101,7 +101,7 @@ class ValidateArguments(_Arguments, frozen=True, kw_only=True):
     max_errors: Annotated[int, Meta(ge=1, le=1_000, description="Maximum number of problems to return")] = 50
 
 
-_OF_RUNS = {
+_RUN_FIELDS = {
     "paths": "Suites (.jsonl), scenarios (.yaml) and folders of them on this machine; or name a suite and its tier",
     "selection": "Filters on these cases",
     "suite": "A suite version such as v1.0, instead of paths; `pramana suite list` prints them",
@@ -127,7 +127,7 @@ _OF_RUNS = {
     "limits": "Limits on cost, tokens, time and concurrency",
     "cache": "Reuse cached replies to identical requests; never for functions and commands",
 }
-_OF_SELECTIONS = {
+_SELECTION_FIELDS = {
     "ids": "Filter by case ID",
     "categories": "Filter by category of test cases, or type of scenarios",
     "tags": "Filter by tag; any must match; `domain:` matches every tag that starts with it",
@@ -137,21 +137,21 @@ _OF_SELECTIONS = {
     "text": "Filter by text in ID, name, prompt or expected outcome",
     "limit": "Maximum number of cases",
 }
-_OF_LIMITS = {
+_LIMIT_FIELDS = {
     "max_cost": "Cost limit of the run in US dollars, judges included; at most what this server may still spend",
     "max_total_tokens": "Token limit, input and output together; requests in flight are finished",
     "deadline_seconds": "Time limit in seconds",
     "concurrency": "Concurrent requests per provider",
     "timeout_seconds": "Timeout per request",
 }
-SelectionArguments = arguments_of(
-    Selection, _OF_SELECTIONS, types={"limit": Annotated[int, Meta(ge=1)] | None}
+SelectionArguments = make_arguments_struct(
+    Selection, _SELECTION_FIELDS, types={"limit": Annotated[int, Meta(ge=1)] | None}
 )  # fmt: skip
-LimitsArguments = arguments_of(Limits, _OF_LIMITS, types={})
+LimitsArguments = make_arguments_struct(Limits, _LIMIT_FIELDS, types={})
 LimitChanges = changes_of(LimitsArguments)
-RunArguments = arguments_of(
+RunArguments = make_arguments_struct(
     RunRequest,
-    _OF_RUNS,
+    _RUN_FIELDS,
     types={
         "paths": tuple[str, ...],
         "selection": SelectionArguments,
@@ -250,9 +250,9 @@ class FailureListView(_PageView, frozen=True, kw_only=True):
 # ── What they do ──
 
 
-async def _validate(call: Call, given: ValidateArguments) -> Answer:
+async def _validate_tool(call: ToolCall, given: ValidateArguments) -> ToolAnswer:
     if bool(given.paths) == (given.text is not None):
-        raise InvalidInput.of([Problem("give paths or text, one of them", "paths")])
+        raise InvalidInput.from_problems([Problem("give paths or text, one of them", "paths")])
     if given.text is not None:
         found = await validate_text(call.app, call.credential, given.text, given.kind, max_errors=given.max_errors)
     else:
@@ -260,27 +260,27 @@ async def _validate(call: Call, given: ValidateArguments) -> Answer:
         found = await validate_files(
             call.app, call.credential, paths, max_errors=given.max_errors, lint=given.lint
         )  # fmt: skip
-    return Answer(found, briefs.render_validation(found))
+    return ToolAnswer(found, briefs.render_validation(found))
 
 
-async def _run(call: Call, given: Any) -> Answer:
-    request = as_request(
+async def _run_tool(call: ToolCall, given: Any) -> ToolAnswer:
+    request = arguments_to_request(
         RunRequest,
         given,
         paths=tuple(map(Path, given.paths)),
-        selection=as_request(Selection, given.selection),
-        scenarios=None if given.scenarios is None else as_request(Selection, given.scenarios),
-        limits=as_request(Limits, given.limits),
+        selection=arguments_to_request(Selection, given.selection),
+        scenarios=None if given.scenarios is None else arguments_to_request(Selection, given.scenarios),
+        limits=arguments_to_request(Limits, given.limits),
     )
-    return await _carried_out(call, partial(start_run, call.app, call.credential, request))
+    return await _carry_out(call, partial(start_run, call.app, call.credential, request))
 
 
-async def _resume(call: Call, given: ResumeArguments) -> Answer:
+async def _resume_tool(call: ToolCall, given: ResumeArguments) -> ToolAnswer:
     limits = as_changes(Limits, given.limits)
-    return await _carried_out(call, partial(continue_run, call.app, call.credential, given.run, limits))
+    return await _carry_out(call, partial(continue_run, call.app, call.credential, given.run, limits))
 
 
-async def _carried_out(call: Call, start: Callable[[Watch, Stop], Awaitable[RunDetailView]]) -> Answer:
+async def _carry_out(call: ToolCall, start: Callable[[Watch, Stop], Awaitable[RunDetailView]]) -> ToolAnswer:
     """Wait for a run, report its progress, and stop it when the client cancels the call or goes away."""
     stop, latest, counts = Stop(), list[Progress](), Counter[Outcome]()
 
@@ -297,31 +297,31 @@ async def _carried_out(call: Call, start: Callable[[Watch, Stop], Awaitable[RunD
             await asyncio.wait({working}, timeout=PROGRESS_EVERY_S)
             if latest and latest[0].stored != shown:
                 shown = latest[0].stored
-                await call.report(shown, latest[0].run.expected, _progress_text(latest[0], counts))
+                await call.report(shown, latest[0].run.expected, _format_progress(latest[0], counts))
     except BaseException:  # cancelled, or the progress could not be reported: nobody waits for the run any more
-        working.add_done_callback(_retrieve)
+        working.add_done_callback(_ignore_result)
         stop(INTERRUPTED)
         with anyio.CancelScope(shield=True):
             await asyncio.wait({working}, timeout=2 * GRACE_S)
         raise
-    found = brief_of(await working)
+    found = make_brief(await working)
     failed = None if isinstance(stop.error, BudgetSpent) else stop.error  # a budget ends a run as it was asked to
-    return Answer(found, briefs.render_run(found), failed)
+    return ToolAnswer(found, briefs.render_run(found), failed)
 
 
-def _progress_text(progress: Progress, counts: Mapping[Outcome, int]) -> str:
+def _format_progress(progress: Progress, counts: Mapping[Outcome, int]) -> str:
     ended = ", ".join(f"{counts[each]:,} {each.value}" for each in Outcome if counts.get(each))
     cost = f", ${progress.budget.cost_usd:.4f}" if progress.budget.cost_usd else ""
     return f"run {progress.run.id}: {progress.stored:,} of {progress.run.expected:,} results ({ended}){cost}"
 
 
-def _retrieve(working: "asyncio.Future[RunDetailView]") -> None:
+def _ignore_result(working: "asyncio.Future[RunDetailView]") -> None:
     """Take the exception of a run that nobody waits for any more."""
     if not working.cancelled():
         working.exception()
 
 
-async def _runs(call: Call, given: RunsArguments) -> Answer:
+async def _list_runs_tool(call: ToolCall, given: RunsArguments) -> ToolAnswer:
     wanted = RunFilter(
         status=given.status,
         model=given.model,
@@ -332,10 +332,10 @@ async def _runs(call: Call, given: RunsArguments) -> Answer:
     )
     found = await list_runs(call.app, call.credential, wanted)
     listed = RunListView(runs=tuple(found.items), total=found.total, page=given.page, page_size=given.page_size)
-    return Answer(listed, briefs.render_runs(found))
+    return ToolAnswer(listed, briefs.render_runs(found))
 
 
-async def _show(call: Call, given: ShowArguments) -> Answer:
+async def _show_tool(call: ToolCall, given: ShowArguments) -> ToolAnswer:
     results: list[ResultDetailView] = []
     if given.result is not None:
         results = [(await read_result(call.app, call.credential, given.run, given.result)).result]
@@ -343,13 +343,15 @@ async def _show(call: Call, given: ShowArguments) -> Answer:
         page = PageRequest(page_size=CASE_RESULTS)
         results = (await find_results(call.app, call.credential, given.run, given.case, page)).items
         if not results:
-            raise NotFound(f"run {given.run} has no result of a case {quote(given.case)}; the tool failures has ids")
-    run = brief_of(await read_run(call.app, call.credential, given.run))
+            raise NotFound(
+                f"run {given.run} has no result of a case {quote_text(given.case)}; the tool failures has ids"
+            )
+    run = make_brief(await read_run(call.app, call.credential, given.run))
     found = ShowView(run=run, results=tuple(map(without_raw_response, results)))
-    return Answer(found, briefs.render_results(results) if results else briefs.render_run(run))
+    return ToolAnswer(found, briefs.render_results(results) if results else briefs.render_run(run))
 
 
-async def _failures(call: Call, given: FailuresArguments) -> Answer:
+async def _failures_tool(call: ToolCall, given: FailuresArguments) -> ToolAnswer:
     wanted = FailureFilter(outcome=given.outcome, model=given.model, page=given.page, page_size=given.page_size)
     found = await list_failures(call.app, call.credential, given.run, wanted)
     listed = FailureListView(
@@ -359,14 +361,14 @@ async def _failures(call: Call, given: FailuresArguments) -> Answer:
         page=given.page,
         page_size=given.page_size,
     )
-    return Answer(listed, briefs.render_failures(found, wanted.offset + 1, given.outcome))
+    return ToolAnswer(listed, briefs.render_failures(found, wanted.offset + 1, given.outcome))
 
 
-async def _compare(call: Call, given: CompareArguments) -> Answer:
+async def _compare_tool(call: ToolCall, given: CompareArguments) -> ToolAnswer:
     fields = {name: getattr(given, name) for name in CompareRequest.__struct_fields__}
     wanted = CompareRequest(**fields | {"new": given.new or given.base})
     found = await compare_runs(call.app, call.credential, wanted)
-    return Answer(found, briefs.render_comparison(found))
+    return ToolAnswer(found, briefs.render_comparison(found))
 
 
 TOOLS: Mapping[str, Tool] = {
@@ -376,7 +378,7 @@ TOOLS: Mapping[str, Tool] = {
         "every error and warning with file, line, column and where in the document it stands. Asks no model.",
         ValidateArguments,
         ValidationView,
-        _validate,
+        _validate_tool,
     ),
     "run": Tool(
         "Run an evaluation",
@@ -387,7 +389,7 @@ TOOLS: Mapping[str, Tool] = {
         "models need none. Your own code is a model too: python:package.module:function, called with each prompt.",
         RunArguments,
         RunBriefView,
-        _run,
+        _run_tool,
         read_only=False,
     ),
     "resume": Tool(
@@ -396,7 +398,7 @@ TOOLS: Mapping[str, Tool] = {
         "for. Returns what `run` returns, for the whole run.",
         ResumeArguments,
         RunBriefView,
-        _resume,
+        _resume_tool,
         read_only=False,
     ),
     "runs": Tool(
@@ -404,7 +406,7 @@ TOOLS: Mapping[str, Tool] = {
         "List stored runs, newest first, with id, status, suite, models, counts and pass rate. Use it to find ids.",
         RunsArguments,
         RunListView,
-        _runs,
+        _list_runs_tool,
     ),
     "show": Tool(
         "Show a run or a result",
@@ -412,7 +414,7 @@ TOOLS: Mapping[str, Tool] = {
         "results: prompt, reply, every check with its reason and evidence, times and tokens.",
         ShowArguments,
         ShowView,
-        _show,
+        _show_tool,
     ),
     "failures": Tool(
         "List failures",
@@ -420,7 +422,7 @@ TOOLS: Mapping[str, Tool] = {
         "With `outcome` those that errored or have no verdict instead.",
         FailuresArguments,
         FailureListView,
-        _failures,
+        _failures_tool,
     ),
     "compare": Tool(
         "Compare two runs",
@@ -429,6 +431,6 @@ TOOLS: Mapping[str, Tool] = {
         "improvement, or not proven.",
         CompareArguments,
         ComparisonView,
-        _compare,
+        _compare_tool,
     ),
 }

@@ -29,7 +29,7 @@ def open_store(url: str) -> "Store":
     from pramana.store.engine import open_database
     from pramana.store.store import Store
 
-    settings.close_home()
+    settings.restrict_data_folder()
     if not url.startswith(_SQLITE):
         return Store(open_database(url))
     # Taken apart here: SQLAlchemy 2.0 does not undo the escapes of a path, 2.1 does.
@@ -37,7 +37,7 @@ def open_store(url: str) -> "Store":
     try:
         return Store(open_database(make_url(url).set(database=path)))
     except StoreFailed as error:
-        raise StoreFailed(f"{error}; the store is {path}{_what_to_do(Path(path))}") from error
+        raise StoreFailed(f"{error}; the store is {path}{_path_hint(Path(path))}") from error
 
 
 def absolute_url(url: str) -> str:
@@ -52,7 +52,7 @@ def absolute_url(url: str) -> str:
     return f"{settings.sqlite_url(Path.cwd() / unquote(path))}{mark}{options}"
 
 
-def _what_to_do(path: Path) -> str:
+def _path_hint(path: Path) -> str:
     """Return a hint that ends a message, where a file or its folder is in the way."""
     there = path.exists()
     writable = os.access(path.parent, os.W_OK | os.X_OK) and (not there or os.access(path, os.R_OK | os.W_OK))

@@ -24,10 +24,10 @@ from secrets import token_hex
 import msgspec
 
 from pramana import clock, settings
-from pramana.errors import AlreadyExists, InvalidInput, NotFound, StoreFailed, quote, visible
+from pramana.errors import AlreadyExists, InvalidInput, NotFound, StoreFailed, escape_control_characters, quote_text
 from pramana.hash import PREFIX
 
-UNFINISHED = ".part"
+UNFINISHED_SUFFIX = ".part"
 ABANDONED_S = 3600.0
 """A file that is this long unfinished belongs to nobody any more."""
 
@@ -39,9 +39,9 @@ class Blobs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._made: set[Path] = set()
+        self._known_folders: set[Path] = set()
         """Folders known to be on the disk."""
-        self._whole: set[str] = set()
+        self._verified_digests: set[str] = set()
         """Digests known to be on the disk, every byte of them."""
 
     def put(self, data: bytes) -> str:
@@ -57,16 +57,16 @@ class Blobs:
         digest = PREFIX + hashlib.sha256(data).hexdigest()
         path = self.path(digest)
         try:
-            if digest in self._whole and path.exists():
+            if digest in self._verified_digests and path.exists():
                 return digest
             self._make(path.parent)
-            if not _holds(path, data):  # a damaged one is written again: the right bytes are at hand
-                with written_beside(path, data) as unfinished:
+            if not _has_content(path, data):  # a damaged one is written again: the right bytes are at hand
+                with write_temporary(path, data) as unfinished:
                     unfinished.replace(path)
-            make_durable(path.parent)  # also when another process has just renamed it there
+            sync_folder(path.parent)  # also when another process has just renamed it there
         except OSError as error:
             raise StoreFailed(f"{self.folder} cannot store the recording: {error.strerror or error}") from None
-        self._whole.add(digest)
+        self._verified_digests.add(digest)
         return digest
 
     def get(self, digest: str) -> bytes:
@@ -86,31 +86,31 @@ class Blobs:
         """Return where the blob of a digest is, or would be."""
         found = _DIGEST.fullmatch(digest)
         if not found:
-            raise InvalidInput(f"{quote(digest, 80)} is not a digest; expected sha256: and 64 digits of 0-9a-f")
+            raise InvalidInput(f"{quote_text(digest, 80)} is not a digest; expected sha256: and 64 digits of 0-9a-f")
         return self.folder / found[1][:2] / found[1][2:]
 
     def _make(self, folder: Path) -> None:
         """Make a folder of blobs, and be sure that it stays; sweep out what killed processes have left there."""
-        if folder in self._made and folder.is_dir():
+        if folder in self._known_folders and folder.is_dir():
             return
         holders = {self.folder, *(each.parent for each in folder.parents if not each.exists())}
-        settings.make_private(folder)
+        settings.make_private_folder(folder)
         for holder in holders:
-            make_durable(holder)
+            sync_folder(holder)
         long_ago = clock.timestamp() - ABANDONED_S
-        for left in folder.glob(f"*{UNFINISHED}"):
+        for left in folder.glob(f"*{UNFINISHED_SUFFIX}"):
             with suppress(OSError):
                 if left.stat().st_mtime < long_ago:
                     left.unlink()
-        self._made.add(folder)
+        self._known_folders.add(folder)
 
 
 @contextmanager
-def written_beside(path: Path, data: bytes) -> Iterator[Path]:
+def write_temporary(path: Path, data: bytes) -> Iterator[Path]:
     """Give a file beside a path that has the data, on the disk; removed afterwards unless it was renamed."""
-    unfinished = path.with_name(f".{token_hex(8)}{UNFINISHED}")
+    unfinished = path.with_name(f".{token_hex(8)}{UNFINISHED_SUFFIX}")
     try:
-        with settings.create_private(unfinished) as file:
+        with settings.open_private_file(unfinished) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -120,14 +120,14 @@ def written_beside(path: Path, data: bytes) -> Iterator[Path]:
             unfinished.unlink()
 
 
-def _holds(path: Path, data: bytes) -> bool:
+def _has_content(path: Path, data: bytes) -> bool:
     try:
         return path.stat().st_size == len(data) and path.read_bytes() == data
     except FileNotFoundError:
         return False
 
 
-def make_durable(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Bring the names in a folder to the disk; where the system has no such call, it does so by itself."""
     if not hasattr(os, "O_DIRECTORY"):
         return
@@ -143,12 +143,12 @@ def make_durable(folder: Path) -> None:
 
 # ── Recordings that people bring ──
 
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 ENDINGS = (".wav", ".flac", ".ogg", ".mp3")
-_PART = re.compile(r"[^\W_][\w .()+=,@-]*")
+_NAME_PART_RE = re.compile(r"[^\W_][\w .()+=,@-]*")
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptFile(msgspec.Struct, frozen=True):
     """A file that is there."""
 
     name: str
@@ -157,33 +157,35 @@ class Kept(msgspec.Struct, frozen=True):
     changed: str
 
 
-class Sounds:
+class Recordings:
     """The folder of recordings, made when the first one is brought."""
 
     def __init__(self, folder: Path, blobs: Blobs) -> None:
         self.folder, self._blobs = folder, blobs
 
-    def put(self, name: str | None, data: bytes, *, replace: bool = False) -> tuple[Kept, bool]:
+    def put(self, name: str | None, data: bytes, *, replace: bool = False) -> tuple[KeptFile, bool]:
         """Keep a file under a name, or under its digest where it has none; tell whether it is new.
 
         A name that has other content is taken only to replace it.
         """
-        path = self._place(PREFIX + hashlib.sha256(data).hexdigest() if name is None else _checked(name))
+        path = self._resolve_path(PREFIX + hashlib.sha256(data).hexdigest() if name is None else _check_name(name))
         try:
-            if self._is_there(path, data, replace=replace):
-                return self._kept(path), False
+            if self._has_same_content(path, data, replace=replace):
+                return self._describe_file(path), False
             new_folders = [each.parent for each in path.parents if not each.exists()]
-            settings.make_private(path.parent)
+            settings.make_private_folder(path.parent)
             new = self._write(path, data, replace=replace)
             for folder in (path.parent, *new_folders):
-                make_durable(folder)
-            return self._kept(path), new
+                sync_folder(folder)
+            return self._describe_file(path), new
         except OSError as error:
-            raise StoreFailed(f"/audio/{visible(str(name))} cannot be stored: {error.strerror or error}") from None
+            raise StoreFailed(
+                f"/audio/{escape_control_characters(str(name))} cannot be stored: {error.strerror or error}"
+            ) from None
 
     def _write(self, path: Path, data: bytes, *, replace: bool) -> bool:
         """Write a file and tell whether it is new: of several who bring one at once, the first has the name."""
-        with written_beside(path, data) as unfinished:
+        with write_temporary(path, data) as unfinished:
             if replace:
                 unfinished.replace(path)
                 return True
@@ -191,12 +193,12 @@ class Sounds:
                 try:
                     path.hardlink_to(unfinished)
                 except FileExistsError:
-                    if self._is_there(path, data):
+                    if self._has_same_content(path, data):
                         return False  # else it has just been removed
                 else:
                     return True
 
-    def _is_there(self, path: Path, data: bytes, *, replace: bool = False) -> bool:
+    def _has_same_content(self, path: Path, data: bytes, *, replace: bool = False) -> bool:
         """Tell whether a file has this content; one with another is refused, unless it is to be replaced."""
         try:
             same = path.read_bytes() == data
@@ -209,9 +211,9 @@ class Sounds:
 
     def find(self, name: str) -> Path:
         """Return the file of a path or a digest; `NotFound` where there is none."""
-        missing = NotFound(f"there is no recording /audio/{visible(name)[:LONGEST_NAME]}")
+        missing = NotFound(f"there is no recording /audio/{escape_control_characters(name)[:MAX_NAME_LENGTH]}")
         try:
-            found = self._place(name)
+            found = self._resolve_path(name)
             if _DIGEST.fullmatch(name) and not found.is_file():
                 found = self._blobs.path(name)
             if not stat.S_ISREG(found.stat().st_mode):
@@ -222,16 +224,18 @@ class Sounds:
 
     def remove(self, name: str) -> None:
         """Take a file away; what a call has recorded stays with its run."""
-        path = self._place(name)
+        path = self._resolve_path(name)
         try:
             there = path.is_file()
         except OSError:  # too long for any file
             there = False
         if not there:
-            raise NotFound(f"there is no recording /audio/{visible(name)[:LONGEST_NAME]} that was uploaded")
+            raise NotFound(
+                f"there is no recording /audio/{escape_control_characters(name)[:MAX_NAME_LENGTH]} that was uploaded"
+            )
         path.unlink(missing_ok=True)
 
-    def list(self) -> Iterator[Kept]:
+    def list(self) -> Iterator[KeptFile]:
         """Yield every file that was uploaded, by name."""
         for parent, folders, files in os.walk(self.folder):
             folders.sort()
@@ -239,32 +243,32 @@ class Sounds:
                 path = Path(parent, each)
                 if not each.startswith(".") and path.is_file() and not path.is_symlink():
                     with suppress(FileNotFoundError):  # somebody has just removed it
-                        yield self._kept(path)
+                        yield self._describe_file(path)
 
-    def _place(self, name: str) -> Path:
+    def _resolve_path(self, name: str) -> Path:
         """Return where a name leads, once it is sure that it stays inside."""
         try:
             root = self.folder.resolve()
             path = (root / name).resolve()
         except (OSError, RuntimeError, ValueError):
-            raise InvalidInput(f"{quote(name)} is not a path of a recording") from None
+            raise InvalidInput(f"{quote_text(name)} is not a path of a recording") from None
         if not path.is_relative_to(root) or path == root:
-            raise InvalidInput(f"{quote(name)} leads outside the folder of recordings")
+            raise InvalidInput(f"{quote_text(name)} leads outside the folder of recordings")
         return path
 
-    def _kept(self, path: Path) -> Kept:
+    def _describe_file(self, path: Path) -> KeptFile:
         found = path.stat()
         changed = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
-        return Kept(path.relative_to(self.folder.resolve()).as_posix(), found.st_size, changed)
+        return KeptFile(path.relative_to(self.folder.resolve()).as_posix(), found.st_size, changed)
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     parts = name.split("/")
-    if len(name) > LONGEST_NAME or not all(_PART.fullmatch(part) for part in parts):
+    if len(name) > MAX_NAME_LENGTH or not all(_NAME_PART_RE.fullmatch(part) for part in parts):
         raise InvalidInput(
-            f"{quote(name)} is not a valid recording name; use letters, digits and hyphens, folders by /, "
-            f"{LONGEST_NAME} characters at most"
+            f"{quote_text(name)} is not a valid recording name; use letters, digits and hyphens, folders by /, "
+            f"{MAX_NAME_LENGTH} characters at most"
         )
     if not name.lower().endswith(ENDINGS):
-        raise InvalidInput(f"{quote(name)} does not end in {', '.join(ENDINGS)}")
+        raise InvalidInput(f"{quote_text(name)} does not end in {', '.join(ENDINGS)}")
     return name

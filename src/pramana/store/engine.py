@@ -4,9 +4,9 @@ One SQLite file is shared by processes from the first day: write-ahead log, `syn
 that begin IMMEDIATE, so that two writers wait for each other instead of failing. No exception of a driver leaves this
 stage: what the database says becomes a `StoreFailed`.
 
-Each thing made, changed or removed is a numbered line (`record`), so that whoever watches asks what came after. It is
-written in the transaction that makes the change: nobody hears of what was undone. Only the last lines are kept; who was
-away for longer looks at everything anyway.
+Each thing made, changed or removed is a numbered line (`record_change`), so that whoever watches asks what came after.
+It is written in the transaction that makes the change: nobody hears of what was undone. Only the last lines are kept;
+who was away for longer looks at everything anyway.
 """
 
 import sqlite3
@@ -41,17 +41,17 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from pramana import clock, settings
 from pramana.errors import InvalidInput, StoreFailed
 from pramana.installation import install_command
-from pramana.store.records import restored, stored
-from pramana.store.schema import HEAD, changes, metadata
+from pramana.store.records import escape_text, unescape_text
+from pramana.store.schema import LATEST_MIGRATION, changes, metadata
 
 _Each = TypeVar("_Each")
 
 BUSY_SECONDS = 30
 LOG_PAGES = 8_192
 """Pages of SQLite's log (32 MB) before they are copied into the file: eight times the usual, and less copying."""
-CHUNK = 256
+CHUNK_ROWS = 256
 """Rows a query: small enough that an event loop hardly notices, large enough that the query hardly counts."""
-_BAD_URL = "the database URL is neither sqlite:////path/to/file nor postgresql://user@host/name"
+_BAD_URL_MESSAGE = "the database URL is neither sqlite:////path/to/file nor postgresql://user@host/name"
 _FIRST_LOCK = 0x5072616D
 """Others may use advisory locks in the same database; these begin with the letters Pram."""
 
@@ -84,12 +84,12 @@ _VERSION_TABLE = (
 )
 """As Alembic creates it."""
 _TAKE_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
-TOGETHER = (100, 20, 4)
+INSERT_BATCH_SIZES = (100, 20, 4)
 """Rows of one statement in SQLite: at 25 values a row, well under its limit of 32,766; what is left goes by fewer."""
 
 
 @cache
-def _many_rows(statement: str, count: int) -> str | None:
+def _multi_row_statement(statement: str, count: int) -> str | None:
     """Return the statement for so many rows at once; None when it is not of the form `… VALUES (…) …`."""
     head, values, rest = statement.partition(" VALUES ")
     row, conflict, tail = rest.partition(" ON CONFLICT")
@@ -104,30 +104,30 @@ class Database:
         self._writer = engine.execution_options(pramana_writes=True)
         self._once = engine.execution_options(pramana_once=True)
         self.is_sqlite = engine.dialect.name == "sqlite"
-        self.on_written: list[Callable[[], None]] = []
+        self.on_commit: list[Callable[[], None]] = []
         """Called, in whichever thread it was, after something was committed here: whoever watches need not wait."""
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def read_transaction(self) -> Iterator[Connection]:
         """Give a connection in a read transaction: keep it short, a long one stops the log from shrinking."""
-        with _explained(), self._engine.connect() as connection:
+        with _explain_errors(), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def reading_once(self) -> Iterator[Connection]:
+    def read_once(self) -> Iterator[Connection]:
         """Give a connection for one statement: in SQLite no transaction is begun around it, which costs as much again.
 
         Nor is the interpreter's lock given up for that, which beside a busy event loop costs far more.
         """
-        with _explained(), self._once.connect() as connection:
+        with _explain_errors(), self._once.connect() as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def write_transaction(self) -> Iterator[Connection]:
         """Give a connection in a write transaction, committed when the block ends and undone when it raises."""
-        with _explained(), self._writer.begin() as connection:
+        with _explain_errors(), self._writer.begin() as connection:
             yield connection
-        for each in self.on_written:
+        for each in self.on_commit:
             each()
 
     def run(self, connection: Connection, statement: str, values: Any) -> Any:
@@ -143,14 +143,14 @@ class Database:
         # Python's sqlite3 gives up the interpreter's lock for each row, and the event loop takes it: with many rows a
         # statement, the two threads fight for it a hundred times less.
         done = 0
-        for size in TOGETHER:
-            while len(rows) - done >= size and (many := _many_rows(statement, size)):
+        for size in INSERT_BATCH_SIZES:
+            while len(rows) - done >= size and (many := _multi_row_statement(statement, size)):
                 connection.exec_driver_sql(many, tuple(chain.from_iterable(rows[done : done + size])))
                 done += size
         if done < len(rows):
             connection.exec_driver_sql(statement, list(rows[done:]))
 
-    def in_one_row(self, connection: Connection, query: Select[Any]) -> Sequence[Any]:
+    def fetch_as_json(self, connection: Connection, query: Select[Any]) -> Sequence[Any]:
         """Return the rows of a query as lists: the database writes all of them as one JSON text.
 
         Python's sqlite3 gives up the interpreter's lock for each row that it reads, too, and a thread that reads many
@@ -177,15 +177,15 @@ class Database:
 
     def migrate(self) -> None:
         """Bring the schema to the newest version, once, however many processes open the store at the same time."""
-        with self.reading() as connection:
-            if _version(connection) == HEAD:
+        with self.read_transaction() as connection:
+            if _schema_version(connection) == LATEST_MIGRATION:
                 return
-        with self.writing() as connection:
+        with self.write_transaction() as connection:
             self.lock(connection, Lock.MIGRATING)
-            if (version := _version(connection)) is None:
-                _create(connection)
-            elif version != HEAD:
-                _upgrade(connection)
+            if (version := _schema_version(connection)) is None:
+                _create_schema(connection)
+            elif version != LATEST_MIGRATION:
+                _upgrade_schema(connection)
 
     def release_connections(self) -> None:
         """Close the connections that nobody uses, with the memory of their caches and statements."""
@@ -197,7 +197,7 @@ class Database:
         self.release_connections()
 
 
-class Part:
+class StorePart:
     """A part of a store, by noun: all of them read and write one database."""
 
     def __init__(self, database: Database) -> None:
@@ -205,12 +205,12 @@ class Part:
 
     def _rows(self, query: Select[Any]) -> Sequence[Any]:
         """Return the rows of a query that is read alone."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             return connection.execute(query).all()
 
     def _value(self, query: Select[Any]) -> Any:
         """Return the first value of a query that is read alone; None where there is no row."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             return connection.execute(query).scalar()
 
 
@@ -219,10 +219,12 @@ def open_database(url: str | URL) -> Database:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # the latter of a port that is no number
-        raise InvalidInput(_BAD_URL) from None
-    make = {"sqlite": _sqlite, "postgresql": _postgresql, "postgres": _postgresql}.get(parsed.get_backend_name())
+        raise InvalidInput(_BAD_URL_MESSAGE) from None
+    make = {"sqlite": _open_sqlite, "postgresql": _open_postgresql, "postgres": _open_postgresql}.get(
+        parsed.get_backend_name()
+    )
     if make is None:
-        raise InvalidInput(_BAD_URL)
+        raise InvalidInput(_BAD_URL_MESSAGE)
     database = Database(make(parsed))
     try:
         database.migrate()
@@ -232,16 +234,16 @@ def open_database(url: str | URL) -> Database:
     return database
 
 
-def _sqlite(url: URL) -> Engine:
+def _open_sqlite(url: URL) -> Engine:
     if not url.database or url.database == ":memory:":
         raise InvalidInput("the store must be a file that several processes can open: sqlite:////path/to/file")
     path = Path(url.database)
     try:
-        settings.make_private(path.parent)
+        settings.make_private_folder(path.parent)
     except OSError as error:
         raise StoreFailed(f"the folder {path.parent} cannot be created: {error.strerror}") from error
     with suppress(OSError):  # it is there, or SQLite says why it cannot be; its log gets the mode of the file
-        settings.create_private(path).close()
+        settings.open_private_file(path).close()
     engine = create_engine(
         url.set(drivername="sqlite+pysqlite"),
         connect_args={"timeout": BUSY_SECONDS},
@@ -252,7 +254,7 @@ def _sqlite(url: URL) -> Engine:
     def prepare(connection: sqlite3.Connection, _: object) -> None:
         connection.isolation_level = None  # the driver must not begin transactions of its own
         try:
-            _write_ahead(connection)
+            _enable_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
             connection.execute("PRAGMA foreign_keys=ON")
@@ -269,7 +271,7 @@ def _sqlite(url: URL) -> Engine:
     return engine
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
+def _enable_write_ahead_log(connection: sqlite3.Connection) -> None:
     """Switch the file to a write-ahead log. SQLite does not wait here as it does elsewhere, so we do."""
     give_up = clock.monotonic() + BUSY_SECONDS
     while True:
@@ -283,7 +285,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             return
 
 
-def _postgresql(url: URL) -> Engine:
+def _open_postgresql(url: URL) -> Engine:
     try:
         return create_engine(
             url.set(drivername="postgresql+psycopg"),
@@ -295,20 +297,20 @@ def _postgresql(url: URL) -> Engine:
         raise StoreFailed(f"PostgreSQL needs one more package: {install_command('postgres')}") from error
 
 
-def _version(connection: Connection) -> str | None:
+def _schema_version(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
 
 
-def _create(connection: Connection) -> None:
+def _create_schema(connection: Connection) -> None:
     """Create the newest schema in an empty database, as all migrations together would, without importing Alembic."""
     metadata.create_all(connection, checkfirst=False)
     connection.execute(text(_VERSION_TABLE))
-    connection.execute(text("INSERT INTO alembic_version (version_num) VALUES (:head)"), {"head": HEAD})
+    connection.execute(text("INSERT INTO alembic_version (version_num) VALUES (:head)"), {"head": LATEST_MIGRATION})
 
 
-def _upgrade(connection: Connection) -> None:
+def _upgrade_schema(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError
@@ -329,15 +331,15 @@ def timestamp() -> str:
     return clock.now().isoformat(timespec="milliseconds")
 
 
-def chunks(things: Iterable[_Each]) -> Iterator[list[_Each]]:
+def split_into_chunks(items: Iterable[_Each]) -> Iterator[list[_Each]]:
     """Yield things by the chunk."""
-    iterator = iter(things)
-    while some := list(islice(iterator, CHUNK)):
+    iterator = iter(items)
+    while some := list(islice(iterator, CHUNK_ROWS)):
         yield some
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
@@ -363,19 +365,19 @@ class Change(msgspec.Struct, frozen=True):
     """In one word: created, updated, deleted, imported, finished …"""
 
 
-def record(connection: Connection, kind: ChangeKind, subject: str, action: str) -> None:
+def record_change(connection: Connection, kind: ChangeKind, subject: str, action: str) -> None:
     """Write a line in the transaction at hand, as the last thing it does: lines of others wait until it ends.
 
     Or a line could become visible after one with a higher number, and whoever has read that would never see it.
     """
     Database.lock(connection, Lock.CHANGES)
-    row = {"at": timestamp(), "kind": kind, "subject": stored(subject), "action": action}
+    row = {"at": timestamp(), "kind": kind, "subject": escape_text(subject), "action": action}
     (number,) = connection.execute(insert(changes), row).inserted_primary_key or (0,)
     if number % 100 == 0:
         connection.execute(delete(changes).where(changes.c.change_no <= number - KEPT_CHANGES))
 
 
-class Changes(Part):
+class Changes(StorePart):
     """The lines of a store."""
 
     def first(self) -> int:
@@ -389,4 +391,4 @@ class Changes(Part):
     def after(self, number: int, limit: int = 500) -> list[Change]:
         """Return what came after a number, oldest first."""
         query = select(changes).where(changes.c.change_no > number).order_by(changes.c.change_no).limit(limit)
-        return [Change(row[0], row[1], row[2], restored(row[3]), row[4]) for row in self._rows(query)]
+        return [Change(row[0], row[1], row[2], unescape_text(row[3]), row[4]) for row in self._rows(query)]

@@ -17,8 +17,8 @@ from sqlalchemy import ColumnElement, Connection, Select, String, cast, func, li
 
 from pramana.hash import PREFIX
 from pramana.model import Outcome, Run
-from pramana.store.engine import CHUNK, Database, Part
-from pramana.store.records import restored, stored
+from pramana.store.engine import CHUNK_ROWS, Database, StorePart
+from pramana.store.records import escape_text, unescape_text
 from pramana.store.schema import cases, results, run_cases, runs, scorings
 from pramana.store.scoring import LINK_COLUMNS, Link, count_outcomes, read_by
 
@@ -29,7 +29,7 @@ KEPT_TIMES = 4_000_000
 _KEPT_SUMS = 10_000
 
 
-class Measured(Struct, frozen=True):
+class RunMeasurements(Struct, frozen=True):
     """What a model did in a run, asked in one way."""
 
     outcomes: Mapping[Outcome, int]
@@ -37,7 +37,7 @@ class Measured(Struct, frozen=True):
     """How long each reply took that was written and not taken from the cache, in order."""
 
 
-class Ended(Struct, frozen=True):
+class EndedCounts(Struct, frozen=True):
     """How the results of a run ended."""
 
     outcomes: Mapping[Outcome, int]
@@ -52,15 +52,15 @@ class Ended(Struct, frozen=True):
     """Of each model, where the run has several."""
 
 
-_Measured = Mapping[str, Measured]
+_Measured = Mapping[str, RunMeasurements]
 """By variant."""
 _Key = tuple[int, str, int, tuple[int, ...]]
 _Judged = tuple[int, tuple[int, ...]]
 """A run, and its finished scorings."""
-_NOTHING = Ended({}, frozenset(), 0, 0)
+_NO_RESULTS = EndedCounts({}, frozenset(), 0, 0)
 
 
-class _Recent(Generic[_Of, _Sums]):
+class _CountCache(Generic[_Of, _Sums]):
     """What was counted lately, up to a number of sums and of times in them; the oldest go first."""
 
     def __init__(self, times_in: Callable[[_Sums], int] = lambda _: 0) -> None:
@@ -68,14 +68,14 @@ class _Recent(Generic[_Of, _Sums]):
         self._kept: OrderedDict[_Of, _Sums] = OrderedDict()
         self._times = 0
 
-    def among(self, wanted: Iterable[_Of]) -> dict[_Of, _Sums]:
+    def get_many(self, keys: Iterable[_Of]) -> dict[_Of, _Sums]:
         """Return those of what is wanted that are kept."""
         with self._lock:
-            return {each: self._kept[each] for each in wanted if each in self._kept}
+            return {each: self._kept[each] for each in keys if each in self._kept}
 
-    def keep(self, found: Mapping[_Of, _Sums]) -> None:
+    def put(self, new_sums: Mapping[_Of, _Sums]) -> None:
         with self._lock:
-            for of, sums in found.items():
+            for of, sums in new_sums.items():
                 self._times += self._times_in(sums) - (self._times_in(self._kept[of]) if of in self._kept else 0)
                 self._kept[of] = sums
                 self._kept.move_to_end(of)
@@ -83,76 +83,76 @@ class _Recent(Generic[_Of, _Sums]):
                 self._times -= self._times_in(self._kept.popitem(last=False)[1])
 
 
-class History(Part):
+class History(StorePart):
     """The runs of a store, as a model's past."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._known: _Recent[_Key, _Measured] = _Recent(
+        self._known: _CountCache[_Key, _Measured] = _CountCache(
             lambda measured: sum(len(each.times_s) for each in measured.values())
         )
-        self._distinct: _Recent[frozenset[str], int] = _Recent()
-        self._asked: _Recent[str, str] = _Recent()
-        self._ended: _Recent[_Judged, Ended] = _Recent()
+        self._distinct: _CountCache[frozenset[str], int] = _CountCache()
+        self._asked: _CountCache[str, str] = _CountCache()
+        self._ended: _CountCache[_Judged, EndedCounts] = _CountCache()
 
-    def ended(self, of: Sequence[Run]) -> list[Ended | None]:
+    def count_ended(self, run_records: Sequence[Run]) -> list[EndedCounts | None]:
         """Return how the results of each of some runs ended, by their newest checks; of a run that is gone, None."""
-        with self._database.reading() as connection:
-            rows = _rows(connection, [run.id for run in of])
-            known = self._ended.among(key for key, _ in rows.values())
-            plans = {rows[run.id][0]: run.plan for run in of if run.id in rows}
+        with self._database.read_transaction() as connection:
+            rows = _run_rows(connection, [run.id for run in run_records])
+            known = self._ended.get_many(key for key, _ in rows.values())
+            plans = {rows[run.id][0]: run.plan for run in run_records if run.id in rows}
             several = {key for key, plan in plans.items() if len(plan.targets) * len(plan.variants) > 1}
-            grown = {key: number for key, number in rows.values() if known.get(key, _NOTHING).stored != number}
-            found = known | _count(connection, grown, known, several)
-        self._ended.keep(found)
-        return [found.get(rows[run.id][0], _NOTHING) if run.id in rows else None for run in of]
+            grown = {key: number for key, number in rows.values() if known.get(key, _NO_RESULTS).stored != number}
+            found = known | _count_runs(connection, grown, known, several)
+        self._ended.put(found)
+        return [found.get(rows[run.id][0], _NO_RESULTS) if run.id in rows else None for run in run_records]
 
-    def measured(self, of: Sequence[Run], model: str) -> list[_Measured]:
+    def measure_model(self, run_records: Sequence[Run], model: str) -> list[_Measured]:
         """Return what a model, as it was typed, did in each of some runs; of one that is gone, nothing."""
         found: list[_Measured] = []
-        with self._database.reading() as connection:
-            rows = _rows(connection, [run.id for run in of])
-        for run in of:
+        with self._database.read_transaction() as connection:
+            rows = _run_rows(connection, [run.id for run in run_records])
+        for run in run_records:
             if run.id not in rows:
                 found.append({})
                 continue
             (run_no, among), number = rows[run.id]
             key = (run_no, model, number, among)
-            known = self._known.among([key])
+            known = self._known.get_many([key])
             if key not in known:
-                with self._database.reading() as connection:
-                    known[key] = _measure(connection, run_no, model, among)
-            self._known.keep(known)
+                with self._database.read_transaction() as connection:
+                    known[key] = _measure_run(connection, run_no, model, among)
+            self._known.put(known)
             found.append(known[key])
         return found
 
     def distinct_cases(self, run_ids: Iterable[str]) -> int:
         """Return how many different cases some runs have: a case that several of them asked counts once."""
         ids = frozenset(run_ids)
-        known = self._distinct.among([ids])
+        known = self._distinct.get_many([ids])
         if ids not in known:
             mine = select(runs.c.run_no).where(runs.c.id.in_(ids))
             query = select(func.count(run_cases.c.case_no.distinct())).where(run_cases.c.run_no.in_(mine))
             known[ids] = int(self._value(query))
-            self._distinct.keep(known)
+            self._distinct.put(known)
         return known[ids]
 
-    def cases_digests(self, of: Sequence[Run]) -> list[str | None]:
+    def cases_digests(self, run_records: Sequence[Run]) -> list[str | None]:
         """Return a digest of the cases of each of some runs, equal where the cases are; of a run that is gone, None.
 
         Neither models nor the order of the cases matter. A run never changes its cases: each is read once.
         """
-        found = self._asked.among(run.id for run in of)
+        found = self._asked.get_many(run.id for run in run_records)
         alike: dict[bytes, str] = {}  # most runs in a list ask what others in it do, and only one of those is read
-        for run in of:
+        for run in run_records:
             if run.id not in found:
-                with self._database.reading() as connection:
+                with self._database.read_transaction() as connection:
                     if digest := _cases_digest(connection, run.number, alike):
                         found[run.id] = digest
-        self._asked.keep(found)
-        return [found.get(run.id) for run in of]
+        self._asked.put(found)
+        return [found.get(run.id) for run in run_records]
 
-    def judged_again(self, of: Sequence[Run]) -> list[tuple[str, ...]]:
+    def rescoring_labels(self, run_records: Sequence[Run]) -> list[tuple[str, ...]]:
         """Return how each of some runs was judged again, in turn: the labels of the scorings it is read by.
 
         Without the first, which came with the replies.
@@ -161,16 +161,18 @@ class History(Part):
         """
         query = select(runs.c.id, scorings.c.label, *LINK_COLUMNS)
         query = query.join_from(scorings, runs, scorings.c.run_no == runs.c.run_no)
-        query = query.where(runs.c.id.in_([stored(run.id) for run in of]), scorings.c.finished.is_not(None))
+        query = query.where(
+            runs.c.id.in_([escape_text(run.id) for run in run_records]), scorings.c.finished.is_not(None)
+        )
         every: dict[str, dict[Link, str]] = {}
         for run_id, label, *link in self._rows(query.order_by(scorings.c.scoring)):
-            every.setdefault(run_id, {})[Link(*link)] = restored(label)
+            every.setdefault(run_id, {})[Link(*link)] = unescape_text(label)
         found: dict[str, list[str]] = {}
         for run_id, labels in every.items():
             used = set(read_by(list(labels))) - {0}
             found[run_id] = [label for link, label in labels.items() if link.number in used]
         # Twice in a row by the same judge is as once.
-        return [tuple(label for label, _ in groupby(found.get(run.id, ()))) for run in of]
+        return [tuple(label for label, _ in groupby(found.get(run.id, ()))) for run in run_records]
 
 
 # ── Which cases runs have ──
@@ -187,7 +189,7 @@ def _cases_digest(connection: Connection, run_no: int, alike: dict[bytes, str]) 
     if key not in alike:
         query = select(cases.c.digest).join_from(run_cases, cases).where(mine)
         digest = hashlib.sha256()
-        ordered = query.order_by(cases.c.digest).execution_options(yield_per=CHUNK)
+        ordered = query.order_by(cases.c.digest).execution_options(yield_per=CHUNK_ROWS)
         for each in connection.scalars(ordered):
             digest.update(each.encode())
         alike[key] = PREFIX + digest.hexdigest()
@@ -197,9 +199,11 @@ def _cases_digest(connection: Connection, run_no: int, alike: dict[bytes, str]) 
 # ── How runs ended ──
 
 
-def _rows(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[_Judged, int]]:
+def _run_rows(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[_Judged, int]]:
     """Return by what the sums of some runs are kept, and how many results each has; without those that are gone."""
-    query = select(runs.c.id, runs.c.run_no, runs.c.stored).where(runs.c.id.in_([stored(each) for each in run_ids]))
+    query = select(runs.c.id, runs.c.run_no, runs.c.stored).where(
+        runs.c.id.in_([escape_text(each) for each in run_ids])
+    )
     rows = connection.execute(query).all()
     finished = select(scorings.c.run_no, *LINK_COLUMNS).where(
         scorings.c.run_no.in_([row.run_no for row in rows]), scorings.c.finished.is_not(None)
@@ -210,21 +214,24 @@ def _rows(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[_Ju
     return {row.id: ((row.run_no, tuple(read_by(links.get(row.run_no, ())))), row.stored) for row in rows}
 
 
-def _count(
-    connection: Connection, grown: Mapping[_Judged, int], known: Mapping[_Judged, Ended], several: Container[_Judged]
-) -> dict[_Judged, Ended]:
+def _count_runs(
+    connection: Connection,
+    grown: Mapping[_Judged, int],
+    known: Mapping[_Judged, EndedCounts],
+    several: Container[_Judged],
+) -> dict[_Judged, EndedCounts]:
     """Count runs that have so many results now: those that nobody has counted yet together, of others what is new.
 
     What was judged again is counted anew; `several` says which have more than one model or way of asking.
     """
-    found = dict.fromkeys(grown, _NOTHING)
+    found = dict.fromkeys(grown, _NO_RESULTS)
 
     def add(rows: Iterable[Sequence[Any]], keys: Iterable[_Judged]) -> None:
         by_run = {key[0]: key for key in keys}
         for run_no, model, variant, outcome, number, last in rows:
-            key, typed = by_run[run_no], restored(model)
+            key, typed = by_run[run_no], unescape_text(model)
             sums, ended = found[key], Outcome(outcome)
-            found[key] = Ended(
+            found[key] = EndedCounts(
                 _plus(sums.outcomes, ended, number),
                 sums.ways | {(model, variant)} if ended in (Outcome.PASSED, Outcome.FAILED) else sums.ways,
                 grown[key],
@@ -236,13 +243,13 @@ def _count(
     for many in (False, True):
         if beginners := [key for key in once if key not in known and (key in several) is many]:
             of_them = results.c.run_no.in_([run_no for run_no, _ in beginners])
-            add(connection.execute(_counted(of_them, many=many)).all(), beginners)
+            add(connection.execute(_count_query(of_them, many=many)).all(), beginners)
     for key in grown:
         if key[1] != (0,):
             add(count_outcomes(connection, *key, results.c.run_no, results.c.model, results.c.variant), [key])
         elif key in known:
             found[key] = known[key]
-            new = _counted(results.c.run_no == key[0], results.c.seq > known[key].last, many=key in several)
+            new = _count_query(results.c.run_no == key[0], results.c.seq > known[key].last, many=key in several)
             add(connection.execute(new).all(), [key])
     return found
 
@@ -251,18 +258,18 @@ def _plus(counts: Mapping[Outcome, int], outcome: Outcome, number: int) -> Mappi
     return {**counts, outcome: counts.get(outcome, 0) + number}
 
 
-def _counted(*which: ColumnElement[bool], many: bool) -> Select[Any]:
+def _count_query(*conditions: ColumnElement[bool], many: bool) -> Select[Any]:
     """Return the query of how results ended; unless there are many ways of asking, the index alone answers it."""
     ways = [results.c.model, results.c.variant] if many else [literal(""), literal("")]
-    query = select(results.c.run_no, *ways, results.c.outcome, func.count(), func.max(results.c.seq)).where(*which)
+    query = select(results.c.run_no, *ways, results.c.outcome, func.count(), func.max(results.c.seq)).where(*conditions)
     return query.group_by(results.c.run_no, results.c.outcome, *(ways if many else ()))
 
 
 # ── A model over time ──
 
 
-def _measure(connection: Connection, run_no: int, model: str, among: Sequence[int]) -> _Measured:
-    mine = (results.c.run_no == run_no, results.c.model == stored(model))
+def _measure_run(connection: Connection, run_no: int, model: str, among: Sequence[int]) -> _Measured:
+    mine = (results.c.run_no == run_no, results.c.model == escape_text(model))
     outcomes: dict[str, dict[Outcome, int]] = {}
     for variant, outcome, number, _ in count_outcomes(connection, run_no, among, results.c.variant, where=mine[1:]):
         outcomes.setdefault(variant, {})[outcome] = number
@@ -270,6 +277,6 @@ def _measure(connection: Connection, run_no: int, model: str, among: Sequence[in
     timed = timed.where(results.c.total_s.is_not(None)).order_by(results.c.total_s)
     times = array("d", connection.scalars(timed)) if "text" in outcomes else array("d")
     return {
-        restored(variant): Measured(counts, times if variant == "text" else array("d"))
+        unescape_text(variant): RunMeasurements(counts, times if variant == "text" else array("d"))
         for variant, counts in outcomes.items()
     }

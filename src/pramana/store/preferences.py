@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from sqlalchemy import delete, select
 
-from pramana.errors import InvalidInput, NotFound, did_you_mean, quote
-from pramana.store.engine import Part, record, timestamp
-from pramana.store.records import restored, stored
+from pramana.errors import InvalidInput, NotFound, quote_text, suggest_similar
+from pramana.store.engine import StorePart, record_change, timestamp
+from pramana.store.records import escape_text, unescape_text
 from pramana.store.schema import preferences
 
 if TYPE_CHECKING:
     from pramana.providers.prices import Rates
 
 
-PUT = (
+UPSERT_PREFERENCE = (
     "INSERT INTO preferences (name, value, updated) VALUES (?, ?, ?)"
     " ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated = excluded.updated"
 )
-ORIGIN = r"^https?://[^/?#\s@*]+$"
+ORIGIN_PATTERN = r"^https?://[^/?#\s@*]+$"
 """What a page of another host may be called."""
-_Origin = Annotated[str, msgspec.Meta(pattern=ORIGIN, max_length=300, examples=["https://bench.example"])]
+_Origin = Annotated[str, msgspec.Meta(pattern=ORIGIN_PATTERN, max_length=300, examples=["https://bench.example"])]
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,7 +46,7 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Pages of other hosts that may use the API, such as https://bench.example."""
 
 
-class Decisions(Part):
+class PreferencesStore(StorePart):
     """The preferences of a store."""
 
     def read(self) -> Preferences:
@@ -55,7 +55,7 @@ class Decisions(Part):
         query = select(preferences.c.name, preferences.c.value).where(mine)
         known = {name: msgspec.json.decode(value) for name, value in self._rows(query)}
         if origins := known.get("cors_origins"):
-            known["cors_origins"] = [each for each in origins if _fits(each)]
+            known["cors_origins"] = [each for each in origins if _is_valid_origin(each)]
         return msgspec.convert(known, Preferences)
 
     def write(self, changed: Mapping[str, Any]) -> Preferences:
@@ -63,24 +63,24 @@ class Decisions(Part):
         names = Preferences.__struct_fields__
         for name in changed:
             if name not in names:
-                raise InvalidInput(f"unknown setting {quote(name)}{did_you_mean(name, names)}")
+                raise InvalidInput(f"unknown setting {quote_text(name)}{suggest_similar(name, names)}")
         kept = {name: value for name, value in changed.items() if value is not None}
         try:
             msgspec.convert(kept, Preferences)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"invalid setting: {error}") from None
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             for name in sorted(changed):  # in one order, or two who decide at once wait for each other for ever
                 if name in kept:
                     row = (name, msgspec.json.encode(kept[name]).decode(), timestamp())
-                    self._database.run_many(connection, PUT, [row])
+                    self._database.run_many(connection, UPSERT_PREFERENCE, [row])
                 else:
                     connection.execute(delete(preferences).where(preferences.c.name == name))
-            record(connection, "settings", ", ".join(sorted(changed)), "updated")
+            record_change(connection, "settings", ", ".join(sorted(changed)), "updated")
         return self.read()
 
 
-def _fits(origin: Any) -> bool:
+def _is_valid_origin(origin: Any) -> bool:
     # What was kept before the rule became stricter is left out: a server that does not start helps nobody to mend it.
     try:
         msgspec.convert(origin, _Origin)
@@ -91,7 +91,7 @@ def _fits(origin: Any) -> bool:
 
 # ── Prices that were set for everyone ──
 
-_BEGINNING = "price:"
+_PRICE_PREFIX = "price:"
 """Of the name of a row; no decision is called so."""
 
 
@@ -103,14 +103,14 @@ class SetPrice(msgspec.Struct, frozen=True):
     updated: str
 
 
-class SetPrices(Part):
+class SetPrices(StorePart):
     """The prices of a store."""
 
     def list(self) -> list[SetPrice]:
         """Return all of them, by name."""
-        rows = select(preferences).where(preferences.c.name.startswith(_BEGINNING)).order_by(preferences.c.name)
+        rows = select(preferences).where(preferences.c.name.startswith(_PRICE_PREFIX)).order_by(preferences.c.name)
         return [
-            SetPrice(restored(name.removeprefix(_BEGINNING)), _rates(value), updated)
+            SetPrice(unescape_text(name.removeprefix(_PRICE_PREFIX)), _parse_rates(value), updated)
             for name, value, updated in self._rows(rows)
         ]
 
@@ -121,23 +121,23 @@ class SetPrices(Part):
     def put(self, model: str, rates: "Rates") -> None:
         """Set a price; runs that begin or go on from now on are counted by it."""
         value = {"input": rates.input, "output": rates.output, "cached": rates.cached}
-        row = (_BEGINNING + stored(model), msgspec.json.encode(value).decode(), timestamp())
-        with self._database.writing() as connection:
-            self._database.run_many(connection, PUT, [row])
-            record(connection, "price", model, "updated")
+        row = (_PRICE_PREFIX + escape_text(model), msgspec.json.encode(value).decode(), timestamp())
+        with self._database.write_transaction() as connection:
+            self._database.run_many(connection, UPSERT_PREFERENCE, [row])
+            record_change(connection, "price", model, "updated")
 
     def delete(self, model: str) -> SetPrice:
         """Take a price back; return what it was."""
         every = {each.model: each for each in self.list()}
-        with self._database.writing() as connection:
-            mine = preferences.c.name == _BEGINNING + stored(model)
+        with self._database.write_transaction() as connection:
+            mine = preferences.c.name == _PRICE_PREFIX + escape_text(model)
             if not connection.execute(delete(preferences).where(mine)).rowcount or model not in every:
-                raise NotFound(f"no price was set for {quote(model)}{did_you_mean(model, every)}")
-            record(connection, "price", model, "deleted")
+                raise NotFound(f"no price was set for {quote_text(model)}{suggest_similar(model, every)}")
+            record_change(connection, "price", model, "deleted")
         return every[model]
 
 
-def _rates(value: str) -> "Rates":
+def _parse_rates(value: str) -> "Rates":
     from pramana.providers.prices import Rates
 
     said = msgspec.json.decode(value)

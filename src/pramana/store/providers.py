@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from sqlalchemy import delete, select, text, update
 
-from pramana.errors import AlreadyExists, NotFound, did_you_mean, quote
+from pramana.errors import AlreadyExists, NotFound, quote_text, suggest_similar
 from pramana.providers.accounts import Registered
-from pramana.store.engine import Database, Part, record, timestamp
-from pramana.store.records import from_json, stored, to_json
+from pramana.store.engine import Database, StorePart, record_change, timestamp
+from pramana.store.records import escape_text, from_json, to_json
 from pramana.store.schema import providers
 from pramana.vault import Vault, open_vault
 
@@ -23,7 +23,7 @@ _INSERT = text(
 )
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownProvider(msgspec.Struct, frozen=True):
     """What is known of a registered provider; its key, nobody can show."""
 
     id: str
@@ -36,104 +36,109 @@ class Known(msgspec.Struct, frozen=True):
     updated: str
 
 
-class Providers(Part):
+class Providers(StorePart):
     """The registered providers of a store."""
 
     def __init__(self, database: Database, vault: Callable[[], Vault] = open_vault) -> None:
         super().__init__(database)
         self._vault = vault
 
-    def list(self) -> list[Known]:
+    def list(self) -> list[KnownProvider]:
         """Return all of them, by id."""
-        return [_known(row) for row in self._rows(select(providers).order_by(providers.c.id))]
+        return [_row_to_provider(row) for row in self._rows(select(providers).order_by(providers.c.id))]
 
-    def read(self, provider_id: str) -> Known:
+    def read(self, provider_id: str) -> KnownProvider:
         """Return what is known of one."""
         row = self._find(provider_id)
         if row is None:
-            raise self._missing(provider_id)
-        return _known(row)
+            raise self._make_not_found(provider_id)
+        return _row_to_provider(row)
 
-    def registered(self, provider_id: str) -> Registered | None:
+    def find_registered(self, provider_id: str) -> Registered | None:
         """Return one as it is asked; None where none is registered under the id."""
         row = self._find(provider_id)
         if row is None:
             return None
-        found, locked = _known(row), row.secret
+        found, locked = _row_to_provider(row), row.secret
         return Registered(
             found.id,
             found.kind,
             found.base_url,
             found.model,
             found.description,
-            lambda: None if locked is None else self._vault().unlock(locked),
+            lambda: None if locked is None else self._vault().decrypt(locked),
         )
 
-    def create(self, made: Registered, key: str | None = None) -> Known:
+    def create(self, made: Registered, key: str | None = None) -> KnownProvider:
         """Register a provider; one of the same id is in the way."""
         now = timestamp()
-        row = {"id": made.id, "kind": made.kind, "arguments": _arguments(made), "secret": self._locked(key)}
+        row = {"id": made.id, "kind": made.kind, "arguments": _encode_arguments(made), "secret": self._encrypt_key(key)}
         row |= {"created": now, "updated": now}
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             if not connection.execute(_INSERT, row).rowcount:
-                raise AlreadyExists(f"a provider {quote(made.id)} already exists; update it, or choose another id")
-            record(connection, "provider", made.id, "created")
+                raise AlreadyExists(f"a provider {quote_text(made.id)} already exists; update it, or choose another id")
+            record_change(connection, "provider", made.id, "created")
         return self.read(made.id)
 
-    def change(self, provider_id: str, make: Callable[[Known], Registered], *, key: str | bool | None = True) -> Known:
+    def change(
+        self, provider_id: str, make: Callable[[KnownProvider], Registered], *, key: str | bool | None = True
+    ) -> KnownProvider:
         """Change a provider to what `make` makes of it; `key` is a new one, None for none, True for what there is."""
-        locked = self._locked(key)
-        with self._database.writing() as connection:
-            mine = providers.c.id == stored(provider_id)
+        locked = self._encrypt_key(key)
+        with self._database.write_transaction() as connection:
+            mine = providers.c.id == escape_text(provider_id)
             row = connection.execute(select(providers).where(mine).with_for_update()).first()
             if row is None:
-                raise self._missing(provider_id)
-            values: dict[str, str | None] = {"arguments": _arguments(make(_known(row))), "updated": timestamp()}
+                raise self._make_not_found(provider_id)
+            values: dict[str, str | None] = {
+                "arguments": _encode_arguments(make(_row_to_provider(row))),
+                "updated": timestamp(),
+            }
             if key is not True:
                 values["secret"] = locked
             connection.execute(update(providers).where(mine), values)
-            record(connection, "provider", provider_id, "updated")
+            record_change(connection, "provider", provider_id, "updated")
         return self.read(provider_id)
 
     def delete(self, provider_id: str) -> None:
         """Forget a provider and its key."""
-        with self._database.writing() as connection:
-            gone = connection.execute(delete(providers).where(providers.c.id == stored(provider_id)))
+        with self._database.write_transaction() as connection:
+            gone = connection.execute(delete(providers).where(providers.c.id == escape_text(provider_id)))
             if not gone.rowcount:
-                raise self._missing(provider_id)
-            record(connection, "provider", provider_id, "deleted")
+                raise self._make_not_found(provider_id)
+            record_change(connection, "provider", provider_id, "deleted")
 
-    def rotate(self) -> int:
+    def rotate_keys(self) -> int:
         """Lock every key anew by the vault's first key, all of them or none; return how many there are."""
         vault = self._vault()
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             query = select(providers.c.id, providers.c.secret).where(providers.c.secret.is_not(None))
             rows = connection.execute(query.with_for_update()).all()
             for provider_id, locked in rows:
-                row = {"secret": vault.renew(locked)}
+                row = {"secret": vault.reencrypt(locked)}
                 connection.execute(update(providers).where(providers.c.id == provider_id), row)
         return len(rows)
 
-    def _locked(self, key: str | bool | None) -> str | None:
-        return self._vault().lock(key) if isinstance(key, str) else None
+    def _encrypt_key(self, key: str | bool | None) -> str | None:
+        return self._vault().encrypt(key) if isinstance(key, str) else None
 
     def _find(self, provider_id: str) -> Any:
         """Return the row of a provider; None where there is none."""
-        return next(iter(self._rows(select(providers).where(providers.c.id == stored(provider_id)))), None)
+        return next(iter(self._rows(select(providers).where(providers.c.id == escape_text(provider_id)))), None)
 
-    def _missing(self, provider_id: str) -> NotFound:
+    def _make_not_found(self, provider_id: str) -> NotFound:
         known = [each.id for each in self.list()]
-        return NotFound(f"no provider {quote(provider_id)} is registered{did_you_mean(provider_id, known)}")
+        return NotFound(f"no provider {quote_text(provider_id)} is registered{suggest_similar(provider_id, known)}")
 
 
-def _arguments(made: Registered) -> str:
+def _encode_arguments(made: Registered) -> str:
     said = {"base_url": made.base_url, "model": made.model, "description": made.description}
     return to_json({name: value for name, value in said.items() if value is not None})
 
 
-def _known(row: Any) -> Known:
+def _row_to_provider(row: Any) -> KnownProvider:
     said = from_json(row.arguments)
-    return Known(
+    return KnownProvider(
         row.id,
         row.kind,
         said.get("base_url"),

@@ -25,15 +25,24 @@ from sqlalchemy import Connection, RowMapping, select, update
 
 from pramana.errors import AlreadyRunning, Conflict, Hint, StoreFailed
 from pramana.model import Run, RunStatus
-from pramana.store.engine import Part, record, timestamp
-from pramana.store.records import from_json, restored, restored_or_none, row_of, run_of, stored, stored_or_none, to_json
+from pramana.store.engine import StorePart, record_change, timestamp
+from pramana.store.records import (
+    escape_optional_text,
+    escape_text,
+    from_json,
+    read_row,
+    run_from_row,
+    to_json,
+    unescape_optional_text,
+    unescape_text,
+)
 from pramana.store.schema import runs
 
 LEASE_S = 60.0
 """How long a lease lasts unless it is prolonged: the longest that a killed process of another machine is waited for."""
-BEATS = 4
+HEARTBEATS_PER_LEASE = 4
 """How often it is prolonged in that time, so that a slow disk loses none."""
-LISTEN_S = 1.0
+CANCEL_POLL_S = 1.0
 """How often whoever holds a run looks whether somebody wants it to end."""
 _NAME = re.compile(r"(?P<shown>process (?P<pid>\d+) on .*) \[(?P<machine>.*) (?P<started>\S+)\]", re.DOTALL)
 _UNKNOWN, _GONE = "?", ""
@@ -49,20 +58,20 @@ class Lease:
         on_lost: Callable[[AlreadyRunning], None],
         on_cancelled: Callable[[], None],
         *,
-        taken: bool,
+        is_claimed: bool,
     ) -> None:
-        self._queue, self._run_id, self._taken_already = queue, run_id, taken
+        self._queue, self._run_id, self._is_claimed = queue, run_id, is_claimed
         self._on_lost, self._on_cancelled = on_lost, on_cancelled
-        self.owner = this_process()
+        self.owner = process_name()
         """The name by which it holds."""
         self._tasks: list[asyncio.Task[None]] = []
-        self.lost = False
+        self.is_lost = False
         """Another process has taken the run over: this one was silent for too long."""
 
     async def __aenter__(self) -> Self:
-        if not self._taken_already and not self._queue.claim(self._run_id, self.owner, LEASE_S):
-            raise self._taken("wait until it has ended, or stop it")
-        self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._listen())]
+        if not self._is_claimed and not self._queue.claim(self._run_id, self.owner, LEASE_S):
+            raise self._make_already_running("wait until it has ended, or stop it")
+        self._tasks = [asyncio.create_task(self._send_heartbeats()), asyncio.create_task(self._watch_for_cancel())]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -71,56 +80,58 @@ class Lease:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._queue.release(self._run_id, self.owner)
 
-    async def _beat(self) -> None:
-        while not self.lost:
-            await asyncio.sleep(LEASE_S / BEATS)
+    async def _send_heartbeats(self) -> None:
+        while not self.is_lost:
+            await asyncio.sleep(LEASE_S / HEARTBEATS_PER_LEASE)
             with suppress(StoreFailed):  # the writer will say so; one beat that is missed ends nothing
                 held = await asyncio.to_thread(self._queue.heartbeat, self._run_id, self.owner, LEASE_S)
-                self.lost = not held
-        self._on_lost(self._taken("it took over, because this process sent no heartbeat for too long"))
+                self.is_lost = not held
+        self._on_lost(self._make_already_running("it took over, because this process sent no heartbeat for too long"))
 
-    async def _listen(self) -> None:
+    async def _watch_for_cancel(self) -> None:
         while True:
-            await asyncio.sleep(LISTEN_S)
+            await asyncio.sleep(CANCEL_POLL_S)
             with suppress(StoreFailed):  # the next look will tell
                 if await asyncio.to_thread(self._queue.is_cancelled, self._run_id):
                     self._on_cancelled()
                     return
 
-    def _taken(self, what: str) -> AlreadyRunning:
+    def _make_already_running(self, what: str) -> AlreadyRunning:
         holder = self._queue.holder(self._run_id)
-        if holder == this_process():
+        if holder == process_name():
             return AlreadyRunning(f"this program still works on run {self._run_id}: {what}")
-        return AlreadyRunning(f"{shown(holder) if holder else 'another process'} works on run {self._run_id}: {what}")
+        return AlreadyRunning(
+            f"{holder_label(holder) if holder else 'another process'} works on run {self._run_id}: {what}"
+        )
 
 
-def this_process() -> str:
+def process_name() -> str:
     """Return the name by which this process holds leases: unlike any other's, even when its number is given again."""
     pid = os.getpid()
-    return f"process {pid} on {platform.node()} [{_machine()} {_started(pid)}]"
+    return f"process {pid} on {platform.node()} [{_machine_id()} {_process_start_time(pid)}]"
 
 
-def shown(holder: str) -> str:
+def holder_label(holder: str) -> str:
     """Return a holder's name for people.
 
-    >>> shown("process 7 on desk [4f1c 1234]")
+    >>> holder_label("process 7 on desk [4f1c 1234]")
     'process 7 on desk'
     """
     found = _NAME.fullmatch(holder)
     return found["shown"] if found else holder
 
 
-def is_gone(holder: str) -> bool:
+def is_holder_gone(holder: str) -> bool:
     """Tell whether a holder is surely no more: it was a process of this machine, and there is none such now."""
     found = _NAME.fullmatch(holder)
-    if found is None or found["machine"] != _machine():
+    if found is None or found["machine"] != _machine_id():
         return False
-    now = _started(int(found["pid"]))
+    now = _process_start_time(int(found["pid"]))
     return now == _GONE or (_UNKNOWN not in (now, found["started"]) and now != found["started"])
 
 
 @lru_cache(maxsize=1)
-def _machine() -> str:
+def _machine_id() -> str:
     """Return what tells this machine and its process numbers from others: two containers may both have a process 7."""
     parts = [platform.node()]
     with suppress(OSError):
@@ -129,7 +140,7 @@ def _machine() -> str:
     return " ".join(parts)
 
 
-def _started(pid: int) -> str:
+def _process_start_time(pid: int) -> str:
     """Return the moment a process began, as the system counts; unknown where it does not say, nothing if it is gone."""
     if os.name == "nt":  # there, the question itself would end the process
         return _UNKNOWN
@@ -149,85 +160,87 @@ def _started(pid: int) -> str:
 # ── The queue ──
 
 UNDER_WAY: tuple[RunStatus, ...] = ("queued", "running")
-TRIES = 3
+MAX_ATTEMPTS = 3
 """How often a server begins a run whose servers end while it runs: it may be what ends them."""
-GAVE_UP = f"its server ended {('never', 'once', 'twice', 'three times')[TRIES]} during the run; resume it to try again"
-CANCELLED = "cancelled on request"
-_LOOKED_AT = 200
+GAVE_UP_REASON = (
+    f"its server ended {('never', 'once', 'twice', 'three times')[MAX_ATTEMPTS]} during the run; resume it to try again"
+)
+CANCELLED_REASON = "cancelled on request"
+_CANDIDATES_PER_QUERY = 200
 
 
-class Queue(Part):
+class Queue(StorePart):
     """Who works on what."""
 
     # ── The lease ──
 
-    def hold(
+    def lease(
         self,
         run_id: str,
         on_lost: Callable[[AlreadyRunning], None],
         on_cancelled: Callable[[], None] = lambda: None,
         *,
-        taken: bool = False,
+        is_claimed: bool = False,
     ) -> Lease:
-        """Return this process's hold on a run, to be entered as a context; `taken`: it has claimed the run already.
+        """Return this process's lease of a run, to be entered as a context; `is_claimed`: the run is claimed already.
 
         It is told when another process has taken the run over, and when somebody wants the run to end.
         """
-        return Lease(self, run_id, on_lost, on_cancelled, taken=taken)
+        return Lease(self, run_id, on_lost, on_cancelled, is_claimed=is_claimed)
 
     def claim(self, run_id: str, owner: str, seconds: float = LEASE_S) -> bool:
         """Take an unfinished run that nobody holds, or whose holder is gone or late; exactly one of many succeeds.
 
         `owner` names the holder, one process. A claimed run is `running` again; each claim counts as an attempt.
         """
-        with self._database.writing() as connection:
-            row = row_of(connection, run_id, lock=True)
+        with self._database.write_transaction() as connection:
+            row = read_row(connection, run_id, lock=True)
             now = self._database.now(connection)
-            if row["status"] == "finished" or not _is_free(row, now):
+            if row["status"] == "finished" or not _is_claimable(row, now):
                 return False
-            self._begin(connection, row, owner, now + seconds)
+            self._start_lease(connection, row, owner, now + seconds)
             return True
 
-    def take(self, run_id: str, owner: str, seconds: float = LEASE_S) -> bool:
+    def claim_for_server(self, run_id: str, owner: str, seconds: float = LEASE_S) -> bool:
         """Claim a run as a server does: only if it waits for one, nobody has cancelled it, and it was not tried often.
 
         What must not be begun any more is ended here, with the reason.
         """
-        with self._database.writing() as connection:
-            row = row_of(connection, run_id, lock=True)
+        with self._database.write_transaction() as connection:
+            row = read_row(connection, run_id, lock=True)
             now = self._database.now(connection)
-            if row["owner"] != "server" or row["status"] not in UNDER_WAY or not _is_free(row, now):
+            if row["owner"] != "server" or row["status"] not in UNDER_WAY or not _is_claimable(row, now):
                 return False
             if row["cancelled"] is not None:
-                _end(connection, row, "cancelled", CANCELLED)
-            elif row["attempts"] >= TRIES:
-                _end(connection, row, "interrupted", GAVE_UP)
+                _record_end(connection, row, "cancelled", CANCELLED_REASON)
+            elif row["attempts"] >= MAX_ATTEMPTS:
+                _record_end(connection, row, "interrupted", GAVE_UP_REASON)
             else:
-                self._begin(connection, row, owner, now + seconds)
+                self._start_lease(connection, row, owner, now + seconds)
                 return True
             return False
 
-    def _begin(self, connection: Connection, row: RowMapping, owner: str, until: float) -> None:
+    def _start_lease(self, connection: Connection, row: RowMapping, owner: str, until: float) -> None:
         values = {
             "status": "running",
             "finished": None,
             "reason": None,
             "cancelled": None,
-            "lease_holder": stored(owner),
+            "lease_holder": escape_text(owner),
             "lease_until": until,
             "heartbeat": self._database.now(connection),
             "attempts": row["attempts"] + 1,
         }
         connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
-        record(connection, "run", row["id"], "started")
+        record_change(connection, "run", row["id"], "started")
 
     def heartbeat(self, run_id: str, owner: str | None = None, seconds: float = LEASE_S) -> bool:
         """Say that the run is still worked on, and prolong its lease; False when the owner named holds it no more."""
-        with self._database.writing() as connection:
-            row = row_of(connection, run_id, lock=True)
+        with self._database.write_transaction() as connection:
+            row = read_row(connection, run_id, lock=True)
             now = self._database.now(connection)
             values: dict[str, Any] = {"heartbeat": now}
-            if owner is not None and row["lease_holder"] != stored(owner):
+            if owner is not None and row["lease_holder"] != escape_text(owner):
                 return False
             if row["lease_holder"] is not None:
                 values["lease_until"] = now + seconds
@@ -236,35 +249,35 @@ class Queue(Part):
 
     def release(self, run_id: str, owner: str) -> None:
         """End the lease, if it is still the owner's: the next need not wait."""
-        with self._database.writing() as connection:
-            mine = update(runs).where(runs.c.id == stored(run_id), runs.c.lease_holder == stored(owner))
+        with self._database.write_transaction() as connection:
+            mine = update(runs).where(runs.c.id == escape_text(run_id), runs.c.lease_holder == escape_text(owner))
             connection.execute(mine, {"lease_holder": None, "lease_until": None})
 
     def holder(self, run_id: str) -> str | None:
         """Return the name of who holds the run; None when nobody does."""
-        with self._database.reading() as connection:
-            return restored_or_none(row_of(connection, run_id)["lease_holder"])
+        with self._database.read_transaction() as connection:
+            return unescape_optional_text(read_row(connection, run_id)["lease_holder"])
 
     def keep_limits(self, run_id: str, limits: Mapping[str, Any]) -> None:
         """Store the limits that a run is carried out within: it keeps them when it is resumed."""
-        with self._database.writing() as connection:
-            mine = update(runs).where(runs.c.id == stored(run_id), runs.c.attempts > 0)
+        with self._database.write_transaction() as connection:
+            mine = update(runs).where(runs.c.id == escape_text(run_id), runs.c.attempts > 0)
             connection.execute(mine, {"limits": to_json(dict(limits))})
 
     # ── Who waits ──
 
-    def waiting(self) -> list[str]:
+    def list_waiting(self) -> list[str]:
         """Return the ids of the runs that a server may take now, oldest first: queued, or their server is gone."""
         columns = (runs.c.id, runs.c.lease_holder, runs.c.lease_until)
         query = select(*columns).where(runs.c.owner == "server", runs.c.status.in_(UNDER_WAY))
-        with self._database.reading() as connection:
-            rows = connection.execute(query.order_by(runs.c.run_no).limit(_LOOKED_AT)).mappings().all()
+        with self._database.read_transaction() as connection:
+            rows = connection.execute(query.order_by(runs.c.run_no).limit(_CANDIDATES_PER_QUERY)).mappings().all()
             now = self._database.now(connection) if rows else 0.0
-        return [row["id"] for row in rows if _is_free(row, now)]
+        return [row["id"] for row in rows if _is_claimable(row, now)]
 
     def is_cancelled(self, run_id: str) -> bool:
         """Tell whether somebody wants the run to end."""
-        return self._value(select(runs.c.cancelled).where(runs.c.id == stored(run_id))) is not None
+        return self._value(select(runs.c.cancelled).where(runs.c.id == escape_text(run_id))) is not None
 
     # ── How it ends ──
 
@@ -282,31 +295,31 @@ class Queue(Part):
         was begun and that nobody holds. Ended as `queued` it is handed on to the next server, and this attempt was
         none.
         """
-        with self._database.writing() as connection:
-            row = row_of(connection, run_id, lock=True)
-            if row["lease_holder"] != stored_or_none(owner) or (owner is None and row["status"] != "running"):
+        with self._database.write_transaction() as connection:
+            row = read_row(connection, run_id, lock=True)
+            if row["lease_holder"] != escape_optional_text(owner) or (owner is None and row["status"] != "running"):
                 return False
-            _end(connection, row, status, reason, notes)
+            _record_end(connection, row, status, reason, notes)
             return True
 
     def cancel(self, run_id: str) -> Run:
         """Ask that a run end: at once where nobody works on it, else whoever does is told within seconds."""
-        with self._database.writing() as connection:
-            row = row_of(connection, run_id, lock=True)
+        with self._database.write_transaction() as connection:
+            row = read_row(connection, run_id, lock=True)
             if row["status"] not in UNDER_WAY:
                 raise Conflict(f"run {row['id']} is no longer running: it is {row['status']}")
             asked = row["cancelled"] or timestamp()
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), {"cancelled": asked})
-            if _is_free(row, self._database.now(connection)):
-                _end(connection, row, "cancelled", CANCELLED)
+            if _is_claimable(row, self._database.now(connection)):
+                _record_end(connection, row, "cancelled", CANCELLED_REASON)
             else:
-                record(connection, "run", row["id"], "cancelling")
-            return run_of(row_of(connection, run_id))
+                record_change(connection, "run", row["id"], "cancelling")
+            return run_from_row(read_row(connection, run_id))
 
     def requeue(self, run_id: str, limits: Mapping[str, Any] | None = None) -> Run:
         """Let a server go on with a run that ended before it was done; within other limits, if some are given."""
-        with self._database.writing() as connection:
-            row = row_of(connection, run_id, lock=True)
+        with self._database.write_transaction() as connection:
+            row = read_row(connection, run_id, lock=True)
             if row["owner"] != "server":
                 raise Conflict(
                     f"run {row['id']} was started on the command line, where its files are",
@@ -323,19 +336,19 @@ class Queue(Part):
             if limits is not None:
                 values["limits"] = to_json(dict(limits))
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
-            record(connection, "run", row["id"], "queued")
-            return run_of(row_of(connection, run_id))
+            record_change(connection, "run", row["id"], "queued")
+            return run_from_row(read_row(connection, run_id))
 
 
 def refuse_if_held(row: RowMapping, now: float) -> None:
     """Raise while somebody works on a run."""
-    if row["status"] in UNDER_WAY and not _is_free(row, now):
+    if row["status"] in UNDER_WAY and not _is_claimable(row, now):
         raise AlreadyRunning(f"run {row['id']} is running; cancel it first")
 
 
 def is_abandoned(row: RowMapping, now: float) -> bool:
     """Tell whether the process that claimed a run is gone or its lease has expired, with no end recorded."""
-    return row["status"] == "running" and row["lease_holder"] is not None and _is_free(row, now)
+    return row["status"] == "running" and row["lease_holder"] is not None and _is_claimable(row, now)
 
 
 def current_status(row: RowMapping, now: float) -> RunStatus:
@@ -349,27 +362,27 @@ def current_status(row: RowMapping, now: float) -> RunStatus:
 def current_reason(row: RowMapping, now: float) -> str | None:
     """Return why a run ended, in words; for an abandoned one, what happened to its process."""
     if not is_abandoned(row, now) or row["owner"] == "server":
-        return restored_or_none(row["reason"])
-    holder = restored(row["lease_holder"])
-    if is_gone(holder):
-        return f"{shown(holder)} exited before the run was complete"
-    return f"{shown(holder)} has sent no heartbeat for {LEASE_S:.0f} seconds"
+        return unescape_optional_text(row["reason"])
+    holder = unescape_text(row["lease_holder"])
+    if is_holder_gone(holder):
+        return f"{holder_label(holder)} exited before the run was complete"
+    return f"{holder_label(holder)} has sent no heartbeat for {LEASE_S:.0f} seconds"
 
 
 def current_run(row: RowMapping, now: float) -> Run:
     """Return the run of a row, with its current status."""
-    run = run_of(row)
+    run = run_from_row(row)
     if not is_abandoned(row, now):
         return run
     return replace(run, status=current_status(row, now), reason=current_reason(row, now), holder=None)
 
 
-def _is_free(row: RowMapping, now: float) -> bool:
-    until, holder = row["lease_until"], restored_or_none(row["lease_holder"])
-    return until is None or until <= now or holder is None or is_gone(holder)
+def _is_claimable(row: RowMapping, now: float) -> bool:
+    until, holder = row["lease_until"], unescape_optional_text(row["lease_holder"])
+    return until is None or until <= now or holder is None or is_holder_gone(holder)
 
 
-def _end(
+def _record_end(
     connection: Connection,
     row: RowMapping,
     status: RunStatus,
@@ -380,7 +393,7 @@ def _end(
     values: dict[str, Any] = {
         "status": status,
         "finished": None if under_way else timestamp(),
-        "reason": stored_or_none(reason),
+        "reason": escape_optional_text(reason),
         "lease_holder": None,
         "lease_until": None,
     }
@@ -389,4 +402,4 @@ def _end(
     if status == "queued":
         values["attempts"] = max(0, row["attempts"] - 1)
     connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
-    record(connection, "run", row["id"], status)
+    record_change(connection, "run", row["id"], status)

@@ -1,7 +1,7 @@
 """Results of runs: all of them as a stream, some by the page, what they amount to, and what came after a number.
 
 A list of results reads neither the raw responses nor all of an answer; those of a page are found by the index of their
-run first. Results are written by `Writer` alone, at most 200 ms after they were put, in
+run first. Results are written by `ResultWriter` alone, at most 200 ms after they were put, in
 groups of at most 1,000, each group one transaction; only then is a result reported. Putting waits while 2,000 are
 queued. A second result of the same key is ignored and never reported. Once another process holds the run, nothing more
 is stored. What could not be done surfaces at the next put and at the end; a result that is no plain data costs itself
@@ -21,36 +21,36 @@ from typing import Any, NamedTuple, Self
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, func, null, select, update
 
-from pramana.errors import AlreadyRunning, NotFound, StoreFailed, quote
-from pramana.model import SEVERITY, Case, Key, Outcome, Result, Run, Spent
-from pramana.store.engine import CHUNK, Database, Part, chunks
-from pramana.store.queue import shown
+from pramana.errors import AlreadyRunning, NotFound, StoreFailed, quote_text
+from pramana.model import OUTCOMES_BY_SEVERITY, Case, Key, Outcome, Result, Run, Spent
+from pramana.store.engine import CHUNK_ROWS, Database, StorePart, split_into_chunks
+from pramana.store.queue import holder_label
 from pramana.store.records import (
     RESULT_COLUMNS,
     RunRef,
     case_from_json,
     check_to_row,
+    escape_optional_text,
+    escape_text,
     read_run,
-    restored,
-    restored_or_none,
     result_from_row,
     result_to_row,
-    stored,
-    stored_or_none,
+    unescape_optional_text,
+    unescape_text,
 )
 from pramana.store.schema import cases, results, run_cases, runs
 from pramana.store.scoring import (
     INSERT_CHECKS,
     count_outcomes,
-    finished_scorings,
-    levels,
-    newest_checks,
-    rescored_seqs,
+    find_rescored,
+    list_finished_scorings,
+    outcome_levels_query,
+    read_newest_checks,
     scorings_before,
-    spent_on_checks,
+    sum_check_spending,
 )
 
-EXCERPT = 400
+EXCERPT_LENGTH = 400
 """Characters of an answer that a list shows."""
 _CUT_OFF = re.compile("\ufdd0[0-9a-f]{0,3}$")
 _OUTPUT = RESULT_COLUMNS.index("output")
@@ -58,7 +58,7 @@ Numbered = tuple[int, Result]
 """A result and its sequence number."""
 
 
-class Rescored(NamedTuple):
+class RescoredResult(NamedTuple):
     """A result that was judged again."""
 
     before: Result
@@ -67,49 +67,51 @@ class Rescored(NamedTuple):
     """With the new checks, where they gave no verdict and the earlier one was kept."""
 
 
-class Results(Part):
+class Results(StorePart):
     """What was answered, and how it was judged."""
 
     # ── All of a run ──
 
-    def each(self, run: RunRef, after: int = 0, scoring: int | None = None, *, raw: bool = True) -> Iterator[Numbered]:
+    def iterate(
+        self, run: RunRef, after: int = 0, scoring: int | None = None, *, raw: bool = True
+    ) -> Iterator[Numbered]:
         """Yield the results stored after a sequence number, with the checks each had last, or had as of a scoring.
 
         The raw responses, which nobody adds up, can be left out.
         """
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            among = finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
+            among = list_finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
         run_no = found.number
         while True:
             mine = (results.c.run_no == run_no, results.c.seq > after)
-            with self._database.reading() as connection:
-                some = _read(connection, mine, among, raw=raw, limit=CHUNK)
+            with self._database.read_transaction() as connection:
+                some = _read_results(connection, mine, among, raw=raw, limit=CHUNK_ROWS)
             if not some:
                 return
             yield from some
             after = some[-1][0]
 
-    def pairs(self, run: RunRef, scoring: int | None = None) -> Iterator[tuple[Case, Result]]:
+    def iterate_with_cases(self, run: RunRef, scoring: int | None = None) -> Iterator[tuple[Case, Result]]:
         """Yield each result with its case: in the order the run was given its cases, then by model, variant, repeat."""
-        for _, asked, result in self._paired(self._each_ordered(run, scoring)):
+        for _, asked, result in self._attach_cases(self._iterate_ordered(run, scoring)):
             yield asked, result
 
-    def _each_ordered(self, run: RunRef, scoring: int | None) -> Iterator[Numbered]:
-        with self._database.reading() as connection:
+    def _iterate_ordered(self, run: RunRef, scoring: int | None) -> Iterator[Numbered]:
+        with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            among = finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
-        for some in chunks(self._ordered_seqs(found)):
-            with self._database.reading() as connection:
-                read = dict(_read(connection, [results.c.seq.in_(some)], among, raw=True))
+            among = list_finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
+        for some in split_into_chunks(self._ordered_seqs(found)):
+            with self._database.read_transaction() as connection:
+                read = dict(_read_results(connection, [results.c.seq.in_(some)], among, raw=True))
             yield from ((seq, read[seq]) for seq in some if seq in read)
 
     def _ordered_seqs(self, run: Run) -> Iterator[int]:
         """Yield the numbers of a run's results in the order of the cases, reading about one chunk at a time."""
         plan = run.plan
-        models = {stored(target.typed): place for place, target in enumerate(plan.targets)}
-        variants = {stored(variant): place for place, variant in enumerate(plan.variants)}
-        size = max(1, CHUNK // max(1, len(models) * len(variants) * plan.repeats))
+        models = {escape_text(target.typed): place for place, target in enumerate(plan.targets)}
+        variants = {escape_text(variant): place for place, variant in enumerate(plan.variants)}
+        size = max(1, CHUNK_ROWS // max(1, len(models) * len(variants) * plan.repeats))
         columns = (run_cases.c.position, results.c.model, results.c.variant, results.c.repeat, results.c.seq)
         same = and_(results.c.run_no == run_cases.c.run_no, results.c.case_no == run_cases.c.case_no)
         query = select(*columns).join_from(run_cases, results, same).where(run_cases.c.run_no == run.number)
@@ -119,63 +121,69 @@ class Results(Part):
             for row in sorted(rows, key=lambda row: (row[0], models[row[1]], variants[row[2]], row[3])):
                 yield row.seq
 
-    def numbered_pairs(self, run: RunRef, after: int = 0, *, raw: bool = False) -> Iterator[tuple[int, Case, Result]]:
+    def iterate_numbered_with_cases(
+        self, run: RunRef, after: int = 0, *, raw: bool = False
+    ) -> Iterator[tuple[int, Case, Result]]:
         """Yield each result stored after a sequence number with that and its case; the raw response if wanted."""
-        return self._paired(self.each(run, after, raw=raw))
+        return self._attach_cases(self.iterate(run, after, raw=raw))
 
-    def _paired(self, found: Iterable[Numbered]) -> Iterator[tuple[int, Case, Result]]:
-        for some in chunks(found):
+    def _attach_cases(self, numbered: Iterable[Numbered]) -> Iterator[tuple[int, Case, Result]]:
+        for some in split_into_chunks(numbered):
             digests = {result.key.case for _, result in some}
-            with self._database.reading() as connection:
+            with self._database.read_transaction() as connection:
                 rows = connection.execute(select(cases.c.digest, cases.c.body).where(cases.c.digest.in_(digests)))
                 known = {digest: case_from_json(body, None, None) for digest, body in rows}
             for seq, result in some:
                 yield seq, known[result.key.case], result
 
-    def writer(self, run: RunRef, on_stored: Callable[[list[Numbered]], None], owner: str | None = None) -> "Writer":
+    def writer(
+        self, run: RunRef, on_stored: Callable[[list[Numbered]], None], owner: str | None = None
+    ) -> "ResultWriter":
         """Return the writer of a run's results, to be entered as a context; it stores while the owner holds the run.
 
         Without an owner, while nobody does.
         """
-        with self._database.reading() as connection:
-            return Writer(self._database, read_run(connection, run).number, on_stored, owner)
+        with self._database.read_transaction() as connection:
+            return ResultWriter(self._database, read_run(connection, run).number, on_stored, owner)
 
     # ── What they amount to ──
 
-    def counts(self, run: RunRef, scoring: int | None = None) -> Mapping[Outcome, int]:
+    def count_outcomes(self, run: RunRef, scoring: int | None = None) -> Mapping[Outcome, int]:
         """Return how many results ended how, by the checks each had last, or had as of a scoring."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            among = finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
+            among = list_finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
             rows = count_outcomes(connection, found.number, among)
             return dict.fromkeys(Outcome, 0) | {outcome: number for outcome, number, _ in rows}
 
-    def counts_by_model(self, run: Run, scoring: int) -> Mapping[str, Mapping[Outcome, int]]:
+    def count_outcomes_by_model(self, run: Run, scoring: int) -> Mapping[str, Mapping[Outcome, int]]:
         """Return how many results of each model ended how, as of a scoring; in the order of the plan."""
         counts = {target.typed: dict.fromkeys(Outcome, 0) for target in run.plan.targets}
-        with self._database.reading() as connection:
-            among = finished_scorings(connection, run.number, scoring)
+        with self._database.read_transaction() as connection:
+            among = list_finished_scorings(connection, run.number, scoring)
             for model, outcome, number, _ in count_outcomes(connection, run.number, among, results.c.model):
-                counts[restored(model)][outcome] = number
+                counts[unescape_text(model)][outcome] = number
         return counts
 
     # ── Judged again ──
 
-    def rescored(self, run: Run, scoring: int) -> Iterator["Rescored"]:
+    def iterate_rescored(self, run: Run, scoring: int) -> Iterator["RescoredResult"]:
         """Yield each result that a scoring judged again, as it was before and as it is by it, in the order of cases."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             earlier = scorings_before(connection, run.number, scoring)
-        for some in chunks(self._ordered_seqs(run)):
-            with self._database.reading() as connection:
-                new, failed = (rescored_seqs(connection, some, each) for each in (scoring, -scoring))
+        for some in split_into_chunks(self._ordered_seqs(run)):
+            with self._database.read_transaction() as connection:
+                new, failed = (find_rescored(connection, some, each) for each in (scoring, -scoring))
                 mine = [results.c.seq.in_(new | failed)]
-                before, after = (dict(_read(connection, mine, among)) for among in (earlier, [*earlier, scoring]))
-                attempts = dict(_read(connection, mine, [-scoring]))
+                before, after = (
+                    dict(_read_results(connection, mine, among)) for among in (earlier, [*earlier, scoring])
+                )
+                attempts = dict(_read_results(connection, mine, [-scoring]))
             for seq in some:
                 if seq in before:
-                    yield Rescored(before[seq], after[seq], attempts[seq] if seq in failed else None)
+                    yield RescoredResult(before[seq], after[seq], attempts[seq] if seq in failed else None)
 
-    def spent(self, run: RunRef) -> Spent:
+    def sum_spending(self, run: RunRef) -> Spent:
         """Return what the replies of a run have cost, with the checks that came with them."""
         unknown_tokens = and_(results.c.input_tokens.is_(None), results.c.output_tokens.is_(None))
         tokens = func.coalesce(results.c.input_tokens, 0) + func.coalesce(results.c.output_tokens, 0)
@@ -185,13 +193,13 @@ class Results(Part):
             func.coalesce(func.sum(case((results.c.cost_usd.is_(None), 1), else_=0)), 0),
             func.coalesce(func.sum(case((unknown_tokens, 1), else_=0)), 0),
         )
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             run_no = read_run(connection, run).number
             replies = select(*sums).where(
                 results.c.run_no == run_no, results.c.output.is_not(None), results.c.cached.is_(False)
             )
             cost, used, unpriced, uncounted = connection.execute(replies).one()
-            judged = spent_on_checks(connection, run_no)
+            judged = sum_check_spending(connection, run_no)
         return Spent(
             float(cost) + judged.cost_usd,
             int(used) + judged.tokens,
@@ -217,41 +225,41 @@ class Results(Part):
 
         `case` is an id or a digest, `text` a part of an id, whatever the case of its letters.
         """
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            among = finished_scorings(connection, found.number, found.scoring)
+            among = list_finished_scorings(connection, found.number, found.scoring)
             models = {target.typed for target in found.plan.targets}
             if model is not None and model not in models:
                 return [], 0
             model = None if models == {model} else model  # all of them are: the index alone will do
-            wanted = _wanted(found.number, list(among), outcome, model, case, text).order_by(results.c.seq)
+            wanted = _selected_seqs_query(found.number, list(among), outcome, model, case, text).order_by(results.c.seq)
             judged_again = outcome is not None and list(among) != [0]
             if tag is not None or text is not None or case is not None or judged_again:
                 # No index has that: to count them and to find them is one look.
-                every = _tagged(connection, wanted, found.number, tag)
+                every = _filter_by_tag(connection, wanted, found.number, tag)
                 total, seqs = len(every), every[offset : offset + limit]
             else:
                 total = found.stored
                 if outcome is not None or model is not None:
                     total = int(connection.execute(select(func.count()).select_from(wanted.subquery())).scalar_one())
                 seqs = connection.scalars(wanted.limit(limit).offset(offset)).all()
-            return _read(connection, [results.c.seq.in_(seqs)], among, excerpt=True), total
+            return _read_results(connection, [results.c.seq.in_(seqs)], among, excerpt=True), total
 
     def read(self, run: RunRef, seq: int) -> tuple[Case, Result]:
         """Return a result of a run, all of it, and its case."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             found = read_run(connection, run)
             mine = (results.c.seq == seq, results.c.run_no == found.number)
             body = select(cases.c.body).join_from(results, cases, cases.c.case_no == results.c.case_no).where(*mine)
             asked = connection.execute(body).scalar_one_or_none()
             if asked is None:
-                raise NotFound(f"run {quote(found.id)} has no result {seq}")
-            ((_, result),) = _read(
-                connection, mine, finished_scorings(connection, found.number, found.scoring), raw=True
+                raise NotFound(f"run {quote_text(found.id)} has no result {seq}")
+            ((_, result),) = _read_results(
+                connection, mine, list_finished_scorings(connection, found.number, found.scoring), raw=True
             )
         return case_from_json(asked), result
 
-    def beside(
+    def find_neighbours(
         self,
         run: RunRef,
         seq: int,
@@ -263,38 +271,38 @@ class Results(Part):
         tag: str | None = None,
     ) -> tuple[int | None, int | None]:
         """Return the numbers of the results before and after one that `page` has with these filters; None at an end."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             found = read_run(connection, run)
-            run_no, among = found.number, list(finished_scorings(connection, found.number, found.scoring))
+            run_no, among = found.number, list(list_finished_scorings(connection, found.number, found.scoring))
             if tag is not None:
-                wanted = _wanted(run_no, among, outcome, model, case, text).order_by(results.c.seq)
-                every = _tagged(connection, wanted, run_no, tag)
+                wanted = _selected_seqs_query(run_no, among, outcome, model, case, text).order_by(results.c.seq)
+                every = _filter_by_tag(connection, wanted, run_no, tag)
                 first, last = bisect_left(every, seq), bisect_right(every, seq)
                 return every[first - 1] if first else None, every[last] if last < len(every) else None
             if outcome is not None and among != [0] and model is case is text is None:
-                query: Select[Any] = levels(run_no, among)
-                query = query.having(query.selected_columns.level == SEVERITY.index(outcome))
+                query: Select[Any] = outcome_levels_query(run_no, among)
+                query = query.having(query.selected_columns.level == OUTCOMES_BY_SEVERITY.index(outcome))
             else:
-                query = _wanted(run_no, among, outcome, model, case, text)
+                query = _selected_seqs_query(run_no, among, outcome, model, case, text)
             before = query.where(results.c.seq < seq).order_by(results.c.seq.desc()).limit(1)
             after = query.where(results.c.seq > seq).order_by(results.c.seq).limit(1)
             return connection.execute(before).scalar(), connection.execute(after).scalar()
 
     # ── What is new ──
 
-    def last(self, run_no: int) -> int:
+    def last_seq(self, run_no: int) -> int:
         """Return the number of the newest result of a run; 0 where there is none."""
         newest = select(func.coalesce(func.max(results.c.seq), 0)).where(results.c.run_no == run_no)
         return int(self._value(newest))
 
-    def after(self, run_no: int, seq: int, limit: int = 500) -> list[Numbered]:
+    def list_after(self, run_no: int, seq: int, limit: int = 500) -> list[Numbered]:
         """Return the results of a run that were stored after a number, each with the beginning of its answer."""
         mine = (results.c.run_no == run_no, results.c.seq > seq)
-        with self._database.reading() as connection:
-            return _read(connection, mine, [0], excerpt=True, limit=limit)
+        with self._database.read_transaction() as connection:
+            return _read_results(connection, mine, [0], excerpt=True, limit=limit)
 
 
-def _tagged(connection: Connection, wanted: Select[Any], run_no: int, tag: str | None) -> Sequence[int]:
+def _filter_by_tag(connection: Connection, wanted: Select[Any], run_no: int, tag: str | None) -> Sequence[int]:
     """Return the numbers that a query finds, in its order; with a tag, only of cases that have it."""
     if tag is None:
         return connection.scalars(wanted).all()
@@ -304,7 +312,7 @@ def _tagged(connection: Connection, wanted: Select[Any], run_no: int, tag: str |
     return [seq for seq, case_no in connection.execute(wanted.add_columns(results.c.case_no)) if case_no in having]
 
 
-def _wanted(
+def _selected_seqs_query(
     run_no: int,
     among: Sequence[int],
     outcome: Outcome | None,
@@ -317,22 +325,24 @@ def _wanted(
     if outcome is not None and among == [0]:
         query = query.where(results.c.outcome == outcome.value)
     elif outcome is not None:
-        judged = levels(run_no, among).subquery()
-        query = query.join(judged, judged.c.seq == results.c.seq).where(judged.c.level == SEVERITY.index(outcome))
+        judged = outcome_levels_query(run_no, among).subquery()
+        query = query.join(judged, judged.c.seq == results.c.seq).where(
+            judged.c.level == OUTCOMES_BY_SEVERITY.index(outcome)
+        )
     if model is not None:
-        query = query.where(results.c.model == stored(model))
+        query = query.where(results.c.model == escape_text(model))
     if case is not None and case.startswith("sha256:"):
         query = query.where(
-            results.c.case_no == select(cases.c.case_no).where(cases.c.digest == stored(case)).scalar_subquery()
+            results.c.case_no == select(cases.c.case_no).where(cases.c.digest == escape_text(case)).scalar_subquery()
         )
     elif case is not None:
-        query = query.where(results.c.case_id == stored(case))
+        query = query.where(results.c.case_id == escape_text(case))
     if text is not None:
-        query = query.where(results.c.case_id.icontains(stored(text), autoescape=True))
+        query = query.where(results.c.case_id.icontains(escape_text(text), autoescape=True))
     return query
 
 
-def _read(
+def _read_results(
     connection: Connection,
     which: Iterable[ColumnElement[bool]],
     among: Iterable[int],
@@ -344,12 +354,12 @@ def _read(
     """Return results with their newest checks; an excerpt has the beginning of the answer alone."""
     instead: dict[str, Any] = {} if raw else {"raw": null()}
     if excerpt:
-        instead["output"] = func.substr(results.c.output, 1, EXCERPT)
+        instead["output"] = func.substr(results.c.output, 1, EXCERPT_LENGTH)
     columns = [instead.get(name, results.c[name]) for name in RESULT_COLUMNS]
     query = select(results.c.seq, cases.c.digest, *columns)
     query = query.join_from(results, cases, cases.c.case_no == results.c.case_no).where(*which)
     rows = connection.execute(query.order_by(results.c.seq).limit(limit)).all()
-    judged = newest_checks(connection, [row[0] for row in rows], among) if rows else {}
+    judged = read_newest_checks(connection, [row[0] for row in rows], among) if rows else {}
     found = []
     for seq, digest, *values in rows:
         if excerpt and values[_OUTPUT] is not None:
@@ -360,8 +370,8 @@ def _read(
 
 # ── The writer ──
 
-QUEUE = 1_500
-GROUP = 1_000
+MAX_QUEUED = 1_500
+MAX_GROUP = 1_000
 LINGER_SECONDS = 0.1
 """How long the first of a group waits for company: half of what is promised, the commit has the other half."""
 
@@ -372,37 +382,37 @@ _INSERT_RESULTS = (
 )
 
 _run = bindparam("run", type_=results.c.run_no.type)
-_HELD_BY = select(runs.c.id, runs.c.lease_holder).where(runs.c.run_no == _run).with_for_update()
+_HOLDER_QUERY = select(runs.c.id, runs.c.lease_holder).where(runs.c.run_no == _run).with_for_update()
 """The row is locked as well; in SQLite the whole file is."""
-_LAST = select(func.coalesce(func.max(results.c.seq), 0)).where(results.c.run_no == _run)
+_LAST_SEQ_QUERY = select(func.coalesce(func.max(results.c.seq), 0)).where(results.c.run_no == _run)
 _new = and_(results.c.run_no == _run, results.c.seq > bindparam("before"))
-_NEW_RANGE = select(func.count(), func.min(results.c.seq), func.max(results.c.seq)).where(_new)
-_NEW_SEQS = select(results.c.seq).where(_new).order_by(results.c.seq)
-_NEW_KEYS = (
+_NEW_RANGE_QUERY = select(func.count(), func.min(results.c.seq), func.max(results.c.seq)).where(_new)
+_NEW_SEQS_QUERY = select(results.c.seq).where(_new).order_by(results.c.seq)
+_NEW_KEYS_QUERY = (
     select(cases.c.digest, results.c.model, results.c.variant, results.c.repeat)
     .join_from(results, cases, cases.c.case_no == results.c.case_no)
     .where(_new)
     .order_by(results.c.seq)
 )
-_COUNT = update(runs).where(runs.c.run_no == _run).values(stored=runs.c.stored + bindparam("more"))
+_COUNT_STATEMENT = update(runs).where(runs.c.run_no == _run).values(stored=runs.c.stored + bindparam("more"))
 
 _Kept = tuple[Result, tuple[Any, ...], list[tuple[Any, ...]]]
 """A result, its row and the rows of its checks."""
 
 
-class Writer:
+class ResultWriter:
     """Takes the results of one run; leaving its context stores what is still queued."""
 
     def __init__(
         self, database: Database, run_no: int, on_stored: Callable[[list[Numbered]], None], owner: str | None = None
     ) -> None:
         self._database, self._run_no, self._on_stored = database, run_no, on_stored
-        self._owner = stored_or_none(owner)
+        self._owner = escape_optional_text(owner)
         self._queue: list[_Kept] = []
         self._error: Exception | None = None
-        self._flaw: StoreFailed | None = None
+        self._defect: StoreFailed | None = None
         self._closing = False
-        self._something, self._enough, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._has_work, self._is_full_group, self._has_room = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "pramana-store")
         self._task: asyncio.Task[None] | None = None
 
@@ -413,9 +423,9 @@ class Writer:
     async def put(self, results: Sequence[Result]) -> None:
         """Queue results; waits only while the queue is full."""
         queue = self._queue
-        while len(queue) >= QUEUE and self._error is None:
-            self._room.clear()
-            await self._room.wait()
+        while len(queue) >= MAX_QUEUED and self._error is None:
+            self._has_room.clear()
+            await self._has_room.wait()
         if self._error is not None:
             raise self._error
         for result in results:
@@ -424,18 +434,18 @@ class Writer:
                 queue.append((result, row, [check_to_row(check) for check in result.checks]))
             except (TypeError, ValueError, RecursionError) as found:
                 told = f"the result of {result.key} is not plain data and was not stored: {found}"
-                self._flaw = self._flaw or StoreFailed(told)
+                self._defect = self._defect or StoreFailed(told)
         if queue:
-            self._something.set()
-        if len(queue) >= GROUP:
-            self._enough.set()
+            self._has_work.set()
+        if len(queue) >= MAX_GROUP:
+            self._is_full_group.set()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closing = True
-        self._something.set()
-        self._enough.set()
+        self._has_work.set()
+        self._is_full_group.set()
         cancelled: asyncio.CancelledError | None = None
         while self._task and not self._task.done():
             try:
@@ -447,8 +457,8 @@ class Writer:
             raise self._error
         if cancelled:
             raise cancelled
-        if self._flaw and error is None:
-            raise self._flaw
+        if self._defect and error is None:
+            raise self._defect
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -456,43 +466,46 @@ class Writer:
         try:
             while self._error is None:
                 if not queue:
-                    await self._something.wait()
+                    await self._has_work.wait()
                     if not queue:
                         return
                     oldest = loop.time()
-                if len(queue) < GROUP and not self._closing:
-                    self._enough.clear()
-                    alarm = loop.call_at(oldest + LINGER_SECONDS, self._enough.set)
-                    await self._enough.wait()
+                if len(queue) < MAX_GROUP and not self._closing:
+                    self._is_full_group.clear()
+                    alarm = loop.call_at(oldest + LINGER_SECONDS, self._is_full_group.set)
+                    await self._is_full_group.wait()
                     alarm.cancel()
                 oldest = loop.time()  # of what is left or comes while this group is committed
-                group = queue[:GROUP]
+                group = queue[:MAX_GROUP]
                 stored = await loop.run_in_executor(self._thread, self._commit, group)
                 del queue[: len(group)]  # only now: until it is stored it counts as queued
                 if not queue and not self._closing:
-                    self._something.clear()
-                self._room.set()
+                    self._has_work.clear()
+                self._has_room.set()
                 if stored:
                     self._on_stored(stored)
         except Exception as error:  # noqa: BLE001 - handed to whoever puts next, and to whoever leaves
             self._error = error
         finally:
-            self._room.set()
+            self._has_room.set()
 
     def _commit(self, kept: Sequence[_Kept]) -> list[Numbered]:
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             # The run's row is locked first: with one writer at a time, whatever is new afterwards is ours.
             self._refuse_if_lost(connection)
-            this = {"run": self._run_no, "before": connection.execute(_LAST, {"run": self._run_no}).scalar_one()}
+            this = {
+                "run": self._run_no,
+                "before": connection.execute(_LAST_SEQ_QUERY, {"run": self._run_no}).scalar_one(),
+            }
             self._database.run_many(connection, _INSERT_RESULTS, [row for _, row, _ in kept])
-            number, first, last = connection.execute(_NEW_RANGE, this).one()
+            number, first, last = connection.execute(_NEW_RANGE_QUERY, this).one()
             whole = number > 0 and last - first + 1 == number
-            seqs = range(first, last + 1) if whole else connection.scalars(_NEW_SEQS, this).all()
+            seqs = range(first, last + 1) if whole else connection.scalars(_NEW_SEQS_QUERY, this).all()
             if number != len(kept):
                 by_key = {each[0].key: each for each in reversed(kept)}  # of two that are alike the first was stored
                 kept = [
-                    by_key[Key(digest, restored(model), restored(variant), repeat)]
-                    for digest, model, variant, repeat in connection.execute(_NEW_KEYS, this)
+                    by_key[Key(digest, unescape_text(model), unescape_text(variant), repeat)]
+                    for digest, model, variant, repeat in connection.execute(_NEW_KEYS_QUERY, this)
                 ]
             made = [
                 (seq, 0, position, *check)
@@ -500,15 +513,15 @@ class Writer:
                 for position, check in enumerate(of_it)
             ]
             self._database.run_many(connection, INSERT_CHECKS, made)
-            connection.execute(_COUNT, {"run": self._run_no, "more": number})
+            connection.execute(_COUNT_STATEMENT, {"run": self._run_no, "more": number})
         return [(seq, result) for seq, (result, _, _) in zip(seqs, kept, strict=True)]
 
     def _refuse_if_lost(self, connection: Connection) -> None:
         """Raise when the run is another's by now: what it holds is asked and stored by that one."""
-        run = connection.execute(_HELD_BY, {"run": self._run_no}).one_or_none()
+        run = connection.execute(_HOLDER_QUERY, {"run": self._run_no}).one_or_none()
         if run is None:
             raise NotFound("the run was deleted while its results were stored")
         if run.lease_holder != self._owner:
-            holder = restored_or_none(run.lease_holder)
-            who = shown(holder) if holder else "nobody"
+            holder = unescape_optional_text(run.lease_holder)
+            who = holder_label(holder) if holder else "nobody"
             raise AlreadyRunning(f"{who} works on run {run.id} now: this process stores no more of its results")

@@ -20,27 +20,27 @@ from msgspec.structs import asdict, replace
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, or_, select, update
 
 from pramana import clock
-from pramana.errors import Hint, NotFound, did_you_mean, quote
+from pramana.errors import Hint, NotFound, quote_text, suggest_similar
 from pramana.hash import PREFIX, case_digest
-from pramana.jsonl import canonical
+from pramana.jsonl import to_canonical_json
 from pramana.model import Case, Key, Plan, Run, RunStatus
-from pramana.request import RunEdit, check_values
-from pramana.store.engine import CHUNK, Database, Lock, Part, chunks, record, timestamp
+from pramana.request import RunEdit, check_struct_values
+from pramana.store.engine import CHUNK_ROWS, Database, Lock, StorePart, record_change, split_into_chunks, timestamp
 from pramana.store.queue import current_reason, current_run, current_status, is_abandoned, refuse_if_held
 from pramana.store.records import (
     RunRef,
     case_from_json,
     case_to_json,
+    escape_optional_text,
+    escape_text,
     plan_to_plain,
+    read_row,
     read_run,
-    restored,
-    row_of,
-    stored,
-    stored_or_none,
     to_json,
+    unescape_text,
 )
 from pramana.store.schema import cases, checks, results, run_cases, run_models, runs, scorings
-from pramana.store.scoring import finished_scorings
+from pramana.store.scoring import list_finished_scorings
 
 _INSERT_CASES = "INSERT INTO cases (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _INSERT_RUN_CASES = (
@@ -53,12 +53,12 @@ Prepared = tuple[str, str, str | None, int | None]
 """Digest and body of a case, and where it was read."""
 
 
-class Cases(Part):
+class Cases(StorePart):
     """What the runs of a store ask."""
 
-    def of(self, run: RunRef) -> Iterator[Case]:
+    def iterate(self, run: RunRef) -> Iterator[Case]:
         """Yield the cases of a run in order."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             run_no = read_run(connection, run).number
         for chunk in self._chunks(run_no):
             for _, _, body, file, line in chunk:
@@ -69,7 +69,7 @@ class Cases(Part):
 
         What blocks is done when a chunk is drawn; cases are made as it is read.
         """
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             found = read_run(connection, run if isinstance(run, str) else run.id)  # how much is stored has changed
         plan = found.plan
         models = tuple(dict.fromkeys(target.typed for target in plan.targets if model in (None, target.typed)))
@@ -79,31 +79,31 @@ class Cases(Part):
         columns = (run_cases.c.position, results.c.model, results.c.variant, results.c.repeat)
         there = select(*columns).select_from(asked).where(run_cases.c.run_no == found.number)
 
-        def lacking(rows: Sequence[_CaseRow], done: set[tuple[Any, ...]]) -> Iterator[tuple[Key, Case]]:
+        def iterate_missing(rows: Sequence[_CaseRow], done: set[tuple[Any, ...]]) -> Iterator[tuple[Key, Case]]:
             for position, digest, body, file, line in rows:
                 one = None
                 for typed, variant, repeat in product(models, plan.variants, range(plan.repeats)):
-                    if not done or (position, stored(typed), stored(variant), repeat) not in done:
+                    if not done or (position, escape_text(typed), escape_text(variant), repeat) not in done:
                         one = one or case_from_json(body, file, line)
                         yield Key(digest, typed, variant, repeat), one
 
         done: set[tuple[Any, ...]] = set()
-        for chunk in self._chunks(found.number, 2 * CHUNK):
+        for chunk in self._chunks(found.number, 2 * CHUNK_ROWS):
             if found.stored:  # else nobody has asked anything yet, and what is asked from now on was drawn here
                 within = there.where(run_cases.c.position.between(chunk[0][0], chunk[-1][0]))
-                with self._database.reading() as connection:
+                with self._database.read_transaction() as connection:
                     done = {tuple(row) for row in connection.execute(within)}
-            yield lacking(chunk, done)
+            yield iterate_missing(chunk, done)
 
-    def _chunks(self, run_no: int, size: int = CHUNK) -> Iterator[list[_CaseRow]]:
+    def _chunks(self, run_no: int, size: int = CHUNK_ROWS) -> Iterator[list[_CaseRow]]:
         position = -1
         columns = (run_cases.c.position, cases.c.digest, cases.c.body)
         read = (run_cases.c.source_file, run_cases.c.source_line)
         query = select(*columns, *read).join_from(run_cases, cases).where(run_cases.c.run_no == run_no)
         query = query.order_by(run_cases.c.position).limit(size)
         while True:
-            with self._database.reading() as connection:
-                found = self._database.in_one_row(connection, query.where(run_cases.c.position > position))
+            with self._database.read_transaction() as connection:
+                found = self._database.fetch_as_json(connection, query.where(run_cases.c.position > position))
             if not found:
                 return
             yield sorted(found)  # each is a list, and positions differ
@@ -113,21 +113,21 @@ class Cases(Part):
         """Return the place of each of some cases in the order in which the run was given them."""
         columns = select(cases.c.digest, run_cases.c.position).join_from(run_cases, cases)
         found: dict[str, int] = {}
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             mine = columns.where(run_cases.c.run_no == read_run(connection, run).number)
-            for some in chunks(digests):
+            for some in split_into_chunks(digests):
                 rows = connection.execute(mine.where(cases.c.digest.in_(some)))
                 found.update((row.digest, row.position) for row in rows)
         return found
 
 
 @contextmanager
-def prepared(given: Iterable[Case]) -> Iterator[Iterator[Prepared]]:
+def prepare_cases(cases: Iterable[Case]) -> Iterator[Iterator[Prepared]]:
     """Give the rows of cases from a file beside: nobody who writes must wait while they are read and checked."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
-        for each in given:
+        for each in cases:
             source = each.source
-            read = (None, None) if source is None else (stored(source.file), source.line)
+            read = (None, None) if source is None else (escape_text(source.file), source.line)
             file.write(json.dumps((case_digest(each), case_to_json(each), *read)) + "\n")
         file.seek(0)
         yield (tuple(json.loads(line)) for line in file)
@@ -136,7 +136,7 @@ def prepared(given: Iterable[Case]) -> Iterator[Iterator[Prepared]]:
 def add_cases(database: Database, connection: Connection, run_no: int, rows: Iterator[Prepared]) -> Iterator[str]:
     """Store the cases of a new run, each once however often it is given; yield their digests in order."""
     position = 0
-    for some in chunks(rows):
+    for some in split_into_chunks(rows):
         shared, mine = [], []
         for digest, body, file, line in some:
             shared.append((digest, body))
@@ -146,7 +146,7 @@ def add_cases(database: Database, connection: Connection, run_no: int, rows: Ite
         database.run_many(connection, _INSERT_RUN_CASES, mine)
     position = -1
     query = select(run_cases.c.position, cases.c.digest).join_from(run_cases, cases)
-    query = query.where(run_cases.c.run_no == run_no).order_by(run_cases.c.position).limit(CHUNK)
+    query = query.where(run_cases.c.run_no == run_no).order_by(run_cases.c.position).limit(CHUNK_ROWS)
     while found := connection.execute(query.where(run_cases.c.position > position)).all():
         yield from (row.digest for row in found)
         position = found[-1].position
@@ -155,12 +155,12 @@ def add_cases(database: Database, connection: Connection, run_no: int, rows: Ite
 # ── Runs ──
 
 _INSERT_MODELS = "INSERT INTO run_models (run_no, role, model) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-_HELD = ("status", "owner", "lease_holder", "lease_until")
+_LEASE_COLUMNS = ("status", "owner", "lease_holder", "lease_until")
 """The columns that decide whether a process still works on a run."""
 _LAST_CHARACTER = "\U0010ffff"
 
 
-class State(Struct, frozen=True):
+class RunState(Struct, frozen=True):
     """How far a run is."""
 
     run_no: int
@@ -171,7 +171,7 @@ class State(Struct, frozen=True):
     cancelled: bool
 
 
-class Runs(Part):
+class Runs(StorePart):
     """The runs of a store."""
 
     def create(
@@ -189,11 +189,11 @@ class Runs(Part):
 
         One of a server is queued, with what it may spend, until a server takes it.
         """
-        with prepared(cases) as rows, self._database.writing() as connection:
+        with prepare_cases(cases) as rows, self._database.write_transaction() as connection:
             self._database.lock(connection, Lock.SHARING_CASES)
             created = timestamp()
             row = {
-                "id": _new_id(connection),
+                "id": _make_run_id(connection),
                 "owner": owner,
                 "status": "queued" if owner == "server" else "running",
                 "created": created,
@@ -203,9 +203,9 @@ class Runs(Part):
                 "expected": 0,
                 "stored": 0,
                 "attempts": 0,
-                "creator": stored_or_none(creator),
+                "creator": escape_optional_text(creator),
                 "limits": None if limits is None else to_json(dict(limits)),
-                "suite": stored(plan.suite),
+                "suite": escape_text(plan.suite),
                 "selection": to_json(dict(plan.selection)) if plan.selection else None,
                 "name": _text_or_none(name),
                 "note": _text_or_none(note),
@@ -213,8 +213,8 @@ class Runs(Part):
             (run_no,) = connection.execute(insert(runs), row).inserted_primary_key or (0,)
             first = {"run_no": run_no, "scoring": 0, "label": "run", "created": created, "finished": created}
             connection.execute(insert(scorings), first)
-            self._database.run_many(connection, _INSERT_MODELS, _models(run_no, plan))
-            digest, count = hashlib.sha256(canonical(plan_to_plain(plan))), 0
+            self._database.run_many(connection, _INSERT_MODELS, _model_rows(run_no, plan))
+            digest, count = hashlib.sha256(to_canonical_json(plan_to_plain(plan))), 0
             for each in add_cases(self._database, connection, run_no, rows):
                 digest.update(each.encode())
                 count += 1
@@ -222,34 +222,34 @@ class Runs(Part):
             expected = count * len(models) * len(plan.variants) * plan.repeats
             row |= {"plan_digest": PREFIX + digest.hexdigest(), "expected": expected}
             connection.execute(update(runs).where(runs.c.run_no == run_no), row)
-            record(connection, "run", str(row["id"]), "created")
+            record_change(connection, "run", str(row["id"]), "created")
         return self.read(str(row["id"]))
 
     def read(self, run_id: str) -> Run:
         """Return the run of an id; only a whole id will do."""
-        with self._database.reading() as connection:
-            return self._current(connection, row_of(connection, run_id))
+        with self._database.read_transaction() as connection:
+            return self._current(connection, read_row(connection, run_id))
 
     def find(self, reference: str) -> Run:
         """Return the run of an id, of the beginning of one, or the `latest`."""
         if not reference:
             raise NotFound("the run is empty; pass an ID, the beginning of one, or latest")
         newest = select(runs).order_by(runs.c.run_no.desc())
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             if reference == "latest":
                 if found := connection.execute(newest.limit(1)).mappings().first():
                     return self._current(connection, found)
                 raise NotFound("there is no run yet", hint=Hint("start_run"))
-            beginning = runs.c.id.startswith(stored(reference), autoescape=True)
+            beginning = runs.c.id.startswith(escape_text(reference), autoescape=True)
             matches = connection.execute(newest.where(beginning).limit(4)).mappings().all()
             for found in matches:
                 if found["id"] == reference or len(matches) == 1:
                     return self._current(connection, found)
             if matches:
                 some = ", ".join(found["id"] for found in matches[:3])
-                raise NotFound(f"{quote(reference)} matches several runs ({some} …); type more of the ID")
+                raise NotFound(f"{quote_text(reference)} matches several runs ({some} …); type more of the ID")
             known = connection.scalars(select(runs.c.id).order_by(runs.c.run_no.desc()).limit(200))
-            message = f"there is no run {quote(reference)}{did_you_mean(reference, known)}"
+            message = f"there is no run {quote_text(reference)}{suggest_similar(reference, known)}"
             raise NotFound(message, hint=Hint("list_runs"))
 
     def find_scored(self, reference: str) -> Run:
@@ -259,11 +259,11 @@ class Runs(Part):
             return self.find(reference)
         if not re.fullmatch(r"[0-9]{1,9}", number):
             raise NotFound(
-                f"{quote(reference)} is not a scoring; write RUN@1, or list them: pramana show RUN --scorings"
+                f"{quote_text(reference)} is not a scoring; write RUN@1, or list them: pramana show RUN --scorings"
             )
         run = self.find(name)
-        with self._database.reading() as connection:
-            finished_scorings(connection, run.number, int(number))
+        with self._database.read_transaction() as connection:
+            list_finished_scorings(connection, run.number, int(number))
         return replace(run, scoring=int(number))
 
     def page(
@@ -279,20 +279,20 @@ class Runs(Part):
         """Return some runs, newest first, and how many there are in all; without their notes."""
         wanted: list[ColumnElement[bool]] = []
         if model is not None:
-            of_model = and_(run_models.c.model == stored(model), run_models.c.role == "target")
+            of_model = and_(run_models.c.model == escape_text(model), run_models.c.role == "target")
             wanted.append(runs.c.run_no.in_(select(run_models.c.run_no).where(of_model)))
         if suite:
-            begins = stored(suite)
+            begins = escape_text(suite)
             wanted.append(and_(runs.c.suite >= begins, runs.c.suite < begins + _LAST_CHARACTER))
         if text is not None:
-            in_json, plain = (f"%{_like(each)}%" for each in (to_json(text)[1:-1], stored(text)))
+            in_json, plain = (f"%{_like_pattern(each)}%" for each in (to_json(text)[1:-1], escape_text(text)))
             columns = (runs.c.id, runs.c.suite, runs.c.reason, runs.c.creator, runs.c.name, runs.c.note)
             named = select(run_models.c.run_no).where(run_models.c.model.ilike(plain, escape="\\"))
             some = [column.ilike(plain, escape="\\") for column in columns]
             wanted.append(or_(runs.c.selection.ilike(in_json, escape="\\"), runs.c.run_no.in_(named), *some))
         page = select(*[column for column in runs.c if column.name != "notes"])
         page = page.order_by(runs.c.run_no.desc()).limit(limit).offset(offset)
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             wanted += [self._has_status(connection, status)] if status is not None else []
             total = connection.execute(select(func.count()).select_from(runs).where(*wanted)).scalar_one()
             found = connection.execute(page.where(*wanted)).mappings().all()
@@ -300,7 +300,7 @@ class Runs(Part):
 
     def _has_status(self, connection: Connection, status: str) -> ColumnElement[bool]:
         """Return the condition that a run has a status; whether a run is abandoned cannot be decided in SQL."""
-        columns = [runs.c[name] for name in ("run_no", *_HELD)]
+        columns = [runs.c[name] for name in ("run_no", *_LEASE_COLUMNS)]
         rows = connection.execute(select(*columns).where(runs.c.status == "running")).mappings().all()
         now = self._now(connection, rows)
         abandoned = {row["run_no"]: current_status(row, now) for row in rows if is_abandoned(row, now)}
@@ -315,16 +315,16 @@ class Runs(Part):
         """Return the time that leases are measured by; 0 when none of the runs can have one, which saves a query."""
         return self._database.now(connection) if any(row["status"] == "running" for row in rows) else 0.0
 
-    def states(self, run_ids: Iterable[str]) -> dict[str, State]:
+    def states(self, run_ids: Iterable[str]) -> dict[str, RunState]:
         """Return how far some runs are; those that are gone are left out."""
-        names = ("id", "run_no", "stored", "expected", "reason", "cancelled", *_HELD)
+        names = ("id", "run_no", "stored", "expected", "reason", "cancelled", *_LEASE_COLUMNS)
         query = select(*[runs.c[name] for name in names])
-        with self._database.reading() as connection:
-            query = query.where(runs.c.id.in_([stored(each) for each in run_ids]))
+        with self._database.read_transaction() as connection:
+            query = query.where(runs.c.id.in_([escape_text(each) for each in run_ids]))
             rows = connection.execute(query).mappings().all()
             now = self._now(connection, rows)
         return {
-            row["id"]: State(
+            row["id"]: RunState(
                 run_no=row["run_no"],
                 status=current_status(row, now),
                 stored=row["stored"],
@@ -337,29 +337,29 @@ class Runs(Part):
 
     def edit(self, run_id: str, changes: RunEdit) -> Run:
         """Change the name or the note of a run; an empty text removes it."""
-        check_values(changes)
+        check_struct_values(changes)
         stated = {field: _text_or_none(value) for field, value in asdict(changes).items() if value is not None}
-        with self._database.writing() as connection:
-            row = row_of(connection, run_id, lock=True)
+        with self._database.write_transaction() as connection:
+            row = read_row(connection, run_id, lock=True)
             if stated:
                 connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), stated)
-                record(connection, "run", row["id"], "updated")
+                record_change(connection, "run", row["id"], "updated")
         return self.read(run_id)
 
     def models(self) -> list[str]:
         """Return the models that runs were made of, as they were typed."""
         query = select(run_models.c.model).where(run_models.c.role == "target").distinct()
-        with self._database.reading() as connection:
-            return sorted(map(restored, connection.scalars(query)))
+        with self._database.read_transaction() as connection:
+            return sorted(map(unescape_text, connection.scalars(query)))
 
     def delete(self, run_id: str, *, unless_held: bool = False) -> None:
         """Delete a run, its results and their checks, and each case that no other run uses.
 
         `unless_held` refuses that while somebody works on it.
         """
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             self._database.lock(connection, Lock.SHARING_CASES)
-            row = row_of(connection, run_id, lock=True)
+            row = read_row(connection, run_id, lock=True)
             if unless_held:
                 refuse_if_held(row, self._database.now(connection))
             run_no = row["run_no"]
@@ -371,24 +371,24 @@ class Runs(Part):
             connection.execute(delete(checks).where(checks.c.seq.in_(mine)))
             for table in (results, scorings, run_cases, run_models, runs):
                 connection.execute(delete(table).where(table.c.run_no == run_no))
-            for some in chunks(orphans):
+            for some in split_into_chunks(orphans):
                 connection.execute(delete(cases).where(cases.c.case_no.in_(some)))
-            record(connection, "run", row["id"], "deleted")
+            record_change(connection, "run", row["id"], "deleted")
 
 
-def _models(run_no: int, plan: Plan) -> list[tuple[int, str, str]]:
+def _model_rows(run_no: int, plan: Plan) -> list[tuple[int, str, str]]:
     """Return the rows of the models of a plan."""
     others = (("judge", plan.judge), ("embedder", plan.embedder), ("stt", plan.stt))
     named = (*(("target", each) for each in plan.targets), *others)
-    return [(run_no, role, stored(each.typed)) for role, each in named if each]
+    return [(run_no, role, escape_text(each.typed)) for role, each in named if each]
 
 
 def _text_or_none(text: str | None) -> str | None:
     """Return what a user wrote as a column holds it; nothing but spaces is nothing."""
-    return stored(text.strip()) or None if text else None
+    return escape_text(text.strip()) or None if text else None
 
 
-def _new_id(connection: Connection) -> str:
+def _make_run_id(connection: Connection) -> str:
     """Return an id that sorts by time and can be typed: date, time, and four digits against coincidence."""
     while True:
         new = f"r{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
@@ -396,6 +396,6 @@ def _new_id(connection: Connection) -> str:
             return new
 
 
-def _like(text: str) -> str:
+def _like_pattern(text: str) -> str:
     """Return a text as a pattern that finds it alone."""
     return re.sub(r"([\\%_])", r"\\\1", text)

@@ -16,18 +16,18 @@ from msgspec.structs import asdict, replace
 from sqlalchemy import Connection, delete, func, insert, select
 
 from pramana import clock
-from pramana.errors import AlreadyExists, Conflict, Hint, NotFound, Problem, StoreFailed, quote
+from pramana.errors import AlreadyExists, Conflict, Hint, NotFound, Problem, StoreFailed, quote_text
 from pramana.model import Scenario
-from pramana.request import Selection, is_branch
-from pramana.store.engine import CHUNK, Database, Lock, Part, chunks, record, timestamp
-from pramana.store.records import restored, stored
+from pramana.request import Selection, is_tag_prefix
+from pramana.store.engine import CHUNK_ROWS, Database, Lock, StorePart, record_change, split_into_chunks, timestamp
+from pramana.store.records import escape_text, unescape_text
 from pramana.store.schema import deleted_scenarios, scenarios
 
 Mode = Literal["skip", "update", "fail"]
 """What becomes of those whose ids are there already."""
 _Decoded = TypeVar("_Decoded")
-RESTORABLE = timedelta(days=1)
-_PUT = (
+RESTORE_PERIOD = timedelta(days=1)
+_UPSERT = (
     "INSERT INTO scenarios (id, name, type, difficulty, language, tags, body, created, updated)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
     " name = excluded.name, type = excluded.type, difficulty = excluded.difficulty, language = excluded.language,"
@@ -44,7 +44,7 @@ class StoredScenario(Scenario, frozen=True, kw_only=True):
     updated_at: str
 
 
-class Imported(msgspec.Struct, frozen=True):
+class ImportResult(msgspec.Struct, frozen=True):
     """What an import did, or would do: ids in the order they were given."""
 
     imported: list[str]
@@ -54,7 +54,7 @@ class Imported(msgspec.Struct, frozen=True):
     """Those that were imported or updated."""
 
 
-class Deleted(msgspec.Struct, frozen=True):
+class DeletedScenario(msgspec.Struct, frozen=True):
     """A scenario that can be brought back."""
 
     scenario: StoredScenario
@@ -64,11 +64,11 @@ class Deleted(msgspec.Struct, frozen=True):
     """When it is gone for good."""
 
 
-class IdsExist(AlreadyExists):
+class ScenarioIdsExist(AlreadyExists):
     """Scenarios that were to be new are there already."""
 
     def __init__(self, ids: Sequence[str], problems: Sequence[Problem] = ()) -> None:
-        some = ", ".join(map(quote, ids[:3])) + (" …" if len(ids) > 3 else "")
+        some = ", ".join(map(quote_text, ids[:3])) + (" …" if len(ids) > 3 else "")
         one = len(ids) == 1
         super().__init__(
             f"{len(ids):,} scenario{'' if one else 's'} {'exists' if one else 'exist'} already ({some}); nothing was "
@@ -81,7 +81,7 @@ _one = msgspec.json.Decoder(Scenario)
 _several = msgspec.json.Decoder(list[StoredScenario])
 
 
-class Scenarios(Part):
+class Scenarios(StorePart):
     """The scenarios of a store."""
 
     def __init__(self, database: Database) -> None:
@@ -108,7 +108,7 @@ class Scenarios(Part):
             f"SELECT {self._joined}, (SELECT count(*) FROM scenarios{where}) FROM "  # noqa: S608 - texts of ours
             f"(SELECT id, body, created, updated FROM scenarios{where} ORDER BY {self._id} LIMIT ? OFFSET ?) AS page"
         )
-        with self._database.reading_once() as connection:
+        with self._database.read_once() as connection:
             text, total = self._database.run(connection, query, (*values, *values, limit, offset)).one()
         return _decode(_several, f"[{text or ''}]"), total
 
@@ -116,17 +116,17 @@ class Scenarios(Part):
         """Look into each: neither engine knows capitals beyond what its locale says."""
         found: list[StoredScenario] = []
         total = 0
-        for row in self._each(wanted):
+        for row in self._iterate(wanted):
             if offset <= total < offset + limit:
-                found.append(_stored(*row))
+                found.append(_make_stored(*row))
             total += 1
         return found, total
 
     def chunks(self, wanted: Selection) -> Iterator[list[Scenario]]:
         """Yield those that are wanted, by id, some at once."""
-        return chunks(scenario for scenario, _, _ in islice(self._each(wanted), wanted.limit))
+        return split_into_chunks(scenario for scenario, _, _ in islice(self._iterate(wanted), wanted.limit))
 
-    def _each(self, wanted: Selection) -> Iterator[tuple[Scenario, str, str]]:
+    def _iterate(self, wanted: Selection) -> Iterator[tuple[Scenario, str, str]]:
         where, values = self._where(wanted)
         folded, last = wanted.text.casefold(), ""
         query = (
@@ -134,32 +134,32 @@ class Scenarios(Part):
             f"{where or ' WHERE true'} AND {self._id} > ? ORDER BY {self._id} LIMIT ?"
         )
         while True:
-            with self._database.reading() as connection:
-                rows = self._database.run(connection, query, (*values, last, CHUNK)).all()
+            with self._database.read_transaction() as connection:
+                rows = self._database.run(connection, query, (*values, last, CHUNK_ROWS)).all()
             for _, body, created, updated in rows:
                 found = _decode(_one, body)
                 texts = (found.id, found.name, found.prompt, found.expected_outcome)
                 if not folded or any(folded in each.casefold() for each in texts):
                     yield found, created, updated
-            if len(rows) < CHUNK:
+            if len(rows) < CHUNK_ROWS:
                 return
             last = rows[-1][0]
 
     def read(self, scenario_id: str) -> StoredScenario:
         """Return a scenario."""
-        with self._database.reading() as connection:
-            return _read(*self._row(connection, scenario_id))
+        with self._database.read_transaction() as connection:
+            return _decode_row(*self._row(connection, scenario_id))
 
-    def which(self, ids: Sequence[str]) -> set[str]:
+    def find_existing(self, ids: Sequence[str]) -> set[str]:
         """Return those of the ids that are there."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             return set(self._existing(connection, ids))
 
     def require(self, ids: Sequence[str]) -> None:
         """Raise `NotFound` with the ids that are not there, if any."""
-        known = self.which([stored(each) for each in ids]) if ids else set()
+        known = self.find_existing([escape_text(each) for each in ids]) if ids else set()
         if unknown := [each for each in ids if each not in known]:
-            some = ", ".join(map(quote, unknown[:5])) + (" …" if len(unknown) > 5 else "")
+            some = ", ".join(map(quote_text, unknown[:5])) + (" …" if len(unknown) > 5 else "")
             raise NotFound(f"there is no scenario {some}", hint=Hint("list_scenarios"))
 
     def facets(self) -> dict[str, dict[str, int]]:
@@ -168,120 +168,126 @@ class Scenarios(Part):
             "SELECT type, difficulty, language, tags, count(*) FROM scenarios GROUP BY type, difficulty, language, tags"
         )
         found: dict[str, dict[str, int]] = {"type": {}, "difficulty": {}, "language": {}, "tag": {}}
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             rows = self._database.run(connection, query, ()).all()
         for *single, tags, times in rows:
-            named = [*zip(found, map(restored, single), strict=False)]
-            named += [("tag", each) for each in set(msgspec.json.decode(restored(tags)))]
+            named = [*zip(found, map(unescape_text, single), strict=False)]
+            named += [("tag", each) for each in set(msgspec.json.decode(unescape_text(tags)))]
             for name, value in named:
                 found[name][value] = found[name].get(value, 0) + times
         return {name: dict(sorted(values.items())) for name, values in found.items()}
 
     # ── Changing ──
 
-    def create(self, scenario: Scenario, *, wish: bool = False) -> StoredScenario:
+    def create(self, scenario: Scenario, *, may_rename: bool = False) -> StoredScenario:
         """Add a scenario; when its id is only a wish and taken, under the next that is free."""
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             found = scenario.id
-            if wish:
-                found = _next(found, connection)
+            if may_rename:
+                found = _next_free_id(found, connection)
             elif self._existing(connection, [found]):
-                raise AlreadyExists(f"the scenario {quote(found)} already exists; choose another id, or edit that one")
+                raise AlreadyExists(
+                    f"the scenario {quote_text(found)} already exists; choose another id, or edit that one"
+                )
             now = timestamp()
             made = self._put(connection, replace(scenario, id=found), now, now)
-            record(connection, "scenario", found, "created")
+            record_change(connection, "scenario", found, "created")
         return made
 
     def change(
         self, scenario_id: str, alter: Callable[[Scenario], Scenario], *, seen: str | None = None
     ) -> StoredScenario:
         """Replace a scenario by what is made of it; of one that was `seen` as of a time, only if it is still that."""
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             body, created, updated = self._row(connection, scenario_id)
             if seen is not None and seen != updated:
                 raise Conflict(
-                    f"scenario {quote(scenario_id)} was changed at {updated} by someone else; reload it first"
+                    f"scenario {quote_text(scenario_id)} was changed at {updated} by someone else; reload it first"
                 )
             made = self._put(connection, alter(_decode(_one, body)), created, timestamp())
-            record(connection, "scenario", scenario_id, "updated")
+            record_change(connection, "scenario", scenario_id, "updated")
         return made
 
     def _put(self, connection: Connection, scenario: Scenario, created: str, updated: str) -> StoredScenario:
-        self._database.run_many(connection, _PUT, [_row(scenario, created, updated)])
-        return _stored(scenario, created, updated)
+        self._database.run_many(connection, _UPSERT, [_scenario_row(scenario, created, updated)])
+        return _make_stored(scenario, created, updated)
 
-    def import_(self, given: Sequence[Scenario], mode: Mode, *, dry_run: bool = False) -> Imported:
-        """Add scenarios, each id once, all or none; `IdsExist` when one is there that must not be."""
+    def import_(self, given: Sequence[Scenario], mode: Mode, *, dry_run: bool = False) -> ImportResult:
+        """Add scenarios, each id once, all or none; `ScenarioIdsExist` when one is there that must not be."""
         now = timestamp()
         ids = [each.id for each in given]
-        with self._database.reading() if dry_run else self._changing() as connection:
+        with self._database.read_transaction() if dry_run else self._change_transaction() as connection:
             existing = self._existing(connection, ids)
             there = [each for each in ids if each in existing]
             if there and mode == "fail":
-                raise IdsExist(there)
+                raise ScenarioIdsExist(there)
             taken = given if mode == "update" else [each for each in given if each.id not in existing]
             if taken and not dry_run:
-                self._database.run_many(connection, _PUT, [_row(each, now, now) for each in taken])
-                record(connection, "scenario", taken[0].id if len(taken) == 1 else str(len(taken)), "imported")
-        return Imported(
+                self._database.run_many(connection, _UPSERT, [_scenario_row(each, now, now) for each in taken])
+                record_change(connection, "scenario", taken[0].id if len(taken) == 1 else str(len(taken)), "imported")
+        return ImportResult(
             [each for each in ids if each not in existing],
             there if mode == "update" else [],
             there if mode == "skip" else [],
-            [_stored(each, existing.get(each.id, now), now) for each in taken],
+            [_make_stored(each, existing.get(each.id, now), now) for each in taken],
         )
 
     # ── Deleting, and bringing back ──
 
-    def delete(self, scenario_id: str) -> Deleted:
+    def delete(self, scenario_id: str) -> DeletedScenario:
         """Take a scenario away; for a day it can be brought back."""
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             body, created, updated = self._row(connection, scenario_id)
             connection.execute(delete(scenarios).where(scenarios.c.id == scenario_id))
             old = deleted_scenarios.c
-            connection.execute(delete(deleted_scenarios).where((old.id == scenario_id) | (old.deleted <= _expired())))
+            connection.execute(
+                delete(deleted_scenarios).where((old.id == scenario_id) | (old.deleted <= _expiry_time()))
+            )
             now = timestamp()
             row = {"id": scenario_id, "body": body, "created": created, "updated": updated, "deleted": now}
             connection.execute(insert(deleted_scenarios), row)
-            record(connection, "scenario", scenario_id, "deleted")
-        return _deleted(body, created, updated, now)
+            record_change(connection, "scenario", scenario_id, "deleted")
+        return _make_deleted(body, created, updated, now)
 
     def restore(self, scenario_id: str) -> StoredScenario:
         """Bring back what was deleted."""
-        mine = deleted_scenarios.c.id == stored(scenario_id)
+        mine = deleted_scenarios.c.id == escape_text(scenario_id)
         columns = deleted_scenarios.c
         query = select(columns.body, columns.created, columns.updated, columns.deleted).where(mine)
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             row = connection.execute(query).first()
-            if row is None or row.deleted <= _expired():
+            if row is None or row.deleted <= _expiry_time():
                 raise NotFound(
-                    f"there is no deleted scenario {quote(scenario_id)}; deleted scenarios can be restored for one day"
+                    f"there is no deleted scenario {quote_text(scenario_id)}; deleted scenarios can be restored for "
+                    "one day"
                 )
             if self._existing(connection, [scenario_id]):
                 raise AlreadyExists(
-                    f"the scenario {quote(scenario_id)} exists again and would be lost; delete or rename that one first"
+                    f"the scenario {quote_text(scenario_id)} exists again and would be lost; delete or rename that one "
+                    "first"
                 )
             made = self._put(connection, _decode(_one, row.body), row.created, row.updated)
             connection.execute(delete(deleted_scenarios).where(mine))
-            record(connection, "scenario", scenario_id, "restored")
+            record_change(connection, "scenario", scenario_id, "restored")
         return made
 
-    def deleted(self, offset: int, limit: int) -> tuple[Sequence[Deleted], int]:
+    def list_deleted(self, offset: int, limit: int) -> tuple[Sequence[DeletedScenario], int]:
         """Return a page of what can be brought back, what was deleted last first, and how many there are in all."""
         columns = deleted_scenarios.c
-        fresh = columns.deleted > _expired()
+        fresh = columns.deleted > _expiry_time()
         query = select(columns.body, columns.created, columns.updated, columns.deleted).where(fresh)
         query = query.order_by(columns.deleted.desc(), columns.id).limit(limit).offset(offset)
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             rows = connection.execute(query).all()
             total = connection.execute(select(func.count()).select_from(deleted_scenarios).where(fresh)).scalar_one()
-        return [_deleted(*row) for row in rows], total
+        return [_make_deleted(*row) for row in rows], total
 
     # ── Parts of these ──
 
     @contextmanager
-    def _changing(self) -> Iterator[Connection]:
+    def _change_transaction(self) -> Iterator[Connection]:
         """Give a write transaction that no other change of scenarios meets."""
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             self._database.lock(connection, Lock.SCENARIOS)
             yield connection
 
@@ -294,14 +300,14 @@ class Scenarios(Part):
         return {row[0]: row[1] for row in self._database.run(connection, query, (given,))}
 
     def _row(self, connection: Connection, scenario_id: str) -> tuple[str, str, str]:
-        mine = scenarios.c.id == stored(scenario_id)
+        mine = scenarios.c.id == escape_text(scenario_id)
         row = connection.execute(select(*scenarios.c["body", "created", "updated"]).where(mine)).first()
         if row is not None:
             return row[0], row[1], row[2]
-        gone = deleted_scenarios.c.id == stored(scenario_id)
+        gone = deleted_scenarios.c.id == escape_text(scenario_id)
         since = connection.execute(select(deleted_scenarios.c.deleted).where(gone)).scalar()
-        hint = f"; it was deleted at {since}, and can be restored for a day" if since and since > _expired() else ""
-        raise NotFound(f"there is no scenario {quote(scenario_id)}{hint}")
+        hint = f"; it was deleted at {since}, and can be restored for a day" if since and since > _expiry_time() else ""
+        raise NotFound(f"there is no scenario {quote_text(scenario_id)}{hint}")
 
     def _where(self, wanted: Selection) -> tuple[str, list[str]]:
         """Return a condition, empty when all are wanted, and its values."""
@@ -315,8 +321,8 @@ class Scenarios(Part):
         has_tag = f"{self._place}(tags, ?) > 0"
         found += [f"({' OR '.join([has_tag] * len(wanted.tags))})"] if wanted.tags else []
         found += [has_tag] * len(wanted.all_tags)
-        values = [*chain.from_iterable(among.values()), *map(_sought, (*wanted.tags, *wanted.all_tags))]
-        return f" WHERE {' AND '.join(found)}" if found else "", [stored(each) for each in values]
+        values = [*chain.from_iterable(among.values()), *map(_tag_pattern, (*wanted.tags, *wanted.all_tags))]
+        return f" WHERE {' AND '.join(found)}" if found else "", [escape_text(each) for each in values]
 
 
 _TIMES = """|| ',"created_at":"' || created || '","updated_at":"' || updated || '"}', ','"""
@@ -325,45 +331,49 @@ _TIMES = """|| ',"created_at":"' || created || '","updated_at":"' || updated || 
 def _decode(decoder: msgspec.json.Decoder[_Decoded], text: str) -> _Decoded:
     """Decode what is stored; others can write to the database too, and disks fail."""
     try:
-        return decoder.decode(restored(text))
+        return decoder.decode(unescape_text(text))
     except (msgspec.DecodeError, UnicodeError) as error:
         raise StoreFailed(f"a scenario in the store is damaged ({error}); restore the store from a backup") from error
 
 
-def _read(body: str, created: str, updated: str) -> StoredScenario:
-    return _stored(_decode(_one, body), created, updated)
+def _decode_row(body: str, created: str, updated: str) -> StoredScenario:
+    return _make_stored(_decode(_one, body), created, updated)
 
 
-def _stored(scenario: Scenario, created: str, updated: str) -> StoredScenario:
+def _make_stored(scenario: Scenario, created: str, updated: str) -> StoredScenario:
     return StoredScenario(**asdict(scenario), created_at=created, updated_at=updated)
 
 
-def _row(scenario: Scenario, created: str, updated: str) -> tuple[str, ...]:
-    tags = "[" + ",".join(map(_tag, scenario.tags)) + "]"
+def _scenario_row(scenario: Scenario, created: str, updated: str) -> tuple[str, ...]:
+    tags = "[" + ",".join(map(_encode_tag, scenario.tags)) + "]"
     texts = (scenario.name, scenario.type, scenario.difficulty, scenario.language, tags, _encode(scenario).decode())
-    return (scenario.id, *map(stored, texts), created, updated)
+    return (scenario.id, *map(escape_text, texts), created, updated)
 
 
-def _tag(tag: str) -> str:
+def _encode_tag(tag: str) -> str:
     """Return a tag as the list of them holds it: between line breaks, which no text in JSON holds as they are."""
     return f"\n{_encode(tag).decode()}\n"
 
 
-def _sought(tag: str) -> str:
+def _tag_pattern(tag: str) -> str:
     """Return what the list of tags holds where it has this tag, or one of its branch."""
-    return _tag(tag)[:-2] if is_branch(tag) else _tag(tag)
+    return _encode_tag(tag)[:-2] if is_tag_prefix(tag) else _encode_tag(tag)
 
 
-def _expired() -> str:
-    return (clock.now() - RESTORABLE).isoformat(timespec="milliseconds")
+def _expiry_time() -> str:
+    return (clock.now() - RESTORE_PERIOD).isoformat(timespec="milliseconds")
 
 
-def _deleted(body: str, created: str, updated: str, deleted: str) -> Deleted:
-    until = datetime.fromisoformat(deleted) + RESTORABLE
-    return Deleted(_read(body, created, updated), deleted, until.isoformat(timespec="milliseconds"))
+def _make_deleted(body: str, created: str, updated: str, deleted: str) -> DeletedScenario:
+    until = datetime.fromisoformat(deleted) + RESTORE_PERIOD
+    return DeletedScenario(_decode_row(body, created, updated), deleted, until.isoformat(timespec="milliseconds"))
 
 
-def _next(wish: str, connection: Connection) -> str:
-    like = scenarios.c.id.startswith(f"{wish}-", autoescape=True)
-    taken = set(connection.scalars(select(scenarios.c.id).where((scenarios.c.id == wish) | like)))
-    return wish if wish not in taken else next(found for n in count(2) if (found := f"{wish}-{n}") not in taken)
+def _next_free_id(wanted_id: str, connection: Connection) -> str:
+    like = scenarios.c.id.startswith(f"{wanted_id}-", autoescape=True)
+    taken = set(connection.scalars(select(scenarios.c.id).where((scenarios.c.id == wanted_id) | like)))
+    return (
+        wanted_id
+        if wanted_id not in taken
+        else next(found for n in count(2) if (found := f"{wanted_id}-{n}") not in taken)
+    )

@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0009"
+LATEST_MIGRATION = "0009"
 """The migration that makes the tables below; a store that has it is opened without loading Alembic."""
 
 metadata = MetaData(

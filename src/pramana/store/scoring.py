@@ -14,18 +14,18 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, insert, select, update
 
 from pramana.errors import NotFound
-from pramana.model import SEVERITY, Check, Key, Outcome, Spent
-from pramana.store.engine import Database, Part, timestamp
+from pramana.model import OUTCOMES_BY_SEVERITY, Check, Key, Outcome, Spent
+from pramana.store.engine import Database, StorePart, timestamp
 from pramana.store.records import (
     CHECK_COLUMNS,
-    MEASURED,
+    MEASURED_OUTCOME,
     RunRef,
     check_from_row,
     check_to_row,
+    escape_text,
     from_json,
     read_run,
-    restored,
-    stored,
+    unescape_text,
 )
 from pramana.store.schema import cases, checks, results, runs, scorings
 
@@ -76,9 +76,9 @@ def read_by(links: Sequence[Link], scoring: int | None = None) -> list[int]:
 LINK_COLUMNS = (scorings.c.scoring, scorings.c.base, scorings.c.chosen)
 
 
-def finished_scorings(connection: Connection, run_no: int, scoring: int | None = None) -> dict[int, str]:
+def list_finished_scorings(connection: Connection, run_no: int, scoring: int | None = None) -> dict[int, str]:
     """Return number and label of the finished scorings that a run is read by: as of one, by default the current."""
-    labels, links = _finished(connection, run_no)
+    labels, links = _read_finished(connection, run_no)
     if scoring is not None and scoring not in labels:
         raise NotFound(f"the run has no scoring {scoring}; it has {', '.join(map(str, labels))}")
     return {number: labels[number] for number in read_by(links, scoring)}
@@ -86,18 +86,20 @@ def finished_scorings(connection: Connection, run_no: int, scoring: int | None =
 
 def scorings_before(connection: Connection, run_no: int, scoring: int) -> list[int]:
     """Return the scorings that a run was read by before a re-scoring, which need not be finished."""
-    labels, links = _finished(connection, run_no)
+    labels, links = _read_finished(connection, run_no)
     return [number for number in read_by(links, scoring if scoring in labels else None) if number != scoring]
 
 
-def _finished(connection: Connection, run_no: int) -> tuple[dict[int, str], list[Link]]:
+def _read_finished(connection: Connection, run_no: int) -> tuple[dict[int, str], list[Link]]:
     """Return the labels of all finished scorings of a run, and how they are linked."""
     query = select(scorings.c.label, *LINK_COLUMNS).where(scorings.c.run_no == run_no, scorings.c.finished.is_not(None))
     rows = connection.execute(query.order_by(scorings.c.scoring)).all()
-    return {row.scoring: restored(row.label) for row in rows}, [Link(row.scoring, row.base, row.chosen) for row in rows]
+    return {row.scoring: unescape_text(row.label) for row in rows}, [
+        Link(row.scoring, row.base, row.chosen) for row in rows
+    ]
 
 
-def newest_checks(connection: Connection, seqs: Sequence[int], among: Iterable[int]) -> dict[int, list[Check]]:
+def read_newest_checks(connection: Connection, seqs: Sequence[int], among: Iterable[int]) -> dict[int, list[Check]]:
     """Return the newest checks of some results, among the scorings named.
 
     Where a model was asked for other checks of a result, for older ones or in a scoring that nobody sees, the first of
@@ -121,18 +123,18 @@ def newest_checks(connection: Connection, seqs: Sequence[int], among: Iterable[i
     for seq, made_before in others.items():
         asked = [each.evidence for each in made_before if "cost_usd" in each.evidence]
         if asked and (shown := newest.get(seq)):
-            paid = {"cost_usd": _sum(asked, "cost_usd"), "tokens": _sum(asked, "tokens")}
+            paid = {"cost_usd": _sum_evidence(asked, "cost_usd"), "tokens": _sum_evidence(asked, "tokens")}
             shown[0] = replace(shown[0], evidence={**shown[0].evidence, "other_scorings": paid})
     return newest
 
 
-def rescored_seqs(connection: Connection, seqs: Sequence[int], scoring: int) -> set[int]:
+def find_rescored(connection: Connection, seqs: Sequence[int], scoring: int) -> set[int]:
     """Return which of some results have checks of a scoring."""
     query = select(checks.c.seq).where(checks.c.seq.in_(seqs), checks.c.scoring == scoring)
     return set(connection.scalars(query))
 
 
-def _sum(evidence: Sequence[Mapping[str, object]], name: str) -> float | None:
+def _sum_evidence(evidence: Sequence[Mapping[str, object]], name: str) -> float | None:
     """Return the sum of what each has under a name; None when any has no number there."""
     known = [value for each in evidence if isinstance(value := each.get(name), int | float)]
     return sum(known) if len(known) == len(evidence) else None
@@ -150,22 +152,22 @@ def count_outcomes(
     `Result.outcome` in SQL wherever there was a second scoring.
     """
     scored = list(among)
-    judged = levels(run_no, scored).subquery()
+    judged = outcome_levels_query(run_no, scored).subquery()
     once = scored == [0]
     ended: ColumnElement[Any] = results.c.outcome if once else judged.c.level
     query = select(*by, ended, func.count(), func.max(results.c.seq)).where(results.c.run_no == run_no, *where)
     query = query.select_from(results if once else results.join(judged, judged.c.seq == results.c.seq))
     for *values, outcome, number, last in connection.execute(query.group_by(*by, ended)):
-        yield *values, Outcome(outcome) if once else SEVERITY[outcome], number, last
+        yield *values, Outcome(outcome) if once else OUTCOMES_BY_SEVERITY[outcome], number, last
 
 
-def levels(run_no: int, among: Sequence[int]) -> Select[tuple[int, int]]:
-    """Return the query of each result's number and outcome, as a place in `SEVERITY`, by its newest checks."""
+def outcome_levels_query(run_no: int, among: Sequence[int]) -> Select[tuple[int, int]]:
+    """Return the query of each result's number and outcome, an index in `OUTCOMES_BY_SEVERITY`, by newest checks."""
     each = checks.alias()
     newest = select(func.max(each.c.scoring)).where(each.c.seq == results.c.seq, each.c.scoring.in_(among))
-    places = {outcome.value: level for level, outcome in enumerate(SEVERITY)} | {MEASURED: -1}
+    places = {outcome.value: level for level, outcome in enumerate(OUTCOMES_BY_SEVERITY)} | {MEASURED_OUTCOME: -1}
     severity = case(places, value=checks.c.outcome)
-    errored, unscored = SEVERITY.index(Outcome.ERRORED), SEVERITY.index(Outcome.UNSCORED)
+    errored, unscored = OUTCOMES_BY_SEVERITY.index(Outcome.ERRORED), OUTCOMES_BY_SEVERITY.index(Outcome.UNSCORED)
     nothing = and_(results.c.output.is_(None), results.c.outcome != Outcome.SKIPPED.value)
     worst = case(
         (nothing, errored), (func.max(severity) == -1, unscored), else_=func.coalesce(func.max(severity), errored)
@@ -177,7 +179,7 @@ def levels(run_no: int, among: Sequence[int]) -> Select[tuple[int, int]]:
     return found.group_by(results.c.seq)
 
 
-class Scored(NamedTuple):
+class FinishedScoring(NamedTuple):
     """A finished scoring of a run."""
 
     number: int
@@ -187,26 +189,26 @@ class Scored(NamedTuple):
     """Whether the run is read by it unless another is named."""
 
 
-class Scorings(Part):
+class Scorings(StorePart):
     """The scorings of the runs of a store."""
 
-    def describe(self, run: RunRef) -> Sequence[Scored]:
+    def describe(self, run: RunRef) -> Sequence[FinishedScoring]:
         """Return the finished scorings of a run, with their labels and the times they began."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             run_no = read_run(connection, run).number
-            labels, links = _finished(connection, run_no)
+            labels, links = _read_finished(connection, run_no)
             current = current_scoring(links) if links else None
             times = select(scorings.c.scoring, scorings.c.created).where(scorings.c.run_no == run_no)
             created = {row.scoring: row.created for row in connection.execute(times)}
-        return [Scored(number, label, created[number], number == current) for number, label in labels.items()]
+        return [FinishedScoring(number, label, created[number], number == current) for number, label in labels.items()]
 
     def use(self, run: RunRef, number: int) -> None:
         """Make a finished scoring current: the run is read by it until the next re-scoring, or the next choice."""
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             run_no = read_run(connection, run).number
             connection.execute(select(runs.c.run_no).where(runs.c.run_no == run_no).with_for_update())
-            finished_scorings(connection, run_no, number)
-            newest = max(_finished(connection, run_no)[0])
+            list_finished_scorings(connection, run_no, number)
+            newest = max(_read_finished(connection, run_no)[0])
             mine = scorings.c.run_no == run_no
             connection.execute(update(scorings).where(mine), {"chosen": None})
             if number != newest:
@@ -214,15 +216,15 @@ class Scorings(Part):
 
     def list(self, run: RunRef) -> Mapping[int, str]:
         """Return the labels, by number, of the scorings that the run is read by; number 0 came with the replies."""
-        with self._database.reading() as connection:
-            return finished_scorings(connection, read_run(connection, run).number)
+        with self._database.read_transaction() as connection:
+            return list_finished_scorings(connection, read_run(connection, run).number)
 
     def begin(self, run: RunRef, label: str) -> "Rescoring":
         """Return a new scoring, to be entered as a context: its checks are added beside those there are.
 
         Nobody sees them until the context ends. A result without new checks keeps those it had.
         """
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             return Rescoring(self._database, read_run(connection, run).number, label)
 
 
@@ -239,18 +241,18 @@ class Rescoring:
         self._added, self._failed = 0, 0
 
     def __enter__(self) -> Self:
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute(select(runs.c.run_no).where(runs.c.run_no == self._run_no).with_for_update())
             highest = select(func.max(scorings.c.scoring)).where(scorings.c.run_no == self._run_no)
             self.number = int(connection.execute(highest).scalar_one()) + 1
-            labels, links = _finished(connection, self._run_no)
+            labels, links = _read_finished(connection, self._run_no)
             current = current_scoring(links) if links else None
             connection.execute(
                 insert(scorings),
                 {
                     "run_no": self._run_no,
                     "scoring": self.number,
-                    "label": stored(self.label),
+                    "label": escape_text(self.label),
                     "created": timestamp(),
                     "base": None if current == max(labels, default=None) else current,
                 },
@@ -259,15 +261,15 @@ class Rescoring:
 
     def add(self, judged: Sequence[Judged]) -> None:
         """Store some new checks; all of them or, when a result is not there, none."""
-        with self._database.writing() as connection:
-            rows = _check_rows(connection, self._run_no, self.number, judged)
+        with self._database.write_transaction() as connection:
+            rows = _make_check_rows(connection, self._run_no, self.number, judged)
             self._database.run_many(connection, INSERT_CHECKS, rows)
         self._added += len(judged)
 
     def add_failed(self, judged: Sequence[Judged]) -> None:
         """Store checks that gave no verdict for results that have one: they count for what they cost, and hide none."""
-        with self._database.writing() as connection:
-            rows = _check_rows(connection, self._run_no, -self.number, judged)
+        with self._database.write_transaction() as connection:
+            rows = _make_check_rows(connection, self._run_no, -self.number, judged)
             self._database.run_many(connection, INSERT_CHECKS, rows)
         self._failed += len(judged)
 
@@ -280,14 +282,16 @@ class Rescoring:
 
     def _end(self) -> None:
         this = and_(scorings.c.run_no == self._run_no, scorings.c.scoring == self.number)
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             if self._added:
-                connection.execute(update(scorings).where(this), {"finished": timestamp(), "label": stored(self.label)})
+                connection.execute(
+                    update(scorings).where(this), {"finished": timestamp(), "label": escape_text(self.label)}
+                )
             elif not self._failed:
                 connection.execute(delete(scorings).where(this))
 
 
-def spent_on_checks(connection: Connection, run_no: int) -> Spent:
+def sum_check_spending(connection: Connection, run_no: int) -> Spent:
     """Return what judges and embedders have cost that were asked while the run was."""
     asked = checks.c.evidence.like('%"cost_usd"%')
     query = select(checks.c.evidence).join_from(checks, results, results.c.seq == checks.c.seq)
@@ -300,14 +304,16 @@ def spent_on_checks(connection: Connection, run_no: int) -> Spent:
     return Spent(cost, tokens, unknown_cost, unknown_tokens)
 
 
-def _check_rows(connection: Connection, run_no: int, scoring: int, some: Sequence[Judged]) -> list[tuple[object, ...]]:
+def _make_check_rows(
+    connection: Connection, run_no: int, scoring: int, some: Sequence[Judged]
+) -> list[tuple[object, ...]]:
     columns = (cases.c.digest, results.c.model, results.c.variant, results.c.repeat, results.c.seq)
     query = select(*columns).join_from(results, cases, cases.c.case_no == results.c.case_no)
     query = query.where(results.c.run_no == run_no, cases.c.digest.in_(list({key.case for key, _ in some})))
     seqs = {tuple(row[:4]): row[4] for row in connection.execute(query)}
     rows = []
     for key, made in some:
-        seq = seqs.get((key.case, stored(key.model), stored(key.variant), key.repeat))
+        seq = seqs.get((key.case, escape_text(key.model), escape_text(key.variant), key.repeat))
         if seq is None:
             raise NotFound(f"the run has no result of {key}, so there is nothing to score again")
         rows += [(seq, scoring, at, *check_to_row(check)) for at, check in enumerate(made)]

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Literal
 
 from pramana import settings
-from pramana.store.blobs import Blobs, Sounds
+from pramana.store.blobs import Blobs, Recordings
 from pramana.store.engine import Changes, Database
 from pramana.store.history import History
-from pramana.store.preferences import Decisions, SetPrices
+from pramana.store.preferences import PreferencesStore, SetPrices
 from pramana.store.providers import Providers
 from pramana.store.queue import Queue
 from pramana.store.results import Results
@@ -35,20 +35,20 @@ class Store:
         self.providers = Providers(database)
         self.prices = SetPrices(database)
         self.tokens = Tokens(database)
-        self.decisions = Decisions(database)
+        self.decisions = PreferencesStore(database)
         self.submissions = Submissions(database)
         self.changes = Changes(database)
-        self.blobs = Blobs(settings.home() / "blobs")
+        self.blobs = Blobs(settings.data_folder() / "blobs")
         """Recordings and logs: files, wherever the rows are."""
-        self.sounds = Sounds(settings.home() / "audio", self.blobs)
+        self.sounds = Recordings(settings.data_folder() / "audio", self.blobs)
 
     @property
     def kind(self) -> Literal["sqlite", "postgresql"]:
         return "sqlite" if self._database.is_sqlite else "postgresql"
 
-    def when_written(self, tell: Callable[[], None]) -> None:
+    def on_commit(self, callback: Callable[[], None]) -> None:
         """Have somebody told, in whichever thread it happens, whenever this process has written something."""
-        self._database.on_written.append(tell)
+        self._database.on_commit.append(callback)
 
     def release_connections(self) -> None:
         """Close the connections that nobody uses, with the memory of their caches and statements."""

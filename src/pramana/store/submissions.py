@@ -27,23 +27,23 @@ from sqlalchemy import Connection, and_, func, select
 
 from pramana import clock
 from pramana.errors import InvalidInput, Problem
-from pramana.hash import measured
-from pramana.store.engine import Database, Lock, Part, record, timestamp
-from pramana.store.records import restored, stored, stored_row
+from pramana.hash import length_prefixed
+from pramana.store.engine import Database, Lock, StorePart, record_change, timestamp
+from pramana.store.records import escape_row, escape_text, unescape_text
 from pramana.store.schema import deliveries, submission_days
 
-MOST_RESULTS = 1_000
+MAX_RESULTS = 1_000
 """Of one batch."""
-LONGEST_OUTPUT = 1 << 20
+MAX_OUTPUT_BYTES = 1 << 20
 """In bytes of UTF-8."""
-LONGEST_METADATA = 16 << 10
+MAX_METADATA_BYTES = 16 << 10
 ANONYMOUS = "anonymous"
-AHEAD = timedelta(days=1)
+MAX_CLOCK_SKEW = timedelta(days=1)
 """A clock may be wrong, and a day begins earlier elsewhere; but nobody has answered yet what is further ahead."""
-MOST_PROBLEMS = 100
+MAX_PROBLEMS = 100
 _SALT, _IDENTITY = 16, 16
 _KEPT_SERIES = 200_000
-_ROOM = "PRAGMA cache_size = -16384"
+_CACHE_SIZE_PRAGMA = "PRAGMA cache_size = -16384"
 """In KB: digests fall all over their index, and what does not fit into memory is written twice."""
 
 _Name = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -60,7 +60,7 @@ class Verdict(Struct, frozen=True):
     details: dict[str, Any] | None = None
 
 
-class _Circumstances(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _SharedFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be stated of one result, or once of a whole batch."""
 
     suite_hash: _Label | None = None
@@ -71,12 +71,12 @@ class _Circumstances(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     runner_version: _Label | None = None
 
 
-class Submission(_Circumstances, frozen=True, forbid_unknown_fields=True):
+class Submission(_SharedFields, frozen=True, forbid_unknown_fields=True):
     """One result as it is sent."""
 
     model_id: _Name
     prompt_id: _Name
-    output: Annotated[str, Meta(max_length=LONGEST_OUTPUT)]
+    output: Annotated[str, Meta(max_length=MAX_OUTPUT_BYTES)]
     score: Annotated[float, Meta(ge=0, le=1)] | None = None
     metadata: dict[str, Any] | None = None
     assertion_result: Verdict | None = None
@@ -84,12 +84,12 @@ class Submission(_Circumstances, frozen=True, forbid_unknown_fields=True):
     result_hash: _Label | None = None
 
 
-class Batch(_Circumstances, frozen=True, forbid_unknown_fields=True):
+class Batch(_SharedFields, frozen=True, forbid_unknown_fields=True):
     """Results that belong together; what they share is stated once, and holds where a result does not say otherwise."""
 
-    results: Annotated[list[Submission], Meta(min_length=1, max_length=MOST_RESULTS)]
+    results: Annotated[list[Submission], Meta(min_length=1, max_length=MAX_RESULTS)]
 
-    def suite_of(self, result: Submission) -> str:
+    def suite_hash_of(self, result: Submission) -> str:
         """Return the hash of a result's suite; empty when none is stated."""
         return (self.suite_hash if result.suite_hash is None else result.suite_hash) or ""
 
@@ -103,7 +103,7 @@ class Receipt(Struct, frozen=True):
     statuses: list[Status]
 
 
-class Point(Struct, frozen=True):
+class DayPoint(Struct, frozen=True):
     """One model on one day."""
 
     model: str
@@ -121,7 +121,7 @@ class Point(Struct, frozen=True):
         return self.steady / self.prompts
 
 
-class Passed(Struct, frozen=True):
+class PassCounts(Struct, frozen=True):
     """How many of the scored results have passed."""
 
     passed: int
@@ -134,28 +134,28 @@ _COLUMNS = (
     *("runner_version", "result_hash", "latency_ms", "verdict", "metadata"),
 )
 INSERT = f"INSERT INTO submissions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"  # noqa: S608
-_AGAIN = "UPDATE submissions SET copies = copies + ? WHERE digest = ? AND day = ?"
-_SERIES = (
+_COUNT_COPIES = "UPDATE submissions SET copies = copies + ? WHERE digest = ? AND day = ?"
+_SERIES_STATEMENT = (
     "INSERT INTO submission_series (verified, model, suite_hash, prompt) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
-_CELL = (
+_CELL_STATEMENT = (
     "INSERT INTO submission_cells (day, series_no, outputs, all_outputs, changed) VALUES (?, ?, ?, ?, ?)"
     " ON CONFLICT (day, series_no) DO UPDATE"
     " SET outputs = excluded.outputs, all_outputs = excluded.all_outputs, changed = excluded.changed"
 )
 _COUNTS = ("submissions", "duplicates", "prompts", "outputs", "steady", "changed", "scored", "passed")
-_DAY = (
+_DAY_STATEMENT = (
     f"INSERT INTO submission_days (verified, model, day, {', '.join(_COUNTS)})"  # noqa: S608
     f" VALUES (?, ?, ?, {', '.join('?' for _ in _COUNTS)}) ON CONFLICT (verified, model, day) DO UPDATE SET "
     + ", ".join(f"{name} = submission_days.{name} + excluded.{name}" for name in _COUNTS)
 )
 _SUBMISSIONS, _DUPLICATES, _PROMPTS, _OUTPUTS, _STEADY, _CHANGED, _SCORED, _PASSED = range(len(_COUNTS))
-_LAST = (
+_LAST_OUTPUT_QUERY = (
     "SELECT found.series, cell.day, cell.outputs, cell.all_outputs, cell.changed FROM (SELECT series,"
     " (SELECT max(day) FROM submissions WHERE series_no = wanted.series) AS last FROM wanted) found"
     " JOIN submission_cells cell ON cell.day = found.last AND cell.series_no = found.series"
 )
-_NEIGHBOURS = (
+_NEIGHBOURS_QUERY = (
     "SELECT found.series, cell.day, cell.outputs, cell.all_outputs, cell.changed FROM ("
     " SELECT series, day AS near FROM wanted UNION"
     " SELECT series, (SELECT max(day) FROM submissions WHERE series_no = wanted.series AND day < wanted.day)"
@@ -163,7 +163,7 @@ _NEIGHBOURS = (
     " SELECT series, (SELECT min(day) FROM submissions WHERE series_no = wanted.series AND day > wanted.day)"
     " FROM wanted) found JOIN submission_cells cell ON cell.day = found.near AND cell.series_no = found.series"
 )
-_SAID = (
+_OUTPUTS_QUERY = (
     "SELECT wanted.series, wanted.day, wanted.hash FROM wanted WHERE EXISTS (SELECT 1 FROM submissions WHERE"
     " series_no = wanted.series AND submissions.day = wanted.day AND output_hash = wanted.hash)"
 )
@@ -198,7 +198,7 @@ _Days = Mapping[tuple[bool, str, str], list[int]]
 """What is to be added to each day of a model."""
 
 
-class Submissions(Part):
+class Submissions(StorePart):
     """The submissions of a store."""
 
     def __init__(self, database: Database) -> None:
@@ -211,14 +211,14 @@ class Submissions(Part):
     def add(self, batch: Batch, verified: Sequence[bool], contributor: str = ANONYMOUS) -> Receipt:
         """Store the results of a batch, all or none; `verified` says of each whether its suite is known here."""
         received, batch_id = timestamp(), f"b{secrets.token_hex(8)}"
-        given = _prepare(batch, verified, contributor, received, batch_id)
+        given = _prepare_results(batch, verified, contributor, received, batch_id)
         statuses: list[Status] = []
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             if self._database.is_sqlite:
-                connection.exec_driver_sql(_ROOM)
+                connection.exec_driver_sql(_CACHE_SIZE_PRAGMA)
             self._database.lock(connection, Lock.SUBMISSIONS)
-            numbers = self._number(connection, given)
-            seen = self._seen(connection, given)
+            numbers = self._series_numbers(connection, given)
+            seen = self._find_earlier_days(connection, given)
             rows: list[tuple[Any, ...]] = []
             again: dict[tuple[bytes, str], int] = defaultdict(int)
             days: dict[tuple[bool, str, str], list[int]] = defaultdict(lambda: [0] * len(_COUNTS))
@@ -243,15 +243,15 @@ class Submissions(Part):
                 counts[_PASSED] += each.passed
                 new[number, each.day].add(each.output_hash)
                 models[number] = each.kind[:2]
-            touched = self._recount(connection, new, models, days)
-            for statement, some in ((INSERT, rows), (_CELL, touched)):
+            touched = self._count_new_outputs(connection, new, models, days)
+            for statement, some in ((INSERT, rows), (_CELL_STATEMENT, touched)):
                 if some:  # row by row: where the event loop has little to do, faster than many rows a statement
                     self._database.run(connection, statement, some)
-            self._database.run_many(connection, _AGAIN, [(times, *which) for which, times in again.items()])
-            changed = [(verified, stored(model), day, *counts) for (verified, model, day), counts in days.items()]
-            self._database.run_many(connection, _DAY, changed)
+            self._database.run_many(connection, _COUNT_COPIES, [(times, *which) for which, times in again.items()])
+            changed = [(verified, escape_text(model), day, *counts) for (verified, model, day), counts in days.items()]
+            self._database.run_many(connection, _DAY_STATEMENT, changed)
             if rows:
-                record(connection, "submission", batch_id, "received")
+                record_change(connection, "submission", batch_id, "received")
         if len(self._numbers) + len(numbers) > _KEPT_SERIES:
             self._numbers = {}
         self._numbers.update(numbers)
@@ -262,7 +262,9 @@ class Submissions(Part):
             statuses,
         )
 
-    def _number(self, connection: Connection, given: Sequence[_Prepared]) -> dict[tuple[bool, str, str, str], int]:
+    def _series_numbers(
+        self, connection: Connection, given: Sequence[_Prepared]
+    ) -> dict[tuple[bool, str, str, str], int]:
         """Return the numbers of the series of some results; new ones are made."""
         known, found = self._numbers, {}
         missing: dict[tuple[bool, str, str], set[str]] = defaultdict(set)
@@ -276,8 +278,8 @@ class Submissions(Part):
             verified, model, suite = kind
             found.update(self._read_numbers(connection, kind, prompts))
             made = [each for each in prompts if (*kind, each) not in found]
-            rows = [(verified, stored(model), stored(suite), stored(each)) for each in made]
-            self._database.run_many(connection, _SERIES, rows)
+            rows = [(verified, escape_text(model), escape_text(suite), escape_text(each)) for each in made]
+            self._database.run_many(connection, _SERIES_STATEMENT, rows)
             found.update(self._read_numbers(connection, kind, made))
         return found
 
@@ -286,20 +288,25 @@ class Submissions(Part):
     ) -> dict[tuple[bool, str, str, str], int]:
         verified, model, suite = kind
         head = "SELECT prompt, series_no FROM submission_series WHERE verified = ? AND model = ? AND suite_hash = ?"
-        rows = self._among(
-            connection, f"{head} AND prompt", (verified, stored(model), stored(suite)), map(stored, prompts)
+        rows = self._query_with_values(
+            connection,
+            f"{head} AND prompt",
+            (verified, escape_text(model), escape_text(suite)),
+            map(escape_text, prompts),
         )
-        return {(verified, model, suite, restored(prompt)): number for prompt, number in rows}
+        return {(verified, model, suite, unescape_text(prompt)): number for prompt, number in rows}
 
-    def _seen(self, connection: Connection, given: Sequence[_Prepared]) -> dict[bytes, set[str]]:
+    def _find_earlier_days(self, connection: Connection, given: Sequence[_Prepared]) -> dict[bytes, set[str]]:
         """Return the days on which the content of some results was submitted before, by digest."""
         found: dict[bytes, set[str]] = {}
         digests = {each.digest for each in given}
-        for digest, day in self._among(connection, "SELECT digest, day FROM submissions WHERE digest", (), digests):
+        for digest, day in self._query_with_values(
+            connection, "SELECT digest, day FROM submissions WHERE digest", (), digests
+        ):
             found.setdefault(bytes(digest), set()).add(day)
         return found
 
-    def _recount(
+    def _count_new_outputs(
         self,
         connection: Connection,
         new: _New,
@@ -308,10 +315,12 @@ class Submissions(Part):
     ) -> list[tuple[Any, ...]]:
         """Add new outputs to their cells; return the cells that change, and count what that means for each day."""
         if len(new) > len(models):  # several days of one series
-            return self._recount_slowly(connection, new, models, days)
+            return self._count_new_outputs_slowly(connection, new, models, days)
         rows: list[tuple[Any, ...]] = []
         others: dict[tuple[int, str], set[bytes]] = {}
-        last = {row[0]: row for row in self._wanted(connection, _LAST, ("bigint", "text"), list(new))}
+        last = {
+            row[0]: row for row in self._query_with_rows(connection, _LAST_OUTPUT_QUERY, ("bigint", "text"), list(new))
+        }
         nothing = (0, "", 0, b"", False)
         for cell, hashes in new.items():
             number, day = cell
@@ -327,21 +336,23 @@ class Submissions(Part):
             counts[_STEADY] += 1
             counts[_CHANGED] += changed
             rows.append((day, number, 1, output, changed))
-        return rows + self._recount_slowly(connection, others, models, days)
+        return rows + self._count_new_outputs_slowly(connection, others, models, days)
 
-    def _recount_slowly(
+    def _count_new_outputs_slowly(
         self, connection: Connection, new: _New, models: Mapping[int, tuple[bool, str]], days: _Days
     ) -> list[tuple[Any, ...]]:
         """Do the same for any: late ones, several outputs, several days of one series."""
         series: dict[int, dict[str, _Cell]] = {number: {} for number, _ in new}
-        for number, day, outputs, joined, changed in self._wanted(
-            connection, _NEIGHBOURS, ("bigint", "text"), list(new)
+        for number, day, outputs, joined, changed in self._query_with_rows(
+            connection, _NEIGHBOURS_QUERY, ("bigint", "text"), list(new)
         ):
             series[number][day] = _Cell(outputs, int.from_bytes(joined), bool(changed))
         there = [(*cell, each) for cell, hashes in new.items() if cell[1] in series[cell[0]] for each in hashes]
         said = {
             (number, day, bytes(each))
-            for number, day, each in self._wanted(connection, _SAID, ("bigint", "text", "bytea"), there)
+            for number, day, each in self._query_with_rows(
+                connection, _OUTPUTS_QUERY, ("bigint", "text", "bytea"), there
+            )
         }
         written: dict[tuple[str, int], _Cell] = {}
         for (number, day), hashes in new.items():
@@ -374,7 +385,7 @@ class Submissions(Part):
             for which, cell in written.items()
         ]
 
-    def _wanted(
+    def _query_with_rows(
         self, connection: Connection, query: str, kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]
     ) -> Iterable[Sequence[Any]]:
         """Run a query over rows of ours, called `wanted`: of series, day and perhaps hash."""
@@ -382,30 +393,30 @@ class Submissions(Part):
             return []
         names = ", ".join(("series", "day", "hash")[: len(kinds)])
         if self._database.is_sqlite:
-            sql = f"WITH wanted ({names}) AS (VALUES {_marks(len(rows), len(kinds))}) {query}"
+            sql = f"WITH wanted ({names}) AS (VALUES {_placeholders(len(rows), len(kinds))}) {query}"
             return connection.exec_driver_sql(sql, tuple(chain.from_iterable(rows))).fetchall()
         arrays = ", ".join(f"%s::{kind}[]" for kind in kinds)
         sql = f"WITH wanted ({names}) AS (SELECT * FROM unnest({arrays})) {query}"  # noqa: S608 - names of ours
         return connection.exec_driver_sql(sql, tuple(map(list, zip(*rows, strict=True)))).fetchall()
 
-    def _among(
+    def _query_with_values(
         self, connection: Connection, query: str, before: tuple[Any, ...], values: Iterable[Any]
     ) -> Iterator[Sequence[Any]]:
         """Run a query that ends with the name of a column: for the rows where it has one of the values."""
         if some := list(values):
             sqlite = self._database.is_sqlite
-            among = f"IN {_marks(1, len(some))}" if sqlite else "= ANY(?)"
+            among = f"IN {_placeholders(1, len(some))}" if sqlite else "= ANY(?)"
             yield from self._database.run(connection, f"{query} {among}", (*before, *(some if sqlite else [some])))
 
     # ── Asking ──
 
     def chart(
         self, *, verified: bool, first: str, last: str, model: str | None = None, models: int = 50
-    ) -> tuple[list[Point], int]:
+    ) -> tuple[list[DayPoint], int]:
         """Return the days of a model, or of those with the most submissions; and how many models there are at all."""
         table = submission_days.c
         within = and_(table.verified == verified, table.day >= first, table.day <= last)
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             if model is None:
                 ranked = select(table.model).where(within).group_by(table.model)
                 ranked = ranked.order_by(func.sum(table.submissions).desc(), table.model).limit(models)
@@ -415,83 +426,89 @@ class Submissions(Part):
                     count = select(func.count(table.model.distinct())).where(within)
                     there = int(connection.execute(count).scalar_one())
             else:
-                chosen = [stored(model)]
-            columns = [table[name] for name in Point.__struct_fields__]
+                chosen = [escape_text(model)]
+            columns = [table[name] for name in DayPoint.__struct_fields__]
             query = select(*columns).where(within, table.model.in_(chosen)).order_by(table.model, table.day)
             rows = connection.execute(query).all()
-        points = [Point(restored(row[0]), *row[1:]) for row in rows]
+        points = [DayPoint(unescape_text(row[0]), *row[1:]) for row in rows]
         return points, there if model is None else int(bool(points))
 
-    def passed(self, model: str, since: str) -> Passed:
+    def count_passed(self, model: str, since: str) -> PassCounts:
         """Return how many of a model's results of known suites have passed, from a day on."""
         table = submission_days.c
         sums = [func.coalesce(func.sum(column), 0) for column in (table.passed, table.scored)]
-        mine = and_(table.verified.is_(True), table.model == stored(model), table.day >= since)
+        mine = and_(table.verified.is_(True), table.model == escape_text(model), table.day >= since)
         ((passed, scored),) = self._rows(select(*sums).where(mine))
-        return Passed(int(passed), int(scored))
+        return PassCounts(int(passed), int(scored))
 
     # ── What this machine has submitted elsewhere ──
 
-    def delivered(self, url: str) -> set[str]:
+    def list_delivered(self, url: str) -> set[str]:
         """Return what was delivered to a server: ids of runs, digests of blocks."""
-        return {row.subject for row in self._rows(select(deliveries.c.subject).where(deliveries.c.url == stored(url)))}
+        return {
+            row.subject for row in self._rows(select(deliveries.c.subject).where(deliveries.c.url == escape_text(url)))
+        }
 
     def mark_delivered(self, subject: str, url: str) -> None:
         """Remember that something was delivered to a server."""
         mark = "INSERT INTO deliveries (subject, url, delivered) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-        with self._database.writing() as connection:
-            self._database.run_many(connection, mark, [(subject, stored(url), timestamp())])
+        with self._database.write_transaction() as connection:
+            self._database.run_many(connection, mark, [(subject, escape_text(url), timestamp())])
 
 
 @cache
-def _marks(rows: int, columns: int) -> str:
+def _placeholders(rows: int, columns: int) -> str:
     row = f"({', '.join('?' * columns)})"
     return ", ".join([row] * rows)
 
 
-def _prepare(batch: Batch, verified: Sequence[bool], contributor: str, received: str, batch_id: str) -> list[_Prepared]:
+def _prepare_results(
+    batch: Batch, verified: Sequence[bool], contributor: str, received: str, batch_id: str
+) -> list[_Prepared]:
     """Return results with their digests; whatever does not fit is told, with its number."""
     problems: list[Problem] = []
     salts = os.urandom(_SALT * len(batch.results))
-    latest = clock.now() + AHEAD
+    latest = clock.now() + MAX_CLOCK_SKEW
     begun: dict[tuple[Any, ...], Any] = {}
     times: dict[datetime | None, tuple[str, str | None]] = {None: (received[:10], None)}
     sha256 = hashlib.sha256
     made: list[_Prepared] = []
     for index, (each, known) in enumerate(zip(batch.results, verified, strict=True)):
-        suite = batch.suite_of(each)
+        suite = batch.suite_hash_of(each)
         temperature = batch.temperature if each.temperature is None else each.temperature
         seed = batch.seed if each.seed is None else each.seed
         when = batch.timestamp if each.timestamp is None else each.timestamp
         said = each.output.encode("utf-8", "surrogatepass")
-        if len(said) > LONGEST_OUTPUT:
-            problems.append(_misfit(index, "output", f"has {len(said):,} bytes; at most {LONGEST_OUTPUT:,}"))
+        if len(said) > MAX_OUTPUT_BYTES:
+            problems.append(_make_problem(index, "output", f"has {len(said):,} bytes; at most {MAX_OUTPUT_BYTES:,}"))
         if when not in times:
             try:
-                times[when] = _day(when, latest)
+                times[when] = _day_of(when, latest)
             except (ValueError, OverflowError) as error:
-                problems.append(_misfit(index, "timestamp", str(error)))
+                problems.append(_make_problem(index, "timestamp", str(error)))
                 continue
         day, stated = times[when]
         asked = (known, each.model_id, suite, temperature, seed)
         if (digest := begun.get(asked)) is None:
             shared = [repr(known), contributor, each.model_id, suite, repr(temperature), repr(seed)]
-            digest = begun[asked] = sha256(b"pramana submission 1" + b"".join(map(measured, shared)))
+            digest = begun[asked] = sha256(b"pramana submission 1" + b"".join(map(length_prefixed, shared)))
         digest = digest.copy()
         whole = sha256(said).digest()
-        digest.update(measured(each.prompt_id) + whole)
+        digest.update(length_prefixed(each.prompt_id) + whole)
         identity, content = whole[:_IDENTITY], digest.digest()
         salt = salts[index * _SALT : (index + 1) * _SALT]
-        passed, verdict = _judged(each)
-        noted = None if each.metadata is None else _as_json(each.metadata)
+        passed, verdict = _decide_passed(each)
+        noted = None if each.metadata is None else _to_json(each.metadata)
         for name, kept in (("assertion_result", verdict), ("metadata", noted)):
-            if kept is not None and len(kept) > LONGEST_METADATA:
-                problems.append(_misfit(index, name, f"has {len(kept):,} characters; at most {LONGEST_METADATA:,}"))
+            if kept is not None and len(kept) > MAX_METADATA_BYTES:
+                problems.append(
+                    _make_problem(index, name, f"has {len(kept):,} characters; at most {MAX_METADATA_BYTES:,}")
+                )
         row = (
             *(content, day, received, stated, contributor, batch_id, 1),
             batch.suite_version if each.suite_version is None else each.suite_version,
             *(temperature, seed, each.output, identity, salt, sha256(salt + whole).digest(), each.score, passed),
-            None if each.metadata is None else _fingerprint(each.metadata),
+            None if each.metadata is None else _metadata_fingerprint(each.metadata),
             batch.runner_version if each.runner_version is None else each.runner_version,
             *(each.result_hash, each.latency_ms, verdict, noted),
         )
@@ -509,19 +526,19 @@ def _prepare(batch: Batch, verified: Sequence[bool], contributor: str, received:
             )
         )
     if problems:
-        raise InvalidInput.of(problems[:MOST_PROBLEMS], len(problems))
+        raise InvalidInput.from_problems(problems[:MAX_PROBLEMS], len(problems))
     everything = "".join([value for each in made for value in each.rest if value.__class__ is str])
     if not everything.isascii() or "\0" in everything:
         for one in made:
-            one.rest = stored_row(one.rest)
+            one.rest = escape_row(one.rest)
     return made
 
 
-def _misfit(index: int, name: str, message: str) -> Problem:
+def _make_problem(index: int, name: str, message: str) -> Problem:
     return Problem(message, f"results[{index}].{name}")
 
 
-def _day(when: datetime | None, latest: datetime) -> tuple[str, str | None]:
+def _day_of(when: datetime | None, latest: datetime) -> tuple[str, str | None]:
     """Return the day of an answer, and when it was in words; a time without a zone is UTC."""
     if when is None:
         raise ValueError("is missing")
@@ -531,22 +548,22 @@ def _day(when: datetime | None, latest: datetime) -> tuple[str, str | None]:
     return when.date().isoformat(), when.isoformat()
 
 
-def _judged(given: Submission) -> tuple[bool | None, str | None]:
+def _decide_passed(given: Submission) -> tuple[bool | None, str | None]:
     """Return whether a result has passed, and its verdict in JSON; without a verdict, half the score decides."""
     verdict = given.assertion_result
     if verdict is None or verdict.passed is None:
         passed = None if given.score is None else given.score >= 0.5
     else:
         passed = verdict.passed
-    return passed, None if verdict is None else _as_json(verdict)
+    return passed, None if verdict is None else _to_json(verdict)
 
 
-def _fingerprint(metadata: Mapping[str, Any]) -> str | None:
+def _metadata_fingerprint(metadata: Mapping[str, Any]) -> str | None:
     found = metadata.get("fingerprint", metadata.get("system_fingerprint"))
     return found[:256] if isinstance(found, str) else None
 
 
-def _as_json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, ValueError):  # half of a surrogate pair

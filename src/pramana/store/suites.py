@@ -10,12 +10,14 @@ from collections.abc import Collection, Mapping
 import msgspec
 from sqlalchemy import insert, select
 
-from pramana.errors import AlreadyExists, NotFound, StoreFailed, did_you_mean, quote
-from pramana.store.engine import Lock, Part, chunks, record, timestamp
-from pramana.store.records import stored
+from pramana.errors import AlreadyExists, NotFound, StoreFailed, quote_text, suggest_similar
+from pramana.store.engine import Lock, StorePart, record_change, split_into_chunks, timestamp
+from pramana.store.records import escape_text
 from pramana.store.schema import suite_tiers
 
-_SAID = [suite_tiers.c[name] for name in ("version", "tier", "hash", "test_count", "estimated_tokens", "created")]
+_TIER_COLUMNS = [
+    suite_tiers.c[name] for name in ("version", "tier", "hash", "test_count", "estimated_tokens", "created")
+]
 
 
 class Upload(msgspec.Struct, frozen=True):
@@ -39,17 +41,17 @@ class Tier(msgspec.Struct, frozen=True):
     created: str
 
 
-class Suites(Part):
+class Suites(StorePart):
     """The uploaded suites of a store."""
 
     def list(self) -> list[Tier]:
         """Return every tier, by version, in the order of uploading within it."""
-        query = select(*_SAID).order_by(suite_tiers.c.version, suite_tiers.c.created, suite_tiers.c.tier)
+        query = select(*_TIER_COLUMNS).order_by(suite_tiers.c.version, suite_tiers.c.created, suite_tiers.c.tier)
         return [Tier(*row) for row in self._rows(query)]
 
     def tiers(self, version: str) -> dict[str, Tier]:
         """Return the tiers of a version by name; none where no such version was uploaded."""
-        query = select(*_SAID).where(suite_tiers.c.version == stored(version)).order_by(suite_tiers.c.tier)
+        query = select(*_TIER_COLUMNS).where(suite_tiers.c.version == escape_text(version)).order_by(suite_tiers.c.tier)
         return {row.tier: Tier(*row) for row in self._rows(query)}
 
     def hashes(self, version: str) -> Mapping[str, str]:
@@ -58,29 +60,29 @@ class Suites(Part):
 
     def content(self, version: str, tier: str) -> bytes:
         """Return the JSONL of a tier, byte by byte as it was uploaded."""
-        where = (suite_tiers.c.version == stored(version), suite_tiers.c.tier == stored(tier))
+        where = (suite_tiers.c.version == escape_text(version), suite_tiers.c.tier == escape_text(tier))
         packed = self._value(select(suite_tiers.c.content).where(*where))
         if packed is None:
             known = [f"{each.version} {each.tier}" for each in self.list()]
             name = f"{version} {tier}"
-            raise NotFound(f"no suite {quote(name)} was uploaded{did_you_mean(name, known)}")
-        return _unpacked(packed, f"{version} {tier}")
+            raise NotFound(f"no suite {quote_text(name)} was uploaded{suggest_similar(name, known)}")
+        return _decompress(packed, f"{version} {tier}")
 
-    def there(self, hashes: Collection[str]) -> set[str]:
+    def find_known_hashes(self, hashes: Collection[str]) -> set[str]:
         """Return those of some hashes that a tier has which was uploaded."""
-        wanted = {stored(each): each for each in hashes}
+        wanted = {escape_text(each): each for each in hashes}
         found: set[str] = set()
-        with self._database.reading() as connection:
-            for some in chunks(wanted):
+        with self._database.read_transaction() as connection:
+            for some in split_into_chunks(wanted):
                 query = select(suite_tiers.c.hash).where(suite_tiers.c.hash.in_(some)).distinct()
                 found.update(wanted[each] for each in connection.scalars(query))
         return found
 
-    def by_hash(self, suite_hash: str) -> bytes | None:
+    def read_by_hash(self, suite_hash: str) -> bytes | None:
         """Return the JSONL of a tier of that hash; None where none was uploaded."""
-        query = select(suite_tiers.c.content).where(suite_tiers.c.hash == stored(suite_hash)).limit(1)
+        query = select(suite_tiers.c.content).where(suite_tiers.c.hash == escape_text(suite_hash)).limit(1)
         packed = self._value(query)
-        return None if packed is None else _unpacked(packed, suite_hash)
+        return None if packed is None else _decompress(packed, suite_hash)
 
     def upload(self, version: str, tiers: Mapping[str, Upload]) -> bool:
         """Keep a version, whole or not at all; tell whether it is new. Its name with other content is refused."""
@@ -97,7 +99,7 @@ class Suites(Part):
             }
             for name, tier in tiers.items()
         ]
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             self._database.lock(connection, Lock.SUITES)
             query = select(suite_tiers.c.tier, suite_tiers.c.hash).where(suite_tiers.c.version == version)
             there = {row.tier: row.hash for row in connection.execute(query)}
@@ -107,11 +109,11 @@ class Suites(Part):
                 )
             if not there:
                 connection.execute(insert(suite_tiers), rows)
-                record(connection, "suite", version, "created")
+                record_change(connection, "suite", version, "created")
         return not there
 
 
-def _unpacked(packed: bytes, what: str) -> bytes:
+def _decompress(packed: bytes, what: str) -> bytes:
     try:
         return zlib.decompress(packed)
     except zlib.error:

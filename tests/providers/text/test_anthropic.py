@@ -24,7 +24,7 @@ from pramana.errors import (
     Unavailable,
     UnknownModel,
 )
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Reply, Request, Target, Turn, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.text.anthropic import Anthropic
@@ -71,7 +71,7 @@ def referee(server: Loopback) -> anthropic.AsyncAnthropic:
     return anthropic.AsyncAnthropic(base_url=server.url, api_key=KEY, max_retries=0)
 
 
-def matters(got: Got) -> tuple[Any, ...]:
+def matters(got: ReceivedRequest) -> tuple[Any, ...]:
     names = ("Authorization", "x-api-key", "anthropic-version", "Content-Type", "Accept")
     return got.method, got.path, dict(got.query), got.body, [got.headers.get(name) for name in names]
 
@@ -83,7 +83,7 @@ class Saying(AnthropicWire):
         super().__init__()
         self.events, self.whole = events, whole
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
         if self.whole is not None:
             return Answer.of(self.whole)
         return Answer(tuple(frame(each, each.get("type")) for each in self.events), streamed=True)
@@ -137,7 +137,7 @@ def test_the_referee_completes_a_plain_call() -> None:
 
 
 def test_the_request_equals_the_referees() -> None:
-    async def use(server: Loopback) -> list[Got]:
+    async def use(server: Loopback) -> list[ReceivedRequest]:
         async with referee(server) as client:
             stream = await client.messages.create(
                 model="claude-opus-4-6",
@@ -166,7 +166,7 @@ def test_a_later_system_turn_stands_where_the_referee_puts_it() -> None:
     turns = (*TURNS, Turn("system", "Be briefer."), Turn("user", "Now?"))
     messages: Any = [{"role": turn.role, "content": turn.text} for turn in turns[1:]]
 
-    async def use(server: Loopback) -> list[Got]:
+    async def use(server: Loopback) -> list[ReceivedRequest]:
         async with referee(server) as client:
             await client.messages.create(
                 model="claude-opus-4-6", max_tokens=1024, system="Be brief.", messages=messages, stream=False
@@ -312,7 +312,7 @@ class Pages(AnthropicWire):
         super().__init__()
         self.ids, self.asked = ids, 0
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
         self.asked += 1
         name = next(self.ids)
         return Answer.of({"data": [{"id": name}], "has_more": True, "last_id": name})
@@ -473,7 +473,7 @@ def test_the_key_shows_nowhere() -> None:
 def test_the_server_checks_field_by_field(change: dict[str, Any], says: str) -> None:
     headers = {"Content-Type": "application/json", "anthropic-version": "2026-10-21"}
     body = {"model": "m", "max_tokens": 1, "messages": MESSAGES, **change}
-    answer = AnthropicWire().answer(Got("POST", "/v1/messages", {}, headers, body), None)
+    answer = AnthropicWire().answer(ReceivedRequest("POST", "/v1/messages", {}, headers, body), None)
     assert answer.status == 400
     assert json.loads(answer.whole)["error"]["message"].startswith(says)
 
@@ -489,4 +489,4 @@ def test_the_server_requires_version_type_path_and_fields() -> None:
         (400, typed, "/v1/messages", {"model": "m", "messages": MESSAGES}),
         (404, typed, "/v1/nowhere", {}),
     ):
-        assert AnthropicWire().answer(Got("POST", path, {}, headers, body), None).status == status
+        assert AnthropicWire().answer(ReceivedRequest("POST", path, {}, headers, body), None).status == status

@@ -12,13 +12,13 @@ import pytest
 from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable
 from pramana.model import Reply, Request, Target, Turn
 from pramana.providers.text import command
-from pramana.providers.text.command import Command
+from pramana.providers.text.command import CommandProvider
 
 PYTHON = sys.executable
 
 
 def ask(argv: list[str], text: str = "hi", *, timeout_s: float = 30.0, **parameters: Any) -> Reply:
-    provider = Command(argv, timeout_s)
+    provider = CommandProvider(argv, timeout_s)
     return asyncio.run(provider.ask(Request("x", (Turn("user", text),), parameters)))
 
 
@@ -41,7 +41,7 @@ def test_every_parameter_that_was_set_is_listed_as_dropped() -> None:
 
 def test_a_conversation_is_one_text() -> None:
     turns = (Turn("system", "Be brief."), Turn("user", "So?"))
-    assert asyncio.run(Command(["cat"]).ask(Request("x", turns))).text == "Be brief.\n\nSo?"
+    assert asyncio.run(CommandProvider(["cat"]).ask(Request("x", turns))).text == "Be brief.\n\nSo?"
 
 
 def test_large_texts_pass_both_ways() -> None:
@@ -115,7 +115,7 @@ def test_a_cancelled_request_kills_the_group_too(tmp_path: Path) -> None:
     file = tmp_path / "pid"
 
     async def go() -> None:
-        provider = Command(family(file, "sleep 60"))
+        provider = CommandProvider(family(file, "sleep 60"))
         task = asyncio.ensure_future(provider.ask(Request("x", (Turn("user", "hi"),))))
         while not file.exists():  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.01)
@@ -142,7 +142,7 @@ def test_a_request_cancelled_while_its_command_starts_leaves_none_of_the_group(
         return process
 
     async def go() -> None:
-        provider = Command(family(file, "sleep 60"))
+        provider = CommandProvider(family(file, "sleep 60"))
         asking.append(asyncio.ensure_future(provider.ask(Request("x", (Turn("user", "hi"),)))))
         with pytest.raises(asyncio.CancelledError):
             await asking[0]
@@ -160,7 +160,7 @@ def test_endless_output_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_run_at_once() -> None:
     async def go() -> list[str]:
-        provider = Command(["cat"])
+        provider = CommandProvider(["cat"])
         asked = (provider.ask(Request("x", (Turn("user", str(number)),))) for number in range(20))
         return [reply.text for reply in await asyncio.gather(*asked)]
 
@@ -169,13 +169,13 @@ def test_many_run_at_once() -> None:
 
 def test_a_command_that_is_not_there_says_so_at_once(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match='the command "no-such-command" is not found'):
-        Command(["no-such-command"])
+        CommandProvider(["no-such-command"])
     with pytest.raises(InvalidInput, match="a command is a list of texts"):
-        Command([])
+        CommandProvider([])
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho yes\n")
     program.chmod(0o755)
-    provider = Command.open(Target("command:p", "command", "p", {"argv": [str(program)]}))
+    provider = CommandProvider.open(Target("command:p", "command", "p", {"argv": [str(program)]}))
     assert asyncio.run(provider.models()) == ["program"]
     program.unlink()
     with pytest.raises(ProviderError, match="program cannot be started: No such file"):

@@ -23,10 +23,10 @@ from pramana.errors import (
     Unavailable,
     UnknownModel,
 )
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Reply, Request, Turn, Usage
 from pramana.providers.accounts import Account
-from pramana.providers.names import resolve, resolve_embedder
+from pramana.providers.names import resolve_embedder, resolve_target
 from pramana.providers.text.openai import OpenAI
 
 from ...loopback.embeddings import pack, vector_of
@@ -57,7 +57,7 @@ async def embed(server: Loopback, *texts: str, compatible: bool = False, timeout
         await provider.close()
 
 
-def matters(got: Got) -> tuple[Any, ...]:
+def matters(got: ReceivedRequest) -> tuple[Any, ...]:
     names = ("Authorization", "Content-Type", "Accept")
     return got.method, got.path, dict(got.query), got.body, [got.headers.get(name) for name in names]
 
@@ -81,7 +81,7 @@ def test_the_referee_completes_a_call(encoding: Any) -> None:
 
 
 def test_the_request_equals_the_referees() -> None:
-    async def use(server: Loopback) -> list[Got]:
+    async def use(server: Loopback) -> list[ReceivedRequest]:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             await client.embeddings.create(model=MODEL, input=["a", "b"])
             await client.embeddings.create(model=MODEL, input=["a", "b"], encoding_format="float")
@@ -99,7 +99,7 @@ def test_the_request_equals_the_referees() -> None:
 def test_every_answer_has_the_referees_shape() -> None:
     for encoding in ("float", "base64"):
         body = {"model": MODEL, "input": TEXTS, "encoding_format": encoding}
-        got = Got("POST", "/embeddings", {}, {"Content-Type": "application/json"}, body)
+        got = ReceivedRequest("POST", "/embeddings", {}, {"Content-Type": "application/json"}, body)
         whole = json.loads(OpenAIWire().answer(got, None).whole)
         if encoding == "base64":  # the SDK's model is of what it has unpacked
             assert whole["data"][0]["embedding"] == pack(vector_of(TEXTS[0], 256))
@@ -151,7 +151,7 @@ def test_texts_come_back_as_vectors_in_their_order(compatible: bool) -> None:
 
 def answering(answer: Any) -> Wire:
     class Odd(OpenAIWire):
-        def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+        def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
             return Answer.of(answer)
 
     return Odd()
@@ -235,7 +235,7 @@ def test_a_hang_ends_with_the_timeout() -> None:
     ids=lambda given: str(given)[:50],
 )
 def test_the_server_checks_field_by_field(given: Any, param: str | None, code: str | None) -> None:
-    got = Got("POST", "/embeddings", {}, {"Content-Type": "application/json"}, given)
+    got = ReceivedRequest("POST", "/embeddings", {}, {"Content-Type": "application/json"}, given)
     answer = OpenAIWire().answer(got, None)
     error = json.loads(answer.whole)["error"]
     assert (answer.status, error["type"], error["param"], error["code"]) == (400, "invalid_request_error", param, code)
@@ -244,7 +244,7 @@ def test_the_server_checks_field_by_field(given: Any, param: str | None, code: s
 @pytest.mark.parametrize(("given", "count", "used"), [([1, 2, 3], 1, 3), ([[1, 2], [3]], 2, 3), ("a b", 1, 2)])
 def test_the_server_takes_tokens_too(given: Any, count: int, used: int) -> None:
     body = {"input": given, "model": "m"}
-    got = Got("POST", "/embeddings", {}, {"Content-Type": "application/json"}, body)
+    got = ReceivedRequest("POST", "/embeddings", {}, {"Content-Type": "application/json"}, body)
     answer = json.loads(OpenAIWire().answer(got, None).whole)
     assert (len(answer["data"]), answer["usage"]["total_tokens"]) == (count, used)
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_embedded_is_rejected() -> None:
 
 def test_names_of_embedders_find_their_provider() -> None:
     assert resolve_embedder("text-embedding-3-small").provider == "openai"
-    assert resolve_embedder("openai:anything") == resolve("openai:anything")
+    assert resolve_embedder("openai:anything") == resolve_target("openai:anything")
     assert resolve_embedder("http://localhost:8000/v1#nomic").arguments == {"base_url": "http://localhost:8000/v1"}
 
 

@@ -11,8 +11,8 @@ import pytest
 from pramana import clock
 from pramana.errors import InvalidInput, ProviderError, RateLimited
 from pramana.model import Reply, Request, Turn, Usage
-from pramana.providers.names import resolve
-from pramana.providers.text.fake import ERRORS, WORDS, Fake, parse
+from pramana.providers.names import resolve_target
+from pramana.providers.text.fake import ERRORS, WORDS, FakeProvider, parse_fake
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -22,7 +22,7 @@ def request(text: str = "Is it so?", **parameters: Any) -> Request:
 
 
 def ask(written: str = "", asked: Request | None = None) -> Reply:
-    return asyncio.run(Fake(**parse(written)).ask(asked or request()))
+    return asyncio.run(FakeProvider(**parse_fake(written)).ask(asked or request()))
 
 
 def test_the_same_request_gets_the_same_reply() -> None:
@@ -36,9 +36,9 @@ def test_the_same_request_gets_the_same_reply() -> None:
 
 def test_the_same_reply_in_another_process() -> None:
     code = (
-        "import asyncio; from pramana.model import *; from pramana.providers.text.fake import Fake\n"
+        "import asyncio; from pramana.model import *; from pramana.providers.text.fake import FakeProvider\n"
         "asked = Request('words', (Turn('system', 'Be brief.'), Turn('user', 'Is it so?')))\n"
-        "print(asyncio.run(Fake().ask(asked)).text)"
+        "print(asyncio.run(FakeProvider().ask(asked)).text)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == ask().text
@@ -67,7 +67,7 @@ def test_latency_passes_and_without_it_nothing_waits() -> None:
     assert 0.02 <= ask("latency=0.02,jitter=0.03,echo").total_s <= 0.0501
 
     async def many() -> float:
-        fake = Fake()
+        fake = FakeProvider()
         start = clock.monotonic()
         for number in range(200):
             await fake.ask(request(str(number)))
@@ -78,7 +78,7 @@ def test_latency_passes_and_without_it_nothing_waits() -> None:
 
 def outcomes(written: str, count: int = 400) -> list[str]:
     async def go() -> list[str]:
-        fake, found = Fake(**parse(written)), []
+        fake, found = FakeProvider(**parse_fake(written)), []
         for number in range(count):
             try:
                 await fake.ask(request(str(number)))
@@ -108,7 +108,7 @@ def test_every_kind_of_error(code: str) -> None:
 
 def test_a_retry_can_succeed_and_memory_stays_flat() -> None:
     async def go() -> int:
-        fake = Fake(**parse("rate_limited=0.5,echo"))
+        fake = FakeProvider(**parse_fake("rate_limited=0.5,echo"))
         tries = 0
         for number in range(100):
             while True:
@@ -141,14 +141,14 @@ def test_a_retry_can_succeed_and_memory_stays_flat() -> None:
 )
 def test_what_is_written_wrong_says_what_to_write(written: str, says: str | None) -> None:
     if says is None:
-        assert parse(written) == {"answer": "echo"}
+        assert parse_fake(written) == {"answer": "echo"}
         return
     with pytest.raises(InvalidInput, match=says):
-        parse(written)
+        parse_fake(written)
 
 
 def test_it_opens_by_its_target_and_lists_what_it_has() -> None:
-    fake = Fake.open(resolve("fake:seed=2,echo"))
+    fake = FakeProvider.open(resolve_target("fake:seed=2,echo"))
     assert asyncio.run(fake.models()) == ["echo", "fixed", "words"]
     assert asyncio.run(fake.ask(request("hello"))).text == "hello"
     assert asyncio.run(fake.ask(request("hello"))).fingerprint == "seed-2"

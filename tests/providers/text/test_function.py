@@ -19,9 +19,9 @@ from pramana.bench import execute
 from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, RateLimited
 from pramana.model import Reply, Request, Turn
 from pramana.planning import create_run
-from pramana.providers.names import resolve
+from pramana.providers.names import resolve_target
 from pramana.providers.text import function
-from pramana.providers.text.function import Function
+from pramana.providers.text.function import FunctionProvider
 from pramana.request import Limits, RunRequest
 from pramana.store import open_store
 
@@ -101,7 +101,7 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def ask(name: str, *turns: Turn, **parameters: Any) -> Reply:
     async def go() -> Reply:
-        provider = Function.open(resolve(f"python:my_functions:{name}"))
+        provider = FunctionProvider.open(resolve_target(f"python:my_functions:{name}"))
         try:
             return await provider.ask(Request("x", turns or (Turn("user", "hi"),), parameters))
         finally:
@@ -167,7 +167,7 @@ def test_a_plain_function_runs_in_a_thread_and_many_run_at_once() -> None:
     assert ask("where").text.startswith("pramana-function")
 
     async def many() -> float:
-        provider = Function("my_functions:nap")
+        provider = FunctionProvider("my_functions:nap")
         start = time.perf_counter()
         asked = [provider.ask(Request("x", (Turn("user", str(number)),))) for number in range(20)]
         assert [reply.text for reply in await asyncio.gather(*asked)] == [str(number) for number in range(20)]
@@ -186,7 +186,7 @@ def test_as_many_calls_run_at_once_as_are_made() -> None:
         return prompt
 
     async def go() -> int:
-        provider = Function("tests:meet", meet)
+        provider = FunctionProvider("tests:meet", meet)
         replies = await asyncio.gather(*(provider.ask(Request("x", (Turn("user", "hi"),))) for _ in range(100)))
         await provider.close()
         return len(replies)
@@ -208,12 +208,12 @@ async def seen_by_a_coroutine(_: str) -> str:
 
 @pytest.mark.parametrize("reads", [seen_by_a_plain_function, seen_by_a_coroutine])
 def test_a_function_sees_the_context_variables_of_its_caller(reads: Any) -> None:
-    async def answer(provider: Function, name: str) -> str:
+    async def answer(provider: FunctionProvider, name: str) -> str:
         _request_id.set(name)
         return (await provider.ask(Request("x", (Turn("user", "hi"),)))).text
 
     async def go() -> list[str]:
-        provider = Function("tests:reads", reads)
+        provider = FunctionProvider("tests:reads", reads)
         found = [await asyncio.create_task(answer(provider, name)) for name in ("first", "second")]
         await provider.close()
         return found
@@ -323,11 +323,11 @@ def test_a_function_may_speak_our_errors() -> None:
 )
 def test_a_path_that_leads_nowhere_says_so_at_once(path: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
-        Function(path)
+        FunctionProvider(path)
 
 
 def test_a_builtin_that_says_nothing_of_itself_is_called_with_the_text() -> None:
-    provider = Function("builtins:str")
+    provider = FunctionProvider("builtins:str")
     reply = asyncio.run(provider.ask(Request("x", (Turn("user", "hi"),))))
     asyncio.run(provider.close())
     assert reply.text == "hi"
@@ -340,7 +340,7 @@ def test_closing_does_not_wait_for_a_function_that_hangs() -> None:
     module.hang = lambda _: released.wait(30) and "late"  # type: ignore[attr-defined]
 
     async def go() -> float:
-        provider = Function("my_functions:hang")
+        provider = FunctionProvider("my_functions:hang")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(provider.ask(Request("x", (Turn("user", "hi"),))), 0.1)
         start = time.perf_counter()
@@ -358,7 +358,7 @@ def test_two_functions_of_one_run_each_answer_for_themselves(tmp_path: Path) -> 
     with closing(open_store(settings.database_url())) as store:
         begun = create_run(store, RunRequest(paths=(suite,), models=models))
         asyncio.run(execute(store, begun, Limits()))
-        said = {each.key.model: each.reply.text for _, each in store.results.each(begun.id) if each.reply}
+        said = {each.key.model: each.reply.text for _, each in store.results.iterate(begun.id) if each.reply}
     assert said == {models[0]: "HI", models[1]: "hi!"}
 
 
@@ -378,7 +378,7 @@ def test_calls_that_were_given_up_take_nobodys_place(name: str, monkeypatch: pyt
     monkeypatch.setattr(function, "THREADS", 2)
 
     async def go() -> str:
-        provider = Function(f"my_functions:{name}")
+        provider = FunctionProvider(f"my_functions:{name}")
         for _ in range(5):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(provider.ask(Request("x", (Turn("user", "hang"),))), 0.05)
@@ -392,7 +392,7 @@ def test_calls_that_were_given_up_take_nobodys_place(name: str, monkeypatch: pyt
 
 def test_a_coroutine_that_blocks_holds_up_nobody_else() -> None:
     async def go() -> float:
-        provider = Function("my_functions:blocks")
+        provider = FunctionProvider("my_functions:blocks")
         asked = asyncio.ensure_future(provider.ask(Request("x", (Turn("user", "hi"),))))
         longest, before = 0.0, time.perf_counter()
         while not asked.done():

@@ -12,7 +12,7 @@ import pytest
 
 from pramana.errors import InvalidInput, ProviderError
 from pramana.model import Request, Turn
-from pramana.providers.text.function import Function, is_conversation
+from pramana.providers.text.function import FunctionProvider, is_conversation
 
 AGENT = """
 import asyncio, json
@@ -75,7 +75,7 @@ def ask(path: str, *texts: str, system: str = "", **parameters: Any) -> str:
     turns += [Turn("assistant" if place % 2 else "user", text) for place, text in enumerate(texts or ("hi",))]
 
     async def go() -> str:
-        provider = Function(path)
+        provider = FunctionProvider(path)
         try:
             return (await provider.ask(Request("x", tuple(turns), parameters))).text
         finally:
@@ -118,7 +118,7 @@ def test_a_file_outside_the_working_directory_is_named_without_its_folder(
 def test_an_error_of_code_that_was_typed_in_names_the_line() -> None:
     typed: dict[str, Any] = {"__name__": "typed"}
     exec(compile("def agent(prompt):\n    return 1 / 0\n", "<stdin>", "exec"), typed)  # noqa: S102 - as a prompt would
-    provider = Function("typed:agent", typed["agent"])
+    provider = FunctionProvider("typed:agent", typed["agent"])
     with pytest.raises(ProviderError, match=r"division by zero \(<stdin>, line 2, in agent\)$"):
         asyncio.run(provider.ask(Request("x", (Turn("user", "hi"),))))
 
@@ -142,13 +142,13 @@ def test_an_error_of_code_that_was_typed_in_names_the_line() -> None:
 )
 def test_a_function_that_cannot_be_imported_says_what_to_do(path: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        Function(path)
+        FunctionProvider(path)
     assert message in str(caught.value)
 
 
 def test_an_absolute_path_below_the_working_directory_is_named_as_a_module(project: Path) -> None:
     with pytest.raises(InvalidInput, match=r"; name the module as Python imports it: agents\.support$"):
-        Function(f"{project.resolve()}/agents/support.py:shout")
+        FunctionProvider(f"{project.resolve()}/agents/support.py:shout")
 
 
 def test_a_required_parameter_that_the_run_does_not_send_is_named() -> None:
@@ -170,7 +170,7 @@ def test_a_function_of_both_prompt_and_messages_hears_that_one_replaces_the_othe
 def test_a_function_of_the_prompt_that_gets_a_conversation_is_hinted_at_messages_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    provider = Function("agents.support:shout")
+    provider = FunctionProvider("agents.support:shout")
     turns = (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"))
 
     async def go() -> list[str]:

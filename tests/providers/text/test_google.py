@@ -22,7 +22,7 @@ from pramana.errors import (
     Unavailable,
     UnknownModel,
 )
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Reply, Request, Target, Turn, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.text.google import Google
@@ -82,7 +82,7 @@ async def referee(server: Loopback) -> typing.AsyncIterator[Any]:
         await client.aio.aclose()
 
 
-def matters(got: Got) -> tuple[Any, ...]:
+def matters(got: ReceivedRequest) -> tuple[Any, ...]:
     names = ("x-goog-api-key", "Authorization", "Content-Type")
     return got.method, got.path, dict(got.query), got.body, [got.headers.get(name) for name in names]
 
@@ -94,7 +94,7 @@ class Saying(GoogleWire):
         super().__init__()
         self.answers, self.streamed, self.status = list(answers), streamed, status
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
         said = self.answers.pop(0)
         if not self.streamed:
             return Answer.of(said, self.status)
@@ -150,7 +150,7 @@ def test_the_referee_completes_a_plain_call_and_sees_a_block() -> None:
 
 
 def test_the_request_equals_the_referees() -> None:
-    async def use(server: Loopback) -> list[Got]:
+    async def use(server: Loopback) -> list[ReceivedRequest]:
         config = types.GenerateContentConfig(
             system_instruction="Be brief.",
             temperature=0,
@@ -224,14 +224,14 @@ def test_hops_are_joined_as_the_referee_joins_them() -> None:
         [chunk({"text": "so."}, finish="STOP", usageMetadata={"promptTokenCount": 12, "candidatesTokenCount": 1})],
     )
 
-    async def theirs(server: Loopback) -> tuple[str, list[Got], Any]:
+    async def theirs(server: Loopback) -> tuple[str, list[ReceivedRequest], Any]:
         async with referee(server) as models:
             config = types.GenerateContentConfig(temperature=0)
             stream = await models.generate_content_stream(model=MODEL, contents=CONTENTS, config=config)
             chunks = [each async for each in stream]
             return "".join(each.text or "" for each in chunks), server.requests, chunks[-1].usage_metadata
 
-    async def ours(server: Loopback) -> tuple[Reply, list[Got]]:
+    async def ours(server: Loopback) -> tuple[Reply, list[ReceivedRequest]]:
         return await ask(server, Request(MODEL, TURNS[1:], {"temperature": 0})), server.requests
 
     text, requests, counted = serve(theirs, Saying(*answers))
@@ -303,7 +303,7 @@ def test_any_text_comes_back_as_it_was_said() -> None:
 
 
 def test_a_model_with_its_whole_name_and_a_stop_of_one() -> None:
-    async def use(server: Loopback) -> Got:
+    async def use(server: Loopback) -> ReceivedRequest:
         await ask(server, Request("tunedModels/mine 1", TURNS, {"stop": "END"}))
         return server.requests[0]
 
@@ -332,7 +332,7 @@ class Pages(GoogleWire):
         super().__init__()
         self.tokens, self.asked = tokens, 0
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
         self.asked += 1
         return Answer.of({"models": [{"name": f"models/m{self.asked}"}], "nextPageToken": next(self.tokens)})
 
@@ -471,7 +471,7 @@ def test_the_key_shows_nowhere() -> None:
 def test_the_server_checks_field_by_field(change: dict[str, Any], says: str) -> None:
     body = {"contents": [{"role": "user", "parts": [{"text": "x"}]}], **change}
     headers = {"Content-Type": "application/json"}
-    answer = GoogleWire().answer(Got("POST", "/v1/models/m:generateContent", {}, headers, body), None)
+    answer = GoogleWire().answer(ReceivedRequest("POST", "/v1/models/m:generateContent", {}, headers, body), None)
     assert answer.status == 400
     assert json.loads(answer.whole)["error"]["message"].startswith(says)
 
@@ -485,4 +485,4 @@ def test_the_server_requires_type_path_and_sse() -> None:
         (501, typed, "/v1/models/m:streamGenerateContent"),
         (200, typed, "/v1/models/m:generateContent"),
     ):
-        assert GoogleWire().answer(Got("POST", path, {}, headers, body), None).status == status
+        assert GoogleWire().answer(ReceivedRequest("POST", path, {}, headers, body), None).status == status

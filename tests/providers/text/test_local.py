@@ -12,7 +12,7 @@ from pramana.embedded.language import Engine
 from pramana.errors import Rejected, UnknownModel
 from pramana.installation import install_command
 from pramana.model import Provider, Request, Target, Turn
-from pramana.providers.text.local import Local
+from pramana.providers.text.local import LocalProvider
 
 pytestmark = pytest.mark.usefixtures("real_models")
 GREEDY = {"temperature": 0, "seed": 42, "max_tokens": 16}
@@ -22,8 +22,8 @@ def request(text: str, model: str = "local", **parameters: object) -> Request:
     return Request(model, (Turn("user", text),), {**GREEDY, **parameters})
 
 
-def opened(model: str = "local", **arguments: object) -> Local:
-    return Local.open(Target("local", "local", model, arguments), None)
+def opened(model: str = "local", **arguments: object) -> LocalProvider:
+    return LocalProvider.open(Target("local", "local", model, arguments), None)
 
 
 def test_it_is_a_provider_and_answers() -> None:
@@ -40,7 +40,7 @@ def test_it_is_a_provider_and_answers() -> None:
 
 @pytest.mark.parametrize("model", ["", "local", "smollm2-135m", "SmolLM2-135M-Instruct", "smollm2-135m-instruct"])
 def test_its_model_goes_by_several_names(model: str) -> None:
-    assert isinstance(opened(model), Local)
+    assert isinstance(opened(model), LocalProvider)
 
 
 def test_another_model_is_unknown_at_once() -> None:

@@ -27,7 +27,7 @@ from pramana.errors import (
     Unavailable,
     UnknownModel,
 )
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Provider, Reply, Request, Turn, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.text.openai import OpenAI, Responses
@@ -83,7 +83,7 @@ def compatible(account: Account) -> Provider:
     return OpenAI(account, compatible=True)
 
 
-def matters(got: Got) -> tuple[Any, ...]:
+def matters(got: ReceivedRequest) -> tuple[Any, ...]:
     names = ("Authorization", "Content-Type", "Accept")
     return got.method, got.path, dict(got.query), got.body, [got.headers.get(name) for name in names]
 
@@ -155,7 +155,7 @@ def test_the_referee_understands_every_refusal(
 
 
 def test_the_request_equals_the_referees() -> None:
-    async def use(server: Loopback) -> list[Got]:
+    async def use(server: Loopback) -> list[ReceivedRequest]:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             await client.chat.completions.create(
                 model="gpt-5",
@@ -362,7 +362,7 @@ def test_a_parameter_refused_is_named_in_our_words(
 )
 def test_an_answer_of_another_shape_breaks_the_reply(answer: Any) -> None:
     class Odd(OpenAIWire):
-        def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+        def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
             return Answer.of(answer)
 
     with pytest.raises(BrokenReply):
@@ -382,7 +382,7 @@ def test_an_answer_of_another_shape_breaks_the_reply(answer: Any) -> None:
 )
 def test_tokens_that_are_no_count_are_unknown(usage: Any) -> None:
     class Odd(OpenAIWire):
-        def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+        def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
             choice = {"message": {"content": "a"}, "finish_reason": "stop"}
             return Answer.of({"choices": [choice], "usage": usage})
 
@@ -401,7 +401,7 @@ def test_the_key_shows_nowhere() -> None:
 
 
 def test_a_compatible_server_needs_no_key_and_gets_max_tokens() -> None:
-    async def use(server: Loopback) -> Got:
+    async def use(server: Loopback) -> ReceivedRequest:
         await ask(server, Request("llama", TURNS, {"max_tokens": 2}), make=compatible, key=None)
         return server.requests[0]
 
@@ -430,7 +430,7 @@ def test_parameters_cannot_change_what_is_asked() -> None:
 
 def test_of_several_answers_the_first_is_the_reply() -> None:
     class Two(OpenAIWire):
-        def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+        def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
             texts = enumerate(("first", "second"))
             choices = [{"index": at, "message": {"content": text}, "finish_reason": "stop"} for at, text in texts]
             return Answer.of({"choices": choices})
@@ -468,7 +468,7 @@ def test_a_compatible_server_that_refuses_says_which_variable() -> None:
     ],
 )
 def test_the_server_checks_field_by_field(body: Any, param: str, code: str | None) -> None:
-    got = Got("POST", "/chat/completions", {}, {"Content-Type": "application/json"}, body)
+    got = ReceivedRequest("POST", "/chat/completions", {}, {"Content-Type": "application/json"}, body)
     answer = OpenAIWire().answer(got, None)
     error = json.loads(answer.whole)["error"]
     assert answer.status == 400
@@ -478,9 +478,9 @@ def test_the_server_checks_field_by_field(body: Any, param: str, code: str | Non
 
 def test_the_server_answers_unknown_paths_and_bodies_as_openai_does() -> None:
     kind = {"Content-Type": "application/json"}
-    assert OpenAIWire().answer(Got("POST", "/nowhere", {}, kind, {}), None).status == 404
-    assert OpenAIWire().answer(Got("POST", "/chat/completions", {}, kind, None), None).status == 400
-    assert OpenAIWire().answer(Got("POST", "/chat/completions", {}, {}, {"model": "m"}), None).status == 400
+    assert OpenAIWire().answer(ReceivedRequest("POST", "/nowhere", {}, kind, {}), None).status == 404
+    assert OpenAIWire().answer(ReceivedRequest("POST", "/chat/completions", {}, kind, None), None).status == 400
+    assert OpenAIWire().answer(ReceivedRequest("POST", "/chat/completions", {}, {}, {"model": "m"}), None).status == 400
 
 
 def test_scripted_and_random_faults_meet_the_requests_they_should() -> None:

@@ -11,7 +11,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from pramana.errors import BrokenReply, RateLimited, Rejected, Unavailable
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Reply, Request, Turn, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.text.openai import Responses
@@ -49,7 +49,7 @@ async def ask(server: Loopback, request: Request | None = None) -> Reply:
         await provider.close()
 
 
-def matters(got: Got) -> tuple[Any, ...]:
+def matters(got: ReceivedRequest) -> tuple[Any, ...]:
     names = ("Authorization", "Content-Type", "Accept")
     return got.method, got.path, dict(got.query), got.body, [got.headers.get(name) for name in names]
 
@@ -109,7 +109,7 @@ def test_every_answer_has_the_referees_shape(kind: Any) -> None:
 
 
 def test_a_failure_midway_has_the_referees_shape() -> None:
-    got = Got(
+    got = ReceivedRequest(
         "POST", "/responses", {}, {"Content-Type": "application/json"}, {"model": "m", "input": "x", "stream": True}
     )
     answer = OpenAIWire().answer(got, Fault("error_midway"))
@@ -119,7 +119,7 @@ def test_a_failure_midway_has_the_referees_shape() -> None:
 
 
 def test_the_request_equals_the_referees() -> None:
-    async def use(server: Loopback) -> list[Got]:
+    async def use(server: Loopback) -> list[ReceivedRequest]:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             await client.responses.create(
                 model="gpt-5",
@@ -177,7 +177,7 @@ class Saying(OpenAIWire):
         super().__init__()
         self.said = said
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
         return Answer(tuple(self.said), streamed=True) if isinstance(self.said, list) else Answer.of(self.said)
 
 

@@ -16,7 +16,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from pramana.errors import KeyInAnswer
-from pramana.loopback.voice import Got
+from pramana.loopback.voice import ReceivedRequest
 from pramana.model import Provider, Reply, Request, ToolCall, Turn
 from pramana.providers.accounts import Account
 from pramana.providers.text.anthropic import Anthropic
@@ -74,7 +74,7 @@ class Saying(OpenAIWire):
         super().__init__()
         self.deltas, self.whole, self.frames = deltas, whole, frames
 
-    def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+    def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
         if self.whole is not None:
             return Answer.of(self.whole)
         chunks = [{"choices": [{"index": 0, "delta": each}]} for each in self.deltas]
@@ -229,7 +229,7 @@ def test_a_tool_that_the_vendor_runs_itself_is_no_call() -> None:
     ]
 
     class Searching(AnthropicWire):
-        def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+        def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
             return Answer(tuple(frame(each, each["type"]) for each in events), streamed=True)
 
     assert replied("anthropic", Searching()).tool_calls == ()

@@ -9,7 +9,7 @@ import numpy as np
 
 from pramana.loopback.voice import Agent, Script, VoiceLoopback
 from pramana.providers.voice.socket import SocketChannel
-from pramana.providers.voice.vocabulary import Event, Heard
+from pramana.providers.voice.vocabulary import Event, ReceivedEvents
 
 T = TypeVar("T")
 QUICK_FIELDS: Any = {
@@ -52,11 +52,11 @@ def serve(agent: type[Agent], use: Callable[[VoiceLoopback], Awaitable[T]], scri
 
 async def turn(
     channel: SocketChannel, *, last: str = "turn_done", linger_s: float = 0.0, pace_s: float = 0.002
-) -> list[Heard]:
+) -> list[ReceivedEvents]:
     """Speak, then send silence until the event comes that is named, and for as long as is asked beyond it."""
     rate = channel.uplink.rate
     speech, silence = frames(tone(0.3, rate), rate), bytes(rate // 50 * 2)
-    heard: list[Heard] = []
+    heard: list[ReceivedEvents] = []
 
     async def talk() -> None:
         for frame in speech:
@@ -85,11 +85,11 @@ async def turn(
     return heard
 
 
-def events(heard: list[Heard], *kinds: str) -> list[Event]:
+def events(heard: list[ReceivedEvents], *kinds: str) -> list[Event]:
     """Return what was heard, or only what is of these kinds."""
     return [event for each in heard for event in each.events if not kinds or event.kind in kinds]
 
 
-def sound(heard: list[Heard]) -> bytes:
+def sound(heard: list[ReceivedEvents]) -> bytes:
     """Return all of the agent's sound."""
     return b"".join(event.audio for event in events(heard))

@@ -21,16 +21,16 @@ import pytest
 from pramana import audio
 from pramana.errors import AuthenticationFailed, ProviderError, RateLimited, Rejected, Unavailable, Unreachable
 from pramana.loopback.declared import SIGNATURE
-from pramana.loopback.script import answer
-from pramana.loopback.voice import Agent, Call, Got, Script, VoiceLoopback
+from pramana.loopback.script import make_answer_sound
+from pramana.loopback.voice import Agent, Call, ReceivedRequest, Script, VoiceLoopback
 from pramana.model import Target
 from pramana.providers.accounts import Account
 from pramana.providers.voice import pipecat
 from pramana.providers.voice import socket as seam
-from pramana.providers.voice.declared import Declared, names_used, shipped
+from pramana.providers.voice.declared import DeclaredProvider, find_template_names, shipped_description
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.socket import SocketChannel
-from pramana.providers.voice.vocabulary import Dial, Format, Heard, Message
+from pramana.providers.voice.vocabulary import Dial, Format, Message, ReceivedEvents
 
 from ...loopback.deepgram import DeepgramAgent
 from ...loopback.elevenlabs import ElevenLabsAgent
@@ -109,7 +109,7 @@ def address(server: VoiceLoopback) -> str:
 async def dialled(ready: Ready, server: VoiceLoopback, key: str | None = KEY, **more: Any) -> SocketChannel:
     model = ready.model or address(server)
     account = Account(server.url, key) if ready.model else None
-    voice = Declared.open(Target(f"{ready.name}:{model}", ready.name, model), account)
+    voice = DeclaredProvider.open(Target(f"{ready.name}:{model}", ready.name, model), account)
     try:
         return await voice.dial(Dial(model, **{"system_prompt": ready.system_prompt, **more}))
     finally:
@@ -120,15 +120,15 @@ def serve(ready: Ready, use: Callable[[VoiceLoopback], Awaitable[T]], script: Sc
     return callers.serve(ready.agent, use, script, KEY)
 
 
-async def turn(ready: Ready, channel: SocketChannel, **given: Any) -> list[Heard]:
+async def turn(ready: Ready, channel: SocketChannel, **given: Any) -> list[ReceivedEvents]:
     if ready.declares_end:
         return await callers.turn(typing.cast("Any", Encoded(channel)), **given)
     given = {"last": "agent_audio", **given}
     return await callers.turn(typing.cast("Any", Encoded(channel)), **{"linger_s": 0.3, **given})
 
 
-def called(ready: Ready, script: Script = QUICK, **given: Any) -> tuple[list[Heard], Call]:
-    async def use(server: VoiceLoopback) -> tuple[list[Heard], Call]:
+def called(ready: Ready, script: Script = QUICK, **given: Any) -> tuple[list[ReceivedEvents], Call]:
+    async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], Call]:
         channel = await dialled(ready, server)
         try:
             return await turn(ready, channel, **given), server.calls[0]
@@ -150,7 +150,7 @@ def refused(ready: Ready, script: Script = QUICK, **given: Any) -> ProviderError
 
 @each_of("ready", ALL, ids=str)
 def test_a_turn_is_heard_and_answered(ready: Ready) -> None:
-    async def use(server: VoiceLoopback) -> tuple[SocketChannel, list[Heard], VoiceLoopback]:
+    async def use(server: VoiceLoopback) -> tuple[SocketChannel, list[ReceivedEvents], VoiceLoopback]:
         channel = await dialled(ready, server)
         heard = await turn(ready, channel)
         await channel.close()
@@ -158,7 +158,7 @@ def test_a_turn_is_heard_and_answered(ready: Ready) -> None:
 
     channel, heard, server = serve(ready, use)
     assert (channel.uplink, channel.downlink) == (ready.uplink, ready.downlink)
-    assert sound(heard) == b"".join(answer(QUICK, ready.downlink))
+    assert sound(heard) == b"".join(make_answer_sound(QUICK, ready.downlink))
     assert not events(heard, "error", "closed")
     assert events(heard, "ready")
     assert bool(events(heard, "turn_done")) is ready.declares_end
@@ -167,14 +167,14 @@ def test_a_turn_is_heard_and_answered(ready: Ready) -> None:
         assert said == QUICK.text
         assert all(event.final for event in events(heard, "agent_text"))
         assert [event.text for event in events(heard, "user_text")] == [QUICK.heard]
-    assert server.calls[0].agent.asked == (ready.model or address(server))
+    assert server.calls[0].agent.requested_model == (ready.model or address(server))
 
 
 @each_of("ready", ALL, ids=str)
 def test_the_servers_log_and_our_clock_agree(ready: Ready) -> None:
     script = quick(first_byte_s=0.15, leading_silence_s=0.1)
 
-    async def use(server: VoiceLoopback) -> tuple[list[Heard], Any]:
+    async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], Any]:
         channel = await dialled(ready, server)
         heard = await turn(ready, channel)
         await channel.close()
@@ -203,12 +203,12 @@ def test_a_transcript_may_be_late_or_missing(ready: Ready, transcript: Any) -> N
 
 @each_of("ready", ALL, ids=str)
 def test_an_agent_may_speak_first(ready: Ready) -> None:
-    async def use(server: VoiceLoopback) -> list[Heard]:
+    async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
         channel = Encoded(await dialled(ready, server))
         assert channel.capabilities.greets is (ready is not DEEPGRAM)  # which greets where a parameter says how
         silence = bytes(ready.uplink.rate // 50 * 2)
         await channel.send(silence)
-        heard: list[Heard] = []
+        heard: list[ReceivedEvents] = []
         while not sound(heard):
             heard.append(await channel.receive())
         await channel.close()
@@ -231,9 +231,9 @@ def test_an_agent_that_is_given_a_greeting_speaks_first(greeting: str | None, gr
 def test_a_caller_who_talks_into_an_answer_interrupts_it(ready: Ready) -> None:
     script = quick(answer_s=3.0, speed=4.0)
 
-    async def use(server: VoiceLoopback) -> list[Heard]:
+    async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
         channel = Encoded(await dialled(ready, server))
-        heard: list[Heard] = []
+        heard: list[ReceivedEvents] = []
         rate = ready.uplink.rate
         speech, silence = frames(tone(0.2, rate), rate), bytes(rate // 50 * 2)
 
@@ -261,7 +261,7 @@ def test_a_caller_who_talks_into_an_answer_interrupts_it(ready: Ready) -> None:
 
     heard = serve(ready, use, script)
     assert len(events(heard, "interrupted")) == 1
-    assert len(sound(heard)) < len(b"".join(answer(script, ready.downlink)))
+    assert len(sound(heard)) < len(b"".join(make_answer_sound(script, ready.downlink)))
 
 
 @each_of("ready", [VAPI, DEEPGRAM, PIPECAT], ids=str)
@@ -283,7 +283,7 @@ def test_a_close_in_mid_turn_is_an_event_with_its_class(ready: Ready) -> None:
     assert [(each.text, each.error, each.detail) for each in closed] == [
         ("closed with 1011: internal error", "provider", {"code": 1011})
     ]
-    assert 0 < len(sound(heard)) < len(b"".join(answer(QUICK, ready.downlink)))
+    assert 0 < len(sound(heard)) < len(b"".join(make_answer_sound(QUICK, ready.downlink)))
 
 
 @each_of("ready", ALL, ids=str)
@@ -293,7 +293,7 @@ def test_unknown_events_are_logged_and_ignored(ready: Ready) -> None:
     assert [name for [name, *_] in names if "unheard" in str(name)] == [
         "unheard-of" if ready in (TWILIO, PIPECAT) else "loopback.unheard_of"
     ] * 2
-    assert sound(heard) == b"".join(answer(QUICK, ready.downlink))
+    assert sound(heard) == b"".join(make_answer_sound(QUICK, ready.downlink))
 
 
 @each_of("ready", ALL, ids=str)
@@ -305,7 +305,7 @@ def test_a_frame_that_is_no_json_is_an_error(ready: Ready) -> None:
 
 
 def test_a_rate_that_is_announced_is_taken() -> None:
-    async def use(server: VoiceLoopback) -> tuple[Format, list[Heard]]:
+    async def use(server: VoiceLoopback) -> tuple[Format, list[ReceivedEvents]]:
         channel = await dialled(ELEVENLABS, server)
         heard = await turn(ELEVENLABS, channel)
         await channel.close()
@@ -313,7 +313,7 @@ def test_a_rate_that_is_announced_is_taken() -> None:
 
     form, heard = serve(ELEVENLABS, use, quick(wrong_rate=22050))
     assert form == Format("pcm", 22050)
-    assert sound(heard) == b"".join(answer(quick(wrong_rate=22050), form))
+    assert sound(heard) == b"".join(make_answer_sound(quick(wrong_rate=22050), form))
 
 
 def test_a_rate_other_than_agreed_is_an_error_that_says_what_to_set() -> None:
@@ -331,14 +331,16 @@ def test_a_rate_other_than_agreed_is_an_error_that_says_what_to_set() -> None:
         await channel.close()
         return sound(heard)
 
-    assert serve(PIPECAT, use, quick(wrong_rate=8000)) == b"".join(answer(quick(wrong_rate=8000), Format("pcm", 8000)))
+    assert serve(PIPECAT, use, quick(wrong_rate=8000)) == b"".join(
+        make_answer_sound(quick(wrong_rate=8000), Format("pcm", 8000))
+    )
 
 
 @each_of("ready", [DEEPGRAM, VAPI, TWILIO], ids=str)
 def test_a_rate_that_nobody_announces_cannot_be_seen(ready: Ready) -> None:
     heard, _ = called(ready, quick(wrong_rate=11025))
     wrong = Format(ready.downlink.codec, 11025)
-    assert sound(heard) == b"".join(answer(quick(wrong_rate=11025), wrong))
+    assert sound(heard) == b"".join(make_answer_sound(quick(wrong_rate=11025), wrong))
 
 
 @each_of("ready", ALL, ids=str)
@@ -374,7 +376,7 @@ def test_a_server_that_never_gets_ready_is_left(ready: Ready, monkeypatch: pytes
 
 @each_of("ready", [TWILIO, VAPI], ids=str)
 def test_where_nobody_says_so_the_call_is_ready_at_once(ready: Ready) -> None:
-    async def use(server: VoiceLoopback) -> list[Heard]:
+    async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
         channel = await dialled(ready, server)
         heard = [await channel.receive()]
         await channel.close()
@@ -400,7 +402,7 @@ def test_an_address_that_hangs_is_left_too(monkeypatch: pytest.MonkeyPatch) -> N
         hanging = await asyncio.start_server(lambda _, writer: waiting.append(writer), "127.0.0.1", 0)
         url = f"ws://127.0.0.1:{hanging.sockets[0].getsockname()[1]}"
         try:
-            voice = Declared.open(Target(f"twilio:{url}", "twilio", url), None)
+            voice = DeclaredProvider.open(Target(f"twilio:{url}", "twilio", url), None)
             with pytest.raises(Unavailable, match="was not ready for a call within"):
                 await voice.dial(Dial(url))
         finally:
@@ -416,10 +418,10 @@ def test_an_address_that_hangs_is_left_too(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_elevenlabs_asks_for_the_address_where_there_is_a_key() -> None:
-    async def use(server: VoiceLoopback) -> list[Got]:
+    async def use(server: VoiceLoopback) -> list[ReceivedRequest]:
         channel = await dialled(ELEVENLABS, server)
         await channel.close()
-        return server.asked
+        return server.requests
 
     asked, upgrade = serve(ELEVENLABS, use)
     assert (asked.path, dict(asked.query), asked.headers["xi-api-key"]) == (
@@ -432,32 +434,32 @@ def test_elevenlabs_asks_for_the_address_where_there_is_a_key() -> None:
 
 
 def test_elevenlabs_calls_a_public_agent_without_a_key() -> None:
-    async def go() -> list[Got]:
+    async def go() -> list[ReceivedRequest]:
         async with VoiceLoopback(ElevenLabsAgent, QUICK) as server:
             channel = await dialled(ELEVENLABS, server, key=None)
             await channel.close()
-            return server.asked
+            return server.requests
 
     [upgrade] = asyncio.run(go())
     assert (upgrade.path, dict(upgrade.query)) == ("/v1/convai/conversation", {"agent_id": "agent_7"})
 
 
 def test_elevenlabs_pings_are_answered_and_stale_sound_is_dropped() -> None:
-    wire = DeclaredWire(shipped("elevenlabs"), values("agent_7"))
-    agent = ElevenLabsAgent(QUICK, Got("GET", "/", {"agent_id": "agent_7"}, {}, None))
-    [hello] = wire.hello()
-    begun, ping = agent.take(hello)
+    wire = DeclaredWire(shipped_description("elevenlabs"), values("agent_7"))
+    agent = ElevenLabsAgent(QUICK, ReceivedRequest("GET", "/", {"agent_id": "agent_7"}, {}, None))
+    [hello] = wire.opening_messages()
+    begun, ping = agent.handle_message(hello)
     assert wire.read(begun)[0].kind == "ready"
     [pong] = wire.read(ping)[0].send
-    agent.take(pong)
+    agent.handle_message(pong)
     assert agent.pongs == [1]
-    assert wire.read(agent.sound(b"\1\0" * 10)[0])[0].kind == "agent_audio"
-    told = [event for message in agent.interrupted(sending=True) for event in wire.read(message)]
+    assert wire.read(agent.send_sound(b"\1\0" * 10)[0])[0].kind == "agent_audio"
+    told = [event for message in agent.on_interruption(sending=True) for event in wire.read(message)]
     assert [event.kind for event in told] == ["interrupted", "unknown", "agent_text"]
     assert told[1].detail == {"dropped": 2}
     assert (told[2].text, told[2].final) == (QUICK.text[:5], True)
     assert told[2].detail == {"corrects": QUICK.text}
-    assert wire.read(agent.sound(b"\1\0" * 10)[0])[0].kind == "agent_audio"
+    assert wire.read(agent.send_sound(b"\1\0" * 10)[0])[0].kind == "agent_audio"
 
 
 def test_twilio_gets_its_marks_back_once_the_sound_was_played() -> None:
@@ -488,8 +490,8 @@ def test_twilio_gets_its_marks_back_once_the_sound_was_played() -> None:
 
 
 def test_twilio_gets_its_marks_back_at_once_when_it_clears() -> None:
-    wire = DeclaredWire(shipped("twilio"), values("ws://host"))
-    wire.hello()
+    wire = DeclaredWire(shipped_description("twilio"), values("ws://host"))
+    wire.opening_messages()
     wire.speak(bytes(160))
     assert wire.read(json.dumps({"event": "media", "media": {"payload": base64.b64encode(bytes(8000)).decode()}}))
     for name in ("a", "b"):
@@ -501,16 +503,16 @@ def test_twilio_gets_its_marks_back_at_once_when_it_clears() -> None:
     assert [json.loads(each)["sequenceNumber"] for each in owed.send] == ["4", "5"]
     [now] = wire.read(json.dumps({"event": "mark", "mark": {"name": "c"}}))  # nothing is left to be played
     assert json.loads(now.send[0])["mark"] == {"name": "c"}
-    assert json.loads(wire.bye()[0])["sequenceNumber"] == "7"
+    assert json.loads(wire.closing_messages()[0])["sequenceNumber"] == "7"
 
 
 def test_vapi_is_told_goodbye_in_both_of_its_words() -> None:
-    async def use(server: VoiceLoopback) -> tuple[list[str], Got]:
+    async def use(server: VoiceLoopback) -> tuple[list[str], ReceivedRequest]:
         channel = await dialled(VAPI, server)
         await channel.send(bytes(640))
         await channel.close()
         await asyncio.sleep(0.05)
-        return typing.cast("VapiAgent", server.calls[0].agent).goodbyes, server.asked[0]
+        return typing.cast("VapiAgent", server.calls[0].agent).goodbyes, server.requests[0]
 
     goodbyes, asked = serve(VAPI, use)
     assert goodbyes == ["hangup", "end-call"]
@@ -525,15 +527,15 @@ def test_vapi_is_told_goodbye_in_both_of_its_words() -> None:
 
 
 def test_pipecat_is_understood_bare_as_well() -> None:
-    wire = DeclaredWire(shipped("pipecat"), values("ws://host"))
-    [hello] = wire.hello()
+    wire = DeclaredWire(shipped_description("pipecat"), values("ws://host"))
+    [hello] = wire.opening_messages()
     assert isinstance(hello, bytes)
-    kind, fields = pipecat.decode(hello)
+    kind, fields = pipecat.decode_frame(hello)
     assert (kind, json.loads(str(fields["data"]))["type"]) == ("message", "client-ready")
     assert wire.read(json.dumps({"label": "rtvi-ai", "type": "bot-ready", "id": "1", "data": {}}))[0].kind == "ready"
     heard = {"label": "rtvi-ai", "type": "user-transcription", "data": {"text": "Hi", "final": True}}
     assert wire.read(json.dumps(heard))[0].text == "Hi"
-    assert pipecat.decode(typing.cast("bytes", wire.speak(b"\1\2")[0])) == (
+    assert pipecat.decode_frame(typing.cast("bytes", wire.speak(b"\1\2")[0])) == (
         "audio",
         {"audio": b"\1\2", "sample_rate": 16000, "num_channels": 1},
     )
@@ -552,7 +554,7 @@ def test_an_agent_with_a_prompt_of_its_own_takes_no_other(ready: Ready) -> None:
 
 
 def test_parameters_have_their_places() -> None:
-    used = {name: names_used(shipped(name)) for name in map(str, ALL)}
+    used = {name: find_template_names(shipped_description(name)) for name in map(str, ALL)}
     names = {
         agent: {name.removeprefix("parameters.") for name in found if name == "voice" or name.startswith("parameters.")}
         for agent, found in used.items()
@@ -568,10 +570,10 @@ def test_parameters_have_their_places() -> None:
 
 def test_the_key_is_in_no_event() -> None:
     class Telling(DeepgramAgent):
-        def heard(self, text: str) -> list[Message]:
-            return super().heard(f"{text} {KEY}")
+        def send_recognised(self, text: str) -> list[Message]:
+            return super().send_recognised(f"{text} {KEY}")
 
-    async def use(server: VoiceLoopback) -> list[Heard]:
+    async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
         channel = await dialled(DEEPGRAM, server)
         heard = await turn(DEEPGRAM, channel)
         await channel.close()
@@ -609,7 +611,7 @@ def rehearsed(ready: Ready) -> list[Message]:
 @each_of("ready", ALL, ids=str)
 def test_broken_frames_meet_errors_of_ours_only(ready: Ready) -> None:
     samples = [each for each in rehearsed(ready) if len(each) < 10_000]
-    met = survive(lambda: DeclaredWire(shipped(ready.name), values("ws://host")), samples, 2000)
+    met = survive(lambda: DeclaredWire(shipped_description(ready.name), values("ws://host")), samples, 2000)
     assert met["refused"] > 100
     assert met["unknown"] > 100
     assert sum(met.values()) > 1500
@@ -618,7 +620,7 @@ def test_broken_frames_meet_errors_of_ours_only(ready: Ready) -> None:
 def test_broken_frames_of_protobuf_meet_errors_of_ours_only() -> None:
     chance = random.Random(4)
     good = [each for each in rehearsed(PIPECAT) if isinstance(each, bytes)]
-    wire = DeclaredWire(shipped("pipecat"), values("ws://host"))
+    wire = DeclaredWire(shipped_description("pipecat"), values("ws://host"))
     refusals = 0
     for _ in range(2000):
         spoilt = bytearray(chance.choice(good)[:400])
@@ -672,7 +674,7 @@ def test_the_referee_holds_a_conversation_with_our_elevenlabs() -> None:
         )
         call.start_session()
         deadline = time.monotonic() + 10
-        whole = len(b"".join(answer(QUICK, PCM16)))
+        whole = len(b"".join(make_answer_sound(QUICK, PCM16)))
         while len(b"".join(heard)) < whole and time.monotonic() < deadline:
             time.sleep(0.01)
         call.end_session()
@@ -684,16 +686,16 @@ def test_the_referee_holds_a_conversation_with_our_elevenlabs() -> None:
         return server.calls[0]
 
     call = serve(ELEVENLABS, use)
-    assert b"".join(heard) == b"".join(answer(QUICK, PCM16))
+    assert b"".join(heard) == b"".join(make_answer_sound(QUICK, PCM16))
     assert sorted(said) == sorted([QUICK.text, QUICK.heard])
     assert typing.cast("ElevenLabsAgent", call.agent).pongs
-    assert call.agent.ended is None
+    assert call.agent.close_request is None
 
 
 def test_our_messages_equal_those_of_elevenlabs_own_sdk() -> None:
     override: Any = {"agent": {"prompt": {"prompt": "Be brief."}}, "tts": {"voice_id": "v1"}}
 
-    async def use(server: VoiceLoopback) -> tuple[Any, list[Got], list[Got], list[Message]]:
+    async def use(server: VoiceLoopback) -> tuple[Any, list[ReceivedRequest], list[ReceivedRequest], list[Message]]:
         client = ElevenLabs(api_key=KEY, base_url=server.url)
         told = ConversationInitiationData(conversation_config_override=override)
         theirs: Any = Conversation(
@@ -702,13 +704,13 @@ def test_our_messages_equal_those_of_elevenlabs_own_sdk() -> None:
         signed = await asyncio.to_thread(theirs._get_signed_url)
         client._client_wrapper.httpx_client.httpx_client.close()
         theirs.client_tools.stop()
-        asked = list(server.asked)
+        asked = list(server.requests)
         channel = await dialled(ELEVENLABS, server, parameters={"voice": "v1"})
         await channel.send(b"\1\2" * 320)
         await channel.close()
         await asyncio.sleep(0.05)
         initiation = json.loads(theirs._create_initiation_message())
-        return (initiation, signed), asked, server.asked[len(asked) :], server.calls[0].received
+        return (initiation, signed), asked, server.requests[len(asked) :], server.calls[0].received
 
     (initiation, signed), [theirs], [ours, upgrade], received = serve(ELEVENLABS, use)
     assert (ours.method, ours.path, dict(ours.query)) == (theirs.method, theirs.path, dict(theirs.query))
@@ -772,14 +774,14 @@ def test_the_referee_holds_a_conversation_with_our_deepgram_and_our_messages_equ
         return theirs, ours
 
     theirs, ours = serve(DEEPGRAM, use)
-    assert b"".join(each for each in got if isinstance(each, bytes)) == b"".join(answer(QUICK, PCM24))
+    assert b"".join(each for each in got if isinstance(each, bytes)) == b"".join(make_answer_sound(QUICK, PCM24))
     told = [each for each in got if not isinstance(each, bytes)]
     assert [each.type for each in told[:2]] == ["Welcome", "SettingsApplied"]
     words = {each.role: each.content for each in told if each.type == "ConversationText"}
     assert words == {"assistant": QUICK.text, "user": QUICK.heard}
     assert not any(each.model_extra for each in told), told
-    assert (ours.got.path, dict(ours.got.query)) == (theirs.got.path, dict(theirs.got.query))
-    assert ours.got.headers["Authorization"] == theirs.got.headers["Authorization"] == f"Token {KEY}"
+    assert (ours.request.path, dict(ours.request.query)) == (theirs.request.path, dict(theirs.request.query))
+    assert ours.request.headers["Authorization"] == theirs.request.headers["Authorization"] == f"Token {KEY}"
     assert json.loads(ours.received[0]) == json.loads(theirs.received[0]) == settings()
     assert ours.received[1] == theirs.received[1]
 
@@ -798,7 +800,7 @@ def test_every_message_of_our_deepgram_is_one_that_its_sdk_knows() -> None:
             assert not field.is_required() or name in message, message
     named = {
         rule.match["type"]
-        for rule in shipped("deepgram").downlink.rules
+        for rule in shipped_description("deepgram").downlink.rules
         if rule.match and isinstance(rule.match["type"], str)
     }
     assert named <= {*known}
@@ -806,13 +808,13 @@ def test_every_message_of_our_deepgram_is_one_that_its_sdk_knows() -> None:
 
 def test_every_event_that_the_sdk_of_elevenlabs_lists_is_known_or_logged() -> None:
     listed = {*typing.get_args(typing.get_args(ClientEvent)[0])}
-    rules = shipped("elevenlabs").downlink.rules
+    rules = shipped_description("elevenlabs").downlink.rules
     known: set[str] = set()
     for rule in rules:
         kind = (rule.match or {})["type"]
         known |= {*kind["one_of"]} if isinstance(kind, dict) else {kind}
     assert known <= listed
-    wire = DeclaredWire(shipped("elevenlabs"), values("agent_7"))
+    wire = DeclaredWire(shipped_description("elevenlabs"), values("agent_7"))
     for name in sorted(listed - known):
         [event] = wire.read(json.dumps({"type": name}))
         assert (event.kind, event.detail) == ("unknown", {"type": name})
@@ -820,8 +822,8 @@ def test_every_event_that_the_sdk_of_elevenlabs_lists_is_known_or_logged() -> No
 
 def test_plain_data_makes_the_same_description_again() -> None:
     for ready in ALL:
-        given = shipped(ready.name)
+        given = shipped_description(ready.name)
         plain = json.loads(json.dumps(msgspec.to_builtins(given)))
-        opened = Declared.open(Target("", ready.name, "ws://host", {"description": plain}), None)
-        assert opened._given == given
+        opened = DeclaredProvider.open(Target("", ready.name, "ws://host", {"description": plain}), None)
+        assert opened._description == given
     gc.collect()

@@ -16,14 +16,19 @@ from pramana.embedded.voice import speak
 from pramana.errors import InvalidInput, ProviderError, RateLimited, Unavailable
 from pramana.model import Line, Turn, Utterance
 from pramana.providers.accounts import Account
-from pramana.providers.names import resolve
-from pramana.providers.text.fake import Fake
-from pramana.providers.text.fake import parse as parse_fake
+from pramana.providers.names import resolve_target
+from pramana.providers.text.fake import FakeProvider, parse_fake
 from pramana.providers.voice import embedded
-from pramana.providers.voice.cascade import SPOKEN, Cascade, CascadeChannel, Hearing, around
-from pramana.providers.voice.embedded import EmbeddedEars, EmbeddedMouth, Machine, Place
+from pramana.providers.voice.cascade import (
+    SPOKEN_STYLE_PROMPT,
+    Cascade,
+    CascadeChannel,
+    RecognitionChain,
+    make_embedded_cascade,
+)
+from pramana.providers.voice.embedded import EmbeddedRecognition, EmbeddedSynthesis, ProcessLimits, Slot
 from pramana.providers.voice.vocabulary import Dial
-from pramana.run.call import Conversation, Held, Patience
+from pramana.run.call import Conversation, FinishedCall, Patience
 
 from ...loopback.openai import OpenAIWire
 from ...loopback.server import Fault, Loopback, Say
@@ -36,14 +41,14 @@ LONG = "It takes a while to tell when all of us open."
 HISTORY = (Turn("user", "Hello."), Turn("assistant", "Good day."))
 
 
-class Broken(Fake):
+class Broken(FakeProvider):
     """A mind with a defect."""
 
     async def ask(self, request: Any) -> Any:
         raise ZeroDivisionError(request.model)
 
 
-class Slow(Fake):
+class Slow(FakeProvider):
     """A mind that takes its time, and remembers what it was asked."""
 
     def __init__(self) -> None:
@@ -74,14 +79,14 @@ class Scene:
     heard: str = ASKED
     status: int | None = None
     faults: dict[int, Fault] = field(default_factory=dict)
-    mind: Fake | None = None
+    mind: FakeProvider | None = None
     failed: list[Exception] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
     asked: list[Any] = field(default_factory=list)
-    _held: Held | None = None
+    _held: FinishedCall | None = None
 
     @property
-    def held(self) -> Held:
+    def held(self) -> FinishedCall:
         assert self._held is not None, self.failed
         return self._held
 
@@ -91,9 +96,9 @@ class Scene:
             chat = await stack.enter_async_context(Loopback(OpenAIWire(self.says), script=self.faults))
             sound = await stack.enter_async_context(SpeechLoopback(self.heard, status=self.status))
             parts = f"cascade:stt={sound.url}#ears,chat={chat.url}#mind,tts={sound.url}#mouth"
-            opened = Cascade.open(resolve(parts), Account(sound.url))
+            opened = Cascade.open(resolve_target(parts), Account(sound.url))
             stack.push_async_callback(opened.close)
-            agent = Cascade(opened.ears, self.mind or opened.mind, opened.mouth, silence_s=0.3)
+            agent = Cascade(opened.recognition, self.mind or opened.text_model, opened.synthesis, silence_s=0.3)
             self.requests, self.asked = chat.requests, sound.asked
             for _ in range(2):
                 channel = await agent.dial(Dial("x", "Be kind.", parameters={"temperature": 0}, history=HISTORY))
@@ -131,7 +136,7 @@ def scenes() -> dict[str, Scene]:
     return found
 
 
-def events(of: Held, kind: str) -> list[dict[str, Any]]:
+def events(of: FinishedCall, kind: str) -> list[dict[str, Any]]:
     return [each for each in map(json.loads, of.log.splitlines()) if each["event"] == kind]
 
 
@@ -144,7 +149,7 @@ class Knows:
     def __init__(self, name: str, *languages: str) -> None:
         self.name, self.languages = name, languages
 
-    def covers(self, language: str) -> bool:
+    def supports_language(self, language: str) -> bool:
         return language in self.languages
 
     async def transcribe(self, _samples: Any, language: str) -> str:
@@ -152,18 +157,18 @@ class Knows:
 
 
 def test_of_several_ears_the_first_that_knows_the_language_hears() -> None:
-    ears = Hearing(Knows("first", "de"), Knows("second", "de", "en"))
+    ears = RecognitionChain(Knows("first", "de"), Knows("second", "de", "en"))
     heard = [asyncio.run(ears.transcribe(np.zeros(1, np.int16), each)) for each in ("de", "en")]
     assert heard == ["first de", "second en"]
-    assert [ears.covers(each) for each in ("de", "en", "fr")] == [True, True, False]
+    assert [ears.supports_language(each) for each in ("de", "en", "fr")] == [True, True, False]
     with pytest.raises(InvalidInput, match="no STT for fr"):
         asyncio.run(ears.transcribe(np.zeros(1, np.int16), "fr"))
 
 
 @pytest.mark.parametrize(("language", "covered"), [("en", True), ("en-GB", True), ("EN", True), ("de", False)])
 def test_the_embedded_ears_know_english_alone(language: str, covered: bool) -> None:
-    assert EmbeddedEars().covers(language) is covered
-    assert around(Fake()).capabilities.covers(language) is covered
+    assert EmbeddedRecognition().supports_language(language) is covered
+    assert make_embedded_cascade(FakeProvider()).capabilities.supports_language(language) is covered
 
 
 # ── A conversation ──
@@ -175,7 +180,7 @@ def test_the_mind_is_sent_what_went_before_and_what_was_heard(scenes: dict[str, 
     first, second = (each.body for each in scene.requests)
     assert (first["model"], first["temperature"]) == ("mind", 0)
     assert [(each["role"], each["content"]) for each in first["messages"]] == [
-        ("system", f"Be kind.\n\n{SPOKEN}"),
+        ("system", f"Be kind.\n\n{SPOKEN_STYLE_PROMPT}"),
         ("user", "Hello."),
         ("assistant", "Good day."),
         ("user", ASKED),
@@ -243,11 +248,11 @@ def test_a_part_that_breaks_is_an_error_that_says_so(scenes: dict[str, Scene]) -
 
 def test_an_answer_that_its_voice_cannot_say_is_an_error_of_the_agent() -> None:
     with pytest.raises(ProviderError, match=r"the agent's voice cannot say its answer: .*a picture"):
-        asyncio.run(EmbeddedMouth().say("🙂", "en", lambda _: None))
+        asyncio.run(EmbeddedSynthesis().synthesise("🙂", "en", lambda _: None))
 
 
 def test_a_turn_beyond_its_memory_is_an_error_and_never_half_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.providers.voice.cascade.LONGEST_TURN_S", 0.8)
+    monkeypatch.setattr("pramana.providers.voice.cascade.MAX_TURN_S", 0.8)
     scene = Scene([said("I would like to know when all of you open tomorrow.")])
     asyncio.run(scene.play())
     assert [str(each) for each in scene.failed] == ["a turn is longer than 0.8 s without a pause"] * 2
@@ -258,19 +263,19 @@ def test_a_turn_beyond_its_memory_is_an_error_and_never_half_a_question(monkeypa
 
 
 def test_whoever_measures_has_ears_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.embedded.ears.Ears.open", object)
-    embedded._whisper.cache_clear()
+    monkeypatch.setattr("pramana.embedded.ears.WhisperModel.open", object)
+    embedded._load_whisper.cache_clear()
     try:
-        assert embedded._whisper("agent") is embedded._whisper("agent")
-        assert embedded._whisper("agent") is not embedded._whisper("bench")
+        assert embedded._load_whisper("agent") is embedded._load_whisper("agent")
+        assert embedded._load_whisper("agent") is not embedded._load_whisper("bench")
     finally:
-        embedded._whisper.cache_clear()
+        embedded._load_whisper.cache_clear()
 
 
 def test_an_agent_of_embedded_parts_says_so() -> None:
-    assert around(Fake()).capabilities.embedded
+    assert make_embedded_cascade(FakeProvider()).capabilities.embedded
     parts = "cascade:stt=a,chat=b,tts=c"
-    assert not Cascade.open(resolve(parts), Account("http://127.0.0.1:1")).capabilities.embedded
+    assert not Cascade.open(resolve_target(parts), Account("http://127.0.0.1:1")).capabilities.embedded
 
 
 class Busy:
@@ -280,7 +285,7 @@ class Busy:
         self.began: list[str] = []
         self.most = self.now = 0
 
-    async def take(self, place: Place, name: str, seconds: float = 0.02) -> None:
+    async def take(self, place: Slot, name: str, seconds: float = 0.02) -> None:
         async with place:
             self.began.append(name)
             self.now += 1
@@ -290,7 +295,7 @@ class Busy:
 
 
 def test_no_more_calls_are_held_at_once_than_the_clock_is_proven_with() -> None:
-    machine, busy = Machine(8), Busy()
+    machine, busy = ProcessLimits(8), Busy()
 
     async def go() -> None:
         places = [machine.call if number % 4 else machine.alone for number in range(24)]
@@ -302,7 +307,7 @@ def test_no_more_calls_are_held_at_once_than_the_clock_is_proven_with() -> None:
 
 
 def test_beside_an_embedded_agent_nothing_embedded_works_and_both_take_turns() -> None:
-    machine, busy = Machine(), Busy()
+    machine, busy = ProcessLimits(), Busy()
 
     async def go() -> None:
         async with asyncio.TaskGroup() as group:
@@ -321,7 +326,7 @@ def test_beside_an_embedded_agent_nothing_embedded_works_and_both_take_turns() -
 
 
 def test_who_gives_up_waiting_keeps_nobody_waiting() -> None:
-    machine, busy = Machine(), Busy()
+    machine, busy = ProcessLimits(), Busy()
 
     async def go() -> None:
         async with machine.work:
@@ -345,7 +350,7 @@ def test_who_gives_up_waiting_keeps_nobody_waiting() -> None:
 
 @real_time()
 def test_two_event_loops_of_one_process_share_the_machine() -> None:
-    machine, busy = Machine(), Busy()
+    machine, busy = ProcessLimits(), Busy()
     both = [
         threading.Thread(target=lambda name=name: asyncio.run(busy.take(machine.alone, name, 0.1)))
         for name in ("one", "two")
@@ -359,11 +364,11 @@ def test_two_event_loops_of_one_process_share_the_machine() -> None:
 
 def test_it_has_no_clock_and_says_interrupted_whenever_it_is_talked_into() -> None:
     async def go() -> list[list[str]]:
-        channel = CascadeChannel(around(Fake()), Dial("x"))
+        channel = CascadeChannel(make_embedded_cascade(FakeProvider()), Dial("x"))
         await channel.receive()  # ready
 
         async def told() -> list[str]:
-            channel._caller_speaks()
+            channel._on_speech_start()
             found: list[str] = [(await channel.receive()).events[0].kind]
             while not channel._events.empty():
                 found.append((await channel.receive()).events[0].kind)

@@ -11,12 +11,20 @@ import pytest
 from aiohttp import web
 
 from pramana.errors import AuthenticationFailed, BrokenReply, InvalidInput, Rejected, Unavailable
-from pramana.loopback.voice import Agent, Got, VoiceLoopback
+from pramana.loopback.voice import Agent, ReceivedRequest, VoiceLoopback
 from pramana.model import Target
 from pramana.providers.accounts import Account
-from pramana.providers.voice.declared import Declared, described, shipped
+from pramana.providers.voice.declared import DeclaredProvider, parse_description, shipped_description
 from pramana.providers.voice.declared_wire import DeclaredWire
-from pramana.providers.voice.templates import BadTemplate, Missing, fill, fill_url, find, parts_of, path_of
+from pramana.providers.voice.templates import (
+    BadTemplate,
+    Missing,
+    fill_template,
+    fill_url,
+    find_at_path,
+    parse_path,
+    parse_template,
+)
 from pramana.providers.voice.vocabulary import Dial, Event, Format, Message
 
 from . import callers
@@ -41,7 +49,7 @@ def desk(*rules: Any, downlink: Any = None, **changed: Any) -> dict[str, Any]:
 
 
 def wire(*rules: Any, values: Any = None, answer: Any = None, **changed: Any) -> DeclaredWire:
-    return DeclaredWire(described(desk(*rules, **changed)), {**VALUES, **(values or {})}, answer)
+    return DeclaredWire(parse_description(desk(*rules, **changed)), {**VALUES, **(values or {})}, answer)
 
 
 def rule(kind: str, *events: str, **more: Any) -> dict[str, Any]:
@@ -82,35 +90,35 @@ def b64(data: bytes) -> str:
 )
 def test_a_template_is_filled(template: Any, filled: Any) -> None:
     values = {"rate": 16000, "who": {"a": [1]}, "null": None}
-    made = fill(template, values)
+    made = fill_template(template, values)
     assert made == filled
     assert type(made) is type(filled)
 
 
 def test_a_value_nobody_gave_is_missing_and_named() -> None:
     with pytest.raises(Missing, match=r"who\.b"):
-        fill({"a": "{who.b}"}, {"who": {"a": 1}})
+        fill_template({"a": "{who.b}"}, {"who": {"a": 1}})
 
 
 @pytest.mark.parametrize("text", ["{", "}", "{a", "a}", "{a b}", "{}", "{1}", "{a.}", "{a..b}", "{a[x]}", "{a{b}}"])
 def test_a_hole_that_is_none_is_no_template(text: str) -> None:
     with pytest.raises(BadTemplate):
-        parts_of(text)
+        parse_template(text)
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "a[", "a[b]", "a[-1]", "[0]b", "a[0]b"])
 def test_a_path_that_is_none_is_no_path(text: str) -> None:
     with pytest.raises(BadTemplate):
-        path_of(text)
+        parse_path(text)
 
 
 def test_a_path_leads_to_what_is_there_and_nowhere_else() -> None:
     data = {"a": [{"b": None}], "": 1, "x-y": {"ü": 2}}
-    assert find(data, path_of("a[0].b")) is None
-    assert find(data, path_of("x-y.ü")) == 2
-    missing = find(data, path_of("a[1].b"))
+    assert find_at_path(data, parse_path("a[0].b")) is None
+    assert find_at_path(data, parse_path("x-y.ü")) == 2
+    missing = find_at_path(data, parse_path("a[1].b"))
     for path in ("b", "a.b", "a[0][0]", "a[0].b.c", "x-y[0]"):
-        assert find(data, path_of(path)) is missing
+        assert find_at_path(data, parse_path(path)) is missing
 
 
 def test_values_in_an_address_are_encoded_and_cannot_lead_elsewhere() -> None:
@@ -131,7 +139,7 @@ def test_a_handshake_waits_and_sends_in_order() -> None:
     ]
     call = wire(handshake=steps)
     assert not call.capabilities.ready_on_connect
-    assert call.hello() == ['{"n":1}', "HELLO m"]
+    assert call.opening_messages() == ['{"n":1}', "HELLO m"]
     assert [event.kind for event in call.read(said("ready"))] == ["unknown"]  # it is not its turn yet
     [event] = call.read(said("welcome"))
     assert (event.kind, event.send) == ("unknown", ('{"n":2}', '{"n":3}'))
@@ -153,32 +161,32 @@ def test_frames_are_counted_and_numbered() -> None:
         handshake=[{"send": [{"s": "{sequence}"}, {"t": 1}]}],
         bye=[{"s": "{sequence}"}],
     )
-    assert call.hello() == ['{"s":1}', '{"t":1}']
+    assert call.opening_messages() == ['{"s":1}', '{"t":1}']
     [first], [second] = call.speak(bytes(160)), call.speak(bytes(160))
     assert isinstance(first, str)
     assert json.loads(first) == {"a": b64(bytes(160)), "f": 1, "ms": "0", "s": 2, "r": 8000}
     assert isinstance(second, str)
     assert json.loads(second) == {"a": b64(bytes(160)), "f": 2, "ms": "20", "s": 3, "r": 8000}
-    assert call.bye() == ['{"s":4}']
+    assert call.closing_messages() == ['{"s":4}']
     assert wire().speak(b"ab") == [b"ab"]
 
 
 def test_who_was_talked_into_is_told_how_much_was_heard() -> None:
     call = wire(interrupt=[{"cut": "{played_ms}"}])
-    assert [call.interrupted(seconds) for seconds in (0.1234, -1.0, 2)] == [
+    assert [call.interruption_messages(seconds) for seconds in (0.1234, -1.0, 2)] == [
         ['{"cut":123}'],
         ['{"cut":0}'],
         ['{"cut":2000}'],
     ]
-    assert wire().interrupted(1.0) == []
+    assert wire().interruption_messages(1.0) == []
 
 
 def test_what_json_cannot_say_is_an_error_of_ours() -> None:
     for odd in (float("nan"), object(), {1, 2}):
         call = wire(values={"parameters": {"x": odd}}, bye=[{"x?": "{parameters.x}"}])
         with pytest.raises(Rejected, match="cannot be written as JSON"):
-            call.bye()
-    assert wire(values={"parameters": {"x": "\ud800"}}, bye=["{parameters.x|}"]).bye() == ["?"]
+            call.closing_messages()
+    assert wire(values={"parameters": {"x": "\ud800"}}, bye=["{parameters.x|}"]).closing_messages() == ["?"]
 
 
 # What comes in
@@ -357,9 +365,9 @@ def test_what_is_no_json_is_a_broken_reply_that_shows_it_whole_or_not_at_all(tex
     ],
 )
 def test_the_end_of_a_connection_has_its_class(code: int, kind: str | None) -> None:
-    event = wire(close={"4001": "auth"}).closed(code, "why")
+    event = wire(close={"4001": "auth"}).read_close(code, "why")
     assert (event.kind, event.text, event.error) == ("closed", f"closed with {code}: why", kind)
-    assert wire().closed(1000, "\ud800").text == "closed with 1000: ?"
+    assert wire().read_close(1000, "\ud800").text == "closed with 1000: ?"
 
 
 # How sound travels
@@ -453,8 +461,8 @@ def test_rtvi_can_be_described_without_its_frames() -> None:
         },
         "turn_end": {"match": {"type": "bot-stopped-speaking"}},
     }
-    call = DeclaredWire(described(bare), {**VALUES, "model": "ws://bot"})
-    assert json.loads(str(call.hello()[0]))["type"] == "client-ready"
+    call = DeclaredWire(parse_description(bare), {**VALUES, "model": "ws://bot"})
+    assert json.loads(str(call.opening_messages()[0]))["type"] == "client-ready"
     assert call.read(said("bot-ready"))[0].kind == "ready"
     assert json.loads(str(call.speak(b"ab")[0]))["data"] == {
         "base64Audio": "YWI=",
@@ -477,17 +485,17 @@ class Desk(Agent):
     status: typing.ClassVar[int] = 200
 
     @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:  # noqa: ARG003
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003
         return None
 
     @classmethod
-    def http(cls, got: Got, key: str | None) -> web.Response:  # noqa: ARG003
+    def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:  # noqa: ARG003
         told = json.dumps(cls.answer).replace("HOST", got.headers["Host"].replace("127.0.0.1", "localhost"))
         return web.Response(
             text=told.replace("HERE", got.headers["Host"]), content_type="application/json", status=cls.status
         )
 
-    def take(self, message: Message) -> list[Message]:  # noqa: ARG002
+    def handle_message(self, message: Message) -> list[Message]:  # noqa: ARG002
         return []
 
 
@@ -497,21 +505,21 @@ def _silent_desk() -> Iterator[None]:
     Desk.answer, Desk.status = {}, 200
 
 
-def opened(plain: Any, url: str, key: str | None = KEY, **more: Any) -> Declared:
-    return Declared.open(
+def opened(plain: Any, url: str, key: str | None = KEY, **more: Any) -> DeclaredProvider:
+    return DeclaredProvider.open(
         Target("websocket:a.yaml", "websocket", "m x", {"description": plain}), Account(url, key, **more)
     )
 
 
-def calling(plain: Any, key: str | None = KEY, dial: Dial | None = None, **more: Any) -> list[Got]:
-    async def use(server: VoiceLoopback) -> list[Got]:
+def calling(plain: Any, key: str | None = KEY, dial: Dial | None = None, **more: Any) -> list[ReceivedRequest]:
+    async def use(server: VoiceLoopback) -> list[ReceivedRequest]:
         voice = opened(plain, server.url, key, **more)
         try:
             channel = await voice.dial(dial or Dial("m x"))
             await channel.close()
         finally:
             await voice.close()
-        return server.asked
+        return server.requests
 
     return serve(use)
 
@@ -550,7 +558,7 @@ def test_a_key_with_a_line_break_is_refused_before_anyone_is_called() -> None:
 @pytest.mark.parametrize("url", ["", "desk", "ftp://desk", "wss://", "wss:///a", "ws://[", "ws://" + "a" * 70 + ".b"])
 def test_what_is_no_address_is_refused_where_it_is_the_model(url: str) -> None:
     async def use() -> None:
-        await Declared.open(Target("", "twilio", url), None).dial(Dial(url))
+        await DeclaredProvider.open(Target("", "twilio", url), None).dial(Dial(url))
 
     with pytest.raises((InvalidInput, Rejected)):
         asyncio.run(use())
@@ -631,18 +639,20 @@ def test_a_description_that_does_not_fit_is_refused_when_it_is_opened() -> None:
         with pytest.raises(InvalidInput, match="the agent's description does not fit"):
             opened(plain, "http://127.0.0.1:1")
     with pytest.raises(InvalidInput, match='no description of "nobody" was given'):
-        Declared.open(Target("", "nobody", "m"), None)
+        DeclaredProvider.open(Target("", "nobody", "m"), None)
     with pytest.raises(InvalidInput, match="needs a base_url, and none is set"):
-        Declared.open(Target("", "websocket", "m", {"description": DESK}), None)
+        DeclaredProvider.open(Target("", "websocket", "m", {"description": DESK}), None)
 
 
 def test_an_address_of_its_own_needs_no_base_url() -> None:
-    voice = Declared.open(
+    voice = DeclaredProvider.open(
         Target("", "websocket", "m", {"description": desk(url="wss://desk.example/{model}?k={key|}")}), None
     )
-    assert voice._http.failures.who.endswith(" (desk.example)")
-    assert shipped("twilio").base_url == ""
-    named = Declared.open(Target("", "twilio", "wss://user:secret-word@desk.example/a?token=0123456789abcdefgh"), None)
+    assert voice._http.failures.provider_label.endswith(" (desk.example)")
+    assert shipped_description("twilio").base_url == ""
+    named = DeclaredProvider.open(
+        Target("", "twilio", "wss://user:secret-word@desk.example/a?token=0123456789abcdefgh"), None
+    )
     assert named._http.failures.secrets.blank_message("secret-word 0123456789abcdefgh") == "[key] [key]"
 
 
@@ -666,7 +676,7 @@ def test_replies_that_wait_for_sound_fill_no_memory(monkeypatch: pytest.MonkeyPa
     with pytest.raises(BrokenReply, match="Desk asks for more replies than any call owes"):
         call.read(said("mark", n="x" * 4000))
     stopped, replies = call.read(said("stop"))
-    assert (stopped.kind, len(replies.send), call._owed_bytes) == ("interrupted", 2, 0)
+    assert (stopped.kind, len(replies.send), call._due_bytes) == ("interrupted", 2, 0)
     call = wire(mark, downlink={"rate": 16000})
     for number in range(30):  # paid as they fall due, they are owed no more
         call.read(said("sound", data=b64(bytes(640))))

@@ -11,9 +11,9 @@ import pytest
 from pramana import audio
 from pramana.errors import InvalidInput
 from pramana.providers.accounts import Accounts
-from pramana.providers.names import is_called, open_provider, resolve
+from pramana.providers.names import is_voice_agent, open_provider, resolve_target
 from pramana.providers.text.fake import WORDS
-from pramana.providers.voice.fake import FAULTS, FakeVoice, parse
+from pramana.providers.voice.fake import FAULTS, FakeVoice, parse_fake_voice
 from pramana.providers.voice.vocabulary import FRAME_S, Dial, Event
 
 from ...virtual_time import virtual_time
@@ -37,7 +37,7 @@ SCENES: Mapping[str, tuple[str, int, Dial]] = {
 
 async def conversation(written: str, turns: int, dial: Dial) -> list[list[Event]]:
     """Say something until an answer comes, into that the next thing, and so on; return what came in each turn."""
-    channel = await FakeVoice(**parse(written)).dial(dial)
+    channel = await FakeVoice(**parse_fake_voice(written)).dial(dial)
     try:
         return [await turn(channel) for _ in range(turns)]
     finally:
@@ -108,14 +108,14 @@ def sound(events: list[Event]) -> Any:
 )
 def test_what_cannot_be_meant_is_refused_with_what_can(written: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        parse(written)
+        parse_fake_voice(written)
     with pytest.raises(InvalidInput, match=r"^fake-voice: "):
-        resolve(f"fake-voice:{written}")
+        resolve_target(f"fake-voice:{written}")
 
 
 def test_what_is_written_is_what_is_opened() -> None:
-    target = resolve("fake-voice:latency=0.5,seed=3,cut=0.25,fixed=Yes, surely.")
-    assert is_called(target)
+    target = resolve_target("fake-voice:latency=0.5,seed=3,cut=0.25,fixed=Yes, surely.")
+    assert is_voice_agent(target)
     assert (target.provider, target.model) == ("fake-voice", "fixed")
     agent: Any = open_provider(target, Accounts(lambda _: None))
     assert agent == FakeVoice("fixed", "Yes, surely.", seed=3, latency=0.5, faults={"cut": 0.25})

@@ -23,14 +23,14 @@ from pramana.errors import (
     Rejected,
     Unavailable,
 )
-from pramana.loopback.script import answer
-from pramana.loopback.voice import Got, Script, VoiceLoopback
+from pramana.loopback.script import make_answer_sound
+from pramana.loopback.voice import ReceivedRequest, Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
 from pramana.providers.accounts import Account
-from pramana.providers.voice.live import BESIDE, Live, LiveWire
+from pramana.providers.voice.live import TOP_LEVEL_PARAMETERS, LiveProvider, LiveWire
 from pramana.providers.voice.socket import SocketChannel
-from pramana.providers.voice.vocabulary import Dial, Event, Format, Heard, Message
-from pramana.run.call import Conversation, Held, Patience
+from pramana.providers.voice.vocabulary import Dial, Event, Format, Message, ReceivedEvents
+from pramana.run.call import Conversation, FinishedCall, Patience
 
 from ...loopback.fuzz import rehearse, survive
 from ...loopback.live import MESSAGES, SETUP, LiveAgent, camel
@@ -67,11 +67,11 @@ def serve(use: Callable[[VoiceLoopback], Awaitable[T]], script: Script = QUICK, 
 
 
 async def dialled(server: VoiceLoopback, dial: Dial = DIAL, key: str | None = KEY) -> SocketChannel:
-    return await Live(Account(server.url, key, variable="GEMINI_API_KEY")).dial(dial)
+    return await LiveProvider(Account(server.url, key, variable="GEMINI_API_KEY")).dial(dial)
 
 
-def called(script: Script = QUICK, agent: Any = LiveAgent, **given: Any) -> list[Heard]:
-    async def use(server: VoiceLoopback) -> list[Heard]:
+def called(script: Script = QUICK, agent: Any = LiveAgent, **given: Any) -> list[ReceivedEvents]:
+    async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
         channel = await dialled(server)
         try:
             return await turn(channel, **given)
@@ -124,7 +124,7 @@ def test_the_referee_holds_a_conversation_and_knows_every_message() -> None:
         return got, server.calls[0].sent
 
     got, sent = serve(use)
-    assert b"".join(message.data or b"" for message in got) == b"".join(answer(QUICK, Format("pcm", 24000)))
+    assert b"".join(message.data or b"" for message in got) == b"".join(make_answer_sound(QUICK, Format("pcm", 24000)))
     contents = [message.server_content for message in got if message.server_content]
     assert "".join(each.output_transcription.text or "" for each in contents if each.output_transcription) == QUICK.text
     assert "".join(each.input_transcription.text or "" for each in contents if each.input_transcription) == QUICK.heard
@@ -142,7 +142,7 @@ def test_the_referee_can_write_and_is_answered_by_voice() -> None:
             await session.send_client_content(turns=types.Content(role="user", parts=[types.Part(text="Hello.")]))
             return b"".join([message.data or b"" async for message in session.receive()])
 
-    assert serve(use) == b"".join(answer(QUICK, Format("pcm", 24000)))
+    assert serve(use) == b"".join(make_answer_sound(QUICK, Format("pcm", 24000)))
 
 
 def test_our_messages_equal_the_referees() -> None:
@@ -161,10 +161,10 @@ def test_our_messages_equal_the_referees() -> None:
 
     theirs, ours = serve(use)
     assert [normal(each) for each in ours.received] == [normal(each) for each in theirs.received]
-    assert (ours.got.path, dict(ours.got.query)) == (theirs.got.path, dict(theirs.got.query))
-    assert dict(ours.got.query) == {}
-    assert ours.got.headers["x-goog-api-key"] == theirs.got.headers["x-goog-api-key"] == KEY
-    assert (ours.got.headers.get("Authorization"), theirs.got.headers.get("Authorization")) == (None, None)
+    assert (ours.request.path, dict(ours.request.query)) == (theirs.request.path, dict(theirs.request.query))
+    assert dict(ours.request.query) == {}
+    assert ours.request.headers["x-goog-api-key"] == theirs.request.headers["x-goog-api-key"] == KEY
+    assert (ours.request.headers.get("Authorization"), theirs.request.headers.get("Authorization")) == (None, None)
     assert ours.close_code == theirs.close_code == 1000
 
 
@@ -197,12 +197,12 @@ def test_our_messages_equal_the_referees() -> None:
     ],
 )
 def test_the_server_ends_the_call_at_a_message_that_does_not_fit(sent: list[str], reason: str) -> None:
-    agent = LiveAgent(QUICK, Got("GET", "/", {}, {}, None))
+    agent = LiveAgent(QUICK, ReceivedRequest("GET", "/", {}, {}, None))
     for message in sent:
-        agent.take(message)
-    assert agent.ended
-    assert agent.ended[0] == 1007
-    assert reason in agent.ended[1]
+        agent.handle_message(message)
+    assert agent.close_request
+    assert agent.close_request[0] == 1007
+    assert reason in agent.close_request[1]
 
 
 def test_every_field_the_referee_knows_is_known_to_the_server() -> None:
@@ -215,14 +215,14 @@ def test_every_field_the_referee_knows_is_known_to_the_server() -> None:
     assert names(types.AudioTranscriptionConfig) == set(SETUP["inputAudioTranscription"])
     enterprise_only = {"labels"}
     assert names(types.LiveClientSetup) - enterprise_only <= set(SETUP)
-    assert set(SETUP) >= BESIDE
+    assert set(SETUP) >= TOP_LEVEL_PARAMETERS
 
 
 # A turn
 
 
 def test_a_turn_is_heard_and_answered() -> None:
-    async def use(server: VoiceLoopback) -> tuple[list[Heard], SocketChannel, VoiceLoopback]:
+    async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], SocketChannel, VoiceLoopback]:
         channel = await dialled(server)
         heard = await turn(channel)
         await channel.close()
@@ -237,7 +237,7 @@ def test_a_turn_is_heard_and_answered() -> None:
     )
     order = [event.kind for event in found if event.kind not in ("agent_audio", "agent_text", "user_text")]
     assert order == ["ready", "usage", "turn_done"]
-    assert sound(heard) == b"".join(answer(QUICK, Format("pcm", 24000)))
+    assert sound(heard) == b"".join(make_answer_sound(QUICK, Format("pcm", 24000)))
     assert "".join(event.text for event in events(heard, "agent_text") if not event.final) == QUICK.text
     assert [event.text for event in events(heard, "agent_text") if event.final] == [QUICK.text]
     assert "".join(event.text for event in events(heard, "user_text")) == QUICK.heard
@@ -295,7 +295,7 @@ def test_an_agent_may_speak_first() -> None:
 
 
 def test_a_caller_who_talks_into_an_answer_interrupts_it() -> None:
-    async def use(server: VoiceLoopback) -> tuple[list[Heard], list[Message]]:
+    async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], list[Message]]:
         channel = await dialled(server)
         heard = await turn(channel, last="agent_audio")
         heard += await turn(channel, last="interrupted")
@@ -313,7 +313,7 @@ def test_a_caller_who_talks_into_an_answer_interrupts_it() -> None:
 
 
 def test_an_answer_that_was_all_sent_but_still_plays_is_interrupted_too() -> None:
-    async def use(server: VoiceLoopback) -> list[Heard]:
+    async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
         channel = await dialled(server)
         before = await turn(channel)
         after = await turn(channel, last="interrupted")
@@ -344,7 +344,7 @@ def test_in_the_servers_order_an_interrupted_answer_leaves_no_word_in_the_next()
     line = (8000 * np.sin(np.arange(6400) / 9)).astype(np.int16)
     lines = [Utterance(Line("one"), line, "a"), Utterance(Line("stop", barge_in_s=0.4), line, "b")]
 
-    async def use(server: VoiceLoopback) -> Held:
+    async def use(server: VoiceLoopback) -> FinishedCall:
         return await Conversation(await dialled(server), lines, {"rate": 24000}, Patience(5, 30)).hold()
 
     script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, speed=1.2, text="So it is, and so it was.")
@@ -390,7 +390,7 @@ def test_a_turn_goes_on_until_the_interaction_is_idle() -> None:
     ],
 )
 def test_a_close_has_its_class(close: tuple[int, str], kind: str | None) -> None:
-    found = LiveWire(DIAL).closed(*close)
+    found = LiveWire(DIAL).read_close(*close)
     assert (found.kind, found.error, found.detail) == ("closed", kind, {"code": close[0]})
 
 
@@ -460,7 +460,7 @@ def test_a_server_that_never_gets_ready_is_left_in_order(monkeypatch: pytest.Mon
 def test_a_redirect_is_refused_and_the_key_stays() -> None:
     class Redirecting(LiveAgent):
         @classmethod
-        def refuse(cls, got: Got, key: str | None) -> web.Response | None:  # noqa: ARG003
+        def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003
             if "again" in got.query:
                 return None
             raise web.HTTPFound(f"http://{got.headers['Host']}{got.path}?again=1")
@@ -468,7 +468,7 @@ def test_a_redirect_is_refused_and_the_key_stays() -> None:
     async def use(server: VoiceLoopback) -> int:
         with pytest.raises(Rejected, match="redirects"):
             await dialled(server)
-        return len(server.asked)
+        return len(server.requests)
 
     assert serve(use, agent=Redirecting) == 1
 
@@ -482,15 +482,15 @@ def test_what_the_setup_does_not_take_is_refused_in_the_vendors_words() -> None:
 class Telling(LiveAgent):
     """A server that repeats the key it was given, wherever it can."""
 
-    def speech_started(self) -> list[Message]:
-        key = self.got.headers["x-goog-api-key"]
+    def on_speech_start(self) -> list[Message]:
+        key = self.request.headers["x-goog-api-key"]
         said = {"outputTranscription": {"text": key}, "modelTurn": {"parts": [{"inlineData": {"mimeType": key}}]}}
         call = {"functionCalls": [{"id": key, "name": key, "args": {key: [key]}}]}
         told: list[Any] = [{"serverContent": said}, {"toolCall": call}, {key: {}}, {"goAway": {"timeLeft": key}}]
         return [*map(json.dumps, told), f'{{"cut": "{key}']
 
-    def speech_stopped(self) -> list[Message]:
-        self.hang_up(1011, self.got.headers["x-goog-api-key"])
+    def on_speech_stop(self) -> list[Message]:
+        self.hang_up(1011, self.request.headers["x-goog-api-key"])
         return []
 
 
@@ -549,7 +549,7 @@ def test_parameters_stand_where_the_setup_has_them() -> None:
         "stop": None,
         "inputAudioTranscription": {"mode": "SMART"},
     }
-    (hello,) = LiveWire(Dial("tunedModels/m", None, "en", given)).hello()
+    (hello,) = LiveWire(Dial("tunedModels/m", None, "en", given)).opening_messages()
     assert json.loads(hello)["setup"] == {
         "model": "tunedModels/m",
         "generationConfig": {"responseModalities": ["AUDIO"], "topP": 0.5},
@@ -591,7 +591,7 @@ def test_broken_frames_meet_errors_of_ours_only() -> None:
     def wire() -> LiveWire:
         return LiveWire(DIAL)
 
-    samples = rehearse(LiveAgent(QUICK, Got("GET", "/", {}, {}, None)), wire())
+    samples = rehearse(LiveAgent(QUICK, ReceivedRequest("GET", "/", {}, {}, None)), wire())
     met = survive(wire, samples, 2000)
     assert met["refused"] > 500
     assert met["agent_text"] > 5
@@ -602,8 +602,8 @@ def test_broken_frames_meet_errors_of_ours_only() -> None:
 
 def test_the_models_that_can_be_called_are_listed_from_every_page() -> None:
     async def use(server: VoiceLoopback) -> list[str]:
-        provider = Live.open(Target("gemini-live:x", "gemini-live", "x"), Account(server.url, KEY))
-        wrong = Live(Account(server.url, "AIza-wrong-0123456789"))
+        provider = LiveProvider.open(Target("gemini-live:x", "gemini-live", "x"), Account(server.url, KEY))
+        wrong = LiveProvider(Account(server.url, "AIza-wrong-0123456789"))
         try:
             with pytest.raises(AuthenticationFailed):
                 await wrong.models()

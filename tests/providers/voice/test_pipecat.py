@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
 
-from pramana.providers.voice.pipecat import KINDS, decode, encode
+from pramana.providers.voice.pipecat import KINDS, decode_frame, encode_frame
 
 TYPES = {"id": 4, "pts": 4, "sample_rate": 13, "num_channels": 13, "audio": 12}
 """Of protobuf: 64 and 32 bits without a sign, bytes; all others are text."""
@@ -64,19 +64,19 @@ def test_what_we_write_the_referee_reads_and_writes_alike() -> None:
             getattr(theirs, kind).SetInParent()
             for name, value in given.items():
                 setattr(getattr(theirs, kind), name, value)
-            assert encode(kind, given) == theirs.SerializeToString(deterministic=True)
-            assert decode(theirs.SerializeToString()) == (kind, given)
+            assert encode_frame(kind, given) == theirs.SerializeToString(deterministic=True)
+            assert decode_frame(theirs.SerializeToString()) == (kind, given)
 
 
 def test_fields_of_a_newer_version_are_passed_over() -> None:
-    newer = b"\x48\x01" + encode("audio", {"audio": b"ab"}) + b"\x7d\x01\x02\x03\x04"
-    assert decode(newer) == ("audio", {"audio": b"ab"})
+    newer = b"\x48\x01" + encode_frame("audio", {"audio": b"ab"}) + b"\x7d\x01\x02\x03\x04"
+    assert decode_frame(newer) == ("audio", {"audio": b"ab"})
     assert FRAME.FromString(newer).audio.audio == b"ab"
 
 
 def test_of_several_frames_the_last_counts() -> None:
-    both = encode("text", {"text": "a"}) + encode("message", {"data": "{}"})
-    assert decode(both) == ("message", {"data": "{}"})
+    both = encode_frame("text", {"text": "a"}) + encode_frame("message", {"data": "{}"})
+    assert decode_frame(both) == ("message", {"data": "{}"})
     assert FRAME.FromString(both).WhichOneof("frame") == "message"
 
 
@@ -98,17 +98,19 @@ def test_of_several_frames_the_last_counts() -> None:
 )
 def test_what_is_no_frame_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        decode(data)
+        decode_frame(data)
 
 
 def test_what_is_broken_is_refused_or_read_as_the_referee_reads_it() -> None:
     chance = random.Random(11)
     for _ in range(3000):
         kind = chance.choice(list(KINDS))
-        spoilt = bytearray(encode(kind, {**values(kind, chance), "id": 1} if kind != "message" else {"data": "{}"}))
+        spoilt = bytearray(
+            encode_frame(kind, {**values(kind, chance), "id": 1} if kind != "message" else {"data": "{}"})
+        )
         spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
         try:
-            found, fields = decode(bytes(spoilt))
+            found, fields = decode_frame(bytes(spoilt))
         except ValueError:
             continue
         theirs = FRAME.FromString(bytes(spoilt))

@@ -27,14 +27,14 @@ from pramana.errors import (
     Unavailable,
     Unreachable,
 )
-from pramana.loopback.script import answer
-from pramana.loopback.voice import Got, Script, VoiceLoopback
+from pramana.loopback.script import make_answer_sound
+from pramana.loopback.voice import ReceivedRequest, Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
 from pramana.providers.accounts import Account
-from pramana.providers.voice.realtime import Realtime, RealtimeWire
+from pramana.providers.voice.realtime import RealtimeProvider, RealtimeWire
 from pramana.providers.voice.socket import SocketChannel
-from pramana.providers.voice.vocabulary import Dial, Event, Format, Heard, Message
-from pramana.run.call import Conversation, Held, Patience
+from pramana.providers.voice.vocabulary import Dial, Event, Format, Message, ReceivedEvents
+from pramana.run.call import Conversation, FinishedCall, Patience
 
 from ...loopback.fuzz import rehearse, survive
 from ...loopback.realtime import EVENTS, RealtimeAgent
@@ -70,11 +70,11 @@ def serve(use: Callable[[VoiceLoopback], Awaitable[T]], script: Script = QUICK, 
 
 
 async def dialled(server: VoiceLoopback, dial: Dial = DIAL, key: str | None = KEY) -> SocketChannel:
-    return await Realtime(Account(server.url, key)).dial(dial)
+    return await RealtimeProvider(Account(server.url, key)).dial(dial)
 
 
-def called(script: Script = QUICK, agent: Any = RealtimeAgent, **given: Any) -> list[Heard]:
-    async def use(server: VoiceLoopback) -> list[Heard]:
+def called(script: Script = QUICK, agent: Any = RealtimeAgent, **given: Any) -> list[ReceivedEvents]:
+    async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
         channel = await dialled(server)
         try:
             return await turn(channel, **given)
@@ -120,7 +120,7 @@ def test_the_referee_holds_a_conversation_and_knows_every_event() -> None:
     got, sent = serve(use)
     assert [event.type for event in got[:2]] == ["session.created", "session.updated"]
     said = b"".join(base64.b64decode(event.delta) for event in got if event.type == "response.output_audio.delta")
-    assert said == b"".join(answer(QUICK, Format("pcm", 24000)))
+    assert said == b"".join(make_answer_sound(QUICK, Format("pcm", 24000)))
     done = {event.type: event for event in got}
     assert done["response.output_audio_transcript.done"].transcript == QUICK.text
     assert done["conversation.item.input_audio_transcription.completed"].transcript == QUICK.heard
@@ -155,16 +155,16 @@ def test_our_messages_equal_the_referees() -> None:
     assert [json.loads(each) for each in ours.received] == [json.loads(each) for each in theirs.received]
     assert json.loads(ours.received[-1]) == {"type": "conversation.item.truncate", **cut}
     assert (
-        (ours.got.path, dict(ours.got.query))
-        == (theirs.got.path, dict(theirs.got.query))
+        (ours.request.path, dict(ours.request.query))
+        == (theirs.request.path, dict(theirs.request.query))
         == (
             "/realtime",
             {"model": MODEL},
         )
     )
     for name in ("Authorization", "OpenAI-Beta", "OpenAI-Organization", "OpenAI-Project"):
-        assert ours.got.headers.get(name) == theirs.got.headers.get(name)
-    assert ours.got.headers["Authorization"] == f"Bearer {KEY}"
+        assert ours.request.headers.get(name) == theirs.request.headers.get(name)
+    assert ours.request.headers["Authorization"] == f"Bearer {KEY}"
     assert ours.close_code == theirs.close_code == 1000
     known: TypeAdapter[Any] = TypeAdapter(RealtimeClientEvent)
     for message in ours.received:
@@ -210,22 +210,22 @@ def test_our_messages_equal_the_referees() -> None:
     ],
 )
 def test_the_server_answers_an_event_that_does_not_fit_with_an_error(sent: str, code: str, parameter: str) -> None:
-    agent = RealtimeAgent(QUICK, Got("GET", "/realtime", {"model": MODEL}, {}, None))
-    (said,) = agent.take(sent)
+    agent = RealtimeAgent(QUICK, ReceivedRequest("GET", "/realtime", {"model": MODEL}, {}, None))
+    (said,) = agent.handle_message(sent)
     error = json.loads(said)["error"]
     assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", code, parameter)
-    assert agent.ended is None
+    assert agent.close_request is None
     assert not agent.ready
 
 
 def test_the_server_refuses_to_cut_more_than_it_said() -> None:
-    agent = RealtimeAgent(QUICK, Got("GET", "/realtime", {"model": MODEL}, {}, None))
-    agent.answer_begins()
-    item = json.loads(agent.sound(bytes(4800))[0])["item_id"]
+    agent = RealtimeAgent(QUICK, ReceivedRequest("GET", "/realtime", {"model": MODEL}, {}, None))
+    agent.begin_answer()
+    item = json.loads(agent.send_sound(bytes(4800))[0])["item_id"]
     cut = {"type": "conversation.item.truncate", "item_id": item, "content_index": 0}
-    (said,) = agent.take(json.dumps({**cut, "audio_end_ms": 101}))
+    (said,) = agent.handle_message(json.dumps({**cut, "audio_end_ms": 101}))
     assert "already shorter than 101ms" in json.loads(said)["error"]["message"]
-    (said,) = agent.take(json.dumps({**cut, "audio_end_ms": 100}))
+    (said,) = agent.handle_message(json.dumps({**cut, "audio_end_ms": 100}))
     assert json.loads(said)["type"] == "conversation.item.truncated"
 
 
@@ -241,7 +241,7 @@ def test_every_client_event_the_referee_knows_is_known_to_the_server() -> None:
 
 
 def test_a_turn_is_heard_and_answered() -> None:
-    async def use(server: VoiceLoopback) -> tuple[list[Heard], SocketChannel, VoiceLoopback]:
+    async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], SocketChannel, VoiceLoopback]:
         channel = await dialled(server)
         heard = await turn(channel)
         await channel.close()
@@ -257,7 +257,7 @@ def test_a_turn_is_heard_and_answered() -> None:
     order = [event.kind for event in found if event.kind not in ("agent_audio", "agent_text", "user_text")]
     assert order == ["unknown", "ready", "user_speech_start", "user_speech_stop", "usage", "turn_done"]
     assert found[0].detail == {"event": "session.created"}
-    assert sound(heard) == b"".join(answer(QUICK, Format("pcm", 24000)))
+    assert sound(heard) == b"".join(make_answer_sound(QUICK, Format("pcm", 24000)))
     assert [event.text for event in found if event.kind == "agent_text" and event.final] == [QUICK.text]
     assert "".join(event.text for event in found if event.kind == "agent_text" and not event.final) == QUICK.text
     assert [event.text for event in found if event.kind == "user_text" and event.final] == [QUICK.heard]
@@ -302,7 +302,7 @@ def test_a_transcript_may_be_late_or_missing(transcript: Any) -> None:
 
 
 def test_several_turns_in_one_call() -> None:
-    async def use(server: VoiceLoopback) -> list[list[Heard]]:
+    async def use(server: VoiceLoopback) -> list[list[ReceivedEvents]]:
         channel = await dialled(server)
         heard = [await turn(channel, linger_s=0.1) for _ in range(3)]
         await channel.close()
@@ -331,10 +331,10 @@ def test_an_agent_may_speak_first() -> None:
 def test_another_codec_is_taken_from_the_session() -> None:
     law = {"format": {"type": "audio/pcmu"}}
 
-    async def use(server: VoiceLoopback) -> tuple[SocketChannel, list[Heard]]:
+    async def use(server: VoiceLoopback) -> tuple[SocketChannel, list[ReceivedEvents]]:
         audio = {"input": {**law, "turn_detection": {"type": "server_vad"}}, "output": law}
         channel = await dialled(server, Dial(MODEL, parameters={"audio": audio}))
-        heard: list[Heard] = []
+        heard: list[ReceivedEvents] = []
         for frame in [b"\x00"] * 15 + [b"\xff"] * 10:
             await channel.send(frame * 160)
         while not events(heard, "turn_done"):
@@ -351,7 +351,7 @@ def test_another_codec_is_taken_from_the_session() -> None:
 
 
 def test_a_caller_who_talks_into_an_answer_interrupts_it() -> None:
-    async def use(server: VoiceLoopback) -> tuple[list[Heard], Any]:
+    async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], Any]:
         channel = await dialled(server)
         before = await turn(channel, last="agent_audio")
         after = await turn(channel, last="interrupted")
@@ -372,7 +372,7 @@ def test_a_caller_who_talks_into_an_answer_interrupts_it() -> None:
 
 
 def test_an_answer_that_was_all_sent_but_still_plays_is_interrupted_too() -> None:
-    async def use(server: VoiceLoopback) -> list[Heard]:
+    async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
         channel = await dialled(server)
         before = await turn(channel)
         after = await turn(channel, last="user_speech_start")
@@ -436,7 +436,7 @@ def test_in_the_servers_order_an_interrupted_answer_leaves_no_word_in_the_next()
     line = (8000 * np.sin(np.arange(6400) / 9)).astype(np.int16)
     lines = [Utterance(Line("one"), line, "a"), Utterance(Line("stop", barge_in_s=0.4), line, "b")]
 
-    async def use(server: VoiceLoopback) -> tuple[Held, list[str]]:
+    async def use(server: VoiceLoopback) -> tuple[FinishedCall, list[str]]:
         held = await Conversation(await dialled(server), lines, {"rate": 24000}, Patience(5, 30)).hold()
         return held, [json.loads(each)["type"] for each in server.calls[0].sent]
 
@@ -469,15 +469,15 @@ def test_in_the_servers_order_an_interrupted_answer_leaves_no_word_in_the_next()
 )
 def test_never_more_is_cut_than_was_sent(played_s: float, cuts: list[tuple[str, int]]) -> None:
     wire = RealtimeWire(DIAL)
-    assert wire.interrupted(1.0) == []
+    assert wire.interruption_messages(1.0) == []
     wire.read(delta("item_1", 0.4))
     wire.read(delta("item_1", 0.6))
     wire.read(delta("item_2", 0.5))
-    found = [json.loads(each) for each in wire.interrupted(played_s)]
+    found = [json.loads(each) for each in wire.interruption_messages(played_s)]
     if played_s == 0.25:
         cuts = [*cuts, ("item_2", 0)]
     assert [(each["item_id"], each["audio_end_ms"]) for each in found] == cuts
-    assert wire.interrupted(played_s) == []
+    assert wire.interruption_messages(played_s) == []
 
 
 # Faults
@@ -514,7 +514,7 @@ def test_a_frame_that_is_no_json_is_an_error_and_the_call_goes_on() -> None:
 
 
 def test_a_rate_nobody_asked_for_is_taken_where_it_is_announced() -> None:
-    async def use(server: VoiceLoopback) -> tuple[SocketChannel, list[Heard]]:
+    async def use(server: VoiceLoopback) -> tuple[SocketChannel, list[ReceivedEvents]]:
         channel = await dialled(server)
         heard = await turn(channel)
         await channel.close()
@@ -573,7 +573,7 @@ def test_nobody_at_the_address_is_unreachable() -> None:
 
     gone = serve(use)
     with pytest.raises(Unreachable):
-        asyncio.run(Realtime(Account(gone, KEY)).dial(DIAL))
+        asyncio.run(RealtimeProvider(Account(gone, KEY)).dial(DIAL))
 
 
 def test_what_the_session_does_not_take_is_refused_in_the_vendors_words() -> None:
@@ -585,8 +585,8 @@ def test_what_the_session_does_not_take_is_refused_in_the_vendors_words() -> Non
 class Telling(RealtimeAgent):
     """A server that repeats the key it was given, wherever it can."""
 
-    def speech_started(self) -> list[Message]:
-        key = self.got.headers["Authorization"].removeprefix("Bearer ")
+    def on_speech_start(self) -> list[Message]:
+        key = self.request.headers["Authorization"].removeprefix("Bearer ")
         error = {"type": "server_error", "code": key, "message": f"I know {key}", "param": None}
         return [
             self._event("error", error=error),
@@ -596,8 +596,8 @@ class Telling(RealtimeAgent):
             f'{{"cut": "{key}',
         ]
 
-    def speech_stopped(self) -> list[Message]:
-        self.hang_up(1011, self.got.headers["Authorization"])
+    def on_speech_stop(self) -> list[Message]:
+        self.hang_up(1011, self.request.headers["Authorization"])
         return []
 
 
@@ -757,7 +757,7 @@ def test_broken_frames_meet_errors_of_ours_only() -> None:
     def wire() -> RealtimeWire:
         return RealtimeWire(DIAL)
 
-    samples = rehearse(RealtimeAgent(QUICK, Got("GET", "/realtime", {"model": MODEL}, {}, None)), wire())
+    samples = rehearse(RealtimeAgent(QUICK, ReceivedRequest("GET", "/realtime", {"model": MODEL}, {}, None)), wire())
     assert {json.loads(each)["type"] for each in samples} >= {"session.created", "response.done", "error"}
     met = survive(wire, samples, 2000)
     assert met["refused"] > 500
@@ -769,7 +769,7 @@ def test_broken_frames_meet_errors_of_ours_only() -> None:
 
 def test_the_models_that_can_be_called_are_listed() -> None:
     async def use(server: VoiceLoopback) -> list[str]:
-        provider = Realtime.open(Target("openai-realtime:x", "openai-realtime", "x"), Account(server.url, KEY))
+        provider = RealtimeProvider.open(Target("openai-realtime:x", "openai-realtime", "x"), Account(server.url, KEY))
         try:
             return await provider.models()
         finally:
@@ -789,7 +789,7 @@ def test_the_server_runs_as_a_program_and_writes_its_log(tmp_path: Path) -> None
             url = process.stdout.readline().strip()
 
             async def use() -> float:
-                channel = await Realtime(Account(url, KEY)).dial(Dial("call-7"))
+                channel = await RealtimeProvider(Account(url, KEY)).dial(Dial("call-7"))
                 heard = await turn(channel)
                 await channel.close()
                 return next(each.at for each in heard if any(event.audio for event in each.events))
@@ -822,7 +822,7 @@ def test_nothing_is_remembered_of_sound_that_is_none() -> None:
     wire = RealtimeWire(DIAL)
     for number in range(50):
         assert wire.read(part(f"{number}", "")) == []
-    assert (wire._items, wire._sounded) == ({}, False)
+    assert (wire._items, wire._has_sounded) == ({}, False)
     started = wire.read('{"type":"input_audio_buffer.speech_started"}')
     assert [event.kind for event in started] == ["user_speech_start"]
 
@@ -839,7 +839,7 @@ def test_an_id_that_would_fill_memory_is_refused(message: dict[str, Any]) -> Non
     wire = RealtimeWire(DIAL)
     with pytest.raises(BrokenReply, match="does not fit the format"):
         wire.read(json.dumps(message))
-    assert (wire._items, wire._said, wire._last) == ({}, set(), None)
+    assert (wire._items, wire._transcribed_parts, wire._last_response) == ({}, set(), None)
 
 
 def test_a_response_has_so_many_parts_and_no_more() -> None:
@@ -852,4 +852,4 @@ def test_a_response_has_so_many_parts_and_no_more() -> None:
         said = {"type": "response.output_audio_transcript.done", "transcript": "a", "content_index": number}
         wire.read(json.dumps(said))
     assert len(wire._items) < 1100
-    assert len(wire._said) < 1100
+    assert len(wire._transcribed_parts) < 1100

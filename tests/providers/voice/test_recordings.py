@@ -10,7 +10,7 @@ import pytest
 
 from pramana.errors import InvalidInput, NotFound, PramanaError
 from pramana.providers.voice import recordings
-from pramana.providers.voice.recordings import prompt_audio
+from pramana.providers.voice.recordings import read_prompt_audio
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 SOUND = b"RIFF and so on"
@@ -36,7 +36,7 @@ async def _read(desk: Path, url: str, **changes: Any) -> bytes:
         "from_api": False,
         "allow_private": False,
     }
-    return await asyncio.wait_for(prompt_audio(url, **{**given, **changes}), 10)
+    return await asyncio.wait_for(read_prompt_audio(url, **{**given, **changes}), 10)
 
 
 def read(desk: Path, url: str, **changes: Any) -> bytes:
@@ -215,15 +215,15 @@ def test_links_in_a_circle_end(desk: Path) -> None:
 
 
 def test_a_recording_may_be_so_large_and_no_larger(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert recordings.LARGEST == 50 << 20
+    assert recordings.MAX_RECORDING_BYTES == 50 << 20
     large = desk / "data" / "audio" / "large.wav"
     with large.open("wb") as file:
         file.truncate((50 << 20) + 1)
     for url, changes in (("/audio/large.wav", API), (str(large), {})):
         assert "large.wav is larger than 50 MB" in str(refused(desk, url, **changes))
-    monkeypatch.setattr(recordings, "LARGEST", len(SOUND))
+    monkeypatch.setattr(recordings, "MAX_RECORDING_BYTES", len(SOUND))
     assert read(desk, "/audio/a.wav") == SOUND
-    monkeypatch.setattr(recordings, "LARGEST", 0)
+    monkeypatch.setattr(recordings, "MAX_RECORDING_BYTES", 0)
     assert "is larger than 0 MB" in str(refused(desk, "/proc/self/status"))  # which says that it is empty
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from pramana.errors import BrokenReply, ProviderError, Unavailable, Unreachable
 from pramana.providers.accounts import Account
-from pramana.providers.http import Http
+from pramana.providers.http import HttpTransport
 from pramana.providers.voice import socket as seam
 from pramana.providers.voice.realtime import RealtimeWire
 from pramana.providers.voice.socket import SocketChannel, connect
@@ -42,7 +42,7 @@ def called(serve: Serve, use: Callable[[SocketChannel], Awaitable[Any]] | None =
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         host, port = runner.addresses[0][:2]
-        http = Http("Desk", Account(f"http://{host}:{port}", key))
+        http = HttpTransport("Desk", Account(f"http://{host}:{port}", key))
         try:
             channel = await connect(http, f"ws://{host}:{port}/", {}, RealtimeWire(Dial("m")))
             try:
@@ -124,7 +124,9 @@ def test_who_takes_the_connection_and_says_nothing_is_told_from_other_trouble(mo
 
 def test_a_server_that_refuses_is_told_in_the_words_of_the_system() -> None:
     async def go() -> None:
-        await connect(Http("Desk", Account("http://127.0.0.1:1")), "ws://127.0.0.1:1/", {}, RealtimeWire(Dial("m")))
+        await connect(
+            HttpTransport("Desk", Account("http://127.0.0.1:1")), "ws://127.0.0.1:1/", {}, RealtimeWire(Dial("m"))
+        )
 
     with pytest.raises(Unreachable) as caught:
         asyncio.run(go())
@@ -136,7 +138,7 @@ def test_a_server_that_refuses_is_told_in_the_words_of_the_system() -> None:
 
 def safe(key: str, event: Event) -> Event:
     nothing: Any = None
-    return SocketChannel(Http("Desk", Account("http://h", key)), nothing, nothing, nothing)._safe(event)
+    return SocketChannel(HttpTransport("Desk", Account("http://h", key)), nothing, nothing, nothing)._redact(event)
 
 
 def test_a_key_of_digits_is_blanked_where_it_comes_as_a_number() -> None:
@@ -159,6 +161,6 @@ def test_what_holds_no_key_is_left_as_it_is() -> None:
 
 def test_a_channel_knows_a_key_that_was_said_in_pieces() -> None:
     nothing: Any = None
-    channel = SocketChannel(Http("Desk", Account("http://h", KEY)), nothing, nothing, nothing)
+    channel = SocketChannel(HttpTransport("Desk", Account("http://h", KEY)), nothing, nothing, nothing)
     assert channel.holds_key(f"so {KEY}.")
     assert not channel.holds_key(KEY[:20])

@@ -15,9 +15,9 @@ from pramana.embedded.voice import speak as speak_aloud
 from pramana.errors import AuthenticationFailed, BrokenReply, InvalidInput, RateLimited, Rejected, Unavailable
 from pramana.model import Line, Target, Utterance
 from pramana.providers.accounts import Account
-from pramana.providers.names import resolve
+from pramana.providers.names import resolve_target
 from pramana.providers.voice.cascade import Cascade
-from pramana.providers.voice.speech import Recognition, Speech
+from pramana.providers.voice.speech import RecognitionEndpoint, SpeechEndpoint
 from pramana.providers.voice.vocabulary import Dial
 from pramana.run.call import Conversation, Patience
 
@@ -40,7 +40,7 @@ def serve(use: Callable[[SpeechLoopback], Awaitable[T]], **given: Any) -> T:
 
 
 async def transcribe(server: SpeechLoopback, key: str = KEY, language: str = "en-GB") -> str:
-    ears = Recognition(Account(server.url, key, 5.0), "whisper-1")
+    ears = RecognitionEndpoint(Account(server.url, key, 5.0), "whisper-1")
     try:
         return await ears.transcribe(CLIP, language)
     finally:
@@ -48,9 +48,9 @@ async def transcribe(server: SpeechLoopback, key: str = KEY, language: str = "en
 
 
 async def speak(server: SpeechLoopback, text: str = "Hello there.") -> bytes:
-    mouth, heard = Speech(Account(server.url, KEY, 5.0), "gpt-4o-mini-tts", "coral"), bytearray()
+    mouth, heard = SpeechEndpoint(Account(server.url, KEY, 5.0), "gpt-4o-mini-tts", "coral"), bytearray()
     try:
-        await mouth.say(text, "en", heard.extend)
+        await mouth.synthesise(text, "en", heard.extend)
     finally:
         await mouth.close()
     return bytes(heard)
@@ -100,9 +100,9 @@ def test_sound_comes_in_whole_samples_however_it_was_cut() -> None:
     pieces: list[bytes] = []
 
     async def use(server: SpeechLoopback) -> None:
-        mouth = Speech(Account(server.url, KEY, 5.0), "tts-1")
+        mouth = SpeechEndpoint(Account(server.url, KEY, 5.0), "tts-1")
         try:
-            await mouth.say("A longer sentence, in several pieces.", "en", pieces.append)
+            await mouth.synthesise("A longer sentence, in several pieces.", "en", pieces.append)
         finally:
             await mouth.close()
 
@@ -130,9 +130,9 @@ def test_sound_comes_in_whole_samples_however_it_was_cut() -> None:
 def test_faults_are_errors_of_ours(given: dict[str, Any], raised: type[Exception]) -> None:
     async def use(server: SpeechLoopback) -> Any:
         if "spoken" in given or "first_byte_s" in given:
-            mouth = Speech(Account(server.url, KEY, 0.5), "tts-1")
+            mouth = SpeechEndpoint(Account(server.url, KEY, 0.5), "tts-1")
             try:
-                await mouth.say("Hello.", "en", lambda _: None)
+                await mouth.synthesise("Hello.", "en", lambda _: None)
             finally:
                 await mouth.close()
         else:
@@ -153,7 +153,7 @@ def test_a_cascade_of_three_endpoints_hears_thinks_and_speaks() -> None:
     async def go() -> Any:
         said = Utterance(Line("Is it so?"), speak_aloud("Is it so?", "en"), "sha256:x")
         async with SpeechLoopback("Is it so?", key=KEY) as speech, Loopback(OpenAIWire("It is so.")) as chat:
-            target = resolve(f"cascade:stt=whisper-1,chat={chat.url}#small,tts=tts-1,voice=coral")
+            target = resolve_target(f"cascade:stt=whisper-1,chat={chat.url}#small,tts=tts-1,voice=coral")
             agent = Cascade.open(target, Account(speech.url, KEY, None))
             try:
                 call = Conversation(await agent.dial(Dial("x", "Be kind.")), [said], {"rate": 24000}, Patience())
@@ -187,11 +187,11 @@ def test_a_cascade_of_three_endpoints_hears_thinks_and_speaks() -> None:
 )
 def test_a_cascade_is_written_in_parts(written: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        resolve(written)
+        resolve_target(written)
 
 
 def test_a_cascade_is_resolved_without_a_key() -> None:
-    target = resolve("cascade:stt=whisper-1,chat=gpt-5-mini,tts=tts-1")
+    target = resolve_target("cascade:stt=whisper-1,chat=gpt-5-mini,tts=tts-1")
     assert target == Target(
         "cascade:stt=whisper-1,chat=gpt-5-mini,tts=tts-1",
         "cascade",

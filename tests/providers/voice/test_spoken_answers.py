@@ -9,13 +9,19 @@ from unittest.mock import patch
 import pytest
 
 from pramana.embedded import language
-from pramana.embedded.speakable import ended, has_break, repeats, shortened, speakable, without_repetition
+from pramana.embedded.speakable import (
+    has_break,
+    has_repetition,
+    make_speakable,
+    remove_repetition,
+    shorten_to_words,
+    trim_to_sentence,
+)
 from pramana.embedded.voice import speak
 from pramana.errors import ProviderError
 from pramana.model import Line, Provider, Reply, Request, Target, Turn, Utterance
-from pramana.providers.text.fake import Fake
-from pramana.providers.text.fake import parse as parse_fake
-from pramana.providers.text.local import GENERATION_S, SPOKEN_SAMPLING, SPOKEN_TOKENS, Local
+from pramana.providers.text.fake import FakeProvider, parse_fake
+from pramana.providers.text.local import GENERATION_S, MAX_SPOKEN_TOKENS, SPOKEN_SAMPLING, LocalProvider
 from pramana.providers.voice.cascade import (
     ANSWER_S,
     HEARING_S,
@@ -24,12 +30,12 @@ from pramana.providers.voice.cascade import (
     THINKING_S,
     WORDING_S,
     Cascade,
-    Manner,
-    around,
+    FailureBehaviour,
+    make_embedded_cascade,
 )
-from pramana.providers.voice.embedded import EmbeddedMouth
-from pramana.providers.voice.vocabulary import Dial, Ears
-from pramana.run.call import Conversation, Held, Patience
+from pramana.providers.voice.embedded import EmbeddedSynthesis
+from pramana.providers.voice.vocabulary import Dial, SpeechRecognition
+from pramana.run.call import Conversation, FinishedCall, Patience
 
 from ...embedded_faults import FaultyServer, installed, loads
 
@@ -58,8 +64,8 @@ GREEDY = {"temperature": 0, "seed": 42}
     ],
 )
 def test_markup_lists_and_pictures_are_not_spoken(written: str, said: str) -> None:
-    assert speakable(written) == said
-    assert speakable(said) == said
+    assert make_speakable(written) == said
+    assert make_speakable(said) == said
 
 
 @pytest.mark.parametrize(
@@ -78,19 +84,19 @@ def test_markup_lists_and_pictures_are_not_spoken(written: str, said: str) -> No
 def test_a_repetition_is_cut_away(text: str, kept: str | None) -> None:
     if kept is None and text.startswith("One cat"):
         kept = "One cat is here now. A dog."  # the same four words, a third time
-    assert repeats(text) is (kept is not None)
-    assert without_repetition(text) == (text if kept is None else kept)
+    assert has_repetition(text) is (kept is not None)
+    assert remove_repetition(text) == (text if kept is None else kept)
 
 
 def test_what_is_too_long_ends_at_a_sentence_a_clause_or_a_word() -> None:
     text = "It is big. It is blue, they say, and deep and wide and cold and old."
-    assert shortened(text, 100) == text
-    assert shortened(text, 9) == "It is big."
-    assert shortened(text.removeprefix("It is big. "), 8) == "It is blue, they say."
-    assert shortened("one two three four", 2) == "one two."
-    assert shortened("one two", 0) == ""
-    assert ended("It costs 3.5 euros") == "It costs 3.5 euros."
-    assert ended("It is Dr. Smith, the") == "It is Dr. Smith."
+    assert shorten_to_words(text, 100) == text
+    assert shorten_to_words(text, 9) == "It is big."
+    assert shorten_to_words(text.removeprefix("It is big. "), 8) == "It is blue, they say."
+    assert shorten_to_words("one two three four", 2) == "one two."
+    assert shorten_to_words("one two", 0) == ""
+    assert trim_to_sentence("It costs 3.5 euros") == "It costs 3.5 euros."
+    assert trim_to_sentence("It is Dr. Smith, the") == "It is Dr. Smith."
     assert not has_break("The answer is:")
 
 
@@ -101,8 +107,8 @@ def ask(provider: Provider, **parameters: Any) -> Reply:
     return asyncio.run(provider.ask(Request("local", (Turn("user", ASKED),), {**GREEDY, **parameters})))
 
 
-def spoken_model() -> Local:
-    return Local.open(Target("local", "local", "local", {}), None).for_speech()
+def spoken_model() -> LocalProvider:
+    return LocalProvider.open(Target("local", "local", "local", {}), None).for_speech()
 
 
 class Noting(FaultyServer):
@@ -115,16 +121,16 @@ class Noting(FaultyServer):
 
 def test_a_spoken_answer_has_its_own_limits_and_sampling() -> None:
     server = Noting("empty")
-    with patch.object(language.Engine, "_loaded", loads(server)):
+    with patch.object(language.Engine, "_load", loads(server)):
         ask(spoken_model())
-        assert server.body["max_tokens"] == SPOKEN_TOKENS
+        assert server.body["max_tokens"] == MAX_SPOKEN_TOKENS
         assert SPOKEN_SAMPLING.items() <= server.body.items()
         ask(spoken_model(), max_tokens=5, dry_multiplier=0)
         assert (server.body["max_tokens"], server.body["dry_multiplier"]) == (5, 0)
         ask(spoken_model(), max_tokens=500)
-        assert server.body["max_tokens"] == SPOKEN_TOKENS
-        ask(Local.open(Target("local", "local", "local", {}), None))
-        assert server.body["max_tokens"] == language.REPLY_CAP
+        assert server.body["max_tokens"] == MAX_SPOKEN_TOKENS
+        ask(LocalProvider.open(Target("local", "local", "local", {}), None))
+        assert server.body["max_tokens"] == language.MAX_REPLY_TOKENS
         assert not SPOKEN_SAMPLING.keys() & server.body.keys()
 
 
@@ -139,12 +145,14 @@ def test_a_loop_is_stopped_and_said_to_be_one() -> None:
     with installed("loop"):
         reply = ask(spoken_model())
     assert (reply.finish_reason, reply.text) == ("repetition", "")  # half a sentence is no answer
-    assert len(reply.response()["choices"][0]["message"]["content"].split()) < SPOKEN_TOKENS  # what it did say is kept
+    assert (
+        len(reply.response()["choices"][0]["message"]["content"].split()) < MAX_SPOKEN_TOKENS
+    )  # what it did say is kept
 
 
 @pytest.mark.usefixtures("virtual_time")
 def test_a_slow_model_is_stopped_and_what_it_said_is_kept() -> None:
-    with patch.object(language.Engine, "_loaded", loads(FaultyServer("long", GENERATION_S / 4))):
+    with patch.object(language.Engine, "_load", loads(FaultyServer("long", GENERATION_S / 4))):
         reply = ask(spoken_model())
     assert reply.finish_reason == "time"
     assert reply.text.startswith("word1, word2")
@@ -160,7 +168,7 @@ class Deaf:
     def __init__(self, words: str = "", seconds: float = 0.0) -> None:
         self.words, self.seconds = words, seconds
 
-    def covers(self, _language: str) -> bool:
+    def supports_language(self, _language: str) -> bool:
         return True
 
     async def transcribe(self, _samples: Any, _language: str) -> str:
@@ -168,22 +176,24 @@ class Deaf:
         return self.words
 
 
-def held(ears: Ears, mind: str, manner: Manner) -> Held:
-    agent = Cascade(ears, Fake(**parse_fake(mind)), EmbeddedMouth(), manner=manner)
+def held(ears: SpeechRecognition, mind: str, manner: FailureBehaviour) -> FinishedCall:
+    agent = Cascade(ears, FakeProvider(**parse_fake(mind)), EmbeddedSynthesis(), manner=manner)
     said = [Utterance(Line(ASKED), speak(ASKED, "en"), "sha256:x")]
 
-    async def call() -> Held:
+    async def call() -> FinishedCall:
         channel = await agent.dial(Dial("x"))
         return await Conversation(channel, said, {"rate": 24000}, Patience()).hold()
 
     return asyncio.run(call())
 
 
-def texts(of: Held, kind: str) -> Sequence[str]:
+def texts(of: FinishedCall, kind: str) -> Sequence[str]:
     return [each["text"] for each in map(json.loads, of.log.splitlines()) if each["event"] == kind]
 
 
-EMBEDDED = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S)
+EMBEDDED = FailureBehaviour(
+    apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S
+)
 
 
 @pytest.mark.usefixtures("virtual_time")
@@ -200,7 +210,7 @@ EMBEDDED = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, w
         (Deaf(ASKED), "fixed=**Nine**.", "Nine."),
     ],
 )
-def test_an_agent_that_apologises_is_never_silent(ears: Ears, mind: str, answer: str) -> None:
+def test_an_agent_that_apologises_is_never_silent(ears: SpeechRecognition, mind: str, answer: str) -> None:
     call = held(ears, mind, EMBEDDED)
     assert (call.reason, call.answers) == ("done", (answer,))
     assert texts(call, "turn_done") == ["completed"]
@@ -217,35 +227,35 @@ def test_the_limits_of_an_answer_leave_a_caller_enough_patience() -> None:
 @pytest.mark.usefixtures("virtual_time")
 def test_without_that_manner_a_foreign_model_is_waited_for_and_speaks_as_long_as_it_likes() -> None:
     long = "This is a long answer, and nobody cuts it short, however long it is going to take to say all of it. " * 3
-    call = held(Deaf(ASKED), f"latency={THINKING_S + 2},fixed={long}", Manner())
+    call = held(Deaf(ASKED), f"latency={THINKING_S + 2},fixed={long}", FailureBehaviour())
     assert call.answers == (" ".join(long.split()),)
 
 
 @pytest.mark.usefixtures("virtual_time")
 @pytest.mark.parametrize("answer", ["12. That is seven plus five.", "C# is > Java and 2*3*4 is 2^3 * 3.", "1. Tea"])
 def test_what_a_foreign_model_answers_is_said_word_for_word(answer: str) -> None:
-    assert held(Deaf(ASKED), f"fixed={answer}", around(Fake()).manner).answers == (answer,)
+    assert held(Deaf(ASKED), f"fixed={answer}", make_embedded_cascade(FakeProvider()).manner).answers == (answer,)
 
 
 @pytest.mark.usefixtures("virtual_time")
 def test_a_foreign_model_without_an_answer_is_given_none() -> None:
-    call = held(Deaf(ASKED), "fixed=", around(Fake()).manner)
+    call = held(Deaf(ASKED), "fixed=", make_embedded_cascade(FakeProvider()).manner)
     assert NO_ANSWER not in call.answers
     assert texts(call, "turn_done") == ["empty"]
 
 
 def test_only_the_embedded_model_is_limited() -> None:
-    assert around(Local.open(Target("local", "local", "local", {}), None)).manner == EMBEDDED
-    assert around(Fake()).manner == Manner(apologises=True)
+    assert make_embedded_cascade(LocalProvider.open(Target("local", "local", "local", {}), None)).manner == EMBEDDED
+    assert make_embedded_cascade(FakeProvider()).manner == FailureBehaviour(apologises=True)
 
 
 def test_an_answer_is_as_long_as_it_may_be() -> None:
     text = "The sea is deep and the sky is wide, and so it goes. " * 20
-    words = asyncio.run(EmbeddedMouth().wording(text, "en", 6.0))
+    words = asyncio.run(EmbeddedSynthesis().fit_text(text, "en", 6.0))
     assert 3.0 < len(speak(words, "en")) / 16000 <= 6.0
     assert text.startswith(words)
-    assert asyncio.run(EmbeddedMouth().wording("Nine.", "en", 6.0)) == "Nine."
-    assert asyncio.run(EmbeddedMouth().wording(text, "en", 0.05)) == ""
+    assert asyncio.run(EmbeddedSynthesis().fit_text("Nine.", "en", 6.0)) == "Nine."
+    assert asyncio.run(EmbeddedSynthesis().fit_text(text, "en", 0.05)) == ""
 
 
 def test_a_timeout_of_a_part_itself_is_an_error_of_the_agent() -> None:

@@ -253,5 +253,5 @@ def rows(server: Client) -> list[dict[str, Any]]:
 
     assert server.store
     joined = select(submissions, submission_series).join_from(submissions, submission_series)
-    with server.store._database.reading() as connection:
+    with server.store._database.read_transaction() as connection:
         return [dict(row) for row in connection.execute(joined.order_by(submissions.c.submission_no)).mappings()]

@@ -28,7 +28,7 @@ def test_what_is_brought_is_fetched_as_it_was(client: Client) -> None:
     found = client.get("/audio/prompts/hello.wav")
     assert (found.status, found.body, found.headers["content-type"]) == (200, WAV, "audio/wav")
     assert [each["path"] for each in client.get("/api/audio").data] == ["/audio/prompts/hello.wav"]
-    assert (settings.home() / "audio/prompts/hello.wav").read_bytes() == WAV  # where a scenario's /audio/ leads
+    assert (settings.data_folder() / "audio/prompts/hello.wav").read_bytes() == WAV  # where a scenario's /audio/ leads
 
 
 def test_a_name_keeps_its_content_unless_it_is_to_be_replaced(client: Client) -> None:
@@ -149,7 +149,7 @@ def test_a_name_that_is_none_is_refused(client: Client, name: str) -> None:
 
 def test_no_path_leads_outside_the_folder(client: Client, tmp_path: Path) -> None:
     (tmp_path / "secret.wav").write_bytes(WAV)
-    folder = settings.home() / "audio"
+    folder = settings.data_folder() / "audio"
     folder.mkdir(parents=True)
     (folder / "link.wav").symlink_to(tmp_path / "secret.wav")
     (folder / "out").symlink_to(tmp_path)

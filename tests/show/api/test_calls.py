@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from pramana import audio
-from pramana.app.calls import CallView, peaks
+from pramana.app.calls import CallView, measure_peaks
 from pramana.hash import case_digest
 from pramana.model import Call, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
-from pramana.show.api.envelope import shape_of
+from pramana.show.api.envelope import make_shape
 from pramana.store.store import Store
 
 from .served import Client, serve
@@ -51,7 +51,7 @@ def stored(store: Store, recording: bytes, log: bytes, evidence: Any = None, *, 
             await writer.put([made])
 
     asyncio.run(write())
-    ((seq, _),) = store.results.each(run.id)
+    ((seq, _),) = store.results.iterate(run.id)
     return run.id, seq
 
 
@@ -68,7 +68,7 @@ def store(client: Client) -> Store:
 def test_a_call_is_told_with_times_turns_and_the_peaks_of_both_sides(client: Client, store: Store) -> None:
     run_id, seq = stored(store, audio.write_wav(sound(), RATE), log_of(EVENTS))
     found = client.get(f"/api/runs/{run_id}/results/{seq}/call?columns=300").data
-    shape_of(CallView).model_validate(found)
+    make_shape(CallView).model_validate(found)
     assert found["durationSeconds"] == 3.0
     assert [(each["who"], each["atSeconds"]) for each in found["conversation"]] == [
         ("caller", 0.2), ("heard as", 0.2), ("agent", 1.5), ("our ear", 1.5),
@@ -152,10 +152,10 @@ def test_peaks_leave_no_sample_out() -> None:
         samples = np.zeros(length, np.int16)
         place = int(dice.integers(length))
         samples[place] = -20_000
-        found = peaks(samples, 100)
+        found = measure_peaks(samples, 100)
         assert len(found) == 100
         assert max(found) == pytest.approx(20_000 / 32_768, abs=1e-4)
-    assert peaks(np.zeros(0, np.int16), 100) == (0.0,) * 100
+    assert measure_peaks(np.zeros(0, np.int16), 100) == (0.0,) * 100
 
 
 def test_only_who_may_look_hears(guarded: Client) -> None:

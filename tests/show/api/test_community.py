@@ -13,9 +13,9 @@ from jsonschema import Draft202012Validator
 
 from pramana.app import App
 from pramana.show.api import make_routes
-from pramana.show.api.community import draw
+from pramana.show.api.community import draw_badge
 from pramana.show.api.documentation import describe
-from pramana.store.submissions import Passed
+from pramana.store.submissions import PassCounts
 
 from .served import Client
 
@@ -349,8 +349,8 @@ def test_whatever_a_model_is_called_its_badge_is_a_picture_with_its_name_as_text
 
 
 def test_only_what_has_no_failure_is_a_hundred_percent() -> None:
-    assert "99 % of 1,000" in draw("m", Passed(999, 1_000))
-    assert "100 % of 1,000" in draw("m", Passed(1_000, 1_000))
+    assert "99 % of 1,000" in draw_badge("m", PassCounts(999, 1_000))
+    assert "100 % of 1,000" in draw_badge("m", PassCounts(1_000, 1_000))
 
 
 def test_a_badge_needs_a_token_where_everything_does(guarded: Client) -> None:

@@ -7,11 +7,11 @@ from urllib.parse import quote
 import pytest
 
 from pramana.app import comparisons
+from pramana.app.comparison_sides import compare_sides
 from pramana.app.comparisons import ComparisonView
-from pramana.app.sides import compared
 from pramana.hash import case_digest
 from pramana.model import Call, Check, Key, Outcome, Plan, Reply, Result, Target
-from pramana.show.api.envelope import shape_of
+from pramana.show.api.envelope import make_shape
 from pramana.store.scoring import Scorings
 from pramana.store.store import Store
 
@@ -19,7 +19,7 @@ from .served import Client
 from .test_models import add_run, case
 from .test_runs import SCENARIOS, ended, started
 
-SHAPE = shape_of(ComparisonView)
+SHAPE = make_shape(ComparisonView)
 
 
 def test_two_runs_are_compared_with_the_interval_of_the_difference(either: Client) -> None:
@@ -279,13 +279,13 @@ def test_pages_of_one_comparison_are_worked_out_once_until_a_run_is_judged_again
     base, new = started(client), started(client)
     for each in (base, new):
         ended(client, each)
-    worked_out, weigh = [], compared
+    worked_out, weigh = [], compare_sides
 
     def watched(*given: Any, **options: Any) -> Any:
         worked_out.append(given)
         return weigh(*given, **options)
 
-    monkeypatch.setattr(comparisons, "compared", watched)
+    monkeypatch.setattr(comparisons, "compare_sides", watched)
     address = f"/api/compare?base={base}&new={new}"
     first = client.get(address).data
     assert client.get(f"{address}&pageSize=1&page=1").data["sentence"] == first["sentence"]

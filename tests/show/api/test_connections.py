@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from pramana.show.api import connection
-from pramana.show.api.connection import HEAD_S, MOST_HEAD_BYTES, MOST_HEADERS, RESERVED, most_connections
+from pramana.show.api.connection import HEAD_TIMEOUT_S, MAX_HEAD_BYTES, MAX_HEADERS, RESERVED_FILES, max_connections
 
 from .served import Client
 
@@ -35,7 +35,7 @@ def answer(line: socket.socket) -> bytes:
 
 
 def test_a_head_of_usual_size_is_read(client: Client) -> None:
-    headers = b"".join(b"X-Header-%d: %b\r\n" % (number, b"x" * 600) for number in range(MOST_HEADERS - 5))
+    headers = b"".join(b"X-Header-%d: %b\r\n" % (number, b"x" * 600) for number in range(MAX_HEADERS - 5))
     with closing(opened(client.url)) as line:
         line.sendall(REQUEST + headers + b"Connection: close\r\n\r\n")
         assert answer(line).startswith(b"HTTP/1.1 200")
@@ -44,8 +44,8 @@ def test_a_head_of_usual_size_is_read(client: Client) -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        b"".join(b"a%d: b\r\n" % number for number in range(MOST_HEADERS + 1)),
-        b"X: " + b"x" * (MOST_HEAD_BYTES + 300_000),
+        b"".join(b"a%d: b\r\n" % number for number in range(MAX_HEADERS + 1)),
+        b"X: " + b"x" * (MAX_HEAD_BYTES + 300_000),
         b"a:\r\n" * 300_000,
     ],
     ids=["headers", "one that does not end", "very many"],
@@ -61,7 +61,7 @@ def test_a_head_that_is_too_large_is_refused_before_it_is_read(client: Client, h
 
 def test_a_request_line_that_is_too_long_is_refused(client: Client) -> None:
     with closing(opened(client.url)) as line:
-        line.sendall(b"GET /" + b"a" * (MOST_HEAD_BYTES + 10))
+        line.sendall(b"GET /" + b"a" * (MAX_HEAD_BYTES + 10))
         assert answer(line).startswith(b"HTTP/1.1 431 ")
 
 
@@ -69,8 +69,8 @@ def test_a_request_line_that_is_too_long_is_refused(client: Client) -> None:
 def test_a_head_that_does_not_come_is_not_waited_for(
     client: Client, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert HEAD_S == 10
-    monkeypatch.setattr(connection, "HEAD_S", 0.4)
+    assert HEAD_TIMEOUT_S == 10
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.4)
     with closing(opened(client.url)) as line:
         line.sendall(sent)
         began = time.monotonic()
@@ -79,7 +79,7 @@ def test_a_head_that_does_not_come_is_not_waited_for(
 
 
 def test_a_byte_now_and_then_gains_no_time(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.4)
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.4)
     with closing(opened(client.url)) as line:
         line.settimeout(0.05)
         until = time.monotonic() + 20
@@ -95,7 +95,7 @@ def test_a_byte_now_and_then_gains_no_time(client: Client, monkeypatch: pytest.M
 
 
 def test_a_body_may_take_longer_than_a_head(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.3)
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.3)
     with closing(opened(client.url)) as line:
         head = b"PATCH /api/settings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         line.sendall(head + b"Content-Length: 2\r\nConnection: close\r\n\r\n")
@@ -108,14 +108,14 @@ def test_a_second_request_on_a_connection_has_bounds_too(client: Client) -> None
     with closing(opened(client.url)) as line:
         line.sendall(REQUEST + b"\r\n")
         assert line.recv(65536).startswith(b"HTTP/1.1 200")
-        line.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * (MOST_HEAD_BYTES + 10))
+        line.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * (MAX_HEAD_BYTES + 10))
         assert b"HTTP/1.1 431 " in answer(line)
 
 
 def test_where_connections_run_out_the_oldest_without_a_head_makes_room(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "most_connections", lambda: 5)
+    monkeypatch.setattr(connection, "max_connections", lambda: 5)
     with ExitStack() as stack:
         idle = [stack.enter_context(closing(opened(client.url))) for _ in range(5)]
         assert client.get("/api/health").status == 200
@@ -126,9 +126,9 @@ def test_where_connections_run_out_the_oldest_without_a_head_makes_room(
 
 def test_the_bound_follows_what_the_system_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
-    assert most_connections() == 1024 - RESERVED
+    assert max_connections() == 1024 - RESERVED_FILES
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert most_connections() == connection.MOST_CONNECTIONS
+    assert max_connections() == connection.MAX_CONNECTIONS
 
 
 def test_more_idle_connections_than_files_do_not_silence_the_server() -> None:
@@ -150,7 +150,9 @@ def test_more_idle_connections_than_files_do_not_silence_the_server() -> None:
                     stack.enter_context(closing(opened(found[0])))
                 began = time.monotonic()
                 assert Client(found[0]).get("/api/health").status == 200
-                assert time.monotonic() - began < HEAD_S / 2  # room was made: nobody waited for them to time out
+                assert (
+                    time.monotonic() - began < HEAD_TIMEOUT_S / 2
+                )  # room was made: nobody waited for them to time out
             finally:
                 process.terminate()
                 process.wait(20)

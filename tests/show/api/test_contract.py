@@ -14,13 +14,13 @@ from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 
 from pramana.app.access import Credential
-from pramana.app.server import who_am_i
+from pramana.app.server import describe_caller
 from pramana.show.api import ROUTERS, make_routes
-from pramana.show.api.envelope import caller_of
+from pramana.show.api.envelope import require_caller
 
 from .served import Client, serve
 
-Viewer = Annotated[Credential, caller_of(who_am_i)]
+Viewer = Annotated[Credential, require_caller(describe_caller)]
 OPEN = {
     ("GET", "/api/health"), ("HEAD", "/api/health"), ("POST", "/api/submit"), ("POST", "/api/submit/batch"),
     ("GET", "/api/badge/{model:path}"),
@@ -237,7 +237,7 @@ def test_who_hangs_up_in_the_middle_leaves_no_traceback(client: Client, caplog: 
 def test_whoever_stops_in_the_middle_is_told_and_holds_no_place(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pramana.show.api.gate.STALLED_S", 0.3)
+    monkeypatch.setattr("pramana.show.api.gate.STALL_TIMEOUT_S", 0.3)
     parts = urlsplit(client.url)
     assert parts.hostname
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)
@@ -252,7 +252,7 @@ def test_whoever_stops_in_the_middle_is_told_and_holds_no_place(
 
 
 def test_a_stream_is_not_ended_by_that(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.show.api.gate.STALLED_S", 0.2)
+    monkeypatch.setattr("pramana.show.api.gate.STALL_TIMEOUT_S", 0.2)
     began = time.monotonic()
     assert client.get("/api/events?seconds=1").status == 200
     assert time.monotonic() - began >= 1

@@ -86,8 +86,8 @@ def test_whoever_was_cut_off_goes_on_after_the_last_event(either: Client) -> Non
 
 
 def test_each_of_many_listeners_hears_every_result_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "REMEMBERED", 30)  # so that those who come late must read from the store
-    monkeypatch.setattr(tail, "PIECE", 20)
+    monkeypatch.setattr(tail, "MAX_REMEMBERED_EVENTS", 30)  # so that those who come late must read from the store
+    monkeypatch.setattr(tail, "RESULTS_PER_READ", 20)
     run_id = started(client, models=["fake:latency=0.05"], repeats=20, limits={"concurrency": 8})
     heard: list[list[int | None]] = [[] for _ in range(6)]
 
@@ -165,7 +165,7 @@ def end(client: Client, held: Client, how: End) -> None:
     assert client.store
     secret = held.token
     assert secret
-    token = client.store.tokens.holder(secret)
+    token = client.store.tokens.find_by_secret(secret)
     assert token
     end_token(client.store, token.id, how)
 
@@ -191,7 +191,7 @@ def test_a_token_that_ends_hears_no_more_by_the_streams_it_has_open(guarded: Cli
 def test_a_stream_that_is_opened_while_tokens_are_looked_up_stays_open(
     guarded: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "FRESH_S", 0.05)
+    monkeypatch.setattr(access, "LOOKUP_CACHE_S", 0.05)
     assert guarded.store
     one, other = guarded.with_token("viewer"), guarded.with_token("viewer")
     looking, opened, roles = threading.Event(), threading.Event(), guarded.store.tokens.roles
@@ -216,8 +216,8 @@ def test_a_stream_that_is_opened_while_tokens_are_looked_up_stays_open(
 def test_a_token_and_a_process_have_so_many_streams_and_no_more(
     guarded: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "OF_A_TOKEN", 2)
-    monkeypatch.setattr(access, "OF_A_PROCESS", 3)
+    monkeypatch.setattr(access, "MAX_STREAMS_PER_TOKEN", 2)
+    monkeypatch.setattr(access, "MAX_STREAMS_PER_PROCESS", 3)
     one, other = guarded.with_token("viewer"), guarded.with_token("viewer")
     with ExitStack() as stack:
 

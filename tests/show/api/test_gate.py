@@ -21,7 +21,7 @@ from sqlalchemy import text
 
 from pramana import settings
 from pramana.app import AT_ONCE, PROBED_S, WAITING, App
-from pramana.app.access import FRESH_S
+from pramana.app.access import LOOKUP_CACHE_S
 from pramana.app.server import MeView, ServerView
 from pramana.errors import InvalidInput
 from pramana.show.api import THREADS
@@ -30,7 +30,7 @@ from pramana.show.api.peer import is_own_account
 from pramana.show.cli import pramana
 from pramana.store import open_store
 from pramana.store.scenarios import Scenarios, StoredScenario
-from pramana.store.tokens import Token, Tokens, hashed
+from pramana.store.tokens import Token, Tokens, hash_secret
 
 from ...credentials import end_token
 from .served import Answer, Client, program, serve
@@ -114,7 +114,7 @@ def test_of_a_token_only_its_hash_is_kept(tmp_path: Path, guarded: Client) -> No
     assert admin.token
     files = b"".join(each.read_bytes() for each in tmp_path.glob("store.sqlite3*"))
     assert admin.token.encode() not in files
-    assert hashed(admin.token).encode() in files
+    assert hash_secret(admin.token).encode() in files
 
 
 def test_too_many_requests_are_told_when_to_come_again(guarded: Client) -> None:
@@ -159,13 +159,13 @@ def test_a_request_that_is_too_large_is_refused_whether_or_not_it_says_so(client
 def test_who_invents_tokens_is_counted_and_only_what_looks_like_one_is_looked_up(
     guarded: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked_up, holder = [], Tokens.holder
+    looked_up, holder = [], Tokens.find_by_secret
 
     def watched(self: Tokens, secret: str) -> Token | None:
         looked_up.append(secret)
         return holder(self, secret)
 
-    monkeypatch.setattr(Tokens, "holder", watched)
+    monkeypatch.setattr(Tokens, "find_by_secret", watched)
     admin = guarded.with_token("admin")
     assert admin.patch("/api/settings", {"requestsPerMinute": 10}).status == 200
     invented = [f"pramana_{number:043}" if number % 2 else f"x{number}" for number in range(20)]
@@ -219,8 +219,8 @@ def test_behind_a_trusted_proxy_strangers_have_buckets_of_their_own(
     scope = {"type": "http", "headers": headers, "client": ("127.0.0.1", 1)}
     store = open_store(sqlite_url)
     try:
-        assert Gate(None, App(store, trusted_proxies=trusted))._address(scope) == address  # type: ignore[arg-type]
-        assert Gate(None, App(store))._address(scope) == "127.0.0.1"  # type: ignore[arg-type] # no word is taken
+        assert Gate(None, App(store, trusted_proxies=trusted))._client_address(scope) == address  # type: ignore[arg-type]
+        assert Gate(None, App(store))._client_address(scope) == "127.0.0.1"  # type: ignore[arg-type] # no word is taken
     finally:
         store.close()
 
@@ -229,7 +229,7 @@ def test_one_stranger_behind_a_proxy_uses_up_nobody_elses_requests(sqlite_url: s
     with serve(sqlite_url, tokens_required=True, trusted_proxies=(ip_network("127.0.0.1"),)) as found:
         assert found.store
         assert found.serving
-        found.serving.decided(found.store.decisions.write({"requests_per_minute": 2}))
+        found.serving.set_preferences(found.store.decisions.write({"requests_per_minute": 2}))
         one, other = ({"X-Forwarded-For": each} for each in ("203.0.113.7", "203.0.113.8"))
         assert [found.get("/docs", headers=one).status for _ in range(3)] == [200, 200, 429]
         assert found.get("/docs", headers=other).status == 200
@@ -349,9 +349,9 @@ def test_a_server_that_others_may_reach_asks_no_private_address_for_them(
     with serve(sqlite_url, **given) as found:
         assert found.store
         assert found.serving
-        assert not found.serving.for_this_machine_alone
+        assert not found.serving.is_local_only
         assert not found.serving.private_addresses_allowed()
-        found.serving.decided(found.store.decisions.write({"allow_private_addresses": True}))
+        found.serving.set_preferences(found.store.decisions.write({"allow_private_addresses": True}))
         assert found.serving.private_addresses_allowed()
 
 
@@ -397,7 +397,7 @@ def test_while_the_store_is_away_that_is_told_and_nothing_of_where_it_is(
         for each in tmp_path.glob("store.sqlite3*"):
             each.rename(away / each.name)
         (tmp_path / "store.sqlite3").mkdir()
-        time.sleep(max(FRESH_S, PROBED_S) + 0.5)
+        time.sleep(max(LOOKUP_CACHE_S, PROBED_S) + 0.5)
         origin = {"Origin": "https://bench.example"}
         for client, path in ((found, "/api/health"), (admin, "/api/health"), (admin, "/api/suites")):
             said = client.get(path, headers=origin)
@@ -425,9 +425,9 @@ def test_health_and_tokens_work_while_every_thread_waits_for_a_writer(
         database = found.store._database
         create, waiting = Scenarios.create, []
 
-        def counted(self: Scenarios, plain: Any, *, wish: bool) -> StoredScenario:
+        def counted(self: Scenarios, plain: Any, *, may_rename: bool) -> StoredScenario:
             waiting.append(plain)
-            return create(self, plain, wish=wish)
+            return create(self, plain, may_rename=may_rename)
 
         monkeypatch.setattr(Scenarios, "create", counted)
         scenario = {"name": "a", "type": "task-completion", "prompt": "x", "expectedOutcome": "y"}
@@ -437,7 +437,7 @@ def test_health_and_tokens_work_while_every_thread_waits_for_a_writer(
             made.append(editor.post("/api/scenarios", scenario).status)
 
         writers = [threading.Thread(target=write) for _ in range(40)]
-        with database.writing() as connection:
+        with database.write_transaction() as connection:
             if not database.is_sqlite:
                 connection.execute(text("LOCK TABLE scenarios IN ACCESS EXCLUSIVE MODE"))
             for each in writers:
@@ -468,7 +468,7 @@ def test_a_few_slow_requests_of_a_kind_are_worked_on_and_the_rest_are_told_to_co
         go_on.wait(30)
         raise InvalidInput("it was slow")
 
-    monkeypatch.setattr("pramana.app.comparisons.of_run", slow)
+    monkeypatch.setattr("pramana.app.comparisons.reference_to_run", slow)
     found: list[Answer] = []
     asking = [threading.Thread(target=lambda: found.append(client.get("/api/compare?base=a&new=b"))) for _ in range(40)]
     for each in asking:
@@ -608,9 +608,9 @@ def test_where_the_kernel_does_not_say_a_token_is_needed(client: Client, monkeyp
     def refused(*_: Any, **__: Any) -> Any:
         raise OSError("no netlink here")
 
-    monkeypatch.setattr("pramana.show.api.peer._owner", refused)
+    monkeypatch.setattr("pramana.show.api.peer._socket_owner", refused)
     assert client.get("/api/me").status == 401
-    monkeypatch.setattr("pramana.show.api.peer._owner", lambda *_: os.geteuid())
+    monkeypatch.setattr("pramana.show.api.peer._socket_owner", lambda *_: os.geteuid())
     assert client.get("/api/me").status == 200
     monkeypatch.setattr("pramana.show.api.peer.sys.platform", "darwin")
     assert client.get("/api/me").status == 401
@@ -680,7 +680,7 @@ def test_the_first_token_says_what_becomes_of_models_at_private_addresses(tmp_pa
 def test_at_a_terminal_the_first_token_asks_about_models_at_private_addresses(
     monkeypatch: pytest.MonkeyPatch, typed: str, allowed: bool
 ) -> None:
-    monkeypatch.setattr("pramana.show.cli.token._at_a_terminal", lambda: True)
+    monkeypatch.setattr("pramana.show.cli.token._is_interactive", lambda: True)
     for is_first in (True, False):
         made = CliRunner().invoke(pramana, ["token", "create", "--role", "admin"], input=f"{typed}\n")
         assert ("Allow this for everyone with a token?" in made.stderr) is is_first

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pramana.analyse.intervals import wilson
+from pramana.analyse.intervals import wilson_interval
 from pramana.app.models import HistoryView, OfferView
 from pramana.hash import case_digest
 from pramana.model import Case, Check, Failure, Key, Outcome, Plan, PlannedScorer, Reply, Result, Target, Usage
-from pramana.show.api.envelope import shape_of
+from pramana.show.api.envelope import make_shape
 from pramana.store.store import Store
 
 from .served import Client
@@ -61,7 +61,7 @@ def add_run(
 
 def history(client: Client, model: str = "fake") -> Any:
     found = client.get(f"/api/models/history?model={model}").data
-    shape_of(HistoryView).model_validate(found)
+    make_shape(HistoryView).model_validate(found)
     return found
 
 
@@ -74,7 +74,7 @@ def test_a_model_over_time_a_run_and_a_day(either: Client) -> None:
     found = history(either)
     assert [each["run"] for each in found["runs"]] == [first, second]
     one, two = found["runs"]
-    interval = wilson(7, 9)
+    interval = wilson_interval(7, 9)
     assert (one["passed"], one["failed"], one["errored"], one["n"], one["cases"]) == (7, 2, 1, 9, 10)
     assert one["passRate"] == pytest.approx(7 / 9)
     assert one["interval"] == pytest.approx([interval.low, interval.high], abs=0.03)
@@ -105,7 +105,7 @@ def test_what_was_judged_again_counts_as_judged_last(either: Client) -> None:
     assert history(either)["runs"][0]["passed"] == 0
     judged = [
         (result.key, (Check("llm_judge", "1", Outcome.PASSED, "after all"),))
-        for _, result in either.store.results.each(run_id)
+        for _, result in either.store.results.iterate(run_id)
     ]
     with either.store.scorings.begin(run_id, "again") as scoring:
         scoring.add(judged[:3])
@@ -159,7 +159,7 @@ def test_a_run_that_was_judged_again_has_another_setup(either: Client) -> None:
     for run_id, labels in zip(ids, ((), ("by opus",), ("by opus", "by opus"), ("by opus", "by gpt-5")), strict=True):
         for label in labels:
             with either.store.scorings.begin(run_id, label) as scoring:
-                scoring.add([(result.key, result.checks) for _, result in either.store.results.each(run_id)])
+                scoring.add([(result.key, result.checks) for _, result in either.store.results.iterate(run_id)])
     as_it_ran, once, twice, other = (each["setupDigest"] for each in history(either)["runs"])
     assert once == twice
     assert len({as_it_ran, once, other}) == 3
@@ -202,7 +202,7 @@ def test_what_can_be_asked_is_listed_registered_ones_first(client: Client, monke
     client.post("/api/providers", {"id": "gone", "kind": "compatible", "baseUrl": "http://127.0.0.1:9/v1"})
     found = client.get("/api/models").data
     for each in found:
-        shape_of(OfferView).model_validate(each)
+        make_shape(OfferView).model_validate(each)
     assert [each["provider"] for each in found] == ["gone", "my-bot", "my-fake", "local"]
     by_name = {each["provider"]: each for each in found}
     assert "cannot reach" in by_name["gone"]["problem"]

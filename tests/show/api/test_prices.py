@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from pramana import settings
 from pramana.app.prices import PriceView
-from pramana.show.api.envelope import shape_of
+from pramana.show.api.envelope import make_shape
 from pramana.show.cli import pramana
 
 from ...loopback.openai import OpenAIWire
@@ -43,7 +43,7 @@ def test_what_a_model_costs_is_told_with_who_says_so(client: Client) -> None:
         "/api/prices?model=gpt-5&model=local&model=openai:nobody-knows-it&model=gemini-2.5-pro&model=xyz"
     )
     for each in found.data:
-        shape_of(PriceView).model_validate(each)
+        make_shape(PriceView).model_validate(each)
     gpt, local, unknown, steps, nothing = found.data
     assert (gpt["model"], gpt["origin"], gpt["name"], gpt["problem"]) == ("gpt-5", "published", None, None)
     assert gpt["steps"] == [
@@ -58,14 +58,14 @@ def test_what_a_model_costs_is_told_with_who_says_so(client: Client) -> None:
 
 
 def test_a_price_that_is_set_goes_before_all_others_until_it_is_taken_back(either: Client) -> None:
-    settings.prices_file().parent.mkdir(parents=True, exist_ok=True)
-    settings.prices_file().write_text(
+    settings.prices_file_path().parent.mkdir(parents=True, exist_ok=True)
+    settings.prices_file_path().write_text(
         '[prices."gpt-5"]\ninput_per_million = 7\noutput_per_million = 8\n', encoding="utf-8"
     )
     (filed,) = either.get("/api/prices?model=gpt-5").data
     assert (filed["origin"], filed["name"], filed["steps"][0]["inputPerMillion"]) == ("file", "gpt-5", 7)
     made = either.put(at("openai:gpt-5"), GPT)
-    shape_of(PriceView).model_validate(made.data)
+    make_shape(PriceView).model_validate(made.data)
     (found,) = either.get("/api/prices?model=gpt-5").data
     assert (found["origin"], found["name"]) == ("set", "openai:gpt-5")
     assert found["steps"][0] == {"above": 0, **GPT, "cachedPerMillion": 1.5, "perRequest": 0.0}
@@ -170,10 +170,10 @@ def test_servers_of_one_store_agree_at_once(postgres_url: str, tmp_path: Path, m
 
 
 def test_a_file_that_cannot_be_read_is_told_without_where_it_is(client: Client) -> None:
-    settings.prices_file().parent.mkdir(parents=True, exist_ok=True)
-    settings.prices_file().write_text("[prices.", encoding="utf-8")
+    settings.prices_file_path().parent.mkdir(parents=True, exist_ok=True)
+    settings.prices_file_path().write_text("[prices.", encoding="utf-8")
     found = client.get("/api/prices?model=gpt-5")
     assert found.data[0]["origin"] == "published"
     problem = found.json["meta"]["file"]["problem"]
     assert problem.startswith("prices.toml: is no TOML")
-    assert str(settings.home()) not in problem
+    assert str(settings.data_folder()) not in problem

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pramana.app.providers import ProviderView, reach_of
+from pramana.app.providers import ProviderView, server_reach
 from pramana.bench import run_sync
 from pramana.errors import InvalidInput
 from pramana.loopback.script import Script
@@ -20,7 +20,7 @@ from pramana.loopback.voice import VoiceLoopback
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest, Selection
 from pramana.run.accounts import Reach
-from pramana.show.api.envelope import shape_of
+from pramana.show.api.envelope import make_shape
 from pramana.show.api.providers import WorthShape
 from pramana.show.cli import pramana
 
@@ -66,7 +66,7 @@ def openai() -> Iterator[Loopback]:
 def test_a_provider_is_registered_read_changed_and_deleted(either: Client) -> None:
     made = either.post("/api/providers", MINE)
     assert made.status == 201
-    shape_of(ProviderView).model_validate(made.data)
+    make_shape(ProviderView).model_validate(made.data)
     said = {name: made.data[name] for name in ("id", "kind", "baseUrl", "arguments", "keySet")}
     assert said == {
         "id": "my-vllm",
@@ -377,12 +377,12 @@ def test_a_run_asks_by_a_registered_provider_and_stores_no_key(
     assert client.store
     assert client.serving
     client.post("/api/providers", {**MINE, "baseUrl": openai.url})
-    reach = reach_of(client.serving)
+    reach = server_reach(client.serving)
     client.post("/api/scenarios", SCENARIO)
     run = create_run(client.store, RunRequest(models=("my-vllm:llama",), scenarios=Selection()), reach)
     ended = run_sync(client.store, run, Limits(), reach=reach)
     assert (ended.status, ended.stored) == ("finished", 1)
-    (_, result), *_ = client.store.results.each(run.id)
+    (_, result), *_ = client.store.results.iterate(run.id)
     assert result.checks[0].outcome.value == "passed"
     assert openai.requests[-1].headers["Authorization"] == f"Bearer {KEY}"
     assert openai.requests[-1].body["model"] == "llama"
@@ -427,7 +427,7 @@ def test_a_server_writes_down_no_run_that_would_run_code_here(client: Client, ty
     assert client.serving
     for given in ({"models": (typed,)}, {"models": ("fake",), "judge": typed}, {"models": ("fake",), "stt": typed}):
         with pytest.raises(InvalidInput, match="which only the command line allows"):
-            create_run(client.store, RunRequest(tier="cheap", **given), reach_of(client.serving))
+            create_run(client.store, RunRequest(tier="cheap", **given), server_reach(client.serving))
     assert client.store.runs.page()[0] == []
-    assert reach_of(client.serving).for_others
+    assert server_reach(client.serving).for_others
     assert Reach().for_others is False

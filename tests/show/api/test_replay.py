@@ -256,7 +256,7 @@ class Morning(clock.Clock):
 def test_every_route_answers_each_caller_as_recorded(caller: str, request: pytest.FixtureRequest) -> None:
     url = old_stores.unpack(old_stores.NOVEMBER, Path(os.environ["PRAMANA_HOME"]))  # noqa: TID251 - set by the tests
     names = _named(url)
-    with clock.installed(Morning()), serve(url, tokens_required=True, api_only=True) as server:
+    with clock.use_clock(Morning()), serve(url, tokens_required=True, api_only=True) as server:
         client = _calling(server, caller)
         found = [_answer(client, each, names) for each in REQUESTS]
     if request.config.getoption("--record"):

@@ -14,13 +14,13 @@ from urllib.parse import quote
 import pandas as pd
 import pytest
 
-from pramana.analyse.intervals import wilson
+from pramana.analyse.intervals import wilson_interval
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
 from pramana.bench import judge_again
 from pramana.hash import case_digest
 from pramana.model import Case, Check, Outcome, Result
 from pramana.request import Limits
-from pramana.show.api.envelope import shape_of
+from pramana.show.api.envelope import make_shape
 from pramana.store.store import Store
 
 from .served import Client, serve
@@ -61,7 +61,7 @@ def copy_runs(store: Store, number: int) -> None:
 
     from pramana.store.schema import results, run_cases, run_models, runs, scorings
 
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         first, last = connection.execute(text("SELECT min(run_no), max(run_no) FROM runs")).one()
         places = (
             "WITH RECURSIVE places(place) AS (VALUES(:start) UNION ALL SELECT place + 1 FROM places WHERE place < :end)"
@@ -75,14 +75,14 @@ def copy_runs(store: Store, number: int) -> None:
 
 
 def _wilson(passed: float, total: float) -> list[float]:
-    found = wilson(passed, total)
+    found = wilson_interval(passed, total)
     return [found.low, found.high]
 
 
 def started(client: Client, **body: Any) -> str:
     found = client.post("/api/runs", {"tier": "cheap", "models": ["fake:echo"], **body})
     assert found.status == 202, found.body
-    shape_of(RunView).model_validate(found.data)
+    make_shape(RunView).model_validate(found.data)
     run_id: str = found.data["id"]
     return run_id
 
@@ -90,7 +90,7 @@ def started(client: Client, **body: Any) -> str:
 def test_a_run_is_carried_out_in_the_background_and_tells_all_of_itself(either: Client) -> None:
     run_id = started(either, models=["fake:echo", "fake:latency=0.01"], repeats=2, limits={"concurrency": 4})
     done = ended(either, run_id)
-    shape_of(RunDetailView).model_validate(done)
+    make_shape(RunDetailView).model_validate(done)
     assert (done["status"], done["stored"], done["expected"], done["owner"]) == ("finished", 40, 40, "server")
     assert (done["suite"], done["creator"], done["limits"]["concurrency"]) == ("v1.0-cheap", "local", 4)
     assert done["summary"]["overall"]["total"] == 40
@@ -121,7 +121,7 @@ def test_whoever_judged_is_named_also_after_judging_again(either: Client) -> Non
     assert before["summary"]["judgedBy"] == "Judged by its own model."
     asyncio.run(judge_again(either.store, either.store.runs.find(run_id), "fake:fixed=NO", Limits()))
     after = either.get(f"/api/runs/{run_id}").data
-    shape_of(RunDetailView).model_validate(after)
+    make_shape(RunDetailView).model_validate(after)
     assert (after["judge"], after["judges"]) == (None, ["fake:fixed=NO"])
     assert after["summary"]["judgedBy"] == "Judged by fake:fixed=NO."
 
@@ -135,7 +135,7 @@ def test_results_come_in_pages_by_filters_and_one_by_one_with_everything(either:
     assert (len(first.data), len(last)) == (4, 2)
     rows = either.get(f"/api/runs/{run_id}/results").data
     for row in rows:
-        shape_of(ResultView).model_validate(row)
+        make_shape(ResultView).model_validate(row)
     assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
     for outcome in ("passed", "failed", "unscored"):
         found = either.get(f"/api/runs/{run_id}/results?outcome={outcome}")
@@ -146,7 +146,7 @@ def test_results_come_in_pages_by_filters_and_one_by_one_with_everything(either:
     assert either.get(f"/api/runs/{run_id}/results?case={one['caseDigest']}&model=fake:echo").data == [one]
     assert either.get(f"/api/runs/{run_id}/results?model=other").data == []
     whole = either.get(f"/api/runs/{run_id}/results/{one['seq']}").data
-    shape_of(ResultDetailView).model_validate(whole)
+    make_shape(ResultDetailView).model_validate(whole)
     assert (whole["systemPrompt"], whole["caseId"]) == ("Be brief.", one["caseId"])
     assert whole["case"]["turns"][0]["text"] == whole["reply"]["text"]
     assert whole["reply"]["raw"] is not None
@@ -189,7 +189,7 @@ def test_a_list_tells_how_results_ended_where_it_is_asked_to(either: Client) -> 
     assert {(each["outcomes"], each["passRate"], each["interval"]) for each in plain} == {(None, None, None)}
     listed = either.get("/api/runs?outcomes=true").data
     for each in listed:
-        shape_of(RunView).model_validate(each)
+        make_shape(RunView).model_validate(each)
     found = {each["id"]: each for each in listed}
     assert found[one]["outcomes"] == {"passed": 7, "failed": 2, "errored": 1, "unscored": 0, "skipped": 0}
     assert (found[one]["passRate"], found[one]["interval"]) == (7 / 9, _wilson(7, 9))
@@ -204,7 +204,7 @@ def test_a_list_tells_how_results_ended_where_it_is_asked_to(either: Client) -> 
 
 def test_outcomes_of_a_list_follow_what_is_stored_and_judged_again(either: Client) -> None:
     assert either.store
-    made = [result for _, result in either.store.results.each(add_run(either.store, ["passed", "failed"] * 3))]
+    made = [result for _, result in either.store.results.iterate(add_run(either.store, ["passed", "failed"] * 3))]
     run = either.store.runs.create(either.store.runs.find("latest").plan, [case(number) for number in range(6)])
 
     def seen() -> Any:
@@ -295,7 +295,7 @@ def test_a_dry_run_estimates_and_stores_nothing(client: Client) -> None:
         {"tier": "cheap", "models": ["fake", "gpt-5", "http://127.0.0.1:9/v1#mine"], "repeats": 3, "dryRun": True},
     )
     assert found.status == 200
-    shape_of(EstimateView).model_validate(found.data)
+    make_shape(EstimateView).model_validate(found.data)
     shares = {(each["purpose"], each["model"]): each for each in found.data["shares"]}
     assert (found.data["cases"], found.data["results"]) == (10, 90)
     assert shares["model", "gpt-5"]["calls"] == 30
@@ -309,7 +309,7 @@ def test_a_dry_run_estimates_and_stores_nothing(client: Client) -> None:
 def estimated(client: Client, *models: str, **body: Any) -> Any:
     found = client.post("/api/runs", {"tier": "cheap", "models": list(models), "dryRun": True, **body})
     assert found.status == 200, found.body
-    shape_of(EstimateView).model_validate(found.data)
+    make_shape(EstimateView).model_validate(found.data)
     return found.data
 
 
@@ -448,7 +448,7 @@ def test_a_run_has_a_name_and_a_note_that_can_change(either: Client) -> None:
     found = either.get(f"/api/runs/{run_id}").data
     assert (found["name"], found["note"]) == ("nightly", "The new prompt")
     changed = either.call("PATCH", f"/api/runs/{run_id}", {"note": "The old prompt", "name": None})
-    shape_of(RunView).model_validate(changed.data)
+    make_shape(RunView).model_validate(changed.data)
     assert (changed.data["name"], changed.data["note"]) == ("nightly", "The old prompt")
     assert either.call("PATCH", f"/api/runs/{run_id}", {"name": ""}).data["name"] is None
     assert [each["id"] for each in either.get("/api/runs?text=old+prompt").data] == [run_id]

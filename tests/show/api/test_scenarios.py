@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pramana import model
-from pramana.app.documents import checked
+from pramana.app.documents import check_scenario_fields
 from pramana.app.scenarios import (
     DeletedView,
     FacetsView,
@@ -27,14 +27,14 @@ from pramana.app.scenarios import (
 from pramana.errors import InvalidInput
 from pramana.load.problems import Problems
 from pramana.load.scenario import Scenario, parse_scenarios, write_yaml
-from pramana.show.api.envelope import shape_of
+from pramana.show.api.envelope import make_shape
 from pramana.show.api.scenarios import ValidatedShape
 
 from ...examples import examples
 from .served import Answer, Client, program
 
-DeletedShape, FacetsShape, ImportedShape = shape_of(DeletedView), shape_of(FacetsView), shape_of(ImportedView)
-LibraryShape, ScenarioShape = shape_of(LibraryView), shape_of(ScenarioView)
+DeletedShape, FacetsShape, ImportedShape = make_shape(DeletedView), make_shape(FacetsView), make_shape(ImportedView)
+LibraryShape, ScenarioShape = make_shape(LibraryView), make_shape(ScenarioView)
 YAML = {"Content-Type": "application/yaml"}
 NEW: dict[str, Any] = {
     "id": "ferry",
@@ -497,7 +497,7 @@ scenarios = st.fixed_dictionaries(
 def test_what_is_kept_and_exported_is_what_was_sent(given_: list[dict[str, Any]]) -> None:
     """Without a server: through JSON, as a store has them, through YAML, and back."""
     sent = [Scenario.model_validate(each) for each in given_]
-    kept = [msgspec.json.decode(msgspec.json.encode(each.plain()), type=model.Scenario) for each in sent]
+    kept = [msgspec.json.decode(msgspec.json.encode(each.to_stored()), type=model.Scenario) for each in sent]
     problems = Problems()
     located = parse_scenarios("".join(write_yaml([kept])), problems)
     assert list(problems) == []
@@ -524,7 +524,7 @@ def test_a_server_gives_back_what_it_was_given(client: Client, given_: list[dict
 
 
 def to_api_json(values: dict[str, Any]) -> dict[str, Any]:
-    return spelled(Scenario.model_validate(values).plain())
+    return spelled(Scenario.model_validate(values).to_stored())
 
 
 def spelled(scenario: model.Scenario) -> dict[str, Any]:
@@ -664,7 +664,7 @@ MORE = ("assert", "reference", "turns", "conditions", "expected_outcome", "creat
 @examples(500)
 def test_whatever_a_field_holds_it_is_taken_or_refused(fields: dict[str, Any]) -> None:
     with suppress(InvalidInput):
-        kept = checked({**NEW, **fields})
+        kept = check_scenario_fields({**NEW, **fields})
         ScenarioShape.model_validate({**spelled(kept), "createdAt": "", "updatedAt": ""})
 
 

@@ -48,7 +48,7 @@ def test_the_row_of_a_run_is_read_once(client: Client, path: str, most: int) -> 
     """As by a page of the workbench, which calls the same functions."""
     assert client.store
     run = add_run(client.store, ["passed", "failed", "passed"])
-    ((seq, _), *_) = client.store.results.each(run)
+    ((seq, _), *_) = client.store.results.iterate(run)
     asked = path.format(run=run, seq=seq)
     client.get("/api/me")  # whose connection it is, and what was decided for everyone, is asked for every caller
     with statements(client.store) as ran:

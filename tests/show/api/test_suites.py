@@ -15,11 +15,11 @@ from pramana.app.suites import HashView, ListedView, SuiteView, TierHashView
 from pramana.bench import run_sync
 from pramana.errors import HashMismatch, NotFound
 from pramana.hash import hash_suite
-from pramana.load import Sources
-from pramana.load.manifest import BUILT_IN, Version, check_upload, publish, versions
+from pramana.load import CaseSources
+from pramana.load.manifest import BUILT_IN, Version, check_upload, iterate_versions, publish_version
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest, Selection
-from pramana.show.api.envelope import shape_of
+from pramana.show.api.envelope import make_shape
 from pramana.show.cli import pramana
 
 from .served import Client, serve
@@ -38,7 +38,7 @@ def line(number: int, **changed: Any) -> str:
 
 
 def prompts_of(serving: App, suite_hash: str) -> frozenset[str] | None:
-    found = serving.known_suites.facts_of([suite_hash]).get(suite_hash)
+    found = serving.known_suites.find_facts([suite_hash]).get(suite_hash)
     return found.prompts if found else None
 
 
@@ -52,7 +52,7 @@ MINE: dict[str, Any] = {"version": "team-1", "tiers": {"smoke": jsonl(3), "full"
 def test_a_suite_is_uploaded_once_and_read_back(either: Client) -> None:
     made = either.post("/api/suites", MINE)
     assert made.status == 201
-    shape_of(SuiteView).model_validate(made.data)
+    make_shape(SuiteView).model_validate(made.data)
     assert (made.data["origin"], made.data["categories"], made.data["assertionTypes"]) == (
         "uploaded", ["factual"], ["contains"],
     )  # fmt: skip
@@ -78,7 +78,7 @@ def test_the_same_version_with_other_content_is_refused(client: Client, tiers: d
 
 def test_built_in_and_published_versions_cannot_be_taken(client: Client, tmp_path: Path) -> None:
     (tmp_path / "smoke.jsonl").write_text(jsonl(2), encoding="utf-8")
-    publish([tmp_path / "smoke.jsonl"], "mine-1")
+    publish_version([tmp_path / "smoke.jsonl"], "mine-1")
     for version, origin in (("v1.0", "built-in"), ("mine-1", "published")):
         refused = client.post("/api/suites", {"version": version, "tiers": {"smoke": jsonl(1)}})
         assert (refused.status, f"{version} is {origin} with other content" in refused.error) == (409, True)
@@ -128,11 +128,11 @@ def test_what_is_no_suite_is_told(client: Client, body: Any, said: str) -> None:
 
 def test_all_suites_are_listed_built_in_ones_first(client: Client, tmp_path: Path) -> None:
     (tmp_path / "smoke.jsonl").write_text(jsonl(2), encoding="utf-8")
-    publish([tmp_path / "smoke.jsonl"], "mine-1")
+    publish_version([tmp_path / "smoke.jsonl"], "mine-1")
     client.post("/api/suites", MINE)
     found = client.get("/api/suites").data
     for each in found:
-        shape_of(ListedView).model_validate(each)
+        make_shape(ListedView).model_validate(each)
     assert [(each["version"], each["origin"]) for each in found] == [
         ("v1.0", "built-in"), ("mine-1", "published"), ("team-1", "uploaded"),
     ]  # fmt: skip
@@ -173,9 +173,9 @@ def test_hashes_are_those_that_everybody_computes(client: Client, tmp_path: Path
     client.post("/api/suites", MINE)
     (tmp_path / "smoke.jsonl").write_text(jsonl(3), encoding="utf-8")
     all_of_them = client.get("/api/suites/team-1/hash").data
-    shape_of(HashView).model_validate(all_of_them)
+    make_shape(HashView).model_validate(all_of_them)
     one = client.get("/api/suites/team-1/smoke/hash").data
-    shape_of(TierHashView).model_validate(one)
+    make_shape(TierHashView).model_validate(one)
     assert one["hash"] == all_of_them["tiers"]["smoke"] == hash_suite(tmp_path / "smoke.jsonl")
 
 
@@ -226,16 +226,16 @@ def test_one_that_is_not_there_or_was_tampered_with_does_not_run(client: Client)
         ("team-1", "smok", 'has no tier "smok"'),
     ):
         with pytest.raises(NotFound, match=said):
-            Sources.tier(suite, tier, Selection(), store.suites)
+            CaseSources.from_tier(suite, tier, Selection(), store.suites)
     import zlib
 
     from sqlalchemy import text
 
-    with store._database.writing() as connection:
+    with store._database.write_transaction() as connection:
         packed = {"content": zlib.compress(jsonl(2).encode())}
         connection.execute(text("UPDATE suite_tiers SET content = :content WHERE tier = 'smoke'"), packed)
     with pytest.raises(HashMismatch, match="does not run"):
-        Sources.tier("team-1", "smoke", Selection(), store.suites)
+        CaseSources.from_tier("team-1", "smoke", Selection(), store.suites)
 
 
 def test_a_thousand_invented_hashes_are_looked_for_once(either: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,15 +248,15 @@ def test_a_thousand_invented_hashes_are_looked_for_once(either: Client, monkeypa
 
     def counted() -> Iterator[Version]:
         read.append(1)
-        return versions()
+        return iterate_versions()
 
-    monkeypatch.setattr(known_suites, "versions", counted)
-    monkeypatch.setattr(known_suites, "FRESH_S", 60)
+    monkeypatch.setattr(known_suites, "iterate_versions", counted)
+    monkeypatch.setattr(known_suites, "LOOKUP_CACHE_S", 60)
     invented = [f"sha256:{number:064x}" for number in range(1_000)]
     cheap = either.get("/api/suites/v1.0/cheap/hash").data["hash"]
     for _ in range(3):
-        assert list(either.serving.known_suites.facts_of([cheap, *invented])) == [cheap]
-    assert either.serving.known_suites.facts_of(f"sha256:{number:064x}" for number in range(1_000, 1_100)) == {}
+        assert list(either.serving.known_suites.find_facts([cheap, *invented])) == [cheap]
+    assert either.serving.known_suites.find_facts(f"sha256:{number:064x}" for number in range(1_000, 1_100)) == {}
     assert len(read) == 1, "manifests are read again only when one has changed"
     assert 1 <= len([each for each in asked if "suite_tiers" in each]) <= 8
 
@@ -264,7 +264,7 @@ def test_a_thousand_invented_hashes_are_looked_for_once(either: Client, monkeypa
 def test_a_suite_that_nobody_knew_is_known_as_soon_as_it_was_uploaded(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_suites, "FRESH_S", 0.5)
+    monkeypatch.setattr(known_suites, "LOOKUP_CACHE_S", 0.5)
     with serve(sqlite_url) as one, serve(sqlite_url) as other:
         assert one.serving
         assert other.serving
@@ -296,7 +296,7 @@ def test_cases_are_known_by_the_hash_of_their_suite_on_every_server(
         assert (
             len(prompts_of(one.serving, cheap) or ()) == one.get("/api/suites/v1.0").data["tiers"]["cheap"]["testCount"]
         )
-        monkeypatch.setattr(known_suites, "KNOWN", 2)
+        monkeypatch.setattr(known_suites, "MAX_KNOWN", 2)
         one.serving.known_suites._known.clear()
         smoke, full = hashes["smoke"]["hash"], hashes["full"]["hash"]
         for each in (smoke, full, smoke, cheap):

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from pramana.app import pulls as routes
-from pramana.app.pulls import Pulls
+from pramana.app.pulls import Downloads
 from pramana.app.weights import NEEDED_FOR, WeightsView
 from pramana.embedded import weights
 from pramana.embedded.weights import WEIGHTS
 from pramana.errors import WeightsMissing
-from pramana.show.api.envelope import shape_of
+from pramana.show.api.envelope import make_shape
 
 from ...embedded.test_weights import Tiny, left_behind, tiny
 from .served import Client
@@ -25,7 +25,7 @@ __all__ = ["tiny"]  # a fixture of the tests of weights
 def shown(client: Client, name: str = "tiny") -> Any:
     found = client.get("/api/weights").data
     for each in found:
-        shape_of(WeightsView).model_validate(each)
+        make_shape(WeightsView).model_validate(each)
     return next(each for each in found if each["name"] == name)
 
 
@@ -130,14 +130,14 @@ def test_a_server_that_ends_ends_its_pulls(monkeypatch: pytest.MonkeyPatch) -> N
             ended.set()
 
     monkeypatch.setattr(routes, "pull", endless)
-    pulls = Pulls()
+    pulls = Downloads()
     pulls.start("tiny")
     assert told.wait(10)
     pulls.close()
     assert ended.wait(10)
     pulls.start("tiny")  # and begins no other
     until = time.monotonic() + 10
-    while not (ended_so := pulls.of("tiny")) or (ended_so.problem is None and time.monotonic() < until):
+    while not (ended_so := pulls.status("tiny")) or (ended_so.problem is None and time.monotonic() < until):
         time.sleep(0.01)  # its thread has ended the work, and is about to say so
     assert ended_so.problem == "the server stopped during the download"
 

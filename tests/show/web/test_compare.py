@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
-from pramana.analyse.numbers import later
+from pramana.analyse.numbers import format_time_difference
 from pramana.app.comparisons import AskedView, ComparisonView, NamedView, TimeView, WordsView
 from pramana.app.views import RunView
-from pramana.show.web.pages import contrast
+from pramana.show.web.pages import comparison_markup
 
 from ...views import made
 from .conftest import EACH_VIEW, Bench, no_sideways
@@ -97,7 +97,11 @@ def test_a_regression_is_the_first_thing_that_is_said(bench: Bench, runs: Runs) 
     assert total["what"] == "total time"
     assert by >= 0.1  # the answers of one are held back for 330 ms longer
     assert low <= by <= high
-    expect(row).to_contain_text(re.compile(rf"{re.escape(later(by))}\s*{re.escape(later(low))} to \{later(high)}\s*30"))
+    expect(row).to_contain_text(
+        re.compile(
+            rf"{re.escape(format_time_difference(by))}\s*{re.escape(format_time_difference(low))} to \{format_time_difference(high)}\s*30"
+        )
+    )
     page.get_by_role("link", name="Swap the sides").click()
     expect(answer(page).get_by_role("heading")).to_have_text(re.compile(r"▲\s*Improvement"))
     assert f"base={runs.new}&new={runs.base}" in page.url
@@ -323,7 +327,7 @@ def test_more_than_all_words_may_be_wrong() -> None:
     wrong = 23 / 12, 23 / 12
     words = made(WordsView, what="word error rate", unit="share of words", base=(1.0, 1.0), new=wrong, **rest)
     times = made(TimeView, what="total time", unit="seconds", base=(0.5, 0.5), new=(2.0, None), **rest)
-    shown = contrast.measured(made(ComparisonView, times=(times,), words=(words,)))
+    shown = comparison_markup.render_measurements(made(ComparisonView, times=(times,), words=(words,)))
     assert re.findall(r"<th[^>]*>([^<]+)", shown)[:3] == [
         "What",
         "Before, over all cases",
@@ -333,7 +337,7 @@ def test_more_than_all_words_may_be_wrong() -> None:
     assert "Word error rate (share of all)" in shown
     assert "192 %" in shown
     assert "the difference is the median of the cases&#x27; own differences" in shown
-    assert "median" not in contrast.measured(made(ComparisonView, words=(words,)))
+    assert "median" not in comparison_markup.render_measurements(made(ComparisonView, words=(words,)))
 
 
 def test_the_page_says_in_one_sentence_that_both_were_asked_differently() -> None:
@@ -341,7 +345,7 @@ def test_the_page_says_in_one_sentence_that_both_were_asked_differently() -> Non
         AskedView(what="system prompt", base="Be brief.", new="Be kind.", detail="another system prompt"),
         AskedView(what="stop", base="<b>", new="x", detail="stop <b> before, x now"),
     )
-    shown = contrast.asked_differently(made(ComparisonView, asked_differently=asked))
+    shown = comparison_markup.render_request_differences(made(ComparisonView, asked_differently=asked))
     said = "Asked differently: another system prompt; stop &lt;b&gt; before, x now; that may be the difference."
     assert re.sub(r"</?(p|bdi)[^>]*>", "", shown) == said
 
@@ -352,11 +356,11 @@ def test_a_rate_of_what_is_compared_stands_beside_the_one_of_the_whole_run() -> 
         ComparisonView, base_rate=0.75, base_whole_rate=0.904, new_rate=0.5, new_whole_rate=0.5, base_model="m",
         new_model="m", pairs=4, lost=1, gained=0,
     )  # fmt: skip
-    shown = contrast.sides(run, run, data)
+    shown = comparison_markup.render_sides(run, run, data)
     assert shown.count("the whole run") == 1
     assert "on what is compared; the whole run: 90.4 %" in shown
     two = replace(run, models=("m", "n"))
-    assert "on what is compared; this model in the whole run: 90.4 %" in contrast.sides(two, run, data)
+    assert "on what is compared; this model in the whole run: 90.4 %" in comparison_markup.render_sides(two, run, data)
 
 
 def test_repeats_that_only_one_side_has_are_told(bench: Bench, runs: Runs) -> None:
@@ -435,9 +439,13 @@ def test_one_case_in_two_variants_is_two_answers() -> None:
 
     def shown(base: RunView, new: RunView) -> str:
         ways = base.variants, new.variants
-        noun, other = contrast.noun_of(*ways), contrast.noun_of(*ways, left_out=True)
-        drawn = [contrast.verdict(data, noun), contrast.sides(base, new, data, noun), contrast.measured(data, noun)]
-        return "".join([*drawn, contrast.left_out(data, None, other)])
+        noun, other = comparison_markup.choose_noun(*ways), comparison_markup.choose_noun(*ways, left_out=True)
+        drawn = [
+            comparison_markup.render_verdict(data, noun),
+            comparison_markup.render_sides(base, new, data, noun),
+            comparison_markup.render_measurements(data, noun),
+        ]
+        return "".join([*drawn, comparison_markup.render_excluded(data, None, other)])
 
     answers, cases, mixed = shown(both, both), shown(typed, typed), shown(both, typed)
     assert "answers with a verdict on both sides, each with itself" in answers

@@ -16,7 +16,7 @@ from pramana.app.runs import list_results
 from pramana.app.scenarios import ScenarioView
 from pramana.app.views import Listed, RunDetailView
 from pramana.app.weights import WeightsView, list_weights
-from pramana.show.web.kit.desk import Refused
+from pramana.show.web.kit.page_context import UseCaseRefused
 from pramana.show.web.pages import editor, welcome
 from pramana.show.web.pages import run as page
 
@@ -33,7 +33,7 @@ RUN = made(
     RunDetailView, id="r1", status="running", stored=1, expected=10, models=("m",), variants=("text",), repeats=1
 )
 SUMMARY = Tally().summary()
-AWAY = Refused(503, "the store is away", "unavailable")
+AWAY = UseCaseRefused(503, "the store is away", "unavailable")
 
 
 class Desk:
@@ -46,7 +46,7 @@ class Desk:
         return True
 
     def __init__(self) -> None:
-        self.refused: Refused | None = None
+        self.refused: UseCaseRefused | None = None
         self.meanwhile: Callable[[], None] = lambda: None
         self.heard: list[tuple[Any, Any]] = []
         self.asked = 0
@@ -83,7 +83,7 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
 def shown(desk: Desk, timer: MagicMock, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The page of a run, without a browser."""
     del timer
-    found: Any = page._Shown(desk, RUN, [])  # type: ignore[arg-type]
+    found: Any = page._RunPage(desk, RUN, [])  # type: ignore[arg-type]
     for name in ("_all", "_about", "_summary", "_breakdowns", "_progress", "_newest", "_suggest_tags", "_timer"):
         setattr(found, name, MagicMock())
     found._all.is_deleted = False
@@ -129,11 +129,11 @@ def test_two_who_begin_to_follow_at_once_are_one(desk: Desk, shown: Any) -> None
 
 def test_a_summary_never_takes_the_place_of_what_was_told_meanwhile(desk: Desk, shown: Any) -> None:
     newer = replace(RUN, stored=10, status="stopped", cancel_requested=True)
-    desk.meanwhile = lambda: shown._learn(newer)
-    apart(shown._sum_up())
+    desk.meanwhile = lambda: shown._update_run(newer)
+    apart(shown._update_summary())
     assert shown._run == replace(newer, summary=SUMMARY)
     desk.meanwhile = lambda: None
-    apart(shown._sum_up())
+    apart(shown._update_summary())
     assert shown._run.stored == 1, "what nobody has told since is taken as it is read"
 
 
@@ -150,12 +150,12 @@ def test_a_download_is_not_looked_at_when_the_page_is_gone(desk: Desk, monkeypat
 
     async def watched() -> None:
         told = asyncio.Event()
-        watching = welcome.brought(desk, WEIGHTS, lambda *_: told.set())  # type: ignore[arg-type]
+        watching = welcome.wait_for_weights(desk, WEIGHTS, lambda *_: told.set())  # type: ignore[arg-type]
         looking = asyncio.create_task(watching)
         await told.wait()
         for each in handlers:
             each()
-        with pytest.raises(welcome.Failed):
+        with pytest.raises(welcome.WelcomeFailed):
             await asyncio.wait_for(looking, 5)
 
     apart(watched())
@@ -163,12 +163,12 @@ def test_a_download_is_not_looked_at_when_the_page_is_gone(desk: Desk, monkeypat
 
 def test_nobody_waits_for_a_call_that_is_not_followed_any_more(desk: Desk) -> None:
     async def waited() -> None:
-        waiting = asyncio.create_task(welcome.Welcome(desk)._over("r1"))  # type: ignore[arg-type]
+        waiting = asyncio.create_task(welcome.WelcomePanel(desk)._wait_for_run("r1"))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         over = desk.heard[0][1]
         over()
         over()
-        with pytest.raises(welcome.Failed, match="See its run, r1"):
+        with pytest.raises(welcome.WelcomeFailed, match="See its run, r1"):
             await asyncio.wait_for(waiting, 5)
 
     apart(waited())
@@ -180,21 +180,21 @@ def test_nobody_waits_for_a_call_that_is_not_followed_any_more(desk: Desk) -> No
 def test_a_late_look_does_not_ask_about_a_change_that_was_dealt_with(monkeypatch: pytest.MonkeyPatch) -> None:
     before, now = (made(ScenarioView, id="ferry", updated_at=each) for each in ("2026-01-01", "2026-01-02"))
     monkeypatch.setattr("nicegui.ui.context", SimpleNamespace(client=MagicMock()))
-    editing: Any = editor._Editing(MagicMock(), before, "text")
+    editing: Any = editor._EditorPage(MagicMock(), before, "text")
     editing._editor, editing._say = SimpleNamespace(is_kept=False), MagicMock()
 
     async def read(*_: object) -> ScenarioView:
         await asyncio.sleep(0)
         return now
 
-    monkeypatch.setattr(editor, "read", read)
-    apart(editing._look_again())
+    monkeypatch.setattr(editor, "read_scenario_or_none", read)
+    apart(editing._reload())
     editing._say.assert_called_once()
 
     async def meanwhile() -> None:
-        looking = asyncio.create_task(editing._look_again())
+        looking = asyncio.create_task(editing._reload())
         await asyncio.sleep(0)
-        editing._found = now  # as "Keep mine" does
+        editing._scenario = now  # as "Keep mine" does
         await looking
 
     editing._say.reset_mock()

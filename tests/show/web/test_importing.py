@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from pramana.app.documents import read
+from pramana.app.documents import read_document
 from pramana.app.scenarios import ReadScenario
 from pramana.load.problems import Problems
-from pramana.show.web.kit.yaml_editor import Checked
-from pramana.show.web.pages.importing import Document, looked_through
+from pramana.show.web.kit.yaml_editor import CheckedDocument
+from pramana.show.web.pages.importing import Document, find_conflicts
 
 from .conftest import EACH_VIEW, Bench, no_sideways
 
@@ -196,11 +196,11 @@ def test_of_several_files_one_that_is_here_refuses_all_with_its_place(clean: Ben
     expect(page.locator(".file")).to_have_count(2)
 
 
-def checked(text: str) -> Checked:
-    placed = read(text, Problems())
-    places = [each.at("id") for each in placed]
-    scenarios = [each.scenario.plain() for each in placed]
-    return Checked(
+def checked(text: str) -> CheckedDocument:
+    placed = read_document(text, Problems())
+    places = [each.place_of("id") for each in placed]
+    scenarios = [each.scenario.to_stored() for each in placed]
+    return CheckedDocument(
         text, (), [ReadScenario(each, at.line, at.column) for each, at in zip(scenarios, places, strict=True)]
     )
 
@@ -219,7 +219,7 @@ def test_thousands_of_ids_that_stand_elsewhere_are_placed_while_others_are_serve
 
     async def look() -> Any:
         with_others = asyncio.create_task(others())
-        found = await looked_through([one, two])
+        found = await find_conflicts([one, two])
         with_others.cancel()
         return found
 

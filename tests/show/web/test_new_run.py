@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from pramana.request import Limits, RunRequest
-from pramana.show.api.runs import USUAL
+from pramana.show.api.runs import DEFAULTS
 from pramana.show.cli.run import run as command
 from pramana.show.web.pages.new_run import NUMBERS
 
@@ -294,14 +294,14 @@ def test_a_run_of_the_command_line_is_asked_again_within_its_limits(bench: Bench
 def test_what_nobody_says_is_the_same_for_the_page_the_api_the_command_and_the_engine(bench: Bench) -> None:
     page = bench.open("/runs/new")
     fields = {path: page.get_by_label(label, exact=True).input_value() for path, label in NUMBERS.items()}
-    assert fields == {path: "" if USUAL[path] is None else f"{USUAL[path]:g}" for path in NUMBERS}
-    assert USUAL["limits.concurrency"] == Limits().concurrency
-    assert USUAL["limits.timeoutSeconds"] == Limits().timeout_s
-    assert {name: USUAL[name] for name in ("temperature", "seed")} == RunRequest(models=("fake",)).sampling()
+    assert fields == {path: "" if DEFAULTS[path] is None else f"{DEFAULTS[path]:g}" for path in NUMBERS}
+    assert DEFAULTS["limits.concurrency"] == Limits().concurrency
+    assert DEFAULTS["limits.timeoutSeconds"] == Limits().timeout_s
+    assert {name: DEFAULTS[name] for name in ("temperature", "seed")} == RunRequest(models=("fake",)).sampling()
     options = {each.name: each.default for each in command.params}
     typed = {"temperature": "temperature", "seed": "seed", "limits.concurrency": "concurrency", "repeats": "repeats",
              "limits.timeoutSeconds": "timeout_s"}  # fmt: skip
-    assert {path: options[name] for path, name in typed.items()} == {path: USUAL[path] for path in typed}
+    assert {path: options[name] for path, name in typed.items()} == {path: DEFAULTS[path] for path in typed}
 
 
 def test_providers_are_asked_what_they_offer_and_their_troubles_are_told(bench: Bench) -> None:

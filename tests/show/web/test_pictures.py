@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 import pytest
 from msgspec.structs import replace
 
-from pramana.analyse.spread import Bin, Histogram, ModelTimes, RunTimes, Spread, histogram, step_of
+from pramana.analyse.spread import Bin, Histogram, ModelTimes, RunTimes, Spread, make_histogram, step_index
 from pramana.analyse.summary import Rate, Reason, Summary, Times, Total
 from pramana.app.calls import CallView, PeaksView, SaidView, TurnTakenView
 from pramana.app.models import HistoryView, LatencyView, RunPointView
@@ -34,11 +34,19 @@ from pramana.app.views import (
 )
 from pramana.model import Outcome
 from pramana.report import pictures, result_detail, run_summary
-from pramana.report.markup import LEAST_CUT, LONGEST, pretty
-from pramana.report.pictures import Mark, along, distribution, position, rates, short, ticks
+from pramana.report.markup import MAX_TEXT_LENGTH, MIN_CUT_LENGTH, render_json
+from pramana.report.pictures import (
+    TimeMark,
+    choose_ticks,
+    draw_distribution,
+    draw_rates,
+    draw_time_axis,
+    format_short_time,
+    position_in_bins,
+)
 from pramana.show.web.kit import waveform
-from pramana.show.web.kit.forms import Pick, Picked
-from pramana.show.web.pages import contrast, home, results, run, suites
+from pramana.show.web.kit.forms import FileSelection, PickedFile
+from pramana.show.web.pages import comparison_markup, home, results, run, suites
 
 from ...views import made
 
@@ -46,7 +54,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def bins(*times: float) -> list[Bin]:
-    return histogram([Histogram(map(step_of, times))])
+    return make_histogram([Histogram(map(step_index, times))])
 
 
 def test_bars_are_as_high_as_their_counts_and_stand_in_order() -> None:
@@ -55,7 +63,7 @@ def test_bars_are_as_high_as_their_counts_and_stand_in_order() -> None:
         Bin(0.2, 0.5, 0),
         Bin(0.5, 1, 1),
     ]
-    drawn = pictures.histogram(some, [Mark("p50", 0.2)], "Times & more")
+    drawn = pictures.draw_histogram(some, [TimeMark("p50", 0.2)], "Times & more")
     found = re.findall(r'x="([\d.]+)" width="([\d.]+)" y="([\d.]+)" height="([\d.]+)"', drawn)
     assert [tuple(map(float, each)) for each in found] == [(0, 333.33, 0, 100), (666.67, 333.33, 75, 25)]
     assert "<title>100 ms to 200 ms: 4</title>" in drawn
@@ -66,17 +74,17 @@ def test_bars_are_as_high_as_their_counts_and_stand_in_order() -> None:
 
 def test_one_among_thousands_is_seen() -> None:
     some = [Bin(0.1, 0.2, 100_000), Bin(0.2, 0.5, 1)]
-    heights = re.findall(r'height="([\d.]+)"', pictures.histogram(some, [], "x"))
+    heights = re.findall(r'height="([\d.]+)"', pictures.draw_histogram(some, [], "x"))
     assert [float(each) for each in heights] == [100, 1.5]
 
 
 @pytest.mark.parametrize("times", [(0.1, 0.2), (0.0, 0.5), (0.9, 0.95, 0.9), (0.0001, 4000.0), (1.0,) * 50])
 def test_few_ticks_stand_at_bounds_of_bins(times: tuple[float, ...]) -> None:
     some = bins(*times)
-    found = ticks(some)
-    assert 2 <= len(found) <= pictures.MOST_TICKS
+    found = choose_ticks(some)
+    assert 2 <= len(found) <= pictures.MAX_TICKS
     assert set(found) <= {*(each.start for each in some), some[-1].end}
-    places = [position(some, each) for each in found]
+    places = [position_in_bins(some, each) for each in found]
     assert places == sorted(places)
     assert 0 <= min(places) <= max(places) <= 1
 
@@ -84,51 +92,51 @@ def test_few_ticks_stand_at_bounds_of_bins(times: tuple[float, ...]) -> None:
 def test_a_time_stands_within_its_bin() -> None:
     some = bins(0.0005, 0.01, 0.5, 20.0)
     for seconds in (0.0005, 0.0123, 0.4, 19.0):
-        place = position(some, seconds) * len(some)
+        place = position_in_bins(some, seconds) * len(some)
         assert some[int(place)].start <= seconds < some[int(place)].end
-    assert position(some, 0.0) == 0.0
-    assert position(some, 1e9) == 1.0
+    assert position_in_bins(some, 0.0) == 0.0
+    assert position_in_bins(some, 1e9) == 1.0
 
 
 def test_a_distribution_says_itself_and_one_time_is_no_picture() -> None:
     spread = Spread(count=3, median=0.2, p95=0.5, min=0.1, max=0.52)
-    drawn = distribution(f"Latency, {HOSTILE}", "answers", bins(0.1, 0.2, 0.52), spread)
+    drawn = draw_distribution(f"Latency, {HOSTILE}", "answers", bins(0.1, 0.2, 0.52), spread)
     assert HOSTILE not in drawn
     assert "3 answers · fastest 100 ms, slowest 520 ms. p50 200 ms; p95 500 ms; most, 1, took" in drawn
-    one = distribution("Latency", "answers", bins(0.2), Spread(count=1, median=0.2, p95=0.2, min=0.2, max=0.2))
+    one = draw_distribution("Latency", "answers", bins(0.2), Spread(count=1, median=0.2, p95=0.2, min=0.2, max=0.2))
     assert "<svg" not in one
     assert "200 ms, the only one that was timed" in one
-    assert "nothing was timed" in distribution("Latency", "answers", [], Spread())
+    assert "nothing was timed" in draw_distribution("Latency", "answers", [], Spread())
     assert drawn.count("time axis logarithmic, highest bar 1") == 2  # to be seen, and to be heard
-    assert "6 lines have no time" in distribution("Voice to voice", "lines", [], Spread(), "6 lines have no time")
+    assert "6 lines have no time" in draw_distribution("Voice to voice", "lines", [], Spread(), "6 lines have no time")
 
 
 def test_rates_have_bars_intervals_and_what_they_are_of() -> None:
     rate = Rate(passed=3, failed=1, errored=2, skipped=1)
     nothing = Rate(errored=2, skipped=1)
-    drawn = rates("Category", {HOSTILE: rate, "empty": nothing})
+    drawn = draw_rates("Category", {HOSTILE: rate, "empty": nothing})
     assert HOSTILE not in drawn
     for words in ("75.0 %", "30.1–95.4 %", "3 of 4", "3 without a verdict", "no verdict", "Pass rate by category"):
         assert words in drawn
     assert 'class="fill" width="75.00"' in drawn
-    many = rates("Tag", {f"tag {number}": rate for number in range(100)})
+    many = draw_rates("Tag", {f"tag {number}": rate for number in range(100)})
     open_rows, _, folded = many.partition("<details>")
     assert open_rows.count('scope="row"') == pictures.SHOWN_ROWS
     assert folded.startswith("<summary>and 88 more</summary>")
     assert folded.count('scope="row"') == 88
-    most = rates("Tag", {f"tag {number}": rate for number in range(pictures.FOLDED_ROWS + 20)})
+    most = draw_rates("Tag", {f"tag {number}": rate for number in range(pictures.FOLDED_ROWS + 20)})
     assert f"and {pictures.FOLDED_ROWS + 8:,} more</summary>" in most
     assert "8 more are not shown; the JSON export has them all." in most
 
 
 def test_an_axis_has_round_times_that_fit() -> None:
     for seconds in (0.4, 3.2, 9.7, 59.9, 61.0, 70.5, 75.0, 299.0, 7_000.0):
-        words = re.findall(r">([^<]+)</span>", along(seconds))
+        words = re.findall(r">([^<]+)</span>", draw_time_axis(seconds))
         assert 1 <= len(words) <= (6 if seconds < 60 else 5)
         assert words[0] == "0 s"
-    assert "1:00 min" in along(61.0)
-    assert along(0.0).count("<span") == 1
-    assert short(0.00106) == "1.06 ms"
+    assert "1:00 min" in draw_time_axis(61.0)
+    assert draw_time_axis(0.0).count("<span") == 1
+    assert format_short_time(0.00106) == "1.06 ms"
 
 
 # ── Calls ──
@@ -152,7 +160,7 @@ CALL = CallView(
 
 
 def test_both_sides_stand_on_one_scale_the_caller_above() -> None:
-    drawn = waveform.drawn(CALL)
+    drawn = waveform.draw_call(CALL)
     caller, agent = re.findall(r'class="side \w+" d="M([^"]+)Z"', drawn)
     tops = [[float(point.split()[1]) for point in side.split("L")[:4]] for side in (caller, agent)]
     assert tops[0] == [24.7, 2.5, 24.7, 24.7]
@@ -163,12 +171,12 @@ def test_both_sides_stand_on_one_scale_the_caller_above() -> None:
 
 def test_a_call_of_silence_or_of_nothing_can_be_drawn() -> None:
     silent = replace(CALL, peaks=PeaksView(caller=(0.0,) * 4, agent=(0.001,) * 4))
-    assert "side caller" in waveform.drawn(silent)
-    assert "side agent" in waveform.drawn(replace(silent, duration_seconds=0.0))
+    assert "side caller" in waveform.draw_call(silent)
+    assert "side agent" in waveform.draw_call(replace(silent, duration_seconds=0.0))
 
 
 def test_what_was_spoken_has_a_button_and_what_was_heard_has_none() -> None:
-    told = waveform.said(CALL.conversation)
+    told = waveform.render_conversation(CALL.conversation)
     assert re.findall(r'data-seek="([\d.]+)"', told) == ["0.500", "2.250"]
     assert 'aria-label="Hear the agent from 2.25 s"' in told
     assert HOSTILE not in told
@@ -218,7 +226,7 @@ OF_TIER = {"owner": "cli", "suite": "v1.0-cheap (selection)", "suite_hash": None
     ],
 )  # fmt: skip
 def test_a_run_once_more_is_asked_as_it_was(changed: dict[str, Any], there: dict[str, list[str]]) -> None:
-    path, _, query = (results.again(stored(changed), SUITES) or "").partition("?")
+    path, _, query = (results.new_run_url(stored(changed), SUITES) or "").partition("?")
     found = parse_qs(query)
     assert path == "/runs/new"
     usual = {"model": ["a", "b"], "temperature": ["none"], "maxTokens": ["9"], "systemPrompt": ["Be brief."],
@@ -253,7 +261,7 @@ def test_a_run_once_more_is_asked_as_it_was(changed: dict[str, Any], there: dict
     ],
 )
 def test_a_run_that_no_address_can_say_is_not_offered_once_more(changed: dict[str, Any]) -> None:
-    assert results.again(stored(changed), SUITES) is None
+    assert results.new_run_url(stored(changed), SUITES) is None
 
 
 def test_models_whose_times_are_left_out_are_counted() -> None:
@@ -265,7 +273,7 @@ def test_models_whose_times_are_left_out_are_counted() -> None:
         latency = ModelTimes(overall=spread, by_provider={}, by_model=dict.fromkeys(names, spread), histogram=drawn,
                              histogram_by_model=dict.fromkeys(names, drawn))  # fmt: skip
         times = RunTimes(latency_seconds=latency, voice_to_voice_seconds=None)
-        return run_summary._times(times, summed()) or ""
+        return run_summary._render_times(times, summed()) or ""
 
     assert "and 3 more models; the exports have their times" in times(9)
     assert "and 1 more model; the exports have their times" in times(7)
@@ -339,7 +347,7 @@ def test_what_is_not_reproducible_is_said_once_and_quietly() -> None:
     left_out = {"left_out": {"flaky": ["seed", "temperature"]}}
     noted = [f"flaky would not take {each}: asked without it 4 times" for each in ("seed", "temperature")]
     ran = made(RunDetailView, status="finished", reason=None, notes=left_out, stored=4, expected=4)
-    head = run._reason(ran) or ""
+    head = run._render_reason(ran) or ""
     assert "Not reproducible: " in head
     assert "flaky does not take seed, temperature" in head
     assert "warn" not in head
@@ -347,11 +355,11 @@ def test_what_is_not_reproducible_is_said_once_and_quietly() -> None:
     live = told(summed(not_reproducible=tuple(noted)), status="running")
     assert live.count("Not reproducible") == 1
     assert "warn" not in live
-    stopped = run._reason(replace(ran, status="stopped", reason="no money", stored=2)) or ""
+    stopped = run._render_reason(replace(ran, status="stopped", reason="no money", stored=2)) or ""
     assert re.search(
         r'no money</bdi>\. 2 of 4 results are here\. Resume[^<]+</p><p class="quiet small">Not rep', stopped
     )
-    assert run._reason(replace(ran, notes={})) is None
+    assert run._render_reason(replace(ran, notes={})) is None
 
 
 def test_models_stand_in_the_order_of_the_plan() -> None:
@@ -371,16 +379,17 @@ def test_models_stand_in_the_order_of_the_plan() -> None:
 
 
 def test_calls_say_how_long_one_waits_with_each_model_and_who_did_not_answer() -> None:
-    from pramana.analyse.voice import Line, Pooled, Spoken, Voice, turn_taking
+    from pramana.analyse.voice import MeasuredLine, RunVoice, VoiceSummary, WordErrors, measure_turn_taking
 
-    answered = [Line(voice_to_voice_s=each, first_audible_s=1.0) for each in (0.5, 0.9, 1.3)]
-    silent = [Line(censored=True, waited_s=15.0)] * 6
+    answered = [MeasuredLine(voice_to_voice_s=each, first_audible_s=1.0) for each in (0.5, 0.9, 1.3)]
+    silent = [MeasuredLine(censored=True, waited_s=15.0)] * 6
 
-    def voice(**lines: list[Line]) -> Voice:
+    def voice(**lines: list[MeasuredLine]) -> RunVoice:
         by = (
-            Spoken(name, "voice", 3, turn_taking(some), Pooled(), Pooled(), None, None) for name, some in lines.items()
+            VoiceSummary(name, "voice", 3, measure_turn_taking(some), WordErrors(), WordErrors(), None, None)
+            for name, some in lines.items()
         )
-        return Voice(tuple(by), ())
+        return RunVoice(tuple(by), ())
 
     one = told(summed(voice=voice(m=answered)))
     assert "<dt>Voice to voice, median</dt><dd>900 ms<small>p95 1.26 s (n=3)</small>" in one
@@ -410,15 +419,15 @@ def test_a_call_has_its_wait_first_and_no_first_token() -> None:
         ResultDetailView, reply=reply, audio=made(AudioView), checks=(check,), output="Hi.", latency_seconds=20.0,
         input_tokens=1, output_tokens=1, cost_usd=0.0,
     )  # fmt: skip
-    shown = results._numbers(data)
+    shown = results._render_numbers(data)
     assert re.findall(r"<dt>([^<]+)", shown)[:2] == ["Voice to voice, median", "Duration"]
     assert "<dd>750 ms<small>longest 4.41 s (n=3)</small>" in shown
     assert "First token" not in shown
     assert "value 4.41 s · version 1" in result_detail.render_check(check)
     assert "value 0.123457" in result_detail.render_check(replace(check, name="semantic_similarity", value=0.1234567))
-    assert "First token" in results._numbers(replace(data, audio=None))
+    assert "First token" in results._render_numbers(replace(data, audio=None))
     other = replace(check, evidence={"times": {"lines": [{"voice_to_voice_s": "soon"}]}})
-    assert "Voice to voice" not in results._numbers(replace(data, checks=(other,)))
+    assert "Voice to voice" not in results._render_numbers(replace(data, checks=(other,)))
 
 
 def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:
@@ -430,7 +439,7 @@ def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:
         )  # fmt: skip
 
     def card(*points: RunPointView) -> str:
-        return home._card(HistoryView(model="m", runs=points, days=()))
+        return home._model_card(HistoryView(model="m", runs=points, days=()))
 
     unfinished = [point(each, 1.0) for each in ("stopped", "cancelled", "interrupted", "running")]
     shown = card(point("finished", 0.5), *unfinished)
@@ -513,13 +522,13 @@ def test_of_a_single_line_that_expects_something_the_rest_is_expected_too() -> N
 
 def test_what_was_asked_is_said_once_beside_both_replies() -> None:
     def asked(*lines: str) -> str:
-        return blocks(contrast._asked(spoken(lines).case))[0][1]
+        return blocks(comparison_markup._render_request(spoken(lines).case))[0][1]
 
     assert asked("One?") == "One?"
     assert asked("One?", "Two?") == "user: One?\n\nuser: Two?"
     turns = TurnView(role="system", text="Be."), TurnView(role="user", text="One?")
     typed = replace(spoken(["One?"]).case, script=(), turns=turns)
-    assert blocks(contrast._asked(typed))[0][1] == "system: Be.\n\nuser: One?"
+    assert blocks(comparison_markup._render_request(typed))[0][1] == "system: Be.\n\nuser: One?"
 
 
 @pytest.mark.parametrize(
@@ -536,7 +545,7 @@ def test_what_was_asked_is_said_once_beside_both_replies() -> None:
     ],
 )
 def test_data_is_written_as_json_is(data: Any) -> None:
-    ((_, shown),) = blocks(pretty(data, "x"))
+    ((_, shown),) = blocks(render_json(data, "x"))
     expected = json.dumps(data, indent=2, ensure_ascii=False)
     assert shown.replace("&quot;", '"').replace("&lt;", "<").replace("&gt;", ">") == expected
 
@@ -551,31 +560,34 @@ def test_data_is_written_as_json_is(data: Any) -> None:
 )
 def test_of_sixty_megabytes_no_more_is_written_than_is_shown(data: Any) -> None:
     began = time.process_time()
-    shown = pretty(data, "Raw response")
+    shown = render_json(data, "Raw response")
     assert time.process_time() - began < 0.05
     ((_, text),) = blocks(shown)
     assert text.endswith(" … and more")
     whole = text.replace("&quot;", '"').removesuffix(" … and more")
-    assert len(whole) == LONGEST
+    assert len(whole) == MAX_TEXT_LENGTH
     assert whole.startswith(("{\n  ", "[\n  {\n"))
 
 
 def test_data_is_cut_only_where_that_saves_something() -> None:
     quotes = len('""')
-    for length, cut in ((LONGEST + LEAST_CUT - quotes - 1, False), (LONGEST + LEAST_CUT - quotes, True)):
-        assert ("… and more" in pretty("x" * length, "x")) == cut
+    for length, cut in (
+        (MAX_TEXT_LENGTH + MIN_CUT_LENGTH - quotes - 1, False),
+        (MAX_TEXT_LENGTH + MIN_CUT_LENGTH - quotes, True),
+    ):
+        assert ("… and more" in render_json("x" * length, "x")) == cut
 
 
 def test_what_is_uploaded_is_read_while_others_are_served() -> None:
-    class Uploading(suites._Uploading):
+    class Uploading(suites._UploadForm):
         def _list(self, counts: Mapping[str, int], failed: Sequence[tuple[str, str]] = ()) -> None:
             self.told = dict(counts), list(failed)
 
     lines = "é" * 99 + "\r\n \t\n\n" + "\u2028x"
-    files = [Picked("a/smoke.jsonl", lines.encode() * 100_000), Picked("b.jsonl", b"{}\n\xc3")]
+    files = [PickedFile("a/smoke.jsonl", lines.encode() * 100_000), PickedFile("b.jsonl", b"{}\n\xc3")]
 
     async def turns_of_others() -> int:
-        reading, turns = asyncio.ensure_future(uploading._picked(Pick(files, ["c.txt"], []))), 0
+        reading, turns = asyncio.ensure_future(uploading._on_files_picked(FileSelection(files, ["c.txt"], []))), 0
         while not reading.done():
             await asyncio.sleep(0)
             turns += 1

@@ -12,8 +12,8 @@ from playwright.sync_api import Page, expect
 
 from pramana.app.views import result_view
 from pramana.model import Key, Reply, Result, ToolCall
-from pramana.report.figures import duration
-from pramana.report.pictures import along
+from pramana.report.figures import format_duration
+from pramana.report.pictures import draw_time_axis
 from pramana.show.web.pages.results import _answer
 
 from .conftest import NARROW, WIDE, Bench, no_sideways
@@ -292,7 +292,7 @@ def test_the_picture_is_that_of_the_sound(bench: Bench, call: str) -> None:
     assert loud("caller", agent) < 0.01
     page = bench.open(call)
     expect(
-        page.get_by_text(f"{duration(length)}; caller above, agent below; left and right in the recording.")
+        page.get_by_text(f"{format_duration(length)}; caller above, agent below; left and right in the recording.")
     ).to_be_visible()
     expect(page.locator(".wave .turn")).to_have_count(2)
     expect(page.locator(".wave .side")).to_have_count(2)
@@ -302,18 +302,18 @@ def test_a_call_tells_first_how_long_the_caller_waited(bench: Bench, call: str) 
     found = next(each for each in bench.client.get(f"/api{call}").data["checks"] if each["name"] == "call")
     page = bench.open(call)
     expect(page.locator(".tiles dt").first).to_have_text("Voice to voice")
-    expect(page.locator(".tiles dd").first).to_contain_text(duration(found["value"]))
+    expect(page.locator(".tiles dd").first).to_contain_text(format_duration(found["value"]))
     expect(page.locator(".tiles dt").filter(has_text="First token")).to_have_count(0)
-    expect(page.locator(".checks")).to_contain_text(f"value {duration(found['value'])} ·")
+    expect(page.locator(".checks")).to_contain_text(f"value {format_duration(found['value'])} ·")
     page.goto(f"{bench.url}{call.partition('/results')[0]}")
     expect(page.locator(".tiles dt").nth(1)).to_have_text("Voice to voice")
-    expect(page.locator(".tiles dd").nth(1)).to_contain_text(f"{duration(found['value'])}(n=1)")
+    expect(page.locator(".tiles dd").nth(1)).to_contain_text(f"{format_duration(found['value'])}(n=1)")
 
 
 @pytest.mark.parametrize("seconds", [4.2, 9.1, 59.0, 61.0, 64.0, 67.4, 70.5, 75.0, 600.0])
 def test_times_along_a_call_stand_apart_on_a_telephone(bench: Bench, call: str, seconds: float) -> None:
     page = bench.open(call, width=NARROW)
-    page.locator(".wave + div").evaluate("(place, drawn) => { place.innerHTML = drawn }", along(seconds))
+    page.locator(".wave + div").evaluate("(place, drawn) => { place.innerHTML = drawn }", draw_time_axis(seconds))
     ends = page.locator(".wave + div .labels > span").evaluate_all(
         "all => all.map(each => [each.getBoundingClientRect().left, each.getBoundingClientRect().right])"
     )

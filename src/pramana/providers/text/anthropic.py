@@ -10,18 +10,18 @@ from itertools import takewhile
 from typing import Any
 from urllib.parse import quote as quoted
 
-from pramana.model import Reply, Request, Usage, count
+from pramana.model import Reply, Request, Usage, parse_token_count
 from pramana.providers.accounts import Account
-from pramana.providers.http import Vendor
-from pramana.providers.reading import Reading, arguments_text
+from pramana.providers.http import VendorProvider
+from pramana.providers.reading import ReplyReader, arguments_text
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2026-10-21"
 DEFAULT_MAX_TOKENS = 1024
-ABSENT = ("temperature", "top_p", "seed")
+UNSUPPORTED_PARAMETERS = ("temperature", "top_p", "seed")
 """Neutral parameters the format does not have."""
 _RENAMED = {"stop": "stop_sequences"}
-_ENDS = ("message_stop", "error")
+_FINAL_EVENTS = ("message_stop", "error")
 _STATUS: Mapping[str, int] = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -36,7 +36,7 @@ _STATUS: Mapping[str, int] = {
 }
 
 
-class Anthropic(Vendor):
+class Anthropic(VendorProvider):
     """An account at Anthropic."""
 
     vendor, base_url = "Anthropic", BASE_URL
@@ -50,12 +50,12 @@ class Anthropic(Vendor):
 
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
-        message = _Message(self._http.failures)
-        with self._http.failures.reading("does not fit the format of messages", _RENAMED):
+        message = _MessageReader(self._http.failures)
+        with self._http.failures.reading_errors("does not fit the format of messages", _RENAMED):
             await self._http.post(
-                "/v1/messages", headers=self._posting, body=_body(request), reading=message, last=_ENDS
+                "/v1/messages", headers=self._posting, body=_request_body(request), reading=message, last=_FINAL_EVENTS
             )
-            return message.done(request)
+            return message.finish(request)
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
@@ -69,38 +69,38 @@ class Anthropic(Vendor):
         return sorted(names)
 
 
-class _Message(Reading):
-    _counted: Mapping[str, Any] = {}
+class _MessageReader(ReplyReader):
+    _usage_counts: Mapping[str, Any] = {}
     _served: Any = None
     _finish: Any = None
     _complete = False
 
-    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
         kind = data["type"]
         if kind == "content_block_delta":
             delta = data["delta"]
             if text := delta.get("text"):  # thoughts, signatures and tools have no text
-                self.say(text)
+                self.add_text(text)
             else:
-                self.aside(delta, str(data.get("index")))
+                self.add_side_content(delta, str(data.get("index")))
                 if delta.get("type") == "input_json_delta" and self.is_calling(data.get("index")):
                     self.call_tool(data["index"], None, None, delta.get("partial_json"))
         elif kind == "content_block_start":
             self._take_call(data.get("index"), data.get("content_block"))
         elif kind in ("message_start", "message"):
-            message = data if self.whole else data["message"]
+            message = data if self.is_whole else data["message"]
             self._served, self._finish = message["model"], message["stop_reason"]
             self._count(message["usage"])
             for place, each in enumerate(message["content"]):
                 if each["type"] == "text" and each["text"]:
-                    self.say(each["text"])
+                    self.add_text(each["text"])
                 self._take_call(place, each)
-            self._complete = self.whole
+            self._complete = self.is_whole
         elif kind == "message_delta":
             self._finish = data["delta"].get("stop_reason") or self._finish
             self._count(data["usage"])
         elif kind == "error":
-            raise self.failures.refusal(_STATUS.get(data["error"]["type"], 500), data)
+            raise self.failures.make_refusal(_STATUS.get(data["error"]["type"], 500), data)
         elif kind == "message_stop":
             self._complete = True
 
@@ -112,22 +112,25 @@ class _Message(Reading):
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):
             # Cumulative; a count it leaves out stays what `message_start` said.
-            self._counted = {**self._counted, **{name: given for name, given in usage.items() if given is not None}}
+            self._usage_counts = {
+                **self._usage_counts,
+                **{name: given for name, given in usage.items() if given is not None},
+            }
 
-    def done(self, request: Request) -> Reply:
+    def finish(self, request: Request) -> Reply:
         if not self._complete or self._served is None:
-            raise self.failures.broken()
-        return self.reply(
+            raise self.failures.make_broken_reply()
+        return self.make_reply(
             self.text(),
-            _usage(self._counted),
+            _parse_usage(self._usage_counts),
             served_model=self._served,
             finish_reason=self._finish,
-            dropped=tuple(name for name in ABSENT if request.parameters.get(name) is not None),
+            dropped=tuple(name for name in UNSUPPORTED_PARAMETERS if request.parameters.get(name) is not None),
         )
 
 
-def _body(request: Request) -> dict[str, Any]:
-    parameters = {name: value for name, value in request.parameters.items() if name not in ABSENT}
+def _request_body(request: Request) -> dict[str, Any]:
+    parameters = {name: value for name, value in request.parameters.items() if name not in UNSUPPORTED_PARAMETERS}
     if isinstance(stop := parameters.pop("stop", None), str):
         stop = [stop]
     leading = [turn.text for turn in takewhile(lambda turn: turn.role == "system", request.turns)]
@@ -144,8 +147,8 @@ def _body(request: Request) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _usage(counted: Mapping[str, Any]) -> Usage:
+def _parse_usage(counts: Mapping[str, Any]) -> Usage:
     # The vendor counts what its cache read and wrote beside the input; ours has all input in one number.
     names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    asked, answered, read, written = (count(counted.get(name)) for name in names)
-    return Usage(None if asked is None else count(asked + (read or 0) + (written or 0)), answered, read)
+    asked, answered, read, written = (parse_token_count(counts.get(name)) for name in names)
+    return Usage(None if asked is None else parse_token_count(asked + (read or 0) + (written or 0)), answered, read)

@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from pramana import clock
-from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable, quote, visible
-from pramana.model import Reply, Request, Target, raw_json
+from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable, escape_control_characters, quote_text
+from pramana.model import Reply, Request, Target, encode_raw_response
 from pramana.providers import redaction
-from pramana.providers.text.function import prompt_text
+from pramana.providers.text.function import join_turns
 
 DEFAULT_TIMEOUT_S = 120.0
 OUTPUT_LIMIT = 16 << 20
@@ -28,7 +28,7 @@ ERRORS_KEPT = 64 << 10
 MESSAGE_LIMIT = 300
 
 
-class Command:
+class CommandProvider:
     """A command, and how long it may take."""
 
     def __init__(self, argv: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
@@ -36,12 +36,12 @@ class Command:
             raise InvalidInput('a command is a list of texts: ["my-model", "--quiet"]')
         self._argv, self._timeout_s = tuple(argv), float(timeout_s)
         self._name = Path(argv[0]).name
-        self._keys = redaction.of_environment()
+        self._keys = redaction.environment_secrets()
         if shutil.which(argv[0]) is None:
-            raise InvalidInput(f"the command {quote(argv[0])} is not found or not executable; give its full path")
+            raise InvalidInput(f"the command {quote_text(argv[0])} is not found or not executable; give its full path")
 
     @classmethod
-    def open(cls, target: Target, account: object = None) -> "Command":  # noqa: ARG003 - it has no account
+    def open(cls, target: Target, account: object = None) -> "CommandProvider":  # noqa: ARG003 - it has no account
         """Return the provider for the target."""
         return cls(target.arguments["argv"], target.arguments.get("timeout_s", DEFAULT_TIMEOUT_S))
 
@@ -51,23 +51,25 @@ class Command:
         process = await self._start()
         try:
             async with asyncio.timeout(self._timeout_s):
-                printed, complained = await self._talk(process, prompt_text(request.turns))
+                printed, complained = await self._communicate(process, join_turns(request.turns))
                 status = await process.wait()
         except TimeoutError:
             raise Unavailable(f"the command {self._name} gave no complete reply within {self._timeout_s:g} s") from None
         finally:
-            await _end(process)
+            await _terminate(process)
         if status:
             how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-            raise ProviderError(f"the command {self._name} {how}{self._last_line(complained)}")
+            raise ProviderError(f"the command {self._name} {how}{self._last_error_line(complained)}")
         text = printed.decode("utf-8", "replace").rstrip("\r\n")
-        if self._keys.held_in(text):
-            raise KeyInAnswer(redaction.held(f"the answer of the command {self._name}"))
+        if self._keys.is_in(text):
+            raise KeyInAnswer(redaction.describe_held_key(f"the answer of the command {self._name}"))
         return Reply(
             text,
             served_model=self._name,
             total_s=clock.monotonic() - start,
-            raw=raw_json({"stdout": text, "stderr": self._keys.blank(complained.decode("utf-8", "replace"))}),
+            raw=encode_raw_response(
+                {"stdout": text, "stderr": self._keys.blank(complained.decode("utf-8", "replace"))}
+            ),
             dropped=tuple(name for name, value in request.parameters.items() if value is not None),
         )
 
@@ -79,7 +81,7 @@ class Command:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:  # asyncio would kill the command that it has just started, and not its children
             with suppress(OSError):
-                await _end(await starting)
+                await _terminate(await starting)
             raise
         except OSError as error:
             raise ProviderError(f"the command {self._name} cannot be started: {error.strerror}") from None
@@ -91,21 +93,21 @@ class Command:
     async def close(self) -> None:
         """Do nothing: a command ends with its request."""
 
-    def _last_line(self, complained: bytes) -> str:
-        lines = complained.decode("utf-8", "replace").strip().splitlines()
-        return f": {self._keys.blank(visible(lines[-1]))[:MESSAGE_LIMIT]}" if lines else ""
+    def _last_error_line(self, stderr: bytes) -> str:
+        lines = stderr.decode("utf-8", "replace").strip().splitlines()
+        return f": {self._keys.blank(escape_control_characters(lines[-1]))[:MESSAGE_LIMIT]}" if lines else ""
 
-    async def _talk(self, process: Process, prompt: str) -> tuple[bytes, bytes]:
+    async def _communicate(self, process: Process, prompt: str) -> tuple[bytes, bytes]:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101, PT018
         stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
 
-        async def tell() -> None:
+        async def write_prompt() -> None:
             with suppress(ConnectionError):  # a command need not read what it is told
                 stdin.write(prompt.encode("utf-8", "surrogatepass"))
                 await stdin.drain()
             stdin.close()
 
-        async def hear() -> bytes:
+        async def read_output() -> bytes:
             heard = bytearray()
             while chunk := await stdout.read(1 << 16):
                 heard += chunk
@@ -113,14 +115,14 @@ class Command:
                     raise ProviderError(f"the command {self._name} printed more than {OUTPUT_LIMIT >> 20} MB")
             return bytes(heard)
 
-        async def overhear() -> bytes:
+        async def read_errors() -> bytes:
             kept = bytearray()
             while chunk := await stderr.read(1 << 16):
                 kept += chunk
                 del kept[:-ERRORS_KEPT]
             return bytes(kept)
 
-        talks = [asyncio.ensure_future(each) for each in (tell(), hear(), overhear())]
+        talks = [asyncio.ensure_future(each) for each in (write_prompt(), read_output(), read_errors())]
         try:
             _, printed, complained = await asyncio.gather(*talks)
         finally:
@@ -130,7 +132,7 @@ class Command:
         return printed or b"", complained or b""
 
 
-async def _end(process: Process) -> None:
+async def _terminate(process: Process) -> None:
     drained = all(stream is None or stream.at_eof() for stream in (process.stdout, process.stderr))
     if process.returncode is None or not drained:
         with suppress(ProcessLookupError, PermissionError):

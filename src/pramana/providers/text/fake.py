@@ -34,10 +34,10 @@ from pramana.errors import (
     Rejected,
     Unavailable,
     UnknownModel,
-    did_you_mean,
-    quote,
+    quote_text,
+    suggest_similar,
 )
-from pramana.model import Reply, Request, Target, Usage, raw_json
+from pramana.model import Reply, Request, Target, Usage, encode_raw_response
 
 ERRORS: Mapping[str, type[ProviderError]] = {
     each.code: each
@@ -63,8 +63,8 @@ WORDS = (
 _VERSION = "fake-1"
 
 
-class Fake:
-    """The provider; its arguments are those of `parse`."""
+class FakeProvider:
+    """The provider; its arguments are those of `parse_fake`."""
 
     def __init__(
         self,
@@ -79,24 +79,24 @@ class Fake:
     ) -> None:
         self._answer, self._text, self._seed, self._tokens = answer, text, int(seed), int(tokens)
         self._latency, self._jitter, self._errors = latency, jitter, dict(errors or {})
-        self._chancy = bool(self._jitter or self._errors)
+        self._is_random = bool(self._jitter or self._errors)
         self._failed: dict[bytes, int] = {}
         """How often each request has failed since it last succeeded."""
 
     @classmethod
-    def open(cls, target: Target, account: object = None) -> "Fake":  # noqa: ARG003 - it has no account
+    def open(cls, target: Target, account: object = None) -> "FakeProvider":  # noqa: ARG003 - it has no account
         """Return the provider for the target."""
         return cls(**target.arguments)
 
     async def ask(self, request: Request) -> Reply:
         """Make up a reply."""
         start = clock.monotonic()
-        if self._chancy or self._answer == "words":
-            digest = _digest(self._seed, request)
-        if self._chancy:
+        if self._is_random or self._answer == "words":
+            digest = _request_digest(self._seed, request)
+        if self._is_random:
             chance = random.Random(digest + bytes([self._failed.get(digest, 0) % 256]))
             await asyncio.sleep(self._latency + self._jitter * chance.random())
-            self._perhaps_fail(digest, chance)
+            self._maybe_raise(digest, chance)
         elif self._latency:
             await asyncio.sleep(self._latency)
         if self._answer == "words":
@@ -120,7 +120,7 @@ class Fake:
             finish_reason=finish,
             first_token_s=total if words else None,
             total_s=total,
-            raw=raw_json({"text": text, "finish_reason": finish}),
+            raw=encode_raw_response({"text": text, "finish_reason": finish}),
         )
 
     async def models(self) -> list[str]:
@@ -130,14 +130,14 @@ class Fake:
     async def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    def _perhaps_fail(self, digest: bytes, chance: random.Random) -> None:
-        if code := drawn_fault(self._errors, chance):
+    def _maybe_raise(self, digest: bytes, chance: random.Random) -> None:
+        if code := draw_fault(self._errors, chance):
             self._failed[digest] = self._failed.get(digest, 0) + 1
             raise ERRORS[code](f"the fake provider fails on purpose: {code}")
         self._failed.pop(digest, None)  # memory stays flat: only what is failing now is remembered
 
 
-def drawn_fault(shares: Mapping[str, float], chance: random.Random) -> str | None:
+def draw_fault(shares: Mapping[str, float], chance: random.Random) -> str | None:
     """Return what goes wrong this time, each with its share of all times; None where all goes well."""
     drawn = chance.random()
     for fault, share in shares.items():
@@ -147,25 +147,27 @@ def drawn_fault(shares: Mapping[str, float], chance: random.Random) -> str | Non
     return None
 
 
-def parse(written: str) -> dict[str, Any]:
-    """Return the arguments of `Fake` for what was written after `fake:`.
+def parse_fake(options_text: str) -> dict[str, Any]:
+    """Return the arguments of `FakeProvider` for what was written after `fake:`.
 
-    >>> parse("seed=7,rate_limited=0.5,echo")
+    >>> parse_fake("seed=7,rate_limited=0.5,echo")
     {'seed': 7, 'errors': {'rate_limited': 0.5}, 'answer': 'echo'}
-    >>> parse("fixed=yes, surely")
+    >>> parse_fake("fixed=yes, surely")
     {'answer': 'fixed', 'text': 'yes, surely'}
     """
-    return options(written, "fake", ("echo", "words"), NUMBERS, {"errors": ERRORS}, "provider", "fake:latency=0.1,echo")
+    return parse_options(
+        options_text, "fake", ("echo", "words"), NUMBERS, {"errors": ERRORS}, "provider", "fake:latency=0.1,echo"
+    )
 
 
-_WHOLE = ("seed", "tokens")
+_INTEGER_OPTIONS = ("seed", "tokens")
 
 
-def options(
-    written: str,
-    who: str,
+def parse_options(
+    options_text: str,
+    provider: str,
     answers: Sequence[str],
-    tops: Mapping[str, float],
+    maximums: Mapping[str, float],
     shares: Mapping[str, Collection[str]],
     kind: str,
     example: str,
@@ -176,7 +178,7 @@ def options(
     """
     found: dict[str, Any] = {}
     ((together, faults),) = shares.items()
-    rest = written
+    rest = options_text
     while rest:
         if rest.startswith("fixed="):
             found |= {"answer": "fixed", "text": rest.removeprefix("fixed=")}
@@ -185,32 +187,32 @@ def options(
         name, equals, value = option.strip().partition("=")
         if name in answers and not equals:
             found["answer"] = name
-        elif name in tops and equals:
-            number = _number(who, name, value, tops[name])
+        elif name in maximums and equals:
+            number = _parse_number(provider, name, value, maximums[name])
             (found.setdefault(together, {}) if name in faults else found)[name] = number
         else:
-            hint = did_you_mean(name, (*answers, "fixed", *tops))
+            hint = suggest_similar(name, (*answers, "fixed", *maximums))
             raise InvalidInput(
-                f"{who}: {quote(option)} is not an option of the fake {kind}{hint}; "
-                f"write {who}, {who}:{answers[0]}, {who}:fixed=TEXT, or options first: {example}"
+                f"{provider}: {quote_text(option)} is not an option of the fake {kind}{hint}; "
+                f"write {provider}, {provider}:{answers[0]}, {provider}:fixed=TEXT, or options first: {example}"
             )
     if (share := sum(found.get(together, {}).values())) > 1:
-        raise InvalidInput(f"{who}: the shares of {together} add up to {share:g}; at most 1 is possible")
+        raise InvalidInput(f"{provider}: the shares of {together} add up to {share:g}; at most 1 is possible")
     return found
 
 
-def _number(who: str, name: str, value: str, top: float) -> float:
-    whole = name in _WHOLE
+def _parse_number(provider: str, name: str, value: str, maximum: float) -> float:
+    whole = name in _INTEGER_OPTIONS
     try:
         number = int(value) if whole else float(value)
     except ValueError:
         number = -1
-    if 0 <= number <= top:
+    if 0 <= number <= maximum:
         return number
     kind = "a whole number" if whole else "a number"
-    raise InvalidInput(f"{who}: {name} is {quote(value)}; expected {kind} between 0 and {top:,}")
+    raise InvalidInput(f"{provider}: {name} is {quote_text(value)}; expected {kind} between 0 and {maximum:,}")
 
 
-def _digest(seed: int, request: Request) -> bytes:
+def _request_digest(seed: int, request: Request) -> bytes:
     asked = [seed, request.model, [[turn.role, turn.text] for turn in request.turns], dict(request.parameters)]
     return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).digest()

@@ -36,8 +36,8 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from pramana import clock
-from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, did_you_mean, quote, told
-from pramana.model import Reply, Request, Target, Turn, counted, misfit, raw_json
+from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, describe_exception, quote_text, suggest_similar
+from pramana.model import Reply, Request, Target, Turn, describe_invalid_reply, encode_raw_response, parse_usage
 from pramana.providers import redaction
 
 log = logging.getLogger("pramana.providers")
@@ -51,7 +51,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of installed packages, wherever they are."""
 
 
-class Function:
+class FunctionProvider:
     """A function, passed by a caller or imported by its path."""
 
     def __init__(
@@ -62,14 +62,14 @@ class Function:
     ) -> None:
         """Wrap a function; coroutines run in `loop`, if one is given, else in one of their own."""
         self._path, self._function = path, function or find_function(path)
-        self._accepted = _accepted(path, self._function)
+        self._accepted = _read_signature(path, self._function)
         self._asynchronous = is_asynchronous(self._function)
         self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
-        self._keys = redaction.of_environment()
+        self._keys = redaction.environment_secrets()
         self._hinted = False
 
     @classmethod
-    def open(cls, target: Target, account: object = None) -> "Function":  # noqa: ARG003 - it has no account
+    def open(cls, target: Target, account: object = None) -> "FunctionProvider":  # noqa: ARG003 - it has no account
         """Return the provider for the target."""
         return cls(target.model)
 
@@ -84,15 +84,15 @@ class Function:
         if ended.error is not None:
             self._raise(ended.error)
         reply = self._reply(ended.value)
-        if self._keys.held_in("\n".join([reply.text, *(f"{each.id} {each}" for each in reply.tool_calls)])):
-            raise KeyInAnswer(redaction.held(f"the answer of {self._path}"))
-        not_taken = self._accepted.not_taken(request.parameters)
+        if self._keys.is_in("\n".join([reply.text, *(f"{each.id} {each}" for each in reply.tool_calls)])):
+            raise KeyInAnswer(redaction.describe_held_key(f"the answer of {self._path}"))
+        not_taken = self._accepted.ignored_parameters(request.parameters)
         return replace(
             reply,
             served_model=reply.served_model or self._path,
             dropped=(*reply.dropped, *not_taken) if not_taken else reply.dropped,
             total_s=reply.total_s or clock.monotonic() - start,
-            raw=raw_json({"text": reply.text}) if reply.raw is None else reply.raw,
+            raw=encode_raw_response({"text": reply.text}) if reply.raw is None else reply.raw,
         )
 
     def refuse_missing(self, parameters: Mapping[str, Any]) -> None:
@@ -115,18 +115,18 @@ class Function:
             return Reply(str.__str__(answer))
         if not isinstance(answer, Reply):
             raise ProviderError(f"{self._path} returned {type(answer).__name__}; expected text (str) or pramana.Reply")
-        if wrong := misfit(answer):
+        if wrong := describe_invalid_reply(answer):
             raise ProviderError(f"{self._path} returned a Reply whose {wrong}")
-        return replace(answer, text=str.__str__(answer.text), usage=counted(answer.usage))
+        return replace(answer, text=str.__str__(answer.text), usage=parse_usage(answer.usage))
 
     def _raise(self, error: BaseException) -> NoReturn:
         """Raise what a function's error is to us."""
-        if isinstance(error, ProviderError) and self._keys.held_in(str(error)):
+        if isinstance(error, ProviderError) and self._keys.is_in(str(error)):
             error.args = (self._keys.blank(str(error)),)
         if isinstance(error, ProviderError | KeyboardInterrupt):  # whoever pressed Ctrl-C means all of us
             raise error
-        message = self._keys.blank(told(error))[:MESSAGE_LIMIT]
-        raise ProviderError(f"{self._path} raised {message}{_place(error)}") from error
+        message = self._keys.blank(describe_exception(error))[:MESSAGE_LIMIT]
+        raise ProviderError(f"{self._path} raised {message}{_describe_location(error)}") from error
 
     def _missing(self, parameters: Mapping[str, Any]) -> str | None:
         """Return what to do about parameters that the function requires and is not given; None if there are none."""
@@ -146,7 +146,7 @@ class Function:
         given, accepted = request.parameters, self._accepted
         if missing := self._missing(given):
             raise ProviderError(missing)
-        more = accepted.arguments(given)
+        more = accepted.make_arguments(given)
         if accepted.messages:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
@@ -156,17 +156,17 @@ class Function:
             log.warning(
                 "%s takes only a prompt, so it gets each conversation as one text; %s", self._path, USE_MESSAGES
             )
-        return partial(self._function, prompt_text(request.turns), **more)
+        return partial(self._function, join_turns(request.turns), **more)
 
 
-def _place(error: BaseException, *, elsewhere: bool = True) -> str:
+def _describe_location(error: BaseException, *, elsewhere: bool = True) -> str:
     """Return where an error was raised, in brackets: file, line and function of the innermost frame of the user's code.
 
     Where none of that took part, as in a function of an installed package, it is the innermost frame that is not ours;
     without `elsewhere`, nothing.
     """
     raised = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
-    others = [each for each in raised if not _is_ours(each[0])]
+    others = [each for each in raised if not _is_internal(each[0])]
     typed_in = [each for each in others if each[0].co_filename.startswith("<")]  # at a prompt, or generated
     found = [each for each in others if _is_in_users_file(each[0])] or typed_in or (others if elsewhere else [])
     if not found:
@@ -175,7 +175,7 @@ def _place(error: BaseException, *, elsewhere: bool = True) -> str:
     return f" ({_shown_path(code.co_filename)}, line {line}, in {code.co_name})"
 
 
-def _is_ours(code: CodeType) -> bool:
+def _is_internal(code: CodeType) -> bool:
     return code.co_filename.startswith("<frozen ") or Path(code.co_filename).is_relative_to(_PACKAGE)
 
 
@@ -196,14 +196,14 @@ def _shown_path(name: str) -> str:
         return Path(name).name
 
 
-def path_of(function: Callable[..., Any]) -> str:
+def function_path(function: Callable[..., Any]) -> str:
     """Return the name that a callable is stored by: `package.module:function`.
 
     >>> import json, functools
-    >>> path_of(json.dumps), path_of(functools.partial(json.dumps, indent=1)), path_of(json.JSONEncoder())
+    >>> *map(function_path, (json.dumps, functools.partial(json.dumps, indent=1), json.JSONEncoder())),
     ('json:dumps', 'json:dumps', 'json.encoder:JSONEncoder')
     """
-    named = _without_partial(function)
+    named = _unwrap_partial(function)
     if not hasattr(named, "__qualname__"):
         named = type(named)
     return f"{getattr(named, '__module__', None) or '__main__'}:{named.__qualname__}"
@@ -215,21 +215,21 @@ def is_asynchronous(function: Callable[..., Any]) -> bool:
     >>> is_asynchronous(asyncio.sleep), is_asynchronous(partial(asyncio.sleep, 1)), is_asynchronous(len)
     (True, True, False)
     """
-    function = _without_partial(function)
+    function = _unwrap_partial(function)
     called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004
-    return inspect.iscoroutinefunction(_without_partial(called))  # of the wrapper: it may run what it wraps itself
+    return inspect.iscoroutinefunction(_unwrap_partial(called))  # of the wrapper: it may run what it wraps itself
 
 
-def _without_partial(function: Any) -> Any:
+def _unwrap_partial(function: Any) -> Any:
     while isinstance(function, partial):
         function = function.func
     return function
 
 
-def prompt_text(turns: Iterable[Turn]) -> str:
+def join_turns(turns: Iterable[Turn]) -> str:
     """Return a conversation as one text: the turns, with an empty line between them.
 
-    >>> prompt_text([Turn("system", "Be brief."), Turn("user", "Is it so?")])
+    >>> join_turns([Turn("system", "Be brief."), Turn("user", "Is it so?")])
     'Be brief.\\n\\nIs it so?'
     """
     return "\n\n".join(turn.text for turn in turns)
@@ -254,7 +254,7 @@ def is_importable(path: str) -> bool:
     return module != "__main__" and "<" not in name
 
 
-def find_function(path: str, again: str = "pramana.resume(run_id, model=function)") -> Callable[..., Any]:
+def find_function(path: str, advice: str = "pramana.resume(run_id, model=function)") -> Callable[..., Any]:
     """Import what `package.module:function` names; raises `InvalidInput` with what to do where that cannot be."""
     module, colon, attribute = path.partition(":")
     if not module or not colon or not attribute:
@@ -262,7 +262,7 @@ def find_function(path: str, again: str = "pramana.resume(run_id, model=function
     if not is_importable(path):
         raise InvalidInput(
             f"python:{path} cannot be imported: it exists only in the program that started the run; resume it there "
-            f"with {again}, or put the function in a module"
+            f"with {advice}, or put the function in a module"
         )
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # last, so that no file of the folder hides an installed module
@@ -274,31 +274,31 @@ def find_function(path: str, again: str = "pramana.resume(run_id, model=function
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        why = redaction.of_environment().blank(told(error))[:MESSAGE_LIMIT]
-        raise InvalidInput(f"python:{path} cannot be loaded: {why}{_how_to_load(module, found, error)}") from error
+        why = redaction.environment_secrets().blank(describe_exception(error))[:MESSAGE_LIMIT]
+        raise InvalidInput(f"python:{path} cannot be loaded: {why}{_import_advice(module, found, error)}") from error
     if not callable(found):
-        raise InvalidInput(f"python:{path} is {quote(type(found).__name__)}, which cannot be called")
+        raise InvalidInput(f"python:{path} is {quote_text(type(found).__name__)}, which cannot be called")
     function: Callable[..., Any] = found
     return function
 
 
-def _how_to_load(module: str, found: Any, error: BaseException) -> str:
-    """Return what to do about a function that cannot be imported; `found` is how far the search came."""
-    if found is not None:
-        named = [name for name in dir(found) if not name.startswith("_") and callable(getattr(found, name, None))]
-        return did_you_mean(str(getattr(error, "name", None) or ""), named) or "; check the name of the function"
+def _import_advice(module: str, progress: Any, error: BaseException) -> str:
+    """Return what to do about a function that cannot be imported; `progress` is how far the search came."""
+    if progress is not None:
+        named = [name for name in dir(progress) if not name.startswith("_") and callable(getattr(progress, name, None))]
+        return suggest_similar(str(getattr(error, "name", None) or ""), named) or "; check the name of the function"
     here = f"{Path.cwd()}/"
     if (dotted := re.sub(r"[/\\]", ".", module.removeprefix(here)).removesuffix(".py").strip(".")) != module:
         return f"; name the module as Python imports it: {dotted}"
     if isinstance(error, ModuleNotFoundError) and error.name:
         if f"{module}.".startswith(f"{error.name}."):
             return "; check the name, and that the module is installed or in the current folder"
-        return f"{_place(error, elsewhere=False)}; install what {module} imports in Pramana's environment"
-    return f"{_place(error, elsewhere=False)}; fix {module}, which raises this error on import"
+        return f"{_describe_location(error, elsewhere=False)}; install what {module} imports in Pramana's environment"
+    return f"{_describe_location(error, elsewhere=False)}; fix {module}, which raises this error on import"
 
 
 @dataclass(frozen=True, slots=True)
-class _Accepted:
+class _Signature:
     """What a function is called with, besides the prompt."""
 
     messages: bool = False
@@ -314,30 +314,30 @@ class _Accepted:
     taken_names: frozenset[str] = frozenset()
     """Names that are none of a parameter's: the prompt's, `messages`, `parameters`, and what a partial has bound."""
 
-    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def make_arguments(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a run as keyword arguments."""
-        found = {name: given[name] for name in self.named if name in given}
+        found = {name: parameters[name] for name in self.named if name in parameters}
         if self.any_name:
-            set_here = {name: value for name, value in given.items() if value is not None}
+            set_here = {name: value for name, value in parameters.items() if value is not None}
             found |= {name: value for name, value in set_here.items() if name not in self.taken_names}
         if self.parameters:
-            found["parameters"] = dict(given)
+            found["parameters"] = dict(parameters)
         return found
 
-    def not_taken(self, given: Mapping[str, Any]) -> list[str]:
+    def ignored_parameters(self, parameters: Mapping[str, Any]) -> list[str]:
         """Return the names of the parameters that are set and that the function does not get."""
         if self.parameters:
             return []
-        others = (name for name, value in given.items() if value is not None and name not in self.named)
+        others = (name for name, value in parameters.items() if value is not None and name not in self.named)
         return [name for name in others if not self.any_name or name in self.taken_names]
 
 
-def _accepted(path: str, function: Callable[..., Any]) -> _Accepted:
+def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
     """Return what a function takes; raises `InvalidInput` when it cannot be called with what it would be given."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some built-ins have none
-        return _Accepted()
+        return _Signature()
     by_name = {
         name: each
         for name, each in signature.parameters.items()
@@ -356,7 +356,7 @@ def _accepted(path: str, function: Callable[..., Any]) -> _Accepted:
             f"python:{path} cannot be called: {error}; expected a function of the prompt, or of `messages`"
         ) from None
     any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
-    return _Accepted(messages, takes_all, named, tuple(name for name in required if name in named), any_name, taken)
+    return _Signature(messages, takes_all, named, tuple(name for name in required if name in named), any_name, taken)
 
 
 def _bound_by_partials(function: Any) -> frozenset[str]:
@@ -372,7 +372,7 @@ NAME = "pramana-function"
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CallOutcome:
     """How a call ended."""
 
     value: Any = None
@@ -389,14 +389,14 @@ class Threads:
         self._room = asyncio.Semaphore(most)
         self._idle: list[_Thread] = []
 
-    async def call(self, function: Callable[[], Any]) -> Ended:
+    async def call(self, function: Callable[[], Any]) -> CallOutcome:
         """Call a function."""
         async with self._room:
             thread = self._idle.pop() if self._idle else _Thread()
             try:
                 ended = await thread.call(partial(copy_context().run, function))
             except BaseException:
-                thread.leave()
+                thread.stop()
                 raise
             self._idle.append(thread)
             return ended
@@ -404,29 +404,29 @@ class Threads:
     def close(self) -> None:
         """Let the threads end; who still works is not waited for."""
         while self._idle:
-            self._idle.pop().leave()
+            self._idle.pop().stop()
 
 
 class _Thread:
     def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Callable[[], Any], _Told] | None] = SimpleQueue()
-        threading.Thread(target=self._work, name=NAME, daemon=True).start()
+        self._calls: SimpleQueue[tuple[Callable[[], Any], _CrossThreadFuture] | None] = SimpleQueue()
+        threading.Thread(target=self._run, name=NAME, daemon=True).start()
 
-    def call(self, function: Callable[[], Any]) -> "asyncio.Future[Ended]":
-        told = _Told()
+    def call(self, function: Callable[[], Any]) -> "asyncio.Future[CallOutcome]":
+        told = _CrossThreadFuture()
         self._calls.put((function, told))
         return told.future
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         self._calls.put(None)
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while given := self._calls.get():
             function, told = given
             try:
-                ended = Ended(function())
+                ended = CallOutcome(function())
             except BaseException as error:  # noqa: BLE001 - a value from here on
-                ended = Ended(error=error)
+                ended = CallOutcome(error=error)
             told(ended)
             del given, function, told, ended  # or an idle thread would keep what it was last given
 
@@ -435,50 +435,50 @@ class Coroutines:
     """Runs coroutines in a given event loop, or in one of its own, in a thread, with the caller's context variables."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self._given, self._loop = loop, loop
+        self._given_loop, self._loop = loop, loop
 
-    async def call(self, function: Callable[[], Awaitable[Any]]) -> Ended:
+    async def call(self, function: Callable[[], Awaitable[Any]]) -> CallOutcome:
         """Call a function and await what it returns."""
-        told, loop = _Told(), self._started()
+        told, loop = _CrossThreadFuture(), self._start_loop()
         task: asyncio.Task[None] | None = None
 
-        async def work() -> None:
+        async def run_coroutine() -> None:
             try:
-                ended = Ended(await function())
+                ended = CallOutcome(await function())
             except BaseException as error:  # noqa: BLE001 - a value from here on
-                ended = Ended(error=error)
+                ended = CallOutcome(error=error)
             told(ended)
 
-        def begin() -> None:
+        def start() -> None:
             nonlocal task
-            task = loop.create_task(work())
+            task = loop.create_task(run_coroutine())
 
-        def give_up() -> None:
+        def cancel() -> None:
             if task:
                 task.cancel()
 
-        loop.call_soon_threadsafe(begin, context=copy_context())
+        loop.call_soon_threadsafe(start, context=copy_context())
         try:
             return await told.future
         except asyncio.CancelledError:
             with suppress(RuntimeError):  # the loop is closed: there is nothing left to give up
-                loop.call_soon_threadsafe(give_up)
+                loop.call_soon_threadsafe(cancel)
             raise
 
     def close(self) -> None:
         """Cancel what runs in a loop of its own and let that end; who will not be cancelled is not waited for."""
-        if self._loop and self._loop is not self._given:
+        if self._loop and self._loop is not self._given_loop:
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._loop = None
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _start_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            threading.Thread(target=_live, args=(self._loop,), name=NAME, daemon=True).start()
+            threading.Thread(target=_run_loop, args=(self._loop,), name=NAME, daemon=True).start()
         return self._loop
 
 
-def _live(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     loop.run_forever()
     while tasks := asyncio.all_tasks(loop):
@@ -489,17 +489,17 @@ def _live(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-class _Told:
+class _CrossThreadFuture:
     """A future of the event loop that makes it, which any thread may tell how a call ended."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Ended] = self._loop.create_future()
+        self.future: asyncio.Future[CallOutcome] = self._loop.create_future()
 
-    def __call__(self, ended: Ended) -> None:
+    def __call__(self, ended: CallOutcome) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._tell, ended)
+            self._loop.call_soon_threadsafe(self._set_result, ended)
 
-    def _tell(self, ended: Ended) -> None:
+    def _set_result(self, ended: CallOutcome) -> None:
         if not self.future.done():
             self.future.set_result(ended)

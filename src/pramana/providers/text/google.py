@@ -13,15 +13,15 @@ from urllib.parse import quote as quoted
 from msgspec.structs import astuple
 
 from pramana.errors import AuthenticationFailed, Rejected
-from pramana.model import Reply, Request, Usage, count
+from pramana.model import Reply, Request, Usage, parse_token_count
 from pramana.providers.accounts import Account
-from pramana.providers.failures import Failures
-from pramana.providers.http import Http, Vendor
-from pramana.providers.reading import Reading, arguments_text
-from pramana.providers.text.openai import refused_midway
+from pramana.providers.failures import AccountErrors
+from pramana.providers.http import HttpTransport, VendorProvider
+from pramana.providers.reading import ReplyReader, arguments_text
+from pramana.providers.text.openai import make_midstream_error
 
 BASE_URL = "https://generativelanguage.googleapis.com"
-BESIDE = ("safetySettings", "tools", "toolConfig", "cachedContent", "serviceTier", "store", "labels")
+TOP_LEVEL_PARAMETERS = ("safetySettings", "tools", "toolConfig", "cachedContent", "serviceTier", "store", "labels")
 """Parameters that stand beside `generationConfig`."""
 MAX_HOPS = 100
 _RENAMED = {"top_p": "topP", "max_tokens": "maxOutputTokens", "stop": "stopSequences"}
@@ -29,7 +29,7 @@ _ROLES = {"user": "user", "assistant": "model"}
 _BAD_KEY = ("API key not valid", "API key expired", "API_KEY_INVALID")
 
 
-class Google(Vendor):
+class Google(VendorProvider):
     """An account at Google's Gemini API."""
 
     vendor, base_url = "Google", BASE_URL
@@ -45,27 +45,27 @@ class Google(Vendor):
         whole = request.parameters.get("stream") is False
         model = request.model if "/" in request.model else f"models/{request.model}"
         how = "generateContent" if whole else "streamGenerateContent?alt=sse"
-        path, body = f"/v1/{quoted(model)}:{how}", _body(request)
-        content = _Content(self._http.failures)
+        path, body = f"/v1/{quoted(model)}:{how}", _request_body(request)
+        content = _ContentReader(self._http.failures)
         failures = self._http.failures
-        with failures.reading("does not fit the format of generateContent", _RENAMED), _bad_key(failures):
+        with failures.reading_errors("does not fit the format of generateContent", _RENAMED), _bad_key_errors(failures):
             for _ in range(MAX_HOPS):
                 await self._http.post(path, headers=self._headers, body=body, reading=content)
-                if (token := content.more()) is None:
+                if (token := content.next_token()) is None:
                     break
                 body = {**body, "continuationToken": token}
-            return content.done()
+            return content.finish()
 
     async def models(self) -> list[str]:
         """Return the names of the models that answer a prompt."""
-        return await models_for(self._http, self._headers, "generateContent")
+        return await list_models_for(self._http, self._headers, "generateContent")
 
 
-async def models_for(http: Http, headers: Mapping[str, str], method: str) -> list[str]:
+async def list_models_for(http: HttpTransport, headers: Mapping[str, str], method: str) -> list[str]:
     """Return the names of the models that can be asked in a way, from every page; one that names no way can be."""
     names: list[str] = []
 
-    def take(page: Any) -> str | None:
+    def handle_page(page: Any) -> str | None:
         names.extend(
             each["name"].removeprefix("models/")
             for each in page.get("models") or ()
@@ -74,13 +74,13 @@ async def models_for(http: Http, headers: Mapping[str, str], method: str) -> lis
         after = page.get("nextPageToken")
         return f"&pageToken={quoted(after, safe='')}" if after else None
 
-    with _bad_key(http.failures):
-        await http.pages("/v1/models?pageSize=1000", headers=headers, take=take)
+    with _bad_key_errors(http.failures):
+        await http.pages("/v1/models?pageSize=1000", headers=headers, take=handle_page)
     return sorted(names)
 
 
 @contextmanager
-def _bad_key(failures: Failures) -> Iterator[None]:
+def _bad_key_errors(failures: AccountErrors) -> Iterator[None]:
     """Raise a refused key as one: Google answers it with status 400, where others say 401."""
     try:
         yield
@@ -90,33 +90,33 @@ def _bad_key(failures: Failures) -> Iterator[None]:
         raise
 
 
-class _Content(Reading):
+class _ContentReader(ReplyReader):
     """An answer, which may go on over several requests."""
 
     _served: Any = None
     _finish: Any = None
     _token: str | None = None
     _asked_with: str | None = None
-    _counted: Any = None
+    _usage_counts: Any = None
     _calls_seen = 0
     _used = Usage()
 
-    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
         if data.get("error"):
-            raise refused_midway(self.failures, data)
+            raise make_midstream_error(self.failures, data)
         self._served = data.get("modelVersion") or self._served
-        self._counted = data.get("usageMetadata") or self._counted
+        self._usage_counts = data.get("usageMetadata") or self._usage_counts
         if reason := (data.get("promptFeedback") or {}).get("blockReason"):
             self._finish = f"blocked: {reason}"
         candidates = data.get("candidates") or ()
         if len(candidates) > 1:
-            self.aside(candidates[1:])
+            self.add_side_content(candidates[1:])
         for candidate in candidates[:1]:
             for part in (candidate.get("content") or {}).get("parts") or ():
                 if (text := part.get("text")) and not part.get("thought"):
-                    self.say(text)
+                    self.add_text(text)
                 else:
-                    self.aside(part)
+                    self.add_side_content(part)
                     if isinstance(call := part.get("functionCall"), dict):
                         self._calls_seen += 1
                         arguments = arguments_text(call.get("args") or {})
@@ -124,27 +124,27 @@ class _Content(Reading):
             self._finish = candidate.get("finishReason") or self._finish
             self._token = candidate.get("continuationToken") or self._token
 
-    def more(self) -> str | None:
+    def next_token(self) -> str | None:
         """Return the token to go on with, after one request; None when the answer is at its end."""
-        used = _usage(self._counted)
-        self._used = _sum(self._used, used) if self._asked_with else used
+        used = _parse_usage(self._usage_counts)
+        self._used = _add_usage(self._used, used) if self._asked_with else used
         if self._finish != "CONTINUATION" or self._token in (None, self._asked_with):
             return None
-        self._asked_with, self._finish, self._counted = self._token, None, None
+        self._asked_with, self._finish, self._usage_counts = self._token, None, None
         return self._token
 
-    def done(self) -> Reply:
+    def finish(self) -> Reply:
         if self._finish is None:
-            raise self.failures.broken()
-        return self.reply(self.text(), self._used, served_model=self._served, finish_reason=self._finish)
+            raise self.failures.make_broken_reply()
+        return self.make_reply(self.text(), self._used, served_model=self._served, finish_reason=self._finish)
 
 
-def _body(request: Request) -> dict[str, Any]:
+def _request_body(request: Request) -> dict[str, Any]:
     parameters = {_RENAMED.get(name, name): value for name, value in request.parameters.items() if value is not None}
     parameters.pop("stream", None)  # the path says it
     if isinstance(stop := parameters.get("stopSequences"), str):
         parameters["stopSequences"] = [stop]
-    beside = {name: parameters.pop(name) for name in BESIDE if name in parameters}
+    beside = {name: parameters.pop(name) for name in TOP_LEVEL_PARAMETERS if name in parameters}
     system = [{"text": turn.text} for turn in request.turns if turn.role == "system"]
     body = {
         "contents": [
@@ -159,15 +159,15 @@ def _body(request: Request) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _usage(counted: Any) -> Usage:
-    if not isinstance(counted, dict) or (asked := count(counted.get("promptTokenCount"))) is None:
+def _parse_usage(counts: Any) -> Usage:
+    if not isinstance(counts, dict) or (asked := parse_token_count(counts.get("promptTokenCount"))) is None:
         return Usage()
     # The format leaves a count of zero out; thoughts are paid for as output.
     names = ("candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount")
-    said, thought, cached = (count(counted.get(name, 0)) for name in names)
-    return Usage(asked, None if said is None or thought is None else count(said + thought), cached)
+    said, thought, cached = (parse_token_count(counts.get(name, 0)) for name in names)
+    return Usage(asked, None if said is None or thought is None else parse_token_count(said + thought), cached)
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
+def _add_usage(one: Usage, other: Usage) -> Usage:
     pairs = zip(astuple(one), astuple(other), strict=True)
-    return Usage(*(None if None in pair else count(sum(pair)) for pair in pairs))
+    return Usage(*(None if None in pair else parse_token_count(sum(pair)) for pair in pairs))

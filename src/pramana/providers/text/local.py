@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from pramana.embedded import language
-from pramana.embedded.speakable import ended, has_break, repeats, without_repetition
-from pramana.errors import UnknownModel, WeightsMissing, did_you_mean, quote
+from pramana.embedded.speakable import has_break, has_repetition, remove_repetition, trim_to_sentence
+from pramana.errors import UnknownModel, WeightsMissing, quote_text, suggest_similar
 from pramana.model import Reply, Request, Target
 
 if TYPE_CHECKING:
     from pramana.embedded.engines import EngineInfo
 
-MOST_THREADS = 4
-SPOKEN_TOKENS = 40
+MAX_THREADS = 4
+MAX_SPOKEN_TOKENS = 40
 """Of an answer that is spoken: two short sentences."""
 GENERATION_S = 3.0
 """From the first token of an answer that is spoken. On a slow machine it ends then, and what there is is spoken."""
@@ -38,7 +38,7 @@ sequences are penalised; a penalty on repeated words made short answers ramble."
 _names = ("", "local", language.WEIGHTS, language.NAME.casefold())
 
 
-class Local:
+class LocalProvider:
     """The embedded model as a provider."""
 
     def __init__(self, threads: int = 1) -> None:
@@ -51,22 +51,24 @@ class Local:
 
         Without it: half of the processors, four at most. The number changes speed, and in rare cases rounding.
         """
-        _check(target.model)
+        _check_model(target.model)
         threads = target.arguments.get("threads")
         return cls(int(threads) if threads else default_threads(os.cpu_count() or 1))
 
-    def for_speech(self) -> "Local":
+    def for_speech(self) -> "LocalProvider":
         """Return the model as a voice agent asks it: answers are short, take bounded time and do not loop."""
-        spoken = Local(self._engine.threads)
+        spoken = LocalProvider(self._engine.threads)
         spoken._is_spoken = True
         return spoken
 
     async def ask(self, request: Request) -> Reply:
         """Answer on the engine's own thread, so that the event loop stays free; a cancelled request ends early."""
-        _check(request.model)
+        _check_model(request.model)
         given_up = threading.Event()
         if self._is_spoken:
-            future = self._engine.submit(request.turns, _brief(request.parameters), given_up.is_set, _enough)
+            future = self._engine.submit(
+                request.turns, _limit_for_speech(request.parameters), given_up.is_set, _stop_reason
+            )
         else:
             future = self._engine.submit(request.turns, request.parameters, given_up.is_set)
         try:
@@ -75,7 +77,7 @@ class Local:
             raise UnknownModel(str(error)) from error
         finally:
             given_up.set()
-        return _completed(reply) if self._is_spoken else reply
+        return _complete_reply(reply) if self._is_spoken else reply
 
     @property
     def engine_info(self) -> "EngineInfo | None":
@@ -103,40 +105,40 @@ def default_threads(processors: int) -> int:
     >>> [default_threads(processors) for processors in (1, 2, 4, 64)]
     [1, 1, 2, 4]
     """
-    return max(1, min(processors // 2, MOST_THREADS))
+    return max(1, min(processors // 2, MAX_THREADS))
 
 
-def _brief(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _limit_for_speech(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters with the limits of a spoken answer; a smaller `max_tokens` and other sampling stay as given."""
     given = {name: value for name, value in parameters.items() if value is not None}
-    most = given.get("max_tokens", SPOKEN_TOKENS)
+    most = given.get("max_tokens", MAX_SPOKEN_TOKENS)
     if type(most) is int:  # else the engine says what is wrong with it
-        most = min(most, SPOKEN_TOKENS)
+        most = min(most, MAX_SPOKEN_TOKENS)
     return {**SPOKEN_SAMPLING, **given, "max_tokens": most}
 
 
-def _enough(text: str, seconds: float) -> str | None:
+def _stop_reason(text: str, seconds: float) -> str | None:
     if seconds > GENERATION_S:
         return "time"
-    if len(text.split()) > SPOKEN_TOKENS:  # a word is a token at least
+    if len(text.split()) > MAX_SPOKEN_TOKENS:  # a word is a token at least
         return "length"
-    return "repetition" if repeats(text) else None
+    return "repetition" if has_repetition(text) else None
 
 
-def _completed(reply: Reply) -> Reply:
+def _complete_reply(reply: Reply) -> Reply:
     """Return a reply without its repetition, and up to its last sentence or clause where it was broken off.
 
     Of a loop or a slow answer that has neither, nothing is left: half a sentence is no answer.
     """
-    text = without_repetition(reply.text)
+    text = remove_repetition(reply.text)
     if text != reply.text or reply.finish_reason in ("repetition", "time"):
-        text = ended(text) if has_break(text) else ""
+        text = trim_to_sentence(text) if has_break(text) else ""
     elif reply.finish_reason == "length":
-        text = ended(text)
+        text = trim_to_sentence(text)
     return reply if text == reply.text else replace(reply, text=text)
 
 
-def _check(model: str) -> None:
+def _check_model(model: str) -> None:
     if model.casefold() not in _names:
-        hint = did_you_mean(model, [language.NAME])
-        raise UnknownModel(f"local has no model {quote(model)}{hint}; it has {language.NAME}")
+        hint = suggest_similar(model, [language.NAME])
+        raise UnknownModel(f"local has no model {quote_text(model)}{hint}; it has {language.NAME}")

@@ -18,28 +18,28 @@ from typing import Any
 from msgspec import structs
 
 from pramana.errors import ProviderError, Rejected
-from pramana.model import Reply, Request, Target, Usage, count
+from pramana.model import Reply, Request, Target, Usage, parse_token_count
 from pramana.providers.accounts import Account
-from pramana.providers.failures import Failures
-from pramana.providers.http import Http, Vendor
-from pramana.providers.reading import Reading, Whole
+from pramana.providers.failures import AccountErrors
+from pramana.providers.http import HttpTransport, VendorProvider
+from pramana.providers.reading import ReplyReader, WholeReader
 
 BASE_URL = "https://api.openai.com/v1"
-_TEXT = frozenset(("content", "refusal", "role"))
+_TEXT_FIELDS = frozenset(("content", "refusal", "role"))
 """Of a message; whatever else it has is said beside the answer."""
 
 
-class OpenAI(Vendor):
+class OpenAI(VendorProvider):
     """An account at OpenAI, or with `compatible` at whoever speaks its chat completions."""
 
     def __init__(self, account: Account, *, compatible: bool = False) -> None:
         if compatible and account.variable is None:
             account = dataclasses.replace(account, variable="OPENAI_API_KEY")
-        self._http = Http("the server" if compatible else "OpenAI", account)
-        self._headers = headers_of(account)
+        self._http = HttpTransport("the server" if compatible else "OpenAI", account)
+        self._headers = make_headers(account)
         self._posting = {**self._headers, "Content-Type": "application/json"}
         self._renamed = {} if compatible else {"max_tokens": "max_completion_tokens"}
-        self._reading = self._http.failures.reading("does not fit the format of chat completions", self._renamed)
+        self._reading = self._http.failures.reading_errors("does not fit the format of chat completions", self._renamed)
         self._encoding = "float" if compatible else "base64"
 
     @classmethod
@@ -49,31 +49,31 @@ class OpenAI(Vendor):
 
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
-        completion = _Completion(self._http.failures)
+        completion = _CompletionReader(self._http.failures)
         with self._reading:
             await self._http.post(
                 "/chat/completions", headers=self._posting, body=self._body(request), reading=completion
             )
-            return completion.done()
+            return completion.finish()
 
     async def embed(self, request: Request) -> Reply:
         """Send the text of every turn in one request; the reply has their vectors, in order, and no text."""
-        answer, texts = Whole(self._http.failures), [turn.text for turn in request.turns]
+        answer, texts = WholeReader(self._http.failures), [turn.text for turn in request.turns]
         body = {**request.parameters, "model": request.model, "input": texts, "encoding_format": self._encoding}
-        with self._http.failures.reading("does not fit the format of embeddings"):
+        with self._http.failures.reading_errors("does not fit the format of embeddings"):
             await self._http.post("/embeddings", headers=self._posting, body=body, reading=answer)
-            found = {each["index"]: _vector(each["embedding"]) for each in answer.data["data"]}
+            found = {each["index"]: _decode_vector(each["embedding"]) for each in answer.data["data"]}
             vectors = tuple(found[index] for index in range(len(texts)))
             counted = answer.data.get("usage")
-            tokens = count(counted.get("prompt_tokens")) if isinstance(counted, dict) else None
+            tokens = parse_token_count(counted.get("prompt_tokens")) if isinstance(counted, dict) else None
             usage = Usage() if tokens is None else Usage(tokens, 0)
-            reply = answer.reply("", usage, served_model=answer.data.get("model"), finish_reason=None)
+            reply = answer.make_reply("", usage, served_model=answer.data.get("model"), finish_reason=None)
             # As text, the vectors would be several times as long.
             return structs.replace(reply, raw=None, vectors=vectors)
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
-        return await models_of(self._http, self._headers)
+        return await list_models_of(self._http, self._headers)
 
     def _body(self, request: Request) -> dict[str, Any]:
         named = {self._renamed.get(name, name): value for name, value in request.parameters.items()}
@@ -89,7 +89,7 @@ class OpenAI(Vendor):
         return {name: value for name, value in body.items() if value is not None}
 
 
-class _Completion(Reading):
+class _CompletionReader(ReplyReader):
     _served: Any = None
     _fingerprint: Any = None
     _finish: Any = None
@@ -97,74 +97,74 @@ class _Completion(Reading):
     _choices = False
     _unnumbered = 0
 
-    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
         get = data.get
         if get("error"):
-            raise refused_midway(self.failures, data)
+            raise make_midstream_error(self.failures, data)
         self._served = get("model") or self._served
         self._fingerprint = get("system_fingerprint") or self._fingerprint
         self._usage = get("usage") or self._usage
         for choice in get("choices") or ():
             self._choices = True
-            said = choice.get("message" if self.whole else "delta") or {}
+            said = choice.get("message" if self.is_whole else "delta") or {}
             if choice.get("index"):  # of several answers, the first is the reply; `raw` has them all
-                self.aside(said, str(choice["index"]))
+                self.add_side_content(said, str(choice["index"]))
                 continue
             if text := (said.get("content") or "") + (said.get("refusal") or ""):
-                self.say(text)
-            if (not text or len(said) > 1) and (more := said.keys() - _TEXT):
-                self.aside({name: said[name] for name in more})
+                self.add_text(text)
+            if (not text or len(said) > 1) and (more := said.keys() - _TEXT_FIELDS):
+                self.add_side_content({name: said[name] for name in more})
                 self._take_calls(said)
             self._finish = choice.get("finish_reason") or self._finish
 
-    def _take_calls(self, said: Any) -> None:
+    def _take_calls(self, message: Any) -> None:
         """Take the tool calls of a message, or their pieces; of what stands elsewhere than documented, none."""
-        calls = said.get("tool_calls")
+        calls = message.get("tool_calls")
         for number, each in enumerate(calls if isinstance(calls, list) else ()):
             if isinstance(each, dict) and isinstance(tool := each.get("function") or each.get("custom"), dict):
-                place, name = number if self.whole else each.get("index"), tool.get("name")
+                place, name = number if self.is_whole else each.get("index"), tool.get("name")
                 if type(place) is not int:  # from a server that numbers none: what has a name begins a call
                     self._unnumbered += bool(name)
                     place = f"unnumbered {self._unnumbered}"
                 self.call_tool(place, each.get("id"), name, tool.get("arguments", tool.get("input")))
-        if isinstance(old := said.get("function_call"), dict):  # as older servers say it
+        if isinstance(old := message.get("function_call"), dict):  # as older servers say it
             self.call_tool("function_call", None, old.get("name"), old.get("arguments"))
 
-    def done(self) -> Reply:
-        if self._finish is None and not (self.whole and self._choices):
-            raise self.failures.broken()
-        return self.reply(
+    def finish(self) -> Reply:
+        if self._finish is None and not (self.is_whole and self._choices):
+            raise self.failures.make_broken_reply()
+        return self.make_reply(
             self.text(),
-            usage_of(self._usage, "prompt_tokens", "completion_tokens"),
+            parse_usage(self._usage, "prompt_tokens", "completion_tokens"),
             served_model=self._served,
             finish_reason=self._finish,
             fingerprint=self._fingerprint,
         )
 
 
-def headers_of(account: Account) -> dict[str, str]:
+def make_headers(account: Account) -> dict[str, str]:
     """Return what every request to OpenAI carries; a server that needs no key is sent none."""
     headers = {"Accept": "application/json"}
     return {**headers, "Authorization": f"Bearer {account.key}"} if account.key else headers
 
 
-async def models_of(http: Http, headers: Mapping[str, str]) -> list[str]:
+async def list_models_of(http: HttpTransport, headers: Mapping[str, str]) -> list[str]:
     """Return the names at `/models`."""
     answer = await http.get("/models", headers=headers)
-    with http.failures.reading("is no list of models"):
+    with http.failures.reading_errors("is no list of models"):
         return sorted(str(each["id"]) for each in answer["data"])
 
 
-def usage_of(counted: Any, asked: str, answered: str) -> Usage:
+def parse_usage(counts: Any, input_name: str, output_name: str) -> Usage:
     """Return the tokens by the names the format has for those asked and answered; a count that is none is unknown."""
-    if not isinstance(counted, dict):
+    if not isinstance(counts, dict):
         return Usage()
-    details = counted.get(f"{asked}_details")
-    cached = count(details.get("cached_tokens")) if isinstance(details, dict) else None
-    return Usage(count(counted.get(asked)), count(counted.get(answered)), cached)
+    details = counts.get(f"{input_name}_details")
+    cached = parse_token_count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    return Usage(parse_token_count(counts.get(input_name)), parse_token_count(counts.get(output_name)), cached)
 
 
-def refused_midway(failures: Failures, body: Any) -> ProviderError:
+def make_midstream_error(failures: AccountErrors, body: Any) -> ProviderError:
     """Return the error for one that came after the status had said that all is well."""
     error = body["error"] if isinstance(body.get("error"), dict) else body
     code = error.get("code")
@@ -177,10 +177,10 @@ def refused_midway(failures: Failures, body: Any) -> ProviderError:
         status = 400
     else:
         status = 500
-    return failures.refusal(status, body)
+    return failures.make_refusal(status, body)
 
 
-def _vector(given: str | Sequence[float]) -> Sequence[float]:
+def _decode_vector(given: str | Sequence[float]) -> Sequence[float]:
     if not isinstance(given, str):
         return array("d", given)
     vector = array("f", b64decode(given, validate=True))
@@ -193,13 +193,13 @@ def _vector(given: str | Sequence[float]) -> Sequence[float]:
 
 _RENAMED = {"max_tokens": "max_output_tokens"}
 _ABSENT = ("seed", "stop")
-_ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
+_FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "error")
 _DELTAS = ("response.output_text.delta", "response.refusal.delta")
 _TOOL_CALLS = ("function_call", "custom_tool_call")
 """Items of the output that the caller is to act on; tools of OpenAI's own run there."""
 
 
-class Responses(Vendor):
+class Responses(VendorProvider):
     """An account at OpenAI, asked by the responses API.
 
     Every turn is an input item in its place, system turns too: `instructions` would move them to the front. The format
@@ -211,21 +211,21 @@ class Responses(Vendor):
 
     def __init__(self, account: Account) -> None:
         super().__init__(account)
-        self._headers = headers_of(account)
+        self._headers = make_headers(account)
         self._posting = {**self._headers, "Content-Type": "application/json"}
 
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
-        response = _Response(self._http.failures)
-        with self._http.failures.reading("does not fit the format of responses", _RENAMED):
+        response = _ResponseReader(self._http.failures)
+        with self._http.failures.reading_errors("does not fit the format of responses", _RENAMED):
             await self._http.post(
-                "/responses", headers=self._posting, body=self._body(request), reading=response, last=_ENDS
+                "/responses", headers=self._posting, body=self._body(request), reading=response, last=_FINAL_EVENTS
             )
-            return response.done()
+            return response.finish()
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
-        return await models_of(self._http, self._headers)
+        return await list_models_of(self._http, self._headers)
 
     def _body(self, request: Request) -> dict[str, Any]:
         named = {_RENAMED.get(name, name): value for name, value in request.parameters.items() if value is not None}
@@ -240,40 +240,40 @@ class Responses(Vendor):
         }
 
 
-class _Response(Reading):
+class _ResponseReader(ReplyReader):
     _answer: Any = None
 
-    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
         kind = data.get("type")
         if kind in _DELTAS:
             if data["delta"]:
-                self.say(data["delta"])
-        elif kind in _ENDS or self.whole:
-            self._answer = answer = data if self.whole else data.get("response")
+                self.add_text(data["delta"])
+        elif kind in _FINAL_EVENTS or self.is_whole:
+            self._answer = answer = data if self.is_whole else data.get("response")
             if kind == "error" or data.get("error") or answer.get("error"):
-                raise refused_midway(self.failures, data if kind == "error" else answer)
+                raise make_midstream_error(self.failures, data if kind == "error" else answer)
         elif "delta" in data:
-            self.aside(data["delta"], str(kind))
+            self.add_side_content(data["delta"], str(kind))
 
-    def done(self) -> Reply:
+    def finish(self) -> Reply:
         answer = self._answer
         if answer is None:
-            raise self.failures.broken()
+            raise self.failures.make_broken_reply()
         cause = (answer.get("incomplete_details") or {}).get("reason")
-        text = self.text() or _text(answer["output"])
+        text = self.text() or _output_text(answer["output"])
         output = answer.get("output")
         for place, item in enumerate(output if isinstance(output, list) else ()):
             if item.get("type") in _TOOL_CALLS:
                 self.call_tool(place, item.get("call_id"), item.get("name"), item.get("arguments", item.get("input")))
-        return self.reply(
+        return self.make_reply(
             text,
-            usage_of(answer.get("usage"), "input_tokens", "output_tokens"),
+            parse_usage(answer.get("usage"), "input_tokens", "output_tokens"),
             served_model=answer.get("model"),
             finish_reason=cause or answer.get("status"),
         )
 
 
-def _text(output: Any) -> str:
+def _output_text(output: Any) -> str:
     return "".join(
         part.get("text") or part.get("refusal") or ""
         for item in output

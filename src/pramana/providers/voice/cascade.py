@@ -3,7 +3,7 @@
 Frames of sound come in, the words heard, the answer and its sound go out as events. It is a real agent with a real
 agent's delays: it waits until the caller has been quiet for a while, then hears, thinks and speaks, one after another.
 Talked into, it stops; a caller who pauses and goes on before it has made a sound is answered once, and all of it is
-heard. What its text model raises leaves as it is: whoever calls may try again. `Manner` says what it does
+heard. What its text model raises leaves as it is: whoever calls may try again. `FailureBehaviour` says what it does
 when it heard nothing, has no answer, or takes too long; an agent of foreign parts does nothing about that.
 """
 
@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
-from pramana.errors import InvalidInput, ProviderError, Rejected, did_you_mean, quote
+from pramana.errors import InvalidInput, ProviderError, Rejected, quote_text, suggest_similar
 from pramana.model import Provider, Reply, Request, Target, Turn
-from pramana.providers.voice.embedded import EmbeddedEars, EmbeddedMouth, InProcessChannel
+from pramana.providers.voice.embedded import EmbeddedRecognition, EmbeddedSynthesis, InProcessChannel
 from pramana.providers.voice.vocabulary import (
     FRAME_S,
     ChannelCapabilities,
     Dial,
-    Ears,
     Event,
     Format,
+    SpeechRecognition,
     VoiceCapabilities,
 )
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 _Made = TypeVar("_Made")
 PREROLL_S = 0.3
 """Kept from before speech was noticed: words begin softly."""
-LONGEST_TURN_S = 120.0
+MAX_TURN_S = 120.0
 """Without a pause: who hears only a part of what is said would answer something else."""
-SPOKEN = (
+SPOKEN_STYLE_PROMPT = (
     "You are talking with someone on the telephone. Answer in one to three short sentences, in plain words, without "
     "lists, headings or symbols."
 )
@@ -56,25 +56,25 @@ ANSWER_S = 8.0
 """Of speech in one answer of the embedded agent."""
 
 
-class Mouth(Protocol):
+class SpeechSynthesis(Protocol):
     """Speaks."""
 
     rate: int
 
-    async def say(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
+    async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
         """Speak a text in a language; `take` is given 16-bit samples as they come."""
         ...
 
 
 @runtime_checkable
-class Prepared(Protocol):
+class Preparable(Protocol):
     """A part that must be loaded before a call."""
 
     async def prepare(self) -> None: ...
 
 
 @runtime_checkable
-class Closed(Protocol):
+class Closable(Protocol):
     """A part that has something open."""
 
     async def close(self) -> None: ...
@@ -93,7 +93,7 @@ class EmbeddedModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class FailureBehaviour:
     """How an agent behaves when a part of it fails or takes too long."""
 
     apologises: bool = False
@@ -112,70 +112,73 @@ class Manner:
 class Cascade:
     """Implements `Voice` around any text model."""
 
-    ears: Ears
-    mind: Provider
-    mouth: Mouth
+    recognition: SpeechRecognition
+    text_model: Provider
+    synthesis: SpeechSynthesis
     silence_s: float = 0.5
-    manner: Manner = Manner()
+    manner: FailureBehaviour = FailureBehaviour()
 
     @property
     def capabilities(self) -> VoiceCapabilities:
         """What it takes and understands: what its ears do."""
-        embedded = isinstance(self.ears, EmbeddedEars) or isinstance(self.mouth, EmbeddedMouth)
+        embedded = isinstance(self.recognition, EmbeddedRecognition) or isinstance(self.synthesis, EmbeddedSynthesis)
         return VoiceCapabilities(
-            takes_history=True, embedded=embedded, covers=self.ears.covers, engines=self._embedded_engines
+            takes_history=True,
+            embedded=embedded,
+            supports_language=self.recognition.supports_language,
+            engines=self._embedded_engines,
         )
 
     def _embedded_engines(self) -> "Iterator[EngineInfo]":
-        if isinstance(self.ears, EmbeddedEars):
+        if isinstance(self.recognition, EmbeddedRecognition):
             from pramana.embedded.ears import engine_info
 
             yield engine_info()
-        if isinstance(self.mind, EmbeddedModel) and (info := self.mind.engine_info):
+        if isinstance(self.text_model, EmbeddedModel) and (info := self.text_model.engine_info):
             yield info
 
     @classmethod
     def open(cls, target: Target, account: "Account | None" = None) -> "Cascade":
         """Return the embedded agent (Whisper, the embedded language model, espeak), or one of a server's endpoints."""
         if target.provider == "local-voice":
-            from pramana.providers.text.local import Local
+            from pramana.providers.text.local import LocalProvider
 
-            return around(Local.open(target))
-        return _of_endpoints(target.arguments, account)
+            return make_embedded_cascade(LocalProvider.open(target))
+        return _make_endpoint_cascade(target.arguments, account)
 
     async def dial(self, dial: Dial) -> "CascadeChannel":
         """Open a call, once everything it needs is loaded: no caller waits for that."""
-        for part in (self.ears, self.mind, self.mouth):
-            if isinstance(part, Prepared):
+        for part in (self.recognition, self.text_model, self.synthesis):
+            if isinstance(part, Preparable):
                 await part.prepare()
         return CascadeChannel(self, dial)
 
     async def models(self) -> list[str]:
         """Return the names of the text models on offer."""
-        return await self.mind.models()
+        return await self.text_model.models()
 
     async def close(self) -> None:
         """Close every part."""
-        for part in (self.ears, self.mind, self.mouth):
-            if isinstance(part, Closed):
+        for part in (self.recognition, self.text_model, self.synthesis):
+            if isinstance(part, Closable):
                 await part.close()
 
 
-PARTS = ("stt", "chat", "tts", "voice")
+CASCADE_PARTS = ("stt", "chat", "tts", "voice")
 
 
-def parse(written: str) -> dict[str, Any]:
+def parse_cascade(parts_text: str) -> dict[str, Any]:
     """Return the parts that were written after `cascade:`, each a model, or a server's address with one.
 
-    >>> parse("stt=whisper-1,chat=gpt-5-mini,tts=http://localhost:8000/v1#kokoro")["tts"]
+    >>> parse_cascade("stt=whisper-1,chat=gpt-5-mini,tts=http://localhost:8000/v1#kokoro")["tts"]
     'http://localhost:8000/v1#kokoro'
     """
     parts: dict[str, Any] = {}
-    for option in written.split(","):
+    for option in parts_text.split(","):
         name, _, value = option.strip().partition("=")
-        if name not in PARTS or not value:
-            hint = did_you_mean(name, PARTS)
-            raise InvalidInput(f"cascade: {quote(option)} is not a part of a cascade{hint}; {_CASCADE}")
+        if name not in CASCADE_PARTS or not value:
+            hint = suggest_similar(name, CASCADE_PARTS)
+            raise InvalidInput(f"cascade: {quote_text(option)} is not a part of a cascade{hint}; {_CASCADE}")
         _check_address(name, value)
         parts[name] = value
     if missing := [name for name in ("stt", "chat", "tts") if name not in parts]:
@@ -187,14 +190,14 @@ def parse(written: str) -> dict[str, Any]:
 
 def _check_address(name: str, value: str) -> None:
     """Refuse an address that may hold a secret, or that is none of a server: addresses are stored."""
-    from pramana.providers.kinds import checked_url
+    from pramana.providers.kinds import check_url
 
     address, _, model = value.rpartition("#")
     if "://" not in value and (name == "voice" or not address):
         return  # a plain name
     if name == "voice" or not model or not re.match("https?://", address):
         raise InvalidInput(f"cascade: {name} is neither a name nor a server's address with a model; {_CASCADE}")
-    checked_url(address, f"write {name}=http://HOST/v1#NAME", "set COMPATIBLE_API_KEY")
+    check_url(address, f"write {name}=http://HOST/v1#NAME", "set COMPATIBLE_API_KEY")
 
 
 _CASCADE = (
@@ -202,15 +205,15 @@ _CASCADE = (
 )
 
 
-def _of_endpoints(parts: Mapping[str, Any], account: "Account | None") -> Cascade:
+def _make_endpoint_cascade(parts: Mapping[str, Any], account: "Account | None") -> Cascade:
     """Return the agent whose parts are OpenAI's endpoints, or those of compatible servers."""
     from pramana.providers.accounts import Account
     from pramana.providers.text.openai import OpenAI
-    from pramana.providers.voice.speech import VOICE, Recognition, Speech
+    from pramana.providers.voice.speech import VOICE, RecognitionEndpoint, SpeechEndpoint
 
     whole = account or Account("https://api.openai.com/v1")
 
-    def at(part: str) -> tuple["Account", str, bool]:
+    def account_at(part: str) -> tuple["Account", str, bool]:
         address, _, model = str(parts[part]).rpartition("#")
         if address:
             there = replaced(
@@ -220,16 +223,18 @@ def _of_endpoints(parts: Mapping[str, Any], account: "Account | None") -> Cascad
             return there, model, True
         return whole, model, False
 
-    (ears, ears_model, _), (mind, mind_model, compatible), (mouth, mouth_model, _) = map(at, ("stt", "chat", "tts"))
+    (ears, ears_model, _), (mind, mind_model, compatible), (mouth, mouth_model, _) = map(
+        account_at, ("stt", "chat", "tts")
+    )
     return Cascade(
-        Recognition(ears, ears_model),
-        _Named(OpenAI(mind, compatible=compatible), mind_model),
-        Speech(mouth, mouth_model, parts.get("voice", VOICE)),
+        RecognitionEndpoint(ears, ears_model),
+        _NamedModel(OpenAI(mind, compatible=compatible), mind_model),
+        SpeechEndpoint(mouth, mouth_model, parts.get("voice", VOICE)),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _NamedModel:
     """A text model that is asked by its own name, whatever the agent is called."""
 
     provider: Provider
@@ -245,32 +250,34 @@ class _Named:
         await self.provider.close()
 
 
-class Hearing:
+class RecognitionChain:
     """Several who can hear: the first that knows the language does."""
 
-    def __init__(self, *ears: Ears) -> None:
+    def __init__(self, *ears: SpeechRecognition) -> None:
         self._ears = ears
 
-    def covers(self, language: str) -> bool:
-        return any(each.covers(language) for each in self._ears)
+    def supports_language(self, language: str) -> bool:
+        return any(each.supports_language(language) for each in self._ears)
 
     async def transcribe(self, samples: "Samples", language: str) -> str:
         for each in self._ears:
-            if each.covers(language):
+            if each.supports_language(language):
                 return await each.transcribe(samples, language)
         raise InvalidInput(f"no STT for {language}")
 
 
-def around(mind: Provider) -> Cascade:
+def make_embedded_cascade(model: Provider) -> Cascade:
     """Return the agent that hears and speaks for a text model by the embedded engines.
 
     With the embedded model it also keeps to limits, so that a call ends in time on any machine; the answers of other
     models are said word for word, since they are what is tested.
     """
-    if not isinstance(mind, EmbeddedModel):
-        return Cascade(EmbeddedEars(), mind, EmbeddedMouth(), manner=Manner(apologises=True))
-    manner = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S)
-    return Cascade(EmbeddedEars(), mind.for_speech(), EmbeddedMouth(), manner=manner)
+    if not isinstance(model, EmbeddedModel):
+        return Cascade(EmbeddedRecognition(), model, EmbeddedSynthesis(), manner=FailureBehaviour(apologises=True))
+    manner = FailureBehaviour(
+        apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S
+    )
+    return Cascade(EmbeddedRecognition(), model.for_speech(), EmbeddedSynthesis(), manner=manner)
 
 
 class CascadeChannel(InProcessChannel):
@@ -282,14 +289,14 @@ class CascadeChannel(InProcessChannel):
     def __init__(self, agent: Cascade, dial: Dial) -> None:
         super().__init__()
         self._agent, self._dial = agent, dial
-        self.downlink = Format("pcm", agent.mouth.rate)
+        self.downlink = Format("pcm", agent.synthesis.rate)
         self._frames: asyncio.Queue[bytes] = asyncio.Queue()
-        system = "\n\n".join(part for part in (dial.system_prompt, SPOKEN) if part)
+        system = "\n\n".join(part for part in (dial.system_prompt, SPOKEN_STYLE_PROMPT) if part)
         self._turns = [Turn("system", system), *dial.history]
         self._unanswered = b""
         """What the caller has said since the agent last made a sound: who pauses and goes on has not changed the
         subject."""
-        self._sounded = False
+        self._has_sounded = False
         """Sound was sent since the caller last spoke: how much of it is still to be heard, the call knows."""
         self._tell(Event("ready"))
         self._working = asyncio.create_task(self._report("the agent failed to listen", self._listen))
@@ -297,7 +304,7 @@ class CascadeChannel(InProcessChannel):
     @property
     def synthesised_here(self) -> bool:
         """Whether its sound is made in this process, from the very words of its `agent_text` events."""
-        return isinstance(self._agent.mouth, EmbeddedMouth)
+        return isinstance(self._agent.synthesis, EmbeddedSynthesis)
 
     async def send(self, frame: bytes) -> None:
         """Take one frame; it is listened to beside."""
@@ -318,19 +325,21 @@ class CascadeChannel(InProcessChannel):
         endpointer = await asyncio.to_thread(Endpointer, self._agent.silence_s)
         said: list[bytes] = []
         speaking = False
-        before, most = round(PREROLL_S / FRAME_S), round(LONGEST_TURN_S / FRAME_S)
+        before, most = round(PREROLL_S / FRAME_S), round(MAX_TURN_S / FRAME_S)
         while True:
             frames = [await self._frames.get()]
             with suppress(asyncio.QueueEmpty):
                 while True:
                     frames.append(self._frames.get_nowait())
-            for frame, signal in zip(frames, await asyncio.to_thread(_signals, endpointer, frames), strict=True):
+            for frame, signal in zip(
+                frames, await asyncio.to_thread(_feed_endpointer, endpointer, frames), strict=True
+            ):
                 said.append(frame)
                 if signal == "start":
                     speaking = True
-                    self._caller_speaks()
+                    self._on_speech_start()
                 elif speaking and len(said) > most:
-                    raise ProviderError(f"a turn is longer than {LONGEST_TURN_S:g} s without a pause")
+                    raise ProviderError(f"a turn is longer than {MAX_TURN_S:g} s without a pause")
                 elif speaking and signal == "end":
                     speaking = False
                     self._tell(Event("user_speech_stop"))
@@ -341,24 +350,24 @@ class CascadeChannel(InProcessChannel):
                 elif not speaking:
                     del said[:-before]
 
-    def _caller_speaks(self) -> None:
+    def _on_speech_start(self) -> None:
         self._tell(Event("user_speech_start"))
         answering = self._answering if self._answering and not self._answering.done() else None
         if answering:
             answering.cancel()
-        if answering or self._sounded:
-            self._sounded = False
+        if answering or self._has_sounded:
+            self._has_sounded = False
             self._tell(Event("interrupted"))
 
     async def _answer(self, data: bytes) -> None:
-        heard = await self._heard(data)
+        heard = await self._transcribe(data)
         if not heard.strip() and not self._agent.manner.apologises:
-            self._settle(Event("user_text", heard, final=True))  # it heard a noise
+            self._report_answer(Event("user_text", heard, final=True))  # it heard a noise
             return
         if heard.strip():
             self._tell(Event("user_text", heard))
             asked = Turn("user", heard)
-            words = await self._wording(await self._reply(asked))
+            words = await self._spoken_text(await self._reply(asked))
             said = [asked, Turn("assistant", words)]
         else:
             words, said = NOT_UNDERSTOOD, []  # no model takes an answer to nothing
@@ -370,30 +379,30 @@ class CascadeChannel(InProcessChannel):
             if not begun:
                 begun = True
                 self._turns += said
-                self._settle(Event("user_text", heard, final=True), Event("agent_text", words, final=True))
+                self._report_answer(Event("user_text", heard, final=True), Event("agent_text", words, final=True))
 
         def play(sound: bytes) -> None:
             begin()
             self._play(sound)
 
         if words.strip():
-            await self._agent.mouth.say(words, self._dial.language, play)
+            await self._agent.synthesis.synthesise(words, self._dial.language, play)
         else:
             begin()
         self._tell(Event("turn_done", "completed" if words.strip() else "empty"))
 
-    async def _heard(self, data: bytes) -> str:
+    async def _transcribe(self, data: bytes) -> str:
         """Return the caller's words; none where its ears take longer than they may."""
         from pramana import audio
 
-        transcribed = self._agent.ears.transcribe(audio.decode("pcm", data), self._dial.language)
-        return await _within(self._agent.manner.hearing_s, transcribed) or ""
+        transcribed = self._agent.recognition.transcribe(audio.decode("pcm", data), self._dial.language)
+        return await _run_within(self._agent.manner.hearing_s, transcribed) or ""
 
-    async def _reply(self, asked: Turn) -> str:
+    async def _reply(self, turn: Turn) -> str:
         """Return the model's reply; none where it takes longer than it may."""
-        request = Request(self._dial.model, (*self._turns, asked), self._dial.parameters)
+        request = Request(self._dial.model, (*self._turns, turn), self._dial.parameters)
         try:
-            reply = await _within(self._agent.manner.thinking_s, self._agent.mind.ask(request))
+            reply = await _run_within(self._agent.manner.thinking_s, self._agent.text_model.ask(request))
         except Rejected:  # the conversation has become too long for the model
             if self._agent.manner.answer_s is None:
                 raise
@@ -404,25 +413,25 @@ class CascadeChannel(InProcessChannel):
         self._tell(Event("usage", detail={**usage, "served_model": reply.served_model}))
         return reply.text
 
-    async def _wording(self, reply: str) -> str:
+    async def _spoken_text(self, reply: str) -> str:
         """Return what it says of a reply: all of it; where answers have a limit, what fits, or else an apology."""
-        longest_s, mouth = self._agent.manner.answer_s, self._agent.mouth
-        if longest_s is None or not isinstance(mouth, EmbeddedMouth):
+        longest_s, mouth = self._agent.manner.answer_s, self._agent.synthesis
+        if longest_s is None or not isinstance(mouth, EmbeddedSynthesis):
             return reply
-        wording = mouth.wording(reply, self._dial.language, longest_s)
-        return await _within(self._agent.manner.wording_s, wording) or NO_ANSWER
+        wording = mouth.fit_text(reply, self._dial.language, longest_s)
+        return await _run_within(self._agent.manner.wording_s, wording) or NO_ANSWER
 
-    def _settle(self, *events: Event) -> None:
+    def _report_answer(self, *events: Event) -> None:
         """Tell of an answer that stands: what was said is answered, and is not said again."""
         self._unanswered = b""
         self._tell(*events)
 
     def _play(self, data: bytes) -> None:
-        self._sounded = True
+        self._has_sounded = True
         self._tell(Event("agent_audio", audio=data))
 
 
-async def _within(seconds: float | None, work: Awaitable[_Made]) -> _Made | None:
+async def _run_within(seconds: float | None, work: Awaitable[_Made]) -> _Made | None:
     """Return what is made; None where it takes longer than it may."""
     limit = asyncio.timeout(seconds)
     try:
@@ -434,7 +443,7 @@ async def _within(seconds: float | None, work: Awaitable[_Made]) -> _Made | None
         return None
 
 
-def _signals(endpointer: Any, frames: list[bytes]) -> list[str | None]:
+def _feed_endpointer(endpointer: Any, frames: list[bytes]) -> list[str | None]:
     from pramana import audio
 
     return [endpointer.feed(audio.decode("pcm", frame)) for frame in frames]

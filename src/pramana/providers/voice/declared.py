@@ -16,44 +16,44 @@ from uuid import uuid4
 import msgspec
 from yarl import URL
 
-from pramana.errors import AuthenticationFailed, InvalidInput, Rejected, quote, visible
+from pramana.errors import AuthenticationFailed, InvalidInput, Rejected, escape_control_characters, quote_text
 from pramana.model import Target
 from pramana.providers.accounts import Account
 from pramana.providers.failures import MESSAGE_LIMIT
-from pramana.providers.http import Http, Vendor
-from pramana.providers.reading import Whole
+from pramana.providers.http import HttpTransport, VendorProvider
+from pramana.providers.reading import WholeReader
 from pramana.providers.voice.declared_wire import DeclaredWire
-from pramana.providers.voice.description import Before, Description, wrongs
+from pramana.providers.voice.description import Before, Description, find_description_problems
 from pramana.providers.voice.socket import SocketChannel, connect
-from pramana.providers.voice.templates import Missing, fill, fill_url, find, names_in, path_of
+from pramana.providers.voice.templates import Missing, fill_template, fill_url, find_at_path, find_names, parse_path
 from pramana.providers.voice.vocabulary import Dial, VoiceCapabilities
 
 SHIPPED = Path(__file__).parents[2] / "agents" / "shipped.json"
 """The ready files of `agents/` as plain data, so that nobody who calls one reads YAML."""
 
 
-class Declared(Vendor):
+class DeclaredProvider(VendorProvider):
     """An agent and the account it is called with. Implements `Voice`."""
 
     capabilities = VoiceCapabilities()
 
     def __init__(self, given: Description, account: Account) -> None:
-        self._given = given
-        self._http = Http(given.name, account)
+        self._description = given
+        self._http = HttpTransport(given.name, account)
 
     @classmethod
-    def open(cls, target: Target, account: Account | None) -> "Declared":
+    def open(cls, target: Target, account: Account | None) -> "DeclaredProvider":
         """Return the provider for a target whose arguments hold the `description`, or whose provider's one ships."""
         plain = target.arguments.get("description")
-        given = shipped(target.provider) if plain is None else described(plain)
+        given = shipped_description(target.provider) if plain is None else parse_description(plain)
         account = account or Account("")
-        base_url = account.base_url or given.base_url or _address_of(given, target.model, account.key)
+        base_url = account.base_url or given.base_url or _agent_address(given, target.model, account.key)
         return cls(given, replace(account, base_url=re.sub("^ws", "http", base_url)))
 
     async def dial(self, dial: Dial) -> SocketChannel:
         """Open a call and return it once it is ready."""
-        given, account = self._given, self._http.account
-        used = names_used(given)
+        given, account = self._description, self._http.account
+        used = find_template_names(given)
         if dial.system_prompt and "system_prompt" not in used:
             raise Rejected(
                 f"{given.name} takes no system prompt: it has its own; remove yours", parameter="system_prompt"
@@ -70,22 +70,22 @@ class Declared(Vendor):
         }
         answer = None
         if given.dial and (given.dial.when == "always" or account.key):
-            answer = await self._ask(given.dial, values)
-            named = find(answer, path_of(given.dial.socket))
+            answer = await self._request_address(given.dial, values)
+            named = find_at_path(answer, parse_path(given.dial.socket))
             if not isinstance(named, str):
-                raise self._http.failures.broken(f"names no address of a call at {given.dial.socket}")
+                raise self._http.failures.make_broken_reply(f"names no address of a call at {given.dial.socket}")
             url = self._address(named)
         else:
             url = self._address(fill_url(given.url, values))
         http, headers = self._http, self._headers(given.headers, values)
         if answer is not None and url.origin() != URL(re.sub("^http", "ws", account.base_url)).origin():
             # Whoever an answer names is a stranger: neither the key nor the account's own headers go there.
-            http = Http(
+            http = HttpTransport(
                 given.name,
                 replace(account, base_url=re.sub("^ws", "http", str(url.with_query(None))), headers={}, ours=False),
             )
             http.failures.secrets = self._http.failures.secrets
-            open_to_all = {name: value for name, value in given.headers.items() if "key" not in names_in(value)}
+            open_to_all = {name: value for name, value in given.headers.items() if "key" not in find_names(value)}
             headers = self._headers(open_to_all, values)
         wire = DeclaredWire(given, values, answer)
         return await connect(http, str(url), headers, wire)
@@ -94,28 +94,29 @@ class Declared(Vendor):
         """Return nothing: which agents there are is not described."""
         return []
 
-    async def _ask(self, before: Before, values: Mapping[str, Any]) -> Any:
-        path, headers = fill_url(before.path, values), self._headers(before.headers, values)
-        if before.method == "GET":
+    async def _request_address(self, step: Before, values: Mapping[str, Any]) -> Any:
+        path, headers = fill_url(step.path, values), self._headers(step.headers, values)
+        if step.method == "GET":
             return await self._http.get(path, headers=headers)
-        body, answer = fill(before.body or {}, values), Whole(self._http.failures)
+        body, answer = fill_template(step.body or {}, values), WholeReader(self._http.failures)
         headers = {**headers, "Content-Type": "application/json"}
         await self._http.post(path, headers=headers, body=body, reading=answer)
         return answer.data
 
-    def _headers(self, stated: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, str]:
+    def _headers(self, headers: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, str]:
         made = {}
-        for name, value in stated.items():
+        for name, value in headers.items():
             try:
-                text = str(fill(value, values))
+                text = str(fill_template(value, values))
             except Missing:
                 continue
             if not (text.isascii() and text.isprintable() and text == text.strip()):
                 wrong = (
-                    f"the header {name} for {self._given.name} contains a line break, a trailing space or another "
+                    f"the header {name} for {self._description.name} contains a line break, a trailing space or "
+                    "another "
                     "invalid character"
                 )
-                if "key" in names_in(value):
+                if "key" in find_names(value):
                     raise AuthenticationFailed(f"{wrong}; set {self._http.failures.variable} again")
                 raise Rejected(wrong)
             made[name] = text
@@ -129,17 +130,19 @@ class Declared(Vendor):
                 return url
         except ValueError:
             pass
-        shown = quote(self._http.failures.secrets.blank_message(text.partition("?")[0]))
-        raise Rejected(f"{self._given.name} has the address {shown}; expected one such as wss://host/path")
+        shown = quote_text(self._http.failures.secrets.blank_message(text.partition("?")[0]))
+        raise Rejected(f"{self._description.name} has the address {shown}; expected one such as wss://host/path")
 
 
-def described(plain: Any) -> Description:
+def parse_description(data: Any) -> Description:
     """Return the description that plain data is; raises `InvalidInput` with all that is wrong."""
     try:
-        given = msgspec.convert(plain, Description)
-        found = list(wrongs(given))
+        given = msgspec.convert(data, Description)
+        found = list(find_description_problems(given))
     except (msgspec.ValidationError, RecursionError) as error:
-        raise InvalidInput(f"the agent's description does not fit: {visible(str(error))[:MESSAGE_LIMIT]}") from None
+        raise InvalidInput(
+            f"the agent's description does not fit: {escape_control_characters(str(error))[:MESSAGE_LIMIT]}"
+        ) from None
     if found:
         place, what = found[0]
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
@@ -148,28 +151,28 @@ def described(plain: Any) -> Description:
 
 
 @cache
-def _all_shipped() -> dict[str, Any]:
+def _read_shipped() -> dict[str, Any]:
     data: dict[str, Any] = msgspec.json.decode(SHIPPED.read_bytes())
     return data
 
 
-def shipped(name: str) -> Description:
+def shipped_description(name: str) -> Description:
     """Return a description that ships with Pramana."""
-    if name not in _all_shipped():
-        raise InvalidInput(f"no description of {quote(name)} was given, and none ships with Pramana")
-    return described(_all_shipped()[name])
+    if name not in _read_shipped():
+        raise InvalidInput(f"no description of {quote_text(name)} was given, and none ships with Pramana")
+    return parse_description(_read_shipped()[name])
 
 
-def names_used(given: Description) -> frozenset[str]:
+def find_template_names(given: Description) -> frozenset[str]:
     """Return the names of all values that a description uses."""
     rates = [str(given.uplink.rate), str(given.downlink.rate), given.greets]
     before = given.dial
     asked = [before.path, before.headers, before.body or {}] if before else []
     sent = [step.send for step in given.handshake] + [rule.reply for rule in given.downlink.rules]
-    return names_in([given.url, given.headers, rates, asked, sent, given.uplink.send, given.interrupt, given.bye])
+    return find_names([given.url, given.headers, rates, asked, sent, given.uplink.send, given.interrupt, given.bye])
 
 
-def _address_of(given: Description, model: str, key: str | None) -> str:
+def _agent_address(given: Description, model: str, key: str | None) -> str:
     """Return where an agent is called whose address is the model, or stands in the description."""
     known = {"model": model, "key": key or "", "language": "en", "call_id": "0"}
     try:

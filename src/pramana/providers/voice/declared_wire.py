@@ -15,31 +15,31 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from pramana.errors import BrokenReply, Rejected, quote
+from pramana.errors import BrokenReply, Rejected, quote_text
 from pramana.providers.voice import pipecat
 from pramana.providers.voice.description import LEAST_RATE, MOST_RATE, Announced, Description, Match, Rule
-from pramana.providers.voice.frames import lenient_json
+from pramana.providers.voice.frames import parse_lenient_json
 from pramana.providers.voice.templates import (
     ABSENT,
     Hole,
     Missing,
     Path,
-    fill,
-    find,
-    names_in,
-    parts_of,
-    path_of,
+    fill_template,
+    find_at_path,
+    find_names,
+    parse_path,
+    parse_template,
 )
 from pramana.providers.voice.vocabulary import ChannelCapabilities, Codec, ErrorClass, Event, Format, Message
 
-SHOWN = 300
-DEEPEST = 8
+MAX_LOGGED_LENGTH = 300
+MAX_LOGGED_DEPTH = 8
 """Of plain data in a log."""
-MOST_SHOWN = 100
+MAX_LOGGED_ITEMS = 100
 MOST_OWED, MOST_OWED_BYTES = 50_000, 4 << 20
 """Replies that wait for a sound to be played, and bytes of the messages they answer: more than a mark for each 20 ms of
 all the sound that may wait."""
-_CLOSES: Mapping[int, ErrorClass | None] = {
+_CLOSE_CODE_ERRORS: Mapping[int, ErrorClass | None] = {
     1000: None,
     1001: None,
     1005: None,
@@ -64,8 +64,8 @@ class _Condition(Struct, frozen=True):
     """None: it is only asked whether there is one."""
     present: bool = True
 
-    def holds(self, data: Any) -> bool:
-        found = find(data, self.path)
+    def matches(self, data: Any) -> bool:
+        found = find_at_path(data, self.path)
         if self.values is None:
             return (found is not ABSENT) is self.present
         # In Python True equals 1, and in JSON it does not.
@@ -77,10 +77,10 @@ class DeclaredWire:
 
     def __init__(self, given: Description, values: Mapping[str, Any], answer: Any = None) -> None:
         """`values` are those of the call, `answer` is that to the request before it."""
-        self._given = given
+        self._description = given
         silence = given.turn_end.silence_ms
         self.capabilities = ChannelCapabilities(
-            greets=bool(fill(given.greets, values)),  # a greeting that is set, whatever it says, is one
+            greets=bool(fill_template(given.greets, values)),  # a greeting that is set, whatever it says, is one
             quiet_s=None if silence is None else silence / 1000,
             says_interrupted=any("interrupted" in each.event for each in given.downlink.rules),
             ready_on_connect=not any(step.wait is not None for step in given.handshake),
@@ -95,114 +95,116 @@ class DeclaredWire:
             "uplink": msgspec.to_builtins(self.uplink),
             "downlink": msgspec.to_builtins(self.downlink),
         }
-        self._rules = [(each, None if each.match is None else _conditions(each.match)) for each in given.downlink.rules]
+        self._rules = [
+            (each, None if each.match is None else _parse_conditions(each.match)) for each in given.downlink.rules
+        ]
         self._takes_binary = any(each.binary for each in given.downlink.rules) or given.framing != "json"
-        self._turn_end = None if given.turn_end.match is None else _conditions(given.turn_end.match)
+        self._turn_end = None if given.turn_end.match is None else _parse_conditions(given.turn_end.match)
         self._announcements = [
-            (link, announced, _conditions(announced.match))
+            (link, announced, _parse_conditions(announced.match))
             for link, announced in (("uplink", given.uplink.announced), ("downlink", given.downlink.announced))
             if announced and announced.match is not None
         ]
-        self._todo: deque[tuple[_Condition, ...] | list[Any]] = deque()
+        self._handshake_steps: deque[tuple[_Condition, ...] | list[Any]] = deque()
         for step in given.handshake:
             if step.wait is not None:
-                self._todo.append(_conditions(step.wait))
-            self._todo.append(step.send)
+                self._handshake_steps.append(_parse_conditions(step.wait))
+            self._handshake_steps.append(step.send)
         self._ready = self.capabilities.ready_on_connect
-        self._telling = _telling(given)
-        self._counted = frozenset(
-            id(each) for each in (given.uplink.send, *_all_templates(given)) if "sequence" in names_in(each)
+        self._message_name_paths = _find_message_name_paths(given)
+        self._numbered_messages = frozenset(
+            id(each) for each in (given.uplink.send, *_list_templates(given)) if "sequence" in find_names(each)
         )
         self._sequence = self._frames = 0
         self._last_interruption: int | None = None
-        self._half = b""
+        self._partial_sample = b""
         """Of a sample, until the rest of it comes."""
-        self._said_s = self._marked_s = 0.0
+        self._sent_s = self._marked_s = 0.0
         """On the clock of the caller's frames: now, and when all sound that came is played. It is for replies that are
         owed then, and for nothing else: what is heard when, the call alone knows."""
-        self._owed: deque[tuple[float, Any, Any, int]] = deque()
+        self._due_replies: deque[tuple[float, Any, Any, int]] = deque()
         """When a reply is due, its template, the message that it answers, and how long that is."""
-        self._owed_bytes = self._size = 0
+        self._due_bytes = self._size = 0
         """Of all these messages, and of the one at hand."""
 
     # ── What goes out ──
 
-    def hello(self) -> list[Message]:
+    def opening_messages(self) -> list[Message]:
         """Return what is sent as soon as the connection stands."""
-        return self._go_on()
+        return self._next_handshake_messages()
 
     def speak(self, frame: bytes) -> list[Message]:
         """Return the messages that carry one frame, after the replies that are due by now."""
         due = []
-        while self._owed and self._owed[0][0] <= self._said_s + 1e-6:
-            _, reply, message, size = self._owed.popleft()
-            self._owed_bytes -= size
+        while self._due_replies and self._due_replies[0][0] <= self._sent_s + 1e-6:
+            _, reply, message, size = self._due_replies.popleft()
+            self._due_bytes -= size
             due.append(self._message(reply, message=message))
         self._frames += 1
-        before, self._said_s = self._said_s, self._said_s + len(frame) / self.uplink.bytes_a_second
-        template = self._given.uplink.send
+        before, self._sent_s = self._sent_s, self._sent_s + len(frame) / self.uplink.bytes_a_second
+        template = self._description.uplink.send
         if template == "binary":
-            return [*due, self._packed(frame)]
+            return [*due, self._pack_sound(frame)]
         sound = base64.b64encode(frame).decode()
         return [*due, self._message(template, audio=sound, frame=self._frames, milliseconds=round(before * 1000))]
 
-    def interrupted(self, played_s: float) -> list[Message]:
+    def interruption_messages(self, played_s: float) -> list[Message]:
         """Return what is sent when the agent was talked into."""
-        return [self._message(each, played_ms=max(0, round(played_s * 1000))) for each in self._given.interrupt]
+        return [self._message(each, played_ms=max(0, round(played_s * 1000))) for each in self._description.interrupt]
 
-    def bye(self) -> list[Message]:
+    def closing_messages(self) -> list[Message]:
         """Return what is sent before hanging up."""
-        return [self._message(each) for each in self._given.bye]
+        return [self._message(each) for each in self._description.bye]
 
     # ── What comes in ──
 
     def read(self, message: Message) -> list[Event]:
         """Return what a message means."""
         self._size = len(message)
-        data, sound = self._unpacked(message)
-        envelope = self._given.downlink.envelope
+        data, sound = self._unpack_message(message)
+        envelope = self._description.downlink.envelope
         if envelope and isinstance(data, dict) and isinstance(data.get(envelope), dict):
             data = data[envelope]
         events: list[Event] = []
         known = False
         for link, announced, conditions in self._announcements:
-            if _hold(conditions, data):
+            if _match_all(conditions, data):
                 known = True
-                if wrong := self._announced(link, announced, data):
+                if wrong := self._format_change(link, announced, data):
                     return [wrong]
-        if self._todo and isinstance(wait := self._todo[0], tuple) and _hold(wait, data):
+        if self._handshake_steps and isinstance(wait := self._handshake_steps[0], tuple) and _match_all(wait, data):
             known = True
-            self._todo.popleft()
-            sent = tuple(self._go_on())
-            self._ready = not self._todo
-            events.append(Event("ready" if self._ready else "unknown", detail=self._named(data), send=sent))
+            self._handshake_steps.popleft()
+            sent = tuple(self._next_handshake_messages())
+            self._ready = not self._handshake_steps
+            events.append(Event("ready" if self._ready else "unknown", detail=self._message_names(data), send=sent))
         for rule, expected in self._rules:
-            matches = sound is not None if expected is None else _hold(expected, data)
+            matches = sound is not None if expected is None else _match_all(expected, data)
             if matches:
                 known = True
                 events += self._events(rule, data, sound)
                 break
-        if self._turn_end and _hold(self._turn_end, data):
+        if self._turn_end and _match_all(self._turn_end, data):
             known = True
             events.append(Event("turn_done"))
         if not known:
-            detail = self._named(data) if sound is None else {"binary": len(sound)}
+            detail = self._message_names(data) if sound is None else {"binary": len(sound)}
             events.append(Event("unknown", detail=detail))
         return events
 
-    def closed(self, code: int, reason: str) -> Event:
+    def read_close(self, code: int, reason: str) -> Event:
         """Return what the end of the connection means."""
-        known: ErrorClass | None = self._given.close.get(str(code)) or _CLOSES.get(code, "provider")
+        known: ErrorClass | None = self._description.close.get(str(code)) or _CLOSE_CODE_ERRORS.get(code, "provider")
         said = f"closed with {code}{': ' + reason if reason else ''}"
-        return Event("closed", _clean(said), error=known, detail={"code": code})
+        return Event("closed", _remove_surrogates(said), error=known, detail={"code": code})
 
     def _events(self, rule: Rule, data: Any, sound: bytes | None) -> list[Event]:
         detail = {
             name: value
             for name, path in rule.detail.items()
-            if (value := _plain(find(data, path_of(path)))) is not ABSENT
+            if (value := _to_loggable(find_at_path(data, parse_path(path)))) is not ABSENT
         }
-        number = None if rule.id is None else _number(find(data, path_of(rule.id)), rule.id)
+        number = None if rule.id is None else _number_at(find_at_path(data, parse_path(rule.id)), rule.id)
         events: list[Event] = []
         for kind in rule.event:
             if kind == "agent_audio":
@@ -213,152 +215,166 @@ class DeclaredWire:
                 continue
             if kind == "interrupted":
                 self._last_interruption = number if number is not None else self._last_interruption
-                self._half = b""
-                self._marked_s = self._said_s
-            text = "" if rule.text is None else _text(find(data, path_of(rule.text)), rule.text)
+                self._partial_sample = b""
+                self._marked_s = self._sent_s
+            text = "" if rule.text is None else _text_at(find_at_path(data, parse_path(rule.text)), rule.text)
             if kind == "error":
-                said = text or _short(json.dumps(_plain(data), ensure_ascii=False), SHOWN)
-                events.append(Event(kind, _clean(said), error=rule.error, detail=detail))
+                said = text or _shorten(json.dumps(_to_loggable(data), ensure_ascii=False), MAX_LOGGED_LENGTH)
+                events.append(Event(kind, _remove_surrogates(said), error=rule.error, detail=detail))
             else:
-                final = rule.final if isinstance(rule.final, bool) else find(data, path_of(rule.final)) is True
+                final = (
+                    rule.final if isinstance(rule.final, bool) else find_at_path(data, parse_path(rule.final)) is True
+                )
                 events.append(Event(kind, text, final=final, detail=detail))
         sent = self._replies(rule, data)
         if sent:
-            events.append(Event("unknown", detail={**self._named(data), **({} if events else detail)}, send=sent))
+            events.append(
+                Event("unknown", detail={**self._message_names(data), **({} if events else detail)}, send=sent)
+            )
         return events
 
     def _replies(self, rule: Rule, data: Any) -> tuple[Message, ...]:
         """Return what is owed at once; what is owed later is kept, and goes with what is said then."""
         owed: list[tuple[Any, Any]] = []
         if "interrupted" in rule.event:  # nothing is left to be played, so that all is due
-            owed = [(reply, message) for _, reply, message, _ in self._owed]
-            self._owed.clear()
-            self._owed_bytes = 0
+            owed = [(reply, message) for _, reply, message, _ in self._due_replies]
+            self._due_replies.clear()
+            self._due_bytes = 0
         for reply in rule.reply:
             try:
-                self._written(fill(reply, {**self._values, "sequence": 0, "message": data}))
+                self._encode_text(fill_template(reply, {**self._values, "sequence": 0, "message": data}))
             except Missing as missing:
-                raise BrokenReply(f"a message of {self._given.name} has no {missing.args[0]} to answer with") from None
-            if rule.when == "played" and self._marked_s > self._said_s:
-                self._owe(reply, data)
+                raise BrokenReply(
+                    f"a message of {self._description.name} has no {missing.args[0]} to answer with"
+                ) from None
+            if rule.when == "played" and self._marked_s > self._sent_s:
+                self._schedule_reply(reply, data)
             else:
                 owed.append((reply, data))
         return tuple(self._message(reply, message=message) for reply, message in owed)
 
-    def _owe(self, reply: Any, data: Any) -> None:
-        self._owed_bytes += self._size
-        if len(self._owed) >= MOST_OWED or self._owed_bytes > MOST_OWED_BYTES:
-            raise BrokenReply(f"{self._given.name} asks for more replies than any call owes")
-        self._owed.append((self._marked_s, reply, data, self._size))
+    def _schedule_reply(self, reply: Any, data: Any) -> None:
+        self._due_bytes += self._size
+        if len(self._due_replies) >= MOST_OWED or self._due_bytes > MOST_OWED_BYTES:
+            raise BrokenReply(f"{self._description.name} asks for more replies than any call owes")
+        self._due_replies.append((self._marked_s, reply, data, self._size))
 
     def _sound(self, rule: Rule, data: Any, sound: bytes | None) -> bytes:
         if rule.audio is not None:
-            written = _text(find(data, path_of(rule.audio)), rule.audio)
+            written = _text_at(find_at_path(data, parse_path(rule.audio)), rule.audio)
             try:
                 sound = base64.b64decode(written, validate=True)
             except (binascii.Error, ValueError):
                 raise BrokenReply(
-                    f"{rule.audio} of {self._given.name} is no base64: {len(written):,} characters"
+                    f"{rule.audio} of {self._description.name} is no base64: {len(written):,} characters"
                 ) from None
-        whole = self._half + (sound or b"")
+        whole = self._partial_sample + (sound or b"")
         if self.downlink.codec == "pcm":
             cut = len(whole) // 2 * 2
-            whole, self._half = whole[:cut], whole[cut:]
-        self._marked_s = max(self._marked_s, self._said_s) + len(whole) / self.downlink.bytes_a_second
+            whole, self._partial_sample = whole[:cut], whole[cut:]
+        self._marked_s = max(self._marked_s, self._sent_s) + len(whole) / self.downlink.bytes_a_second
         return whole
 
     # ── How sound travels ──
 
-    def _announced(self, link: str, announced: Announced, data: Any) -> Event | None:
+    def _format_change(self, link: str, announced: Announced, data: Any) -> Event | None:
         before: Format = getattr(self, link)
         try:
             settled = announced_format(before, announced, data)
         except Rejected as rejected:
             return Event("error", str(rejected), error="unsupported_format")
         if self._ready and settled != before:
-            return Event("error", self._changed(link, before, settled), error="unsupported_format")
+            return Event("error", self._describe_format_change(link, before, settled), error="unsupported_format")
         setattr(self, link, settled)
         return None
 
-    def _changed(self, link: str, before: Format, now: Format) -> str:
-        named = [each for each in names_in(getattr(self._given, link).rate) if each.startswith("parameters.")]
+    def _describe_format_change(self, link: str, before: Format, now: Format) -> str:
+        named = [each for each in find_names(getattr(self._description, link).rate) if each.startswith("parameters.")]
         what = (
             f"set the parameter {named[0].partition('.')[2]} to" if named else f"let the description say {link}.rate:"
         )
         was = f"{before.codec} of {before.rate} Hz was agreed"
-        return f"the sound of {self._given.name} is {now.codec} of {now.rate} Hz, and {was}; {what} {now.rate}"
+        return f"the sound of {self._description.name} is {now.codec} of {now.rate} Hz, and {was}; {what} {now.rate}"
 
     # ── Messages as they travel ──
 
-    def _go_on(self) -> list[Message]:
+    def _next_handshake_messages(self) -> list[Message]:
         sent: list[Message] = []
-        while self._todo and isinstance(self._todo[0], list):
-            sent += [self._message(each) for each in self._todo.popleft()]
+        while self._handshake_steps and isinstance(self._handshake_steps[0], list):
+            sent += [self._message(each) for each in self._handshake_steps.popleft()]
         return sent
 
     def _message(self, template: Any, **more: Any) -> Message:
-        if id(template) in self._counted:
+        if id(template) in self._numbered_messages:
             self._sequence += 1
-        text = self._written(fill(template, {**self._values, "sequence": self._sequence, **more}))
-        return pipecat.encode("message", {"data": text}) if self._given.framing == "pipecat-protobuf" else text
+        text = self._encode_text(fill_template(template, {**self._values, "sequence": self._sequence, **more}))
+        return (
+            pipecat.encode_frame("message", {"data": text}) if self._description.framing == "pipecat-protobuf" else text
+        )
 
-    def _written(self, filled: Any) -> str:
+    def _encode_text(self, filled: Any) -> str:
         try:
-            return _clean(filled) if isinstance(filled, str) else _encode(filled)
+            return _remove_surrogates(filled) if isinstance(filled, str) else _encode(filled)
         except (TypeError, ValueError, RecursionError) as error:
-            raise Rejected(f"a message to {self._given.name} cannot be written as JSON: {error}") from None
+            raise Rejected(f"a message to {self._description.name} cannot be written as JSON: {error}") from None
 
-    def _packed(self, frame: bytes) -> bytes:
-        if self._given.framing != "pipecat-protobuf":
+    def _pack_sound(self, frame: bytes) -> bytes:
+        if self._description.framing != "pipecat-protobuf":
             return frame
-        return pipecat.encode("audio", {"audio": frame, "sample_rate": self.uplink.rate, "num_channels": 1})
+        return pipecat.encode_frame("audio", {"audio": frame, "sample_rate": self.uplink.rate, "num_channels": 1})
 
-    def _unpacked(self, message: Message) -> tuple[Any, bytes | None]:
+    def _unpack_message(self, message: Message) -> tuple[Any, bytes | None]:
         """Return the plain data and the sound of a message; one of them may be none."""
         if isinstance(message, str):
-            return self._parsed(message), None
+            return self._parse_json(message), None
         if not self._takes_binary:
-            return self._parsed(message.decode("utf-8", "replace")), None
-        if self._given.framing != "pipecat-protobuf":
+            return self._parse_json(message.decode("utf-8", "replace")), None
+        if self._description.framing != "pipecat-protobuf":
             return None, message
         try:
-            kind, fields = pipecat.decode(message)
+            kind, fields = pipecat.decode_frame(message)
         except ValueError as error:
-            raise BrokenReply(f"a message of {self._given.name} is no frame of Pipecat: {error}") from None
+            raise BrokenReply(f"a message of {self._description.name} is no frame of Pipecat: {error}") from None
         if kind == "message":
-            return self._parsed(str(fields.get("data", ""))), None
+            return self._parse_json(str(fields.get("data", ""))), None
         if kind != "audio":
             return {kind: fields}, None
         if fields.get("num_channels", 1) != 1:
-            raise BrokenReply(f"the sound of {self._given.name} has {fields['num_channels']!r} channels, expected one")
+            raise BrokenReply(
+                f"the sound of {self._description.name} has {fields['num_channels']!r} channels, expected one"
+            )
         sound = fields.pop("audio", b"")
         return {kind: fields}, sound if isinstance(sound, bytes) else b""
 
-    def _parsed(self, text: str) -> Any:
+    def _parse_json(self, text: str) -> Any:
         try:
-            return lenient_json(text)
+            return parse_lenient_json(text)
         except (ValueError, RecursionError):
-            raise BrokenReply(f"a message of {self._given.name} is not JSON: {_short(text, SHOWN)}") from None
+            raise BrokenReply(
+                f"a message of {self._description.name} is not JSON: {_shorten(text, MAX_LOGGED_LENGTH)}"
+            ) from None
 
-    def _named(self, data: Any) -> dict[str, Any]:
+    def _message_names(self, data: Any) -> dict[str, Any]:
         """Return what a message calls itself, as far as the description knows where that stands."""
         named = {
-            text: _short(found, SHOWN) for text, path in self._telling if isinstance(found := find(data, path), str)
+            text: _shorten(found, MAX_LOGGED_LENGTH)
+            for text, path in self._message_name_paths
+            if isinstance(found := find_at_path(data, path), str)
         }
         if named or not isinstance(data, dict):
             return named
-        return {"keys": [_short(str(key), 40) for key in list(data)[:10]]}
+        return {"keys": [_shorten(str(key), 40) for key in list(data)[:10]]}
 
 
-def _short(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     """Return a text, or how long it is: cut off, a key within it would not be known for one any more."""
-    return _clean(text) if len(text) <= most else f"({len(text):,} characters)"
+    return _remove_surrogates(text) if len(text) <= most else f"({len(text):,} characters)"
 
 
-def _conditions(match: Match) -> tuple[_Condition, ...]:
+def _parse_conditions(match: Match) -> tuple[_Condition, ...]:
     made = []
     for text, value in match.items():
-        path = path_of(text)
+        path = parse_path(text)
         if not isinstance(value, Mapping):
             made.append(_Condition(path, (value,)))
         elif "one_of" in value:
@@ -368,18 +384,18 @@ def _conditions(match: Match) -> tuple[_Condition, ...]:
     return tuple(made)
 
 
-def _hold(conditions: Sequence[_Condition], data: Any) -> bool:
-    return data is not None and all(each.holds(data) for each in conditions)
+def _match_all(conditions: Sequence[_Condition], data: Any) -> bool:
+    return data is not None and all(each.matches(data) for each in conditions)
 
 
-def _telling(given: Description) -> list[tuple[str, Path]]:
+def _find_message_name_paths(given: Description) -> list[tuple[str, Path]]:
     """Return the path by which most rules tell messages apart."""
     matches = [rule.match or {} for rule in given.downlink.rules]
     counted = Counter(path for match in matches for path, value in match.items() if isinstance(value, str))
-    return [(path, path_of(path)) for path, _ in counted.most_common(1)]
+    return [(path, parse_path(path)) for path, _ in counted.most_common(1)]
 
 
-def _all_templates(given: Description) -> list[Any]:
+def _list_templates(given: Description) -> list[Any]:
     return [
         *(each for step in given.handshake for each in step.send),
         *(each for rule in given.downlink.rules for each in rule.reply),
@@ -388,40 +404,43 @@ def _all_templates(given: Description) -> list[Any]:
     ]
 
 
-def _text(found: Any, path: str) -> str:
-    if found is ABSENT or found is None:
+def _text_at(value: Any, path: str) -> str:
+    if value is ABSENT or value is None:
         return ""
-    if not isinstance(found, str):
-        raise BrokenReply(f"{path} is a {type(found).__name__}, expected text")
-    return _clean(found)
+    if not isinstance(value, str):
+        raise BrokenReply(f"{path} is a {type(value).__name__}, expected text")
+    return _remove_surrogates(value)
 
 
-def _number(found: Any, path: str) -> int:
-    if isinstance(found, str) and re.fullmatch(r"[0-9]{1,18}", found):
-        return int(found)
-    if type(found) is not int:
-        raise BrokenReply(f"{path} is a {type(found).__name__}, expected a number")
-    return found
+def _number_at(value: Any, path: str) -> int:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value):
+        return int(value)
+    if type(value) is not int:
+        raise BrokenReply(f"{path} is a {type(value).__name__}, expected a number")
+    return value
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
+def _to_loggable(value: Any, depth: int = 0) -> Any:
     """Return data as a log may hold it: bounded in depth and number, every text and number writable as JSON."""
     if isinstance(value, str):
-        return _clean(value)
+        return _remove_surrogates(value)
     if isinstance(value, bytes):
         return len(value)
     if type(value) is int and not -(2**63) <= value < 2**63:
         return str(value)
-    if isinstance(value, list | dict) and depth > DEEPEST:
+    if isinstance(value, list | dict) and depth > MAX_LOGGED_DEPTH:
         return "…"
     if isinstance(value, list):
-        return [_plain(each, depth + 1) for each in value[:MOST_SHOWN]]
+        return [_to_loggable(each, depth + 1) for each in value[:MAX_LOGGED_ITEMS]]
     if isinstance(value, dict):
-        return {_clean(str(name)): _plain(each, depth + 1) for name, each in list(value.items())[:MOST_SHOWN]}
+        return {
+            _remove_surrogates(str(name)): _to_loggable(each, depth + 1)
+            for name, each in list(value.items())[:MAX_LOGGED_ITEMS]
+        }
     return value
 
 
-def _clean(text: str) -> str:
+def _remove_surrogates(text: str) -> str:
     """Return text without halves of surrogate pairs, which no log can hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -436,45 +455,49 @@ _PARTS = {"codec": r"(?P<codec>[\w./-]{1,40})", "rate": r"(?P<rate>[0-9]{1,7})"}
 
 def stated_format(codec: Codec, rate: int | str, values: Mapping[str, Any]) -> Format:
     """Return what a description states; the rate may be a parameter's."""
-    return Format(codec, rate if isinstance(rate, int) else _rate(fill(rate, values)))
+    return Format(codec, rate if isinstance(rate, int) else _parse_rate(fill_template(rate, values)))
 
 
-def announced_format(was: Format, where: Announced, data: Any) -> Format:
+def announced_format(current: Format, announced: Announced, data: Any) -> Format:
     """Return what the other end announces; what it leaves open is as it was."""
-    codec, rate = was.codec, was.rate
-    if where.format is not None:
-        found = _parts(_required(data, where.format), where.pattern)
-        codec = _codec(found["codec"]) if "codec" in found else codec
-        rate = _rate(found["rate"])
-    if where.codec is not None:
-        codec = _codec(_required(data, where.codec))
-    if where.rate is not None:
-        rate = _rate(_required(data, where.rate))
+    codec, rate = current.codec, current.rate
+    if announced.format is not None:
+        found = _match_format(_find_required(data, announced.format), announced.pattern)
+        codec = _parse_codec(found["codec"]) if "codec" in found else codec
+        rate = _parse_rate(found["rate"])
+    if announced.codec is not None:
+        codec = _parse_codec(_find_required(data, announced.codec))
+    if announced.rate is not None:
+        rate = _parse_rate(_find_required(data, announced.rate))
     return Format(codec, rate)
 
 
-def _parts(given: Any, pattern: str) -> dict[str, str]:
-    expected = "".join(_PARTS[part.name] if isinstance(part, Hole) else re.escape(part) for part in parts_of(pattern))
+def _match_format(given: Any, pattern: str) -> dict[str, str]:
+    expected = "".join(
+        _PARTS[part.name] if isinstance(part, Hole) else re.escape(part) for part in parse_template(pattern)
+    )
     found = re.fullmatch(expected, given) if isinstance(given, str) else None
     if found is None:
-        raise Rejected(f"a format of sound is {quote(str(given))}, expected one as in {pattern}")
+        raise Rejected(f"a format of sound is {quote_text(str(given))}, expected one as in {pattern}")
     return found.groupdict()
 
 
-def _codec(given: Any) -> Codec:
+def _parse_codec(given: Any) -> Codec:
     if isinstance(given, str) and (known := CODECS.get(given.lower())):
         return known
-    raise Rejected(f"sound would travel as {quote(str(given))}; what is known here is pcm, mulaw and alaw")
+    raise Rejected(f"sound would travel as {quote_text(str(given))}; what is known here is pcm, mulaw and alaw")
 
 
-def _rate(given: Any) -> int:
+def _parse_rate(given: Any) -> int:
     rate = int(given) if isinstance(given, str) and re.fullmatch(r"[0-9]{1,7}", given) else given
     if type(rate) is not int or not LEAST_RATE <= rate <= MOST_RATE:
-        raise Rejected(f"a rate of sound is {quote(str(given))}, expected {LEAST_RATE} to {MOST_RATE} samples a second")
+        raise Rejected(
+            f"a rate of sound is {quote_text(str(given))}, expected {LEAST_RATE} to {MOST_RATE} samples a second"
+        )
     return rate
 
 
-def _required(data: Any, path: str) -> Any:
-    if (found := find(data, path_of(path))) is ABSENT:
+def _find_required(data: Any, path: str) -> Any:
+    if (found := find_at_path(data, parse_path(path))) is ABSENT:
         raise Rejected(f"nothing stands at {path}, where the format of the sound is announced")
     return found

@@ -10,15 +10,24 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from pramana.errors import quote
-from pramana.providers.voice.templates import ABSENT, BadTemplate, Hole, Scope, as_text, parts_of, path_of, problems
+from pramana.errors import quote_text
+from pramana.providers.voice.templates import (
+    ABSENT,
+    BadTemplate,
+    Hole,
+    TemplateScope,
+    parse_path,
+    parse_template,
+    problems,
+    value_to_text,
+)
 from pramana.providers.voice.vocabulary import Codec, ErrorClass
 
 Match = dict[str, Any]
 """Paths within a message, each with the value that must stand there, `{one_of: […]}` or `{present: true}`."""
 Templates = list[Any]
 """Messages: each an object, or a text that is sent as it is."""
-Told = Literal[
+RuleEvent = Literal[
     "user_speech_start",
     "user_speech_stop",
     "agent_audio",
@@ -33,8 +42,8 @@ Told = Literal[
 """Kinds of events that rules give; `ready`, `turn_done` and `closed` come of `handshake`, `turn_end` and `close`."""
 
 LEAST_RATE, MOST_RATE = 4000, 192_000
-LONGEST_SILENCE_MS = 60_000
-MOST_RULES = 1000
+MAX_SILENCE_MS = 60_000
+MAX_RULES = 1000
 
 
 class Announced(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -69,7 +78,7 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     match: Match | None = None
     binary: bool = False
     """Matches sound that comes as a binary message."""
-    event: list[Told] = field(default_factory=list)
+    event: list[RuleEvent] = field(default_factory=list)
     """None: the message is known, and says nothing."""
     text: str | None = None
     final: bool | str = False
@@ -152,19 +161,19 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """What the codes mean that end a connection, where it is not the usual."""
 
 
-_ALWAYS = frozenset(
+_ALWAYS_KNOWN = frozenset(
     ("model", "base_url", "language", "call_id", "uplink.codec", "uplink.rate", "downlink.codec", "downlink.rate")
 )
-_MAYBE = frozenset(("key", "system_prompt", "voice"))
-CALL = Scope(_ALWAYS, _MAYBE, {"parameters": False})
+_SOMETIMES_KNOWN = frozenset(("key", "system_prompt", "voice"))
+CALL = TemplateScope(_ALWAYS_KNOWN, _SOMETIMES_KNOWN, {"parameters": False})
 """What is known before a call stands."""
-SENT = Scope(_ALWAYS | {"sequence"}, _MAYBE, {"parameters": False})
-SOUND = Scope(SENT.always | {"audio", "frame", "milliseconds"}, _MAYBE, {"parameters": False})
-REPLY = Scope(SENT.always, _MAYBE, {"parameters": False, "message": True})
-INTERRUPT = Scope(SENT.always | {"played_ms"}, _MAYBE, {"parameters": False})
+SENT = TemplateScope(_ALWAYS_KNOWN | {"sequence"}, _SOMETIMES_KNOWN, {"parameters": False})
+SOUND = TemplateScope(SENT.always | {"audio", "frame", "milliseconds"}, _SOMETIMES_KNOWN, {"parameters": False})
+REPLY = TemplateScope(SENT.always, _SOMETIMES_KNOWN, {"parameters": False, "message": True})
+INTERRUPT = TemplateScope(SENT.always | {"played_ms"}, _SOMETIMES_KNOWN, {"parameters": False})
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OF_THE_HANDSHAKE = frozenset(
+_HANDSHAKE_HEADERS = frozenset(
     {
         "connection",
         "content-length",
@@ -180,100 +189,103 @@ _OF_THE_HANDSHAKE = frozenset(
 """Headers that nobody may write; `Sec-WebSocket-Protocol` is not among them, for some agents want one."""
 _SECRET = frozenset({"auth", "authorization", "cookie", "credential", "credentials", "jwt", "pwd", "sig"})
 _SECRET_ENDS = ("key", "token", "secret", "password", "passwd", "passphrase", "signature")
-_INSTEAD = "write {key} and set WEBSOCKET_API_KEY"
-_HOLE = "\0"
+_KEY_HINT = "write {key} and set WEBSOCKET_API_KEY"
+_HOLE_MARK = "\0"
 
-Wrong = Iterator[tuple[str, str]]
+DescriptionProblems = Iterator[tuple[str, str]]
 """Places (`downlink.rules[2].event`) and sentences."""
 
 
-def wrongs(given: Description) -> Wrong:
+def find_description_problems(description: Description) -> DescriptionProblems:
     """Yield all that is wrong with a description whose keys and types are right."""
-    if not given.url and (given.dial is None or given.dial.when == "key"):
+    if not description.url and (description.dial is None or description.dial.when == "key"):
         yield "", "url is missing: the address to call"
-    yield from problems(given.url, "url", CALL, alone=True)
-    yield from _open_secrets(given.url, "url")
-    yield from _open_secrets(given.base_url.replace("{", "{{").replace("}", "}}"), "base_url")
-    if isinstance(given.greets, str):
-        yield from problems(given.greets, "greets", CALL, alone=True)
-        if "{" not in given.greets:
-            yield "greets", f"expected true or false, found {quote(given.greets)}"
-    yield from _headers(given.headers, "headers")
-    if given.dial:
-        yield from _before(given.dial)
-    for number, step in enumerate(given.handshake):
+    yield from problems(description.url, "url", CALL, alone=True)
+    yield from _check_open_secrets(description.url, "url")
+    yield from _check_open_secrets(description.base_url.replace("{", "{{").replace("}", "}}"), "base_url")
+    if isinstance(description.greets, str):
+        yield from problems(description.greets, "greets", CALL, alone=True)
+        if "{" not in description.greets:
+            yield "greets", f"expected true or false, found {quote_text(description.greets)}"
+    yield from _check_headers(description.headers, "headers")
+    if description.dial:
+        yield from _check_before(description.dial)
+    for number, step in enumerate(description.handshake):
         place = f"handshake[{number}]"
         if step.wait is None and not step.send:
             yield place, "the step neither waits for a message nor sends one"
         if step.wait is not None:
-            yield from _match(step.wait, f"{place}.wait")
-        yield from _templates(step.send, f"{place}.send", SENT)
-    yield from _uplink(given.uplink, has_dial=given.dial is not None)
-    yield from _downlink(given.downlink, has_dial=given.dial is not None)
-    end = given.turn_end
+            yield from _check_match(step.wait, f"{place}.wait")
+        yield from _check_templates(step.send, f"{place}.send", SENT)
+    yield from _check_uplink(description.uplink, has_dial=description.dial is not None)
+    yield from _check_downlink(description.downlink, has_dial=description.dial is not None)
+    end = description.turn_end
     if end.match is None and end.silence_ms is None:
         yield "turn_end", "turn_end needs match, silence_ms or both: a message or a silence that ends the agent's turn"
     if end.match is not None:
-        yield from _match(end.match, "turn_end.match")
-    if end.silence_ms is not None and not 100 <= end.silence_ms <= LONGEST_SILENCE_MS:
-        yield "turn_end.silence_ms", f"silence_ms must be 100 to {LONGEST_SILENCE_MS}, found {end.silence_ms}"
-    yield from _templates(given.interrupt, "interrupt", INTERRUPT)
-    yield from _templates(given.bye, "bye", SENT)
-    for code in given.close:
+        yield from _check_match(end.match, "turn_end.match")
+    if end.silence_ms is not None and not 100 <= end.silence_ms <= MAX_SILENCE_MS:
+        yield "turn_end.silence_ms", f"silence_ms must be 100 to {MAX_SILENCE_MS}, found {end.silence_ms}"
+    yield from _check_templates(description.interrupt, "interrupt", INTERRUPT)
+    yield from _check_templates(description.bye, "bye", SENT)
+    for code in description.close:
         if not (code.isascii() and code.isdecimal() and len(code) == 4 and 1000 <= int(code) <= 4999):
-            yield f"close.{code}", f"{quote(code)} is not a WebSocket close code; they are 1000 to 4999"
+            yield f"close.{code}", f"{quote_text(code)} is not a WebSocket close code; they are 1000 to 4999"
 
 
-def _before(dial: Before) -> Wrong:
+def _check_before(dial: Before) -> DescriptionProblems:
     if not dial.path.startswith("/"):
-        yield "dial.path", f"the path must begin with /, found {quote(dial.path)}; the base URL goes before it"
+        yield "dial.path", f"the path must begin with /, found {quote_text(dial.path)}; the base URL goes before it"
     yield from problems(dial.path, "dial.path", CALL, alone=True)
-    yield from _open_secrets(dial.path, "dial.path")
-    yield from _headers(dial.headers, "dial.headers")
+    yield from _check_open_secrets(dial.path, "dial.path")
+    yield from _check_headers(dial.headers, "dial.headers")
     if dial.body is not None and dial.method == "GET":
         yield "dial.body", "a GET has no body; write method: POST"
     yield from problems(dial.body or {}, "dial.body", CALL)
     yield from _path(dial.socket, "dial.socket")
 
 
-def _headers(headers: Mapping[str, str], place: str) -> Wrong:
+def _check_headers(headers: Mapping[str, str], place: str) -> DescriptionProblems:
     for name, value in headers.items():
         here = f"{place}.{name}"
         yield from problems(value, here, CALL, unsure=True)
         if not _TOKEN.fullmatch(name):
-            yield here, f"{quote(name)} is not a header name; use letters, digits and - only"
-        elif name.lower() in _OF_THE_HANDSHAKE:
+            yield here, f"{quote_text(name)} is not a header name; use letters, digits and - only"
+        elif name.lower() in _HANDSHAKE_HEADERS:
             yield here, f"{name} is part of how a connection is made, and is written by Pramana"
-        parts = _parts(value)
+        parts = _safe_parts(value)
         plain = "".join(part for part in parts if isinstance(part, str))
         ends = len(parts) == 1 and plain != plain.strip()
         if not (plain.isascii() and plain.isprintable()) or ends:
             yield here, "the value contains a line break, a trailing space or another invalid character"
-        if plain.strip() and _says_secret(name) and not any(isinstance(part, Hole) for part in parts):
-            yield here, f"{quote(name)} contains a secret, and descriptions are stored; {_INSTEAD}"
+        if plain.strip() and _is_secret_name(name) and not any(isinstance(part, Hole) for part in parts):
+            yield here, f"{quote_text(name)} contains a secret, and descriptions are stored; {_KEY_HINT}"
 
 
-def _open_secrets(address: str, place: str) -> Wrong:
+def _check_open_secrets(address: str, place: str) -> DescriptionProblems:
     """Yield what is wrong with an address that holds a secret as it is: descriptions are stored, and shown."""
-    parts = _parts(address)
-    written = "".join(part if isinstance(part, str) else _HOLE for part in parts).partition("#")[0]
+    parts = _safe_parts(address)
+    written = "".join(part if isinstance(part, str) else _HOLE_MARK for part in parts).partition("#")[0]
     bare, _, query = written.partition("?")
     if "@" in bare.partition("://")[2].partition("/")[0]:
-        yield place, f"the address has a user or a password, and descriptions are stored; {_INSTEAD}"
+        yield place, f"the address has a user or a password, and descriptions are stored; {_KEY_HINT}"
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
-        if value and _HOLE not in value and _says_secret(name):
-            yield place, f"{quote(name)} in the address contains a secret, and descriptions are stored; {_INSTEAD}"
+        if value and _HOLE_MARK not in value and _is_secret_name(name):
+            yield (
+                place,
+                f"{quote_text(name)} in the address contains a secret, and descriptions are stored; {_KEY_HINT}",
+            )
 
 
-def _parts(text: str) -> tuple[str | Hole, ...]:
+def _safe_parts(text: str) -> tuple[str | Hole, ...]:
     """Return the pieces of a text, nothing where it is no template; a key that stands there otherwise is written."""
     try:
-        parts = parts_of(text)
+        parts = parse_template(text)
     except BadTemplate:
         return ()
     written = [
-        as_text(part.otherwise)
+        value_to_text(part.otherwise)
         if isinstance(part, Hole) and part.name == "key" and part.otherwise not in (ABSENT, "", None)
         else part
         for part in parts
@@ -281,44 +293,44 @@ def _parts(text: str) -> tuple[str | Hole, ...]:
     return tuple(written)
 
 
-def _says_secret(name: str) -> bool:
+def _is_secret_name(name: str) -> bool:
     """Tell whether what has this name is meant for nobody else.
 
-    >>> [_says_secret(each) for each in ("X-Api-Key", "accessToken", "apikey", "keyterm", "max_tokens", "author")]
+    >>> [_is_secret_name(each) for each in ("X-Api-Key", "accessToken", "apikey", "keyterm", "max_tokens", "author")]
     [True, True, True, False, False, False]
     """
     words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower())
     return any(word in _SECRET or word.endswith(_SECRET_ENDS) for word in words)
 
 
-def _uplink(uplink: Uplink, *, has_dial: bool) -> Wrong:
+def _check_uplink(uplink: Uplink, *, has_dial: bool) -> DescriptionProblems:
     if isinstance(uplink.send, Mapping):
         yield from problems(uplink.send, "uplink.send", SOUND)
         if "{audio" not in str(uplink.send):
             yield "uplink.send", "the message has no {audio}, so it would send no sound"
     elif uplink.send != "binary":
         yield "uplink.send", "send must be binary, or an object with {audio} in it"
-    yield from _rate(uplink.rate, "uplink.rate")
-    yield from _announced(uplink.announced, "uplink.announced", has_dial=has_dial)
+    yield from _check_rate(uplink.rate, "uplink.rate")
+    yield from _check_announced(uplink.announced, "uplink.announced", has_dial=has_dial)
 
 
-def _downlink(downlink: Downlink, *, has_dial: bool) -> Wrong:
-    yield from _rate(downlink.rate, "downlink.rate")
-    yield from _announced(downlink.announced, "downlink.announced", has_dial=has_dial)
-    if len(downlink.rules) > MOST_RULES:
-        yield "downlink.rules", f"there are {len(downlink.rules):,} rules; at most {MOST_RULES:,} are allowed"
+def _check_downlink(downlink: Downlink, *, has_dial: bool) -> DescriptionProblems:
+    yield from _check_rate(downlink.rate, "downlink.rate")
+    yield from _check_announced(downlink.announced, "downlink.announced", has_dial=has_dial)
+    if len(downlink.rules) > MAX_RULES:
+        yield "downlink.rules", f"there are {len(downlink.rules):,} rules; at most {MAX_RULES:,} are allowed"
         return
     for number, rule in enumerate(downlink.rules):
-        yield from _rule(rule, f"downlink.rules[{number}]")
+        yield from _check_rule(rule, f"downlink.rules[{number}]")
     if not any("agent_audio" in rule.event for rule in downlink.rules):
         yield "downlink.rules", "no rule yields agent_audio, so the agent would never be heard"
 
 
-def _rule(rule: Rule, place: str) -> Wrong:
+def _check_rule(rule: Rule, place: str) -> DescriptionProblems:
     if (rule.match is None) == (not rule.binary):
         yield place, "a rule needs match or binary: true, and not both"
     if rule.match is not None:
-        yield from _match(rule.match, f"{place}.match")
+        yield from _check_match(rule.match, f"{place}.match")
     for name in ("text", "audio", "id"):
         if (path := getattr(rule, name)) is not None:
             yield from _path(path, f"{place}.{name}")
@@ -334,14 +346,14 @@ def _rule(rule: Rule, place: str) -> Wrong:
         yield place, "a rule for words needs text: the path of the words"
     if rule.when == "played" and not rule.reply:
         yield f"{place}.when", "when: played is about reply, and there is none"
-    yield from _templates(rule.reply, f"{place}.reply", REPLY)
+    yield from _check_templates(rule.reply, f"{place}.reply", REPLY)
 
 
-def _announced(announced: Announced | None, place: str, *, has_dial: bool) -> Wrong:
+def _check_announced(announced: Announced | None, place: str, *, has_dial: bool) -> DescriptionProblems:
     if announced is None:
         return
     if announced.match is not None:
-        yield from _match(announced.match, f"{place}.match")
+        yield from _check_match(announced.match, f"{place}.match")
     elif not has_dial:
         yield place, "match is missing: without a dial there is no other answer that could announce it"
     if (announced.format is None) == (announced.codec is None and announced.rate is None):
@@ -349,21 +361,21 @@ def _announced(announced: Announced | None, place: str, *, has_dial: bool) -> Wr
     for name in ("format", "codec", "rate"):
         if (path := getattr(announced, name)) is not None:
             yield from _path(path, f"{place}.{name}")
-    yield from problems(announced.pattern, f"{place}.pattern", Scope(frozenset(("codec", "rate"))))
+    yield from problems(announced.pattern, f"{place}.pattern", TemplateScope(frozenset(("codec", "rate"))))
     if "{rate}" not in announced.pattern:
         yield f"{place}.pattern", "the pattern has no {rate}"
 
 
-def _rate(rate: int | str, place: str) -> Wrong:
+def _check_rate(rate: int | str, place: str) -> DescriptionProblems:
     if isinstance(rate, str):
         yield from problems(rate, place, CALL, alone=True)
         if "{" not in rate:
-            yield place, f"rate must be a number of samples per second, found {quote(rate)}"
+            yield place, f"rate must be a number of samples per second, found {quote_text(rate)}"
     elif not LEAST_RATE <= rate <= MOST_RATE:
         yield place, f"rate must be {LEAST_RATE} to {MOST_RATE} samples per second, found {rate}"
 
 
-def _templates(templates: Templates, place: str, scope: Scope) -> Wrong:
+def _check_templates(templates: Templates, place: str, scope: TemplateScope) -> DescriptionProblems:
     for number, each in enumerate(templates):
         if not isinstance(each, Mapping | str):
             yield f"{place}[{number}]", "a message is an object, or a text that is sent as it is"
@@ -371,7 +383,7 @@ def _templates(templates: Templates, place: str, scope: Scope) -> Wrong:
             yield from problems(each, f"{place}[{number}]", scope)
 
 
-def _match(match: Match, place: str) -> Wrong:
+def _check_match(match: Match, place: str) -> DescriptionProblems:
     if not match:
         yield place, "match names no path, so every message would match"
     for path, value in match.items():
@@ -389,8 +401,8 @@ def _is_condition(value: Mapping[str, Any]) -> bool:
     return plain or isinstance(value.get("present"), bool)
 
 
-def _path(path: str, place: str) -> Wrong:
+def _path(path: str, place: str) -> DescriptionProblems:
     try:
-        path_of(path)
+        parse_path(path)
     except BadTemplate as bad:
         yield place, str(bad)

@@ -1,7 +1,7 @@
 """Voice agents in this process: a call to one, the embedded engines as its parts, and what one process does at once.
 
 Whisper hears, espeak-ng speaks, both in threads. Calls, and the work of embedded engines, take turns: who wants to be
-busy comes in and waits for a place, and `Machine` does not know what they do in it.
+busy comes in and waits for a place, and `ProcessLimits` does not know what they do in it.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pramana import clock
 from pramana.errors import ProviderError
-from pramana.providers.voice.vocabulary import Event, Heard
+from pramana.providers.voice.vocabulary import Event, ReceivedEvents
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
-    from pramana.embedded.ears import Ears as Whisper
+    from pramana.embedded.ears import WhisperModel as Whisper
 
 FASTEST_WORDS_S = 4.0
 """More words a second than the embedded voice says."""
@@ -29,7 +29,7 @@ class InProcessChannel:
     """A call whose agent is in this process: what happens is queued, and whoever calls takes it from there."""
 
     def __init__(self) -> None:
-        self._events: asyncio.Queue[Heard | ProviderError] = asyncio.Queue()
+        self._events: asyncio.Queue[ReceivedEvents | ProviderError] = asyncio.Queue()
         self._answering: asyncio.Task[None] | None = None
         self._working: asyncio.Task[Any] | None = None
         """What goes on beside the answer."""
@@ -37,7 +37,7 @@ class InProcessChannel:
     def holds_key(self, text: str) -> bool:  # noqa: ARG002 - it has none; its parts refuse an answer with one
         return False
 
-    async def receive(self) -> Heard:
+    async def receive(self) -> ReceivedEvents:
         """Return what happens next."""
         heard = await self._events.get()
         if isinstance(heard, ProviderError):
@@ -55,10 +55,10 @@ class InProcessChannel:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _tell(self, *events: Event) -> None:
-        self._events.put_nowait(Heard(clock.monotonic(), events))
+        self._events.put_nowait(ReceivedEvents(clock.monotonic(), events))
 
 
-class EmbeddedEars:
+class EmbeddedRecognition:
     """Whisper tiny.en in this process.
 
     Agents share one model, and whoever measures calls has another: no agent waits for a clip that is measured.
@@ -66,23 +66,23 @@ class EmbeddedEars:
 
     name = "whisper-tiny.en"
 
-    def __init__(self, whose: Literal["agent", "bench"] = "agent") -> None:
-        self._whose = whose
+    def __init__(self, owner: Literal["agent", "bench"] = "agent") -> None:
+        self._owner = owner
 
-    def covers(self, language: str) -> bool:
+    def supports_language(self, language: str) -> bool:
         from pramana.embedded.ears import LANGUAGES
 
         return language.partition("-")[0].lower() in LANGUAGES
 
     async def prepare(self) -> None:
         """Load the model."""
-        await asyncio.to_thread(_whisper, self._whose)
+        await asyncio.to_thread(_load_whisper, self._owner)
 
     async def transcribe(self, samples: "Samples", language: str) -> str:  # noqa: ARG002 - it knows one only
-        return await asyncio.to_thread(lambda: _whisper(self._whose).transcribe(samples))
+        return await asyncio.to_thread(lambda: _load_whisper(self._owner).transcribe(samples))
 
 
-class PatientEars(EmbeddedEars):
+class BenchRecognition(EmbeddedRecognition):
     """Those of the bench, which hear nothing while an embedded agent is in a call."""
 
     def __init__(self) -> None:
@@ -94,25 +94,25 @@ class PatientEars(EmbeddedEars):
 
 
 @cache
-def _whisper(whose: str) -> "Whisper":  # noqa: ARG001 - it is what they are told apart by
+def _load_whisper(owner: str) -> "Whisper":  # noqa: ARG001 - it is what they are told apart by
     """Return the one model of this process for some purpose: it takes half a second to load."""
-    from pramana.embedded.ears import Ears as Whisper
+    from pramana.embedded.ears import WhisperModel as Whisper
 
     return Whisper.open()
 
 
-class EmbeddedMouth:
+class EmbeddedSynthesis:
     """espeak-ng in this process."""
 
     rate = 16000
 
-    async def wording(self, text: str, language: str, longest_s: float) -> str:
+    async def fit_text(self, text: str, language: str, longest_s: float) -> str:
         """Return the words in which it says a text: without markup, and no more than fit in so many seconds."""
-        from pramana.embedded.speakable import speakable
+        from pramana.embedded.speakable import make_speakable
 
-        return await asyncio.to_thread(lambda: _fitted(speakable(text), language, longest_s))
+        return await asyncio.to_thread(lambda: _fit_to_duration(make_speakable(text), language, longest_s))
 
-    async def say(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
+    async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
         """Speak; what cannot be read aloud is an error of the agent."""
         from pramana import audio
         from pramana.embedded.voice import CannotSpeak, speak
@@ -123,16 +123,16 @@ class EmbeddedMouth:
             raise ProviderError(f"the agent's voice cannot say its answer: {refused}") from None
 
 
-def _fitted(text: str, language: str, longest_s: float) -> str:
+def _fit_to_duration(text: str, language: str, longest_s: float) -> str:
     """Return as much of a text as is said in a time; nothing where it cannot be said."""
-    from pramana.embedded.speakable import shortened
+    from pramana.embedded.speakable import shorten_to_words
     from pramana.embedded.voice import CannotSpeak, speak
 
     words = min(len(text.split()), round(longest_s * FASTEST_WORDS_S))
     while words > 0:
-        head = shortened(text, words)
+        head = shorten_to_words(text, words)
         try:
-            seconds = len(speak(head, language)) / EmbeddedMouth.rate
+            seconds = len(speak(head, language)) / EmbeddedSynthesis.rate
         except CannotSpeak:
             return ""
         if seconds <= longest_s:
@@ -146,7 +146,7 @@ CALLS_AT_ONCE = 8
 _Kind = Literal["call", "alone", "work"]
 
 
-class Machine:
+class ProcessLimits:
     """What one process does at once, so that the times of a call are the agent's and not those of a queue of ours.
 
     A call takes one of a few places. One whose agent hears or speaks by the embedded engines is `alone`: beside it is
@@ -156,9 +156,9 @@ class Machine:
     """
 
     def __init__(self, most: int = CALLS_AT_ONCE) -> None:
-        self.call, self.alone, self.work = (Place(self, kind) for kind in ("call", "alone", "work"))
+        self.call, self.alone, self.work = (Slot(self, kind) for kind in ("call", "alone", "work"))
         self._most = most
-        self._taken: dict[_Kind, int] = {"call": 0, "alone": 0, "work": 0}
+        self._in_use: dict[_Kind, int] = {"call": 0, "alone": 0, "work": 0}
         self._waiting: list[_Waiting] = []
         self._lock = threading.Lock()
 
@@ -168,7 +168,7 @@ class Machine:
         waiting = _Waiting(kind, loop, loop.create_future())
         with self._lock:
             self._waiting.append(waiting)
-            self._admit()
+            self._admit_waiting()
         if waiting.admitted:
             return
         try:
@@ -178,22 +178,22 @@ class Machine:
                 if waiting in self._waiting:
                     self._waiting.remove(waiting)
                 else:  # admitted in the same moment
-                    self._taken[kind] -= 1
-                self._admit()
+                    self._in_use[kind] -= 1
+                self._admit_waiting()
             raise
 
     def leave(self, kind: _Kind) -> None:
         """Let the next ones in."""
         with self._lock:
-            self._taken[kind] -= 1
+            self._in_use[kind] -= 1
             if kind == "alone":  # the work of this call waits by now or soon, and it goes before the next one
                 self._waiting.sort(key=lambda each: each.kind != "work")
-            self._admit()
+            self._admit_waiting()
 
-    def _admit(self) -> None:
+    def _admit_waiting(self) -> None:
         someone_wants_to_be_alone = False
         for waiting in list(self._waiting):
-            taken = self._taken
+            taken = self._in_use
             place = taken["call"] + taken["alone"] < self._most
             if waiting.kind == "call":
                 free = place
@@ -210,10 +210,10 @@ class Machine:
                     taken[waiting.kind] += 1
 
 
-class Place:
+class Slot:
     """One way of being busy, `async with` it."""
 
-    def __init__(self, machine: Machine, kind: _Kind) -> None:
+    def __init__(self, machine: ProcessLimits, kind: _Kind) -> None:
         self._machine, self._kind = machine, kind
 
     async def __aenter__(self) -> None:
@@ -238,5 +238,5 @@ def _wake(turn: asyncio.Future[None]) -> None:
         turn.set_result(None)
 
 
-machine = Machine()
+machine = ProcessLimits()
 """This process's."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from pramana import clock
 from pramana.errors import InvalidInput
 from pramana.model import Target
-from pramana.providers.text.fake import WORDS, drawn_fault, options
+from pramana.providers.text.fake import WORDS, draw_fault, parse_options
 from pramana.providers.voice.embedded import InProcessChannel
 from pramana.providers.voice.vocabulary import (
     FRAME_S,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 HANGOVER_S = 0.2
 FAULTS = ("silent", "cut", "wordless", "garbled")
-_TOPS: Mapping[str, float] = {
+_OPTION_MAXIMUMS: Mapping[str, float] = {
     "seed": 10**9,
     "tokens": 1000,
     "latency": 60,
@@ -53,7 +53,7 @@ _TOPS: Mapping[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class FakeVoice:
-    """The provider; its arguments are those of `parse`."""
+    """The provider; its arguments are those of `parse_fake_voice`."""
 
     answer: str = "words"
     text: str = ""
@@ -106,14 +106,14 @@ class FakeChannel(InProcessChannel):
         samples = audio.decode("pcm", frame)
         if (last := audio.last_audible(samples, self.uplink.rate)) is not None:
             if self._last_sound is None:
-                self._caller_speaks()
+                self._on_speech_start()
             self._last_sound = now - (len(samples) - 1 - last) / self.uplink.rate
         elif self._last_sound is not None and now - self._last_sound >= HANGOVER_S - FRAME_S:
             self._tell(Event("user_speech_stop"))
             self._answering = asyncio.create_task(self._answer(self._last_sound))
             self._last_sound = None
 
-    def _caller_speaks(self) -> None:
+    def _on_speech_start(self) -> None:
         self._tell(Event("user_speech_start"))
         if self._answering and not self._answering.done():
             self._answering.cancel()
@@ -123,9 +123,9 @@ class FakeChannel(InProcessChannel):
 
     def _prepare(self) -> None:
         """Have the next answer's sound at hand, so that making it takes nothing of the delay."""
-        self._working = self._ready = asyncio.create_task(asyncio.to_thread(self._made, self._turn))
+        self._working = self._ready = asyncio.create_task(asyncio.to_thread(self._make_answer, self._turn))
 
-    def _made(self, turn: int) -> "tuple[str, Samples]":
+    def _make_answer(self, turn: int) -> "tuple[str, Samples]":
         import numpy as np
 
         agent = self._agent
@@ -141,7 +141,7 @@ class FakeChannel(InProcessChannel):
             samples = (8000 * np.sin(2 * np.pi * 440 * time_s)).astype(np.int16)
         return text, np.concatenate([np.zeros(round(agent.leading * self.downlink.rate), np.int16), samples])
 
-    async def _answer(self, asked: float) -> None:
+    async def _answer(self, after: float) -> None:
         from pramana import audio
 
         try:
@@ -152,9 +152,9 @@ class FakeChannel(InProcessChannel):
         agent, chance = self._agent, random.Random(f"{self._agent.seed} {self._turn} fate")
         self._turn += 1
         self._prepare()
-        fate = drawn_fault(agent.faults, chance)
+        fate = draw_fault(agent.faults, chance)
         delay = agent.latency + agent.jitter * chance.random()
-        await asyncio.sleep(max(0.0, asked + delay - clock.monotonic()))
+        await asyncio.sleep(max(0.0, after + delay - clock.monotonic()))
         if fate == "silent":
             return
         if fate == "garbled":
@@ -169,12 +169,18 @@ class FakeChannel(InProcessChannel):
         self._tell(Event("agent_audio", audio=data), *words, Event("turn_done", "completed"))
 
 
-def parse(written: str) -> dict[str, Any]:
+def parse_fake_voice(options_text: str) -> dict[str, Any]:
     """Return the arguments of `FakeVoice` for what was written after `fake-voice:`.
 
-    >>> parse("latency=0.8,silent=0.5,fixed=yes, surely")
+    >>> parse_fake_voice("latency=0.8,silent=0.5,fixed=yes, surely")
     {'latency': 0.8, 'faults': {'silent': 0.5}, 'answer': 'fixed', 'text': 'yes, surely'}
     """
-    return options(
-        written, "fake-voice", ("tone", "words"), _TOPS, {"faults": FAULTS}, "agent", "fake-voice:latency=0.5,tone"
+    return parse_options(
+        options_text,
+        "fake-voice",
+        ("tone", "words"),
+        _OPTION_MAXIMUMS,
+        {"faults": FAULTS},
+        "agent",
+        "fake-voice:latency=0.5,tone",
     )

@@ -32,29 +32,29 @@ _BY_NUMBER = {
     number: (kind, {at: (name, of) for name, (at, of) in known.items()}) for kind, (number, known) in KINDS.items()
 }
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
-_LONGEST_VARINT = 10
+_MAX_VARINT_BYTES = 10
 
 
-def encode(kind: str, fields: Fields) -> bytes:
+def encode_frame(kind: str, fields: Fields) -> bytes:
     """Return a frame of a kind; a field of nothing is left out, as protobuf has it.
 
-    >>> encode("message", {"data": "{}"})
+    >>> encode_frame("message", {"data": "{}"})
     b'"\\x04\\n\\x02{}'
     """
     number, known = KINDS[kind]
-    body = b"".join(_field(known[name][0], value) for name, value in fields.items() if value)
-    return _varint(number << 3 | _LENGTH) + _varint(len(body)) + body
+    body = b"".join(_encode_field(known[name][0], value) for name, value in fields.items() if value)
+    return _encode_varint(number << 3 | _LENGTH) + _encode_varint(len(body)) + body
 
 
-def decode(data: bytes) -> tuple[str, dict[str, int | str | bytes]]:
+def decode_frame(data: bytes) -> tuple[str, dict[str, int | str | bytes]]:
     """Return the kind of a frame and the fields that are set in it.
 
-    >>> decode(encode("audio", {"audio": b"ab", "sample_rate": 16000}))
+    >>> decode_frame(encode_frame("audio", {"audio": b"ab", "sample_rate": 16000}))
     ('audio', {'audio': b'ab', 'sample_rate': 16000})
     """
     kind = ""
     fields: dict[str, int | str | bytes] = {}
-    for number, value in _fields(data):
+    for number, value in _iterate_fields(data):
         if number not in _BY_NUMBER:
             continue
         if not isinstance(value, bytes):
@@ -62,16 +62,16 @@ def decode(data: bytes) -> tuple[str, dict[str, int | str | bytes]]:
         found, known = _BY_NUMBER[number]
         if found != kind:  # of several the last counts; two of one kind are one
             kind, fields = found, {}
-        for place, each in _fields(value):
+        for place, each in _iterate_fields(value):
             if place in known:
                 name, expected = known[place]
-                fields[name] = _typed(each, expected, name)
+                fields[name] = _convert_field(each, expected, name)
     if not kind:
         raise ValueError("there is no frame of a known kind")
     return kind, fields
 
 
-def _typed(value: int | bytes, expected: type, name: str) -> int | str | bytes:
+def _convert_field(value: int | bytes, expected: type, name: str) -> int | str | bytes:
     if expected is str and isinstance(value, bytes):
         return value.decode()  # what is not UTF-8 raises a ValueError
     if not isinstance(value, expected):
@@ -79,14 +79,14 @@ def _typed(value: int | bytes, expected: type, name: str) -> int | str | bytes:
     return value
 
 
-def _field(number: int, value: int | str | bytes) -> bytes:
+def _encode_field(number: int, value: int | str | bytes) -> bytes:
     if isinstance(value, int):
-        return _varint(number << 3 | _VARINT) + _varint(value)
+        return _encode_varint(number << 3 | _VARINT) + _encode_varint(value)
     data = value.encode() if isinstance(value, str) else value
-    return _varint(number << 3 | _LENGTH) + _varint(len(data)) + data
+    return _encode_varint(number << 3 | _LENGTH) + _encode_varint(len(data)) + data
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     made = bytearray()
     while value > 0x7F:
         made.append(value & 0x7F | 0x80)
@@ -95,7 +95,7 @@ def _varint(value: int) -> bytes:
     return bytes(made)
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _iterate_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     place = 0
     while place < len(data):
         tag, place = _read_varint(data, place)
@@ -121,7 +121,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def _read_varint(data: bytes, place: int) -> tuple[int, int]:
     value = 0
-    for count in range(_LONGEST_VARINT):
+    for count in range(_MAX_VARINT_BYTES):
         if place + count >= len(data):
             raise ValueError("a number is cut off")
         byte = data[place + count]

@@ -26,11 +26,19 @@ from pramana.errors import (
     Unreachable,
 )
 from pramana.providers.accounts import CONNECT_S
-from pramana.providers.http import Http
+from pramana.providers.http import HttpTransport
 from pramana.providers.redaction import BLANK, Secrets
-from pramana.providers.voice.vocabulary import ChannelCapabilities, ErrorClass, Event, Format, Heard, Message, Wire
+from pramana.providers.voice.vocabulary import (
+    ChannelCapabilities,
+    ErrorClass,
+    Event,
+    Format,
+    Message,
+    ReceivedEvents,
+    Wire,
+)
 
-LARGEST_MESSAGE = 16 << 20
+MAX_MESSAGE_BYTES = 16 << 20
 READY_S = 30.0
 """For the handshake, from the first message to `ready`."""
 CLOSE_S = 2.0
@@ -50,23 +58,23 @@ _ERRORS: Mapping[ErrorClass, Callable[[str], ProviderError]] = {
 }
 
 
-def as_error(http: Http, event: Event) -> ProviderError:
+def event_to_error(http: HttpTransport, event: Event) -> ProviderError:
     """Return what an `error` or `closed` event means where there is no call yet."""
     kind = event.error or "provider"
-    said = http.failures.quoted(event.text)
+    said = http.failures.quote(event.text)
     hint = f"; set {http.failures.variable}" if kind == "auth" else ""
-    return _ERRORS[kind](f"{http.failures.who} refused the call{': ' + said if said else ''}{hint}")
+    return _ERRORS[kind](f"{http.failures.provider_label} refused the call{': ' + said if said else ''}{hint}")
 
 
 class SocketChannel:
     """Implements `Channel`."""
 
     def __init__(
-        self, http: Http, wire: Wire, session: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse
+        self, http: HttpTransport, wire: Wire, session: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse
     ) -> None:
         self._http, self._wire, self._session, self._socket = http, wire, session, socket
-        self._early: deque[Heard] = deque()
-        """What came with or before `ready`."""
+        self._early_events: deque[ReceivedEvents] = deque()
+        """What came with or before `do_handshake`."""
         self._early_bytes = 0
 
     @property
@@ -83,55 +91,55 @@ class SocketChannel:
 
     def holds_key(self, text: str) -> bool:
         """Tell whether a text holds a key, as when one was said in pieces."""
-        return self._http.failures.secrets.held_in(text)
+        return self._http.failures.secrets.is_in(text)
 
     async def send(self, frame: bytes) -> None:
         """Send one frame of sound."""
         await self._send(self._wire.speak(frame))
 
-    async def receive(self) -> Heard:
+    async def receive(self) -> ReceivedEvents:
         """Return what happens next."""
-        if self._early:
-            return self._early.popleft()
-        heard = await self._next()
+        if self._early_events:
+            return self._early_events.popleft()
+        heard = await self._next_event()
         for event in heard.events:
             await self._send(event.send)
         return heard
 
     async def interrupt(self, played_s: float) -> None:
         """Tell the agent that it was talked into."""
-        await self._send(self._wire.interrupted(played_s))
+        await self._send(self._wire.interruption_messages(played_s))
 
     async def close(self) -> None:
         """Hang up, as the format has it, and close the connection."""
         try:
             async with asyncio.timeout(CLOSE_S):
-                await self._send(self._wire.bye())
+                await self._send(self._wire.closing_messages())
                 await self._socket.close()
         except (aiohttp.ClientError, OSError):
             pass
         finally:
             await self._session.close()
 
-    async def ready(self) -> None:
-        """Do the handshake: until `ready`, nothing of the call has happened."""
-        await self._send(self._wire.hello())
+    async def do_handshake(self) -> None:
+        """Do the handshake: until `do_handshake`, nothing of the call has happened."""
+        await self._send(self._wire.opening_messages())
         if self._wire.capabilities.ready_on_connect:
-            self._early.append(Heard(clock.monotonic(), (Event("ready"),)))
+            self._early_events.append(ReceivedEvents(clock.monotonic(), (Event("ready"),)))
             return
         while True:
-            heard = await self._next()
-            self._early.append(heard)
-            if len(self._early) > MOST_EARLY or self._early_bytes > MOST_EARLY_BYTES:
-                raise BrokenReply(f"{self._http.failures.who} sent too much before the call was established")
+            heard = await self._next_event()
+            self._early_events.append(heard)
+            if len(self._early_events) > MOST_EARLY or self._early_bytes > MOST_EARLY_BYTES:
+                raise BrokenReply(f"{self._http.failures.provider_label} sent too much before the call was established")
             for event in heard.events:
                 await self._send(event.send)
                 if event.kind in ("error", "closed"):
-                    raise as_error(self._http, event)
+                    raise event_to_error(self._http, event)
             if any(event.kind == "ready" for event in heard.events):
                 return
 
-    async def _next(self) -> Heard:
+    async def _next_event(self) -> ReceivedEvents:
         message = await self._socket.receive()
         at = clock.monotonic()
         if message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
@@ -140,13 +148,13 @@ class SocketChannel:
                 events = self._wire.read(message.data)
             except ProviderError as error:
                 events = [Event("error", str(error), error="protocol")]
-            return Heard(at, tuple(self._safe(event) for event in events))
+            return ReceivedEvents(at, tuple(self._redact(event) for event in events))
         code, reason = self._socket.close_code or 1006, ""
         if message.type is aiohttp.WSMsgType.CLOSE:
             code, reason = message.data or 1005, message.extra or ""
         elif message.type is aiohttp.WSMsgType.ERROR:
-            return Heard(at, (Event("closed", f"not a WebSocket any more: {message.data}", error="protocol"),))
-        return Heard(at, (self._safe(self._wire.closed(code, reason)),))
+            return ReceivedEvents(at, (Event("closed", f"not a WebSocket any more: {message.data}", error="protocol"),))
+        return ReceivedEvents(at, (self._redact(self._wire.read_close(code, reason)),))
 
     async def _send(self, messages: "list[Message] | tuple[Message, ...]") -> None:
         for message in messages:
@@ -158,20 +166,20 @@ class SocketChannel:
             except (aiohttp.ClientError, OSError):
                 return  # the end of the connection is told by what is received
 
-    def _safe(self, event: Event) -> Event:
+    def _redact(self, event: Event) -> Event:
         secrets = self._http.failures.secrets
         if not secrets.long:
             return event
-        detail = _blanked(dict(event.detail), secrets) if event.detail else event.detail
+        detail = _redact_data(dict(event.detail), secrets) if event.detail else event.detail
         return replace(event, text=secrets.blank(event.text), detail=detail)
 
 
-async def connect(http: Http, url: str, headers: Mapping[str, str], wire: Wire) -> SocketChannel:
+async def connect(http: HttpTransport, url: str, headers: Mapping[str, str], wire: Wire) -> SocketChannel:
     """Open a WebSocket, do the format's handshake and return the call."""
     own = {**headers, **http.account.headers}
     tracing = aiohttp.TraceConfig()
-    tracing.on_request_redirect.append(_refused_redirect(http))
-    guard = http.guard_for(_address(http, url))
+    tracing.on_request_redirect.append(_make_redirect_refuser(http))
+    guard = http.guard_for(_parse_address(http, url))
     session = aiohttp.ClientSession(
         connector=guard.connector() if guard else None,
         trace_configs=[tracing],
@@ -183,10 +191,10 @@ async def connect(http: Http, url: str, headers: Mapping[str, str], wire: Wire) 
     try:
         async with asyncio.timeout(READY_S):
             socket = await session.ws_connect(
-                url, headers=own, max_msg_size=LARGEST_MESSAGE, proxy=http.account.proxy, autoping=True, compress=0
+                url, headers=own, max_msg_size=MAX_MESSAGE_BYTES, proxy=http.account.proxy, autoping=True, compress=0
             )
             channel = SocketChannel(http, wire, session, socket)
-            await channel.ready()
+            await channel.do_handshake()
     except BaseException as error:
         if socket is not None:
             with suppress(aiohttp.ClientError, OSError):
@@ -194,47 +202,51 @@ async def connect(http: Http, url: str, headers: Mapping[str, str], wire: Wire) 
                     await socket.close()
         await session.close()
         if isinstance(error, aiohttp.WSServerHandshakeError):
-            raise http.failures.refusal(error.status, "") from None
+            raise http.failures.make_refusal(error.status, "") from None
         if isinstance(error, TimeoutError):
             # Its cause tells it from other trouble: who has never been ready for anyone is not waited for again.
-            raise Unavailable(f"{http.failures.who} was not ready for a call within {READY_S:g} s") from error
+            raise Unavailable(
+                f"{http.failures.provider_label} was not ready for a call within {READY_S:g} s"
+            ) from error
         if isinstance(error, aiohttp.InvalidURL):
-            raise _no_address(http, url) from None
+            raise _make_address_error(http, url) from None
         if isinstance(error, aiohttp.ClientError | OSError):
-            raise http.failures.unreached(error, guard) from None
+            raise http.failures.make_unreachable(error, guard) from None
         raise
     return channel
 
 
-def _address(http: Http, url: str) -> URL:
+def _parse_address(http: HttpTransport, url: str) -> URL:
     try:
         return URL(url)
     except ValueError:
-        raise _no_address(http, url) from None
+        raise _make_address_error(http, url) from None
 
 
-def _no_address(http: Http, url: str) -> Rejected:
+def _make_address_error(http: HttpTransport, url: str) -> Rejected:
     shown = http.failures.secrets.blank_message(url.partition("?")[0])
-    return Rejected(f"{http.failures.who}: {shown} is not a WebSocket address")
+    return Rejected(f"{http.failures.provider_label}: {shown} is not a WebSocket address")
 
 
-def _refused_redirect(http: Http) -> Callable[[Any, Any, aiohttp.TraceRequestRedirectParams], Awaitable[None]]:
+def _make_redirect_refuser(
+    http: HttpTransport,
+) -> Callable[[Any, Any, aiohttp.TraceRequestRedirectParams], Awaitable[None]]:
     # aiohttp has no other way to not follow one from `ws_connect`, and it would send the key's header along.
     async def refuse(_session: Any, _context: Any, params: aiohttp.TraceRequestRedirectParams) -> None:
         params.response.close()
-        raise http.failures.redirected(params.response.status)
+        raise http.failures.make_redirect_error(params.response.status)
 
     return refuse
 
 
-def _blanked(value: Any, secrets: Secrets) -> Any:
+def _redact_data(value: Any, secrets: Secrets) -> Any:
     """Return plain data without a key, in whatever text, name or number one stands."""
     if isinstance(value, str):
         return secrets.blank(value)
     if isinstance(value, Mapping):
-        return {secrets.blank(str(name)): _blanked(each, secrets) for name, each in value.items()}
+        return {secrets.blank(str(name)): _redact_data(each, secrets) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_blanked(each, secrets) for each in value]
-    if isinstance(value, int | float) and not isinstance(value, bool) and secrets.held_in(str(value)):
+        return [_redact_data(each, secrets) for each in value]
+    if isinstance(value, int | float) and not isinstance(value, bool) and secrets.is_in(str(value)):
         return BLANK
     return value

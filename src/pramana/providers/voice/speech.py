@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from pramana.providers.accounts import Account
-from pramana.providers.http import Http
-from pramana.providers.text.openai import headers_of
+from pramana.providers.http import HttpTransport
+from pramana.providers.text.openai import make_headers
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -29,14 +29,14 @@ LANGUAGES = frozenset((
 # fmt: on
 
 
-class Recognition:
+class RecognitionEndpoint:
     """Writes down what was said, by `/audio/transcriptions`."""
 
     def __init__(self, account: Account, model: str, *, vendor: str = "OpenAI") -> None:
-        self._http, self._model, self.name = Http(vendor, account), model, model
-        self._headers = headers_of(account)
+        self._http, self._model, self.name = HttpTransport(vendor, account), model, model
+        self._headers = make_headers(account)
 
-    def covers(self, language: str) -> bool:
+    def supports_language(self, language: str) -> bool:
         """Tell whether it understands a language."""
         return language.partition("-")[0].lower() in LANGUAGES
 
@@ -52,7 +52,7 @@ class Recognition:
         form.add_field("file", wav, filename="speech.wav", content_type="audio/wav")
         answer = await self._http.upload("/audio/transcriptions", headers=self._headers, form=form)
         if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
-            raise self._http.failures.broken("does not fit the format of transcriptions")
+            raise self._http.failures.make_broken_reply("does not fit the format of transcriptions")
         return str(answer["text"]).strip()
 
     async def close(self) -> None:
@@ -60,21 +60,21 @@ class Recognition:
         await self._http.close()
 
 
-class Speech:
+class SpeechEndpoint:
     """Speaks, by `/audio/speech`."""
 
     rate = SPOKEN_RATE
 
     def __init__(self, account: Account, model: str, voice: str = VOICE, *, vendor: str = "OpenAI") -> None:
-        self._http, self._model, self._voice = Http(vendor, account), model, voice
-        self._headers = {**headers_of(account), "Accept": "application/octet-stream"}
+        self._http, self._model, self._voice = HttpTransport(vendor, account), model, voice
+        self._headers = {**make_headers(account), "Accept": "application/octet-stream"}
 
-    async def say(self, text: str, language: str, take: Callable[[bytes], None]) -> None:  # noqa: ARG002 - it can tell
+    async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:  # noqa: ARG002 - it can tell
         """Speak a text; `take` is given the samples as they come, whole ones only."""
         body = {"model": self._model, "voice": self._voice, "input": text, "response_format": "pcm"}
         odd, some = b"", False
 
-        def received(chunk: bytes) -> None:
+        def receive(chunk: bytes) -> None:
             nonlocal odd, some
             whole = odd + chunk
             even = len(whole) // 2 * 2
@@ -83,9 +83,9 @@ class Speech:
                 some = True
                 take(whole[:even])
 
-        await self._http.download("/audio/speech", headers=self._headers, body=body, take=received)
+        await self._http.download("/audio/speech", headers=self._headers, body=body, take=receive)
         if not some:
-            raise self._http.failures.broken("has no sound")
+            raise self._http.failures.make_broken_reply("has no sound")
 
     async def close(self) -> None:
         """Close the connections."""

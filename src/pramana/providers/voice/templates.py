@@ -14,15 +14,15 @@ from urllib.parse import quote as percent
 
 from msgspec import Struct
 
-from pramana.errors import did_you_mean, quote
+from pramana.errors import quote_text, suggest_similar
 
 Path = tuple[str | int, ...]
 ABSENT = object()
-"""What `find` returns where there is nothing; null is something."""
+"""What `find_at_path` returns where there is nothing; null is something."""
 
-_HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_HOLE_RE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME = re.compile(r"[A-Za-z_][\w.\-\[\]]*")
-_STEP = re.compile(r"([^.\[\]]+)|\[(\d{1,6})\]|(\.)")
+_STEP_RE = re.compile(r"([^.\[\]]+)|\[(\d{1,6})\]|(\.)")
 
 
 class BadTemplate(ValueError):
@@ -41,7 +41,7 @@ class Hole(Struct, frozen=True):
     otherwise: Any = ABSENT
 
 
-class Scope(Struct, frozen=True):
+class TemplateScope(Struct, frozen=True):
     """Which names a template may use."""
 
     always: frozenset[str]
@@ -51,27 +51,27 @@ class Scope(Struct, frozen=True):
     roots: Mapping[str, bool] = {}
     """Names that lead further, as `message` in `message.id`; True: whether there is a value is seen when it is used."""
 
-    def has(self, name: str) -> bool:
+    def allows(self, name: str) -> bool:
         root, dot, _ = name.partition(".")
         return name in self.always or name in self.maybe or (bool(dot) and root in self.roots)
 
-    def sure(self, name: str) -> bool:
+    def is_always_known(self, name: str) -> bool:
         return name in self.always or self.roots.get(name.partition(".")[0], False)
 
 
 @lru_cache(4096)
-def path_of(text: str) -> Path:
+def parse_path(text: str) -> Path:
     """Return the steps of a path.
 
-    >>> path_of("functions[0].name")
+    >>> parse_path("functions[0].name")
     ('functions', 0, 'name')
     """
     steps: list[str | int] = []
     place, after_dot = 0, True
     while place < len(text):
-        found = _STEP.match(text, place)
+        found = _STEP_RE.match(text, place)
         if found is None or (found[3] and (after_dot or not steps)) or (found[1] and not after_dot):
-            raise BadTemplate(f"{quote(text)} is not a path; write one such as functions[0].name")
+            raise BadTemplate(f"{quote_text(text)} is not a path; write one such as functions[0].name")
         if found[1]:
             steps.append(found[1])
         elif found[2]:
@@ -79,11 +79,11 @@ def path_of(text: str) -> Path:
         after_dot = bool(found[3])
         place = found.end()
     if after_dot:
-        raise BadTemplate(f"{quote(text)} is not a path; write one such as functions[0].name")
+        raise BadTemplate(f"{quote_text(text)} is not a path; write one such as functions[0].name")
     return tuple(steps)
 
 
-def find(data: Any, path: Path) -> Any:
+def find_at_path(data: Any, path: Path) -> Any:
     """Return what stands at a path, or `ABSENT`."""
     for step in path:
         if isinstance(step, int):
@@ -98,40 +98,40 @@ def find(data: Any, path: Path) -> Any:
 
 
 @lru_cache(4096)
-def parts_of(text: str) -> tuple[str | Hole, ...]:
+def parse_template(text: str) -> tuple[str | Hole, ...]:
     """Return the pieces of a text and the holes between them.
 
-    >>> parts_of("Token {key}")
+    >>> parse_template("Token {key}")
     ('Token ', Hole(name='key', text=False, otherwise=...))
     """
     parts: list[str | Hole] = []
     place, plain = 0, ""
-    for found in _HOLE.finditer(text):
+    for found in _HOLE_RE.finditer(text):
         plain += text[place : found.start()]
         place = found.end()
         if found[0] in ("{{", "}}"):
             plain += found[0][0]
             continue
         if found[1] is None:
-            raise BadTemplate(f"single brace in {quote(text)}; double it to write a brace")
+            raise BadTemplate(f"single brace in {quote_text(text)}; double it to write a brace")
         if plain:
             parts.append(plain)
         plain = ""
-        parts.append(_hole(found[1]))
+        parts.append(_parse_hole(found[1]))
     plain += text[place:]
     return (*parts, plain) if plain or not parts else tuple(parts)
 
 
-def _hole(inner: str) -> Hole:
+def _parse_hole(inner: str) -> Hole:
     name, bar, otherwise = inner.partition("|")
     bare = name.removesuffix(":text")
     if not _NAME.fullmatch(bare):
         raise BadTemplate(f"{{{inner}}} names no value; a name is as in {{model}}, and two braces write one".strip())
-    path_of(bare)
-    return Hole(bare, bare != name, _literal(otherwise) if bar else ABSENT)
+    parse_path(bare)
+    return Hole(bare, bare != name, _parse_literal(otherwise) if bar else ABSENT)
 
 
-def _literal(text: str) -> Any:
+def _parse_literal(text: str) -> Any:
     """Return a number, true, false or null where the text is one."""
     try:
         value = json.loads(text, parse_constant=lambda _: text)
@@ -140,59 +140,61 @@ def _literal(text: str) -> Any:
     return text if isinstance(value, dict | list | str) else value
 
 
-def names_in(template: Any) -> frozenset[str]:
+def find_names(template: Any) -> frozenset[str]:
     """Return the names of all holes of a template that has been checked."""
-    return frozenset(part.name for text in _texts(template) for part in parts_of(text) if isinstance(part, Hole))
+    return frozenset(
+        part.name for text in _iterate_texts(template) for part in parse_template(text) if isinstance(part, Hole)
+    )
 
 
-def _texts(template: Any) -> Iterator[str]:
+def _iterate_texts(template: Any) -> Iterator[str]:
     if isinstance(template, str):
         yield template
     elif isinstance(template, Mapping):
         for value in template.values():
-            yield from _texts(value)
+            yield from _iterate_texts(value)
     elif isinstance(template, list):
         for value in template:
-            yield from _texts(value)
+            yield from _iterate_texts(value)
 
 
-def fill(template: Any, values: Mapping[str, Any]) -> Any:
+def fill_template(template: Any, values: Mapping[str, Any]) -> Any:
     """Return the template with its holes filled; raises `Missing` with the name of a value that is unknown.
 
-    >>> fill({"rate": "{rate}", "as text": "{rate:text}", "voice?": "{voice}"}, {"rate": 16000})
+    >>> fill_template({"rate": "{rate}", "as text": "{rate:text}", "voice?": "{voice}"}, {"rate": 16000})
     {'rate': 16000, 'as text': '16000'}
     """
     if isinstance(template, str):
-        return _filled(template, values)
+        return _fill_text(template, values)
     if isinstance(template, list):
-        return [fill(each, values) for each in template]
+        return [fill_template(each, values) for each in template]
     if not isinstance(template, Mapping):
         return template
     made: dict[str, Any] = {}
     for key, value in template.items():
         if not key.endswith("?"):
-            made[key] = fill(value, values)
+            made[key] = fill_template(value, values)
             continue
         try:
-            made[key[:-1]] = fill(value, values)
+            made[key[:-1]] = fill_template(value, values)
         except Missing:
             continue
     return made
 
 
-def _filled(text: str, values: Mapping[str, Any]) -> Any:
-    parts = parts_of(text)
+def _fill_text(text: str, values: Mapping[str, Any]) -> Any:
+    parts = parse_template(text)
     if len(parts) == 1 and isinstance(parts[0], Hole):
-        value = value_of(parts[0], values)
-        return as_text(value) if parts[0].text else value
-    return "".join(part if isinstance(part, str) else as_text(value_of(part, values)) for part in parts)
+        value = hole_value(parts[0], values)
+        return value_to_text(value) if parts[0].text else value
+    return "".join(part if isinstance(part, str) else value_to_text(hole_value(part, values)) for part in parts)
 
 
-def value_of(hole: Hole, values: Mapping[str, Any]) -> Any:
+def hole_value(hole: Hole, values: Mapping[str, Any]) -> Any:
     """Return what goes into a hole."""
     value = values.get(hole.name, ABSENT)
     if value is ABSENT and "." in hole.name:
-        value = find(values, path_of(hole.name))
+        value = find_at_path(values, parse_path(hole.name))
     if value is ABSENT or value is None:
         value = hole.otherwise
     if value is ABSENT:
@@ -200,7 +202,7 @@ def value_of(hole: Hole, values: Mapping[str, Any]) -> Any:
     return value
 
 
-def as_text(value: Any) -> str:
+def value_to_text(value: Any) -> str:
     """Return a value as it stands within a text: as JSON, unless it is text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
@@ -212,17 +214,17 @@ def fill_url(text: str, values: Mapping[str, Any]) -> str:
     'wss://host/talk?agent=a%20b'
     """
     made = ""
-    for part in parts_of(text):
+    for part in parse_template(text):
         if isinstance(part, str):
             made += part
         else:
-            value = as_text(value_of(part, values))
+            value = value_to_text(hole_value(part, values))
             made += percent(value, safe="") if made else value
     return made
 
 
 def problems(
-    template: Any, path: str, scope: Scope, *, unsure: bool = False, alone: bool = False
+    template: Any, path: str, scope: TemplateScope, *, unsure: bool = False, alone: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yield the place and the sentence of all that is wrong in a template; with `unsure` any value may be unknown.
 
@@ -236,16 +238,16 @@ def problems(
             yield from problems(value, f"{path}[{number}]", scope, unsure=unsure)
     elif isinstance(template, str):
         try:
-            holes = [part for part in parts_of(template) if isinstance(part, Hole)]
+            holes = [part for part in parse_template(template) if isinstance(part, Hole)]
         except BadTemplate as bad:
             yield path, str(bad)
             return
         for hole in holes:
-            if not scope.has(hole.name):
+            if not scope.allows(hole.name):
                 known = sorted({*scope.always, *scope.maybe, *(f"{root}.NAME" for root in scope.roots)})
-                near = did_you_mean(hole.name, known)
+                near = suggest_similar(hole.name, known)
                 yield path, f"{{{hole.name}}} is not a value that can be used here{near}; there are {', '.join(known)}"
-            elif hole.otherwise is ABSENT and not unsure and not scope.sure(hole.name):
+            elif hole.otherwise is ABSENT and not unsure and not scope.is_always_known(hole.name):
                 known_not = f"{{{hole.name}}} is not known in every call"
                 otherwise = f"write {{{hole.name}|what stands there otherwise}}"
                 if alone and hole.name == "key":

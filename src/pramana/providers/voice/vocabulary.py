@@ -31,7 +31,7 @@ BACKCHANNELS = frozenset(
     }
 )  # fmt: skip
 """What a listener says without wanting the floor, as words alone."""
-CORRECTS = "corrects"
+CORRECTION_KEY = "corrects"
 """In the detail of an `agent_text`: the words whose place it takes, as when an answer was cut off."""
 
 Kind = Literal[
@@ -54,10 +54,10 @@ ErrorClass = Literal[
 ]
 
 
-def only_listens(text: str) -> bool:
+def is_backchannel(text: str) -> bool:
     """Tell whether somebody says no more than that they listen.
 
-    >>> only_listens("Uh-huh."), only_listens("OK."), only_listens("Okay, stop!")
+    >>> is_backchannel("Uh-huh."), is_backchannel("OK."), is_backchannel("Okay, stop!")
     (True, True, False)
     """
     return " ".join(re.sub(r"[^\w\s]", " ", text.casefold()).split()) in BACKCHANNELS
@@ -125,11 +125,11 @@ class VoiceCapabilities(Struct, frozen=True):
 
     takes_history: bool = False
     """It is given what went before as turns instead of in its system prompt."""
-    never_takes: frozenset[str] = frozenset()
+    unsupported_parameters: frozenset[str] = frozenset()
     """Parameters to leave out."""
     embedded: bool = False
     """It hears or speaks in this process, where two at once would wait for each other."""
-    covers: Callable[[str], bool] = lambda _: True
+    supports_language: Callable[[str], bool] = lambda _: True
     """Whether it understands a language, as far as it knows."""
     engines: "Callable[[], Iterable[EngineInfo]]" = tuple
     """What its last call was computed with in this process."""
@@ -138,8 +138,8 @@ class VoiceCapabilities(Struct, frozen=True):
 class Wire(Protocol):
     """One call in one vendor's words. Made anew for each call: it may remember what it was told.
 
-    It has no clock: whether an answer is still heard it cannot know, so that it says `interrupted` whenever the format
-    does, and `run/call.py` knows what is left to be cut off.
+    It has no clock: whether an answer is still heard it cannot know, so that it says `interruption_messages` whenever
+    the format does, and `run/call.py` knows what is left to be cut off.
     """
 
     uplink: Format
@@ -147,7 +147,7 @@ class Wire(Protocol):
     downlink: Format
     capabilities: ChannelCapabilities
 
-    def hello(self) -> list[Message]:
+    def opening_messages(self) -> list[Message]:
         """Return what is sent as soon as the connection stands."""
         ...
 
@@ -159,20 +159,20 @@ class Wire(Protocol):
         """Return what a message means; a `ProviderError` for one that does not fit the format."""
         ...
 
-    def closed(self, code: int, reason: str) -> Event:
+    def read_close(self, code: int, reason: str) -> Event:
         """Return what the end of the connection means."""
         ...
 
-    def interrupted(self, played_s: float) -> list[Message]:
+    def interruption_messages(self, played_s: float) -> list[Message]:
         """Return what is sent when the caller talks into an answer of which so many seconds were played."""
         ...
 
-    def bye(self) -> list[Message]:
+    def closing_messages(self) -> list[Message]:
         """Return what is sent before hanging up."""
         ...
 
 
-class Heard(Struct, frozen=True):
+class ReceivedEvents(Struct, frozen=True):
     """Events, and when they arrived."""
 
     at: float
@@ -200,7 +200,7 @@ class Channel(Protocol):
         """Send one frame in the uplink's format."""
         ...
 
-    async def receive(self) -> Heard:
+    async def receive(self) -> ReceivedEvents:
         """Wait for what happens next; after `closed` there is nothing more."""
         ...
 
@@ -213,10 +213,10 @@ class Channel(Protocol):
         ...
 
 
-class Ears(Protocol):
+class SpeechRecognition(Protocol):
     """Writes down what was said."""
 
-    def covers(self, language: str) -> bool:
+    def supports_language(self, language: str) -> bool:
         """Tell whether it understands a language."""
         ...
 
@@ -225,7 +225,7 @@ class Ears(Protocol):
         ...
 
 
-class Voice(Protocol):
+class VoiceProvider(Protocol):
     """A provider that can be called."""
 
     @property

@@ -57,17 +57,17 @@ def make_routes(serving: App) -> FastAPI:
     """Return the API alone."""
 
     @asynccontextmanager
-    async def running(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS[serving.store.kind]
         await serving.look()
-        fresh = asyncio.create_task(serving.stay_fresh())
+        fresh = asyncio.create_task(serving.refresh_periodically())
         jobs = None
         if not serving.api_only:
             from pramana.jobs import Jobs
 
             jobs = Jobs(serving.store, allow_private=serving.private_addresses_allowed)
-            jobs.on_call = serving.tail.call_moved
-            serving.tail.calls = jobs.calls
+            jobs.on_call = serving.tail.notify_call_stage
+            serving.tail.calls = jobs.count_calls
             jobs.start()
             serving.on_queued = jobs.wake
         try:
@@ -86,13 +86,13 @@ def make_routes(serving: App) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        lifespan=running,
+        lifespan=lifespan,
         redirect_slashes=False,
     )
     app.state.serving = serving
-    serving.store.when_written(serving.tail.wake)
-    envelope.install(app, [route for router in ROUTERS for route in router.routes])
+    serving.store.on_commit(serving.tail.wake)
+    envelope.install_error_handlers(app, [route for router in ROUTERS for route in router.routes])
     for router in ROUTERS:
         app.include_router(router)
-    documentation.install(app)
+    documentation.install_documentation(app)
     return app

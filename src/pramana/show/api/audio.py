@@ -9,22 +9,22 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from pramana.app import Credential, recordings
-from pramana.app.recordings import RecordingView, Uploaded, UploadedView
+from pramana.app.recordings import RecordingView, UploadedRecording, UploadedView
 from pramana.errors import NotFound
 from pramana.show.api.envelope import (
-    Here,
+    AppDependency,
     PageNumber,
     PageSize,
-    answer,
-    caller_of,
-    documented,
-    page_of,
-    pieces_of,
-    refuse,
+    document_route,
+    make_answer,
+    make_error_response,
+    read_pieces,
+    require_caller,
+    take_page,
 )
 
 router = APIRouter(tags=["audio"])
-_KINDS = {b"RIFF": "audio/wav", b"OggS": "audio/ogg", b"fLaC": "audio/flac", b'{"t"': "application/x-ndjson"}
+_MEDIA_TYPES = {b"RIFF": "audio/wav", b"OggS": "audio/ogg", b"fLaC": "audio/flac", b'{"t"': "application/x-ndjson"}
 _BODY = {
     "requestBody": {
         "required": True,
@@ -34,48 +34,50 @@ _BODY = {
         },
     }
 }
-_Uploader = Annotated[Credential, caller_of(recordings.upload_recording)]
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_Uploader = Annotated[Credential, require_caller(recordings.upload_recording)]
+_RANGE_RE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
-@router.get("/api/audio", summary="List recordings", **documented(list[RecordingView]))
+@router.get("/api/audio", summary="List recordings", **document_route(list[RecordingView]))
 async def list_recordings(
-    here: Here,
-    caller: Annotated[Credential, caller_of(recordings.list_recordings)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(recordings.list_recordings)],
     page: PageNumber = 1,
     page_size: PageSize = 50,
 ) -> Response:
     """Return those that people brought, by name."""
-    return answer(*page_of(await recordings.list_recordings(here, caller), page, page_size))
+    return make_answer(*take_page(await recordings.list_recordings(app, caller), page, page_size))
 
 
-@router.post("/audio", summary="Bring a recording", **documented(UploadedView, 409, status=201), openapi_extra=_BODY)
-async def upload(request: Request, here: Here, caller: _Uploader) -> Response:
+@router.post(
+    "/audio", summary="Bring a recording", **document_route(UploadedView, 409, status=201), openapi_extra=_BODY
+)
+async def upload(request: Request, app: AppDependency, caller: _Uploader) -> Response:
     """Keep the body, a WAV, FLAC, OGG or MP3, under its digest: `/audio/sha256:…`."""
-    return _uploaded(await recordings.upload_recording(here, caller, await request.body()))
+    return _upload_response(await recordings.upload_recording(app, caller, await request.body()))
 
 
 @router.put(
     "/audio/{name:path}",
     summary="Bring a recording by name",
-    **documented(UploadedView, 409, status=201),
+    **document_route(UploadedView, 409, status=201),
     openapi_extra=_BODY,
 )
 async def upload_as(
-    name: str, request: Request, here: Here, caller: _Uploader, *, replace: Annotated[bool, Query()] = False
+    name: str, request: Request, app: AppDependency, caller: _Uploader, *, replace: Annotated[bool, Query()] = False
 ) -> Response:
     """Keep the body under a path, which a scenario names as its `prompt_audio_url`."""
-    return _uploaded(await recordings.upload_recording(here, caller, await request.body(), name, replace=replace))
+    return _upload_response(await recordings.upload_recording(app, caller, await request.body(), name, replace=replace))
 
 
-def _uploaded(found: Uploaded) -> Response:
-    return answer(found.recording, status=201 if found.is_new else 200)
+def _upload_response(uploaded: UploadedRecording) -> Response:
+    return make_answer(uploaded.recording, status=201 if uploaded.is_new else 200)
 
 
 @router.get(
     "/audio/{name:path}",
     summary="Fetch a recording",
-    **documented(
+    **document_route(
         RecordingView,
         404,
         416,
@@ -85,29 +87,32 @@ def _uploaded(found: Uploaded) -> Response:
 )
 @router.head("/audio/{name:path}", include_in_schema=False)
 async def fetch(
-    name: str, request: Request, here: Here, caller: Annotated[Credential, caller_of(recordings.find_recording)]
+    name: str,
+    request: Request,
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(recordings.find_recording)],
 ) -> Response:
     """Return a file by its path or digest, or the part of it that a Range asks for."""
-    path = await recordings.find_recording(here, caller, name)
-    return await here.work(lambda: _sent(path, request))
+    path = await recordings.find_recording(app, caller, name)
+    return await app.run_in_thread(lambda: _send_file(path, request))
 
 
-@router.delete("/audio/{name:path}", summary="Remove a recording", **documented(None, 404))
+@router.delete("/audio/{name:path}", summary="Remove a recording", **document_route(None, 404))
 async def remove(
-    name: str, here: Here, caller: Annotated[Credential, caller_of(recordings.remove_recording)]
+    name: str, app: AppDependency, caller: Annotated[Credential, require_caller(recordings.remove_recording)]
 ) -> Response:
     """Take away a recording that was uploaded; recordings of calls stay with their runs."""
-    await recordings.remove_recording(here, caller, name)
-    return answer(None)
+    await recordings.remove_recording(app, caller, name)
+    return make_answer(None)
 
 
-def _sent(path: Path, request: Request) -> Response:
+def _send_file(path: Path, request: Request) -> Response:
     try:
         file = path.open("rb")  # once: it may be replaced or removed at any moment
     except FileNotFoundError:
         raise NotFound("the recording has just been removed") from None
     try:
-        found = _answer(file, request)
+        found = _range_response(file, request)
     except BaseException:
         file.close()
         raise
@@ -116,7 +121,7 @@ def _sent(path: Path, request: Request) -> Response:
     return found
 
 
-def _answer(file: IO[bytes], request: Request) -> Response:
+def _range_response(file: IO[bytes], request: Request) -> Response:
     size = os.fstat(file.fileno()).st_size
     headers = {
         "accept-ranges": "bytes",
@@ -124,7 +129,7 @@ def _answer(file: IO[bytes], request: Request) -> Response:
         "cache-control": "private, max-age=3600" if ":" in request.path_params["name"] else "private, no-cache",
     }
     first, last, status = 0, size - 1, 200
-    if wanted := _RANGE.fullmatch(request.headers.get("range", "")):
+    if wanted := _RANGE_RE.fullmatch(request.headers.get("range", "")):
         begin, end = wanted.groups()
         if begin:
             first, last = int(begin), min(int(end), size - 1) if end else size - 1
@@ -132,12 +137,14 @@ def _answer(file: IO[bytes], request: Request) -> Response:
             first = max(0, size - int(end or 0))
         if first > last or first >= size or (begin and end and int(end) < int(begin)):
             outside = {"content-range": f"bytes */{size}"}
-            return refuse(416, f"the recording has {size:,} bytes, and none of those were asked for", headers=outside)
+            return make_error_response(
+                416, f"the recording has {size:,} bytes, and none of those were asked for", headers=outside
+            )
         status = 206
         headers["content-range"] = f"bytes {first}-{last}/{size}"
     headers["content-length"] = str(last - first + 1)
-    kind = _KINDS.get(file.read(4), "audio/mpeg")
+    kind = _MEDIA_TYPES.get(file.read(4), "audio/mpeg")
     if request.method == "HEAD":
         return Response(status_code=status, headers=headers, media_type=kind)
     file.seek(first)
-    return StreamingResponse(pieces_of(file, last - first + 1), status, headers, kind)
+    return StreamingResponse(read_pieces(file, last - first + 1), status, headers, kind)

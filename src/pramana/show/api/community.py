@@ -28,21 +28,28 @@ from pramana.app.submissions import (
     SubmittedView,
     Verification,
 )
-from pramana.errors import InvalidInput, Problem, did_you_mean, quote, visible
-from pramana.show.api.envelope import Here, answer, caller_of, documented, envelope_of, inlined
-from pramana.store.submissions import MOST_PROBLEMS, MOST_RESULTS, Batch, Passed, Status, Submission
+from pramana.errors import InvalidInput, Problem, escape_control_characters, quote_text, suggest_similar
+from pramana.show.api.envelope import (
+    AppDependency,
+    document_route,
+    inline_references,
+    make_answer,
+    make_envelope_model,
+    require_caller,
+)
+from pramana.store.submissions import MAX_PROBLEMS, MAX_RESULTS, Batch, PassCounts, Status, Submission
 
 router = APIRouter(tags=["community"])
 _Read = TypeVar("_Read", Submission, Batch)
-_TOO_DEEP = f"nested more than {jsonl.MAX_DEPTH} levels deep"
+_TOO_DEEP_MESSAGE = f"nested more than {jsonl.MAX_DEPTH} levels deep"
 _encode = msgspec.json.Encoder().encode
-FRESH_S = 300
-LONGEST = 40
+BADGE_CACHE_S = 300
+MAX_MODEL_LENGTH = 40
 """Letters of a model that are shown."""
-_KIND = "image/svg+xml"
+_SVG_MEDIA_TYPE = "image/svg+xml"
 _COLOURS = ((0.9, "#2d7d46"), (0.7, "#8a6d00"), (0.0, "#b3392f"))
 _UNKNOWN = "#5f6368"
-_PICTURE = """\
+_SVG_TEMPLATE = """\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{label}: {said}">\
 <title>{title}</title>\
 <rect width="{left}" height="20" fill="#3c4043"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>\
@@ -55,24 +62,24 @@ _PICTURE = """\
 # ── What is sent and answered ──
 
 
-def _sent(kind: type) -> dict[str, Any]:
+def _describe_body(kind: type) -> dict[str, Any]:
     """Return what a route says of its body: the very rules by which it is read."""
     (found,), defined = msgspec.json.schema_components((kind,))
-    content = {"application/json": {"schema": inlined(found, defined)}}
+    content = {"application/json": {"schema": inline_references(found, defined)}}
     return {"requestBody": {"required": True, "content": content}}
 
 
-def _with_status(view: type[msgspec.Struct], name: str) -> dict[str, Any]:
+def _describe_answer(view: type[msgspec.Struct], name: str) -> dict[str, Any]:
     """Return what a route says of its answers, with the status where the client looks for it."""
-    model = create_model(name, __base__=envelope_of(view), status=(Status, ...))
-    return documented(view, status_200={"model": model, "description": "Done"})
+    model = create_model(name, __base__=make_envelope_model(view), status=(Status, ...))
+    return document_route(view, status_200={"model": model, "description": "Done"})
 
 
-async def _body(request: Request) -> bytes:
+async def _read_request_body(request: Request) -> bytes:
     return await request.body()
 
 
-_Bytes = Annotated[bytes, Depends(_body)]
+_Bytes = Annotated[bytes, Depends(_read_request_body)]
 
 
 # ── Routes ──
@@ -81,26 +88,28 @@ _Bytes = Annotated[bytes, Depends(_body)]
 @router.post(
     "/api/submit",
     summary="Submit one result",
-    openapi_extra=_sent(Submission),
-    **_with_status(SubmittedView, "SubmittedAnswer"),
+    openapi_extra=_describe_body(Submission),
+    **_describe_answer(SubmittedView, "SubmittedAnswer"),
 )
-async def submit(here: Here, caller: Annotated[Credential, caller_of(submissions.submit)], body: _Bytes) -> Response:
+async def submit(
+    app: AppDependency, caller: Annotated[Credential, require_caller(submissions.submit)], body: _Bytes
+) -> Response:
     """Store one result, marked by whether its suite is known here; a prompt that a known suite lacks is refused.
 
     `verified` means only that: the output and the score are as they were sent, and are not checked.
     """
-    found = await submissions.submit(here, caller, await here.work(lambda: _read(body, Submission)))
-    return _answer(found.status, found)
+    found = await submissions.submit(app, caller, await app.run_in_thread(lambda: _read_body(body, Submission)))
+    return _status_response(found.status, found)
 
 
 @router.post(
     "/api/submit/batch",
     summary="Submit up to 1,000 results",
-    openapi_extra=_sent(Batch),
-    **_with_status(BatchSubmittedView, "BatchAnswer"),
+    openapi_extra=_describe_body(Batch),
+    **_describe_answer(BatchSubmittedView, "BatchAnswer"),
 )
 async def submit_batch(
-    here: Here, caller: Annotated[Credential, caller_of(submissions.submit_batch)], body: _Bytes
+    app: AppDependency, caller: Annotated[Credential, require_caller(submissions.submit_batch)], body: _Bytes
 ) -> Response:
     """Store the results of a batch in one transaction.
 
@@ -108,14 +117,14 @@ async def submit_batch(
     suite has no such prompt) stands alone: the others are stored. When all are refused, that is a 400. The status is
     `duplicate` when nothing in it was new.
     """
-    found = await submissions.submit_batch(here, caller, await here.work(lambda: _read(body, Batch)))
-    return _answer("accepted" if found.accepted else "duplicate", found)
+    found = await submissions.submit_batch(app, caller, await app.run_in_thread(lambda: _read_body(body, Batch)))
+    return _status_response("accepted" if found.accepted else "duplicate", found)
 
 
-@router.get("/api/data/chart", summary="What models said, day by day", **documented(list[ChartPointView]))
+@router.get("/api/data/chart", summary="What models said, day by day", **document_route(list[ChartPointView]))
 async def chart(
-    here: Here,
-    caller: Annotated[Credential, caller_of(submissions.chart)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(submissions.chart)],
     verification: Annotated[Verification, Query(description=f"{KNOWN_SUITE}; a chart never mixes them")] = "verified",
     model: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
     first: Annotated[
@@ -126,33 +135,33 @@ async def chart(
 ) -> Response:
     """Return a point for each model and day with submissions, by model and day."""
     wanted = ChartRequest(verification=verification, model=model, first=first, last=last, models=models)
-    found = await submissions.chart(here, caller, wanted)
+    found = await submissions.chart(app, caller, wanted)
     days = {"from": found.first.isoformat(), "to": found.last.isoformat()}
-    return answer(found.points, {"verification": verification, **days, "models": found.models})
+    return make_answer(found.points, {"verification": verification, **days, "models": found.models})
 
 
-def _answer(status: Status, data: msgspec.Struct) -> Response:
+def _status_response(status: Status, data: msgspec.Struct) -> Response:
     return Response(_encode({"success": True, "status": status, "data": data}), media_type="application/json")
 
 
 # ── Reading ──
 
 
-def _read(body: bytes, kind: type[_Read]) -> _Read:
+def _read_body(body: bytes, kind: type[_Read]) -> _Read:
     """Return what was sent; InvalidInput with every problem and its place when it does not fit."""
     try:
         found = msgspec.json.decode(body, type=kind)
     except RecursionError:
-        raise InvalidInput.of([Problem(_TOO_DEEP, "body")]) from None
+        raise InvalidInput.from_problems([Problem(_TOO_DEEP_MESSAGE, "body")]) from None
     except msgspec.DecodeError:
-        found = _read_closely(body, kind)
-    problems = list(_too_deep(found))
+        found = _read_strictly(body, kind)
+    problems = list(_find_deep_nesting(found))
     if problems:
-        raise InvalidInput.of(problems[:MOST_PROBLEMS], len(problems))
+        raise InvalidInput.from_problems(problems[:MAX_PROBLEMS], len(problems))
     return found
 
 
-def _too_deep(read: Submission | Batch) -> Iterator[Problem]:
+def _find_deep_nesting(read: Submission | Batch) -> Iterator[Problem]:
     """Yield what is nested deeper than anybody after us can take; of most results there is nothing to look into."""
     several = isinstance(read, Batch)
     for index, each in enumerate(read.results if isinstance(read, Batch) else (read,)):
@@ -160,39 +169,39 @@ def _too_deep(read: Submission | Batch) -> Iterator[Problem]:
         if each.metadata is None and (verdict is None or verdict.details is None):
             continue
         place = f"results[{index}]." if several else ""
-        if jsonl.is_deeper(each.metadata, jsonl.MAX_DEPTH):
-            yield Problem(_TOO_DEEP, f"{place}metadata")
-        if verdict is not None and jsonl.is_deeper(verdict.details, jsonl.MAX_DEPTH):
-            yield Problem(_TOO_DEEP, f"{place}assertion_result.details")
+        if jsonl.is_nested_deeper(each.metadata, jsonl.MAX_DEPTH):
+            yield Problem(_TOO_DEEP_MESSAGE, f"{place}metadata")
+        if verdict is not None and jsonl.is_nested_deeper(verdict.details, jsonl.MAX_DEPTH):
+            yield Problem(_TOO_DEEP_MESSAGE, f"{place}assertion_result.details")
 
 
-def _read_closely(body: bytes, kind: type[_Read]) -> _Read:
+def _read_strictly(body: bytes, kind: type[_Read]) -> _Read:
     try:
         value = jsonl.parse_rfc8259(body.decode(), finite=True)
     except UnicodeDecodeError as error:
-        raise InvalidInput.of([Problem(f"not UTF-8, from byte {error.start + 1:,}", "body")]) from None
+        raise InvalidInput.from_problems([Problem(f"not UTF-8, from byte {error.start + 1:,}", "body")]) from None
     except jsonl.BadLine as bad:
-        raise InvalidInput.of([Problem(f"this is no JSON: {bad.message}", "body", 1, bad.column)]) from None
+        raise InvalidInput.from_problems([Problem(f"this is no JSON: {bad.message}", "body", 1, bad.column)]) from None
     problems: list[Problem] = []
-    value = _as_in_files(value, kind, "", problems)
+    value = _use_file_names(value, kind, "", problems)
     if kind is Batch and isinstance(value, dict) and isinstance(value.get("results"), list):
         sent = value["results"]
-        if len(sent) > MOST_RESULTS:
-            many = f"at most {MOST_RESULTS:,} results are taken at once, found {len(sent):,}"
-            raise InvalidInput.of([Problem(many, "results")])
+        if len(sent) > MAX_RESULTS:
+            many = f"at most {MAX_RESULTS:,} results are taken at once, found {len(sent):,}"
+            raise InvalidInput.from_problems([Problem(many, "results")])
         places = [f"results[{index}]" for index in range(len(sent))]
         value["results"] = [
-            _as_in_files(each, Submission, place, problems) for each, place in zip(sent, places, strict=True)
+            _use_file_names(each, Submission, place, problems) for each, place in zip(sent, places, strict=True)
         ]
         for each, place in zip(value["results"], places, strict=True):
-            problems += _misfits(each, Submission, place)
-    problems = problems or list(_misfits(value, kind, ""))
+            problems += _find_type_problems(each, Submission, place)
+    problems = problems or list(_find_type_problems(value, kind, ""))
     if problems:
-        raise InvalidInput.of(problems[:MOST_PROBLEMS], len(problems))
+        raise InvalidInput.from_problems(problems[:MAX_PROBLEMS], len(problems))
     return msgspec.convert(value, kind)
 
 
-def _as_in_files(value: Any, kind: type[msgspec.Struct], place: str, problems: list[Problem]) -> Any:
+def _use_file_names(value: Any, kind: type[msgspec.Struct], place: str, problems: list[Problem]) -> Any:
     """Return an object with its names as in files; one that stands there in both spellings is a problem."""
     if not isinstance(value, dict):
         return value
@@ -206,16 +215,19 @@ def _as_in_files(value: Any, kind: type[msgspec.Struct], place: str, problems: l
     return read
 
 
-def _misfits(value: Any, kind: type[msgspec.Struct], place: str) -> Iterator[Problem]:
+def _find_type_problems(value: Any, kind: type[msgspec.Struct], place: str) -> Iterator[Problem]:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
         path = place + where.rstrip("`")
         if unknown := re.fullmatch("Object contains unknown field `(.*)`", message, re.DOTALL):
-            hint = did_you_mean(unknown[1], kind.__struct_fields__) if not where else ""
-            message = f"there is no field {quote(unknown[1])}{hint}"
-        yield Problem(visible(message.replace("`", "")), visible(path.removeprefix(".")[:200]) or "body")
+            hint = suggest_similar(unknown[1], kind.__struct_fields__) if not where else ""
+            message = f"there is no field {quote_text(unknown[1])}{hint}"
+        yield Problem(
+            escape_control_characters(message.replace("`", "")),
+            escape_control_characters(path.removeprefix(".")[:200]) or "body",
+        )
 
 
 # ── Badges ──
@@ -224,53 +236,56 @@ def _misfits(value: Any, kind: type[msgspec.Struct], place: str) -> Iterator[Pro
 @router.get(
     "/api/badge/{model:path}",
     summary="A badge for a model",
-    **documented(
+    **document_route(
         None,
         404,
-        status_200={"description": "The badge", "content": {_KIND: {"schema": {"type": "string"}}}},
+        status_200={"description": "The badge", "content": {_SVG_MEDIA_TYPE: {"schema": {"type": "string"}}}},
         status_304={"description": "As it was"},
     )
     | {"response_class": Response},
 )
 async def badge(
-    model: str, request: Request, here: Here, caller: Annotated[Credential, caller_of(submissions.badge)]
+    model: str, request: Request, app: AppDependency, caller: Annotated[Credential, require_caller(submissions.badge)]
 ) -> Response:
     """Return the share of scored results of known suites that passed in the last 30 days, and how many there were.
 
     Scores are as they were submitted. A server that takes results from anybody shows it to anybody: a badge stands on
     pages that have no token.
     """
-    public = here.preferences().anonymous_submission
-    picture = draw(model, await submissions.badge(here, caller, model)).encode()
+    public = app.preferences().anonymous_submission
+    picture = draw_badge(model, await submissions.badge(app, caller, model)).encode()
     tag = f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
     headers = {
-        "Cache-Control": f"{'public' if public else 'private'}, max-age={FRESH_S}",
+        "Cache-Control": f"{'public' if public else 'private'}, max-age={BADGE_CACHE_S}",
         "ETag": tag,
         "Cross-Origin-Resource-Policy": "cross-origin",
     }
     if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
         return Response(status_code=304, headers=headers)
-    return Response(picture, media_type=_KIND, headers=headers)
+    return Response(picture, media_type=_SVG_MEDIA_TYPE, headers=headers)
 
 
-def draw(model: str, found: Passed) -> str:
+def draw_badge(model: str, counts: PassCounts) -> str:
     """Return a badge as SVG; whatever a model is called, it is text.
 
-    >>> "unknown" in draw("<script>", Passed(0, 0)), "<script>" in draw("<script>", Passed(0, 0))
+    >>> "unknown" in draw_badge("<script>", PassCounts(0, 0)), "<script>" in draw_badge("<script>", PassCounts(0, 0))
     (True, False)
     """
-    name = visible(model)
-    name = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-    if found.scored:
-        share = found.passed / found.scored
+    name = escape_control_characters(model)
+    name = name if len(name) <= MAX_MODEL_LENGTH else f"{name[: MAX_MODEL_LENGTH - 1]}…"
+    if counts.scored:
+        share = counts.passed / counts.scored
         # Rounded down: only what has no failure at all is 100 %.
-        said, colour = f"{int(share * 100)} % of {found.scored:,}", next(each for bar, each in _COLOURS if share >= bar)
-        title = f"{name}: {found.passed:,} of {found.scored:,} results of known suites passed in {BADGE_DAYS} days"
+        said, colour = (
+            f"{int(share * 100)} % of {counts.scored:,}",
+            next(each for bar, each in _COLOURS if share >= bar),
+        )
+        title = f"{name}: {counts.passed:,} of {counts.scored:,} results of known suites passed in {BADGE_DAYS} days"
     else:
         said, colour, title = "unknown", _UNKNOWN, f"{name}: no results of known suites in {BADGE_DAYS} days"
-    left_text, right_text = _width(name), _width(said)
+    left_text, right_text = _estimate_text_width(name), _estimate_text_width(said)
     left, right = left_text + 12, right_text + 12
-    return _PICTURE.format(
+    return _SVG_TEMPLATE.format(
         width=left + right,
         left=left,
         right=right,
@@ -285,6 +300,6 @@ def draw(model: str, found: Passed) -> str:
     )
 
 
-def _width(text: str) -> int:
+def _estimate_text_width(text: str) -> int:
     """Return about how wide a text is; the picture stretches it to fit."""
     return sum(11 if ord(each) > 0x2E80 else 7 for each in text) or 1

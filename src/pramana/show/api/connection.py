@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-MOST_HEAD_BYTES = 64 << 10
-MOST_HEADERS = 100
-HEAD_S = 10.0
-RESERVED = 128
+MAX_HEAD_BYTES = 64 << 10
+MAX_HEADERS = 100
+HEAD_TIMEOUT_S = 10.0
+RESERVED_FILES = 128
 """File descriptors that connections leave to the store, to calls of providers and to what libraries open."""
-MOST_CONNECTIONS = 10_000
+MAX_CONNECTIONS = 10_000
 ACCEPTED_AT_ONCE, QUEUED = 100, 2048
 """Connections that the event loop accepts in one turn, before any of them is counted (fewer than are reserved), and
 those that wait in the kernel."""
@@ -37,14 +37,14 @@ class Connection(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         self._refused = False
         self._deadline: asyncio.TimerHandle | None = None
-        self._found_out: dict[str, bool] = {}
+        self.gate_cache: dict[str, bool] = {}
         """What the gate has found out about this connection, for its further requests."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
-        self._deadline = self.loop.call_later(HEAD_S, self._give_up)
-        if len(self.connections) > most_connections():
-            self._make_room()
+        self._deadline = self.loop.call_later(HEAD_TIMEOUT_S, self._time_out)
+        if len(self.connections) > max_connections():
+            self._close_oldest_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -55,20 +55,20 @@ class Connection(HttpToolsProtocol):
             return
         self._head_bytes += len(data) if self._in_head else 0
         super().data_received(data)
-        if self._in_head and self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+        if self._in_head and self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
             self._refuse()
 
     # ── What the parser finds ──
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["pramana.connection"] = self._found_out  # type: ignore[typeddict-unknown-key] # ours
+        self.scope["pramana.connection"] = self.gate_cache  # type: ignore[typeddict-unknown-key] # ours
         if self._deadline is None:  # another request on the same connection
-            self._deadline = self.loop.call_later(HEAD_S, self._give_up)
+            self._deadline = self.loop.call_later(HEAD_TIMEOUT_S, self._time_out)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        if len(self.headers) > MOST_HEADERS:
+        if len(self.headers) > MAX_HEADERS:
             raise TooManyHeaders
 
     def on_headers_complete(self) -> None:
@@ -82,7 +82,7 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be parsed; the parser was stopped where there are too many headers."""
-        if self._in_head and len(self.headers or ()) > MOST_HEADERS:  # None before the first byte of a request
+        if self._in_head and len(self.headers or ()) > MAX_HEADERS:  # None before the first byte of a request
             self._refuse()
         else:
             super().send_400_response(msg)
@@ -91,20 +91,20 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self) -> None:
         self._refused = True
-        said = f"the head of a request has at most {MOST_HEAD_BYTES >> 10} KiB and {MOST_HEADERS} headers".encode()
-        self._say(b"431 Request Header Fields Too Large", said)
+        said = f"the head of a request has at most {MAX_HEAD_BYTES >> 10} KiB and {MAX_HEADERS} headers".encode()
+        self._send_error(b"431 Request Header Fields Too Large", said)
 
-    def _give_up(self) -> None:
+    def _time_out(self) -> None:
         self._deadline = None
         if not self.transport.is_closing():
-            self._say(b"408 Request Timeout", f"no whole request within {HEAD_S:g} seconds".encode())
+            self._send_error(b"408 Request Timeout", f"no whole request within {HEAD_TIMEOUT_S:g} seconds".encode())
 
-    def _say(self, status: bytes, words: bytes) -> None:
+    def _send_error(self, status: bytes, words: bytes) -> None:
         head = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % (status, len(words)) + words)
         self.transport.close()
 
-    def _make_room(self) -> None:
+    def _close_oldest_waiting(self) -> None:
         """Close the connection that has waited longest for its head; without any, this one."""
         waiting = [each for each in self.connections if isinstance(each, Connection) and each._deadline]  # noqa: SLF001
         oldest = min(waiting, key=lambda each: each._deadline.when() if each._deadline else 0.0, default=self)  # noqa: SLF001
@@ -117,11 +117,11 @@ class Connection(HttpToolsProtocol):
             self._deadline = None
 
 
-def most_connections() -> int:
+def max_connections() -> int:
     """Return how many connections there may be at once, by how many files this process may open."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
-        return MOST_CONNECTIONS
+        return MAX_CONNECTIONS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, min(MOST_CONNECTIONS, soft - RESERVED))
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, min(MAX_CONNECTIONS, soft - RESERVED_FILES))

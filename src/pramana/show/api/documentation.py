@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
-from pramana.show.api.envelope import Here
+from pramana.show.api.envelope import AppDependency
 
 _PAGE = (
     "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self' 'unsafe-inline'; "
@@ -24,18 +24,18 @@ _EVENT = {
 }
 
 
-def install(app: FastAPI) -> None:
+def install_documentation(app: FastAPI) -> None:
     """Add both to an application."""
     import fastapi_offline
 
     app.mount("/docs/assets", StaticFiles(directory=Path(fastapi_offline.__file__).parent / "static"))
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi(here: Here) -> Response:
+    async def openapi(serving: AppDependency) -> Response:
         from starlette.responses import JSONResponse
 
         # The first takes half a second to describe, for which everybody else would stand still.
-        return JSONResponse(await here.heavy(lambda: describe(app)))
+        return JSONResponse(await serving.run_in_heavy_thread(lambda: describe(app)))
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
@@ -50,13 +50,13 @@ def install(app: FastAPI) -> None:
         return page
 
 
-def _as_it_is(status: int, said: dict[str, Any]) -> None:
+def _correct_operation(status: int, operation: dict[str, Any]) -> None:
     """Mend what the framework writes: errors are JSON whatever a route answers, and a stream is of events."""
-    content = said.get("content", {})
+    content = operation.get("content", {})
     if status >= 400 and content:
-        said["content"] = {"application/json": next(iter(content.values()))}
+        operation["content"] = {"application/json": next(iter(content.values()))}
     elif "text/event-stream" in content:
-        said["content"] = {"text/event-stream": {"schema": _EVENT}}
+        operation["content"] = {"text/event-stream": {"schema": _EVENT}}
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 answers = operation.get("responses", {})
                 answers.pop("422", None)
                 for status, said in answers.items():
-                    _as_it_is(int(status), said)
+                    _correct_operation(int(status), said)
         components = found.setdefault("components", {})
         for unused in ("HTTPValidationError", "ValidationError"):
             components.get("schemas", {}).pop(unused, None)

@@ -1,7 +1,7 @@
 """What every route shares: what it gets, and one envelope for what it answers.
 
-A route gets the application (`Here`) and its caller's credential (`caller_of`), and hands both to a use case, which
-decides what the caller may do. It answers `{"success": true, "data": …, "meta": …}`, or what is wrong.
+A route gets the application (`AppDependency`) and its caller's credential (`require_caller`), and hands both to a use
+case, which decides what the caller may do. It answers `{"success": true, "data": …, "meta": …}`, or what is wrong.
 
 An error is `{"success": false, "error": …, "code": …, "details": …}`: a sentence, a stable word for programs, and where
 it is wrong. The framework's own errors come out so too, and nobody outside ever sees a traceback.
@@ -27,18 +27,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import BaseRoute, Route
 
-from pramana.app import App, Busy, Credential, User, allowed_user
-from pramana.app.access import STRANGER, TooManyRequests, Unauthorized
-from pramana.errors import COMMAND_HINTS, HintKey, PramanaError, Problem, StoreFailed, visible
-from pramana.request import from_texts, metadata, published_name
+from pramana.app import App, Credential, ServerBusy, User, allowed_user
+from pramana.app.access import ANONYMOUS, TooManyRequests, Unauthorized
+from pramana.errors import COMMAND_HINTS, HintKey, PramanaError, Problem, StoreFailed, escape_control_characters
+from pramana.request import field_metadata, published_name, struct_from_texts
 
 log = logging.getLogger("pramana.api")
 _encode = msgspec.json.Encoder().encode
 _Data = TypeVar("_Data")
 _Struct = TypeVar("_Struct", bound=Struct)
 _Body = TypeVar("_Body", bound="Body")
-MOST_DETAILS = 100
-CHUNK = 1 << 18
+MAX_DETAILS = 100
+CHUNK_BYTES = 1 << 18
 _CODES = {
     400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
     408: "timeout", 409: "conflict", 411: "length_required", 413: "too_large", 415: "unsupported_media_type",
@@ -54,28 +54,28 @@ async def _app(connection: HTTPConnection) -> App:
     return app
 
 
-Here = Annotated[App, Depends(_app)]
+AppDependency = Annotated[App, Depends(_app)]
 
 
-def caller_of(use_case: Callable[..., Awaitable[Any]]) -> Any:
+def require_caller(use_case: Callable[..., Awaitable[Any]]) -> Any:
     """Return the dependency of a route that hands its caller's credential to a use case.
 
     Whoever may not do it is refused before anything that they have sent is looked at.
     """
 
-    async def credential(connection: HTTPConnection) -> Credential:
+    async def read_credential(connection: HTTPConnection) -> Credential:
         app: App = connection.app.state.serving  # a dependency of a dependency would take longer than the store
         found: Credential = connection.scope.get("pramana.credential", Credential())
         await allowed_user(app, found, use_case)
         return found
 
-    credential.__name__ = f"caller_of_{use_case.__name__}"
-    return Depends(credential)
+    read_credential.__name__ = f"caller_of_{use_case.__name__}"
+    return Depends(read_credential)
 
 
-def user_of(connection: HTTPConnection) -> User:
+def request_user(connection: HTTPConnection) -> User:
     """Return who the gate found to ask."""
-    found: User = connection.scope.get("pramana.user", STRANGER)
+    found: User = connection.scope.get("pramana.user", ANONYMOUS)
     return found
 
 
@@ -89,7 +89,7 @@ class Body(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _spelt_once(cls, value: Any) -> Any:
+    def _refuse_two_spellings(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
             for name in cls.model_fields:
                 camel = to_camel(name)
@@ -98,7 +98,7 @@ class Body(BaseModel):
         return value
 
 
-def with_fields_of(
+def add_fields_of(
     struct: type[Struct], *, partial: bool = False, **published: tuple[Any, Any]
 ) -> Callable[[type[_Body]], type[_Body]]:
     """Add a field to a body for each field of a struct of ours, under its published name and with its bounds.
@@ -108,7 +108,7 @@ def with_fields_of(
     """
     made: dict[str, Any] = {}
     for each in fields(struct):
-        said = metadata(each)
+        said = field_metadata(each)
         called = published_name(each)
         if called in published:
             made[called] = published[called]
@@ -117,30 +117,30 @@ def with_fields_of(
             if each.default_factory is not NODEFAULT:
                 default = {"default_factory": each.default_factory}
             described = Field(**default, description=said.description)
-            type_ = _with_pydantic_bounds(each.type)
+            type_ = _use_pydantic_bounds(each.type)
             made[called] = (type_ | None, Field(default=None)) if partial else (type_, described)
     return lambda body: create_model(body.__name__, __base__=body, __doc__=body.__doc__, **made)
 
 
-def sent_as(field: FieldInfo) -> str:
+def published_field_name(field: FieldInfo) -> str:
     """Return the name under which a field is sent."""
     return to_camel(published_name(field))
 
 
-def _with_pydantic_bounds(type_: Any) -> Any:
+def _use_pydantic_bounds(type_: Any) -> Any:
     """Return a type whose bounds are stated for pydantic instead of msgspec."""
     inner = get_args(type_)
     if get_origin(type_) is Annotated:
         stated = [each for each in inner[1:] if isinstance(each, Meta)]
         bounds = {name: getattr(each, name) for each in stated for name in _BOUNDS if getattr(each, name) is not None}
-        bare = _with_pydantic_bounds(inner[0])
+        bare = _use_pydantic_bounds(inner[0])
         if bare is float:
             bounds["allow_inf_nan"] = False
         return Annotated[bare, Field(**bounds)] if bounds else bare
     if get_origin(type_) in (Union, UnionType):
-        return Union[tuple(_with_pydantic_bounds(each) for each in inner)]  # noqa: UP007 - made of a tuple
+        return Union[tuple(_use_pydantic_bounds(each) for each in inner)]  # noqa: UP007 - made of a tuple
     if get_origin(type_) is tuple:
-        return list[_with_pydantic_bounds(inner[0])]  # type: ignore[misc]
+        return list[_use_pydantic_bounds(inner[0])]  # type: ignore[misc]
     return dict[str, Any] if get_origin(type_) is Mapping else type_
 
 
@@ -154,34 +154,34 @@ class Shape(BaseModel):
 
 
 @cache
-def shape_of(view: type[Struct]) -> type[Shape]:
+def make_shape(view: type[Struct]) -> type[Shape]:
     """Return the documentation of a view: `TokenView` is `TokenShape` there."""
     made: dict[str, Any] = {}
     for each in fields(view):
         default = ... if each.required else None if each.default is UNSET else each.default
-        described = Field(default, alias=each.encode_name, description=metadata(each).description)
+        described = Field(default, alias=each.encode_name, description=field_metadata(each).description)
         name = f"{each.name}_" if hasattr(Shape, each.name) else each.name  # pydantic has a method called schema
-        made[name] = (_documented_type(each.type), described)
+        made[name] = (_shape_type(each.type), described)
     return create_model(f"{view.__name__.removesuffix('View')}Shape", __base__=Shape, __doc__=view.__doc__, **made)
 
 
-def _documented_type(type_: Any) -> Any:
+def _shape_type(type_: Any) -> Any:
     """Return a type with shapes in place of views, and lists in place of tuples."""
     inner = get_args(type_)
     origin = get_origin(type_)
     if isinstance(type_, type) and issubclass(type_, Struct):
         written_as_in_files = any("_" in each.encode_name for each in fields(type_))
-        return dict[str, Any] if written_as_in_files else shape_of(type_)
+        return dict[str, Any] if written_as_in_files else make_shape(type_)
     if origin is Annotated:
-        return _documented_type(inner[0])
+        return _shape_type(inner[0])
     if origin in (tuple, list, Sequence):
-        several: Any = list[_documented_type(inner[0])]  # type: ignore[misc]
+        several: Any = list[_shape_type(inner[0])]  # type: ignore[misc]
         fixed = origin is tuple and inner[-1] is not ...
         return Annotated[several, Field(min_length=len(inner), max_length=len(inner))] if fixed else several
     if origin in (Union, UnionType):
-        return Union[tuple(_documented_type(each) for each in inner if each is not UnsetType)]  # noqa: UP007
+        return Union[tuple(_shape_type(each) for each in inner if each is not UnsetType)]  # noqa: UP007
     if origin is Mapping:
-        return dict[str, _documented_type(inner[1])]  # type: ignore[misc]
+        return dict[str, _shape_type(inner[1])]  # type: ignore[misc]
     return dict[str, Any] if is_dataclass(type_) else type_
 
 
@@ -213,15 +213,15 @@ class Refused(BaseModel):
     details: list[Detail] = Field(description="Each with its place")
 
 
-def answer(data: Any, meta: Mapping[str, Any] | None = None, *, status: int = 200, **top: Any) -> Response:
+def make_answer(data: Any, meta: Mapping[str, Any] | None = None, *, status: int = 200, **top: Any) -> Response:
     """Return an answer; `top` stands beside `success`, where an older client looks for it."""
     whole: dict[str, Any] = {"success": True, **top, "data": data}
     if meta is not None:
         whole["meta"] = meta
-    return _json(whole, status)
+    return _json_response(whole, status)
 
 
-def refuse(
+def make_error_response(
     status: int,
     error: str,
     *,
@@ -232,21 +232,21 @@ def refuse(
 ) -> Response:
     """Return what went wrong."""
     said = {"success": False, **top, "error": error, "code": code or _CODES.get(status, "error"), "details": details}
-    return _json(said, status, headers)
+    return _json_response(said, status, headers)
 
 
-def as_json_bytes(value: Any) -> bytes:
+def to_json_bytes(value: Any) -> bytes:
     """Return a value as JSON on one line."""
     try:
         return _encode(value)
     except (UnicodeEncodeError, ValueError, TypeError, OverflowError):  # half of a surrogate pair; a model may say so
-        from pramana.report.terminal import as_json
+        from pramana.report.terminal import to_json
 
-        return as_json(msgspec.to_builtins(value)).encode()
+        return to_json(msgspec.to_builtins(value)).encode()
 
 
-def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(as_json_bytes(value), status, headers, "application/json")
+def _json_response(value: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(to_json_bytes(value), status, headers, "application/json")
 
 
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
@@ -254,48 +254,48 @@ PageSize = Annotated[int, Query(alias="pageSize", ge=1, le=500)]
 """Which page of a list: `def route(page: PageNumber = 1, page_size: PageSize = 50)`."""
 
 
-def from_query(struct: type[_Struct], request: Request) -> _Struct:
+def read_query(struct: type[_Struct], request: Request) -> _Struct:
     """Return the request of a use case that the address asks for; quicker than the framework for many fields."""
     query = request.query_params
-    return from_texts(struct, {name: query.getlist(name) for name in query})
+    return struct_from_texts(struct, {name: query.getlist(name) for name in query})
 
 
 def query_parameters(struct: type[Struct]) -> dict[str, Any]:
     """Return what a route says of its query: `@router.get(path, openapi_extra=query_parameters(RunFilter))`."""
     told: list[dict[str, Any]] = []
     for each in fields(struct):
-        schema = TypeAdapter(_with_pydantic_bounds(each.type)).json_schema()
+        schema = TypeAdapter(_use_pydantic_bounds(each.type)).json_schema()
         schema |= {"default": each.default} if each.default else {}
-        description = metadata(each).description
+        description = field_metadata(each).description
         described = {"description": description} if description else {}
         told.append({"name": each.encode_name, "in": "query", **described, "schema": schema})
     return {"parameters": told}
 
 
-def pieces_of(file: IO[bytes], size: int) -> Iterator[bytes]:
+def read_pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
     """Yield up to so many bytes of an open file from where it stands, and close it."""
     with file:
-        while size and (piece := file.read(min(CHUNK, size))):
+        while size and (piece := file.read(min(CHUNK_BYTES, size))):
             size -= len(piece)
             yield piece
 
 
-def page_meta(page: int, size: int, total: int) -> dict[str, int]:
+def make_page_meta(page: int, size: int, total: int) -> dict[str, int]:
     """Return what a list says of its pages."""
     return {"page": page, "pageSize": size, "total": total, "totalPages": -(-total // size)}
 
 
-def page_of(every: Sequence[_Data], page: int, size: int) -> tuple[Sequence[_Data], dict[str, int]]:
+def take_page(every: Sequence[_Data], page: int, size: int) -> tuple[Sequence[_Data], dict[str, int]]:
     """Return one page of a list that is at hand, and what it says of its pages."""
-    return every[(page - 1) * size : page * size], page_meta(page, size, len(every))
+    return every[(page - 1) * size : page * size], make_page_meta(page, size, len(every))
 
 
-def envelope_of(data: Any) -> Any:
+def make_envelope_model(data: Any) -> Any:
     """Return the documentation of an answer with this data in its envelope: a model."""
-    return Answered.__class_getitem__(_documented_type(data))
+    return Answered.__class_getitem__(_shape_type(data))
 
 
-def documented(
+def document_route(
     data: Any, *errors: int, status: int = 200, description: str = "Done", **more: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what a route says of its answers: `@router.get(path, **documented(list[Scenario], 400))`.
@@ -307,39 +307,39 @@ def documented(
     told: dict[int | str, Any] = {
         code: {"model": Refused, "description": _CODES[code]} for code in sorted({*errors} | usual)
     }
-    told[status] = {"model": envelope_of(data), "description": description}
+    told[status] = {"model": make_envelope_model(data), "description": description}
     told |= {int(name.removeprefix("status_")): each for name, each in more.items()}
     return {"responses": told, "response_model": None, "status_code": status, "response_class": _Documented}
 
 
-def inlined(schema: Any, definitions: Mapping[str, Any] | None = None) -> Any:
+def inline_references(schema: Any, definitions: Mapping[str, Any] | None = None) -> Any:
     """Return a JSON Schema without references: where it is going to stand there is nothing to refer to."""
     if isinstance(schema, list):
-        return [inlined(each, definitions) for each in schema]
+        return [inline_references(each, definitions) for each in schema]
     if not isinstance(schema, dict):
         return schema
     known = schema.get("$defs", {}) if definitions is None else definitions
     if "$ref" in schema:
-        return inlined(known[schema["$ref"].rpartition("/")[2]], known)
-    return {name: inlined(each, known) for name, each in schema.items() if name != "$defs"}
+        return inline_references(known[schema["$ref"].rpartition("/")[2]], known)
+    return {name: inline_references(each, known) for name, each in schema.items() if name != "$defs"}
 
 
 class _Documented(JSONResponse):
-    """Only names the media type in the documentation: answers are made by `answer` and `refuse`."""
+    """Only names the media type in the documentation: answers are made by `make_answer` and `make_error_response`."""
 
 
-def camel(value: Any) -> Any:
+def to_camel_case(value: Any) -> Any:
     """Return plain data of ours with its names in camelCase.
 
-    >>> camel({"pass_rate": 1.0, "of_these": [{"p_50": 2}]})
+    >>> to_camel_case({"pass_rate": 1.0, "of_these": [{"p_50": 2}]})
     {'passRate': 1.0, 'ofThese': [{'p50': 2}]}
     """
     if isinstance(value, Mapping):
-        return {to_camel(str(name)): camel(each) for name, each in value.items()}
-    return [camel(each) for each in value] if isinstance(value, list | tuple) else value
+        return {to_camel(str(name)): to_camel_case(each) for name, each in value.items()}
+    return [to_camel_case(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def as_detail(problem: Problem) -> dict[str, Any]:
+def problem_to_detail(problem: Problem) -> dict[str, Any]:
     """Return a problem with its place, as the first of all such APIs gave it."""
     found: dict[str, Any] = {
         "path": problem.path,
@@ -373,40 +373,44 @@ API_HINTS: Mapping[HintKey, str] = {
 """What to do about an error, for programs; some of it only a command can do."""
 
 
-def of_error(error: PramanaError, most: int = MOST_DETAILS) -> Response:
+def error_response(error: PramanaError, most: int = MAX_DETAILS) -> Response:
     """Return what one of our own errors says; of the store only that, for its words are of hosts, users and paths."""
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
-    if isinstance(error, Busy | TooManyRequests):
+    if isinstance(error, ServerBusy | TooManyRequests):
         headers["Retry-After"] = str(error.retry_after_s)
-    details = [as_detail(each) for each in error.problems[:most]]
-    return refuse(error.http_status, public_message(error), code=error.code, details=details, headers=headers)
+    details = [problem_to_detail(each) for each in error.problems[:most]]
+    return make_error_response(
+        error.http_status, public_message(error), code=error.code, details=details, headers=headers
+    )
 
 
 def public_message(error: PramanaError, hints: Mapping[HintKey, str] = API_HINTS) -> str:
     """Return what anybody may read of an error: of the store's, its words are of hosts, users and paths."""
     if not isinstance(error, StoreFailed):
-        return visible(error.explain(hints))
-    log.warning("%s", visible(str(error)))
+        return escape_control_characters(error.explain(hints))
+    log.warning("%s", escape_control_characters(str(error)))
     said = "the store cannot be reached" if error.__cause__ is not None else "the store could not do that"
     return f"{said}; the server's log says more"
 
 
-def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+def install_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Make every error of an application with these routes come out in the envelope."""
 
     @app.exception_handler(PramanaError)
-    async def ours(_: Request, error: PramanaError) -> Response:
-        return of_error(error)
+    async def handle_pramana_error(_: Request, error: PramanaError) -> Response:
+        return error_response(error)
 
     @app.exception_handler(RequestValidationError)
-    async def misfit(_: Request, error: RequestValidationError) -> Response:
-        details = [_misfit(each) for each in error.errors()[:MOST_DETAILS]]
+    async def handle_validation_error(_: Request, error: RequestValidationError) -> Response:
+        details = [_validation_detail(each) for each in error.errors()[:MAX_DETAILS]]
         first = f"{details[0]['path']}: {details[0]['message']}" if details else "it does not fit"
         more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-        return refuse(400, f"the request does not fit: {first}{more}", code="invalid_input", details=details)
+        return make_error_response(
+            400, f"the request does not fit: {first}{more}", code="invalid_input", details=details
+        )
 
     @app.exception_handler(HTTPException)
-    async def framework(request: Request, error: HTTPException) -> Response:
+    async def handle_http_error(request: Request, error: HTTPException) -> Response:
         said = {
             404: "there is nothing at this address; /docs shows what there is",
             405: "this address does not take this method",
@@ -415,21 +419,21 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
         if error.status_code == 405:  # the framework names the methods of the first route only
             there = [each for each in routes if isinstance(each, Route) and each.path_regex.match(request.url.path)]
             headers["Allow"] = ", ".join(sorted({method for each in there for method in each.methods or ()}))
-        return refuse(error.status_code, text, headers=headers)
+        return make_error_response(error.status_code, text, headers=headers)
 
     @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> Response:
+    async def handle_unexpected_error(request: Request, error: Exception) -> Response:
         request.scope["pramana.told"] = True  # the framework raises it again, for the log, which has it already
-        return broken(error)
+        return make_defect_response(error)
 
     @app.exception_handler(ClientDisconnect)
-    async def hung_up(_: Request, __: ClientDisconnect) -> Response:
-        return refuse(400, "the request was not sent to its end")  # to nobody, and nothing is wrong here
+    async def handle_client_disconnect(_: Request, __: ClientDisconnect) -> Response:
+        return make_error_response(400, "the request was not sent to its end")  # to nobody, and nothing is wrong here
 
 
-def broken(error: Exception) -> Response:
+def make_defect_response(error: Exception) -> Response:
     """Return that something is wrong here, under a number by which the log tells the rest."""
-    return refuse(500, log_defect(error), code="defect")
+    return make_error_response(500, log_defect(error), code="defect")
 
 
 def log_defect(error: Exception) -> str:
@@ -439,7 +443,7 @@ def log_defect(error: Exception) -> str:
     return f"this is a defect of Pramana; its log tells more under incident {number}"
 
 
-def _misfit(error: Mapping[str, Any]) -> dict[str, Any]:
+def _validation_detail(error: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the framework found wrong with a request, at a path as files have it."""
     where, *inside = error["loc"]
     if error["type"] == "json_invalid":
@@ -447,4 +451,4 @@ def _misfit(error: Mapping[str, Any]) -> dict[str, Any]:
         return {"path": "body", "message": f"this is no JSON, from character {place + 1:,}: {error['ctx']['error']}"}
     path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in inside).removeprefix(".")
     message = str(error["msg"]).removeprefix("Value error, ")
-    return {"path": visible(path[:200]) or where, "message": visible(message[:300])}
+    return {"path": escape_control_characters(path[:200]) or where, "message": escape_control_characters(message[:300])}

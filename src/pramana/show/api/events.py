@@ -17,22 +17,24 @@ from pramana.app.tail import (
     ChangeView,
     DeletedView,
     FinishedView,
+    Heartbeat,
     MissedView,
     ProgressView,
     RunEvent,
-    StillHere,
 )
 from pramana.app.views import ResultView
-from pramana.show.api.envelope import Here, as_json_bytes, caller_of, documented, user_of
+from pramana.show.api.envelope import AppDependency, document_route, request_user, require_caller, to_json_bytes
 from pramana.show.api.runs import RunId
 
 router = APIRouter(tags=["events"])
-MOST = 2**63 - 1
-_Last = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=MOST, description="The last number that was seen")]
+MAX_SEQ = 2**63 - 1
+_Last = Annotated[
+    int | None, Header(alias="Last-Event-ID", ge=0, le=MAX_SEQ, description="The last number that was seen")
+]
 _For = Annotated[float | None, Query(alias="seconds", gt=0, le=86_400, description="End after so long")]
 
 
-LAST_WORD_S = 1.0
+END_TIMEOUT_S = 1.0
 """How long who does not read may keep a stream open that has ended."""
 
 
@@ -47,18 +49,18 @@ _NAMES: dict[type, bytes] = {
 }
 
 
-def encoded(event: RunEvent | ChangeEvent) -> bytes:
+def encode_event(event: RunEvent | ChangeEvent) -> bytes:
     """Return an event as a server-sent one.
 
-    >>> encoded(CallsView({"agent": 1}))
+    >>> encode_event(CallsView({"agent": 1}))
     b'event: calls\\ndata: {"agent":1}\\n\\n'
     """
-    if isinstance(event, StillHere):
+    if isinstance(event, Heartbeat):
         return b": still here\n\n"
     number = event.seq if isinstance(event, ResultView) else getattr(event, "number", None)
     data = {} if isinstance(event, MissedView) else event.stages if isinstance(event, CallsView) else event
     numbered = b"" if number is None else b"id: %d\n" % number
-    return numbered + b"event: " + _NAMES[type(event)] + b"\ndata: " + as_json_bytes(data) + b"\n\n"
+    return numbered + b"event: " + _NAMES[type(event)] + b"\ndata: " + to_json_bytes(data) + b"\n\n"
 
 
 class EventStream(StreamingResponse):
@@ -67,23 +69,23 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
     def __init__(self, streams: OpenStreams, events: AsyncIterator[bytes], user: User) -> None:
-        streams.check_room(user)
+        streams.check_capacity(user)
         # Proxies hold back what is meant for now, unless they are told not to.
         super().__init__(events, 200, {"x-accel-buffering": "no"})
         self._streams, self._user = streams, user
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send what there is until it is over."""
-        async with self._streams.until_ended(self._user, is_counted=True) as limit:
+        async with self._streams.cancel_when_ended(self._user, is_counted=True) as limit:
             await super().__call__(scope, receive, send)
         if limit.expired():
             with suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORD_S):
+                async with asyncio.timeout(END_TIMEOUT_S):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _streamed(*errors: int) -> dict[str, Any]:
-    told = documented(None, *errors)
+def _describe_stream(*errors: int) -> dict[str, Any]:
+    told = document_route(None, *errors)
     told["responses"][200] = {
         "description": "Events, until the connection ends",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
@@ -91,11 +93,11 @@ def _streamed(*errors: int) -> dict[str, Any]:
     return told | {"response_class": EventStream}
 
 
-@router.get("/api/events", summary="Follow everything new", **_streamed())
+@router.get("/api/events", summary="Follow everything new", **_describe_stream())
 async def follow(
     request: Request,
-    here: Here,
-    caller: Annotated[Credential, caller_of(runs.follow_changes)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(runs.follow_changes)],
     last: _Last = None,
     seconds: _For = None,
 ) -> Response:
@@ -104,18 +106,18 @@ async def follow(
     The id of an event is the number of the change; with Last-Event-ID nothing after it is missed, as long as it is
     kept. When it is not any more, `missed` comes first: look at everything then.
     """
-    found = await runs.follow_changes(here, caller, last)
-    return EventStream(here.streams, _bounded(found, seconds), user_of(request))
+    found = await runs.follow_changes(app, caller, last)
+    return EventStream(app.streams, _encode_until(found, seconds), request_user(request))
 
 
-@router.get("/api/runs/{run_id}/events", summary="Follow a run", **_streamed(404))
+@router.get("/api/runs/{run_id}/events", summary="Follow a run", **_describe_stream(404))
 async def follow_run(
     run_id: RunId,
     request: Request,
-    here: Here,
-    caller: Annotated[Credential, caller_of(runs.follow_run)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(runs.follow_run)],
     last: _Last = None,
-    after: Annotated[int, Query(ge=0, le=MOST, description="Leave out results up to this number")] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_SEQ, description="Leave out results up to this number")] = 0,
     seconds: _For = None,
 ) -> Response:
     """Tell of each `result` as it is stored, of `progress`, and when the run has `finished`; then the stream ends.
@@ -123,15 +125,15 @@ async def follow_run(
     The id of an event is the number of the result: with Last-Event-ID it goes on after that one. `calls` says how many
     calls are at each stage (`ringing`, `caller`, `waiting`, `agent`, `scoring`), for a run of this server.
     """
-    found = await runs.follow_run(here, caller, run_id, after if last is None else last)
-    return EventStream(here.streams, _bounded(found, seconds), user_of(request))
+    found = await runs.follow_run(app, caller, run_id, after if last is None else last)
+    return EventStream(app.streams, _encode_until(found, seconds), request_user(request))
 
 
-async def _bounded(events: AsyncGenerator[RunEvent | ChangeEvent], seconds: float | None) -> AsyncIterator[bytes]:
+async def _encode_until(events: AsyncGenerator[RunEvent | ChangeEvent], seconds: float | None) -> AsyncIterator[bytes]:
     async with aclosing(events) as found:
         if seconds is None:
             async for each in found:
-                yield encoded(each)
+                yield encode_event(each)
             return
         end = asyncio.get_running_loop().time() + seconds
         while True:
@@ -140,4 +142,4 @@ async def _bounded(events: AsyncGenerator[RunEvent | ChangeEvent], seconds: floa
                     each = await anext(found)
             except (TimeoutError, StopAsyncIteration):
                 return
-            yield encoded(each)
+            yield encode_event(each)

@@ -22,25 +22,25 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pramana.app import App, Credential, is_loopback
-from pramana.app.access import NO_TOKEN, STRANGER, Bucket
+from pramana.app.access import ANONYMOUS, NO_TOKEN, Bucket
 from pramana.errors import PramanaError
-from pramana.show.api.envelope import broken, of_error, refuse
+from pramana.show.api.envelope import error_response, make_defect_response, make_error_response
 from pramana.show.api.peer import is_forwarded, is_own_account
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
 COOKIE = "pramana_session"
-SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
-UPLOADS = "/audio"
+SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
+UPLOAD_PATH = "/audio"
 HEALTH = "/api/health"
 """Asked by whatever watches over the server: nobody is looked up for it, and nothing is counted."""
-SUBMISSION = "/api/submit", "/api/submit/batch"
+SUBMISSION_PATHS = "/api/submit", "/api/submit/batch"
 BADGES = "/api/badge/"
 STATIC, SOCKETS = "/_nicegui/", "/_nicegui_ws"
-LEAVE_S = 1.0
+REDIRECT_TIMEOUT_S = 1.0
 """How long a page has to go where it is led before its socket is closed."""
-STALLED_S = 30.0
+STALL_TIMEOUT_S = 30.0
 """How long a request may pause before its end: who sends a byte a minute would hold a place for ever."""
 _SECURITY = (
     ("x-content-type-options", "nosniff"),
@@ -48,11 +48,11 @@ _SECURITY = (
     ("referrer-policy", "no-referrer"),
     ("cross-origin-resource-policy", "same-origin"),
 )
-NOTHING_ELSE = "default-src 'none'; frame-ancestors 'none'"
+STRICT_CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'"
 """The content policy of what is no page; a page brings its own."""
 
 
-class Aborted(HTTPException):
+class RequestAborted(HTTPException):
     """Too much is sent, or sending has stalled; an `HTTPException`, since the framework hides others while it reads."""
 
 
@@ -68,57 +68,59 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            refused = await self._refusal(scope)
+            refused = await self._check_host_and_origin(scope)
         except PramanaError as error:  # they may not, or the store cannot be read
-            refused = of_error(error)
+            refused = error_response(error)
         except Exception as error:  # noqa: BLE001 - it is logged under its number, and told as any other defect is
-            refused = broken(error)
-        guarded = self._headed(scope, send)
+            refused = make_defect_response(error)
+        guarded = self._add_headers(scope, send)
         if refused is not None:
-            await self._refuse(refused, scope, receive, guarded)
+            await self._send_refusal(refused, scope, receive, guarded)
         elif scope["type"] == "websocket":
-            await self._while_valid(scope, receive, guarded)
+            await self._serve_socket(scope, receive, guarded)
         else:
-            await self._through(scope, receive, guarded)
+            await self._serve_request(scope, receive, guarded)
 
-    async def _while_valid(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a WebSocket through, and close it some time after its token or session has ended."""
-        async with self._serving.streams.until_ended(scope["pramana.user"], LEAVE_S) as limit:
-            await self._through(scope, receive, send)
+        async with self._serving.streams.cancel_when_ended(scope["pramana.user"], REDIRECT_TIMEOUT_S) as limit:
+            await self._serve_request(scope, receive, send)
         if limit.expired():
             with suppress(RuntimeError):  # it has been closed already
                 await send({"type": "websocket.close", "code": 1008})
 
-    async def _through(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = False
 
-        async def noting(message: Message) -> None:
+        async def send_with_note(message: Message) -> None:
             nonlocal begun
             begun = begun or message["type"] in ("http.response.start", "websocket.accept")
             await send(message)
 
         try:
-            await self._app(scope, self._bounded(scope, receive), noting)
-        except Aborted as error:
-            await self._refuse(refuse(error.status_code, error.detail), scope, receive, send)
+            await self._app(scope, self._limit_body(scope, receive), send_with_note)
+        except RequestAborted as error:
+            await self._send_refusal(make_error_response(error.status_code, error.detail), scope, receive, send)
         except Exception as error:
             if "pramana.told" in scope:
                 return
             if begun:
                 raise  # half an answer is out already: the connection ends, and uvicorn's log says so
-            await self._refuse(broken(error), scope, receive, send)
+            await self._send_refusal(make_defect_response(error), scope, receive, send)
 
-    async def _refusal(self, scope: Scope) -> "Response | None":
+    async def _check_host_and_origin(self, scope: Scope) -> "Response | None":
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if not self._is_ours(host):
-            return refuse(421, "this server is not called so; start it with --allow-host NAME", code="unknown_host")
+        if not self._is_own_host(host):
+            return make_error_response(
+                421, "this server is not called so; start it with --allow-host NAME", code="unknown_host"
+            )
         origin = headers.get("origin")
         is_own = origin is None or _is_origin_of(origin, host)
         if not is_own and origin not in self._serving.preferences().cors_origins:
-            changes = scope["type"] == "websocket" or scope["method"] not in SAFE
+            changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
             if changes or _is_preflight(scope, headers):
-                return refuse(
+                return make_error_response(
                     403, "pages of other hosts may not use this server; an administrator can allow them: corsOrigins"
                 )
         if scope["type"] == "http" and _is_preflight(scope, headers):
@@ -127,15 +129,15 @@ class Gate:
             return Response(status_code=204, headers=_PREFLIGHT)
         if scope["path"] == HEALTH:
             return None
-        await self._admit(scope, headers, is_foreign=not is_own)
+        await self._authorize(scope, headers, is_foreign=not is_own)
         length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > self._most(scope):
-            return refuse(413, self._too_much(scope))
+        if length.isdigit() and int(length) > self._max_body_bytes(scope):
+            return make_error_response(413, self._too_large_message(scope))
         return None
 
     # ── Hosts and origins ──
 
-    def _is_ours(self, host: str) -> bool:
+    def _is_own_host(self, host: str) -> bool:
         name = _host_name(host)
         if name is None:
             return False
@@ -147,23 +149,25 @@ class Gate:
 
     # ── Who ──
 
-    async def _admit(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> None:
+    async def _authorize(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> None:
         """Find out who asks, and refuse strangers and whoever asks too often before what they have sent is read."""
-        if _is_part_of_pages(scope):
-            scope["pramana.user"] = STRANGER
+        if _is_page_asset(scope):
+            scope["pramana.user"] = ANONYMOUS
             return
         credential = self._credential(scope, headers, is_foreign=is_foreign)
         access, scope["pramana.credential"] = self._serving.access, credential
-        user = await access.admit(credential, partial(scope.__setitem__, "pramana.limits"))
+        user = await access.authorize(credential, partial(scope.__setitem__, "pramana.limits"))
         scope["pramana.user"] = user
-        if user.role is None and not self._is_open(scope["path"]):
-            raise access.refusal(NO_TOKEN)
+        if user.role is None and not self._is_open_to_anonymous(scope["path"]):
+            raise access.make_unauthorized(NO_TOKEN)
 
     def _credential(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> Credential:
         kind, _, shown = headers.get("authorization", "").partition(" ")
         secret = shown.strip() if kind.lower() == "bearer" else ""
         own = not (secret or is_foreign or is_forwarded(headers.keys())) and self._is_own_account(scope)
-        return Credential(secret or None, _session(headers), own_account=own, address=self._address(scope))
+        return Credential(
+            secret or None, _session_cookie(headers), own_account=own, address=self._client_address(scope)
+        )
 
     def _is_own_account(self, scope: Scope) -> bool:
         """Ask the kernel once a connection; a WebSocket is one of its own."""
@@ -174,18 +178,18 @@ class Gate:
             connection["own_account"] = is_own_account(scope.get("client"), scope.get("server"))
         return connection["own_account"]
 
-    def _is_open(self, path: str) -> bool:
+    def _is_open_to_anonymous(self, path: str) -> bool:
         """Tell whether strangers may ask for it: not the API, but where an administrator has allowed it, and pages.
 
         What the API says of itself is no secret, and a page must be there for somebody to bring their token to.
         """
-        if path in SUBMISSION or path.startswith(BADGES):
+        if path in SUBMISSION_PATHS or path.startswith(BADGES):
             return self._serving.preferences().anonymous_submission
-        return not _is_below(path, "/api", UPLOADS) and not path.startswith(SOCKETS)
+        return not _is_below(path, "/api", UPLOAD_PATH) and not path.startswith(SOCKETS)
 
     # ── How often and how much ──
 
-    def _address(self, scope: Scope) -> str:
+    def _client_address(self, scope: Scope) -> str:
         """Return where a request comes from: behind proxies that are trusted, from whom the first of them has it."""
         client = scope.get("client")
         nearest = _read_address(client[0]) if client else None
@@ -200,46 +204,46 @@ class Gate:
         # Whoever has one address of IPv6 has 2^64 of them.
         return str(IPv6Network((nearest, 64), strict=False) if isinstance(nearest, IPv6Address) else nearest)
 
-    def _most(self, scope: Scope) -> int:
+    def _max_body_bytes(self, scope: Scope) -> int:
         decided = self._serving.preferences()
-        return (decided.largest_upload_mb if _is_below(scope["path"], UPLOADS) else decided.largest_body_mb) << 20
+        return (decided.largest_upload_mb if _is_below(scope["path"], UPLOAD_PATH) else decided.largest_body_mb) << 20
 
-    def _too_much(self, scope: Scope) -> str:
-        what = "recording" if _is_below(scope["path"], UPLOADS) else "request"
-        return f"a {what} may have at most {self._most(scope) >> 20} MB; send less"
+    def _too_large_message(self, scope: Scope) -> str:
+        what = "recording" if _is_below(scope["path"], UPLOAD_PATH) else "request"
+        return f"a {what} may have at most {self._max_body_bytes(scope) >> 20} MB; send less"
 
-    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
-        most, taken, whole = self._most(scope), 0, scope["type"] != "http"
+    def _limit_body(self, scope: Scope, receive: Receive) -> Receive:
+        most, taken, whole = self._max_body_bytes(scope), 0, scope["type"] != "http"
 
-        async def receiving() -> Message:
+        async def receive_limited() -> Message:
             nonlocal taken, whole
             if whole:  # what is waited for now is news that the other end has gone
                 return await receive()
             try:
-                async with asyncio.timeout(STALLED_S):
+                async with asyncio.timeout(STALL_TIMEOUT_S):
                     message = await receive()
             except TimeoutError:
-                raise Aborted(408, f"nothing more of this request has come for {STALLED_S:g} s") from None
+                raise RequestAborted(408, f"nothing more of this request has come for {STALL_TIMEOUT_S:g} s") from None
             if message["type"] == "http.request":
                 taken += len(message.get("body", b""))
                 whole = not message.get("more_body", False)
                 if taken > most:
-                    raise Aborted(413, self._too_much(scope))
+                    raise RequestAborted(413, self._too_large_message(scope))
             return message
 
-        return receiving
+        return receive_limited
 
     # ── Answers ──
 
-    def _headed(self, scope: Scope, send: Send) -> Send:
+    def _add_headers(self, scope: Scope, send: Send) -> Send:
         origin = Headers(scope=scope).get("origin")
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _SECURITY:
                     headers.setdefault(name, value)
-                headers.setdefault("content-security-policy", NOTHING_ELSE)
+                headers.setdefault("content-security-policy", STRICT_CONTENT_POLICY)
                 if scope["path"].startswith("/api/"):
                     headers.setdefault("cache-control", "no-store")
                 if "pramana.limits" in scope:
@@ -252,9 +256,9 @@ class Gate:
                     headers["cross-origin-resource-policy"] = "cross-origin"
             await send(message)
 
-        return sending
+        return send_with_headers
 
-    async def _refuse(self, response: "Response", scope: Scope, receive: Receive, send: Send) -> None:
+    async def _send_refusal(self, response: "Response", scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
@@ -272,16 +276,16 @@ def _is_below(path: str, *roots: str) -> bool:
     return any(path == each or path.startswith(f"{each}/") for each in roots)
 
 
-def _is_part_of_pages(scope: Scope) -> bool:
+def _is_page_asset(scope: Scope) -> bool:
     """Tell whether it is a script or a style: a page has dozens, they are the same for everybody, and not counted."""
-    return scope["type"] == "http" and scope["method"] in SAFE and scope["path"].startswith(STATIC)
+    return scope["type"] == "http" and scope["method"] in SAFE_METHODS and scope["path"].startswith(STATIC)
 
 
 def _is_preflight(scope: Scope, headers: Headers) -> bool:
     return scope["type"] == "http" and scope["method"] == "OPTIONS" and "access-control-request-method" in headers
 
 
-def _session(headers: Headers) -> str | None:
+def _session_cookie(headers: Headers) -> str | None:
     """Return the session that a browser's cookie names."""
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)

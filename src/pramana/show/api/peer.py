@@ -16,10 +16,10 @@ _SOCK_DIAG, _BY_FAMILY, _REQUEST = 4, 20, 1
 """NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY and NLM_F_REQUEST of the kernel's headers."""
 _ANY, _ANY_COOKIE = 0xFFFF_FFFF, b"\xff" * 8
 _HEADER, _QUESTION = struct.Struct("=IHHII"), struct.Struct("=BBBxI")
-_OF_THE_ANSWER = struct.Struct("=2I")
+_ANSWER_HEADER = struct.Struct("=2I")
 _UID_OFFSET = _HEADER.size + 4 + 48 + 3 * 4
 """After the state, the addresses and three numbers come the user's and the inode's."""
-_NOBODY = 65_534
+_OVERFLOW_UID = 65_534
 """What the kernel says for accounts of another user namespace, whoever they are."""
 Address = tuple[str, int]
 
@@ -38,13 +38,13 @@ def is_own_account(client: Address | None, server: Address | None) -> bool:
     if sys.platform != "linux" or client is None or server is None:
         return False
     try:
-        uid = _owner(client, server)
+        uid = _socket_owner(client, server)
     except (OSError, ValueError, struct.error):
         return False
-    return uid is not None and uid == os.geteuid() != _NOBODY
+    return uid is not None and uid == os.geteuid() != _OVERFLOW_UID
 
 
-def _owner(client: Address, server: Address) -> int | None:
+def _socket_owner(client: Address, server: Address) -> int | None:
     """Return the account of a client's socket; None for one that its process has closed, whose it no longer is."""
     near, far = (ip_address(each[0].partition("%")[0]) for each in (client, server))
     mapped = getattr(near, "ipv4_mapped", None) or near
@@ -60,5 +60,5 @@ def _owner(client: Address, server: Address) -> int | None:
         said, sender = kernel.recvfrom(4096)
     if sender[0] != 0 or _HEADER.unpack_from(said)[1] != _BY_FAMILY:  # not the kernel, or no such connection
         return None
-    uid, inode = _OF_THE_ANSWER.unpack_from(said, _UID_OFFSET)
+    uid, inode = _ANSWER_HEADER.unpack_from(said, _UID_OFFSET)
     return uid if inode else None

@@ -7,39 +7,39 @@ from pydantic import Field
 
 from pramana.app import Credential, providers
 from pramana.app.providers import HealthyView, NewProvider, ProviderView
-from pramana.providers.names import KINDS, LONGEST
+from pramana.providers.names import KINDS, MAX_LENGTH
 from pramana.show.api.envelope import (
+    AppDependency,
     Body,
     Detail,
-    Here,
     Shape,
-    answer,
-    as_detail,
-    caller_of,
-    documented,
+    document_route,
+    make_answer,
+    make_error_response,
+    problem_to_detail,
     public_message,
-    refuse,
+    require_caller,
 )
 
 router = APIRouter(tags=["providers"])
-LONGEST_KEY = 8_192
+MAX_KEY_LENGTH = 8_192
 
 
 class ArgumentsBody(Body):
     """What else is said of a provider."""
 
-    model: str | None = Field(None, max_length=LONGEST)
+    model: str | None = Field(None, max_length=MAX_LENGTH)
     description: str | dict[str, Any] | None = Field(None, description="Of a WebSocket agent: YAML or JSON")
 
 
 class ChangeBody(Body):
     """What changes; null takes something away, what is left out stays."""
 
-    base_url: str | None = Field(None, max_length=LONGEST)
+    base_url: str | None = Field(None, max_length=MAX_LENGTH)
     arguments: ArgumentsBody | None = None
-    api_key: str | None = Field(None, min_length=1, max_length=LONGEST_KEY)
+    api_key: str | None = Field(None, min_length=1, max_length=MAX_KEY_LENGTH)
 
-    def stated(self) -> dict[str, Any]:
+    def sent_fields(self) -> dict[str, Any]:
         """Return the fields that were sent; arguments are replaced as a whole."""
         found = {name: getattr(self, name) for name in self.model_fields_set}
         if "arguments" in found:
@@ -77,84 +77,90 @@ class RotatedShape(Shape):
 class ProbeBody(Body):
     """What to test it with."""
 
-    model: str | None = Field(None, min_length=1, max_length=LONGEST)
+    model: str | None = Field(None, min_length=1, max_length=MAX_LENGTH)
 
 
-@router.get("/api/providers", summary="List providers", **documented(list[ProviderView]))
-async def list_providers(here: Here, caller: Annotated[Credential, caller_of(providers.list_providers)]) -> Response:
+@router.get("/api/providers", summary="List providers", **document_route(list[ProviderView]))
+async def list_providers(
+    app: AppDependency, caller: Annotated[Credential, require_caller(providers.list_providers)]
+) -> Response:
     """Return every registered provider, by id; never a key.
 
     `meta.environment` says which keys of the server's own environment are set, by the name of the variable, and for
     which kinds they are; never a value.
     """
-    found = await providers.list_providers(here, caller)
-    return answer(found.items, {"environment": found.environment})
+    found = await providers.list_providers(app, caller)
+    return make_answer(found.items, {"environment": found.environment})
 
 
-@router.post("/api/providers", summary="Register a provider", **documented(ProviderView, 409, status=201))
+@router.post("/api/providers", summary="Register a provider", **document_route(ProviderView, 409, status=201))
 async def create_provider(
-    body: ProviderBody, here: Here, caller: Annotated[Credential, caller_of(providers.create_provider)]
+    body: ProviderBody, app: AppDependency, caller: Annotated[Credential, require_caller(providers.create_provider)]
 ) -> Response:
     """Register a provider under an id; its key is stored encrypted. Providers that run code cannot be registered."""
-    return answer(await providers.create_provider(here, caller, NewProvider(**body.stated())), status=201)
+    return make_answer(await providers.create_provider(app, caller, NewProvider(**body.sent_fields())), status=201)
 
 
-@router.post("/api/providers/rotate", summary="Lock all keys anew", **documented(RotatedShape))
-async def rotate_keys(here: Here, caller: Annotated[Credential, caller_of(providers.rotate_keys)]) -> Response:
+@router.post("/api/providers/rotate", summary="Lock all keys anew", **document_route(RotatedShape))
+async def rotate_keys(
+    app: AppDependency, caller: Annotated[Credential, require_caller(providers.rotate_keys)]
+) -> Response:
     """Lock every stored key anew by the newest key of PRAMANA_SECRET_KEY; the older ones can then be dropped."""
-    return answer({"rotated": await providers.rotate_keys(here, caller)})
+    return make_answer({"rotated": await providers.rotate_keys(app, caller)})
 
 
-@router.post("/api/providers/validate", summary="Check a description", **documented(WorthShape))
+@router.post("/api/providers/validate", summary="Check a description", **document_route(WorthShape))
 async def validate_description(
-    body: DescriptionBody, here: Here, caller: Annotated[Credential, caller_of(providers.check_description)]
+    body: DescriptionBody,
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(providers.check_description)],
 ) -> Response:
     """Say what is wrong with the description of an agent, each problem at its line and column; nothing is kept."""
-    found = await providers.check_description(here, caller, body.description)
-    return answer({"valid": found.valid, "problems": [as_detail(each) for each in found.problems]})
+    found = await providers.check_description(app, caller, body.description)
+    return make_answer({"valid": found.valid, "problems": [problem_to_detail(each) for each in found.problems]})
 
 
-@router.get("/api/providers/{provider_id}", summary="Read a provider", **documented(ProviderView, 404))
+@router.get("/api/providers/{provider_id}", summary="Read a provider", **document_route(ProviderView, 404))
 async def read_provider(
-    provider_id: str, here: Here, caller: Annotated[Credential, caller_of(providers.read_provider)]
+    provider_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(providers.read_provider)]
 ) -> Response:
     """Return one provider; never its key."""
-    return answer(await providers.read_provider(here, caller, provider_id))
+    return make_answer(await providers.read_provider(app, caller, provider_id))
 
 
-@router.patch("/api/providers/{provider_id}", summary="Change a provider", **documented(ProviderView, 404))
+@router.patch("/api/providers/{provider_id}", summary="Change a provider", **document_route(ProviderView, 404))
 async def change_provider(
     provider_id: str,
     body: ChangeBody,
-    here: Here,
-    caller: Annotated[Credential, caller_of(providers.change_provider)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(providers.change_provider)],
 ) -> Response:
     """Change what is named. Runs that were made with it stay as they are."""
-    return answer(await providers.change_provider(here, caller, provider_id, body.stated()))
+    return make_answer(await providers.change_provider(app, caller, provider_id, body.sent_fields()))
 
 
-@router.delete("/api/providers/{provider_id}", summary="Delete a provider", **documented(ProviderView, 404))
+@router.delete("/api/providers/{provider_id}", summary="Delete a provider", **document_route(ProviderView, 404))
 async def delete_provider(
-    provider_id: str, here: Here, caller: Annotated[Credential, caller_of(providers.delete_provider)]
+    provider_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(providers.delete_provider)]
 ) -> Response:
     """Forget a provider and its key; return what it was. Runs that were made with it stay as they are."""
-    return answer(await providers.delete_provider(here, caller, provider_id))
+    return make_answer(await providers.delete_provider(app, caller, provider_id))
 
 
-@router.post("/api/providers/{provider_id}/test", summary="Ask a provider", **documented(HealthyView, 404))
+@router.post("/api/providers/{provider_id}/test", summary="Ask a provider", **document_route(HealthyView, 404))
 async def probe_provider(
     provider_id: str,
-    here: Here,
-    caller: Annotated[Credential, caller_of(providers.probe_provider)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(providers.probe_provider)],
     body: ProbeBody | None = None,
 ) -> Response:
     """Ask a provider what it offers, or call an agent and hang up: 200 when it answered, else 503 with the reason.
 
     An agent that is called needs a model, unless the provider has one.
     """
-    found = await providers.probe_provider(here, caller, provider_id, body.model if body else None)
+    found = await providers.probe_provider(app, caller, provider_id, body.model if body else None)
     if found.failure is None:
-        return answer(HealthyView(status="healthy", latency_ms=found.latency_ms, models=found.models))
+        return make_answer(HealthyView(status="healthy", latency_ms=found.latency_ms, models=found.models))
     said = public_message(found.failure)
     detail = {"path": provider_id, "message": said, "latencyMs": found.latency_ms}
-    return refuse(503, said, code=found.failure.code, details=[detail], latencyMs=found.latency_ms)
+    return make_error_response(503, said, code=found.failure.code, details=[detail], latencyMs=found.latency_ms)

@@ -28,18 +28,18 @@ from pramana.report.exporters import find_exporter
 from pramana.report.exports import Format
 from pramana.request import MAX_NAME_CHARS, Limits, RunEdit, RunRequest, Selection
 from pramana.show.api.envelope import (
+    AppDependency,
     Body,
-    Here,
     PageNumber,
     PageSize,
-    answer,
-    caller_of,
-    camel,
-    documented,
-    envelope_of,
-    page_meta,
-    pieces_of,
-    with_fields_of,
+    add_fields_of,
+    document_route,
+    make_answer,
+    make_envelope_model,
+    make_page_meta,
+    read_pieces,
+    require_caller,
+    to_camel_case,
 )
 
 router = APIRouter(tags=["runs"])
@@ -48,7 +48,7 @@ RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest
 """The run that is read. What changes a run takes its whole id alone: `latest` may be another one by then."""
 MOST_IDS = 1_000
 LONGEST_NAME = MAX_NAME_CHARS
-_EXPORTED: Mapping[Format, tuple[str, str]] = {
+_EXPORT_MEDIA_TYPES: Mapping[Format, tuple[str, str]] = {
     "json": ("application/json", "json"),
     "jsonl": ("application/x-ndjson", "jsonl"),
     "parquet": ("application/vnd.apache.parquet", "parquet"),
@@ -64,11 +64,11 @@ _Several = _Name | Annotated[list[_Name], Field(max_length=100)] | None
 # ── What is sent ──
 
 
-@with_fields_of(Limits)
+@add_fields_of(Limits)
 class LimitsBody(Body):
     """What a run may spend, all its sittings together, and how hard it may press."""
 
-    def limits(self) -> Limits:
+    def to_limits(self) -> Limits:
         """Return them under our own names."""
         return Limits(**self._named(runs.PUBLISHED_LIMITS.values()))
 
@@ -93,7 +93,7 @@ class ScenariosBody(Body):
     text: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
 
 
-@with_fields_of(
+@add_fields_of(
     RunRequest,
     scenarios=(
         Literal["all"] | Annotated[list[_Name], Field(max_length=MOST_IDS)] | ScenariosBody | None,
@@ -110,26 +110,26 @@ class RunBody(Body):
 
     dry_run: bool = Field(default=False, description="Only estimate what it would take")
 
-    def request(self) -> RunRequest:
+    def to_request(self) -> RunRequest:
         """Return it as everyone else makes it."""
         sent = {name: getattr(self, name) for name in type(self).model_fields if name in RunRequest.__struct_fields__}
-        sent |= {"models": tuple(sent["models"]), "scenarios": _selection(sent["scenarios"])}
+        sent |= {"models": tuple(sent["models"]), "scenarios": _make_selection(sent["scenarios"])}
         limits: LimitsBody | None = sent["limits"]
-        sent["limits"] = limits.limits() if limits else Limits()
-        modality = _listed(getattr(self, "modality"))  # noqa: B009 - a field that the decorator makes
+        sent["limits"] = limits.to_limits() if limits else Limits()
+        modality = _as_list(getattr(self, "modality"))  # noqa: B009 - a field that the decorator makes
         return RunRequest(**sent, modalities=tuple(modality) if modality else None)
 
 
-def _usual(body: type[Body], within: str = "") -> dict[str, Any]:
+def _body_defaults(body: type[Body], within: str = "") -> dict[str, Any]:
     stated = ((to_camel(name), each) for name, each in body.model_fields.items() if not each.is_required())
     return {f"{within}{name}": each.get_default(call_default_factory=True) for name, each in stated}
 
 
-USUAL: Mapping[str, Any] = {**_usual(RunBody), **_usual(LimitsBody, "limits.")}
+DEFAULTS: Mapping[str, Any] = {**_body_defaults(RunBody), **_body_defaults(LimitsBody, "limits.")}
 """What is sent, by its path (`limits.concurrency`), and what it is unless somebody says otherwise."""
 
 
-@with_fields_of(RunEdit)
+@add_fields_of(RunEdit)
 class RunEditBody(Body):
     """What changes of a run; what is left out or null stays as it is."""
 
@@ -144,11 +144,11 @@ class ResumeBody(Body):
     limits: LimitsBody | None = None
 
 
-def _listed(given: Any) -> list[Any] | None:
+def _as_list(given: Any) -> list[Any] | None:
     return given if given is None or isinstance(given, list) else [given]
 
 
-def _selection(given: Any) -> Selection | None:
+def _make_selection(given: Any) -> Selection | None:
     if given is None:
         return None
     if given == "all":
@@ -159,11 +159,11 @@ def _selection(given: Any) -> Selection | None:
         return Selection(ids=tuple(given))
     return Selection(
         ids=tuple(given.ids),
-        categories=tuple(_listed(given.type) or ()),
-        difficulties=tuple(_listed(given.difficulty) or ()),
-        languages=tuple(_listed(given.language) or ()),
-        tags=tuple(_listed(given.tag) or ()),
-        all_tags=tuple(_listed(given.all_tags) or ()),
+        categories=tuple(_as_list(given.type) or ()),
+        difficulties=tuple(_as_list(given.difficulty) or ()),
+        languages=tuple(_as_list(given.language) or ()),
+        tags=tuple(_as_list(given.tag) or ()),
+        all_tags=tuple(_as_list(given.all_tags) or ()),
         text=given.text,
     )
 
@@ -174,25 +174,27 @@ def _selection(given: Any) -> Selection | None:
 @router.post(
     "/api/runs",
     summary="Start a run",
-    **documented(
+    **document_route(
         RunView,
         404,
         status=202,
         description="Queued: a server carries it out",
-        status_200={"model": envelope_of(EstimateView), "description": "What it would take (dryRun)"},
+        status_200={"model": make_envelope_model(EstimateView), "description": "What it would take (dryRun)"},
     ),
 )
-async def create_run(body: RunBody, here: Here, caller: Annotated[Credential, caller_of(runs.create_run)]) -> Response:
+async def create_run(
+    body: RunBody, app: AppDependency, caller: Annotated[Credential, require_caller(runs.create_run)]
+) -> Response:
     """Queue a run, or with `dryRun` say what it would take. Follow it at `/api/runs/{id}/events`."""
     if body.dry_run:
-        return answer(await runs.estimate_run(here, caller, body.request()))
-    return answer(await runs.create_run(here, caller, body.request()), status=202)
+        return make_answer(await runs.estimate_run(app, caller, body.to_request()))
+    return make_answer(await runs.create_run(app, caller, body.to_request()), status=202)
 
 
-@router.get("/api/runs", summary="List runs", **documented(list[RunView]))
+@router.get("/api/runs", summary="List runs", **document_route(list[RunView]))
 async def list_runs(
-    here: Here,
-    caller: Annotated[Credential, caller_of(runs.list_runs)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(runs.list_runs)],
     page: PageNumber = 1,
     page_size: PageSize = 50,
     status: RunStatus | None = None,
@@ -208,35 +210,35 @@ async def list_runs(
     wanted = runs.RunFilter(
         status=status, model=model, suite=suite, text=text, outcomes=outcomes, page=page, page_size=page_size
     )
-    found = await runs.list_runs(here, caller, wanted)
-    return answer(found.items, page_meta(page, page_size, found.total))
+    found = await runs.list_runs(app, caller, wanted)
+    return make_answer(found.items, make_page_meta(page, page_size, found.total))
 
 
-@router.get("/api/runs/{run_id}", summary="Read a run", **documented(RunDetailView, 404))
+@router.get("/api/runs/{run_id}", summary="Read a run", **document_route(RunDetailView, 404))
 async def read_run(
     run_id: RunId,
-    here: Here,
-    caller: Annotated[Credential, caller_of(runs.read_run)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(runs.read_run)],
     *,
     summary: Annotated[bool, Query(description="false: only how far it is, which takes no adding up")] = True,
 ) -> Response:
     """Return its plan, how far it is, what it amounts to, and how its times are spread."""
     read = runs.read_run if summary else runs.read_progress
-    found = await read(here, caller, run_id)
+    found = await read(app, caller, run_id)
     said = msgspec.to_builtins(replace(found, summary=None))
-    return answer({**said, "summary": _summary(found.summary) if found.summary else None})
+    return make_answer({**said, "summary": _summary_data(found.summary) if found.summary else None})
 
 
-def _summary(summary: Summary) -> dict[str, Any]:
+def _summary_data(summary: Summary) -> dict[str, Any]:
     """Return a summary in the names of the API; categories, tags and models keep their own."""
     data = summary.as_data()
-    by = {name: {value: camel(rate) for value, rate in rows.items()} for name, rows in data.pop("by").items()}
+    by = {name: {value: to_camel_case(rate) for value, rate in rows.items()} for name, rows in data.pop("by").items()}
     rubric = {"rubric": data.pop("rubric")} if "rubric" in data else {}
     by_model = {
-        model: {name: {value: camel(rate) for value, rate in rows.items()} for name, rows in each.items()}
+        model: {name: {value: to_camel_case(rate) for value, rate in rows.items()} for name, rows in each.items()}
         for model, each in data.pop("by_model", {}).items()
     }
-    return {**camel(data), **rubric, "by": by, **({"byModel": by_model} if by_model else {})}
+    return {**to_camel_case(data), **rubric, "by": by, **({"byModel": by_model} if by_model else {})}
 
 
 _CASE = "The id of a case, or its digest"
@@ -244,11 +246,11 @@ _TEXT = "A part of the id of a case"
 _TAG = "A tag of the case"
 
 
-@router.get("/api/runs/{run_id}/results", summary="List results", **documented(list[ResultView], 404))
+@router.get("/api/runs/{run_id}/results", summary="List results", **document_route(list[ResultView], 404))
 async def list_results(
     run_id: RunId,
-    here: Here,
-    caller: Annotated[Credential, caller_of(runs.list_results)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(runs.list_results)],
     page: PageNumber = 1,
     page_size: PageSize = 50,
     outcome: Outcome | None = None,
@@ -261,16 +263,16 @@ async def list_results(
     wanted = runs.ResultFilter(
         outcome=outcome, model=model, case=case, text=text, tag=tag, page=page, page_size=page_size
     )
-    found = await runs.list_results(here, caller, run_id, wanted)
-    return answer(found.items, page_meta(page, page_size, found.total))
+    found = await runs.list_results(app, caller, run_id, wanted)
+    return make_answer(found.items, make_page_meta(page, page_size, found.total))
 
 
-@router.get("/api/runs/{run_id}/results/{seq}", summary="Read a result", **documented(ResultDetailView, 404))
+@router.get("/api/runs/{run_id}/results/{seq}", summary="Read a result", **document_route(ResultDetailView, 404))
 async def read_result(
     run_id: RunId,
     seq: Annotated[int, Path(ge=0, lt=2**63)],
-    here: Here,
-    caller: Annotated[Credential, caller_of(runs.read_result)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(runs.read_result)],
     outcome: Outcome | None = None,
     model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
     case: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_CASE)] = None,
@@ -282,65 +284,69 @@ async def read_result(
     `meta` has the numbers of the results before and after it; with filters, of the nearest that pass them.
     """
     among = runs.ResultFilter(outcome=outcome, model=model, case=case, text=text, tag=tag)
-    found = await runs.read_result(here, caller, run_id, seq, among)
-    return answer(found.result, {"previous": found.previous, "next": found.next})
+    found = await runs.read_result(app, caller, run_id, seq, among)
+    return make_answer(found.result, {"previous": found.previous, "next": found.next})
 
 
-@router.get("/api/runs/{run_id}/results/{seq}/call", summary="Read a call", **documented(calls.CallView, 404))
+@router.get("/api/runs/{run_id}/results/{seq}/call", summary="Read a call", **document_route(calls.CallView, 404))
 async def read_call(
     run_id: RunId,
     seq: Annotated[int, Path(ge=0, lt=2**63)],
-    here: Here,
-    caller: Annotated[Credential, caller_of(calls.read_call)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(calls.read_call)],
     columns: Annotated[int, Query(ge=calls.FEWEST, le=calls.MOST, description="Parts of which the peaks are")] = 800,
 ) -> Response:
     """Return its conversation, its turns and the peaks of both sides, to be drawn and sought in."""
-    return answer(await calls.read_call(here, caller, run_id, seq, columns))
+    return make_answer(await calls.read_call(app, caller, run_id, seq, columns))
 
 
-@router.post("/api/runs/{run_id}/cancel", summary="Cancel a run", **documented(RunView, 404, 409))
-async def cancel_run(run_id: str, here: Here, caller: Annotated[Credential, caller_of(runs.cancel_run)]) -> Response:
+@router.post("/api/runs/{run_id}/cancel", summary="Cancel a run", **document_route(RunView, 404, 409))
+async def cancel_run(
+    run_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(runs.cancel_run)]
+) -> Response:
     """Ask that it end. What is stored stays; whoever carries it out stops within seconds."""
-    return answer(await runs.cancel_run(here, caller, run_id))
+    return make_answer(await runs.cancel_run(app, caller, run_id))
 
 
-@router.post("/api/runs/{run_id}/resume", summary="Resume a run", **documented(RunView, 404, 409, status=202))
+@router.post("/api/runs/{run_id}/resume", summary="Resume a run", **document_route(RunView, 404, 409, status=202))
 async def resume_run(
     run_id: str,
-    here: Here,
-    caller: Annotated[Credential, caller_of(runs.resume_run)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(runs.resume_run)],
     body: ResumeBody | None = None,
 ) -> Response:
     """Queue a run again that was stopped, interrupted or cancelled: it goes on with what is missing."""
     limits = body.limits.changed() if body and body.limits else None
-    return answer(await runs.resume_run(here, caller, run_id, limits), status=202)
+    return make_answer(await runs.resume_run(app, caller, run_id, limits), status=202)
 
 
-@router.patch("/api/runs/{run_id}", summary="Change a run", **documented(RunView, 404))
+@router.patch("/api/runs/{run_id}", summary="Change a run", **document_route(RunView, 404))
 async def edit_run(
-    run_id: str, body: RunEditBody, here: Here, caller: Annotated[Credential, caller_of(runs.edit_run)]
+    run_id: str, body: RunEditBody, app: AppDependency, caller: Annotated[Credential, require_caller(runs.edit_run)]
 ) -> Response:
     """Change its name or its note; what is left out stays, and an empty text removes."""
-    return answer(await runs.edit_run(here, caller, run_id, body.changes()))
+    return make_answer(await runs.edit_run(app, caller, run_id, body.changes()))
 
 
-@router.delete("/api/runs/{run_id}", summary="Delete a run", **documented(None, 404, 409))
-async def delete_run(run_id: str, here: Here, caller: Annotated[Credential, caller_of(runs.delete_run)]) -> Response:
+@router.delete("/api/runs/{run_id}", summary="Delete a run", **document_route(None, 404, 409))
+async def delete_run(
+    run_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(runs.delete_run)]
+) -> Response:
     """Delete it with all of its results; while somebody works on it, it must be cancelled first."""
-    await runs.delete_run(here, caller, run_id)
-    return answer(None)
+    await runs.delete_run(app, caller, run_id)
+    return make_answer(None)
 
 
 @router.get(
     "/api/runs/{run_id}/export",
     summary="Export a run",
-    **documented(
+    **document_route(
         None,
         404,
         status_200={
             "description": "The file",
             "content": {
-                **{kind.partition(";")[0]: {"schema": {"type": "string"}} for kind, _ in _EXPORTED.values()},
+                **{kind.partition(";")[0]: {"schema": {"type": "string"}} for kind, _ in _EXPORT_MEDIA_TYPES.values()},
                 "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
                 "application/json": {"schema": {}},
             },
@@ -349,18 +355,18 @@ async def delete_run(run_id: str, here: Here, caller: Annotated[Credential, call
 )
 async def export_run(
     run_id: RunId,
-    here: Here,
-    caller: Annotated[Credential, caller_of(runs.render_run)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(runs.render_run)],
     format_: Annotated[Format, Query(alias="format")] = "json",
 ) -> Response:
     """Return its results as a file: `results.json`, JSON Lines, CSV, Parquet, JUnit, Markdown or one HTML page."""
-    kind, ending = _EXPORTED[format_]
-    found, file = await runs.render_run(here, caller, run_id, lambda *given: _written(format_, *given))
+    kind, ending = _EXPORT_MEDIA_TYPES[format_]
+    found, file = await runs.render_run(app, caller, run_id, lambda *given: _write_export(format_, *given))
     headers = {"content-disposition": f'attachment; filename="{found}.{ending}"'}
-    return StreamingResponse(pieces_of(file, sys.maxsize), 200, headers, kind)
+    return StreamingResponse(read_pieces(file, sys.maxsize), 200, headers, kind)
 
 
-def _written(format_: Format, run: Run, results: Iterator[tuple[Case, Result]]) -> tuple[str, IO[bytes]]:
+def _write_export(format_: Format, run: Run, results: Iterator[tuple[Case, Result]]) -> tuple[str, IO[bytes]]:
     """Write the whole file aside, so that what goes wrong can still be said; return the run's id and the file."""
     file = SpooledTemporaryFile(4 << 20)  # noqa: SIM115 - whoever sends it closes it
     try:
@@ -381,10 +387,10 @@ def _written(format_: Format, run: Run, results: Iterator[tuple[Case, Result]]) 
 # ── Comparisons ──
 
 
-@compare.get("/api/compare", summary="Compare two runs", **documented(ComparisonView, 404))
+@compare.get("/api/compare", summary="Compare two runs", **document_route(ComparisonView, 404))
 async def compare_runs(
-    here: Here,
-    caller: Annotated[Credential, caller_of(comparisons.compare_runs)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(comparisons.compare_runs)],
     base: Annotated[str, Query(min_length=1, max_length=200)],
     new: Annotated[str, Query(min_length=1, max_length=200)],
     page: PageNumber = 1,
@@ -410,5 +416,5 @@ async def compare_runs(
         page=page,
         page_size=page_size,
     )
-    found = await comparisons.compare_runs(here, caller, wanted)
-    return answer(found, page_meta(page, page_size, found.lost + found.gained))
+    found = await comparisons.compare_runs(app, caller, wanted)
+    return make_answer(found, make_page_meta(page, page_size, found.lost + found.gained))

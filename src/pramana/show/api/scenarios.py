@@ -27,24 +27,24 @@ from pramana.errors import InvalidInput, Problem
 from pramana.load.problems import MAX_ERRORS
 from pramana.load.scenario import CAMEL_CASE, Scenario
 from pramana.show.api.envelope import (
+    AppDependency,
     Body,
     Detail,
-    Here,
     PageNumber,
     PageSize,
     Shape,
-    answer,
-    as_detail,
-    caller_of,
-    documented,
-    from_query,
-    inlined,
-    of_error,
-    page_meta,
+    document_route,
+    error_response,
+    inline_references,
+    make_answer,
+    make_page_meta,
+    make_shape,
+    problem_to_detail,
     query_parameters,
-    shape_of,
+    read_query,
+    require_caller,
 )
-from pramana.store.scenarios import IdsExist, Mode
+from pramana.store.scenarios import Mode, ScenarioIdsExist
 
 router = APIRouter(tags=["scenarios"])
 
@@ -56,7 +56,7 @@ _JSON_KINDS = frozenset(("", "application/json"))
 if TYPE_CHECKING:
     _FieldsShape = Shape
 else:
-    _FieldsShape = shape_of(ScenarioFieldsView)
+    _FieldsShape = make_shape(ScenarioFieldsView)
 
 
 class ValidatedShape(Shape):
@@ -92,38 +92,43 @@ class LibraryBody(Body):
     dry_run: bool = False
 
 
-class _Raw(NamedTuple):
+class _RawBody(NamedTuple):
     data: bytes
     is_yaml: bool
 
 
-async def _raw(request: Request) -> _Raw:
+async def _read_raw(request: Request) -> _RawBody:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in _YAML_KINDS and kind not in _JSON_KINDS:
         raise HTTPException(415, f'send JSON ({{"yaml": …}}) as application/json, or the YAML itself as {_YAML}')
-    return _Raw(await request.body(), kind in _YAML_KINDS)
+    return _RawBody(await request.body(), kind in _YAML_KINDS)
 
 
-def _body(model: type[YamlBody], raw: _Raw) -> Any:
+def _parse_body(model: type[YamlBody], raw: _RawBody) -> Any:
     """Return what was sent as JSON; read here and not by the framework, which would do it on the event loop."""
     try:
         return model.model_validate_json(raw.data)
     except ValidationError as wrong:
         found = wrong.errors(include_url=False)
         if found[0]["type"] == "json_invalid":
-            raise InvalidInput.of([Problem(f"this is no JSON: {found[0]['ctx']['error']}", "body")]) from None
+            raise InvalidInput.from_problems(
+                [Problem(f"this is no JSON: {found[0]['ctx']['error']}", "body")]
+            ) from None
         raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in found]) from None
 
 
-def _either(model: type[YamlBody]) -> dict[str, Any]:
+def _describe_json_or_yaml(model: type[YamlBody]) -> dict[str, Any]:
     """Return what a route says of a body that is JSON or YAML."""
-    kinds = {"application/json": {"schema": inlined(model.model_json_schema())}, _YAML: {"schema": {"type": "string"}}}
+    kinds = {
+        "application/json": {"schema": inline_references(model.model_json_schema())},
+        _YAML: {"schema": {"type": "string"}},
+    }
     return {"requestBody": {"required": True, "content": kinds}}
 
 
 def _scenario_body(*required: str) -> dict[str, Any]:
     """Return what a route says of a scenario that is sent: the rules of files, in camelCase."""
-    schema = inlined(Scenario.model_json_schema(by_alias=True))
+    schema = inline_references(Scenario.model_json_schema(by_alias=True))
     camel = {field: spelling for spelling, field in CAMEL_CASE.items()}
     schema["properties"] = {camel.get(name, name): each for name, each in schema["properties"].items()}
     schema["required"] = list(required)
@@ -131,16 +136,16 @@ def _scenario_body(*required: str) -> dict[str, Any]:
 
 
 _Fields = Annotated[dict[str, Any], Sent()]
-_NEEDED = ("name", "type", "prompt", "expectedOutcome")
+_REQUIRED_FIELDS = ("name", "type", "prompt", "expectedOutcome")
 _Seen = Annotated[
     str | None,
     Query(alias="ifUpdatedAt", max_length=40, description="Only if its updatedAt is still this; else 409"),
 ]
 
 
-def _importing(*errors: int) -> dict[str, Any]:
+def _describe_import(*errors: int) -> dict[str, Any]:
     """Return what a route says of an import: 201 when it is done, 200 when it was only tried."""
-    told = documented(ImportedView, *errors, status=201, description="Done, also when every scenario was skipped")
+    told = document_route(ImportedView, *errors, status=201, description="Done, also when every scenario was skipped")
     told["responses"][200] = {**told["responses"][201], "description": "What would change, of a dry run"}
     return told
 
@@ -152,15 +157,15 @@ def _importing(*errors: int) -> dict[str, Any]:
     "/api/scenarios",
     summary="List scenarios",
     openapi_extra=query_parameters(ScenarioPage),
-    **documented(list[ScenarioView]),
+    **document_route(list[ScenarioView]),
 )
 async def list_scenarios(
-    request: Request, caller: Annotated[Credential, caller_of(scenarios.list_scenarios)]
+    request: Request, caller: Annotated[Credential, require_caller(scenarios.list_scenarios)]
 ) -> Response:
     """Return a page of the scenarios that match, by id. Within one filter any value matches, but for `allTags`."""
-    wanted = from_query(ScenarioPage, request)
+    wanted = read_query(ScenarioPage, request)
     found = await scenarios.list_scenarios(request.app.state.serving, caller, wanted)
-    return answer(found.items, page_meta(wanted.page, wanted.page_size, found.total))
+    return make_answer(found.items, make_page_meta(wanted.page, wanted.page_size, found.total))
 
 
 # ── Documents; before the routes of one scenario, whose ids might be these words ──
@@ -169,36 +174,36 @@ async def list_scenarios(
 @router.post(
     "/api/scenarios/validate",
     summary="Check a YAML document",
-    openapi_extra=_either(YamlBody),
-    **documented(ValidatedShape, 415),
+    openapi_extra=_describe_json_or_yaml(YamlBody),
+    **document_route(ValidatedShape, 415),
 )
 async def validate_scenarios(
-    raw: Annotated[_Raw, Depends(_raw)],
-    here: Here,
-    caller: Annotated[Credential, caller_of(scenarios.validate_document)],
+    raw: Annotated[_RawBody, Depends(_read_raw)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(scenarios.validate_document)],
     read: Annotated[bool, Query(description="Also answer with the scenarios, as they were understood")] = False,
 ) -> Response:
     """Say whether a document could be imported, and everything that is wrong with it, each at its place."""
-    data = raw.data if raw.is_yaml else (await here.work(lambda: _body(YamlBody, raw))).yaml
-    found = await scenarios.validate_document(here, caller, data)
+    data = raw.data if raw.is_yaml else (await app.run_in_thread(lambda: _parse_body(YamlBody, raw))).yaml
+    found = await scenarios.validate_document(app, caller, data)
     valid = not any(each.severity == "error" for each in found.problems)
-    details = [as_detail(each) for each in found.problems]
+    details = [problem_to_detail(each) for each in found.problems]
     said = {"valid": valid, "scenarios": len(found.read), "problems": details}
     understood = [each.scenario for each in found.read] if read else []
     views = msgspec.convert(understood, list[ScenarioFieldsView], from_attributes=True)
-    return answer({**said, "read": views} if read else said)
+    return make_answer({**said, "read": views} if read else said)
 
 
 @router.post(
     "/api/scenarios/import",
     summary="Import a YAML document",
-    openapi_extra=_either(ImportBody),
-    **_importing(409, 415),
+    openapi_extra=_describe_json_or_yaml(ImportBody),
+    **_describe_import(409, 415),
 )
 async def import_scenarios(
-    here: Here,
-    caller: Annotated[Credential, caller_of(scenarios.import_documents)],
-    raw: Annotated[_Raw, Depends(_raw)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(scenarios.import_documents)],
+    raw: Annotated[_RawBody, Depends(_read_raw)],
     mode: Annotated[Mode, Query(description="As in the body, for YAML that is sent as it is")] = "skip",
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
 ) -> Response:
@@ -209,22 +214,24 @@ async def import_scenarios(
     """
     data: str | bytes = raw.data
     if not raw.is_yaml:
-        body: ImportBody = await here.work(lambda: _body(ImportBody, raw))
+        body: ImportBody = await app.run_in_thread(lambda: _parse_body(ImportBody, raw))
         data, mode = body.yaml, body.mode or mode
         dry_run = dry_run if body.dry_run is None else body.dry_run
     given = [Document("", data)]
-    return await _imported(scenarios.import_documents(here, caller, given, mode, dry_run=dry_run), dry_run=dry_run)
+    return await _import_response(
+        scenarios.import_documents(app, caller, given, mode, dry_run=dry_run), dry_run=dry_run
+    )
 
 
-async def _imported(importing: Awaitable[ImportedView], *, dry_run: bool) -> Response:
+async def _import_response(importing: Awaitable[ImportedView], *, dry_run: bool) -> Response:
     try:
         done = await importing
-    except (InvalidInput, IdsExist) as error:
-        return of_error(error, MAX_ERRORS)
+    except (InvalidInput, ScenarioIdsExist) as error:
+        return error_response(error, MAX_ERRORS)
     counts = {"imported": done.imported, "updated": done.updated, "skipped": done.skipped}
     meta: dict[str, Any] = {"totalParsed": sum(map(len, counts.values()))}
     meta |= {f"total{name.capitalize()}": len(ids) for name, ids in counts.items()}
-    return answer(done, {**meta, "dryRun": True} if dry_run else meta, status=200 if dry_run else 201)
+    return make_answer(done, {**meta, "dryRun": True} if dry_run else meta, status=200 if dry_run else 201)
 
 
 class _AsYaml(Response):
@@ -235,7 +242,7 @@ class _AsYaml(Response):
     "/api/scenarios/export",
     summary="Export as YAML",
     openapi_extra=query_parameters(ScenarioFilter),
-    **documented(
+    **document_route(
         str,
         status_200={
             "description": "YAML that imports to the same",
@@ -245,10 +252,10 @@ class _AsYaml(Response):
     | {"response_class": _AsYaml},
 )
 async def export_scenarios(
-    request: Request, here: Here, caller: Annotated[Credential, caller_of(scenarios.export_scenarios)]
+    request: Request, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.export_scenarios)]
 ) -> Response:
     """Return the scenarios that are wanted as one YAML document, which imports to the same."""
-    pieces = await scenarios.export_scenarios(here, caller, from_query(ScenarioFilter, request))
+    pieces = await scenarios.export_scenarios(app, caller, read_query(ScenarioFilter, request))
     disposition = {"Content-Disposition": 'attachment; filename="scenarios.yaml"'}
     return StreamingResponse(pieces, headers=disposition, media_type=_YAML)
 
@@ -259,117 +266,125 @@ async def export_scenarios(
 @router.post(
     "/api/scenarios",
     summary="Create a scenario",
-    openapi_extra=_scenario_body(*_NEEDED),
-    **documented(ScenarioView, 409, status=201),
+    openapi_extra=_scenario_body(*_REQUIRED_FIELDS),
+    **document_route(ScenarioView, 409, status=201),
 )
 async def create_scenario(
-    body: _Fields, here: Here, caller: Annotated[Credential, caller_of(scenarios.create_scenario)]
+    body: _Fields, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.create_scenario)]
 ) -> Response:
     """Keep a new scenario; an id that is left out is made from the name."""
-    return answer(await scenarios.create_scenario(here, caller, body), status=201)
+    return make_answer(await scenarios.create_scenario(app, caller, body), status=201)
 
 
-@router.get("/api/scenarios/{scenario_id}", summary="Read a scenario", **documented(ScenarioView, 404))
+@router.get("/api/scenarios/{scenario_id}", summary="Read a scenario", **document_route(ScenarioView, 404))
 async def read_scenario(
-    scenario_id: str, here: Here, caller: Annotated[Credential, caller_of(scenarios.read_scenario)]
+    scenario_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.read_scenario)]
 ) -> Response:
     """Return a scenario."""
-    return answer(await scenarios.read_scenario(here, caller, scenario_id))
+    return make_answer(await scenarios.read_scenario(app, caller, scenario_id))
 
 
 @router.put(
     "/api/scenarios/{scenario_id}",
     summary="Replace a scenario",
-    openapi_extra=_scenario_body(*_NEEDED),
-    **documented(ScenarioView, 404, 409),
+    openapi_extra=_scenario_body(*_REQUIRED_FIELDS),
+    **document_route(ScenarioView, 404, 409),
 )
 async def replace_scenario(
     scenario_id: str,
     body: _Fields,
-    here: Here,
-    caller: Annotated[Credential, caller_of(scenarios.change_scenario)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(scenarios.change_scenario)],
     seen: _Seen = None,
 ) -> Response:
     """Replace all of a scenario: what is left out gets its default."""
-    return answer(await scenarios.change_scenario(here, caller, scenario_id, body, whole=True, seen=_as_written(seen)))
+    return make_answer(
+        await scenarios.change_scenario(app, caller, scenario_id, body, whole=True, seen=_without_camel_case(seen))
+    )
 
 
 @router.patch(
     "/api/scenarios/{scenario_id}",
     summary="Change a scenario",
     openapi_extra=_scenario_body(),
-    **documented(ScenarioView, 404, 409),
+    **document_route(ScenarioView, 404, 409),
 )
 async def change_scenario(
     scenario_id: str,
     body: _Fields,
-    here: Here,
-    caller: Annotated[Credential, caller_of(scenarios.change_scenario)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(scenarios.change_scenario)],
     seen: _Seen = None,
 ) -> Response:
     """Change the fields that are named; null gives a field its default."""
-    return answer(await scenarios.change_scenario(here, caller, scenario_id, body, whole=False, seen=_as_written(seen)))
+    return make_answer(
+        await scenarios.change_scenario(app, caller, scenario_id, body, whole=False, seen=_without_camel_case(seen))
+    )
 
 
-def _as_written(seen: str | None) -> str | None:
+def _without_camel_case(seen: str | None) -> str | None:
     return seen and seen.replace(" ", "+")  # what a plus becomes in an address that nobody quoted
 
 
-@router.delete("/api/scenarios/{scenario_id}", summary="Delete a scenario", **documented(DeletedView, 404))
+@router.delete("/api/scenarios/{scenario_id}", summary="Delete a scenario", **document_route(DeletedView, 404))
 async def delete_scenario(
-    scenario_id: str, here: Here, caller: Annotated[Credential, caller_of(scenarios.delete_scenario)]
+    scenario_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.delete_scenario)]
 ) -> Response:
     """Delete a scenario; for a day it can be restored."""
-    return answer(await scenarios.delete_scenario(here, caller, scenario_id))
+    return make_answer(await scenarios.delete_scenario(app, caller, scenario_id))
 
 
 @router.post(
     "/api/scenarios/{scenario_id}/restore",
     summary="Restore a deleted scenario",
-    **documented(ScenarioView, 404, 409),
+    **document_route(ScenarioView, 404, 409),
 )
 async def restore_scenario(
-    scenario_id: str, here: Here, caller: Annotated[Credential, caller_of(scenarios.restore_scenario)]
+    scenario_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.restore_scenario)]
 ) -> Response:
     """Bring back a scenario that was deleted within the last day."""
-    return answer(await scenarios.restore_scenario(here, caller, scenario_id))
+    return make_answer(await scenarios.restore_scenario(app, caller, scenario_id))
 
 
-@router.get("/api/deleted-scenarios", summary="List deleted scenarios", **documented(list[DeletedView]))
+@router.get("/api/deleted-scenarios", summary="List deleted scenarios", **document_route(list[DeletedView]))
 async def list_deleted_scenarios(
-    here: Here,
-    caller: Annotated[Credential, caller_of(scenarios.list_deleted)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(scenarios.list_deleted)],
     page: PageNumber = 1,
     page_size: PageSize = 50,
 ) -> Response:
     """Return what can be restored, what was deleted last first."""
-    found = await scenarios.list_deleted(here, caller, PageRequest(page=page, page_size=page_size))
-    return answer(found.items, page_meta(page, page_size, found.total))
+    found = await scenarios.list_deleted(app, caller, PageRequest(page=page, page_size=page_size))
+    return make_answer(found.items, make_page_meta(page, page_size, found.total))
 
 
-@router.get("/api/scenario-facets", summary="What scenarios can be chosen by", **documented(FacetsView))
-async def list_facets(here: Here, caller: Annotated[Credential, caller_of(scenarios.list_facets)]) -> Response:
+@router.get("/api/scenario-facets", summary="What scenarios can be chosen by", **document_route(FacetsView))
+async def list_facets(
+    app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.list_facets)]
+) -> Response:
     """Return how many of all scenarios have each type, difficulty, language and tag that there is."""
-    return answer(await scenarios.list_facets(here, caller))
+    return make_answer(await scenarios.list_facets(app, caller))
 
 
 # ── The library ──
 
 
-@router.get("/api/library", summary="List the built-in scenarios", **documented(list[LibraryView]))
-async def list_library(here: Here, caller: Annotated[Credential, caller_of(scenarios.list_library)]) -> Response:
+@router.get("/api/library", summary="List the built-in scenarios", **document_route(list[LibraryView]))
+async def list_library(
+    app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.list_library)]
+) -> Response:
     """Return the files of the built-in library; none of them is in the store before somebody imports it."""
-    return answer(await scenarios.list_library(here, caller))
+    return make_answer(await scenarios.list_library(app, caller))
 
 
 @router.post(
     "/api/library/import",
     summary="Import built-in scenarios",
-    **_importing(404, 409),
+    **_describe_import(404, 409),
 )
 async def import_library(
-    body: LibraryBody, here: Here, caller: Annotated[Credential, caller_of(scenarios.import_library)]
+    body: LibraryBody, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.import_library)]
 ) -> Response:
     """Import files of the built-in library, as by /api/scenarios/import."""
-    importing = scenarios.import_library(here, caller, body.files, body.mode, dry_run=body.dry_run)
-    return await _imported(importing, dry_run=body.dry_run)
+    importing = scenarios.import_library(app, caller, body.files, body.mode, dry_run=body.dry_run)
+    return await _import_response(importing, dry_run=body.dry_run)

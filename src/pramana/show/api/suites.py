@@ -8,15 +8,15 @@ from pydantic import Field
 from pramana.app import Credential, suites
 from pramana.app.suites import HashView, ListedView, SuiteView, TierHashView
 from pramana.show.api.envelope import (
+    AppDependency,
     Body,
-    Here,
     PageNumber,
     PageSize,
-    answer,
-    caller_of,
-    documented,
-    envelope_of,
-    page_meta,
+    document_route,
+    make_answer,
+    make_envelope_model,
+    make_page_meta,
+    require_caller,
 )
 
 router = APIRouter(tags=["suites"])
@@ -33,54 +33,58 @@ class SuiteBody(Body):
     )
 
 
-@router.get("/api/suites", summary="List suites", **documented(list[ListedView]))
-async def list_suites(here: Here, caller: Annotated[Credential, caller_of(suites.list_suites)]) -> Response:
+@router.get("/api/suites", summary="List suites", **document_route(list[ListedView]))
+async def list_suites(
+    app: AppDependency, caller: Annotated[Credential, require_caller(suites.list_suites)]
+) -> Response:
     """Return every version: built in, published, uploaded."""
-    return answer(await suites.list_suites(here, caller))
+    return make_answer(await suites.list_suites(app, caller))
 
 
 @router.post(
     "/api/suites",
     summary="Upload a suite",
-    **documented(
+    **document_route(
         SuiteView,
         409,
         status=201,
         description="It is new",
-        status_200={"model": envelope_of(SuiteView), "description": "It is there already, and the same"},
+        status_200={"model": make_envelope_model(SuiteView), "description": "It is there already, and the same"},
     ),
 )
 async def upload_suite(
-    body: SuiteBody, here: Here, caller: Annotated[Credential, caller_of(suites.upload_suite)]
+    body: SuiteBody, app: AppDependency, caller: Annotated[Credential, require_caller(suites.upload_suite)]
 ) -> Response:
     """Keep a version: 201 when it is new, 200 when it is there with the same content, 409 when that is another."""
-    done = await suites.upload_suite(here, caller, body.version, body.tiers)
-    return answer(done.suite, status=201 if done.new else 200)
+    done = await suites.upload_suite(app, caller, body.version, body.tiers)
+    return make_answer(done.suite, status=201 if done.new else 200)
 
 
-@router.get("/api/suites/{version}", summary="Read a suite", **documented(SuiteView, 404, 409))
-async def read_suite(version: str, here: Here, caller: Annotated[Credential, caller_of(suites.read_suite)]) -> Response:
+@router.get("/api/suites/{version}", summary="Read a suite", **document_route(SuiteView, 404, 409))
+async def read_suite(
+    version: str, app: AppDependency, caller: Annotated[Credential, require_caller(suites.read_suite)]
+) -> Response:
     """Return what a version's manifest says."""
-    return answer(await suites.read_suite(here, caller, version))
+    return make_answer(await suites.read_suite(app, caller, version))
 
 
-@router.get("/api/suites/{version}/hash", summary="The hashes of a suite", **documented(HashView, 404))
+@router.get("/api/suites/{version}/hash", summary="The hashes of a suite", **document_route(HashView, 404))
 async def suite_hashes(
-    version: str, here: Here, caller: Annotated[Credential, caller_of(suites.read_hashes)]
+    version: str, app: AppDependency, caller: Annotated[Credential, require_caller(suites.read_hashes)]
 ) -> Response:
     """Return the hash of each tier."""
-    return answer(await suites.read_hashes(here, caller, version))
+    return make_answer(await suites.read_hashes(app, caller, version))
 
 
 @router.get(
     "/api/suites/{version}/{tier}",
     summary="The cases of a tier",
-    **documented(
+    **document_route(
         list[dict[str, Any]],
         404,
         409,
         status_200={
-            "model": envelope_of(list[dict[str, Any]]),
+            "model": make_envelope_model(list[dict[str, Any]]),
             "description": "Done",
             "content": {_JSONL: {"schema": {"type": "string"}}},
         },
@@ -89,8 +93,8 @@ async def suite_hashes(
 async def read_tier(
     version: str,
     tier: str,
-    here: Here,
-    caller: Annotated[Credential, caller_of(suites.list_cases)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(suites.list_cases)],
     page: PageNumber = 1,
     page_size: PageSize = 50,
     kind: Annotated[Literal["json", "jsonl"], Query(alias="format", description="jsonl: the file itself")] = "json",
@@ -99,15 +103,15 @@ async def read_tier(
     """Return the cases of a tier, in the names of the file, by the page; or the whole file."""
     if kind == "jsonl":
         named = {"Content-Disposition": f'attachment; filename="{tier}.jsonl"'}
-        return Response(await suites.read_file(here, caller, version, tier), media_type=_JSONL, headers=named)
+        return Response(await suites.read_file(app, caller, version, tier), media_type=_JSONL, headers=named)
     wanted = suites.CaseFilter(text=text, page=page, page_size=page_size)
-    found = await suites.list_cases(here, caller, version, tier, wanted)
-    return answer(found.items, page_meta(page, page_size, found.total))
+    found = await suites.list_cases(app, caller, version, tier, wanted)
+    return make_answer(found.items, make_page_meta(page, page_size, found.total))
 
 
-@router.get("/api/suites/{version}/{tier}/hash", summary="The hash of a tier", **documented(TierHashView, 404))
+@router.get("/api/suites/{version}/{tier}/hash", summary="The hash of a tier", **document_route(TierHashView, 404))
 async def tier_hash(
-    version: str, tier: str, here: Here, caller: Annotated[Credential, caller_of(suites.read_tier_hash)]
+    version: str, tier: str, app: AppDependency, caller: Annotated[Credential, require_caller(suites.read_tier_hash)]
 ) -> Response:
     """Return the hash by which everybody knows the tier."""
-    return answer(await suites.read_tier_hash(here, caller, version, tier))
+    return make_answer(await suites.read_tier_hash(app, caller, version, tier))

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from pramana.errors import InvalidInput, PramanaError, Problem, did_you_mean, visible
+from pramana.errors import InvalidInput, PramanaError, Problem, escape_control_characters, suggest_similar
 
 COMMANDS = {
     "run": ("pramana.show.cli.run:run", "Test models: run cases, check every reply, store every result."),
@@ -48,7 +48,7 @@ class HelpfulGroup(click.Group):
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
             meant = OTHERWISE_CALLED.get(args[0]) if isinstance(self, CommandTable) else None
-            hint = f"; run: {meant}" if meant else did_you_mean(args[0], known)
+            hint = f"; run: {meant}" if meant else suggest_similar(args[0], known)
             ctx.fail(f'unknown command "{args[0]}"{hint}')
         return super().resolve_command(ctx, args)
 
@@ -116,12 +116,12 @@ def main() -> NoReturn:
         _print_error(str(error), error.code, error.problems)
         code = error.exit_code
     except OSError as error:
-        where = f"{visible(str(error.filename))}: " if error.filename else ""
+        where = f"{escape_control_characters(str(error.filename))}: " if error.filename else ""
         with suppress(OSError):  # it may be the terminal itself that is gone
             _print_error(f"{where}{error.strerror or error}", "os_error")
         code = 3
     except Exception as error:  # noqa: BLE001 - the last resort: 1 would say that an answer is bad
-        _print_error(_admit(error), "defect")
+        _print_error(_report_defect(error), "defect")
         code = 3
     gc.freeze()  # or the interpreter looks for cycles among everything that was imported before it ends
     sys.exit(code if isinstance(code, int) else 0)
@@ -137,7 +137,7 @@ def _print_error(message: str, code: str, problems: Sequence[Problem] = ()) -> N
     for problem in problems:
         terminal.print_problem(problem, err=True)
     if not problems:
-        click.echo("pramana: " + "\n".join(visible(line) for line in message.split("\n")), err=True)
+        click.echo("pramana: " + "\n".join(escape_control_characters(line) for line in message.split("\n")), err=True)
 
 
 def _wants_json() -> bool:
@@ -147,26 +147,28 @@ def _wants_json() -> bool:
 def _print_json(message: str, code: str, problems: Sequence[Problem] = ()) -> None:
     from pramana.report import terminal
 
-    terminal.print_json({"error": message, "code": code, "details": [terminal.as_data(each) for each in problems]})
+    terminal.print_json(
+        {"error": message, "code": code, "details": [terminal.problem_to_data(each) for each in problems]}
+    )
 
 
-def _admit(error: Exception) -> str:
+def _report_defect(error: Exception) -> str:
     """Return one sentence that something is wrong here and not with the input, and keep what helps to find it."""
     import traceback
 
     from pramana import settings
 
     trace = "".join(traceback.format_exception(error))
-    if settings.debugging():
+    if settings.is_debugging():
         click.echo(trace, err=True)
     try:
-        kept = settings.home() / "defect.txt"  # over the last one
-        settings.write_private(kept, trace)
+        kept = settings.data_folder() / "defect.txt"  # over the last one
+        settings.write_private_file(kept, trace)
         where = f"the traceback is in {kept}"
     except (OSError, InvalidInput):
         where = "PRAMANA_DEBUG=1 shows the traceback"
     first: BaseException = error
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
-    what = visible(f"{type(first).__name__}: {first}" if str(first) else type(first).__name__)
+    what = escape_control_characters(f"{type(first).__name__}: {first}" if str(first) else type(first).__name__)
     return f"internal error, please report it as a bug: {what[:300]}; {where}"

@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from pramana.analyse.changes import Limit
     from pramana.analyse.comparison import Pair
     from pramana.analyse.labels import SideLabels
+    from pramana.app.comparison_sides import ComparedSides
     from pramana.app.references import Reference
     from pramana.app.replies import ReplyPairView
-    from pramana.app.sides import Compared
 
-SHOWN = 20
+MAX_SHOWN_CASES = 20
 SHOWN_REPLIES, SHOWN_REPLIES_JSON = 3, 100
 """Cases whose replies are shown unless --show says how many."""
 _WORST_FIRST = (1, 4, 0)
 
 
-def _limit(context: click.Context, option: click.Parameter, value: str | None) -> "Limit | None":
+def _parse_limit(context: click.Context, option: click.Parameter, value: str | None) -> "Limit | None":
     """Return how much slower is too slow, as it was typed."""
     del context
-    from pramana.analyse.changes import limit_of
+    from pramana.analyse.changes import parse_limit
 
     try:
-        return None if value is None else limit_of(value)
+        return None if value is None else parse_limit(value)
     except InvalidInput as error:
         raise click.BadParameter(str(error), param=option) from None
 
@@ -50,7 +50,7 @@ def _limit(context: click.Context, option: click.Parameter, value: str | None) -
 @click.option("--any-judge", is_flag=True, help="Compare verdicts although different judges gave them.")
 @click.option(
     "--max-slower",
-    callback=_limit,
+    callback=_parse_limit,
     default=None,
     metavar="LIMIT",
     help="Exit 1 when proven slower by more than 200ms, or 20%; 4 when that is not decided.",
@@ -87,74 +87,74 @@ def compare(
     says that the second is worse. With --max-slower the time counts too, and the worse of the two decides (1, then 4,
     then 0).
     """
-    from pramana.analyse.changes import GATED, slower
-    from pramana.app.comparisons import whole_view
-    from pramana.app.references import two_sides
-    from pramana.app.sides import asked_sentence, compared
+    from pramana.analyse.changes import GATED, decide_slowdown
+    from pramana.app.comparison_sides import compare_sides, describe_request_differences
+    from pramana.app.comparisons import comparison_view
+    from pramana.app.references import resolve_sides
 
     if examples is None:
         examples = SHOWN_REPLIES_JSON if as_json else SHOWN_REPLIES
     with ExitStack() as stack:
-        references = [_reference(each, stack) for each in (base, new) if each is not None]
-        sides = two_sides(references[0], references[1] if new is not None else None, model, new_model)
-        made = compared(*sides, any_suite=any_suite, any_judge=any_judge)
-        view = whole_view(made, examples)
-    found, changed = made.found, made.changed
-    decision = slower(changed, max_slower) if max_slower else None
+        references = [_open_reference(each, stack) for each in (base, new) if each is not None]
+        sides = resolve_sides(references[0], references[1] if new is not None else None, model, new_model)
+        made = compare_sides(*sides, any_suite=any_suite, any_judge=any_judge)
+        view = comparison_view(made, examples)
+    found, changed = made.comparison, made.changed
+    decision = decide_slowdown(changed, max_slower) if max_slower else None
     code = min((found.exit_code, decision.code if decision else 0), key=_WORST_FIRST.index)
     if as_json:
         beside: dict[str, Any] = {"changed": [each.sentence for each in changed if each.sentence], "exit_code": code}
         if max_slower and decision:
             beside["slower"] = {"limit": max_slower.text, "exit_code": decision.code, "sentence": decision.sentence}
-        terminal.print_json({**terminal.plain(view), **beside})
+        terminal.print_json({**terminal.views_to_plain(view), **beside})
         return code
     for line in made.heading.split("\n"):
-        click.echo(terminal.wrapped(line, rest="  "))
+        click.echo(terminal.wrap_text(line, rest="  "))
     for mismatch in view.hash_mismatches:
-        click.echo(terminal.wrapped(f"Warning: {mismatch.sentence}"), err=True)
+        click.echo(terminal.wrap_text(f"Warning: {mismatch.sentence}"), err=True)
     click.echo()
-    click.echo(terminal.wrapped(found.sentence))
+    click.echo(terminal.wrap_text(found.sentence))
     if decision:
-        click.echo(terminal.wrapped(decision.sentence))
+        click.echo(terminal.wrap_text(decision.sentence))
     for each in changed:
         if each.sentence and not (decision and decision.code and each.what in GATED):  # as it says itself
-            click.echo(terminal.wrapped(each.sentence))
-    if differences := asked_sentence(each.detail for each in made.asked_differently):
-        click.echo(terminal.wrapped(differences))
+            click.echo(terminal.wrap_text(each.sentence))
+    if differences := describe_request_differences(each.detail for each in made.asked_differently):
+        click.echo(terminal.wrap_text(differences))
     for change in made.engine_changes:
-        click.echo(terminal.wrapped(change.sentence))
-    click.echo(terminal.wrapped(found.detail))
+        click.echo(terminal.wrap_text(change.sentence))
+    click.echo(terminal.wrap_text(found.detail))
     for each in changed:
-        click.echo(terminal.wrapped(each.detail))
+        click.echo(terminal.wrap_text(each.detail))
     if found.excluded:
         count = len(found.excluded)
         left = "1 case has" if count == 1 else f"{count:,} cases have"
-        click.echo(terminal.wrapped(f"{left} no verdict on one side or both: all this is about the others alone."))
-    if found.over_sentence:
-        click.echo(terminal.wrapped(found.over_sentence))
+        click.echo(terminal.wrap_text(f"{left} no verdict on one side or both: all this is about the others alone."))
+    if found.describe_unpaired:
+        click.echo(terminal.wrap_text(found.describe_unpaired))
     if view.reply_changes.sentence:
-        click.echo(terminal.wrapped(view.reply_changes.sentence))
+        click.echo(terminal.wrap_text(view.reply_changes.sentence))
     _print_cases(made, view.examples)
     if found.apart and not any_judge:
         click.echo("\nJudge both by one: pramana rescore RUN --judge MODEL. Or compare as they are: --any-judge")
     return code
 
 
-def _print_cases(made: "Compared", examples: "Sequence[ReplyPairView]") -> None:
+def _print_cases(made: "ComparedSides", examples: "Sequence[ReplyPairView]") -> None:
     """Print the cases that flipped, the first of them with both replies, and then replies with the same verdict."""
-    found = made.found
+    found = made.comparison
     for title, change, pairs in (
-        (found.labels.less_often, "lost", found.lost),
-        (found.labels.more_often, "gained", found.gained),
+        (found.labels.loss_phrase, "lost", found.lost),
+        (found.labels.gain_phrase, "gained", found.gained),
     ):
         if not pairs:
             continue
         replies = {each.case: each for each in examples if each.change == change}
-        shown = max(SHOWN, len(replies))
+        shown = max(MAX_SHOWN_CASES, len(replies))
         click.echo(f"\n{len(pairs):,} {'passes' if len(pairs) == 1 else 'pass'} {title}:")
         for pair in pairs[:shown]:
             name = made.name(pair.case)
-            click.echo(_flip(name, pair, found.labels))
+            click.echo(_format_flip(name, pair, found.labels))
             if name in replies:
                 _print_replies(replies[name], found.labels)
         if len(pairs) > shown:
@@ -163,7 +163,7 @@ def _print_cases(made: "Compared", examples: "Sequence[ReplyPairView]") -> None:
         differ = "differ while the verdict is" if found.labels.models else "changed while the verdict stayed"
         click.echo(f"\nReplies that {differ} the same:")
         for each in alike:
-            click.echo(f"  {terminal.fitted(each.case, 78)}")
+            click.echo(f"  {terminal.fit_to_width(each.case, 78)}")
             _print_replies(each, found.labels)
         if (more := made.reply_changes.changed - len(alike)) > 0:
             click.echo(f"  … and {more:,} more")
@@ -176,18 +176,22 @@ def _print_replies(pair: "ReplyPairView", labels: "SideLabels") -> None:
         click.echo(line)
 
 
-def _flip(name: str, pair: "Pair", labels: "SideLabels") -> str:
+def _format_flip(name: str, pair: "Pair", labels: "SideLabels") -> str:
     """Return a case that changed; how often it passed stands beside it where it had more than one answer, or below."""
-    from pramana.app.sides import tally
+    from pramana.app.comparison_sides import describe_pass_counts
 
-    line = f"  {terminal.fitted(name, 78)}"
+    line = f"  {terminal.fit_to_width(name, 78)}"
     if pair.repeats == 1 and not pair.base_over.answers and not pair.new_over.answers:
         return line
-    counts = tally(pair, labels)
-    return f"{line}, {counts}" if terminal.width(line) + 2 + len(counts) <= 80 else f"{line}\n    {counts}"
+    counts = describe_pass_counts(pair, labels)
+    return f"{line}, {counts}" if terminal.text_width(line) + 2 + len(counts) <= 80 else f"{line}\n    {counts}"
 
 
-def _reference(given: str, stack: ExitStack) -> "Reference":
-    from pramana.app.references import of_file, of_run
+def _open_reference(given: str, stack: ExitStack) -> "Reference":
+    from pramana.app.references import reference_to_file, reference_to_run
 
-    return of_file(Path(given)) if given.endswith(".json") else of_run(stack.enter_context(local_store()), given)
+    return (
+        reference_to_file(Path(given))
+        if given.endswith(".json")
+        else reference_to_run(stack.enter_context(local_store()), given)
+    )

@@ -17,8 +17,15 @@ from pramana.plugins import exporters
 from pramana.report import terminal
 from pramana.report.exporters import ALIASES, write_file, write_run, write_runs_file, writer_of_several
 from pramana.report.exports import FORMATS, recording_name
-from pramana.report.selection import Selected, select
-from pramana.show.cli.options import CASE_OPTIONS, GroupedCommand, Output, exporter_for, local_store, selecting
+from pramana.report.selection import SelectedRun, select_results
+from pramana.show.cli.options import (
+    CASE_OPTIONS,
+    GroupedCommand,
+    OutputPath,
+    add_selection_options,
+    exporter_for,
+    local_store,
+)
 
 if TYPE_CHECKING:
     from pramana.report.exporters import Exporter
@@ -52,8 +59,8 @@ class ExportFormat(click.Choice[str]):
     metavar="NAME",
     help="Format, such as csv or html [default: by FILE's ending]",
 )
-@selecting
-@click.option("--output", type=Output(), metavar="FILE", help="Output file [default: standard output]")
+@add_selection_options
+@click.option("--output", type=OutputPath(), metavar="FILE", help="Output file [default: standard output]")
 @click.option(
     "--audio",
     type=click.Path(file_okay=False, path_type=Path),
@@ -83,38 +90,38 @@ def export(
         chosen = {each.reference: each for each in map(store.runs.find_scored, runs or ("latest",))}
         if len(chosen) > 1:
             writer_of_several(found)  # refuses before anything is written
-        several = [select(store, each, selection) for each in chosen.values()]
+        several = [select_results(store, each, selection) for each in chosen.values()]
         results = chain.from_iterable(each.results() for each in several)
         damaged = _export_audio(store, results, audio) if audio else []
         _write(found, several, output, audio)
     if damaged:
-        files = terminal.counted(len(damaged), "file")
+        files = terminal.pluralise(len(damaged), "file")
         raise StoreFailed("\n  ".join([f"{files} could not be exported:", *damaged]))
 
 
-def _write(found: "Exporter", several: Sequence[Selected], output: Path | None, audio: Path | None) -> None:
+def _write(exporter_: "Exporter", several: Sequence[SelectedRun], output: Path | None, audio: Path | None) -> None:
     """Write the runs to the file, or to standard output where nothing else was asked for."""
     only = several[0] if len(several) == 1 else None
-    out = sys.stdout.buffer if found.binary else sys.stdout
+    out = sys.stdout.buffer if exporter_.binary else sys.stdout
     if output and only:
-        heard = _recordings(audio or output.parent, output.parent)
-        write_file(found, output, only.run, only.results(), heard)
+        heard = _recording_finder(audio or output.parent, output.parent)
+        write_file(exporter_, output, only.run, only.results(), heard)
     elif output:
-        write_runs_file(found, output, ((each.run, each.results()) for each in several))
+        write_runs_file(exporter_, output, ((each.run, each.results()) for each in several))
     elif only and not audio:
-        write_run(found, only.run, only.results(), out)
+        write_run(exporter_, only.run, only.results(), out)
     elif not audio:
-        writer_of_several(found)(((each.run, each.results()) for each in several), out)
+        writer_of_several(exporter_)(((each.run, each.results()) for each in several), out)
 
 
-def _recordings(folder: Path, page: Path) -> "Callable[[Case, Result], str | None]":
+def _recording_finder(folder: Path, page: Path) -> "Callable[[Case, Result], str | None]":
     """Return who knows the address of a recording from a page's folder, where it was exported; None where not."""
 
-    def found(case: Case, result: Result) -> str | None:
+    def find_recording(case: Case, result: Result) -> str | None:
         wav = folder / f"{name}.wav" if (name := recording_name(case, result)) else None
         return os.path.relpath(wav, page).replace(os.sep, "/") if wav and wav.is_file() else None
 
-    return found
+    return find_recording
 
 
 def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", folder: Path) -> list[str]:
@@ -137,17 +144,17 @@ def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", fold
             except PramanaError as error:
                 damaged.append(f"{file}: {error}")
             else:
-                _write_whole(folder / file, data)
+                _write_atomically(folder / file, data)
         written += len(damaged) == before
     if written:
-        calls = terminal.counted(written, "call")
+        calls = terminal.pluralise(written, "call")
         click.echo(f"{calls}: a stereo WAV (caller left, agent right) and an event log each, in {folder}")
     elif not damaged:
         click.echo("No result of this run was spoken, so there is nothing to hear.", err=True)
     return damaged
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def _write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that its name stands for all of it, or is not there."""
     unfinished = path.with_name(f".{token_hex(8)}.part")
     try:

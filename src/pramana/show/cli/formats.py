@@ -46,7 +46,7 @@ def validate(
                 "errors": problems.errors,
                 "warnings": problems.warnings,
                 "hashes": report.hashes,
-                "problems": [terminal.as_data(each) for each in problems],
+                "problems": [terminal.problem_to_data(each) for each in problems],
             }
         )
         return 0 if report.ok else 2
@@ -57,11 +57,11 @@ def validate(
         terminal.print_problems(list(problems), fold_warnings=not print_all)
     if problems.not_shown:
         click.echo(f"… and {problems.not_shown:,} more; --max-errors shows more of them")
-    counts = [terminal.counted(report.files, "file")]
+    counts = [terminal.pluralise(report.files, "file")]
     if report.ok:
         kinds = ((report.scenarios, "scenario"), (report.test_cases, "test case"), (report.agents, "voice agent"))
-        counts += [terminal.counted(number, noun) for number, noun in kinds if number]
-    found = f"{terminal.counted(problems.errors, 'error')}, {terminal.counted(problems.warnings, 'warning')}"
+        counts += [terminal.pluralise(number, noun) for number, noun in kinds if number]
+    found = f"{terminal.pluralise(problems.errors, 'error')}, {terminal.pluralise(problems.warnings, 'warning')}"
     verdict = click.style("valid", fg="green") if report.ok else click.style("not valid", fg="red")
     click.echo(f"{verdict}: {', '.join(counts)}: {found}")
     return 0 if report.ok else 2

@@ -13,8 +13,8 @@ from pramana.show.cli.options import POSITIVE, local_store
 if TYPE_CHECKING:
     from pramana.store.tokens import Role
 
-RAISE = "ask the user to start it with a cost limit in US dollars: pramana mcp --max-cost 5"
-RAISE_FURTHER = "ask the user to start it again, with a higher --max-cost if need be"
+SET_LIMIT_ADVICE = "ask the user to start it with a cost limit in US dollars: pramana mcp --max-cost 5"
+RAISE_LIMIT_ADVICE = "ask the user to start it again, with a higher --max-cost if need be"
 
 
 @click.command()
@@ -42,7 +42,7 @@ def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
     `mcp`. Exit code: 0 when the client disconnects, 2 without the extra.
     """
     from pramana.app import App, Credential
-    from pramana.app.spending import LocalProgram, Spending
+    from pramana.app.spending import LocalProgram, SpendingLimit
 
     try:
         from pramana.show.mcp import serve
@@ -51,8 +51,8 @@ def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
             raise
         raise InvalidInput(f"pramana mcp needs the MCP SDK; install it: {install_command('mcp')}") from None
     with local_store() as store:
-        advice = RAISE if max_cost_usd is None else RAISE_FURTHER
-        app = App(store, local=LocalProgram(Spending(max_cost_usd, advice), project=Path.cwd()))
+        advice = SET_LIMIT_ADVICE if max_cost_usd is None else RAISE_LIMIT_ADVICE
+        app = App(store, local=LocalProgram(SpendingLimit(max_cost_usd, advice), project=Path.cwd()))
         app.refresh()
         credential = Credential(app.access.make_startup_token(role, "of this MCP server"))
         money = (

@@ -6,7 +6,7 @@ from typing import Any
 import click
 from click.termui import progressbar
 
-from pramana.errors import visible
+from pramana.errors import escape_control_characters
 from pramana.report import terminal
 from pramana.show.cli.options import local_store
 
@@ -58,19 +58,22 @@ def list_(context: click.Context, providers: tuple[str, ...], *, refresh: bool, 
 
 
 def _list(named: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
-    from pramana.app.models import offers as find_offers
+    from pramana.app.models import list_offers as find_offers
     from pramana.run.accounts import Reach
 
     with local_store() as store:
         registered = [each.id for each in store.providers.list()]
-        offers = find_offers(Reach(store.providers.registered), registered, refresh=refresh, only=named)
+        offers = find_offers(Reach(store.providers.find_registered), registered, refresh=refresh, only=named)
     if as_json:
         terminal.print_json({each.provider: {"models": each.models, "problem": each.problem} for each in offers})
     else:
         for each in offers:
-            click.echo(click.style(visible(each.provider), bold=True) + (f"  {each.problem}" if each.problem else ""))
+            click.echo(
+                click.style(escape_control_characters(each.provider), bold=True)
+                + (f"  {each.problem}" if each.problem else "")
+            )
             for name in each.models:
-                click.echo(f"  {visible(name)}")
+                click.echo(f"  {escape_control_characters(name)}")
         if not named:
             always = "Always available: local-voice (an embedded voice agent), fake:… and fake-voice:… (fakes)."
             click.echo(always, err=True)
@@ -94,12 +97,12 @@ def pull_weights(name: str) -> None:
     """Download weights with a progress bar, unless they are here already."""
     from pramana.embedded import weights
 
-    if weights.find(name):
+    if weights.find_folder(name):
         click.echo(f"{name}: already downloaded", err=True)
         return
     bar: Any = None
     shown = 0
-    wanted = weights.pinned(name)
+    wanted = weights.find_pin(name)
     click.echo(f"Downloading {wanted.title} ({wanted.archive_size / 1e6:.0f} MB)", err=True)
     if wanted.remark:
         click.echo(f"  {wanted.remark}", err=True)

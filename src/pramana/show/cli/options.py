@@ -70,7 +70,7 @@ def _option_help(option: click.Option, context: click.Context) -> str:
     return " ".join(filter(None, (option.help, default, required)))
 
 
-class Finite(click.FloatRange):
+class FiniteRange(click.FloatRange):
     """A number in a range; what counts as a float and is no number (nan, inf) is refused: no bound would hold it."""
 
     name = "number"
@@ -82,7 +82,7 @@ class Finite(click.FloatRange):
         return number
 
 
-POSITIVE = Finite(min=0, min_open=True)
+POSITIVE = FiniteRange(min=0, min_open=True)
 
 
 class OrNone(click.ParamType[Any]):
@@ -95,7 +95,7 @@ class OrNone(click.ParamType[Any]):
         return None if value == "none" else self._limit.convert(value, param, ctx)
 
 
-class Output(click.Path):
+class OutputPath(click.Path):
     """A path to a file that will be written. It is tried at once: what was asked and paid for must not end nowhere."""
 
     def __init__(self) -> None:
@@ -122,17 +122,17 @@ def exporter_for(output: Path | None, name: str | None = None) -> "Exporter":
     >>> exporter_for(Path("report.xml")).name, exporter_for(Path("report.xml"), "md").name, exporter_for(None).name
     ('junit', 'markdown', 'json')
     """
-    from pramana.report.exporters import exporter_of, find_exporter
+    from pramana.report.exporters import exporter_for_path, find_exporter
 
     if name is None and output and output.suffix:
-        return exporter_of(output)
+        return exporter_for_path(output)
     return find_exporter(name or "json")
 
 
 SERVER_TOKEN = click.option(
     "--token",
     metavar="TOKEN",
-    callback=lambda _, __, value: value or settings.variable("PRAMANA_TOKEN"),
+    callback=lambda _, __, value: value or settings.read_variable("PRAMANA_TOKEN"),
     help="Token for that server [default: PRAMANA_TOKEN]",
 )
 
@@ -165,11 +165,11 @@ CASE_OPTIONS = "--category --type --difficulty --language --tag --all-tags --id 
 """Those filters, as a group of a command's help."""
 
 
-def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
+def add_selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the case filters to a command, which receives them as one `selection`."""
 
     @functools.wraps(command)
-    def with_selection(*arguments: Any, **given: Any) -> Any:
+    def run_with_selection(*arguments: Any, **given: Any) -> Any:
         from pramana.request import Selection
 
         given["categories"] += given.pop("types")
@@ -177,5 +177,5 @@ def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*arguments, selection=selection, **given)
 
     for option in reversed(_FILTERS):
-        with_selection = option(with_selection)
-    return with_selection
+        run_with_selection = option(run_with_selection)
+    return run_with_selection

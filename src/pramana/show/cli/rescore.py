@@ -8,8 +8,8 @@ from click.core import ParameterSource
 from pramana.errors import PramanaError
 from pramana.model import Run
 from pramana.report import terminal
-from pramana.show.cli.options import CASE_OPTIONS, POSITIVE, GroupedCommand, local_store, selecting
-from pramana.show.cli.run import named_by_options
+from pramana.show.cli.options import CASE_OPTIONS, POSITIVE, GroupedCommand, add_selection_options, local_store
+from pramana.show.cli.run import name_options_in_errors
 
 if TYPE_CHECKING:
     from pramana.app.rescoring import RescoringView
@@ -53,7 +53,7 @@ _ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict
     metavar="NAME",
     help="Scorer to add, or python:MODULE:FUNCTION (repeatable)",
 )
-@selecting
+@add_selection_options
 @click.option("--max-cost", type=POSITIVE, default=None, metavar="USD", help="Cost limit (USD)")
 @click.option(
     "--max-total-tokens",
@@ -99,24 +99,24 @@ def rescore(
 
     from pramana.app.rescoring import rescoring_view
     from pramana.bench import judge_again
-    from pramana.report.progress import Live
-    from pramana.report.selection import select
-    from pramana.report.summary import decide, print_summary, summary_of_results
+    from pramana.report.progress import LiveProgress
+    from pramana.report.selection import select_results
+    from pramana.report.summary import decide_run_exit, print_summary, summarise_results
     from pramana.request import Limits
     from pramana.run.engine import Stop
-    from pramana.show.cli.signals import Interruptible
+    from pramana.show.cli.signals import SignalHandler
 
     if number is not None:
         _refuse_beside_use(click.get_current_context())
         _use_scoring(run, number, as_json=as_json)
         return 0
     with local_store() as store:
-        selected = select(store, store.runs.find(run), selection)
+        selected = select_results(store, store.runs.find(run), selection)
         found = selected.run
         limits = Limits(concurrency=concurrency, max_cost_usd=max_cost, max_total_tokens=max_total_tokens)
         earlier = store.scorings.describe(found)[-1].number
         stop, expected = Stop(), sum(1 for _ in selected.results()) if selection else found.stored
-        with Live(expected, quiet=quiet or as_json) as live, Interruptible(stop):
+        with LiveProgress(expected, quiet=quiet or as_json) as live, SignalHandler(stop):
             work = judge_again(
                 store,
                 found,
@@ -129,19 +129,19 @@ def rescore(
                 stop=stop,
             )
             try:
-                with named_by_options(click.get_current_context()):
+                with name_options_in_errors(click.get_current_context()):
                     made = asyncio.run(work)
             except (PramanaError, KeyboardInterrupt):
                 if stop:
                     _print_ended_early(store, found, earlier, as_json=as_json)
                 raise
-        summary = summary_of_results(found, selected.results())
-        decision = decide(found, summary)
+        summary = summarise_results(found, selected.results())
+        decision = decide_run_exit(found, summary)
         changed = rescoring_view(store, found, made)
         code = 130 if stop else 3 if changed.errored else decision.code
         if as_json:
             said = {"run": found.id, "sentence": decision.sentence, "exit_code": code}
-            terminal.print_json({**said, "rescoring": terminal.plain(changed), **summary.as_data()})
+            terminal.print_json({**said, "rescoring": terminal.views_to_plain(changed), **summary.as_data()})
         else:
             print_summary(found, summary, decision.sentence)
             _print_changes(found, changed)
@@ -170,7 +170,7 @@ def _use_scoring(run: str, number: int, *, as_json: bool) -> None:
     with local_store() as store:
         found = use_scoring(store, store.runs.find(run), number)
     if as_json:
-        terminal.print_json(terminal.plain(found))
+        terminal.print_json(terminal.views_to_plain(found))
     else:
         print_scorings(found)
 
@@ -180,9 +180,9 @@ def _print_changes(run: Run, changed: "RescoringView", *, err: bool = False) -> 
 
     click.echo(err=err)
     for line in render_rescoring(run, changed).split("\n"):
-        click.echo(terminal.wrapped(line.lstrip(), COLUMNS, "  " if line.startswith(" ") else "", "    "), err=err)
+        click.echo(terminal.wrap_text(line.lstrip(), COLUMNS, "  " if line.startswith(" ") else "", "    "), err=err)
     if not err:
-        click.echo(terminal.wrapped(f"Earlier scorings: pramana show {run.id} --scorings", COLUMNS))
+        click.echo(terminal.wrap_text(f"Earlier scorings: pramana show {run.id} --scorings", COLUMNS))
 
 
 def _print_ended_early(store: "Store", run: Run, earlier: int, *, as_json: bool) -> None:

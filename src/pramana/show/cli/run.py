@@ -11,19 +11,19 @@ import click
 from click.core import ParameterSource
 
 from pramana import settings
-from pramana.errors import InvalidInput, NotFound, PramanaError, Problem, visible
+from pramana.errors import InvalidInput, NotFound, PramanaError, Problem, escape_control_characters
 from pramana.model import Run
 from pramana.report import terminal
 from pramana.show.cli.options import (
     CASE_OPTIONS,
     POSITIVE,
-    Finite,
+    FiniteRange,
     GroupedCommand,
     OrNone,
-    Output,
+    OutputPath,
+    add_selection_options,
     exporter_for,
     local_store,
-    selecting,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pramana.run.engine import Stop
     from pramana.store.store import Store
 
-_NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "as_json"}
+_OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "as_json"}
 """With the limits, the options that may differ when a run is resumed; every other option belongs to the plan."""
 
 
@@ -62,7 +62,7 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--tier", metavar="NAME", help="Tier of the suite [default: cheap; not with PATHS]")
 @click.option("--suite", default="v1.0", show_default=True, metavar="VERSION", help="Suite version")
-@selecting
+@add_selection_options
 @click.option("--resume", metavar="RUN", help="Resume a run that did not finish")
 @click.option(
     "--model",
@@ -114,10 +114,15 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
     help="Repeats per case",
 )
 @click.option(
-    "--temperature", default=0.0, show_default=True, type=Finite(min=0), metavar="NUMBER", help="Sampling temperature"
+    "--temperature",
+    default=0.0,
+    show_default=True,
+    type=FiniteRange(min=0),
+    metavar="NUMBER",
+    help="Sampling temperature",
 )
 @click.option("--seed", default=42, show_default=True, type=int, metavar="N", help="Random seed")
-@click.option("--top-p", type=Finite(0, 1), metavar="SHARE", help="Nucleus sampling [default: not sent]")
+@click.option("--top-p", type=FiniteRange(0, 1), metavar="SHARE", help="Nucleus sampling [default: not sent]")
 @click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Max output tokens per reply")
 @click.option(
     "--param", "params", multiple=True, metavar="NAME=VALUE", help="Any other parameter, as JSON or text (repeatable)"
@@ -146,12 +151,14 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
 @click.option("--note", default=None, metavar="TEXT", help="Note on the run")
 @click.option(
     "--fail-under",
-    type=Finite(0, 1),
+    type=FiniteRange(0, 1),
     metavar="SHARE",
     help="Exit 1 if a model's pass rate is below this, e.g. 0.9",
 )
-@click.option("--output", type=Output(), metavar="FILE", help="Also write results: .json .csv .xml (JUnit) .md .html")
-@click.option("--id-file", type=Output(), metavar="FILE", help="Write the run ID to this file")
+@click.option(
+    "--output", type=OutputPath(), metavar="FILE", help="Also write results: .json .csv .xml (JUnit) .md .html"
+)
+@click.option("--id-file", type=OutputPath(), metavar="FILE", help="Write the run ID to this file")
 @click.option("--dry-run", is_flag=True, help="Print calls, tokens and cost; send nothing")
 @click.option("--cache", is_flag=True, help="Reuse cached replies to identical requests")
 @click.option("--quiet", is_flag=True, help="Print no progress, only the summary")
@@ -164,25 +171,25 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     PATHS, runs a tier of the built-in suite. Without --model, tests the small embedded model. A limit that is
     reached sends no new requests; those in flight finish and are paid for.
     """
-    from pramana.bench import rare_collections, run_sync
+    from pramana.bench import reduced_garbage_collection, run_sync
     from pramana.planning import create_run, pull_missing_weights
-    from pramana.report.progress import Live
+    from pramana.report.progress import LiveProgress
     from pramana.run.asking import ReplyCache
     from pramana.run.engine import Stop
-    from pramana.show.cli.signals import Interruptible
+    from pramana.show.cli.signals import SignalHandler
     from pramana.store import open_store
 
-    _refuse_what_does_not_go_together(context, paths, given)
+    _check_option_conflicts(context, paths, given)
     if given["output"]:
         exporter_for(given["output"])  # an unknown ending is refused before anything is sent
-    request, limits = _request(paths, given, selection), None
+    request, limits = _make_request(paths, given, selection), None
     if given["dry_run"]:
         return _print_estimate(context, request, as_json=given["as_json"])
     quiet = given["quiet"] or given["as_json"]
     store, begun = open_store(settings.database_url()), None
     try:
         if given["resume"] is None:
-            with named_by_options(context):
+            with name_options_in_errors(context):
                 begun = create_run(store, request, warn=None if quiet else _print_warnings)
         else:
             begun = store.runs.find(given["resume"])
@@ -190,29 +197,29 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         if given["id_file"]:
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
         pull_missing_weights(begun.plan, _pull_weights)
-        cache = ReplyCache(settings.home() / "cache") if request.cache else None
+        cache = ReplyCache(settings.data_folder() / "cache") if request.cache else None
         if cache and not given["quiet"]:
             _note_never_cached(begun)
         if given["resume"] is None and not given["quiet"]:
             _note_judges(store, begun)
-        suite = terminal.fitted(begun.plan.suite, 40)
+        suite = terminal.fit_to_width(begun.plan.suite, 40)
         heading = f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to run"
-        stop, counts = Stop(), store.results.counts(begun.id) if begun.stored else None
+        stop, counts = Stop(), store.results.count_outcomes(begun.id) if begun.stored else None
         with (
-            Live(begun.expected, counts, quiet=quiet, heading=heading, failures=_at_a_terminal()) as live,
-            Interruptible(stop),
-            rare_collections(),
+            LiveProgress(begun.expected, counts, quiet=quiet, heading=heading, failures=_at_a_terminal()) as live,
+            SignalHandler(stop),
+            reduced_garbage_collection(),
         ):
             try:
                 ended = run_sync(store, begun, limits or request.limits, live, stop, cache=cache)
             except PramanaError:
-                _forget(store, begun, given["id_file"])
+                _delete_unstarted(store, begun, given["id_file"])
                 raise
         store.release_connections()  # what wrote the results keeps some MB that the summary can use
-        return _report(store, ended, stop, given)
+        return _report_run(store, ended, stop, given)
     except KeyboardInterrupt:
         if begun:
-            _leave(store, begun)
+            _record_left(store, begun)
         raise
     finally:
         store.close()
@@ -230,10 +237,10 @@ def _print_warnings(warnings: Sequence[Problem]) -> None:
 
 
 def _note_never_cached(begun: Run) -> None:
-    from pramana.run.accounts import models_never_cached
+    from pramana.run.accounts import find_uncached_models
 
-    if names := models_never_cached(begun.plan):
-        models = ", ".join(terminal.fitted(each, 60) for each in names)
+    if names := find_uncached_models(begun.plan):
+        models = ", ".join(terminal.fit_to_width(each, 60) for each in names)
         click.echo(f"Note: --cache has no effect on {models}: functions and commands are never cached.", err=True)
 
 
@@ -247,20 +254,20 @@ def _note_judges(store: "Store", begun: Run) -> None:
     if judges.self_judged:
         lines.append(f"Note: {self_judging_sentence(judges.self_judged, len(begun.plan.targets))}")
     for line in lines:
-        click.echo(terminal.told(visible(line)), err=True)
+        click.echo(terminal.wrap_for_terminal(escape_control_characters(line)), err=True)
 
 
 def _print_estimate(context: click.Context, request: "RunRequest", *, as_json: bool) -> int:
     from pramana.app.runs import estimate_view
     from pramana.report.estimate import render_estimate
 
-    with local_store() as store, named_by_options(context):
+    with local_store() as store, name_options_in_errors(context):
         found = estimate_view(store, request)
     if as_json:
-        terminal.print_json(terminal.plain(found))
+        terminal.print_json(terminal.views_to_plain(found))
     else:
         for line in render_estimate(found).splitlines():
-            click.echo(terminal.wrapped(visible(line), get_terminal_size().columns, "", "  "))
+            click.echo(terminal.wrap_text(escape_control_characters(line), get_terminal_size().columns, "", "  "))
     return 0
 
 
@@ -270,19 +277,19 @@ def _pull_weights(name: str) -> None:
     pull_weights(name)
 
 
-def _leave(store: "Store", begun: Run) -> None:
+def _record_left(store: "Store", begun: Run) -> None:
     """Record that a run was interrupted at once, and print how to resume it."""
     import signal
 
     from pramana.bench import INTERRUPTED
     from pramana.report.resuming import resume_advice
-    from pramana.store.queue import this_process
+    from pramana.store.queue import process_name
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # this takes a moment only
     try:
         with suppress(PramanaError):  # also when there is no such run any more: it could not begin
             left = store.runs.read(begun.id)
-            if (holder := store.queue.holder(begun.id)) in (None, this_process()):
+            if (holder := store.queue.holder(begun.id)) in (None, process_name()):
                 store.queue.finish(begun.id, holder, "interrupted", INTERRUPTED)
             if left.stored < left.expected:
                 click.echo(f"\nResume with: {resume_advice(begun)}", err=True)
@@ -290,7 +297,7 @@ def _leave(store: "Store", begun: Run) -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def _forget(store: "Store", begun: Run, id_file: Path | None) -> None:
+def _delete_unstarted(store: "Store", begun: Run, id_file: Path | None) -> None:
     """Take the id of a run back that could not begin and so is none: whoever reads the file must find nothing."""
     try:
         store.runs.read(begun.id)
@@ -299,11 +306,11 @@ def _forget(store: "Store", begun: Run, id_file: Path | None) -> None:
             id_file.unlink(missing_ok=True)
 
 
-def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
+def _check_option_conflicts(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
     from pramana.request import Limits
 
     if given["resume"] is not None:
-        may_differ = {*_NOT_PLANNED, *Limits.__struct_fields__}
+        may_differ = {*_OPTIONS_OUTSIDE_PLAN, *Limits.__struct_fields__}
         typed = [each for each in context.command.params if _was_typed(context, each.name or "")]
         planned = [each for each in typed if each.name not in may_differ]
         if planned:
@@ -323,7 +330,7 @@ def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path,
             raise click.UsageError(f"--{name} cannot be combined with PATHS: name files or a tier of a suite, not both")
 
 
-def _request(paths: tuple[Path, ...], given: dict[str, Any], selection: "Selection") -> "RunRequest":
+def _make_request(paths: tuple[Path, ...], given: dict[str, Any], selection: "Selection") -> "RunRequest":
     """Return what was asked for: each option is called as the field it sets."""
     from pramana.request import Limits, RunRequest
 
@@ -338,7 +345,7 @@ def _request(paths: tuple[Path, ...], given: dict[str, Any], selection: "Selecti
             "selection": selection,
             "models": given["models"] or ("local",),
             "system_prompt": _system_prompt(given["system_file"]),
-            "parameters": dict(map(_parameter, given["params"])),
+            "parameters": dict(map(_parse_parameter, given["params"])),
             "limits": Limits(**{name: given[name] for name in Limits.__struct_fields__}),
         }
     )
@@ -357,7 +364,7 @@ def _was_typed(context: click.Context, name: str) -> bool:
 
 
 @contextmanager
-def named_by_options(context: click.Context) -> Iterator[None]:
+def name_options_in_errors(context: click.Context) -> Iterator[None]:
     """Say what is wrong with a request of the option that was typed, instead of the field that it set."""
     from dataclasses import replace
 
@@ -369,7 +376,7 @@ def named_by_options(context: click.Context) -> Iterator[None]:
     found = {published_name(each): options.get(each.name, each.name) for each in fields(RunRequest)}
     found |= {f"limits.{each.name}": options.get(each.name, each.name) for each in fields(Limits)}
 
-    def option(path: str) -> str:
+    def option_name(path: str) -> str:
         kind, _, name = path.partition(".")
         return f"--param {name}" if kind == "parameters" and name else found.get(path, path)
 
@@ -378,7 +385,9 @@ def named_by_options(context: click.Context) -> Iterator[None]:
     except InvalidInput as error:
         if not error.problems or any(each.file for each in error.problems):
             raise
-        raise InvalidInput.of([replace(each, path=option(each.path)) for each in error.problems]) from None
+        raise InvalidInput.from_problems(
+            [replace(each, path=option_name(each.path)) for each in error.problems]
+        ) from None
 
 
 def _system_prompt(path: Path | None) -> str | None:
@@ -391,21 +400,21 @@ def _system_prompt(path: Path | None) -> str | None:
         before = data[: error.start].decode()
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         message = f"not UTF-8: byte 0x{data[error.start]:02x} is invalid here; save the file as UTF-8"
-        raise InvalidInput.of([Problem(message, line=line, column=column, file=str(path))]) from None
+        raise InvalidInput.from_problems([Problem(message, line=line, column=column, file=str(path))]) from None
 
 
-def _parameter(text: str) -> tuple[str, Any]:
+def _parse_parameter(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", param_hint="--param")
-    return name, _value(name, value)
+    return name, _parse_value(name, value)
 
 
-class _NoJson(Exception):
+class _NotJson(Exception):
     """Python reads it, and JSON has no such number."""
 
 
-def _value(name: str, text: str) -> Any:
+def _parse_value(name: str, text: str) -> Any:
     """Return a value as JSON has it, else as the text it is."""
     import json
     import math
@@ -414,27 +423,27 @@ def _value(name: str, text: str) -> Any:
 
     def number(digits: str) -> float:
         if not math.isfinite(found := float(digits)):
-            raise _NoJson
+            raise _NotJson
         return found
 
     try:
-        jsonl.refuse_deep(text)
+        jsonl.refuse_deep_nesting(text)
         return json.loads(text, parse_constant=number, parse_float=number)
-    except (_NoJson, jsonl.BadLine):
+    except (_NotJson, jsonl.BadLine):
         hint = f'"{name}={text[:60]}" contains NaN or Infinity, which JSON does not have, or is nested too deeply'
         raise click.BadParameter(hint, param_hint="--param") from None
     except ValueError:
         return text
 
 
-def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> int:
+def _report_run(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> int:
     from msgspec.structs import replace
 
     from pramana.report.resuming import resume_advice
-    from pramana.report.summary import decide, print_summary, summary_of
+    from pramana.report.summary import decide_run_exit, print_summary, summarise_run
 
-    summary = summary_of(store, ended)
-    decision = decide(ended, summary, given["fail_under"])
+    summary = summarise_run(store, ended)
+    decision = decide_run_exit(ended, summary, given["fail_under"])
     code = 130 if ended.status == "interrupted" else decision.code
     if given["as_json"]:
         said = {"run": ended.id, "status": ended.status, "reason": ended.reason, "sentence": decision.sentence}
@@ -449,5 +458,5 @@ def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> 
     if given["output"]:  # last: what was paid for is said first, whatever becomes of the file
         from pramana.report.exporters import write_file
 
-        write_file(exporter_for(given["output"]), given["output"], ended, store.results.pairs(ended.id))
+        write_file(exporter_for(given["output"]), given["output"], ended, store.results.iterate_with_cases(ended.id))
     return code

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from pramana.errors import AlreadyRunning, did_you_mean, quote, visible
+from pramana.errors import AlreadyRunning, escape_control_characters, quote_text, suggest_similar
 from pramana.model import Run, RunStatus
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
-from pramana.show.cli.options import CASE_OPTIONS, GroupedCommand, local_store, selecting
+from pramana.show.cli.options import CASE_OPTIONS, GroupedCommand, add_selection_options, local_store
 
 if TYPE_CHECKING:
     from pramana.report.run_list import ListedRun
-    from pramana.report.selection import Selected
+    from pramana.report.selection import SelectedRun
     from pramana.request import Selection
     from pramana.store.store import Store
 
@@ -24,7 +24,7 @@ SHOWN_CONVERSATIONS = 20
 """Of the cases that were chosen by their ids."""
 
 
-def _as_data(run: Run) -> dict[str, Any]:
+def _run_to_data(run: Run) -> dict[str, Any]:
     return {
         "id": run.id,
         "name": run.name,
@@ -91,13 +91,13 @@ def runs(
     elif not (model or suite or status):
         click.echo("No runs yet: `pramana run` makes the first.")
     else:
-        meant = did_you_mean(model, known, 0.5) if model else ""
+        meant = suggest_similar(model, known, 0.5) if model else ""
         click.echo(f"No run matches these filters{meant or '.'}")
 
 
 def _listed_data(each: "ListedRun") -> dict[str, Any]:
     rates = [{"model": model, **rate.as_data()} for model, rate in each.rates.items()]
-    return {**_as_data(each.run), "model_rates": rates}
+    return {**_run_to_data(each.run), "model_rates": rates}
 
 
 @runs.command()
@@ -114,10 +114,10 @@ def edit(run_id: str, *, name: str | None, note: str | None, as_json: bool) -> N
     with local_store() as store:
         changed = store.runs.edit(store.runs.find(run_id).id, RunEdit(name=name, note=note))
     if as_json:
-        terminal.print_json(_as_data(changed))
+        terminal.print_json(_run_to_data(changed))
         return
     said = (
-        f"{what} {quote(text)}" if text else f"no {what}"
+        f"{what} {quote_text(text)}" if text else f"no {what}"
         for what, text in (("name", changed.name), ("note", changed.note))
     )
     click.echo(f"Run {changed.id}: {', '.join(said)}")
@@ -134,14 +134,14 @@ def delete(run_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
         for run in found.values():
             if run.status == "running" and run.holder:
                 raise AlreadyRunning(f"run {run.id} is under way; end it first, then delete it")
-        results = terminal.counted(sum(run.stored for run in found.values()), "result")
-        what = f"{terminal.counted(len(found), 'run')} with {results}"
+        results = terminal.pluralise(sum(run.stored for run in found.values()), "result")
+        what = f"{terminal.pluralise(len(found), 'run')} with {results}"
         if not yes:
             if not sys.stdin.isatty():
                 raise click.UsageError(f"{what} would be deleted; confirm it with --yes")
             for run in found.values():
-                stored = terminal.counted(run.stored, "result")
-                click.echo(f"{run.id}  {visible(run.name or run.plan.suite)}, {stored}", err=True)
+                stored = terminal.pluralise(run.stored, "result")
+                click.echo(f"{run.id}  {escape_control_characters(run.name or run.plan.suite)}, {stored}", err=True)
             click.confirm(f"Delete {what}? This cannot be undone.", abort=True, err=True)
         for run_id in found:
             store.runs.delete(run_id, unless_held=True)
@@ -157,7 +157,7 @@ def delete(run_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
     examples=("pramana show", "pramana show latest --id coding-001", "pramana show r1a2b --category coding --json"),
 )
 @click.argument("run", default="latest")
-@selecting
+@add_selection_options
 @click.option("--scorings", is_flag=True, help="List the scorings of the run")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> None:
@@ -168,8 +168,8 @@ def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> 
     prompt and answer.
     """
     from pramana.report.resuming import resume_advice
-    from pramana.report.selection import select
-    from pramana.report.summary import decide, print_summary, summary_of_results
+    from pramana.report.selection import select_results
+    from pramana.report.summary import decide_run_exit, print_summary, summarise_results
 
     if scorings and selection:
         raise click.UsageError("--scorings lists those of the whole run; leave the filters out")
@@ -178,28 +178,28 @@ def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> 
         if scorings:
             _print_scorings(store, found, as_json=as_json)
             return
-        selected = select(store, found, selection)
+        selected = select_results(store, found, selection)
         found = selected.run
         if selection.ids and not as_json:
             _print_in_full(store, selected)
             return
-        summary = summary_of_results(found, selected.results())
-        sentence = decide(found, summary).sentence
+        summary = summarise_results(found, selected.results())
+        sentence = decide_run_exit(found, summary).sentence
         if as_json:
             asked = {"system_prompt": found.plan.system_prompt, "parameters": dict(found.plan.parameters)}
             data = {
-                **_as_data(found),
+                **_run_to_data(found),
                 "scoring": found.scoring,
                 **asked,
                 "notes": dict(found.notes),
                 "sentence": sentence,
                 **summary.as_data(),
             }
-            terminal.print_json({**data, "conversations": _conversations(store, selected)} if selection.ids else data)
+            terminal.print_json({**data, "conversations": _result_records(store, selected)} if selection.ids else data)
             return
         print_summary(found, summary, sentence, with_plan=True)
         if note := _chosen_scoring(store, found):
-            click.echo(terminal.wrapped(note))
+            click.echo(terminal.wrap_text(note))
         if found.stored < found.expected and not selection and not found.holder:
             click.echo(f"Resume with: {resume_advice(found)}", err=True)
 
@@ -214,7 +214,7 @@ def _chosen_scoring(store: "Store", run: Run) -> str:
     return f"Scoring {chosen} is current by choice; the newest is {newest}: pramana show {run.id} --scorings"
 
 
-def _print_in_full(store: "Store", selected: "Selected") -> None:
+def _print_in_full(store: "Store", selected: "SelectedRun") -> None:
     """Print the results of a selection one by one, a bounded number of them."""
     from pramana.report import conversation
 
@@ -230,11 +230,11 @@ def _print_in_full(store: "Store", selected: "Selected") -> None:
         click.echo(f"Run {run.reference} has no result of these cases yet: {run.expected:,} to come.")
 
 
-def _conversations(store: "Store", selected: "Selected") -> list[dict[str, Any]]:
+def _result_records(store: "Store", selected: "SelectedRun") -> list[dict[str, Any]]:
     from pramana.report import conversation
 
     chosen = islice(selected.results(), SHOWN_CONVERSATIONS)
-    return [conversation.as_data(selected.run, case, result, store.blobs.get) for case, result in chosen]
+    return [conversation.result_to_data(selected.run, case, result, store.blobs.get) for case, result in chosen]
 
 
 def _print_scorings(store: "Store", run: Run, *, as_json: bool) -> None:
@@ -243,6 +243,6 @@ def _print_scorings(store: "Store", run: Run, *, as_json: bool) -> None:
 
     found = scoring_views(store, run)
     if as_json:
-        terminal.print_json(terminal.plain(found))
+        terminal.print_json(terminal.views_to_plain(found))
         return
     print_scorings(found)

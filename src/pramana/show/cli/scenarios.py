@@ -11,19 +11,19 @@ from urllib.parse import quote as quoted
 import click
 
 from pramana import clock
-from pramana.errors import InvalidInput, NotFound, Problem, visible
+from pramana.errors import InvalidInput, NotFound, Problem, escape_control_characters
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
-from pramana.show.cli.options import SERVER_TOKEN, Output, local_store
+from pramana.show.cli.options import SERVER_TOKEN, OutputPath, local_store
 
 if TYPE_CHECKING:
     from pramana.app.scenarios import ScenarioFilter, ScenarioView
     from pramana.app.views import Listed
-    from pramana.load.scenario import Located
-    from pramana.show.remote import Remote
-    from pramana.store.scenarios import Imported, Mode
+    from pramana.load.scenario import LocatedScenario
+    from pramana.show.remote import ServerClient
+    from pramana.store.scenarios import ImportResult, Mode
 
-SPEAKS_AFTER_S = 2.0
+PROGRESS_AFTER_S = 2.0
 """Work that is done sooner is not worth a word on the way."""
 PAGE_SIZE = 500
 """Scenarios that a server is asked for at once."""
@@ -67,26 +67,26 @@ def import_(
     All files are checked first, and either all scenarios are imported or none. Exit code: 0 on success; 2 if a file is
     not valid or, with `--mode fail`, an ID exists; 3 if the import could not be done.
     """
-    from pramana.app.documents import open_files, read_all
+    from pramana.app.documents import open_files, read_documents
     from pramana.load import LIBRARY
     from pramana.load.problems import Problems
 
     if not paths and not library:
         raise click.UsageError("name a file or folder, or pass --library for the built-in scenarios")
-    remote = _remote(url, token) if url else None
-    files = _files((*paths, *([LIBRARY] if library else [])))
+    remote = _open_remote(url, token) if url else None
+    files = _list_files((*paths, *([LIBRARY] if library else [])))
     problems = Problems()
-    watched = _watched(files, "Reading", "file", len(files), quiet=as_json)
-    placed = read_all(open_files(watched, problems), problems)
+    watched = _with_progress(files, "Reading", "file", len(files), quiet=as_json)
+    placed = read_documents(open_files(watched, problems), problems)
     problems.raise_errors()
     if not as_json and len(placed) > 5_000:
-        click.echo(f"Importing {terminal.counted(len(placed), 'scenario')} …", err=True)
-    done = _send(remote, files, placed, mode, dry_run) if remote else _keep(placed, mode, dry_run)
+        click.echo(f"Importing {terminal.pluralise(len(placed), 'scenario')} …", err=True)
+    done = _import_remotely(remote, files, placed, mode, dry_run) if remote else _import_locally(placed, mode, dry_run)
     if not isinstance(done, list):
-        _say_done(done, len(files), dry_run=dry_run, as_json=as_json)
+        _print_import_result(done, len(files), dry_run=dry_run, as_json=as_json)
         return 0
     exist = "exists" if len(done) == 1 else "exist"
-    nothing = f"{terminal.counted(len(done), 'id')} {exist} already, so nothing was imported; see --mode"
+    nothing = f"{terminal.pluralise(len(done), 'id')} {exist} already, so nothing was imported; see --mode"
     if as_json:
         raise InvalidInput(nothing, done)
     for each in done:
@@ -95,39 +95,39 @@ def import_(
     return 2
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
+def _list_files(paths: Sequence[Path]) -> list[Path]:
     from pramana import load
 
     for path in paths:
-        if path.is_file() and load.is_suite(path):
+        if path.is_file() and load.is_suite_path(path):
             raise InvalidInput(f"{path} is a suite; scenarios are .yaml or .yml files")
-    found = [path for path in load.find_files(paths) if not load.is_suite(path)]
+    found = [path for path in load.find_files(paths) if not load.is_suite_path(path)]
     if not found:
         raise NotFound(f"{paths[0]} contains no .yaml or .yml file")
     return found
 
 
-def _keep(placed: "Sequence[Located]", mode: "Mode", dry_run: bool) -> "Imported | list[Problem]":
-    from pramana.app.documents import keep
-    from pramana.store.scenarios import IdsExist
+def _import_locally(placed: "Sequence[LocatedScenario]", mode: "Mode", dry_run: bool) -> "ImportResult | list[Problem]":
+    from pramana.app.documents import import_located
+    from pramana.store.scenarios import ScenarioIdsExist
 
     with local_store() as store:
         try:
-            return keep(store, placed, mode, dry_run=dry_run)
-        except IdsExist as error:
+            return import_located(store, placed, mode, dry_run=dry_run)
+        except ScenarioIdsExist as error:
             return list(error.problems)
 
 
-def _send(
-    remote: "Remote",
+def _import_remotely(
+    remote: "ServerClient",
     files: Sequence[Path],
-    placed: "Sequence[Located]",
+    placed: "Sequence[LocatedScenario]",
     mode: "Mode",
     dry_run: bool,
-) -> "Imported | list[Problem]":
+) -> "ImportResult | list[Problem]":
     """Send everything by one request, which is one transaction there: a file as it is, several as one document."""
     from pramana.load.scenario import write_scenarios
-    from pramana.store.scenarios import Imported
+    from pramana.store.scenarios import ImportResult
 
     joined = len(files) > 1
     one = write_scenarios(each.scenario for each in placed).encode() if joined else files[0].read_bytes()
@@ -136,25 +136,25 @@ def _send(
     answer = said.json
     if said.ok:
         data = answer["data"]
-        return Imported(data["imported"], data["updated"], data["skipped"], [])
-    details = [_problem(each, placed, said.status) for each in answer.get("details", [])]
+        return ImportResult(data["imported"], data["updated"], data["skipped"], [])
+    details = [_locate_problem(each, placed, said.status) for each in answer.get("details", [])]
     if said.status == 409 and details:
         return details
     raise InvalidInput(f"{remote.url}: {answer.get('error')}", details)
 
 
-def _problem(detail: dict[str, Any], placed: "Sequence[Located]", status: int) -> Problem:
+def _locate_problem(detail: dict[str, Any], placed: "Sequence[LocatedScenario]", status: int) -> Problem:
     """Return what a server found wrong, at its place in our files."""
     path, message = str(detail.get("path", "")), str(detail.get("message", ""))
     index = path.removeprefix("scenarios[").partition("]")[0]
     if status == 409 and (path == "id" or index.isdigit()):
         place = int(index) if index.isdigit() else 0
         if place < len(placed):
-            return placed[place].problem(message)
+            return placed[place].make_problem(message)
     return Problem(message, path, int(detail.get("line") or 0), int(detail.get("column") or 0))
 
 
-def _say_done(done: "Imported", files: int, *, dry_run: bool, as_json: bool) -> None:
+def _print_import_result(done: "ImportResult", files: int, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         ids = {"imported": done.imported, "updated": done.updated, "skipped": done.skipped}
         terminal.print_json({**ids, "files": files, "dry_run": dry_run})
@@ -162,7 +162,7 @@ def _say_done(done: "Imported", files: int, *, dry_run: bool, as_json: bool) -> 
     counts = [(done.imported, "imported"), (done.updated, "updated"), (done.skipped, "skipped")]
     said = ", ".join(f"{len(ids):,} {what}" for ids, what in counts if ids)
     would = "Would be: " if dry_run else ""
-    click.echo(f"{would}{said} ({terminal.counted(files, 'file')})")
+    click.echo(f"{would}{said} ({terminal.pluralise(files, 'file')})")
 
 
 # ── Filters ──
@@ -183,7 +183,7 @@ _FROM = click.option("--from", "url", metavar="URL", help="A server [default: th
 _IDS = click.argument("ids", nargs=-1, required=True, metavar="ID...")
 
 
-def _filtered(command: Callable[..., Any]) -> Callable[..., Any]:
+def _add_filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the filters; it gets them as one `filters`."""
 
     @functools.wraps(command)
@@ -202,7 +202,7 @@ def _filtered(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @scenarios.command("list")
-@_filtered
+@_add_filter_options
 @click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="At most this many.")
 @_FROM
 @SERVER_TOKEN
@@ -211,7 +211,7 @@ def list_(*, filters: "ScenarioFilter", limit: int | None, url: str | None, toke
     """List the scenarios of the local store or a server, by id."""
     from pramana.report.scenarios import render_scenarios
 
-    found, total = _found_on(_remote(url, token), filters, limit) if url else _found_here(filters, limit)
+    found, total = _found_on(_open_remote(url, token), filters, limit) if url else _found_here(filters, limit)
     if as_json:
         terminal.print_json([_as_data(each) for each in found])
         return
@@ -235,7 +235,7 @@ def _found_here(filters: "ScenarioFilter", limit: int | None) -> "Listed[Scenari
         return scenario_views(store, filters.selection(), 0, limit or MOST_LISTED)
 
 
-def _found_on(remote: "Remote", filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
+def _found_on(remote: "ServerClient", filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
     from msgspec import convert, to_builtins
 
     from pramana.app.scenarios import ScenarioView
@@ -245,7 +245,7 @@ def _found_on(remote: "Remote", filters: "ScenarioFilter", limit: int | None) ->
     found, total, size = list[ScenarioView](), 1, min(limit or PAGE_SIZE, PAGE_SIZE)
     while len(found) < min(total, limit or total):
         page = {"page": len(found) // size + 1, "pageSize": size}
-        answer = _answered(remote, "GET", "/api/scenarios", {**query, **page})
+        answer = _read_envelope(remote, "GET", "/api/scenarios", {**query, **page})
         total = answer["meta"]["total"]
         if not answer["data"]:
             break
@@ -280,26 +280,28 @@ def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | Non
     from pramana.app.scenarios import delete_scenarios
 
     ids = tuple(dict.fromkeys(ids))
-    what = f"{terminal.counted(len(ids), 'scenario')} of {url or 'the local store'}"
+    what = f"{terminal.pluralise(len(ids), 'scenario')} of {url or 'the local store'}"
     if not yes and sys.stdin is not None and sys.stdin.isatty():
-        click.confirm(f"Delete {visible(what)}?", abort=True, err=True)
+        click.confirm(f"Delete {escape_control_characters(what)}?", abort=True, err=True)
     if url:
-        deleted = _delete_on(_remote(url, token), ids)
+        deleted = _delete_on(_open_remote(url, token), ids)
     else:
         with local_store() as store:
             deleted = [(each.scenario.id, each.restorable_until) for each in delete_scenarios(store, ids)]
     if as_json:
         terminal.print_json([{"id": each, "restorable_until": until} for each, until in deleted])
         return
-    click.echo(f"Deleted {', '.join(visible(each) for each, _ in deleted)}")
+    click.echo(f"Deleted {', '.join(escape_control_characters(each) for each, _ in deleted)}")
     at = f" --from {url}" if url else ""
-    click.echo(f"Restore within a day with: pramana scenarios restore {' '.join(ids)}{visible(at)}", err=True)
+    click.echo(
+        f"Restore within a day with: pramana scenarios restore {' '.join(ids)}{escape_control_characters(at)}", err=True
+    )
 
 
-def _delete_on(remote: "Remote", ids: Sequence[str]) -> list[tuple[str, str]]:
+def _delete_on(remote: "ServerClient", ids: Sequence[str]) -> list[tuple[str, str]]:
     for each in ids:  # so that nothing is deleted when one is unknown
-        _answered(remote, "GET", _address_of(each))
-    answers = [_answered(remote, "DELETE", _address_of(each))["data"] for each in ids]
+        _read_envelope(remote, "GET", _address_of(each))
+    answers = [_read_envelope(remote, "DELETE", _address_of(each))["data"] for each in ids]
     return [(each["scenario"]["id"], each["restorableUntil"]) for each in answers]
 
 
@@ -314,22 +316,24 @@ def restore(ids: tuple[str, ...], *, url: str | None, token: str | None, as_json
 
     ids = tuple(dict.fromkeys(ids))
     if url:
-        remote = _remote(url, token)
-        restored = [_answered(remote, "POST", f"{_address_of(each)}/restore")["data"]["id"] for each in ids]
+        remote = _open_remote(url, token)
+        restored = [_read_envelope(remote, "POST", f"{_address_of(each)}/restore")["data"]["id"] for each in ids]
     else:
         with local_store() as store:
             restored = [each.id for each in restore_scenarios(store, ids)]
     if as_json:
         terminal.print_json(restored)
     else:
-        click.echo(f"Restored {', '.join(map(visible, restored))}")
+        click.echo(f"Restored {', '.join(map(escape_control_characters, restored))}")
 
 
 def _address_of(scenario_id: str) -> str:
     return f"/api/scenarios/{quoted(scenario_id, safe='')}"
 
 
-def _answered(remote: "Remote", method: str, path: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
+def _read_envelope(
+    remote: "ServerClient", method: str, path: str, query: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the envelope of a server's answer; a refusal is raised."""
     said = remote.ask(method, path, query)
     if said.status == 404:
@@ -343,13 +347,13 @@ def _answered(remote: "Remote", method: str, path: str, query: dict[str, Any] | 
 
 
 @scenarios.command("export")
-@click.argument("path", required=False, type=Output())
-@_filtered
+@click.argument("path", required=False, type=OutputPath())
+@_add_filter_options
 @_FROM
 @SERVER_TOKEN
 def export(path: Path | None, *, filters: "ScenarioFilter", url: str | None, token: str | None) -> None:
     """Export scenarios as one YAML document to PATH [default: standard output], ready to import again."""
-    text = _fetched(_remote(url, token), filters) if url else _written(filters)
+    text = _exported_remotely(_open_remote(url, token), filters) if url else _exported_locally(filters)
     count = text.count("\n- id: ")  # nothing else begins a line so
     if path is None:
         sys.stdout.write(text)
@@ -357,25 +361,27 @@ def export(path: Path | None, *, filters: "ScenarioFilter", url: str | None, tok
         path.write_text(text, encoding="utf-8", newline="")
     if path is not None or not count:
         where = f" to {path}" if path else ""
-        click.echo(f"{terminal.counted(count, 'scenario')} written{where}", err=True)
+        click.echo(f"{terminal.pluralise(count, 'scenario')} written{where}", err=True)
 
 
-def _written(filters: "ScenarioFilter") -> str:
+def _exported_locally(filters: "ScenarioFilter") -> str:
     from pramana.load.scenario import write_yaml
 
     wanted = filters.selection()
     with local_store() as store:
         total = store.scenarios.page(wanted, 0, 1)[1]
-        return "".join(write_yaml(_watched(store.scenarios.chunks(wanted), "Writing", "scenario", total, len)))
+        return "".join(write_yaml(_with_progress(store.scenarios.chunks(wanted), "Writing", "scenario", total, len)))
 
 
-def _remote(url: str, token: str | None) -> "Remote":
-    from pramana.show.remote import Remote  # it brings HTTP and TLS along, which work on a local store does not need
+def _open_remote(url: str, token: str | None) -> "ServerClient":
+    from pramana.show.remote import (
+        ServerClient,  # it brings HTTP and TLS along, which work on a local store does not need
+    )
 
-    return Remote(url, token)
+    return ServerClient(url, token)
 
 
-def _fetched(remote: "Remote", filters: "ScenarioFilter") -> str:
+def _exported_remotely(remote: "ServerClient", filters: "ScenarioFilter") -> str:
     from msgspec import to_builtins
 
     query = {name: value for name, value in to_builtins(filters).items() if value}
@@ -388,7 +394,7 @@ def _fetched(remote: "Remote", filters: "ScenarioFilter") -> str:
 # ── On the way ──
 
 
-def _watched(
+def _with_progress(
     things: Iterable[Any],
     doing: str,
     noun: str,
@@ -402,13 +408,13 @@ def _watched(
         yield from things
         return
     terminal_there = sys.stderr.isatty()
-    done, has_spoken, speaks_at = 0, False, clock.monotonic() + SPEAKS_AFTER_S
+    done, has_spoken, speaks_at = 0, False, clock.monotonic() + PROGRESS_AFTER_S
     for each in things:
         yield each
         done += size(each)
         if clock.monotonic() > speaks_at:
             has_spoken, speaks_at = True, clock.monotonic() + (0.2 if terminal_there else 5.0)
-            said = f"{doing} {terminal.counted(total, noun)}: {done:,} so far"
+            said = f"{doing} {terminal.pluralise(total, noun)}: {done:,} so far"
             click.echo(f"\r{said}" if terminal_there else said, err=True, nl=not terminal_there)
     if has_spoken and terminal_there:
         click.echo(err=True)

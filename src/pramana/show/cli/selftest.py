@@ -27,10 +27,10 @@ def voice(wires: tuple[str, ...], *, turns: int, calls: int, as_json: bool) -> i
     Exit code: 0 if, for every wire format, 95 % of the errors are at most 20 ms above the lateness of a 20 ms timer in
     the same process; 1 otherwise.
     """
-    from pramana.selftest import ALLOWED_S, chosen, prove
+    from pramana.selftest import ALLOWED_ERROR_S, measure_clock, select_wires
 
     clocks = []
-    for wire in chosen(wires):
+    for wire in select_wires(wires):
         over = 0
 
         def done(turns_of_call: int, wire: str = wire) -> None:
@@ -39,20 +39,20 @@ def voice(wires: tuple[str, ...], *, turns: int, calls: int, as_json: bool) -> i
             click.echo(f"{wire}: {over} of {turns} turns", err=True)
 
         click.echo(f"{wire}: {turns} turns, {calls} calls at once", err=True)
-        clock = asyncio.run(prove(wire, turns, calls, done))
+        clock = asyncio.run(measure_clock(wire, turns, calls, done))
         clocks.append(clock)
         if not as_json:
             if len(clocks) == 1:
-                click.echo(_line("wire format", "turns", "median", "p95", "worst", "ticker p95", "allowed"))
-            times = (clock.median, clock.p95, clock.worst, clock.ticker_p95, clock.ticker_p95 + ALLOWED_S)
+                click.echo(_table_line("wire format", "turns", "median", "p95", "worst", "ticker p95", "allowed"))
+            times = (clock.median, clock.p95, clock.worst, clock.ticker_p95, clock.ticker_p95 + ALLOWED_ERROR_S)
             shown = [f"{1000 * each:.1f} ms" for each in times]
-            verdict = "proven" if clock.proven else "NOT PROVEN"
-            click.echo(f"{_line(clock.wire, f'{clock.turns}/{clock.expected}', *shown)} {verdict}")
+            verdict = "proven" if clock.is_within_limits else "NOT PROVEN"
+            click.echo(f"{_table_line(clock.wire, f'{clock.turns}/{clock.expected}', *shown)} {verdict}")
     if as_json:
-        terminal.print_json([{**asdict(clock), "proven": clock.proven} for clock in clocks])
-    return int(not all(clock.proven for clock in clocks))
+        terminal.print_json([{**asdict(clock), "proven": clock.is_within_limits} for clock in clocks])
+    return int(not all(clock.is_within_limits for clock in clocks))
 
 
-def _line(wire: str, turns: str, *numbers: str) -> str:
+def _table_line(wire: str, turns: str, *numbers: str) -> str:
     widths = (8, 8, 8, 10, 8)
     return f"{wire:15} {turns:>7} " + " ".join(f"{each:>{width}}" for each, width in zip(numbers, widths, strict=True))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pramana.errors import InvalidInput, PramanaError, quote
+from pramana.errors import InvalidInput, PramanaError, quote_text
 from pramana.installation import install_command
 from pramana.show.cli.options import GroupedCommand, local_store
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pramana.app import App
 
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SHUTDOWN_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CannotListen(PramanaError, code="cannot_listen", exit_code=3):
@@ -74,7 +74,7 @@ def serve(
 
     if find_spec("uvicorn") is None:
         raise InvalidInput(f"pramana serve needs the server's packages; install them: {install_command('server')}")
-    trusted = tuple(map(_network, proxies))
+    trusted = tuple(map(_parse_network, proxies))
     with local_store() as store:
         if api_only and store.kind == "sqlite":
             raise InvalidInput(
@@ -92,8 +92,10 @@ def serve(
             )
             if no_auth:
                 raise InvalidInput(f"{whom} lets others in, and --no-auth would let them do everything; leave it out")
-            if not store.tokens.any():
-                why = "every token is revoked or expired" if store.tokens.ever() else "nobody has a token yet"
+            if not store.tokens.has_valid_token():
+                why = (
+                    "every token is revoked or expired" if store.tokens.has_ever_existed() else "nobody has a token yet"
+                )
                 raise InvalidInput(
                     f"{whom} lets others in, and {why}; make one first: pramana token create NAME --role admin"
                 )
@@ -107,22 +109,22 @@ def serve(
             allowed_hosts=tuple(map(str.lower, hosts)),
             trusted_proxies=trusted,
         )
-        with _listening(host, port) as listening:
+        with _open_listening_socket(host, port) as listening:
             serving.port = listening.getsockname()[1]
-            _serve(serving, listening)
+            _run_server(serving, listening)
     return 0
 
 
-def _network(stated: str) -> IPv4Network | IPv6Network:
+def _parse_network(text: str) -> IPv4Network | IPv6Network:
     try:
-        return ip_network(stated, strict=False)
+        return ip_network(text, strict=False)
     except ValueError:
         raise InvalidInput(
-            f"--trust-proxy takes an address or a network, such as 127.0.0.1 or 10.0.0.0/24, found {quote(stated)}"
+            f"--trust-proxy takes an address or a network, such as 127.0.0.1 or 10.0.0.0/24, found {quote_text(text)}"
         ) from None
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _open_listening_socket(host: str, port: int) -> socket.socket:
     found: socket.socket | None = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -137,7 +139,7 @@ def _listening(host: str, port: int) -> socket.socket:
     return found
 
 
-def _serve(serving: "App", listening: socket.socket) -> None:
+def _run_server(serving: "App", listening: socket.socket) -> None:
     import uvicorn
 
     from pramana.show.api.connection import ACCEPTED_AT_ONCE, QUEUED, Connection
@@ -171,7 +173,7 @@ def _serve(serving: "App", listening: socket.socket) -> None:
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             """End in good order at each of them, and then as something that has ended well."""
-            before = {each: signal.signal(each, self.handle_exit) for each in _ENDING}
+            before = {each: signal.signal(each, self.handle_exit) for each in _SHUTDOWN_SIGNALS}
             try:
                 yield
             finally:

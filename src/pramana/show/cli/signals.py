@@ -13,11 +13,11 @@ from pramana import clock
 if TYPE_CHECKING:
     from pramana.run.engine import Stop
 
-IMPATIENT_S = 2.0
+SECOND_SIGNAL_WINDOW_S = 2.0
 """How long an end at once may take before yet another signal hurries it: what was stored is written down in that."""
 
 
-class Interruptible:
+class SignalHandler:
     """The first Ctrl-C finishes what is under way, and so does the first SIGTERM or SIGHUP; the next ends at once.
 
     Whoever ignores SIGHUP, as `nohup` does, wants a run to survive its terminal.
@@ -25,27 +25,27 @@ class Interruptible:
 
     def __init__(self, stop: "Stop", clock: Callable[[], float] = clock.monotonic) -> None:
         self._stop, self._clock = stop, clock
-        self._before: dict[signal.Signals, Any] = {}
-        self._times, self._last = 0, -math.inf
+        self._previous_handlers: dict[signal.Signals, Any] = {}
+        self._signal_count, self._last_signal_at = 0, -math.inf
 
     def __enter__(self) -> None:
         for each in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None)):  # not every system has the last
             if each and (each is signal.SIGINT or signal.getsignal(each) is not signal.SIG_IGN):
-                self._before[each] = signal.signal(each, self._told)
+                self._previous_handlers[each] = signal.signal(each, self._on_signal)
 
     def __exit__(self, *_: object) -> None:
-        for each, before in self._before.items():
+        for each, before in self._previous_handlers.items():
             signal.signal(each, before)
 
-    def _told(self, number: int, _: object) -> None:
+    def _on_signal(self, number: int, _: object) -> None:
         from pramana.bench import INTERRUPTED
 
         self._stop(INTERRUPTED)
-        self._times += 1
-        if self._times == 1:
+        self._signal_count += 1
+        if self._signal_count == 1:
             again = "press Ctrl-C again" if number == signal.SIGINT else "signal again"
             with suppress(OSError, RuntimeError):  # no terminal any more, or we were just writing to it
                 click.echo(f"Finishing what is under way; {again} to stop at once.", err=True)
-        elif self._clock() - self._last > IMPATIENT_S:  # who hammers on the key means it once
-            self._last = self._clock()
+        elif self._clock() - self._last_signal_at > SECOND_SIGNAL_WINDOW_S:  # who hammers on the key means it once
+            self._last_signal_at = self._clock()
             raise KeyboardInterrupt

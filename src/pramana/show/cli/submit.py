@@ -15,37 +15,37 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 
 from pramana import clock
-from pramana.errors import InvalidInput, PramanaError, Problem, visible
+from pramana.errors import InvalidInput, PramanaError, Problem, escape_control_characters
 from pramana.model import Outcome, Run
 from pramana.report import terminal
 from pramana.show.cli.options import SERVER_TOKEN, local_store
-from pramana.show.remote import Remote, Said, ServerFailed
+from pramana.show.remote import ServerClient, ServerFailed, ServerResponse
 
 if TYPE_CHECKING:
-    from pramana.load.results import Block
+    from pramana.load.results import ModelResults
     from pramana.store.store import Store
 
 MOST_RESULTS, MOST_BYTES = 1_000, 8 << 20
 """Of one request; the second is a quarter of what a server takes unless it was told otherwise."""
 LONGEST_OUTPUT, LONGEST_NAME = 1 << 20, 256
 LONGEST_WAIT_S, MOST_WAITS = 300.0, 10
-_COUNTS = ("sent", "accepted", "duplicates", "refused", "left_out")
-_SENT = (
+_COUNT_NAMES = ("sent", "accepted", "duplicates", "refused", "left_out")
+_SENT_FIELDS = (
     "What is sent: model, prompt id, output, score and verdict, time, temperature, seed, suite version and hash; "
     "never keys, raw responses or system prompts."
 )
 
 
 @dataclass
-class _Parcel:
+class _Delivery:
     """A run, or a block of a file, on its way."""
 
     subject: str
     """By which it is remembered: the id of a run, the digest of a block."""
     name: str
     shared: dict[str, Any]
-    results: Callable[["_Parcel"], Iterable[dict[str, Any]]]
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
+    results: Callable[["_Delivery"], Iterable[dict[str, Any]]]
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNT_NAMES, 0))
     notes: list[str] = field(default_factory=list)
 
 
@@ -64,17 +64,17 @@ def submit(what: str | None, *, url: str, token: str | None, again: bool, as_jso
 
     def say(line: str) -> None:
         if not as_json:
-            click.echo(visible(line), err=True)
+            click.echo(escape_control_characters(line), err=True)
 
-    receiver = Remote(_spelled(url), token, may_ask_to_wait=True)
-    done: list[_Parcel] = []
+    receiver = ServerClient(_normalise_url(url), token, may_ask_to_wait=True)
+    done: list[_Delivery] = []
     failure: PramanaError | None = None
     with local_store() as store:
-        there = set() if again else store.submissions.delivered(receiver.url)
-        parcels = _parcels(store, what)
+        there = set() if again else store.submissions.list_delivered(receiver.url)
+        parcels = _list_deliveries(store, what)
         pending = [each for each in parcels if each.subject not in there]
         if pending:
-            say(_SENT)
+            say(_SENT_FIELDS)
         for number, parcel in enumerate(pending, 1):
             say(f"{number} of {len(pending)}: {parcel.name}")
             try:
@@ -84,12 +84,12 @@ def submit(what: str | None, *, url: str, token: str | None, again: bool, as_jso
                 break
             store.submissions.mark_delivered(parcel.subject, receiver.url)
             done.append(parcel)
-            say(f"  {_told(parcel)}")
+            say(f"  {_describe_delivery(parcel)}")
     _report(receiver.url, done, len(pending) - len(done), len(parcels) - len(pending), failure, as_json=as_json)
     return failure.exit_code if failure else 0
 
 
-def _spelled(url: str) -> str:
+def _normalise_url(url: str) -> str:
     """Return an address as it is remembered: one server, one spelling."""
     try:
         parts = urlsplit(url)
@@ -98,15 +98,15 @@ def _spelled(url: str) -> str:
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), parts.query, ""))
 
 
-def _told(parcel: _Parcel) -> str:
+def _describe_delivery(parcel: _Delivery) -> str:
     counts = parcel.counts
     said = [f"{counts['accepted']:,} accepted"]
-    said += [f"{counts[name]:,} {name.replace('_', ' ')}" for name in _COUNTS[2:] if counts[name]]
+    said += [f"{counts[name]:,} {name.replace('_', ' ')}" for name in _COUNT_NAMES[2:] if counts[name]]
     return ", ".join(said) + "".join(f"; {each}" for each in parcel.notes)
 
 
 def _report(
-    url: str, done: list[_Parcel], left: int, before: int, failure: PramanaError | None, *, as_json: bool
+    url: str, done: list[_Delivery], left: int, before: int, failure: PramanaError | None, *, as_json: bool
 ) -> None:
     if as_json:
         said = failure and {"error": str(failure), "code": failure.code}
@@ -115,53 +115,53 @@ def _report(
         terminal.print_json({**there, "remaining": left, "failure": said})
         return
     if failure:
-        click.echo(f"pramana: {visible(str(failure))}", err=True)
+        click.echo(f"pramana: {escape_control_characters(str(failure))}", err=True)
         for problem in failure.problems[:10] if isinstance(failure, InvalidInput) else ():
-            click.echo(f"  {visible(str(problem))}", err=True)
-        click.echo(f"{terminal.counted(left, 'run')} not submitted: the same command goes on with them.", err=True)
+            click.echo(f"  {escape_control_characters(str(problem))}", err=True)
+        click.echo(f"{terminal.pluralise(left, 'run')} not submitted: the same command goes on with them.", err=True)
     elif not done:
-        known = f"; {terminal.counted(before, 'run')} submitted before" if before else ""
+        known = f"; {terminal.pluralise(before, 'run')} submitted before" if before else ""
         click.echo(f"Nothing to submit{known}.")
     if done:
         results = sum(each.counts["accepted"] for each in done)
-        click.echo(f"Submitted {terminal.counted(len(done), 'run')} to {url}: {results:,} new results.")
+        click.echo(f"Submitted {terminal.pluralise(len(done), 'run')} to {url}: {results:,} new results.")
 
 
 # ── What there is to send ──
 
 
-def _parcels(store: "Store", what: str | None) -> list[_Parcel]:
+def _list_deliveries(store: "Store", what: str | None) -> list[_Delivery]:
     if what is None:
         found = [run for run in reversed(store.runs.page(limit=1_000_000)[0]) if run.status == "finished"]
-        return [_of_run(store, run) for run in found]
+        return [_delivery_of_run(store, run) for run in found]
     if Path(what).is_file() or what.endswith(".json"):
         from pramana.load.results import read_results
 
-        return [_of_block(block, what) for block in read_results(what)]
+        return [_delivery_of_block(block, what) for block in read_results(what)]
     run = store.runs.find(what)
     if run.status != "finished":
         raise InvalidInput(f"run {run.id} is {run.status}; finish it first: pramana run --resume {run.id}")
-    return [_of_run(store, run)]
+    return [_delivery_of_run(store, run)]
 
 
-def _of_run(store: "Store", run: Run) -> _Parcel:
+def _delivery_of_run(store: "Store", run: Run) -> _Delivery:
     plan = run.plan
     whole = plan.suite_hash if plan.system_prompt is None else None
     shared = {
         "suite_version": plan.suite[:LONGEST_NAME],
         "suite_hash": whole,
-        "temperature": _number(plan.parameters.get("temperature")),
-        "seed": _whole(plan.parameters.get("seed")),
+        "temperature": _as_number(plan.parameters.get("temperature")),
+        "seed": _as_integer(plan.parameters.get("seed")),
         "timestamp": run.created,
         "runner_version": plan.runner_version[:LONGEST_NAME] or None,
     }
     models = {target.typed: target for target in plan.targets}
     others = {name: plan.parameters[name] for name in ("top_p", "max_tokens", "stop") if name in plan.parameters}
 
-    def results(parcel: _Parcel) -> Iterator[dict[str, Any]]:
-        from pramana.report.exports import score_of
+    def results(parcel: _Delivery) -> Iterator[dict[str, Any]]:
+        from pramana.report.exports import result_score
 
-        for case, result in store.results.pairs(run.id):
+        for case, result in store.results.iterate_with_cases(run.id):
             reply, target = result.reply, models[result.key.model]
             if reply is None or result.key.variant != "text":
                 parcel.counts["left_out"] += 1
@@ -180,20 +180,20 @@ def _of_run(store: "Store", run: Run) -> _Parcel:
                 "model_id": target.model,
                 "prompt_id": case.id,
                 "output": reply.text,
-                "score": score_of(case, result),
+                "score": result_score(case, result),
                 "assertion_result": _verdict(result.outcome, checks=checks),
                 "latency_ms": round(reply.total_s * 1000, 3),
                 "result_hash": result.result_hash,
                 "metadata": {name: value for name, value in noted.items() if value not in (None, [], {})},
             }
 
-    parcel = _Parcel(run.id, f"run {run.id} ({plan.suite}: {', '.join(models)})", shared, results)
+    parcel = _Delivery(run.id, f"run {run.id} ({plan.suite}: {', '.join(models)})", shared, results)
     if plan.suite_hash and whole is None:
-        parcel.notes.append(_OWN_PROMPT)
+        parcel.notes.append(_OWN_PROMPT_NOTE)
     return parcel
 
 
-_OWN_PROMPT = "sent as of an unknown suite, because the run had a system prompt of its own"
+_OWN_PROMPT_NOTE = "sent as of an unknown suite, because the run had a system prompt of its own"
 _PASSED = {Outcome.PASSED: True, Outcome.FAILED: False}
 
 
@@ -201,18 +201,18 @@ def _verdict(outcome: Outcome, **details: Any) -> dict[str, Any]:
     return {"passed": _PASSED.get(outcome), "details": {"outcome": outcome, **details}}
 
 
-def _of_block(block: "Block", file: str) -> _Parcel:
+def _delivery_of_block(block: "ModelResults", file: str) -> _Delivery:
     whole = None if block.system_prompt else block.suite_hash
     shared = {
         "suite_version": block.suite_version[:LONGEST_NAME],
         "suite_hash": whole,
-        "temperature": _number(block.temperature),
-        "seed": _whole(block.seed),
+        "temperature": _as_number(block.temperature),
+        "seed": _as_integer(block.seed),
         "timestamp": block.timestamp,
         "runner_version": block.runner_version and block.runner_version[:LONGEST_NAME],
     }
 
-    def results(parcel: _Parcel) -> Iterator[dict[str, Any]]:
+    def results(parcel: _Delivery) -> Iterator[dict[str, Any]]:
         for each in block.results:
             if each.variant != "text" or (each.outcome in (Outcome.ERRORED, Outcome.SKIPPED) and not each.output):
                 parcel.counts["left_out"] += 1  # nobody has said anything
@@ -224,7 +224,7 @@ def _of_block(block: "Block", file: str) -> _Parcel:
                 "output": each.output,
                 "score": score if each.outcome in _PASSED and 0 <= score <= 1 else None,
                 "assertion_result": _verdict(each.outcome),
-                "latency_ms": _number(each.latency_ms),
+                "latency_ms": _as_number(each.latency_ms),
                 "result_hash": each.result_hash and each.result_hash[:LONGEST_NAME],
                 "metadata": {"repeat": each.repeat},
             }
@@ -234,27 +234,27 @@ def _of_block(block: "Block", file: str) -> _Parcel:
         said = (each.test_id, str(each.repeat), each.variant, each.outcome.value, each.output)
         digest.update(hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).digest())
     digest.update(repr((block.model_id, *sorted(shared.items()))).encode("utf-8", "surrogatepass"))
-    parcel = _Parcel(f"sha256:{digest.hexdigest()}", f"{block.model_id} of {file}", shared, results)
+    parcel = _Delivery(f"sha256:{digest.hexdigest()}", f"{block.model_id} of {file}", shared, results)
     if block.suite_hash and whole is None:
-        parcel.notes.append(_OWN_PROMPT)
+        parcel.notes.append(_OWN_PROMPT_NOTE)
     return parcel
 
 
-def _number(value: Any) -> float | None:
+def _as_number(value: Any) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _whole(value: Any) -> int | None:
+def _as_integer(value: Any) -> int | None:
     return value if type(value) is int and -(2**63) <= value < 2**63 else None
 
 
 # ── On the way ──
 
 
-def _deliver(receiver: Remote, parcel: _Parcel, say: Callable[[str], None]) -> None:
+def _deliver(receiver: ServerClient, parcel: _Delivery, say: Callable[[str], None]) -> None:
     """Send all of a run; whatever the server does not take raises."""
-    for body, count in _bodies(parcel):
-        data = _sent(receiver, body, say)
+    for body, count in _request_bodies(parcel):
+        data = _send_body(receiver, body, say)
         parcel.counts["sent"] += count
         for name in ("accepted", "duplicates", "refused"):
             parcel.counts[name] += data[name]
@@ -262,13 +262,13 @@ def _deliver(receiver: Remote, parcel: _Parcel, say: Callable[[str], None]) -> N
             parcel.notes.append(str(next((each["reason"] for each in data["results"] if each["reason"]), "")))
 
 
-def _bodies(parcel: _Parcel) -> Iterator[tuple[bytes, int]]:
+def _request_bodies(parcel: _Delivery) -> Iterator[tuple[bytes, int]]:
     """Yield the requests of a run, each small enough, and how many results each has."""
-    head = terminal.as_json(parcel.shared)[:-1].encode()
+    head = terminal.to_json(parcel.shared)[:-1].encode()
     gathered: list[bytes] = []
     size = 0
 
-    def whole() -> bytes:
+    def encode_body() -> bytes:
         return head + b', "results": [' + b",".join(gathered) + b"]}"
 
     for each in parcel.results(parcel):
@@ -276,22 +276,22 @@ def _bodies(parcel: _Parcel) -> Iterator[tuple[bytes, int]]:
         if long or not each["prompt_id"] or len(each["output"].encode("utf-8", "surrogatepass")) > LONGEST_OUTPUT:
             parcel.counts["left_out"] += 1
             continue
-        one = terminal.as_json(each).encode()
+        one = terminal.to_json(each).encode()
         if gathered and (len(gathered) == MOST_RESULTS or size + len(one) > MOST_BYTES):
-            yield whole(), len(gathered)
+            yield encode_body(), len(gathered)
             gathered, size = [], 0
         gathered.append(one)
         size += len(one)
     if gathered:
-        yield whole(), len(gathered)
+        yield encode_body(), len(gathered)
 
 
-def _sent(receiver: Remote, body: bytes, say: Callable[[str], None]) -> dict[str, Any]:
+def _send_body(receiver: ServerClient, body: bytes, say: Callable[[str], None]) -> dict[str, Any]:
     for attempt in range(MOST_WAITS + 1):
         said = receiver.ask("POST", "/api/submit/batch", body=body)
         if said.status != 429:
             break
-        wait = _wish(said, attempt)
+        wait = _retry_after(said, attempt)
         if attempt == MOST_WAITS or wait > LONGEST_WAIT_S:
             raise ServerFailed(f"{receiver.url} wants nothing for {wait:.0f} s; try again later")
         say(f"  the server asks to wait {wait:.0f} s")
@@ -303,14 +303,14 @@ def _sent(receiver: Remote, body: bytes, say: Callable[[str], None]) -> dict[str
         raise InvalidInput(f"{receiver.url}: {answer.get('error')}", problems)
     data: Any = answer.get("data")
     try:
-        return {**{name: int(data[name]) for name in _COUNTS[1:4]}, "results": data["results"]}
+        return {**{name: int(data[name]) for name in _COUNT_NAMES[1:4]}, "results": data["results"]}
     except (TypeError, KeyError, ValueError):
         raise ServerFailed("what answers there does not take submissions as Pramana does") from None
 
 
-def _wish(said: Said, attempt: int) -> float:
+def _retry_after(response: ServerResponse, attempt: int) -> float:
     """Return how many seconds a server asks to wait; where it does not say, longer each time."""
     try:
-        return max(0.0, float(said.headers.get("Retry-After", "")))
+        return max(0.0, float(response.headers.get("Retry-After", "")))
     except ValueError:
         return min(2.0**attempt, 60.0)

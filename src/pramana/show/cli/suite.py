@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from pramana.errors import Problem, visible
+from pramana.errors import Problem, escape_control_characters
 from pramana.hash import hash_suite
 from pramana.load import manifest
 from pramana.load.problems import MAX_ERRORS
@@ -25,12 +25,12 @@ def suite() -> None:
 def list_(*, as_json: bool) -> int:
     """List all suite versions: built-in ones, and those published into the data folder."""
     broken: list[Problem] = []
-    versions = list(manifest.versions(broken))
+    versions = list(manifest.iterate_versions(broken))
     if as_json:
-        terminal.print_json([_as_data(version) for version in versions])
+        terminal.print_json([_version_to_data(version) for version in versions])
     else:
         for number, version in enumerate(versions):
-            click.echo(("\n" if number else "") + _described(version))
+            click.echo(("\n" if number else "") + _describe_version(version))
     for problem in broken:
         terminal.print_problem(problem, err=True)
     return 2 if broken else 0
@@ -46,7 +46,7 @@ def hash_(files: tuple[Path, ...], *, as_json: bool) -> None:
         terminal.print_json(hashes)
         return
     for path, digest in hashes.items():
-        click.echo(f"{digest}  {visible(path)}")
+        click.echo(f"{digest}  {escape_control_characters(path)}")
 
 
 @suite.command(short_help="Check suites against their pinned hashes.")
@@ -58,8 +58,8 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
     Exit code: 0 if every tier matches its manifest, 2 if one does not.
     """
     broken: list[Problem] = []
-    chosen = [_named(each) for each in versions] or list(manifest.versions(broken))
-    results = [(version, verified) for version in chosen for verified in manifest.verify(version, MAX_ERRORS)]
+    chosen = [_find_version(each) for each in versions] or list(manifest.iterate_versions(broken))
+    results = [(version, verified) for version in chosen for verified in manifest.verify_version(version, MAX_ERRORS)]
     good = not broken and not any(verified.problems for _, verified in results)
     if as_json:
         tiers = [
@@ -68,19 +68,19 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
                 "tier": verified.tier,
                 "file": str(verified.path),
                 "pinned": verified.pinned,
-                "found": verified.found,
+                "found": verified.actual_hash,
                 "verdict": verified.verdict,
-                "problems": [terminal.as_data(each) for each in verified.problems],
+                "problems": [terminal.problem_to_data(each) for each in verified.problems],
             }
             for version, verified in results
         ]
-        problems = [terminal.as_data(each) for each in broken]
+        problems = [terminal.problem_to_data(each) for each in broken]
         terminal.print_json({"verified": good, "tiers": tiers, "problems": problems})
         return 0 if good else 2
-    names = [visible(f"{version.manifest.version} {verified.tier}") for version, verified in results]
+    names = [escape_control_characters(f"{version.manifest.version} {verified.tier}") for version, verified in results]
     for name, (_, verified) in zip(names, results, strict=True):
         mark = click.style(f"{verified.verdict:8}", fg="red" if verified.problems else "green")
-        click.echo(f"{mark} {name:{max(map(len, names))}}  {(verified.found or verified.pinned)[:23]}…")
+        click.echo(f"{mark} {name:{max(map(len, names))}}  {(verified.actual_hash or verified.pinned)[:23]}…")
         for problem in verified.problems:
             terminal.print_problem(problem)
     for problem in broken:
@@ -112,26 +112,26 @@ def publish(
     as_json: bool,
 ) -> None:
     """Publish FILES as a new, immutable suite version. Each file becomes a tier with the file's name."""
-    described = dict(_pair(each, "--use-case") for each in use_cases)
+    described = dict(_parse_pair(each, "--use-case") for each in use_cases)
     try:
-        priced = {tier: float(usd.removeprefix("$")) for tier, usd in (_pair(each, "--cost") for each in costs)}
+        priced = {tier: float(usd.removeprefix("$")) for tier, usd in (_parse_pair(each, "--cost") for each in costs)}
     except ValueError as error:
         raise click.BadParameter(f"{error}", param_hint="--cost") from None
-    published = manifest.publish(files, version, into, use_cases=described, costs_usd=priced)
+    published = manifest.publish_version(files, version, into, use_cases=described, costs_usd=priced)
     if as_json:
-        terminal.print_json(_as_data(published))
+        terminal.print_json(_version_to_data(published))
         return
-    click.echo(f"Published {visible(str(published.folder))}\n\n{_described(published)}")
+    click.echo(f"Published {escape_control_characters(str(published.folder))}\n\n{_describe_version(published)}")
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def _parse_pair(text: str, option: str) -> tuple[str, str]:
     tier, equals, value = text.partition("=")
     if not equals or not value:
         raise click.BadParameter(f"expected TIER=VALUE, found {text!r}", param_hint=option)
     return tier, value
 
 
-def _named(name: str) -> manifest.Version:
+def _find_version(name: str) -> manifest.Version:
     """Take a name for a folder only where it can be nothing else, so that a stray folder hides no version."""
     folder = Path(name)
     if (folder / manifest.MANIFEST).is_file() or len(folder.parts) > 1:
@@ -139,26 +139,32 @@ def _named(name: str) -> manifest.Version:
     return manifest.find_version(name)
 
 
-def _as_data(version: manifest.Version) -> dict[str, object]:
+def _version_to_data(version: manifest.Version) -> dict[str, object]:
     data = version.manifest.model_dump(mode="json")
     return {**data, "folder": str(version.folder), "built_in": version.built_in}
 
 
-def _described(version: manifest.Version) -> str:
+def _describe_version(version: manifest.Version) -> str:
     stated = version.manifest
     width = max(4, *(len(name) for name in stated.tiers))
     origin = "built in" if version.built_in else str(version.folder)
-    lines = [f"{click.style(visible(stated.version), bold=True)}  {visible(origin)}"]
+    lines = [
+        f"{click.style(escape_control_characters(stated.version), bold=True)}  {escape_control_characters(origin)}"
+    ]
     lines += [f"  {'tier':{width}}  tests  author's cost  est. tokens  use case"]
     for name, tier in stated.tiers.items():
         cost = "unknown" if tier.estimated_cost_usd is None else f"${tier.estimated_cost_usd:.2f}"
-        use = visible(tier.use_case or "")
+        use = escape_control_characters(tier.use_case or "")
         lines += [
-            f"  {visible(name):{width}}  {tier.test_count:5,}  {cost:>13}  {tier.estimated_tokens:11,}  {use}".rstrip()
+            f"  {escape_control_characters(name):{width}}  {tier.test_count:5,}  {cost:>13}  "
+            f"{tier.estimated_tokens:11,}  {use}".rstrip()
         ]
     lines += ["", "  files and their pinned hashes"]
     for name, tier in stated.tiers.items():
-        lines += [f"    {visible(name)}: {visible(tier.file)}", f"      {tier.hash}"]
+        lines += [
+            f"    {escape_control_characters(name)}: {escape_control_characters(tier.file)}",
+            f"      {tier.hash}",
+        ]
     for title, names in (("categories", stated.categories), ("assertion types", stated.assertion_types)):
-        lines += ["", *terminal.wrapped(", ".join(names), 78, f"  {title}: ", "    ").splitlines()]
+        lines += ["", *terminal.wrap_text(", ".join(names), 78, f"  {title}: ", "    ").splitlines()]
     return "\n".join(lines)

@@ -10,14 +10,16 @@ from pramana.show.cli.options import local_store
 from pramana.store.engine import timestamp
 from pramana.store.tokens import EXPIRES_DAYS, MOST_DAYS, Token
 
-_FIRST = "This is the first token. So far, a server may call models at private addresses, such as Ollama on localhost."
+_FIRST_TOKEN_NOTE = (
+    "This is the first token. So far, a server may call models at private addresses, such as Ollama on localhost."
+)
 
 
-def _at_a_terminal() -> bool:
+def _is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _days(_: click.Context, __: click.Parameter, text: str) -> int | None:
+def _parse_days(_: click.Context, __: click.Parameter, text: str) -> int | None:
     if text == "never":
         return None
     if not (text.isdecimal() and 1 <= int(text) <= MOST_DAYS):
@@ -42,7 +44,7 @@ def token() -> None:
 @click.option(
     "--expires",
     "days",
-    callback=_days,
+    callback=_parse_days,
     default=str(EXPIRES_DAYS),
     show_default=True,
     metavar="DAYS|never",
@@ -59,9 +61,9 @@ def token() -> None:
 def create(name: str, *, role: str, days: int | None, allow: bool | None, as_json: bool) -> None:
     """Create a token called NAME [default: its role] and print it. It is shown only once: the store keeps its hash."""
     with local_store() as store:
-        is_first = not store.tokens.ever() and not store.decisions.read().allow_private_addresses
-        if is_first and allow is None and _at_a_terminal():
-            allow = click.confirm(f"{_FIRST} Allow this for everyone with a token?", err=True)
+        is_first = not store.tokens.has_ever_existed() and not store.decisions.read().allow_private_addresses
+        if is_first and allow is None and _is_interactive():
+            allow = click.confirm(f"{_FIRST_TOKEN_NOTE} Allow this for everyone with a token?", err=True)
         made, secret = store.tokens.create(name or role, role, days)
         if allow is not None:
             store.decisions.write({"allow_private_addresses": allow})
@@ -70,7 +72,9 @@ def create(name: str, *, role: str, days: int | None, allow: bool | None, as_jso
         terminal.print_json(shown)
         return
     click.echo(secret)
-    click.echo(f"Token {made.id} of {made.name} ({made.role}), {_validity(made)}; it is not shown again.", err=True)
+    click.echo(
+        f"Token {made.id} of {made.name} ({made.role}), {_describe_validity(made)}; it is not shown again.", err=True
+    )
     click.echo("Send it as: Authorization: Bearer TOKEN", err=True)
     if is_first and not allow:
         click.echo(
@@ -105,8 +109,10 @@ def list_(*, as_json: bool) -> None:
     if not found:
         click.echo("No tokens yet. Create one: pramana token create NAME --role admin")
     for each in found:
-        state = f"last used {each.used or 'never'}, {_validity(each)}"
-        click.echo(terminal.fitted(f"{each.id}  {each.role:7} {each.name}  created {each.created[:10]}, {state}", 120))
+        state = f"last used {each.used or 'never'}, {_describe_validity(each)}"
+        click.echo(
+            terminal.fit_to_width(f"{each.id}  {each.role:7} {each.name}  created {each.created[:10]}, {state}", 120)
+        )
 
 
 @token.command()
@@ -115,7 +121,7 @@ def list_(*, as_json: bool) -> None:
 def revoke(token_id: str, *, as_json: bool) -> None:
     """Revoke the token ID. A running server rejects it within seconds."""
     with local_store() as store:
-        ended, is_last = store.tokens.revoke(token_id), not store.tokens.any()
+        ended, is_last = store.tokens.revoke(token_id), not store.tokens.has_valid_token()
     if as_json:
         terminal.print_json({"id": ended.id, "name": ended.name, "role": ended.role, "revoked": ended.revoked})
         return
@@ -124,7 +130,7 @@ def revoke(token_id: str, *, as_json: bool) -> None:
         click.echo("No valid token is left. To give access again: pramana token create NAME --role admin", err=True)
 
 
-def _validity(token: Token) -> str:
+def _describe_validity(token: Token) -> str:
     if token.revoked:
         return f"revoked {token.revoked[:10]}"
     if token.expires is None:

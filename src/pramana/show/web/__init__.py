@@ -49,11 +49,11 @@ def make_app(serving: App) -> ASGIApp:
     of_routes = routes.router.lifespan_context
 
     @asynccontextmanager
-    async def both(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with of_routes(app), pages.router.lifespan_context(pages):
             yield
 
-    routes.router.lifespan_context = both
+    routes.router.lifespan_context = lifespan
     return Gate(_Dispatcher(routes, pages), serving)
 
 
@@ -64,9 +64,9 @@ def _install(pages: FastAPI, routes: FastAPI) -> None:
     from pramana.show.web.kit import frame, sockets, style
 
     nicegui.app.state.app_layer = routes.state.serving
-    style.install()
-    frame.install()
-    sockets.install(routes.state.serving)
+    style.install_style()
+    frame.install_not_found_page()
+    sockets.install_socket_rules(routes.state.serving)
     for name in (*PAGES, "sign_in"):
         import_module(f"pramana.show.web.pages.{name}")
     nicegui.ui.run_with(
@@ -82,7 +82,7 @@ def _install(pages: FastAPI, routes: FastAPI) -> None:
     )
 
 
-def _is_of_the_api(path: str) -> bool:
+def _is_api_path(path: str) -> bool:
     return any(path == each or path.startswith(f"{each}/") for each in _API)
 
 
@@ -93,7 +93,7 @@ class _Dispatcher:
         self._routes, self._pages = routes, pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or _is_of_the_api(scope["path"]):
+        if scope["type"] == "lifespan" or _is_api_path(scope["path"]):
             await self._routes(scope, receive, send)
         else:
             from pramana.show.web.kit.sockets import may_upload

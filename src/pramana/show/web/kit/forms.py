@@ -15,17 +15,17 @@ from urllib.parse import unquote
 from nicegui import events, ui
 from nicegui.elements.upload_files import FileUpload
 
-from pramana.report.figures import printable
-from pramana.report.markup import foreign
+from pramana.report.figures import escape_unprintable
+from pramana.report.markup import render_foreign_text
 from pramana.show.web.kit import parts
-from pramana.show.web.kit.desk import Refused
+from pramana.show.web.kit.page_context import UseCaseRefused
 
-ANSWERED_S = 10.0
+BROWSER_TIMEOUT_S = 10.0
 """How long a browser may take to say what was typed."""
-MOST_FILES = 500
-MOST_BYTES = 64 << 20
+MAX_FILES = 500
+MAX_BYTES = 64 << 20
 """Of all files of one choice: a page keeps them in memory."""
-MOST_AT_ONCE = 8 << 20
+MAX_REQUEST_BYTES = 8 << 20
 
 
 class Field(Protocol):
@@ -50,26 +50,26 @@ class Form(ui.element):
 
     def submit(self, words: str) -> ui.button:
         """Put the button that sends it."""
-        return parts.button(words, self._act, "primary").props("type=submit")
+        return parts.add_button(words, self._act, "primary").props("type=submit")
 
     @contextmanager
-    def told_at(self, fields: Mapping[str, Field]) -> Iterator[None]:
+    def show_errors_at(self, fields: Mapping[str, Field]) -> Iterator[None]:
         """Tell what the API refuses at the field it names, else above them all; one types on in the first wrong one."""
         self._trouble.clear()
         for each in fields.values():
             each.error = None
         try:
             yield
-        except Refused as error:
+        except UseCaseRefused as error:
             if error.status == 401:
                 raise
-            placed = [(field_of(each.path, fields), each.message) for each in error.problems]
+            placed = [(find_field_path(each.path, fields), each.message) for each in error.problems]
             for path, message in placed:
                 if path and fields[path].error is None:
                     fields[path].error = message_of(fields[path], message)
             if not placed or not all(path for path, _ in placed):
                 with self._trouble:
-                    parts.trouble(error)
+                    parts.show_refusal_page(error)
             if first := next((path for path, _ in placed if path), ""):
                 ui.run_javascript(f"document.getElementById({fields[first].html_id!r})?.focus()")
 
@@ -83,19 +83,19 @@ def message_of(field: Any, message: str) -> str:
     return f"{label}: {message}" if label else message[:1].upper() + message[1:]
 
 
-def field_of(path: str, fields: Mapping[str, Any]) -> str:
+def find_field_path(path: str, fields: Mapping[str, Any]) -> str:
     """Return the path of the field that a path is about: `corsOrigins[2]` is about `corsOrigins`; none is empty."""
     while path and path not in fields:
         path = path.rpartition("[" if path.endswith("]") else ".")[0]
     return path
 
 
-def number(label: str, value: float | None, hint: str) -> ui.number:
+def add_number_field(label: str, value: float | None, hint: str) -> ui.number:
     """Put a field for a number: one that does not fit is told by the API, and not made another on the way."""
-    return parts.number(label, value, hint=hint).props("step=any", remove="min")
+    return parts.add_number_field(label, value, hint=hint).props("step=any", remove="min")
 
 
-class Secret:
+class SecretField:
     """A field for a key. What is typed stays in the browser until it is sent, and is never sent back."""
 
     def __init__(self, label: str, hint: str) -> None:
@@ -120,39 +120,39 @@ class Secret:
         return self._error
 
     @error.setter
-    def error(self, said: str | None) -> None:
-        self._error = said
-        self._field.props["error"], self._field.props["error-message"] = said is not None, said
+    def error(self, message: str | None) -> None:
+        self._error = message
+        self._field.props["error"], self._field.props["error-message"] = message is not None, message
 
-    async def typed(self) -> str:
-        """Return what was typed; `Refused` where the browser does not say it in time."""
-        asked = ui.run_javascript(f"return document.getElementById({self.html_id!r}).value", timeout=ANSWERED_S)
+    async def read_value(self) -> str:
+        """Return what was typed; `UseCaseRefused` where the browser does not say it in time."""
+        asked = ui.run_javascript(f"return document.getElementById({self.html_id!r}).value", timeout=BROWSER_TIMEOUT_S)
         try:
             found: Any = await asked
         except TimeoutError:
             words = "nothing was saved: the browser did not answer in time; press the button again"
-            raise Refused(408, words, "timeout") from None
+            raise UseCaseRefused(408, words, "timeout") from None
         return str(found or "")
 
 
 # ── Names that people type ──
 
 
-def suggest(made: Any, known: Iterable[str]) -> Callable[[Iterable[str]], None]:
+def add_suggestions(field: Any, texts: Iterable[str]) -> Callable[[Iterable[str]], None]:
     """Have the browser suggest texts while somebody fills in a field; return what makes it suggest others."""
     found = ui.element("datalist")
-    found.props["id"] = f"{made.html_id}-datalist"  # where NiceGUI's field looks for one
+    found.props["id"] = f"{field.html_id}-datalist"  # where NiceGUI's field looks for one
 
-    def renew(known: Iterable[str]) -> None:
-        with parts.redrawn(found):
-            for each in dict.fromkeys(known):
+    def replace(texts: Iterable[str]) -> None:
+        with parts.redraw(found):
+            for each in dict.fromkeys(texts):
                 ui.element("option").props["value"] = each
 
-    renew(known)
-    return renew
+    replace(texts)
+    return replace
 
 
-class Names:
+class NamesField:
     """Several names, typed one after another; each is shown, and can be taken away again."""
 
     def __init__(
@@ -160,11 +160,11 @@ class Names:
     ) -> None:
         self.names = list(dict.fromkeys(names))
         self._changed = changed
-        with parts.box("stack"):
-            self.field = parts.field(f"Add a {what}", hint="Press Enter to add it.")
+        with parts.open_box("stack"):
+            self.field = parts.add_text_field(f"Add a {what}", hint="Press Enter to add it.")
             # The browser says that it changed on Enter, when one of its suggestions was taken, and when it is left.
-            self.field.on("change", lambda event: parts.guarded(self._add)(event.args))
-            self.suggest = suggest(self.field, known)
+            self.field.on("change", lambda event: parts.show_errors(self._add)(event.args))
+            self.suggest = add_suggestions(self.field, known)
             self._list = ui.element("ul").classes("chosen")
             self._list.props["aria-label"] = f"Each {what} that was added"
         self._show()
@@ -184,12 +184,12 @@ class Names:
         await self._changed()
 
     def _show(self) -> None:
-        with parts.redrawn(self._list):
+        with parts.redraw(self._list):
             for name in self.names:
                 with ui.element("li"):
-                    parts.show(foreign(name, 300))
-                    label = f"Remove {printable(name)[:200]}"
-                    parts.button("Remove", partial(self._remove, name), "plain", small=True, label=label)
+                    parts.add_markup(render_foreign_text(name, 300))
+                    label = f"Remove {escape_unprintable(name)[:200]}"
+                    parts.add_button("Remove", partial(self._remove, name), "plain", small=True, label=label)
         self._list.set_visibility(bool(self.names))
 
 
@@ -197,7 +197,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class PickedFile:
     """A file, by its path within the folder that was chosen."""
 
     name: str
@@ -205,48 +205,50 @@ class Picked:
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class FileSelection:
     """What somebody chose."""
 
-    files: Sequence[Picked]
+    files: Sequence[PickedFile]
     ignored: Sequence[str]
     """Names of what was not sent: it has another ending."""
     failed: Sequence[tuple[str, str]]
     """Names of what could not be sent, and why."""
 
 
-def picker(
-    words: str, endings: Sequence[str], then: Callable[[Pick], Awaitable[None]], *, folder: bool = False
+def add_file_picker(
+    label: str, endings: Sequence[str], callback: Callable[[FileSelection], Awaitable[None]], *, folder: bool = False
 ) -> None:
     """Put a button that opens the browser's dialog for files, or for a folder."""
     arrived: list[FileUpload] = []
     inbox = ui.upload(multiple=True).classes("visually-hidden").props("inert aria-hidden=true")
 
-    def arrive(event: events.UploadEventArguments) -> None:
+    def on_upload(event: events.UploadEventArguments) -> None:
         weight = event.file.size() + sum(each.size() for each in arrived)
         # The script below says so; others may send what they like.
-        if len(arrived) < MOST_FILES and weight <= MOST_BYTES:
+        if len(arrived) < MAX_FILES and weight <= MAX_BYTES:
             arrived.append(event.file)
 
-    inbox.on_upload(arrive)
+    inbox.on_upload(on_upload)
 
-    async def sent(event: events.GenericEventArguments) -> None:
-        found = [Picked(unquote(each.name), await each.read()) for each in arrived]
+    async def on_sent(event: events.GenericEventArguments) -> None:
+        found = [PickedFile(unquote(each.name), await each.read()) for each in arrived]
         arrived.clear()
         told: dict[str, Any] = event.args
         failed = [(str(name), str(why)) for name, why in told["failed"]]
-        await then(Pick(sorted(found, key=lambda each: each.name), told["ignored"], failed))
+        await callback(FileSelection(sorted(found, key=lambda each: each.name), told["ignored"], failed))
 
     with ui.element("label").classes("btn pick"):
         asking = ui.element("input").props("type=file multiple").classes("visually-hidden")
-        ui.label(words)
+        ui.label(label)
     if folder:
         asking.props("webkitdirectory")
     else:
         asking.props["accept"] = ",".join(endings)
-    limits = f"{list(endings)}, {MOST_FILES}, {MOST_BYTES}, {MOST_AT_ONCE}"
+    limits = f"{list(endings)}, {MAX_FILES}, {MAX_BYTES}, {MAX_REQUEST_BYTES}"
     asking.on(
-        "change", parts.guarded(sent), js_handler=f"(event) => ({_SEND})(event, emit, '{inbox.props['url']}', {limits})"
+        "change",
+        parts.show_errors(on_sent),
+        js_handler=f"(event) => ({_SEND})(event, emit, '{inbox.props['url']}', {limits})",
     )
 
 

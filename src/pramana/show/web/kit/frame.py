@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pramana.app import role_of
-from pramana.report.markup import Child, Safe, foreign, join, link, tag
+from pramana.report.markup import Child, Safe, join, render_foreign_text, render_link, tag
 from pramana.show.web.kit import parts
-from pramana.show.web.kit.desk import Desk, Refused
-from pramana.show.web.kit.style import THEME, plain
+from pramana.show.web.kit.page_context import PageContext, UseCaseRefused
+from pramana.show.web.kit.style import THEME, render_plain_page
 
 NAVIGATION = (
     ("/", "Home"),
@@ -24,12 +24,12 @@ NAVIGATION = (
 )
 PAGES: dict[str, str] = {}
 """The title of every page there is, by its path."""
-SLOWEST_S = 60.0
+BUILD_TIMEOUT_S = 60.0
 """How long a page may take to be built."""
-Build = Callable[[Desk], Awaitable[None]]
+Build = Callable[[PageContext], Awaitable[None]]
 
 
-def page(path: str, title: str, *needs: Callable[..., Any]) -> Callable[[Build], Build]:
+def register_page(path: str, title: str, *needs: Callable[..., Any]) -> Callable[[Build], Build]:
     """Register a page: it gets a desk, and draws itself within the frame. Strangers are asked for their token first.
 
     `needs` are the use cases without which there is nothing to do on it; whose role does not allow them reads that.
@@ -38,23 +38,23 @@ def page(path: str, title: str, *needs: Callable[..., Any]) -> Callable[[Build],
     def register(build: Build) -> Build:
         PAGES[path] = title
 
-        @ui.page(path, title=f"{title} · Pramana", response_timeout=SLOWEST_S)
-        async def shown(request: Request) -> Response | None:
-            desk = Desk(request)
-            if desk.who.role is None:
-                return RedirectResponse(desk.sign_in, 303)
+        @ui.page(path, title=f"{title} · Pramana", response_timeout=BUILD_TIMEOUT_S)
+        async def serve_page(request: Request) -> Response | None:
+            desk = PageContext(request)
+            if desk.user.role is None:
+                return RedirectResponse(desk.sign_in_url, 303)
             await desk.begin()
-            _top(desk)
-            with _content():
+            _begin_page(desk)
+            with _add_content():
                 try:
                     if needs and not desk.may(*needs):
                         raise _forbidden(desk, *needs)
                     await build(desk)
-                except Refused as error:
+                except UseCaseRefused as error:
                     if error.status == 401:  # the token was revoked while the page was built
-                        return RedirectResponse(desk.sign_in, 303)
-                    parts.heading(title, 1)
-                    parts.trouble(error)
+                        return RedirectResponse(desk.sign_in_url, 303)
+                    parts.add_heading(title, 1)
+                    parts.show_refusal_page(error)
             return None
 
         return build
@@ -62,12 +62,12 @@ def page(path: str, title: str, *needs: Callable[..., Any]) -> Callable[[Build],
     return register
 
 
-def _forbidden(desk: Desk, *needs: Callable[..., Any]) -> Refused:
-    role = next(role_of(each) for each in needs if not desk.may(each))
-    return Refused(403, f"this needs the role {role}, and yours is {desk.who.role}", "forbidden")
+def _forbidden(context: PageContext, *needs: Callable[..., Any]) -> UseCaseRefused:
+    role = next(role_of(each) for each in needs if not context.may(each))
+    return UseCaseRefused(403, f"this needs the role {role}, and yours is {context.user.role}", "forbidden")
 
 
-def _content() -> ui.element:
+def _add_content() -> ui.element:
     """Put where a page draws itself; nothing in it can be pressed or filled in before the server can hear of it.
 
     What is done before the browser has its connection is sent later, and not in the order in which it was done: a
@@ -78,71 +78,73 @@ def _content() -> ui.element:
     return made
 
 
-def install() -> None:
+def install_not_found_page() -> None:
     """Answer addresses that are no page, and let every page come back to where it was scrolled."""
     ui.add_head_html(f"<script>{_SCROLL}</script>", shared=True)
 
     @nicegui.app.exception_handler(404)
-    async def lost(request: Request, error: Exception) -> Response:
+    async def not_found(request: Request, error: Exception) -> Response:
         del error
-        return plain(
+        return render_plain_page(
             request,
             "No such page",
             tag("h1", "There is no such page"),
             tag("p", "What was here may have been deleted, or the address is mistyped."),
-            tag("p", link("/", "Home")),
+            tag("p", render_link("/", "Home")),
             status=404,
         )
 
 
-def head(title: Child, about: Child = None, crumbs: tuple[tuple[str, str], ...] = ()) -> ui.element:
+def add_page_heading(title: Child, about: Child = None, crumbs: tuple[tuple[str, str], ...] = ()) -> ui.element:
     """Put the heading of a page; what is made within the element it returns stands beside, as buttons do."""
-    with parts.box("head"):
+    with parts.open_box("head"):
         above = (
             tag(
                 "nav",
-                join((link(to, foreign(words)) for to, words in crumbs), " / "),
+                join((render_link(to, render_foreign_text(words)) for to, words in crumbs), " / "),
                 class_="crumbs",
                 aria_label="Path",
             )
             if crumbs
             else None
         )
-        parts.show(join([above, tag("h1", title), tag("p", about, class_="quiet") if about else None]))
+        parts.add_markup(join([above, tag("h1", title), tag("p", about, class_="quiet") if about else None]))
         return ui.element("div").classes("row")
 
 
-def titled(words: str) -> None:
+def set_window_title(words: str) -> None:
     """Name the window after what is shown in it."""
     ui.page_title(f"{words[:80]} · Pramana")
 
 
-def _top(desk: Desk) -> None:
+def _begin_page(context: PageContext) -> None:
     """Begin a page: light or dark as was chosen, else as the system has it; then the way to the others."""
     ui.query(".q-page").props("role=none")  # it is no landmark: our header stands in it too
-    ui.dark_mode(None if desk.theme not in ("light", "dark") else desk.theme == "dark")
-    parts.show(link("#main", "To the content", class_="skip"))
-    with ui.element("header").classes("top"), parts.box("top-inner"):
-        parts.show(link("/", "Pramana", class_="brand"))
+    ui.dark_mode(None if context.theme not in ("light", "dark") else context.theme == "dark")
+    parts.add_markup(render_link("#main", "To the content", class_="skip"))
+    with ui.element("header").classes("top"), parts.open_box("top-inner"):
+        parts.add_markup(render_link("/", "Pramana", class_="brand"))
         with ui.element("nav").classes("nav").props('aria-label="Pages"'):
-            parts.show(join(_entry(desk, to, words) for to, words in NAVIGATION))
-        _who(desk)
+            parts.add_markup(join(_navigation_entry(context, to, words) for to, words in NAVIGATION))
+        _add_user_menu(context)
         # What was chosen is kept in a cookie for a year.
         switch = ui.button("Theme", color=None).props("unelevated no-caps")
         switch.classes("btn plain small").on("click", js_handler=_SWITCH)
 
 
-def _entry(desk: Desk, to: str, words: str) -> Safe:
-    is_here = desk.address == to or (to != "/" and desk.address.startswith(f"{to}/"))
+def _navigation_entry(context: PageContext, to: str, words: str) -> Safe:
+    is_here = context.address == to or (to != "/" and context.address.startswith(f"{to}/"))
     return tag("a", words, href=to, aria_current="page" if is_here else None)
 
 
-def _who(desk: Desk) -> None:
-    if desk.who.token_id is None:
+def _add_user_menu(context: PageContext) -> None:
+    if context.user.token_id is None:
         return
-    parts.show(tag("span", foreign(desk.who.name), f", {desk.who.role}", class_="small quiet"))
+    parts.add_markup(
+        tag("span", render_foreign_text(context.user.name), f", {context.user.role}", class_="small quiet")
+    )
     with ui.element("form").props('method=post action="/sign-out"'):
-        parts.show(tag("button", "Sign out", type="submit", class_="native plain"))
+        parts.add_markup(tag("button", "Sign out", type="submit", class_="native plain"))
 
 
 _SCROLL = """

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from nicegui import ui
 
-from pramana.report.markup import Child, Safe, foreign, join, tag
-from pramana.show.web.kit.desk import Refused, sign_in
+from pramana.report.markup import Child, Safe, join, render_foreign_text, tag
+from pramana.show.web.kit.page_context import UseCaseRefused, make_sign_in_url
 
 Kind = Literal["", "primary", "danger", "plain"]
 Act = Callable[[], Awaitable[None] | None]
@@ -27,23 +27,23 @@ COPY = """(event) => {
 """What a browser does when a button that says what to copy is pressed."""
 
 
-def show(markup: Safe, *, classes: str = "") -> ui.html:
+def add_markup(markup: Safe, *, classes: str = "") -> ui.html:
     """Put markup on the page. It is sanitized once more in the browser."""
     return ui.html(markup).classes(classes)
 
 
-def heading(words: str, level: Literal[1, 2, 3] = 2) -> None:
+def add_heading(words: str, level: Literal[1, 2, 3] = 2) -> None:
     """Put a heading."""
-    show(tag(f"h{level}", words))
+    add_markup(tag(f"h{level}", words))
 
 
-def paragraph(*words: str | Safe, quiet: bool = False) -> ui.html:
+def add_paragraph(*words: str | Safe, quiet: bool = False) -> ui.html:
     """Put a paragraph."""
-    return show(tag("p", join(words), class_="quiet" if quiet else None))
+    return add_markup(tag("p", join(words), class_="quiet" if quiet else None))
 
 
 @contextmanager
-def box(classes: str, role: str | None = None, label: str | None = None) -> Iterator[ui.element]:
+def open_box(classes: str, role: str | None = None, label: str | None = None) -> Iterator[ui.element]:
     """Open a box of one of the classes of `style`."""
     found = ui.element("div").classes(classes)
     if role:
@@ -55,15 +55,15 @@ def box(classes: str, role: str | None = None, label: str | None = None) -> Iter
 
 
 @contextmanager
-def card(title: Child) -> Iterator[ui.element]:
+def open_card(title: Child) -> Iterator[ui.element]:
     """Open a box with a title, apart from what stands around it."""
-    with box("card stack") as made:
-        show(tag("h2", title, class_="card-title"))
+    with open_box("card stack") as made:
+        add_markup(tag("h2", title, class_="card-title"))
         yield made
 
 
 @contextmanager
-def redrawn(place: ui.element) -> Iterator[None]:
+def redraw(place: ui.element) -> Iterator[None]:
     """Open an element to draw anew what stands in it."""
     place.clear()
     with place:
@@ -81,32 +81,32 @@ class Panel:
         """Draw what is shown, if it is not what was shown before."""
         if what != self._shown:
             self._shown = what
-            with redrawn(self.place):
+            with redraw(self.place):
                 draw()
 
 
 # ── To press ──
 
 
-def guarded(act: Callable[..., Any]) -> Callable[..., Any]:
+def show_errors(act: Callable[..., Any]) -> Callable[..., Any]:
     """Return a handler that tells what the API refused."""
 
     @wraps(act)
-    async def handled(*given: Any) -> None:
+    async def handle(*given: Any) -> None:
         try:
             result = act(*given)
             if isawaitable(result):
                 await result
-        except Refused as error:
+        except UseCaseRefused as error:
             if error.status == 401:  # a token that was revoked, or the first one that was made
-                ui.navigate.to(sign_in(ui.context.client.request))
+                ui.navigate.to(make_sign_in_url(ui.context.client.request))
             else:
-                tell(sentence(error), "negative")
+                show_notification(describe_refusal(error), "negative")
 
-    return handled
+    return handle
 
 
-def button(words: str, act: Act, kind: Kind = "", *, small: bool = False, label: str | None = None) -> ui.button:
+def add_button(words: str, act: Act, kind: Kind = "", *, small: bool = False, label: str | None = None) -> ui.button:
     """Put a button; while it works it cannot be pressed again. A label tells buttons of the same words apart.
 
     What it does may take the button away.
@@ -116,18 +116,18 @@ def button(words: str, act: Act, kind: Kind = "", *, small: bool = False, label:
     if label:
         made.props["aria-label"] = label
 
-    async def pressed() -> None:
+    async def on_press() -> None:
         made.disable()
         try:
             with client:
-                await guarded(act)()
+                await show_errors(act)()
         finally:
             if not made.is_deleted:
                 made.enable()
                 with client:
                     ui.run_javascript(_REFOCUS % made.id)  # a button that is disabled loses the focus
 
-    made.on_click(pressed)
+    made.on_click(on_press)
     return made
 
 
@@ -142,15 +142,15 @@ _REFOCUS = """(async () => {
 """Give the focus back to a button, unless it is elsewhere by now: a dialog that closes may take it along once more."""
 
 
-def link_button(words: str, to: str, kind: Kind = "") -> None:
+def add_link_button(words: str, to: str, kind: Kind = "") -> None:
     """Put a link that looks like a button: it leads somewhere and changes nothing."""
-    show(tag("a", words, href=to, class_=f"btn {kind}"))
+    add_markup(tag("a", words, href=to, class_=f"btn {kind}"))
 
 
 _ICONS = {"positive": "check_circle", "negative": "error", "warning": "warning", "info": "info"}
 
 
-def tell(words: str, kind: Literal["positive", "negative", "warning", "info"] = "info") -> None:
+def show_notification(words: str, kind: Literal["positive", "negative", "warning", "info"] = "info") -> None:
     """Say something that passes: read out at once, gone after ten seconds."""
     # Not by `type`: its colours cannot be overruled, and dark on brown cannot be read.
     ui.notify(
@@ -158,7 +158,7 @@ def tell(words: str, kind: Literal["positive", "negative", "warning", "info"] = 
     )
 
 
-def sentence(error: Refused) -> str:
+def describe_refusal(error: UseCaseRefused) -> str:
     """Return what was refused, with the first of its places."""
     words = str(error)
     if error.problems:
@@ -174,11 +174,11 @@ async def confirm(question: str, consequence: str, yes: str) -> bool:
     """Ask before something that cannot be taken back. What is asked stays, whatever becomes of the list it is about."""
     with ui.context.client, ui.dialog() as dialog, ui.card() as card:
         card.props["role"], card.props["aria-label"] = "alertdialog", question
-        show(tag("h2", question))
-        paragraph(consequence)
-        with box("row"):
-            button(yes, lambda: dialog.submit("yes"), "danger")
-            button("Cancel", lambda: dialog.submit("no"))
+        add_markup(tag("h2", question))
+        add_paragraph(consequence)
+        with open_box("row"):
+            add_button(yes, lambda: dialog.submit("yes"), "danger")
+            add_button("Cancel", lambda: dialog.submit("no"))
     answer: bool = await dialog == "yes"
     dialog.delete()
     return answer
@@ -187,7 +187,7 @@ async def confirm(question: str, consequence: str, yes: str) -> bool:
 # ── To fill in ──
 
 
-def field(
+def add_text_field(
     label: str,
     value: str = "",
     change: Change | None = None,
@@ -195,22 +195,22 @@ def field(
     hint: str = "",
     lines: bool = False,
 ) -> ui.input | ui.textarea:
-    """Put a field for text; one for a key is `forms.Secret`, as what is typed here is sent back to the browser."""
+    """Put a field for text; one for a key is `forms.SecretField`, as what is typed here is sent back to the browser."""
     made = ui.textarea(label, value=value) if lines else ui.input(label, value=value)
-    _fill_in(made, change, hint)
+    _set_up_field(made, change, hint)
     return made
 
 
-def number(
+def add_number_field(
     label: str, value: float | None, change: Change | None = None, *, least: float = 0, hint: str = ""
 ) -> ui.number:
     """Put a field for a number."""
     made = ui.number(label, value=value, min=least)
-    _fill_in(made, change, hint)
+    _set_up_field(made, change, hint)
     return made
 
 
-def choice(
+def add_select(
     label: str,
     options: Mapping[Any, str] | list[str],
     value: Any = None,
@@ -218,59 +218,59 @@ def choice(
     *,
     several: bool = False,
     clearable: bool = False,
-    typed: bool = False,
+    searchable: bool = False,
 ) -> ui.select:
-    """Put a list to choose from; `typed`: by what is typed, too."""
+    """Put a list to choose from; `searchable`: by what is typed, too."""
     given = dict(options) if isinstance(options, Mapping) else list(options)
-    made = ui.select(given, label=label, value=value, multiple=several, clearable=clearable, with_input=typed)
+    made = ui.select(given, label=label, value=value, multiple=several, clearable=clearable, with_input=searchable)
     made.props(f"popup-content-class=choices {'use-chips' if several else ''}")
-    _fill_in(made, change)
+    _set_up_field(made, change)
     return made
 
 
-def tick(label: str, value: bool = False, change: Change | None = None) -> ui.checkbox:
+def add_checkbox(label: str, value: bool = False, change: Change | None = None) -> ui.checkbox:
     """Put a box to tick."""
     made = ui.checkbox(label, value=value)
     if change:
-        made.on_value_change(lambda event: guarded(change)(event.value))
+        made.on_value_change(lambda event: show_errors(change)(event.value))
     return made
 
 
-def _fill_in(made: Any, change: Change | None, hint: str = "") -> None:
-    made.props("outlined dense")
+def _set_up_field(field: Any, change: Change | None, hint: str = "") -> None:
+    field.props("outlined dense")
     if hint:
-        made.props["hint"] = hint
+        field.props["hint"] = hint
     if change:
-        made.on_value_change(lambda event: guarded(change)(event.value))
+        field.on_value_change(lambda event: show_errors(change)(event.value))
 
 
-def search(value: str, hint: str, then: Callable[[str], None]) -> None:
+def add_search_field(value: str, hint: str, callback: Callable[[str], None]) -> None:
     """Put a field for what is looked for; Enter and the button beside it begin."""
-    made = field("Search", value, hint=hint)
-    made.on("keydown.enter", lambda: then(made.value))
-    button("Search", lambda: then(made.value))
+    made = add_text_field("Search", value, hint=hint)
+    made.on("keydown.enter", lambda: callback(made.value))
+    add_button("Search", lambda: callback(made.value))
 
 
 # ── What to do when there is nothing, or something is wrong ──
 
 
 @contextmanager
-def empty(title: str, words: str) -> Iterator[None]:
+def open_empty_state(title: str, words: str) -> Iterator[None]:
     """Say that there is nothing yet, and within it what to do next."""
-    with box("empty"):
-        show(tag("h2", title, style="margin: 0"))
-        paragraph(words, quiet=True)
-        with box("row"):
+    with open_box("empty"):
+        add_markup(tag("h2", title, style="margin: 0"))
+        add_paragraph(words, quiet=True)
+        with open_box("row"):
             yield
 
 
-def trouble(error: Refused) -> None:
+def show_refusal_page(error: UseCaseRefused) -> None:
     """Show what was refused where a page would be."""
-    show(refusal(error))
+    add_markup(render_refusal(error))
     if error.status == 404:
-        paragraph(tag("a", "Home", href="/"))
+        add_paragraph(tag("a", "Home", href="/"))
 
 
-def refusal(error: Refused) -> Safe:
+def render_refusal(error: UseCaseRefused) -> Safe:
     """Return what was refused, set apart and read out."""
-    return tag("div", tag("p", foreign(sentence(error))), class_="warn trouble", role="alert")
+    return tag("div", tag("p", render_foreign_text(describe_refusal(error))), class_="warn trouble", role="alert")

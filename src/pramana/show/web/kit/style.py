@@ -9,7 +9,7 @@ from nicegui import app, ui
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from pramana.report.look import DARK, LIGHT, stylesheet, variables
+from pramana.report.look import DARK, LIGHT, css_variables, stylesheet
 from pramana.report.markup import Child, Safe, join, tag
 
 THEME = "pramana_theme"
@@ -19,12 +19,12 @@ FAVICON = (
     '<path d="M8 17.5l5.5 5.5L24 10" fill="none" stroke="#fff" stroke-width="3.5" stroke-linecap="round"/></svg>'
 )
 _THEMES = (
-    f":root {{ color-scheme: light; {variables(LIGHT)} }}\n"
-    f":root:has(body.body--dark) {{ color-scheme: dark; {variables(DARK)} }}\n"
+    f":root {{ color-scheme: light; {css_variables(LIGHT)} }}\n"
+    f":root:has(body.body--dark) {{ color-scheme: dark; {css_variables(DARK)} }}\n"
 )
 
 
-def install() -> None:
+def install_style() -> None:
     """Give every page its looks."""
     ui.add_css(_THEMES + stylesheet(), shared=True)
     app.config.quasar_config["loadingBar"]["skipHijack"] = True  # a bar nobody named, for requests that no page makes
@@ -38,10 +38,10 @@ def install() -> None:
     )
 
 
-def plain(request: Request, title: str, *content: Child, status: int = 200) -> HTMLResponse:
+def render_plain_page(request: Request, title: str, *content: Child, status: int = 200) -> HTMLResponse:
     """Return a page of markup in the looks of all others."""
     light, dark = (
-        f":root {{ color-scheme: {name}; {variables(of)} }}" for name, of in (("light", LIGHT), ("dark", DARK))
+        f":root {{ color-scheme: {name}; {css_variables(of)} }}" for name, of in (("light", LIGHT), ("dark", DARK))
     )
     chosen = {"light": light, "dark": dark}.get(request.cookies.get(THEME, ""))
     themes = chosen or f"{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}"

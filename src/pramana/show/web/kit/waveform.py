@@ -10,39 +10,39 @@ from collections.abc import Sequence
 from nicegui import ui
 
 from pramana.app.calls import CallView, SaidView
-from pramana.report.figures import duration
-from pramana.report.markup import Safe, foreign, join, tag
-from pramana.report.pictures import along
+from pramana.report.figures import format_duration
+from pramana.report.markup import Safe, join, render_foreign_text, tag
+from pramana.report.pictures import draw_time_axis
 from pramana.show.web.kit import parts
 
-SOUND, PLACE, TOLD = "call-sound", "call-place", "call-told"
+PLAYER_ID, PICTURE_ID, TRANSCRIPT_ID = "call-sound", "call-place", "call-told"
 """Ids in the page: the player, the picture, and what was said."""
-_HALF = 50
-_QUIETEST = 0.02
+_HALF_HEIGHT = 50
+_MIN_LEVEL = 0.02
 """A call that is softer than this as a whole is not drawn as if it were loud."""
 _STEP_S, _LEAP_S = 1.0, 5.0
 _SPEAKERS = ("caller", "agent")
 
 
-def drawn(call: CallView) -> Safe:
+def draw_call(call: CallView) -> Safe:
     """Draw a call."""
     seconds, peaks = call.duration_seconds, {"caller": call.peaks.caller, "agent": call.peaks.agent}
     columns = len(call.peaks.caller)
-    loudest = max(_QUIETEST, *call.peaks.caller, *call.peaks.agent)
+    loudest = max(_MIN_LEVEL, *call.peaks.caller, *call.peaks.agent)
     shades = [
         tag(
             "rect",
             class_="turn",
             x=f"{columns * each.start_seconds / seconds:.2f}",
             width=f"{columns * ((each.end_seconds or each.start_seconds) - each.start_seconds) / seconds:.2f}",
-            y=_HALF * _SPEAKERS.index(each.who),
-            height=_HALF,
+            y=_HALF_HEIGHT * _SPEAKERS.index(each.who),
+            height=_HALF_HEIGHT,
         )
         for each in call.turns
         if seconds
     ]
     sides = [
-        tag("path", class_=f"side {who}", d=_side(peaks[who], _HALF * place + _HALF / 2, loudest))
+        tag("path", class_=f"side {who}", d=_draw_side(peaks[who], _HALF_HEIGHT * place + _HALF_HEIGHT / 2, loudest))
         for place, who in enumerate(_SPEAKERS)
     ]
     return join(
@@ -50,9 +50,9 @@ def drawn(call: CallView) -> Safe:
             tag(
                 "svg",
                 shades,
-                tag("path", class_="axis", d=f"M0 {_HALF}H{columns}"),
+                tag("path", class_="axis", d=f"M0 {_HALF_HEIGHT}H{columns}"),
                 sides,
-                viewBox=f"0 0 {columns} {2 * _HALF}",
+                viewBox=f"0 0 {columns} {2 * _HALF_HEIGHT}",
                 preserveAspectRatio="none",
                 aria_hidden="true",
             ),
@@ -62,20 +62,20 @@ def drawn(call: CallView) -> Safe:
     )
 
 
-def _side(peaks: Sequence[float], middle: float, loudest: float) -> str:
+def _draw_side(peaks: Sequence[float], middle: float, loudest: float) -> str:
     """Return the outline of one side: its peaks above the middle, and back below it."""
-    heights = [max(0.3, 0.9 * _HALF / 2 * each / loudest) for each in peaks]
+    heights = [max(0.3, 0.9 * _HALF_HEIGHT / 2 * each / loudest) for each in peaks]
     there = "L".join(f"{x} {middle - height:.1f}" for x, height in enumerate(heights))
     back = "L".join(f"{x} {middle + heights[x]:.1f}" for x in reversed(range(len(heights))))
     return f"M{there}L{back}Z"
 
 
-def said(conversation: Sequence[SaidView]) -> Safe:
+def render_conversation(conversation: Sequence[SaidView]) -> Safe:
     """Return a conversation as a list; what was spoken has a button that plays from there."""
-    return tag("ol", (_line(each) for each in conversation), class_="talk", id=TOLD)
+    return tag("ol", (_render_line(each) for each in conversation), class_="talk", id=TRANSCRIPT_ID)
 
 
-def _line(each: SaidView) -> Safe:
+def _render_line(each: SaidView) -> Safe:
     who, at = each.who, each.at_s or 0.0
     spoken = who in _SPEAKERS and each.at_s is not None
     button = tag(
@@ -90,23 +90,23 @@ def _line(each: SaidView) -> Safe:
     return tag(
         "li",
         tag("div", tag("b", who, class_=f"who {who.replace(' ', '-')}"), " ", button if spoken else None),
-        tag("p", foreign(each.text or "(nothing)"), dir="auto"),
+        tag("p", render_foreign_text(each.text or "(nothing)"), dir="auto"),
         tag("small", each.note, class_="quiet") if each.note else None,
         class_="aside" if who not in _SPEAKERS else None,
     )
 
 
-def play_at(path: str) -> None:
+def play_on_next_page(path: str) -> None:
     """Let the next page of this tab play its call by itself, if it is this one: somebody has pressed to hear it."""
     ui.run_javascript(f"sessionStorage.setItem('pramana-play', {json.dumps(path)})")
 
 
-def player(call: CallView) -> None:
+def add_player(call: CallView) -> None:
     """Put the player, the picture that follows it, and what was said beside them."""
     seconds = call.duration_seconds
-    with parts.box("halves"):
-        with parts.box("stack"):
-            sound = ui.element("audio").classes("player").props(f"id={SOUND} controls preload=metadata")
+    with parts.open_box("halves"):
+        with parts.open_box("stack"):
+            sound = ui.element("audio").classes("player").props(f"id={PLAYER_ID} controls preload=metadata")
             sound.props('aria-label="Recording of the call: the caller left, the agent right"')
             sound.props["src"] = call.recording
             for event in ("timeupdate", "seeking", "seeked", "loadedmetadata"):
@@ -114,12 +114,13 @@ def player(call: CallView) -> None:
             sound.on("play", js_handler=_PLAYING)
             ui.run_javascript(_BEGIN)
             with ui.element("div").classes("plot"):
-                _picture(call, seconds)
-                parts.show(along(seconds))
-            parts.show(
+                _add_picture(call, seconds)
+                parts.add_markup(draw_time_axis(seconds))
+            parts.add_markup(
                 tag(
                     "p",
-                    f"{duration(seconds)}; caller above, agent below; left and right in the recording. Press the "
+                    f"{format_duration(seconds)}; caller above, agent below; left and right in the recording. Press "
+                    "the "
                     "picture, or use the arrow keys on it, to go elsewhere. ",
                     tag("a", "Recording", href=call.recording, download="call.wav"),
                     ", ",
@@ -127,20 +128,22 @@ def player(call: CallView) -> None:
                     class_="quiet small",
                 )
             )
-        parts.show(said(call.conversation), classes="told").on("click", js_handler=_HEAR)
+        parts.add_markup(render_conversation(call.conversation), classes="told").on("click", js_handler=_HEAR)
 
 
-def _picture(call: CallView, seconds: float) -> None:
+def _add_picture(call: CallView, seconds: float) -> None:
     with ui.element("div").classes("wave") as place:
-        parts.show(drawn(call))
-    place.props(f'id={PLACE} role=slider tabindex=0 aria-label="Place in the call" aria-valuemin=0 aria-valuenow=0')
+        parts.add_markup(draw_call(call))
+    place.props(
+        f'id={PICTURE_ID} role=slider tabindex=0 aria-label="Place in the call" aria-valuemin=0 aria-valuenow=0'
+    )
     place.props(f'aria-valuemax={seconds:.3f} aria-valuetext="0.0 of {seconds:.1f} seconds"')
     place.on("click", js_handler=_PRESSED).on("keydown", js_handler=_KEYS)
 
 
 # ── In the browser ──
 
-_FIND = f'const sound = document.getElementById("{SOUND}"), place = document.getElementById("{PLACE}");'
+_FIND = f'const sound = document.getElementById("{PLAYER_ID}"), place = document.getElementById("{PICTURE_ID}");'
 _LENGTH = 'const length = Number(place.getAttribute("aria-valuemax"));'
 _FOLLOW = f"""
   {_FIND} {_LENGTH}
@@ -149,9 +152,9 @@ _FOLLOW = f"""
   place.setAttribute("aria-valuenow", now.toFixed(3));
   place.setAttribute("aria-valuetext", `${{now.toFixed(1)}} of ${{length.toFixed(1)}} seconds`);
   let current = null;
-  for (const each of document.querySelectorAll("#{TOLD} [data-seek]"))
+  for (const each of document.querySelectorAll("#{TRANSCRIPT_ID} [data-seek]"))
     if (Number(each.dataset.seek) <= now + 0.05) current = each.closest("li");
-  for (const each of document.querySelectorAll("#{TOLD} li"))
+  for (const each of document.querySelectorAll("#{TRANSCRIPT_ID} li"))
     if (each === current) each.setAttribute("aria-current", "true"); else each.removeAttribute("aria-current");
 """
 _PLAYING = f"""() => {{
@@ -162,7 +165,7 @@ _PLAYING = f"""() => {{
 _BEGIN = f"""
 if (sessionStorage.getItem("pramana-play") === location.pathname) {{
   sessionStorage.removeItem("pramana-play");
-  document.getElementById("{SOUND}")?.play().catch(() => {{}});  // a browser that forbids it leaves it to a press
+  document.getElementById("{PLAYER_ID}")?.play().catch(() => {{}});  // a browser that forbids it leaves it to a press
 }}
 """
 _PRESSED = f"""(event) => {{

@@ -14,15 +14,15 @@ from nicegui import ui
 
 from pramana.app.scenarios import ReadScenario, validate_document
 from pramana.errors import Problem
-from pramana.report.markup import Safe, foreign, join, marked, tag
+from pramana.report.markup import Safe, join, render_foreign_text, render_with_sign, tag
 from pramana.show.web.kit import parts
-from pramana.show.web.kit.desk import Desk, Refused
+from pramana.show.web.kit.page_context import PageContext, UseCaseRefused
 
-SETTLED_S = 0.3
+DEBOUNCE_S = 0.3
 """How long nothing is typed before it is checked."""
-LONGEST = 250_000
+MAX_LENGTH = 250_000
 """Characters of a document here: a message from a browser may have a megabyte, and a character three bytes or more."""
-MOST_TOLD = 200
+MAX_LISTED_PROBLEMS = 200
 """Of what is wrong, below the editor; its lines are marked all."""
 _SCRIPT = Path(__file__).with_name("yaml_editor.js").read_text(encoding="utf-8")
 _GO = """(event) => {
@@ -32,7 +32,7 @@ _GO = """(event) => {
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedDocument:
     """What a document is worth."""
 
     text: str
@@ -43,12 +43,12 @@ class Checked:
     """What only the page knows to be wrong."""
 
     @property
-    def every(self) -> Sequence[Problem]:
+    def all_problems(self) -> Sequence[Problem]:
         return [*self.problems, *self.also]
 
     @property
-    def valid(self) -> bool:
-        return not any(map(is_error, self.every))
+    def is_valid(self) -> bool:
+        return not any(map(is_error, self.all_problems))
 
 
 def is_error(problem: Problem) -> bool:
@@ -56,13 +56,13 @@ def is_error(problem: Problem) -> bool:
     return problem.severity == "error"
 
 
-async def check(desk: Desk, text: str) -> Checked:
+async def check_document(context: PageContext, text: str) -> CheckedDocument:
     """Return what a document is worth; what is not even looked at is a problem too."""
     try:
-        found = await desk.call(validate_document, text)
-    except Refused as error:
-        return Checked(text, [Problem(str(error))])
-    return Checked(text, found.problems, found.read)
+        found = await context.call(validate_document, text)
+    except UseCaseRefused as error:
+        return CheckedDocument(text, [Problem(str(error))])
+    return CheckedDocument(text, found.problems, found.read)
 
 
 class YamlEditor:
@@ -70,36 +70,36 @@ class YamlEditor:
 
     def __init__(
         self,
-        desk: Desk,
+        context: PageContext,
         label: str,
         text: str,
-        heard: Callable[[Checked], Awaitable[None]],
+        on_check: Callable[[CheckedDocument], Awaitable[None]],
         *,
-        also: Callable[[Checked], Awaitable[list[Problem]]] | None = None,
-        touched: Callable[[], None] = lambda: None,
+        extra_check: Callable[[CheckedDocument], Awaitable[list[Problem]]] | None = None,
+        on_touch: Callable[[], None] = lambda: None,
         may_be_empty: bool = False,
     ) -> None:
-        """Put an editor; `also` finds what only the page knows to be wrong, `touched` hears of every change at once."""
-        self._desk, self._heard, self._also, self._touched = desk, heard, also, touched
+        """Add an editor; `extra_check` finds what only the page can know, `on_touch` is called at every change."""
+        self._context, self._on_check, self._extra_check, self._on_touch = context, on_check, extra_check, on_touch
         self._may_be_empty = may_be_empty
         self._turn = self._puts = 0
-        self.kept = text
+        self.saved_text = text
         ui.add_body_html(f"<script>{_SCRIPT}</script>")
         self._notice = ui.element("div")
         self._box = ui.codemirror(
-            text, language="YAML", indent="  ", line_wrapping=True, on_change=lambda _: self._typed()
+            text, language="YAML", indent="  ", line_wrapping=True, on_change=lambda _: self._on_input()
         ).classes("yaml")
-        hint = parts.paragraph(
+        hint = parts.add_paragraph(
             "Tab indents; Escape, then Tab, leaves the editor. Comments are not kept.",
             quiet=True,
         ).classes("small")
-        with parts.box("problems-box", role="status"):
+        with parts.open_box("problems-box", role="status"):
             self._summary = ui.html("")
         self._list = ui.html("").classes("problems")
         self._list.on("click", js_handler=_GO % self._box.id)
-        self._box.on("toolong", lambda _: parts.tell(_TOO_LONG, "negative"))
-        self._box.on("draft", lambda _: self._say_of_draft())
-        named = {"label": label, "hint": f"c{hint.id}", "most": LONGEST}
+        self._box.on("toolong", lambda _: parts.show_notification(_TOO_LONG_MESSAGE, "negative"))
+        self._box.on("draft", lambda _: self._offer_draft())
+        named = {"label": label, "hint": f"c{hint.id}", "most": MAX_LENGTH}
         ui.run_javascript(f"pramanaEditor.begin({self._box.id}, {json.dumps(named)})")
 
     @property
@@ -109,17 +109,17 @@ class YamlEditor:
 
     @property
     def is_kept(self) -> bool:
-        return self.text == self.kept
+        return self.text == self.saved_text
 
-    def keep(self, text: str) -> None:
+    def mark_saved(self, text: str) -> None:
         """Take what is kept now: from here on only what differs from it is unsaved."""
-        self.kept = text
+        self.saved_text = text
         self._box.client.run_javascript(f"pramanaEditor.keep({self._box.id}, {json.dumps(text)})")
         self._notice.clear()
 
-    async def put(self, text: str) -> None:
+    async def replace(self, text: str) -> None:
         """Put another document in the place of this one, and check it."""
-        clean = as_lines(text)
+        clean = normalise_line_breaks(text)
         if clean != self.text:
             self._puts += 1
             self._box.set_value(clean)
@@ -128,76 +128,82 @@ class YamlEditor:
     async def check(self) -> None:
         """Check what stands in it, mark what is wrong, and tell the page."""
         text = self.text
-        found = await self.examine(text)
+        found = await self.check_text(text)
         if text == self.text:  # else somebody types, and it is checked again
             self.show(found)
-            await self._heard(found)
+            await self._on_check(found)
 
-    async def examine(self, text: str) -> Checked:
+    async def check_text(self, text: str) -> CheckedDocument:
         """Return what a text is worth."""
         if self._may_be_empty and not text.strip():
-            return Checked(text)
-        found = await check(self._desk, text)
-        return replace(found, also=await self._also(found)) if self._also else found
+            return CheckedDocument(text)
+        found = await check_document(self._context, text)
+        return replace(found, also=await self._extra_check(found)) if self._extra_check else found
 
-    def show(self, found: Checked) -> None:
+    def show(self, checked: CheckedDocument) -> None:
         """Mark what is wrong, and tell it below."""
-        every = found.every
-        marks = [{**_place(each), "message": each.message, "warned": not is_error(each)} for each in every if each.line]
+        every = checked.all_problems
+        marks = [
+            {**_marker_position(each), "message": each.message, "warned": not is_error(each)}
+            for each in every
+            if each.line
+        ]
         self._box.client.run_javascript(f"pramanaEditor.mark({self._box.id}, {json.dumps(marks)})")
-        self._summary.set_content(_summary(found))
-        more = len(every) - MOST_TOLD
+        self._summary.set_content(_render_summary(checked))
+        more = len(every) - MAX_LISTED_PROBLEMS
         told = [
-            listed(every[:MOST_TOLD]),
+            render_problems(every[:MAX_LISTED_PROBLEMS]),
             tag("p", f"and {more:,} more", class_="quiet") if more > 0 else None,
         ]
         self._list.set_content(join(told))
 
-    async def _typed(self) -> None:
+    async def _on_input(self) -> None:
         if self._puts:  # nobody has typed: it was put, and is being checked
             self._puts -= 1
             return
-        if len(self._box.value or "") > LONGEST:  # no browser of ours sends so much
-            await self.put(self.kept)
+        if len(self._box.value or "") > MAX_LENGTH:  # no browser of ours sends so much
+            await self.replace(self.saved_text)
             return
-        self._touched()
+        self._on_touch()
         self._turn += 1
         turn = self._turn
-        await asyncio.sleep(SETTLED_S)
+        await asyncio.sleep(DEBOUNCE_S)
         if turn == self._turn:
             await self.check()
 
-    def _say_of_draft(self) -> None:
-        async def forget() -> None:
-            await self.put(self.kept)
-            self.keep(self.kept)
+    def _offer_draft(self) -> None:
+        async def discard() -> None:
+            await self.replace(self.saved_text)
+            self.mark_saved(self.saved_text)
 
-        with self._notice, parts.box("warn row spread", role="status"):
-            parts.paragraph("What you had typed before this page was loaded again is back. It is not saved.")
-            parts.button("Forget it", forget, small=True)
-
-
-_TOO_LONG = f"This would be longer than {LONGEST:,} characters, which is too much for this page: import it as a file"
+        with self._notice, parts.open_box("warn row spread", role="status"):
+            parts.add_paragraph("What you had typed before this page was loaded again is back. It is not saved.")
+            parts.add_button("Forget it", discard, small=True)
 
 
-def as_lines(text: str) -> str:
+_TOO_LONG_MESSAGE = (
+    f"This would be longer than {MAX_LENGTH:,} characters, which is too much for this page: import it as a file"
+)
+
+
+def normalise_line_breaks(text: str) -> str:
     """Return a document with the line breaks an editor counts by.
 
-    >>> as_lines("a\\r\\nb\\rc")
+    >>> normalise_line_breaks("a\\r\\nb\\rc")
     'a\\nb\\nc'
     """
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def listed(problems: Sequence[Problem], *, buttons: bool = True) -> Safe:
+def render_problems(problems: Sequence[Problem], *, buttons: bool = True) -> Safe:
     """Return problems with their places; as buttons, they lead to their lines."""
-    return tag("ul", (tag("li", _problem(each, button=buttons)) for each in problems)) if problems else Safe("")
+    return tag("ul", (tag("li", _render_problem(each, button=buttons)) for each in problems)) if problems else Safe("")
 
 
-def counted(problems: Sequence[Problem]) -> str:
+def describe_problem_counts(problems: Sequence[Problem]) -> str:
     """Return how many errors and warnings there are.
 
-    >>> counted([Problem("a"), Problem("b", severity="warning")])
+    >>> describe_problem_counts([Problem("a"), Problem("b", severity="warning")])
     '1 error, 1 warning'
     """
     errors = sum(map(is_error, problems))
@@ -205,23 +211,23 @@ def counted(problems: Sequence[Problem]) -> str:
     return ", ".join(f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in both if count)
 
 
-def _summary(found: Checked) -> Safe:
-    if not found.text.strip() and not found.every:
+def _render_summary(checked: CheckedDocument) -> Safe:
+    if not checked.text.strip() and not checked.all_problems:
         return Safe("")
-    if not found.every:
-        return marked("✓", "Nothing is wrong", "passed")
-    sign, look = ("!", "errored") if found.valid else ("✗", "failed")
-    return marked(sign, counted(found.every), look)
+    if not checked.all_problems:
+        return render_with_sign("✓", "Nothing is wrong", "passed")
+    sign, look = ("!", "errored") if checked.is_valid else ("✗", "failed")
+    return render_with_sign(sign, describe_problem_counts(checked.all_problems), look)
 
 
-def _problem(each: Problem, *, button: bool) -> Safe:
-    place = _place(each)
+def _render_problem(each: Problem, *, button: bool) -> Safe:
+    place = _marker_position(each)
     where = f"{place['line']}:{place['column']}" if place["line"] else ""
     words = join(
         [
             tag("span", where, class_="mono") if where else None,
             " warning: " if not is_error(each) else " ",
-            foreign(each.message),
+            render_foreign_text(each.message),
         ]
     )
     if not (button and where):
@@ -231,5 +237,5 @@ def _problem(each: Problem, *, button: bool) -> Safe:
     )
 
 
-def _place(each: Problem) -> dict[str, int]:
+def _marker_position(each: Problem) -> dict[str, int]:
     return {"line": each.line, "column": each.column or 1}

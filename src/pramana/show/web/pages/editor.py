@@ -23,13 +23,13 @@ from pramana.app.scenarios import (
     restore_scenario,
 )
 from pramana.errors import Problem
-from pramana.report.markup import Safe, foreign, link, tag, when
-from pramana.show.web.kit import Desk, Refused, address, frame, parts
-from pramana.show.web.kit.yaml_editor import Checked, YamlEditor
-from pramana.show.web.pages import asking
-from pramana.show.web.pages.scenarios import duplicate, page_of, read
+from pramana.report.markup import Safe, render_foreign_text, render_link, render_time, tag
+from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
+from pramana.show.web.kit.yaml_editor import CheckedDocument, YamlEditor
+from pramana.show.web.pages import case_markup
+from pramana.show.web.pages.scenarios import duplicate_scenario, read_scenario_or_none, scenario_url
 
-START = """\
+START_TEXT = """\
 # One scenario: what a caller says, and what a good agent does.
 version: "1.0"
 scenarios:
@@ -60,243 +60,259 @@ scenarios:
 """
 
 
-@frame.page("/scenarios/new", "New scenario", import_documents)
-async def new(desk: Desk) -> None:
+@frame.register_page("/scenarios/new", "New scenario", import_documents)
+async def new(context: PageContext) -> None:
     """Write a scenario."""
-    await _Editing(desk, None, START).begin()
+    await _EditorPage(context, None, START_TEXT).begin()
 
 
-@frame.page("/scenarios/id/{scenario_id}", "Scenario")
-@frame.page("/scenarios/{scenario_id}", "Scenario")
-async def edit(desk: Desk) -> None:
+@frame.register_page("/scenarios/id/{scenario_id}", "Scenario")
+@frame.register_page("/scenarios/{scenario_id}", "Scenario")
+async def edit(context: PageContext) -> None:
     """Change a scenario."""
-    wanted = desk.path["scenario_id"]
-    found = await read(desk, wanted)
+    wanted = context.path["scenario_id"]
+    found = await read_scenario_or_none(context, wanted)
     if found is None:
-        frame.head("No such scenario", crumbs=(("/scenarios", "Scenarios"),))
-        parts.paragraph("There is no scenario ", foreign(wanted, 80), ". It may have been deleted, or never been here.")
-        parts.paragraph(link("/scenarios/deleted", "Recently deleted"), ", ", link("/scenarios", "all scenarios"))
+        frame.add_page_heading("No such scenario", crumbs=(("/scenarios", "Scenarios"),))
+        parts.add_paragraph(
+            "There is no scenario ", render_foreign_text(wanted, 80), ". It may have been deleted, or never been here."
+        )
+        parts.add_paragraph(
+            render_link("/scenarios/deleted", "Recently deleted"), ", ", render_link("/scenarios", "all scenarios")
+        )
         return
-    frame.titled(found.name)
-    await _Editing(desk, found, await _exported(desk, wanted)).begin()
+    frame.set_window_title(found.name)
+    await _EditorPage(context, found, await _export_yaml(context, wanted)).begin()
 
 
-async def _exported(desk: Desk, scenario_id: str) -> str:
-    return "".join(await desk.call(export_scenarios, ScenarioFilter(id=(scenario_id,))))
+async def _export_yaml(context: PageContext, scenario_id: str) -> str:
+    return "".join(await context.call(export_scenarios, ScenarioFilter(id=(scenario_id,))))
 
 
-class _Editing:
+class _EditorPage:
     """A page that edits a scenario, or a new one."""
 
-    def __init__(self, desk: Desk, found: ScenarioView | None, text: str) -> None:
-        self._desk, self._found, self._text = desk, found, text
+    def __init__(self, context: PageContext, scenario: ScenarioView | None, text: str) -> None:
+        self._context, self._scenario, self._text = context, scenario, text
         self._saving = False
-        self._may_save = desk.may(import_documents)
-        self._taken: set[str] = set()
+        self._may_save = context.may(import_documents)
+        self._taken_ids: set[str] = set()
         """Ids that a new scenario cannot have."""
 
     async def begin(self) -> None:
         self._top = ui.element("div")
         self._head()
         self._notice = parts.Panel("notices")
-        with parts.box("halves editing"):
-            with parts.box("stack"):
-                with parts.box("row spread"):
-                    self._state = parts.show(Safe("")).props("role=status")
+        with parts.open_box("halves editing"):
+            with parts.open_box("stack"):
+                with parts.open_box("row spread"):
+                    self._state = parts.add_markup(Safe("")).props("role=status")
                     if self._may_save:
-                        save = parts.button("Save", self._saved, "primary")
+                        save = parts.add_button("Save", self._save_document, "primary")
                         save.props("data-saves aria-keyshortcuts=Control+S")
                 self._editor = YamlEditor(
-                    self._desk, "Scenario as YAML", self._text, self._heard, also=self._wrong, touched=self._say_state
+                    self._context,
+                    "Scenario as YAML",
+                    self._text,
+                    self._on_check,
+                    extra_check=self._page_problems,
+                    on_touch=self._show_state,
                 )
-            with parts.box("card", role="region", label="Preview"):
-                parts.heading("Preview")
-                self._preview = parts.show(Safe(""))
+            with parts.open_box("card", role="region", label="Preview"):
+                parts.add_heading("Preview")
+                self._preview = parts.add_markup(Safe(""))
         await self._editor.check()
-        if self._found:
-            self._desk.when_new({"scenario"}, self._look_again)
+        if self._scenario:
+            self._context.on_change({"scenario"}, self._reload)
 
     def _head(self) -> None:
         """Put the heading; again after every change, which may be one of the name."""
-        found, crumbs = self._found, (("/scenarios", "Scenarios"),)
+        found, crumbs = self._scenario, (("/scenarios", "Scenarios"),)
         if found is None:
             about = "Edit the example, then save it."
             with self._top:
-                frame.head("New scenario", about, crumbs)
+                frame.add_page_heading("New scenario", about, crumbs)
             return
-        name = tag("span", foreign(found.id, 120), class_="mono")
-        about = tag("span", name, ", changed ", when(found.updated_at))
-        with parts.redrawn(self._top), frame.head(foreign(found.name), about, crumbs):
-            if self._desk.may(create_run):
-                parts.link_button("Run", address("/runs/new", scenario=found.id))
-            parts.link_button("Export", address("/api/scenarios/export", id=found.id))
-            if self._desk.may(copy_scenario):
-                parts.button("Duplicate", lambda: duplicate(self._desk, found.id))
-            if self._desk.may(delete_scenario):
-                parts.button("Delete", lambda: self._deleted(found.id), "danger")
+        name = tag("span", render_foreign_text(found.id, 120), class_="mono")
+        about = tag("span", name, ", changed ", render_time(found.updated_at))
+        with parts.redraw(self._top), frame.add_page_heading(render_foreign_text(found.name), about, crumbs):
+            if self._context.may(create_run):
+                parts.add_link_button("Run", make_url("/runs/new", scenario=found.id))
+            parts.add_link_button("Export", make_url("/api/scenarios/export", id=found.id))
+            if self._context.may(copy_scenario):
+                parts.add_button("Duplicate", lambda: duplicate_scenario(self._context, found.id))
+            if self._context.may(delete_scenario):
+                parts.add_button("Delete", lambda: self._on_deleted(found.id), "danger")
 
     # ── While somebody types ──
 
-    async def _heard(self, checked: Checked) -> None:
-        self._say_state()
+    async def _on_check(self, checked: CheckedDocument) -> None:
+        self._show_state()
         if checked.read:
-            self._preview.set_content(asking.of_scenario(checked.read[0].scenario))
+            self._preview.set_content(case_markup.render_scenario(checked.read[0].scenario))
         elif not self._preview.content:
             self._preview.set_content(tag("p", "The preview appears once the YAML is valid.", class_="quiet"))
 
-    def _say_state(self) -> None:
+    def _show_state(self) -> None:
         if not self._may_save:
             self._state.set_content(tag("span", "Read-only: saving needs the role editor.", class_="quiet"))
             return
-        is_new = self._found is None
+        is_new = self._scenario is None
         said = "Not saved yet" if is_new else "All changes are saved" if self._editor.is_kept else "Unsaved changes"
         self._state.set_content(tag("span", said, class_="quiet"))
 
-    async def _wrong(self, checked: Checked) -> list[Problem]:
+    async def _page_problems(self, checked: CheckedDocument) -> list[Problem]:
         """Return what only this page knows: one scenario is saved, under the id it has."""
-        if not checked.valid or not checked.read:
+        if not checked.is_valid or not checked.read:
             return []
         if len(checked.read) > 1:
             message = (
                 f"here stand {len(checked.read):,} scenarios, and this page saves one; import several at once instead"
             )
-            return [_at_id(message, checked.read[1])]
+            return [_problem_at_id(message, checked.read[1])]
         stated = checked.read[0].scenario.id
         message = ""
-        if self._found and stated != self._found.id:
+        if self._scenario and stated != self._scenario.id:
             message = (
-                f'the id of a scenario never changes: write "{self._found.id}" again, or make a duplicate and '
+                f'the id of a scenario never changes: write "{self._scenario.id}" again, or make a duplicate and '
                 "delete this one"
             )
-        elif stated in self._taken:
+        elif stated in self._taken_ids:
             message = f'there is a scenario "{stated}" already; choose another id'
-        return [_at_id(message, checked.read[0])] if message else []
+        return [_problem_at_id(message, checked.read[0])] if message else []
 
     # ── Saving ──
 
-    async def _saved(self) -> None:
-        checked = await self._editor.examine(self._editor.text)
-        if not checked.valid or not checked.read:
+    async def _save_document(self) -> None:
+        checked = await self._editor.check_text(self._editor.text)
+        if not checked.is_valid or not checked.read:
             self._editor.show(checked)
-            parts.tell("Not saved. Fix the marked errors first.", "negative")
+            parts.show_notification("Not saved. Fix the marked errors first.", "negative")
             return
-        if self._found is None:
-            await self._created(checked)
+        if self._scenario is None:
+            await self._create(checked)
         else:
-            await self._changed(checked, self._found)
+            await self._replace_stored(checked, self._scenario)
 
-    async def _created(self, checked: Checked) -> None:
+    async def _create(self, checked: CheckedDocument) -> None:
         try:
-            done = await self._desk.call(import_documents, [Document("", checked.text)], "fail")
-        except Refused as error:
+            done = await self._context.call(import_documents, [Document("", checked.text)], "fail")
+        except UseCaseRefused as error:
             if error.status != 409:
                 raise
-            self._taken.add(checked.read[0].scenario.id)
+            self._taken_ids.add(checked.read[0].scenario.id)
             await self._editor.check()
-            parts.tell("Not saved: there is a scenario with this id already; choose another", "negative")
+            parts.show_notification("Not saved: there is a scenario with this id already; choose another", "negative")
             return
-        self._editor.keep(checked.text)
-        ui.navigate.to(page_of(done.imported[0]))
+        self._editor.mark_saved(checked.text)
+        ui.navigate.to(scenario_url(done.imported[0]))
 
-    async def _changed(self, checked: Checked, before: ScenarioView) -> None:
+    async def _replace_stored(self, checked: CheckedDocument, before: ScenarioView) -> None:
         fields = msgspec.to_builtins(checked.read[0].scenario)
         self._saving = True
         try:
-            done = await self._desk.call(change_scenario, before.id, fields, whole=True, seen=before.updated_at)
-        except Refused as error:
+            done = await self._context.call(change_scenario, before.id, fields, whole=True, seen=before.updated_at)
+        except UseCaseRefused as error:
             self._saving = False
             if error.status not in (404, 409):
                 raise
-            parts.tell("Not saved: somebody else has changed or deleted it; what you wrote is still here", "negative")
-            await self._look_again()
+            parts.show_notification(
+                "Not saved: somebody else has changed or deleted it; what you wrote is still here", "negative"
+            )
+            await self._reload()
             return
-        self._take(done)
+        self._accept(done)
         self._saving = False
-        self._editor.keep(checked.text)
-        self._say_state()
-        parts.tell("Saved", "positive")
+        self._editor.mark_saved(checked.text)
+        self._show_state()
+        parts.show_notification("Saved", "positive")
 
-    def _take(self, found: ScenarioView) -> None:
-        self._found = found
+    def _accept(self, scenario: ScenarioView) -> None:
+        self._scenario = scenario
         self._say()
         self._head()
-        frame.titled(found.name)
+        frame.set_window_title(scenario.name)
 
     # ── Somebody else ──
 
-    async def _look_again(self) -> None:
+    async def _reload(self) -> None:
         """See whether somebody else has changed or deleted it; what nobody here has touched is shown anew."""
-        before = self._found
+        before = self._scenario
         if before is None or self._saving:
             return
-        now = await read(self._desk, before.id)
-        if self._found is not before:  # what was chosen here while it was read is newer
+        now = await read_scenario_or_none(self._context, before.id)
+        if self._scenario is not before:  # what was chosen here while it was read is newer
             return
         if now is None:
             self._say(
                 "Somebody has deleted this scenario. What stands here is all there is of it.",
-                ("Restore it", self._restored),
+                ("Restore it", self._restore),
             )
             return
         if now.updated_at == before.updated_at:
             return
-        text = await _exported(self._desk, before.id) if self._editor.is_kept else None
-        if self._found is not before:
+        text = await _export_yaml(self._context, before.id) if self._editor.is_kept else None
+        if self._scenario is not before:
             return
         if text is not None and self._editor.is_kept:  # still: nobody has typed here while it was read
-            await self._show(now, text)
-            parts.tell("Somebody else has changed this scenario: this is what it is now")
+            await self._replace_text(now, text)
+            parts.show_notification("Somebody else has changed this scenario: this is what it is now")
         else:
             self._say(
-                tag("span", "Somebody else has changed this scenario at ", when(now.updated_at), ", while you did."),
-                ("Take theirs", self._theirs), ("Keep mine", self._mine),
+                tag(
+                    "span",
+                    "Somebody else has changed this scenario at ",
+                    render_time(now.updated_at),
+                    ", while you did.",
+                ),
+                ("Take theirs", self._take_their_version), ("Keep mine", self._keep_own_version),
             )  # fmt: skip
 
     def _say(self, words: str | Safe = "", *choices: tuple[str, Callable[[], Awaitable[None]]]) -> None:
         """Say something above the editor, and what can be done about it; without words, nothing."""
 
         def draw() -> None:
-            with parts.box("warn row spread", role="alert"):
-                parts.paragraph(words)
-                with parts.box("row"):
+            with parts.open_box("warn row spread", role="alert"):
+                parts.add_paragraph(words)
+                with parts.open_box("row"):
                     for name, act in choices:
-                        parts.button(name, act, small=True)
+                        parts.add_button(name, act, small=True)
 
         self._notice.show((words, choices), draw if words else lambda: None)
 
-    async def _theirs(self) -> None:
-        if self._found and (found := await read(self._desk, self._found.id)):
-            await self._show(found, await _exported(self._desk, found.id))
+    async def _take_their_version(self) -> None:
+        if self._scenario and (found := await read_scenario_or_none(self._context, self._scenario.id)):
+            await self._replace_text(found, await _export_yaml(self._context, found.id))
 
-    async def _show(self, found: ScenarioView, text: str) -> None:
+    async def _replace_text(self, scenario: ScenarioView, text: str) -> None:
         """Put what somebody else wrote in the place of what stands here."""
-        self._take(found)
-        self._editor.keep(text)
-        await self._editor.put(text)
+        self._accept(scenario)
+        self._editor.mark_saved(text)
+        await self._editor.replace(text)
 
-    async def _mine(self) -> None:
+    async def _keep_own_version(self) -> None:
         """Let what stands here replace what somebody else wrote, when it is saved."""
-        if self._found and (found := await read(self._desk, self._found.id)):
-            self._take(found)
-            parts.tell("Saving replaces their change with yours")
+        if self._scenario and (found := await read_scenario_or_none(self._context, self._scenario.id)):
+            self._accept(found)
+            parts.show_notification("Saving replaces their change with yours")
 
     # ── Deleting ──
 
-    async def _deleted(self, scenario_id: str) -> None:
+    async def _on_deleted(self, scenario_id: str) -> None:
         if not self._editor.is_kept and not await parts.confirm(
             "Delete it, with unsaved changes?",
             "The scenario can be restored for a day, what you have not saved cannot.",
             "Delete",
         ):
             return
-        await self._desk.call(delete_scenario, scenario_id)
-        self._editor.keep(self._editor.text)
-        ui.navigate.to(address("/scenarios", deleted=scenario_id))
+        await self._context.call(delete_scenario, scenario_id)
+        self._editor.mark_saved(self._editor.text)
+        ui.navigate.to(make_url("/scenarios", deleted=scenario_id))
 
-    async def _restored(self) -> None:
-        if self._found:
-            self._take(await self._desk.call(restore_scenario, self._found.id))
+    async def _restore(self) -> None:
+        if self._scenario:
+            self._accept(await self._context.call(restore_scenario, self._scenario.id))
 
 
-def _at_id(message: str, read: ReadScenario) -> Problem:
+def _problem_at_id(message: str, read: ReadScenario) -> Problem:
     return Problem(message, "id", read.line, read.column)

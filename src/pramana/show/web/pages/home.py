@@ -16,34 +16,36 @@ from pramana.app.models import HistoryRequest, HistoryView, RunPointView, model_
 from pramana.app.runs import RunFilter, create_run, list_runs
 from pramana.app.views import RunView
 from pramana.app.weights import WeightsView, list_weights
-from pramana.report.figures import between, duration, percent
-from pramana.report.markup import Safe, foreign, join, link, tag, when
-from pramana.report.pictures import Point, rate_trend, time_trend
-from pramana.show.web.kit import Desk, address, frame, parts
+from pramana.report.figures import format_duration, format_interval, format_percent
+from pramana.report.markup import Safe, join, render_foreign_text, render_link, render_time, tag
+from pramana.report.pictures import TrendPoint, draw_rate_trend, draw_time_trend
+from pramana.show.web.kit import PageContext, frame, make_url, parts
 from pramana.show.web.pages import welcome
-from pramana.show.web.pages.runs import Table, passed, status
+from pramana.show.web.pages.runs import LiveTable, render_passed, render_status
 
-NEWEST = 8
-LOOKED_AT = 50
+NEWEST_RUNS = 8
+RUNS_CHECKED_FOR_TROUBLE = 50
 """Of how many of the newest runs trouble is still news."""
-MODELS = 6
+MAX_MODELS = 6
 """How many models are shown over time: those of the newest runs."""
-PAST = 30
+RUNS_PER_MODEL = 30
 """Runs of a model that are drawn."""
-_series = attrgetter("cases_digest", "variant", "setup_digest")
+_series_key = attrgetter("cases_digest", "variant", "setup_digest")
 """What points of a trend have in common."""
 
 
-@frame.page("/", "Home")
-async def home(desk: Desk) -> None:
+@frame.register_page("/", "Home")
+async def home(context: PageContext) -> None:
     """Show what is new."""
-    beside = frame.head("Pramana", "Test language models and voice agents: quality, comparison, change over time.")
-    news = _News(desk, beside)
+    beside = frame.add_page_heading(
+        "Pramana", "Test language models and voice agents: quality, comparison, change over time."
+    )
+    news = _HomePage(context, beside)
     news.show(await news.read())
-    desk.when_new({"run"}, news.again)
+    context.on_change({"run"}, news.refresh)
 
 
-class _Read(NamedTuple):
+class _HomeData(NamedTuple):
     """All that the page shows."""
 
     runs: list[RunView]
@@ -51,27 +53,27 @@ class _Read(NamedTuple):
     pasts: list[HistoryView]
 
 
-class _News:
+class _HomePage:
     """What stands on the page. All is read before any of it changes, and what is the same is not drawn anew."""
 
-    def __init__(self, desk: Desk, beside: ui.element) -> None:
-        self._desk, self._beside = desk, beside
+    def __init__(self, context: PageContext, beside: ui.element) -> None:
+        self._context, self._aside = context, beside
         self._place = ui.element("div")
-        self._welcome: welcome.Welcome | None = None
+        self._welcome: welcome.WelcomePanel | None = None
         """Of an empty store; None while there are runs."""
-        self._offered: welcome.Welcome | None = None
+        self._untried_panel: welcome.WelcomePanel | None = None
         """What nobody has tried, beside the runs."""
-        self._drawn: tuple[_Attention, Table, _Cards] | None = None
+        self._drawn: tuple[_AttentionPanel, LiveTable, _ModelCards] | None = None
 
-    async def read(self) -> _Read:
-        wanted = RunFilter(page_size=LOOKED_AT, outcomes=True)
-        found, weights = await asyncio.gather(self._desk.call(list_runs, wanted), self._desk.call(list_weights))
-        names = list(dict.fromkeys(model for run in found.items for model in run.models))[:MODELS]
-        wished = (HistoryRequest(model=name, limit=PAST) for name in names)
-        pasts = await asyncio.gather(*(self._desk.call(model_history, each) for each in wished))
-        return _Read(found.items, weights, [past.history for past in pasts])
+    async def read(self) -> _HomeData:
+        wanted = RunFilter(page_size=RUNS_CHECKED_FOR_TROUBLE, outcomes=True)
+        found, weights = await asyncio.gather(self._context.call(list_runs, wanted), self._context.call(list_weights))
+        names = list(dict.fromkeys(model for run in found.items for model in run.models))[:MAX_MODELS]
+        wished = (HistoryRequest(model=name, limit=RUNS_PER_MODEL) for name in names)
+        pasts = await asyncio.gather(*(self._context.call(model_history, each) for each in wished))
+        return _HomeData(found.items, weights, [past.history for past in pasts])
 
-    async def again(self) -> None:
+    async def refresh(self) -> None:
         """Show what is new. What is refused leaves the page as it is, until there is news again."""
         if not self._busy():
             found = await self.read()
@@ -79,93 +81,93 @@ class _News:
                 self.show(found)
 
     def _busy(self) -> bool:
-        return any(each.busy for each in (self._welcome, self._offered) if each)  # what it tells would be gone
+        return any(each.busy for each in (self._welcome, self._untried_panel) if each)  # what it tells would be gone
 
-    def show(self, found: _Read) -> None:
-        if not found.runs:
+    def show(self, data: _HomeData) -> None:
+        if not data.runs:
             if self._welcome is None:
-                self._drawn = self._offered = None
-                self._welcome = welcome.Welcome(self._desk)
-                with parts.redrawn(self._place):
-                    self._welcome.show(found.weights)
+                self._drawn = self._untried_panel = None
+                self._welcome = welcome.WelcomePanel(self._context)
+                with parts.redraw(self._place):
+                    self._welcome.show(data.weights)
             return
         if self._drawn is None:
             self._welcome, self._drawn = None, self._draw()
             with self._place:
                 self._rest = parts.Panel()
         attention, newest, cards = self._drawn
-        attention.put(found)
-        newest.put({run.id: _row(run) for run in found.runs[:NEWEST]})
-        cards.put(found.pasts)
-        untried = welcome.untried(found.runs) if welcome.may_try(self._desk) else ()
+        attention.put(data)
+        newest.put({run.id: _run_row(run) for run in data.runs[:NEWEST_RUNS]})
+        cards.put(data.pasts)
+        untried = welcome.find_untried(data.runs) if welcome.may_try(self._context) else ()
         self._rest.show(untried, partial(self._offer, untried))
 
     def _offer(self, untried: tuple[str, ...]) -> None:
-        self._offered = welcome.Welcome(self._desk)
+        self._untried_panel = welcome.WelcomePanel(self._context)
         if untried:
-            self._offered.show_rest(untried)
+            self._untried_panel.show_rest(untried)
 
-    def _draw(self) -> "tuple[_Attention, Table, _Cards]":
-        if self._desk.may(create_run) and not self._beside.default_slot.children:
-            with self._beside:
-                parts.link_button("New run", "/runs/new", "primary")
-        with parts.redrawn(self._place):
-            attention = _Attention(self._desk)
-            parts.heading("Newest runs")
-            newest = Table("Newest runs", ("Run", "Models", "Status", "Passed", "Results", "Started (UTC)"))
-            parts.show(tag("p", link("/runs", "All runs"), class_="pager"))
-            return attention, newest, _Cards()
+    def _draw(self) -> "tuple[_AttentionPanel, LiveTable, _ModelCards]":
+        if self._context.may(create_run) and not self._aside.default_slot.children:
+            with self._aside:
+                parts.add_link_button("New run", "/runs/new", "primary")
+        with parts.redraw(self._place):
+            attention = _AttentionPanel(self._context)
+            parts.add_heading("Newest runs")
+            newest = LiveTable("Newest runs", ("Run", "Models", "Status", "Passed", "Results", "Started (UTC)"))
+            parts.add_markup(tag("p", render_link("/runs", "All runs"), class_="pager"))
+            return attention, newest, _ModelCards()
 
 
-def _row(run: RunView) -> tuple[Safe, ...]:
+def _run_row(run: RunView) -> tuple[Safe, ...]:
     return (
-        link(address(f"/runs/{run.id}"), foreign(run.suite, 80)),
-        tag("span", join((foreign(each, 80) for each in run.models), ", ")),
-        status(run),
-        passed(run),
+        render_link(make_url(f"/runs/{run.id}"), render_foreign_text(run.suite, 80)),
+        tag("span", join((render_foreign_text(each, 80) for each in run.models), ", ")),
+        render_status(run),
+        render_passed(run),
         tag("span", f"{run.stored:,} of {run.expected:,}", class_="number"),
-        when(run.created_at),
+        render_time(run.created_at),
     )
 
 
 # ── Models over time ──
 
 
-class _Cards:
+class _ModelCards:
     """A card for each model; one that has nothing new stays as it is."""
 
     def __init__(self) -> None:
         self._whole = ui.element("div")
         with self._whole:
-            parts.heading("Models over time")
+            parts.add_heading("Models over time")
             self._grid = ui.element("div").classes("grid even")
-        self._shown: dict[str, ui.html] = {}
+        self._cards_by_model: dict[str, ui.html] = {}
 
     def put(self, pasts: Sequence[HistoryView]) -> None:
         self._whole.set_visibility(bool(pasts))
-        cards = {past.model: _card(past) for past in pasts}
-        for gone in self._shown.keys() - cards.keys():
-            self._shown.pop(gone).delete()
+        cards = {past.model: _model_card(past) for past in pasts}
+        for gone in self._cards_by_model.keys() - cards.keys():
+            self._cards_by_model.pop(gone).delete()
         for place, (model, card) in enumerate(cards.items()):
-            if model not in self._shown:
+            if model not in self._cards_by_model:
                 with self._grid:
-                    self._shown[model] = parts.show(card)
-            made = self._shown[model]
+                    self._cards_by_model[model] = parts.add_markup(card)
+            made = self._cards_by_model[model]
             made.set_content(card)
             if self._grid.default_slot.children[place] is not made:
                 made.move(target_index=place)
 
 
-def _card(past: HistoryView) -> Safe:
+def _model_card(past: HistoryView) -> Safe:
     """Return how a model did in its newest runs of the same cases, asked in the same way: others are no measure.
 
     Nor are runs that did not finish: the cases they lack may be the hard ones.
     """
     finished = [each for each in past.runs if each.status == "finished"]
     if not finished:
-        return _titled(past, [tag("p", "No run has finished yet.", class_="quiet")])
+        return _card_with_title(past, [tag("p", "No run has finished yet.", class_="quiet")])
     newest = finished[-1]
-    same = [each for each in finished if _series(each) == _series(newest)]
+    same = [each for each in finished if _series_key(each) == _series_key(newest)]
     rated = [
         _point(each, each.pass_rate, *(each.interval or (None, None))) for each in same if each.pass_rate is not None
     ]
@@ -180,88 +182,95 @@ def _card(past: HistoryView) -> Safe:
     if rated:
         last = rated[-1]
         ends = None if last.low is None or last.high is None else (last.low, last.high)
-        drawn += [_figure("Pass rate", percent(last.value), f"95 % interval {between(ends)}"), rate_trend(rated)]
+        drawn += [
+            _card_figure("Pass rate", format_percent(last.value), f"95 % interval {format_interval(ends)}"),
+            draw_rate_trend(rated),
+        ]
     else:
         drawn.append(tag("p", "No result has a verdict yet.", class_="quiet"))
     if timed:
         median, of = timed[-1]
         drawn += [
-            _figure("Latency", duration(median.value), f"median of {of:,}"),
-            time_trend([each for each, _ in timed]),
+            _card_figure("Latency", format_duration(median.value), f"median of {of:,}"),
+            draw_time_trend([each for each, _ in timed]),
         ]
-    about = tag("p", foreign(newest.suite, 80), f"{way}, {count}", class_="quiet small")
-    return _titled(past, [about, *drawn])
+    about = tag("p", render_foreign_text(newest.suite, 80), f"{way}, {count}", class_="quiet small")
+    return _card_with_title(past, [about, *drawn])
 
 
-def _point(run: RunPointView, value: float, low: float | None = None, high: float | None = None) -> Point:
-    return Point(value, low, high, datetime.fromisoformat(run.created_at), address(f"/runs/{run.run}"))
+def _point(run: RunPointView, value: float, low: float | None = None, high: float | None = None) -> TrendPoint:
+    return TrendPoint(value, low, high, datetime.fromisoformat(run.created_at), make_url(f"/runs/{run.run}"))
 
 
-def _titled(past: HistoryView, told: Sequence[Safe]) -> Safe:
+def _card_with_title(past: HistoryView, tiles: Sequence[Safe]) -> Safe:
     return tag(
         "section",
-        tag("h3", link(address("/runs", model=past.model), foreign(past.model, 80)), class_="card-title"),
-        told,
+        tag(
+            "h3",
+            render_link(make_url("/runs", model=past.model), render_foreign_text(past.model, 80)),
+            class_="card-title",
+        ),
+        tiles,
         class_="card stack",
         aria_label=past.model[:80],
     )
 
 
-def _figure(name: str, value: str, note: str) -> Safe:
+def _card_figure(name: str, value: str, note: str) -> Safe:
     return tag("p", name, " ", tag("strong", value, class_="number"), " ", tag("span", note, class_="quiet small"))
 
 
 # ── What needs attention ──
 
 
-class _Attention:
+class _AttentionPanel:
     """Runs with trouble, and weights that are missing; a download that is watched here goes on being watched."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
         self._whole = ui.element("div")
         with self._whole:
-            parts.heading("Needs attention")
-            with parts.box("stack") as self._box:
-                self._lines = parts.show(Safe(""))
+            parts.add_heading("Needs attention")
+            with parts.open_box("stack") as self._box:
+                self._lines = parts.add_markup(Safe(""))
         self._missing: dict[tuple[str, str | None], ui.element] = {}
 
-    def put(self, found: _Read) -> None:
-        lines = [line for run in found.runs if (line := _trouble(run))]
+    def put(self, data: _HomeData) -> None:
+        lines = [line for run in data.runs if (line := _run_trouble(run))]
         missing = {
             (each.name, each.pull.status if each.pull else None): each
-            for each in found.weights
+            for each in data.weights
             if not each.present and not each.optional
         }
         self._whole.set_visibility(bool(lines or missing))
         self._lines.set_visibility(bool(lines))
         more = (
-            f"And {len(lines) - NEWEST:,} more among the last {len(found.runs):,} runs."
-            if len(lines) > NEWEST
+            f"And {len(lines) - NEWEST_RUNS:,} more among the last {len(data.runs):,} runs."
+            if len(lines) > NEWEST_RUNS
             else None
         )
-        listed = tag("ul", (tag("li", line) for line in lines[:NEWEST]), class_="lines")
+        listed = tag("ul", (tag("li", line) for line in lines[:NEWEST_RUNS]), class_="lines")
         self._lines.set_content(join([listed, tag("p", more, class_="quiet") if more else None]))
         for gone in self._missing.keys() - missing.keys():
             self._missing.pop(gone).delete()
         for key, weights in missing.items():
             if key not in self._missing:
                 with self._box, ui.element("div") as self._missing[key]:
-                    welcome.offer_download(self._desk, weights)
+                    welcome.offer_download(self._context, weights)
 
 
-def _trouble(run: RunView) -> Safe | None:
+def _run_trouble(run: RunView) -> Safe | None:
     """Return what is wrong with a run and what to do, in a line; None where all is well."""
-    named = link(address(f"/runs/{run.id}"), foreign(run.suite, 80))
-    about = join([named, " on ", join((foreign(each, 60) for each in run.models[:3]), ", ")])
+    named = render_link(make_url(f"/runs/{run.id}"), render_foreign_text(run.suite, 80))
+    about = join([named, " on ", join((render_foreign_text(each, 60) for each in run.models[:3]), ", ")])
     if run.status == "interrupted":
         return join([about, " was interrupted. Resume it on its page; stored results are kept."])
     if run.status == "stopped":
-        why = join([": ", foreign(run.reason.rstrip(" ."), 300)]) if run.reason else None
+        why = join([": ", render_foreign_text(run.reason.rstrip(" ."), 300)]) if run.reason else None
         return join([about, " has stopped", why, ". Fix it, then resume the run on its page."])
     errored = run.outcomes.errored if run.outcomes else 0
     if errored:
         said = "1 result is an error" if errored == 1 else f"{errored:,} results are errors"
-        to = link(address(f"/runs/{run.id}", outcome="errored") + "#results", "See why")
+        to = render_link(make_url(f"/runs/{run.id}", outcome="errored") + "#results", "See why")
         return join([about, f": {said}, and no verdict on the model. ", to, "."])
     return None

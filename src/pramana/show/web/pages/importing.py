@@ -13,15 +13,24 @@ from typing import NamedTuple
 from msgspec.structs import asdict
 from nicegui import ui
 
-from pramana.analyse.numbers import counted as many
+from pramana.analyse.numbers import pluralise as many
 from pramana.app.documents import Document as Brought
 from pramana.app.scenarios import ImportedView, ScenarioPage, import_documents, list_scenarios
 from pramana.errors import Problem
-from pramana.report.markup import Safe, foreign, join, link, marked, tag
-from pramana.show.web.kit import Desk, Refused, frame, parts
-from pramana.show.web.kit.forms import MOST_BYTES, Pick, picker
-from pramana.show.web.kit.yaml_editor import LONGEST, Checked, YamlEditor, as_lines, check, counted, is_error, listed
-from pramana.show.web.pages.scenarios import library, page_of
+from pramana.report.markup import Safe, join, render_foreign_text, render_link, render_with_sign, tag
+from pramana.show.web.kit import PageContext, UseCaseRefused, frame, parts
+from pramana.show.web.kit.forms import MAX_BYTES, FileSelection, add_file_picker
+from pramana.show.web.kit.yaml_editor import (
+    MAX_LENGTH,
+    CheckedDocument,
+    YamlEditor,
+    check_document,
+    describe_problem_counts,
+    is_error,
+    normalise_line_breaks,
+    render_problems,
+)
+from pramana.show.web.pages.scenarios import library, scenario_url
 from pramana.store.scenarios import Mode
 
 ENDINGS = (".yaml", ".yml")
@@ -30,12 +39,12 @@ MODES = {
     "update": "Replace the existing scenario; fields the file omits get their defaults",
     "fail": "Fail: import nothing if any ID exists",
 }
-NOTHING = tag("p", "Nothing yet: choose files, or paste a document.", class_="quiet")
-MOST_SHOWN = 100
+NOTHING_CHOSEN = tag("p", "Nothing yet: choose files, or paste a document.", class_="quiet")
+MAX_SHOWN = 100
 """Of ids, and of what is wrong with a document."""
-MOST_LISTED = 50
+MAX_LISTED = 50
 """Of documents, each with its buttons; those with errors come first."""
-PASTED = "what was pasted"
+PASTED_NAME = "what was pasted"
 _FIELDS = {
     "name": "name", "type": "type", "prompt": "prompt", "expected_outcome": "expected outcome", "tags": "tags",
     "prompt_audio_url": "recording", "language": "language", "difficulty": "difficulty", "assert_": "assertions",
@@ -51,30 +60,30 @@ class Document:
     """A document on its way in."""
 
     name: str
-    checked: Checked
+    checked: CheckedDocument
 
 
-class Looked(NamedTuple):
+class CheckedImport(NamedTuple):
     """A document, with what is wrong with it because of the others."""
 
     document: Document
-    elsewhere: list[Problem]
+    conflicts: list[Problem]
 
     @property
     def problems(self) -> list[Problem]:
         """All that is wrong with it."""
-        return [*self.document.checked.problems, *self.elsewhere]
+        return [*self.document.checked.problems, *self.conflicts]
 
 
-async def looked_through(documents: Sequence[Document]) -> list[Looked]:
+async def find_conflicts(documents: Sequence[Document]) -> list[CheckedImport]:
     """Return what is wrong with each document; of an id that stands in two, only one can be kept.
 
     They may have many megabytes: in a thread, so that nobody else's page waits for it.
     """
-    return await asyncio.to_thread(_look_through, documents)
+    return await asyncio.to_thread(_find_conflicts, documents)
 
 
-def _look_through(documents: Sequence[Document]) -> list[Looked]:
+def _find_conflicts(documents: Sequence[Document]) -> list[CheckedImport]:
     first: dict[str, Document] = {}
     found = []
     for document in documents:
@@ -84,126 +93,142 @@ def _look_through(documents: Sequence[Document]) -> list[Looked]:
             if earlier is not document:
                 said = f"id {each.scenario.id} stands in {earlier.name} too; only one of them can be kept"
                 elsewhere.append(Problem(said, "id", each.line, each.column))
-        found.append(Looked(document, elsewhere))
+        found.append(CheckedImport(document, elsewhere))
     return found
 
 
 # ── The page ──
 
 
-@frame.page("/scenarios/import", "Import scenarios", import_documents)
-async def importing(desk: Desk) -> None:
+@frame.register_page("/scenarios/import", "Import scenarios", import_documents)
+async def show_import_page(context: PageContext) -> None:
     """Bring scenarios in."""
-    page = _Importing(desk)
-    frame.head(
+    page = _ImportPage(context)
+    frame.add_page_heading(
         "Import scenarios",
         "Everything is checked first, and you see what would change. If anything is invalid, nothing is imported.",
         crumbs=(("/scenarios", "Scenarios"),),
     )
     await page.begin()
-    await library(desk)
+    await library(context)
 
 
-class _Importing:
+class _ImportPage:
     """The page: what was brought, which of it stands in the editor, and what an import would do."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
         self._documents: list[Document] = []
         """Those from files; what was pasted is `_pasted`."""
-        self._pasted = Document(PASTED, Checked(""))
-        self._in_hand = self._pasted
+        self._pasted = Document(PASTED_NAME, CheckedDocument(""))
+        self._edited = self._pasted
         self._left_out: Sequence[tuple[str, str]] = ()
         """Of the last choice: names, and why."""
         self._mode: Mode = "skip"
-        self._done = NOTHING
+        self._done = NOTHING_CHOSEN
         """What was imported last; it stays until something is brought again."""
         self._turn = self._listing = self._picks = 0
-        self._picked_last: dict[str, int] = {}
+        self._last_pick: dict[str, int] = {}
         """By which pick a file of a name came last."""
         self._rows: dict[Document, parts.Panel] = {}
 
     async def begin(self) -> None:
-        parts.heading("What to import")
-        with parts.box("stack"):
-            with parts.box("row"):
-                picker("Choose files", ENDINGS, self._picked)
-                picker("Choose a folder", ENDINGS, self._picked, folder=True)
-                parts.paragraph("or write and paste below. Only .yaml and .yml files are read.", quiet=True)
+        parts.add_heading("What to import")
+        with parts.open_box("stack"):
+            with parts.open_box("row"):
+                add_file_picker("Choose files", ENDINGS, self._on_files_picked)
+                add_file_picker("Choose a folder", ENDINGS, self._on_files_picked, folder=True)
+                parts.add_paragraph("or write and paste below. Only .yaml and .yml files are read.", quiet=True)
             self._files_heading = ui.element("div")
             self._files = ui.element("div")
             self._files_more = ui.element("div")
             self._omitted = ui.element("div")
             self._editor = YamlEditor(
-                self._desk, "YAML to import", "", self._heard, also=self._elsewhere, may_be_empty=True
+                self._context,
+                "YAML to import",
+                "",
+                self._on_check,
+                extra_check=self._conflicts_of_edited,
+                may_be_empty=True,
             )
-        parts.heading("If an ID already exists")
-        modes = ui.radio(MODES, value=self._mode, on_change=lambda event: self._chosen(event.value)).classes("modes")
+        parts.add_heading("If an ID already exists")
+        modes = ui.radio(MODES, value=self._mode, on_change=lambda event: self._on_mode_chosen(event.value)).classes(
+            "modes"
+        )
         modes.props('aria-label="If an ID already exists"')
-        parts.heading("What would change")
-        with parts.box("stack"):
-            self._preview = parts.show(NOTHING).props("role=status")
-            with parts.box("row"):
-                parts.button("Import", self._import, "primary").props("data-saves")
+        parts.add_heading("What would change")
+        with parts.open_box("stack"):
+            self._preview = parts.add_markup(NOTHING_CHOSEN).props("role=status")
+            with parts.open_box("row"):
+                parts.add_button("Import", self._import, "primary").props("data-saves")
 
     # ── What was brought ──
 
-    async def _picked(self, pick: Pick) -> None:
+    async def _on_files_picked(self, pick: FileSelection) -> None:
         """Take files beside those that are here; one of the same name replaces the earlier."""
         if len(pick.files) > 1:
-            with parts.redrawn(self._files_more):
-                parts.paragraph(f"Checking {len(pick.files):,} files …", quiet=True)
+            with parts.redraw(self._files_more):
+                parts.add_paragraph(f"Checking {len(pick.files):,} files …", quiet=True)
         self._picks += 1
         turn = self._picks
-        self._picked_last |= dict.fromkeys((each.name for each in pick.files), turn)
+        self._last_pick |= dict.fromkeys((each.name for each in pick.files), turn)
         read = {each.name: Document(each.name, await self._read(each.data)) for each in pick.files}
         # One that was picked again meanwhile was corrected: the later stands, whichever was checked first.
-        brought = {name: each for name, each in read.items() if self._picked_last[name] == turn}
+        brought = {name: each for name, each in read.items() if self._last_pick[name] == turn}
         stay = [each for each in self._documents if each.name not in brought]
-        if sum(len(each.checked.text) for each in (*stay, *brought.values())) > MOST_BYTES:
-            parts.tell(f"All of it together has more than {MOST_BYTES >> 20} MB; import some of it first", "negative")
+        if sum(len(each.checked.text) for each in (*stay, *brought.values())) > MAX_BYTES:
+            parts.show_notification(
+                f"All of it together has more than {MAX_BYTES >> 20} MB; import some of it first", "negative"
+            )
             await self._list_files()
             return
         self._documents = [*stay, *brought.values()]
         self._list_left_out([*((name, "it is no .yaml or .yml file") for name in pick.ignored), *pick.failed])
         if not pick.files:
-            parts.tell("There is no .yaml or .yml file in what you chose", "warning")
-        await self._take_in_hand(brought.get(self._in_hand.name, self._in_hand))
+            parts.show_notification("There is no .yaml or .yml file in what you chose", "warning")
+        await self._edit_document(brought.get(self._edited.name, self._edited))
 
-    async def _read(self, data: bytes) -> Checked:
+    async def _read(self, data: bytes) -> CheckedDocument:
         try:
-            return await check(self._desk, await asyncio.to_thread(lambda: as_lines(data.decode())))
+            return await check_document(
+                self._context, await asyncio.to_thread(lambda: normalise_line_breaks(data.decode()))
+            )
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            return Checked("", [Problem("this is no text in UTF-8", "", line, 1)])
+            return CheckedDocument("", [Problem("this is no text in UTF-8", "", line, 1)])
 
     async def _list_files(self) -> None:
         self._listing += 1
         turn = self._listing
-        found = await looked_through(self._all())
+        found = await find_conflicts(self._all_documents())
         if turn != self._listing:
             return  # what is newer is listed
-        if len(found) > MOST_LISTED:
+        if len(found) > MAX_LISTED:
             found = sorted(found, key=lambda each: not any(map(is_error, each.problems)))
-        with parts.redrawn(self._files_heading):
+        with parts.redraw(self._files_heading):
             if self._documents:
-                parts.heading("Selected files", 3)
-        self._list_rows(found[:MOST_LISTED] if self._documents else [])
-        with parts.redrawn(self._files_more):
-            if len(found) > MOST_LISTED:
-                parts.paragraph(f"and {len(found) - MOST_LISTED:,} more", quiet=True)
+                parts.add_heading("Selected files", 3)
+        self._list_rows(found[:MAX_LISTED] if self._documents else [])
+        with parts.redraw(self._files_more):
+            if len(found) > MAX_LISTED:
+                parts.add_paragraph(f"and {len(found) - MAX_LISTED:,} more", quiet=True)
 
-    def _list_rows(self, found: Sequence[Looked]) -> None:
+    def _list_rows(self, documents: Sequence[CheckedImport]) -> None:
         """Draw the rows that changed. The others keep their buttons: a button that is replaced loses a press."""
-        for gone in self._rows.keys() - {each.document for each in found}:
+        for gone in self._rows.keys() - {each.document for each in documents}:
             self._rows.pop(gone).place.delete()
-        for index, each in enumerate(found):
+        for index, each in enumerate(documents):
             document, problems = each.document, each.problems
             if document not in self._rows:
                 with self._files:
                     self._rows[document] = parts.Panel("file")
             row = self._rows[document]
-            shows = (_verdict(document, problems), problems, document is self._in_hand, len(document.checked.text))
+            shows = (
+                _render_verdict(document, problems),
+                problems,
+                document is self._edited,
+                len(document.checked.text),
+            )
             row.show(shows, partial(self._list_file, document, problems))
             if list(self._files)[index] is not row.place:
                 row.place.move(target_index=index)
@@ -211,92 +236,94 @@ class _Importing:
     def _list_left_out(self, left_out: Sequence[tuple[str, str]]) -> None:
         """Say which files were not taken, apart from the list of the others."""
         self._left_out = left_out
-        with parts.redrawn(self._omitted):
+        with parts.redraw(self._omitted):
             if left_out:
-                named = (tag("li", foreign(name, 200), f": {why}") for name, why in left_out[:MOST_SHOWN])
+                named = (tag("li", render_foreign_text(name, 200), f": {why}") for name, why in left_out[:MAX_SHOWN])
                 said = tag("summary", f"{len(left_out):,} left out")
-                parts.show(tag("details", said, tag("ul", named, class_="ids small")))
+                parts.add_markup(tag("details", said, tag("ul", named, class_="ids small")))
 
     def _list_file(self, document: Document, problems: Sequence[Problem]) -> None:
         async def leave_out() -> None:
             self._documents = [each for each in self._documents if each is not document]
             if document is self._pasted:
-                self._pasted = Document(PASTED, Checked(""))
-            await self._take_in_hand(self._pasted if document is self._in_hand else self._in_hand)
+                self._pasted = Document(PASTED_NAME, CheckedDocument(""))
+            await self._edit_document(self._pasted if document is self._edited else self._edited)
 
-        parts.show(_verdict(document, problems))
-        with parts.box("row"):
-            if document is self._in_hand:
-                parts.show(tag("span", "in the editor", class_="quiet small"))
-            elif 0 < len(document.checked.text) <= LONGEST:
-                opened = partial(self._take_in_hand, document)
-                parts.button("Open in the editor", opened, small=True, label=f"Open {document.name} in the editor")
-            parts.button("Leave out", leave_out, "plain", small=True, label=f"Leave {document.name} out")
-        if document is not self._in_hand and problems:
-            parts.show(listed(problems[:MOST_SHOWN], buttons=False)).classes("problems small")
+        parts.add_markup(_render_verdict(document, problems))
+        with parts.open_box("row"):
+            if document is self._edited:
+                parts.add_markup(tag("span", "in the editor", class_="quiet small"))
+            elif 0 < len(document.checked.text) <= MAX_LENGTH:
+                opened = partial(self._edit_document, document)
+                parts.add_button("Open in the editor", opened, small=True, label=f"Open {document.name} in the editor")
+            parts.add_button("Leave out", leave_out, "plain", small=True, label=f"Leave {document.name} out")
+        if document is not self._edited and problems:
+            parts.add_markup(render_problems(problems[:MAX_SHOWN], buttons=False)).classes("problems small")
 
-    async def _take_in_hand(self, document: Document) -> None:
+    async def _edit_document(self, document: Document) -> None:
         """Let a document stand in the editor; what was typed last goes to the one that stood there."""
         await self._editor.check()
-        if document is not self._in_hand:
-            self._in_hand = document
-            await self._editor.put(document.checked.text)
+        if document is not self._edited:
+            self._edited = document
+            await self._editor.replace(document.checked.text)
 
-    async def _heard(self, checked: Checked) -> None:
+    async def _on_check(self, checked: CheckedDocument) -> None:
         """Take what stands in the editor now."""
-        self._in_hand.checked = replace(checked, also=())
+        self._edited.checked = replace(checked, also=())
         await self._list_files()
-        await self._tried()
+        await self._preview_import()
 
-    def _all(self) -> list[Document]:
-        return [each for each in (self._pasted, *self._documents) if _holds_anything(each)]
+    def _all_documents(self) -> list[Document]:
+        return [each for each in (self._pasted, *self._documents) if _is_not_empty(each)]
 
-    async def _elsewhere(self, checked: Checked) -> list[Problem]:
+    async def _conflicts_of_edited(self, checked: CheckedDocument) -> list[Problem]:
         """Return what is wrong with what stands in the editor because of the other documents."""
-        mine, as_typed = self._in_hand, Document(self._in_hand.name, checked)
+        mine, as_typed = self._edited, Document(self._edited.name, checked)
         every = [as_typed if each is mine else each for each in (self._pasted, *self._documents)]
-        found = await looked_through([each for each in every if _holds_anything(each)])
-        return next((each.elsewhere for each in found if each.document is as_typed), [])
+        found = await find_conflicts([each for each in every if _is_not_empty(each)])
+        return next((each.conflicts for each in found if each.document is as_typed), [])
 
     # ── What would change, and doing it ──
 
-    async def _chosen(self, mode: Mode) -> None:
+    async def _on_mode_chosen(self, mode: Mode) -> None:
         self._mode = mode
-        await self._tried()
+        await self._preview_import()
 
-    async def _tried(self) -> None:
+    async def _preview_import(self) -> None:
         """Show what an import would do."""
         self._turn += 1
         turn = self._turn
-        shown = await self._what_would_change()
+        shown = await self._render_changes()
         if turn == self._turn:
             self._preview.set_content(shown)
 
-    async def _what_would_change(self) -> Safe:
-        documents = self._all()
+    async def _render_changes(self) -> Safe:
+        documents = self._all_documents()
         if not documents:
             return self._done
-        self._done = NOTHING
-        found = await looked_through(documents)
+        self._done = NOTHING_CHOSEN
+        found = await find_conflicts(documents)
         if wrong := [each.document.name for each in found if any(map(is_error, each.problems))]:
-            named = join([*(foreign(each) for each in wrong[:10]), *(["…"] if len(wrong) > 10 else [])], ", ")
+            named = join(
+                [*(render_foreign_text(each) for each in wrong[:10]), *(["…"] if len(wrong) > 10 else [])], ", "
+            )
             return tag("p", "Not ready to import: fix ", named, " first.")
         try:
-            would = await self._imported(documents, dry_run=True)
-        except Refused as error:
-            return _refused(error)
-        return _changes(would, await self._differences(would))
+            would = await self._call_import(documents, dry_run=True)
+        except UseCaseRefused as error:
+            return _render_refusal(error)
+        return _render_import_changes(would, await self._differences(would))
 
-    async def _imported(self, documents: Sequence[Document], *, dry_run: bool) -> ImportedView:
+    async def _call_import(self, documents: Sequence[Document], *, dry_run: bool) -> ImportedView:
         brought = [Brought(each.name, each.checked.text) for each in documents]
-        return await self._desk.call(import_documents, brought, self._mode, dry_run=dry_run)
+        return await self._context.call(import_documents, brought, self._mode, dry_run=dry_run)
 
     async def _differences(self, would: ImportedView) -> dict[str, list[str]]:
         """Return what differs in each scenario that would be replaced."""
-        ids = would.updated[:MOST_SHOWN]
+        ids = would.updated[:MAX_SHOWN]
         if not ids:
             return {}
-        found = await self._desk.call(list_scenarios, ScenarioPage(id=ids, page_size=MOST_SHOWN))
+        found = await self._context.call(list_scenarios, ScenarioPage(id=ids, page_size=MAX_SHOWN))
         there = {each.id: asdict(each) for each in found.items}
         now = {each.id: asdict(each) for each in would.scenarios if each.id in there}
         return {
@@ -306,55 +333,55 @@ class _Importing:
 
     async def _import(self) -> None:
         await self._editor.check()
-        brought, left_out = self._all(), self._left_out
+        brought, left_out = self._all_documents(), self._left_out
         documents = [Document(each.name, each.checked) for each in brought]  # as they are now, whatever is typed next
         if not documents:
-            parts.tell("There is nothing to import: choose files, or paste a document", "warning")
+            parts.show_notification("There is nothing to import: choose files, or paste a document", "warning")
             return
-        if any(is_error(each) for looked in await looked_through(documents) for each in looked.problems):
-            parts.tell("Nothing was imported. Fix the marked errors first.", "negative")
+        if any(is_error(each) for looked in await find_conflicts(documents) for each in looked.problems):
+            parts.show_notification("Nothing was imported. Fix the marked errors first.", "negative")
             return
         try:
-            done = await self._imported(documents, dry_run=False)
-        except Refused as error:
-            self._preview.set_content(_refused(error))
+            done = await self._call_import(documents, dry_run=False)
+        except UseCaseRefused as error:
+            self._preview.set_content(_render_refusal(error))
             raise
-        self._done = _done(done)
+        self._done = _render_import_done(done)
         if self._left_out is left_out:
             self._list_left_out(())
-        await self._take_away({each: copy.checked.text for each, copy in zip(brought, documents, strict=True)})
-        parts.tell("Imported", "positive")
+        await self._remove_imported({each: copy.checked.text for each, copy in zip(brought, documents, strict=True)})
+        parts.show_notification("Imported", "positive")
 
-    async def _take_away(self, sent: Mapping[Document, str]) -> None:
+    async def _remove_imported(self, sent: Mapping[Document, str]) -> None:
         """Take away what was imported; what was picked or typed since then stays."""
-        over = [each for each in (self._pasted, *self._documents) if self._is_over(each, sent)]
+        over = [each for each in (self._pasted, *self._documents) if self._is_fully_imported(each, sent)]
         self._documents = [each for each in self._documents if each not in over]
         if self._pasted in over:
-            self._pasted = Document(PASTED, Checked(""))
-        self._editor.keep("")
-        if self._in_hand in over:
-            self._in_hand = self._pasted
-            await self._editor.put(self._pasted.checked.text)
+            self._pasted = Document(PASTED_NAME, CheckedDocument(""))
+        self._editor.mark_saved("")
+        if self._edited in over:
+            self._edited = self._pasted
+            await self._editor.replace(self._pasted.checked.text)
         else:
             await self._editor.check()
 
-    def _is_over(self, document: Document, sent: Mapping[Document, str]) -> bool:
+    def _is_fully_imported(self, document: Document, sent: Mapping[Document, str]) -> bool:
         """Tell whether nothing of a document is left to import: it stands as it was sent, or there is nothing in it."""
-        text = self._editor.text if document is self._in_hand else document.checked.text
+        text = self._editor.text if document is self._edited else document.checked.text
         if document in sent:
             return text == sent[document]
         return not text.strip() and not document.checked.problems
 
 
-def _holds_anything(document: Document) -> bool:
+def _is_not_empty(document: Document) -> bool:
     return bool(document.checked.text and not document.checked.text.isspace()) or bool(document.checked.problems)
 
 
-def _refused(error: Refused) -> Safe:
-    said = tag("p", "Nothing would be imported: ", foreign(str(error)), class_="warn trouble")
+def _render_refusal(error: UseCaseRefused) -> Safe:
+    said = tag("p", "Nothing would be imported: ", render_foreign_text(str(error)), class_="warn trouble")
     places = [
-        tag("li", foreign(each.file), f", line {each.line:,}: ", foreign(each.message))
-        for each in error.problems[:MOST_SHOWN]
+        tag("li", render_foreign_text(each.file), f", line {each.line:,}: ", render_foreign_text(each.message))
+        for each in error.problems[:MAX_SHOWN]
     ]
     return join([said, tag("ul", places, class_="ids small")]) if places else said
 
@@ -362,40 +389,40 @@ def _refused(error: Refused) -> Safe:
 # ── Words ──
 
 
-def _verdict(document: Document, problems: Sequence[Problem]) -> Safe:
+def _render_verdict(document: Document, problems: Sequence[Problem]) -> Safe:
     count = len(document.checked.read)
     wrong = any(map(is_error, problems))
-    said = counted(problems) if wrong else many(count, "scenario")
-    verdict = marked("✗", said, "failed") if wrong else marked("✓", said, "passed")
-    return join([foreign(document.name, 200), verdict], " ")
+    said = describe_problem_counts(problems) if wrong else many(count, "scenario")
+    verdict = render_with_sign("✗", said, "failed") if wrong else render_with_sign("✓", said, "passed")
+    return join([render_foreign_text(document.name, 200), verdict], " ")
 
 
-def _changes(would: ImportedView, differences: dict[str, list[str]]) -> Safe:
+def _render_import_changes(would: ImportedView, differences: dict[str, list[str]]) -> Safe:
     notes = {
         scenario_id: f" ({', '.join(changed)})" if changed else " (nothing differs)"
         for scenario_id, changed in differences.items()
     }
     return join(
         [
-            _some("would be new", would.imported),
-            _some("would be replaced", would.updated, notes),
-            _some("would stay as it is", would.skipped, plural="would stay as they are"),
+            _render_ids("would be new", would.imported),
+            _render_ids("would be replaced", would.updated, notes),
+            _render_ids("would stay as it is", would.skipped, plural="would stay as they are"),
         ]
     )
 
 
-def _done(done: ImportedView) -> Safe:
+def _render_import_done(done: ImportedView) -> Safe:
     return join(
         [
-            tag("p", tag("b", "Done. "), link("/scenarios", "See all scenarios")),
-            _some("is new", done.imported, plural="are new", links=True),
-            _some("was replaced", done.updated, plural="were replaced", links=True),
-            _some("stayed as it was", done.skipped, plural="stayed as they were", links=True),
+            tag("p", tag("b", "Done. "), render_link("/scenarios", "See all scenarios")),
+            _render_ids("is new", done.imported, plural="are new", links=True),
+            _render_ids("was replaced", done.updated, plural="were replaced", links=True),
+            _render_ids("stayed as it was", done.skipped, plural="stayed as they were", links=True),
         ]
     )
 
 
-def _some(
+def _render_ids(
     words: str,
     ids: Sequence[str],
     notes: Mapping[str, str] | None = None,
@@ -407,10 +434,10 @@ def _some(
     if not ids:
         return Safe("")
 
-    def named(each: str) -> Safe:
-        found = tag("span", foreign(each, 120), class_="mono")
-        return tag("li", link(page_of(each), found) if links else found, (notes or {}).get(each))
+    def render_id(each: str) -> Safe:
+        found = tag("span", render_foreign_text(each, 120), class_="mono")
+        return tag("li", render_link(scenario_url(each), found) if links else found, (notes or {}).get(each))
 
     head = f"1 scenario {words}" if len(ids) == 1 else f"{len(ids):,} scenarios {plural or words}"
-    more = tag("li", f"and {len(ids) - MOST_SHOWN:,} more") if len(ids) > MOST_SHOWN else None
-    return join([tag("p", tag("b", head)), tag("ul", map(named, ids[:MOST_SHOWN]), more, class_="ids small")])
+    more = tag("li", f"and {len(ids) - MAX_SHOWN:,} more") if len(ids) > MAX_SHOWN else None
+    return join([tag("p", tag("b", head)), tag("ul", map(render_id, ids[:MAX_SHOWN]), more, class_="ids small")])

@@ -5,10 +5,10 @@ from functools import partial
 from nicegui import ui
 
 from pramana.app.prices import NewPrice, PriceList, PriceView, forget_price, list_prices, set_price
-from pramana.report.markup import Child, Column, Safe, foreign, join, tag, when
-from pramana.show.web.kit import Desk, frame, parts
-from pramana.show.web.kit.forms import Form, number
-from pramana.show.web.pages.settings import section, table_to_act_on
+from pramana.report.markup import Child, Column, Safe, join, render_foreign_text, render_time, tag
+from pramana.show.web.kit import PageContext, frame, parts
+from pramana.show.web.kit.forms import Form, add_number_field
+from pramana.show.web.pages.settings import draw_action_table, draw_section
 
 _FIELDS = {
     "input_per_million": ("Input price", "US dollars per million tokens"),
@@ -20,99 +20,102 @@ _FIELDS = {
 }
 
 
-@frame.page("/settings/prices", "Prices")
-async def prices(desk: Desk) -> None:
+@frame.register_page("/settings/prices", "Prices")
+async def prices(context: PageContext) -> None:
     """Show what models cost, and let prices be set."""
-    section(desk, "Prices", "US dollars per million tokens. A missing price is shown as unknown, never as 0.")
-    wanted = desk.query.get("model", "").strip()
-    form = _Set(desk, wanted, await _now(desk, wanted))
-    parts.heading("Prices in use")
-    notes, listed = parts.show(Safe("")), parts.Panel()
+    draw_section(context, "Prices", "US dollars per million tokens. A missing price is shown as unknown, never as 0.")
+    wanted = context.query.get("model", "").strip()
+    form = _PriceForm(context, wanted, await _read_price(context, wanted))
+    parts.add_heading("Prices in use")
+    notes, listed = parts.add_markup(Safe("")), parts.Panel()
 
-    async def again() -> None:
-        found = await desk.call(list_prices)
-        notes.set_content(_notes(found))
-        listed.show(found.items, partial(_list, desk, found.items, found.published))
+    async def refresh() -> None:
+        found = await context.call(list_prices)
+        notes.set_content(_render_notes(found))
+        listed.show(found.items, partial(_draw_list, context, found.items, found.published))
 
-    async def heard() -> None:
-        await form.again()
-        await again()
+    async def on_news() -> None:
+        await form.refresh()
+        await refresh()
 
-    await again()
-    desk.when_new({"price", "run"}, heard)
-
-
-async def _now(desk: Desk, model: str) -> PriceView | None:
-    return (await desk.call(list_prices, [model])).items[0] if model else None
+    await refresh()
+    context.on_change({"price", "run"}, on_news)
 
 
-class _Set:
+async def _read_price(context: PageContext, model: str) -> PriceView | None:
+    return (await context.call(list_prices, [model])).items[0] if model else None
+
+
+class _PriceForm:
     """The form that sets a price."""
 
-    def __init__(self, desk: Desk, model: str, now: PriceView | None) -> None:
-        self._desk, self._told = desk, model
+    def __init__(self, context: PageContext, model: str, now: PriceView | None) -> None:
+        self._context, self._shown_model = context, model
         """Of which model the line above the form tells."""
         first = now.steps[0] if now and now.steps else None
-        parts.heading("Set a price")
+        parts.add_heading("Set a price")
         with Form(self._save) as self._form:
-            self._said = parts.show(Safe(""))
-            self._say(now)
-            self._model = parts.field("Model", model, hint="as in a run, or PROVIDER:MODEL")
+            self._current_price = parts.add_markup(Safe(""))
+            self._show_current(now)
+            self._model = parts.add_text_field("Model", model, hint="as in a run, or PROVIDER:MODEL")
             self._model.props("autocomplete=off spellcheck=false autocapitalize=off")
-            with parts.box("grid"):
+            with parts.open_box("grid"):
                 self._dollars = {
-                    name: number(label, getattr(first, name, None), hint) for name, (label, hint) in _FIELDS.items()
+                    name: add_number_field(label, getattr(first, name, None), hint)
+                    for name, (label, hint) in _FIELDS.items()
                 }
-            with parts.box("row"):
-                if desk.may(set_price):
+            with parts.open_box("row"):
+                if context.may(set_price):
                     self._form.submit("Set price")
-                parts.button("Look up", lambda: ui.navigate.to(desk.here(model=self._typed())))
+                parts.add_button("Look up", lambda: ui.navigate.to(context.page_url(model=self._typed_model())))
 
-    def _say(self, now: PriceView | None) -> None:
-        self._said.set_content(tag("p", _said_of(now), class_="quiet") if now else Safe(""))
-        self._said.set_visibility(now is not None)
+    def _show_current(self, now: PriceView | None) -> None:
+        self._current_price.set_content(tag("p", _describe_source(now), class_="quiet") if now else Safe(""))
+        self._current_price.set_visibility(now is not None)
 
-    async def again(self) -> None:
+    async def refresh(self) -> None:
         """Tell what holds now, whoever set it or took it back."""
-        told = self._told
-        now = await _now(self._desk, told)
-        if told == self._told:
-            self._say(now)
+        told = self._shown_model
+        now = await _read_price(self._context, told)
+        if told == self._shown_model:
+            self._show_current(now)
 
-    def _typed(self) -> str:
+    def _typed_model(self) -> str:
         return (self._model.value or "").strip()
 
     async def _save(self) -> None:
-        model = self._typed()
-        with self._form.told_at({"model": self._model, **self._dollars}):
+        model = self._typed_model()
+        with self._form.show_errors_at({"model": self._model, **self._dollars}):
             body = {name: made.value for name, made in self._dollars.items()}
             if not model:
                 self._model.error = "Model: enter the name of a model"
                 return
-            now = await self._desk.call(set_price, model, NewPrice(**body))
-            self._told = model
-            self._say(now)
-            parts.tell(f"The price of {model} is set: runs that begin from now on are counted by it.", "positive")
+            now = await self._context.call(set_price, model, NewPrice(**body))
+            self._shown_model = model
+            self._show_current(now)
+            parts.show_notification(
+                f"The price of {model} is set: runs that begin from now on are counted by it.", "positive"
+            )
 
 
 # ── Those that are known ──
 
 
-def _notes(found: PriceList) -> Safe:
+def _render_notes(price_list: PriceList) -> Safe:
     words = (
         f"Prices set here apply to every process on this store. They take precedence over prices.toml on the machine "
-        f"that runs it, and that file over {found.published}."
+        f"that runs it, and that file over {price_list.published}."
     )
     said = [tag("p", words, class_="quiet")]
-    if found.file_problem:
+    if price_list.file_problem:
         wrong = "This server’s own prices.toml cannot be read, and no run begins until it can: "
-        said.append(tag("div", tag("div", wrong, foreign(found.file_problem)), class_="warn trouble"))
+        said.append(tag("div", tag("div", wrong, render_foreign_text(price_list.file_problem)), class_="warn trouble"))
     return join(said)
 
 
-def _list(desk: Desk, found: list[PriceView], published: str) -> None:
-    if not found:
-        parts.paragraph("No models yet. The models of your runs are listed here.", quiet=True)
+def _draw_list(context: PageContext, prices_: list[PriceView], published: str) -> None:
+    if not prices_:
+        parts.add_paragraph("No models yet. The models of your runs are listed here.", quiet=True)
         return
     columns = (
         Column("Model", head=True),
@@ -121,32 +124,33 @@ def _list(desk: Desk, found: list[PriceView], published: str) -> None:
         Column("Cached input", number=True),
         Column("Source"),
     )
-    rows = [(_cells(each, published), partial(_put_actions, desk, each)) for each in found]
-    table_to_act_on("Prices in dollars a million tokens", columns, rows)
+    rows = [(_price_cells(each, published), partial(_draw_actions, context, each)) for each in prices_]
+    draw_action_table("Prices in dollars a million tokens", columns, rows)
 
 
-def _cells(price: PriceView, published: str) -> tuple[Child, ...]:
+def _price_cells(price: PriceView, published: str) -> tuple[Child, ...]:
     first = price.steps[0] if price.steps else None
     above = [
-        f"above {each.above:,} tokens: {dollars(each.input_per_million)} in, {dollars(each.output_per_million)} out"
+        f"above {each.above:,} tokens: {format_price(each.input_per_million)} in, "
+        f"{format_price(each.output_per_million)} out"
         for each in price.steps[1:]
     ]
     more = tag("small", "; ".join(above), class_="quiet") if above else None
     return (
-        join([tag("span", foreign(price.model), class_="mono"), more], " "),
-        dollars(first.input_per_million if first else None),
-        dollars(first.output_per_million if first else None),
-        dollars(first.cached_per_million if first else None),
-        _origin(price, published),
+        join([tag("span", render_foreign_text(price.model), class_="mono"), more], " "),
+        format_price(first.input_per_million if first else None),
+        format_price(first.output_per_million if first else None),
+        format_price(first.cached_per_million if first else None),
+        _render_origin(price, published),
     )
 
 
-def _origin(price: PriceView, published: str) -> Safe:
+def _render_origin(price: PriceView, published: str) -> Safe:
     by_name = price.name and price.name != price.model
-    named = join([" as ", tag("span", foreign(price.name), class_="mono")]) if by_name else None
+    named = join([" as ", tag("span", render_foreign_text(price.name), class_="mono")]) if by_name else None
     match price.origin:
         case "set":
-            return tag("span", "set here", named, ", ", when(price.updated_at))
+            return tag("span", "set here", named, ", ", render_time(price.updated_at))
         case "file":
             return tag("span", "prices.toml of this server’s machine", named)
         case "published":
@@ -156,20 +160,20 @@ def _origin(price: PriceView, published: str) -> Safe:
     return tag("span", "unknown", class_="errored")
 
 
-def _said_of(price: PriceView) -> Safe:
+def _describe_source(price: PriceView) -> Safe:
     if price.problem:
-        return tag("span", foreign(price.problem))
+        return tag("span", render_foreign_text(price.problem))
     if not price.steps:
-        return tag("span", "No price is known for ", tag("b", foreign(price.model)), ".")
+        return tag("span", "No price is known for ", tag("b", render_foreign_text(price.model)), ".")
     first = price.steps[0]
-    cost = f"{dollars(first.input_per_million)} in and {dollars(first.output_per_million)} out"
-    return tag("span", "Now ", tag("b", foreign(price.model)), f": {cost} a million tokens.")
+    cost = f"{format_price(first.input_per_million)} in and {format_price(first.output_per_million)} out"
+    return tag("span", "Now ", tag("b", render_foreign_text(price.model)), f": {cost} a million tokens.")
 
 
-def dollars(value: float | None) -> str:
+def format_price(value: float | None) -> str:
     """Return a price for people; unknown is never 0.
 
-    >>> dollars(1.25), dollars(0.075), dollars(0), dollars(None), dollars(12000), dollars(4e-7)
+    >>> *map(format_price, (1.25, 0.075, 0, None, 12000, 4e-7)),
     ('$1.25', '$0.075', '$0', 'unknown', '$12,000.00', 'under $0.000001')
     """
     if value is None:
@@ -180,7 +184,7 @@ def dollars(value: float | None) -> str:
     return f"${whole}.{rest:0<2}" if value else "$0"
 
 
-def _put_actions(desk: Desk, price: PriceView) -> None:
+def _draw_actions(context: PageContext, price: PriceView) -> None:
     """Put what can be done about the price of one model."""
     model = price.model
     name = price.name or model
@@ -188,12 +192,12 @@ def _put_actions(desk: Desk, price: PriceView) -> None:
     async def forget() -> None:
         consequence = "Runs that begin from now on are counted by what others say of it. What was counted stays."
         if await parts.confirm(f"Remove the price of {name}?", consequence, "Remove it"):
-            then = await desk.call(forget_price, name)
-            now = "unknown" if not then.steps else f"{dollars(then.steps[0].input_per_million)} in"
-            parts.tell(f"Removed. {name} is now {now}.", "positive")
+            then = await context.call(forget_price, name)
+            now = "unknown" if not then.steps else f"{format_price(then.steps[0].input_per_million)} in"
+            parts.show_notification(f"Removed. {name} is now {now}.", "positive")
 
-    if price.origin != "free" and desk.may(set_price):
-        to = desk.here(model=price.name if price.origin == "set" else model)
-        parts.show(tag("a", "Set", href=to, class_="btn small", aria_label=f"Set the price of {model}"))
-    if price.origin == "set" and desk.may(forget_price):
-        parts.button("Remove", forget, "danger", small=True, label=f"Remove the price of {model}")
+    if price.origin != "free" and context.may(set_price):
+        to = context.page_url(model=price.name if price.origin == "set" else model)
+        parts.add_markup(tag("a", "Set", href=to, class_="btn small", aria_label=f"Set the price of {model}"))
+    if price.origin == "set" and context.may(forget_price):
+        parts.add_button("Remove", forget, "danger", small=True, label=f"Remove the price of {model}")

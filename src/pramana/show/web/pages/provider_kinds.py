@@ -29,7 +29,7 @@ class Kind:
 _MODEL_HINT = "the one that is meant where the id stands alone; empty: none"
 
 
-def _here(title: str, about: str) -> Kind:
+def _embedded_kind(title: str, about: str) -> Kind:
     """Return a kind that asks nobody."""
     return Kind(title, about, model="Options", model_hint="what would stand after the colon; empty: none")
 
@@ -165,10 +165,10 @@ GROUPS: Mapping[str, Mapping[str, Kind]] = {
         ),
     },
     "On this machine": {
-        "local": _here("Embedded model", "The small language model that comes with Pramana."),
-        "local-voice": _here("Embedded voice agent", "Ears, model and voice of this machine."),
-        "fake": _here("Fake", "Answers at once what you tell it to: to try things out."),
-        "fake-voice": _here("Fake voice agent", "Talks at once, as you tell it to: to try things out."),
+        "local": _embedded_kind("Embedded model", "The small language model that comes with Pramana."),
+        "local-voice": _embedded_kind("Embedded voice agent", "Ears, model and voice of this machine."),
+        "fake": _embedded_kind("Fake", "Answers at once what you tell it to: to try things out."),
+        "fake-voice": _embedded_kind("Fake voice agent", "Talks at once, as you tell it to: to try things out."),
     },
 }
 KINDS: Mapping[str, Kind] = {name: kind for group in GROUPS.values() for name, kind in group.items()}
@@ -198,6 +198,6 @@ turn_end:
 """
 
 
-def of_kind(name: str) -> Kind:
+def find_kind(name: str) -> Kind:
     """Return what is asked for a kind; of one that a newer program has stored, nothing."""
     return KINDS.get(name) or Kind(name, "")

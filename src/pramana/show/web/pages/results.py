@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from nicegui import ui
 
 from pramana.analyse.summary import Total
-from pramana.analyse.voice import CALL, latency, lines_of, observations
+from pramana.analyse.voice import CALL, latency_observations, measure_latency, measured_lines
 from pramana.app.calls import read_call
 from pramana.app.runs import ResultFilter, read_progress, read_result
 from pramana.app.suites import ListedView
@@ -25,94 +25,100 @@ from pramana.report.markup import (
     Child,
     Column,
     Safe,
-    facts,
-    foreign,
     join,
-    link,
-    outcome,
-    pager,
-    pretty,
-    table,
+    render_facts,
+    render_foreign_text,
+    render_json,
+    render_link,
+    render_outcome,
+    render_pager,
+    render_table,
+    render_tiles,
     tag,
-    tiles,
 )
 from pramana.report.prose import prose
 from pramana.report.result_detail import render_checks, render_exchange, render_expected, render_system_prompt
-from pramana.report.run_summary import waited
-from pramana.report.selection import MARK
+from pramana.report.run_summary import wait_tile
+from pramana.report.selection import SELECTION_SUFFIX
 from pramana.request import SAMPLING
-from pramana.show.api.envelope import sent_as
-from pramana.show.api.runs import USUAL
-from pramana.show.web.kit import Desk, Refused, address, frame, parts, waveform
-from pramana.show.web.kit.forms import suggest
+from pramana.show.api.envelope import published_field_name
+from pramana.show.api.runs import DEFAULTS
+from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts, waveform
+from pramana.show.web.kit.forms import add_suggestions
 from pramana.store.queue import UNDER_WAY
 
 PAGE_SIZE = 50
-SHOWN = 300
+MAX_ROW_TEXT = 300
 """Characters of an answer, or of why, that a row may hold; two lines of them are seen."""
-COLUMNS = 800
+WAVEFORM_COLUMNS = 800
 """Of a waveform."""
 OUTCOMES = ["passed", "failed", "errored", "unscored", "skipped"]
 FILTERS = ("outcome", "model", "case", "text", "tag")
 """What results are filtered by, as an address has it."""
 
 
-def filters(desk: Desk, run: RunDetailView) -> Callable[[Iterable[str]], None]:
+def draw_filters(context: PageContext, run: RunDetailView) -> Callable[[Iterable[str]], None]:
     """Put the filters of a table of results; their values are in the address. Return what suggests tags."""
-    query = desk.query
+    query = context.query
 
-    def put(name: str) -> Any:
+    def add_filter(name: str) -> Any:
         def apply(value: str | None) -> None:
             changed = {name: value, "page": None} | ({"case": None} if name == "text" else {})
-            ui.navigate.to(f"{desk.here(**changed)}#results")
+            ui.navigate.to(f"{context.page_url(**changed)}#results")
 
         return apply
 
-    def typed(label: str, name: str, value: str, hint: str) -> Any:
-        made = parts.field(label, value, hint=hint)
-        made.on("keydown.enter", lambda: put(name)((made.value or "").strip() or None))
+    def on_typed(label: str, name: str, value: str, hint: str) -> Any:
+        made = parts.add_text_field(label, value, hint=hint)
+        made.on("keydown.enter", lambda: add_filter(name)((made.value or "").strip() or None))
         return made
 
-    with parts.box("filters", role="search", label="Filter results"):
-        parts.choice("Outcome", OUTCOMES, _known(query.get("outcome"), OUTCOMES), put("outcome"), clearable=True)
+    with parts.open_box("filters", role="search", label="Filter results"):
+        parts.add_select(
+            "Outcome", OUTCOMES, _if_known(query.get("outcome"), OUTCOMES), add_filter("outcome"), clearable=True
+        )
         if len(run.models) > 1:
-            parts.choice(
-                "Model", list(run.models), _known(query.get("model"), run.models), put("model"), clearable=True
+            parts.add_select(
+                "Model",
+                list(run.models),
+                _if_known(query.get("model"), run.models),
+                add_filter("model"),
+                clearable=True,
             )
-        typed("Case", "text", query.get("text") or query.get("case", ""), "part of its ID; press Enter")
-        suggest_tags = suggest(typed("Tag", "tag", query.get("tag", ""), "press Enter"), ())
+        on_typed("Case", "text", query.get("text") or query.get("case", ""), "part of its ID; press Enter")
+        suggest_tags = add_suggestions(on_typed("Tag", "tag", query.get("tag", ""), "press Enter"), ())
         if any(query.get(name) for name in FILTERS):
-            parts.link_button("Clear filters", f"{desk.here(**dict.fromkeys((*FILTERS, 'page')))}#results")
+            parts.add_link_button("Clear filters", f"{context.page_url(**dict.fromkeys((*FILTERS, 'page')))}#results")
     return suggest_tags
 
 
-def _kept_query(desk: Desk) -> dict[str, str]:
+def _kept_query(context: PageContext) -> dict[str, str]:
     """Return the filters and the page of the list of results that an address carries along."""
-    return {name: value for name in (*FILTERS, "page") if (value := desk.query.get(name))}
+    return {name: value for name in (*FILTERS, "page") if (value := context.query.get(name))}
 
 
-def _known(value: str | None, among: Sequence[str]) -> str | None:
+def _if_known(value: str | None, among: Sequence[str]) -> str | None:
     return value if value in among else None
 
 
-def table_of(desk: Desk, run: RunDetailView, found: Sequence[ResultView]) -> Safe:
+def render_result_page(context: PageContext, run: RunDetailView, results: Sequence[ResultView]) -> Safe:
     """Return a page of results; each links to its own page, which keeps the filters."""
-    if found:
-        return rows(desk.address, run, found, _kept_query(desk))
-    if any(desk.query.get(name) for name in FILTERS):
+    if results:
+        return render_rows(context.address, run, results, _kept_query(context))
+    if any(context.query.get(name) for name in FILTERS):
         return tag("p", "No results match these filters.", class_="quiet")
     return tag("p", "No results yet." if run.status in UNDER_WAY else "No results.", class_="quiet")
 
 
-def pages(desk: Desk, meta: Mapping[str, Any]) -> Safe:
+def render_page_links(context: PageContext, meta: Mapping[str, Any]) -> Safe:
     """Return which page of results this is, and the ways to others."""
-    return pager(meta, lambda **changed: f"{desk.here(**changed)}#results", "results")
+    return render_pager(meta, lambda **changed: f"{context.page_url(**changed)}#results", "results")
 
 
-def rows(
-    where: str,
+def render_rows(
+    base_url: str,
     run: RunDetailView,
-    found: Iterable[ResultView],
+    results: Iterable[ResultView],
     kept_query: Mapping[str, str] | None = None,
     caption: str = "Results",
 ) -> Safe:
@@ -127,29 +133,29 @@ def rows(
         Column("Time", number=True),
         Column("Cost", number=True),
     )
-    made = (_row(where, run, each, kept_query or {}, several=several) for each in found)
-    return tag("div", table(caption, columns, made, hidden=True), class_="results")
+    made = (_render_row(base_url, run, each, kept_query or {}, several=several) for each in results)
+    return tag("div", render_table(caption, columns, made, hidden=True), class_="results")
 
 
-def _row(
-    where: str, run: RunDetailView, each: ResultView, kept_query: Mapping[str, str], *, several: bool
+def _render_row(
+    base_url: str, run: RunDetailView, each: ResultView, kept_query: Mapping[str, str], *, several: bool
 ) -> tuple[Child, ...]:
-    to = address(f"{where}/results/{each.seq}", **kept_query)
+    to = make_url(f"{base_url}/results/{each.seq}", **kept_query)
     said = _answer(each)
     return (
-        outcome(each.outcome),
-        link(to, foreign(each.case_id, 120)),
-        *((foreign(which(run, each), 160),) if several else ()),
+        render_outcome(each.outcome),
+        render_link(to, render_foreign_text(each.case_id, 120)),
+        *((render_foreign_text(describe_variation(run, each), 160),) if several else ()),
         said,
-        _excerpt(each.reason) if each.reason else "",
-        took(each),
-        cost(each),
+        _render_excerpt(each.reason) if each.reason else "",
+        format_duration_or_outcome(each),
+        format_result_cost(each),
     )
 
 
-def which(run: RunDetailView, each: ResultView) -> str:
+def describe_variation(run: RunDetailView, each: ResultView) -> str:
     """Return what tells a result from others of its case."""
-    return figures.which(run.models, run.variants, run.repeats, each)
+    return figures.describe_variation(run.models, run.variants, run.repeats, each)
 
 
 def _answer(each: ResultView) -> Safe:
@@ -157,71 +163,75 @@ def _answer(each: ResultView) -> Safe:
     if each.output is None:
         return tag("i", "no reply", class_="quiet")
     only_calls = each.tool_calls and not each.output.strip()
-    return _excerpt(f"(no text; {describe_calls(each.tool_calls)})" if only_calls else each.output)
+    return _render_excerpt(f"(no text; {describe_calls(each.tool_calls)})" if only_calls else each.output)
 
 
-def _excerpt(words: str) -> Safe:
-    shown = words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
-    return tag("span", foreign(" ".join(shown.split())), class_="clip") if shown.strip() else tag("i", "empty")
+def _render_excerpt(words: str) -> Safe:
+    shown = words if len(words) <= MAX_ROW_TEXT else f"{words[:MAX_ROW_TEXT]}…"
+    return (
+        tag("span", render_foreign_text(" ".join(shown.split())), class_="clip") if shown.strip() else tag("i", "empty")
+    )
 
 
-def took(each: ResultView) -> str:
+def format_duration_or_outcome(each: ResultView) -> str:
     """Return how long a result took, in words where it was not asked for."""
-    return "from the cache" if each.cached else figures.duration(each.latency_seconds)
+    return "from the cache" if each.cached else figures.format_duration(each.latency_seconds)
 
 
-def cost(each: ResultView) -> str:
+def format_result_cost(each: ResultView) -> str:
     """Return what a result has cost; of no answer nothing is said."""
     if each.output is None:
         return "–"
-    return "unknown" if each.cost_usd is None else figures.money(Total(each.cost_usd, 0))
+    return "unknown" if each.cost_usd is None else figures.format_cost(Total(each.cost_usd, 0))
 
 
 # ── The plan ──
 
 
-def plan(run: RunDetailView) -> Safe:
+def render_plan(run: RunDetailView) -> Safe:
     """Return what a run does, folded away."""
     of = run.plan
-    said: list[tuple[str, Child]] = [("Suite", foreign(run.suite))]
+    said: list[tuple[str, Child]] = [("Suite", render_foreign_text(run.suite))]
     said += [("Suite hash", tag("span", run.suite_hash, class_="mono"))] if run.suite_hash else []
-    said += [("Selection", foreign(figures.selection(run.selection)))] if run.selection else []
-    said.append(("Models", join((_target(each) for each in of.targets), ", ")))
-    said += [(name, _target(target)) for name, key in _WHO if (target := getattr(of, key))]
+    said += [("Selection", render_foreign_text(figures.describe_selection(run.selection)))] if run.selection else []
+    said.append(("Models", join((_render_target(each) for each in of.targets), ", ")))
+    said += [(name, _render_target(target)) for name, key in _TARGET_LABELS if (target := getattr(of, key))]
     said += (
-        [("Scorers", foreign(", ".join(f"{each.name} {each.version}" for each in of.scorers)))] if of.scorers else []
+        [("Scorers", render_foreign_text(", ".join(f"{each.name} {each.version}" for each in of.scorers)))]
+        if of.scorers
+        else []
     )
     said += [("Variants", ", ".join(run.variants)), ("Repeats", str(run.repeats))]
     said += [("Caller's voice", of.voice)] if any(each != "text" for each in run.variants) else []
     said += [
-        (name, _pairs(data))
+        (name, _render_pairs(data))
         for name, data in (("Parameters", of.parameters), ("Limits", msgspec.to_builtins(run.limits)))
         if data
     ]
     said += [("Attempts", f"{run.attempts:,}")] if run.attempts > 1 else []
-    said += [("Host process", foreign(run.holder))] if run.holder else []
+    said += [("Host process", render_foreign_text(run.holder))] if run.holder else []
     said.append(("Version", of.runner_version))
     prompt, notes = of.system_prompt, run.notes
     return tag(
         "details",
         tag("summary", "The plan: parameters, system prompt, judge, versions"),
-        facts(said, "sheet"),
+        render_facts(said, "sheet"),
         join([tag("h3", "System prompt"), prose(prompt, "System prompt")]) if prompt else None,
-        join([tag("h3", "Notes"), pretty(notes, "Notes")]) if notes else None,
+        join([tag("h3", "Notes"), render_json(notes, "Notes")]) if notes else None,
         class_="plan",
     )
 
 
-_WHO = (("Judge", "judge"), ("Embedder", "embedder"), ("Speech recognition", "stt"))
+_TARGET_LABELS = (("Judge", "judge"), ("Embedder", "embedder"), ("Speech recognition", "stt"))
 
 
-def _target(target: TargetView) -> Safe:
+def _render_target(target: TargetView) -> Safe:
     asked = f" ({target.provider}, {target.model})"
-    return join([foreign(target.typed), tag("span", foreign(asked), class_="quiet")])
+    return join([render_foreign_text(target.typed), tag("span", render_foreign_text(asked), class_="quiet")])
 
 
-def _pairs(data: Mapping[str, Any]) -> Safe:
-    return foreign(
+def _render_pairs(data: Mapping[str, Any]) -> Safe:
+    return render_foreign_text(
         ", ".join(f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in data.items())
     )
 
@@ -233,27 +243,33 @@ LONGEST_PROMPT, MOST_IDS, LONGEST = 1_500, 50, 16_000
 """Characters of a system prompt, ids of scenarios, and characters in all, that an address can hold."""
 
 
-def again(run: RunDetailView, suites: Iterable[ListedView]) -> str | None:
+def new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | None:
     """Return the address of a new run like this one, on a server of these suites.
 
     None where an address cannot say all of it: a run that only resembles this one is not this one again.
     """
-    who = {"model": run.models, "repeats": run.repeats if run.repeats != USUAL["repeats"] else None}
+    who = {"model": run.models, "repeats": run.repeats if run.repeats != DEFAULTS["repeats"] else None}
     found: dict[str, Any] = {}
-    for each in (_asked(run, suites), who, _spoken(run), _sent(run.plan), _limited(run.limits)):
+    for each in (
+        _case_parameters(run, suites),
+        who,
+        _modality_parameters(run),
+        _request_parameters(run.plan),
+        _limit_parameters(run.limits),
+    ):
         if each is None:
             return None
         found |= each
-    made = address("/runs/new", **found)
+    made = make_url("/runs/new", **found)
     return made if len(made) <= LONGEST else None
 
 
-def _asked(run: RunDetailView, suites: Iterable[ListedView]) -> dict[str, Any] | None:
+def _case_parameters(run: RunDetailView, suites: Iterable[ListedView]) -> dict[str, Any] | None:
     """Return the tier and the scenarios that are asked; None where they are files, or a part of a tier."""
     named, selection = run.suite, dict(run.selection)
     found: dict[str, Any] = {}
     if run.owner == "server" and run.suite_hash is None:  # with scenarios of the store, so filters are theirs
-        named = named.removesuffix(MARK).removesuffix("scenarios").removesuffix("+")
+        named = named.removesuffix(SELECTION_SUFFIX).removesuffix("scenarios").removesuffix("+")
         found = {name: selection.pop(name, None) for name in ("type", "difficulty", "language", "tag", "text")}
         ids = selection.pop("ids", [])
         if len(ids) > MOST_IDS:
@@ -270,7 +286,7 @@ def _asked(run: RunDetailView, suites: Iterable[ListedView]) -> dict[str, Any] |
     return {"suite": suite.version, "tier": tier, **found} if is_it else None
 
 
-def _spoken(run: RunDetailView) -> dict[str, Any] | None:
+def _modality_parameters(run: RunDetailView) -> dict[str, Any] | None:
     """Return in which modalities cases are asked, and under which condition."""
     variants = run.variants
     if variants == ("text",):
@@ -285,94 +301,100 @@ def _spoken(run: RunDetailView) -> dict[str, Any] | None:
     return {"modality": [each.partition("+")[0] for each in variants], "condition": aloud[0].partition("+")[2]}
 
 
-def _sent(of: PlanView) -> dict[str, Any] | None:
+def _request_parameters(plan_view: PlanView) -> dict[str, Any] | None:
     """Return what is sent with each case, and who judges, embeds and listens."""
-    if of.scorers:  # the form has no field for them
+    if plan_view.scorers:  # the form has no field for them
         return None
-    parameters, prompt = dict(of.parameters), of.system_prompt or ""
-    numbers = {sent_as(each): parameters.pop(name, each.default) for name, each in SAMPLING.items()}
+    parameters, prompt = dict(plan_view.parameters), plan_view.system_prompt or ""
+    numbers = {published_field_name(each): parameters.pop(name, each.default) for name, each in SAMPLING.items()}
     if parameters or len(prompt) > LONGEST_PROMPT or any(each and float(each) != each for each in numbers.values()):
         return None
     return {
-        **{key: target and target.typed for key in ("judge", "embedder", "stt") for target in [getattr(of, key)]},
-        **{key: "none" if value is None else str(value) for key, value in numbers.items() if value != USUAL[key]},
+        **{
+            key: target and target.typed for key in ("judge", "embedder", "stt") for target in [getattr(plan_view, key)]
+        },
+        **{key: "none" if value is None else str(value) for key, value in numbers.items() if value != DEFAULTS[key]},
         "systemPrompt": prompt,
     }
 
 
-def _limited(limits: LimitsView) -> dict[str, Any] | None:
+def _limit_parameters(limits: LimitsView) -> dict[str, Any] | None:
     """Return the limits that are not the usual ones."""
-    found = {name: value for name, value in msgspec.to_builtins(limits).items() if value != USUAL.get(f"limits.{name}")}
+    found = {
+        name: value for name, value in msgspec.to_builtins(limits).items() if value != DEFAULTS.get(f"limits.{name}")
+    }
     return None if "timeoutSeconds" in found else found
 
 
 # ── One of them ──
 
 
-class _Wanted(Struct, frozen=True):
+class _ResultRequest(Struct, frozen=True):
     """Which result."""
 
     seq: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-@frame.page("/runs/{run_id}/results/{seq}", "Result")
-async def result(desk: Desk) -> None:
+@frame.register_page("/runs/{run_id}/results/{seq}", "Result")
+async def result(context: PageContext) -> None:
     """Show one result, and the ways to those beside it."""
-    run_id, wanted = desk.path["run_id"], desk.asked(_Wanted, {"seq": desk.path["seq"]})
-    run = await desk.call(read_progress, run_id)
-    among = desk.asked(ResultFilter, {name: desk.query.get(name) for name in FILTERS})
-    data, *beside = await desk.call(read_result, run_id, wanted.seq, among)
-    frame.titled(f"{data.case_id} {run.suite}")
+    run_id, wanted = context.path["run_id"], context.read_request(_ResultRequest, {"seq": context.path["seq"]})
+    run = await context.call(read_progress, run_id)
+    among = context.read_request(ResultFilter, {name: context.query.get(name) for name in FILTERS})
+    data, *beside = await context.call(read_result, run_id, wanted.seq, among)
+    frame.set_window_title(f"{data.case_id} {run.suite}")
     crumbs = (("/runs", "Runs"), (f"/runs/{run.id}", run.suite[:80]))
-    with frame.head(foreign(data.case_id, 200), _about(run, data), crumbs):
-        parts.show(_beside(desk, run.id, *beside), classes="row")
+    with frame.add_page_heading(render_foreign_text(data.case_id, 200), _render_head(run, data), crumbs):
+        parts.add_markup(_render_neighbours(context, run.id, *beside), classes="row")
     if data.failure:
-        parts.show(
+        parts.add_markup(
             tag(
                 "p",
-                foreign(data.failure.message),
+                render_foreign_text(data.failure.message),
                 " ",
                 tag("span", data.failure.code, class_="mono quiet"),
                 class_="warn",
             )
         )
     if data.audio:
-        await _call(desk, run.id, data)
+        await _draw_call(context, run.id, data)
     else:
-        parts.show(render_exchange(data))
-    parts.show(render_checks(data.checks))
-    parts.show(tag("h2", "Numbers"))
-    parts.show(_numbers(data))
-    parts.show(_rest(run, data))
+        parts.add_markup(render_exchange(data))
+    parts.add_markup(render_checks(data.checks))
+    parts.add_markup(tag("h2", "Numbers"))
+    parts.add_markup(_render_numbers(data))
+    parts.add_markup(_render_details(run, data))
 
 
 # ── Where it stands ──
 
 
-def _about(run: RunDetailView, data: ResultDetailView) -> Safe:
-    of, case = which(run, data), data.case
+def _render_head(run: RunDetailView, data: ResultDetailView) -> Safe:
+    of, case = describe_variation(run, data), data.case
     facets = [case.category, case.difficulty, case.language, *case.tags]
-    told = [outcome(data.outcome), *([foreign(of)] if of else [foreign(data.model, 80)])]
-    told += [foreign(case.name, 200)] if case.name and case.name != case.id else []
-    told += [foreign(each, 80) for each in facets if each]
+    told = [render_outcome(data.outcome), *([render_foreign_text(of)] if of else [render_foreign_text(data.model, 80)])]
+    told += [render_foreign_text(case.name, 200)] if case.name and case.name != case.id else []
+    told += [render_foreign_text(each, 80) for each in facets if each]
     return join(told, " · ")
 
 
-def _beside(desk: Desk, run_id: str, previous: int | None, following: int | None) -> Safe:
+def _render_neighbours(context: PageContext, run_id: str, previous: int | None, following: int | None) -> Safe:
     """Return the links to the results beside one in the list it was opened from, and to that list."""
-    kept = _kept_query(desk)
+    kept = _kept_query(context)
     filtered = kept.keys() & set(FILTERS)
     words = f" {kept['outcome']}" if "outcome" in kept else ""
 
-    def to(seq: int | None, label: str) -> Safe | None:
-        return None if seq is None else link(address(f"/runs/{run_id}/results/{seq}", **kept), label, class_="btn")
+    def render_link_to(seq: int | None, label: str) -> Safe | None:
+        return (
+            None if seq is None else render_link(make_url(f"/runs/{run_id}/results/{seq}", **kept), label, class_="btn")
+        )
 
-    back = f"{address(f'/runs/{run_id}', **kept)}#results"
+    back = f"{make_url(f'/runs/{run_id}', **kept)}#results"
     return join(
         [
-            to(previous, f"← Previous{words}"),
-            to(following, f"Next{words} →"),
-            link(back, "Filtered results" if filtered - {"outcome"} else f"All{words} results", class_="btn"),
+            render_link_to(previous, f"← Previous{words}"),
+            render_link_to(following, f"Next{words} →"),
+            render_link(back, "Filtered results" if filtered - {"outcome"} else f"All{words} results", class_="btn"),
         ]
     )
 
@@ -380,63 +402,72 @@ def _beside(desk: Desk, run_id: str, previous: int | None, following: int | None
 # ── What was said ──
 
 
-async def _call(desk: Desk, run_id: str, data: ResultDetailView) -> None:
-    parts.heading("Call")
+async def _draw_call(context: PageContext, run_id: str, data: ResultDetailView) -> None:
+    parts.add_heading("Call")
     try:
-        call = await desk.call(read_call, run_id, data.seq, COLUMNS)
-    except Refused as error:  # the words are here all the same
-        parts.show(tag("p", foreign(parts.sentence(error)), class_="warn"))
-        parts.show(render_exchange(data))
+        call = await context.call(read_call, run_id, data.seq, WAVEFORM_COLUMNS)
+    except UseCaseRefused as error:  # the words are here all the same
+        parts.add_markup(tag("p", render_foreign_text(parts.describe_refusal(error)), class_="warn"))
+        parts.add_markup(render_exchange(data))
         return
-    waveform.player(call)
-    parts.show(join([*render_system_prompt(data.system_prompt), *render_expected(data.case)]))
+    waveform.add_player(call)
+    parts.add_markup(join([*render_system_prompt(data.system_prompt), *render_expected(data.case)]))
 
 
 # ── Numbers, and what is left ──
 
 
-def _numbers(data: ResultDetailView) -> Safe:
+def _render_numbers(data: ResultDetailView) -> Safe:
     reply = data.reply
     if not reply:
         return tag("p", "No reply, so there are no times, tokens or costs.", class_="quiet")
     cached = f"{reply.cached_tokens:,} from the provider's cache" if reply.cached_tokens else ""
-    first = ("First token", figures.duration(data.first_token_seconds), "")
+    first = ("First token", figures.format_duration(data.first_token_seconds), "")
     some: list[tuple[str, Child, Child]] = [
-        *(_of_call(data.checks) if data.audio else ()),
-        ("Duration", took(data), ""),
+        *(_call_wait_tiles(data.checks) if data.audio else ()),
+        ("Duration", format_duration_or_outcome(data), ""),
         *(() if data.audio else (first,)),
-        ("Tokens in", figures.tokens(data.input_tokens), cached),
-        ("Tokens out", figures.tokens(data.output_tokens), ""),
-        ("Cost", cost(data), "" if data.cost_usd is not None else "no price is known"),
+        ("Tokens in", figures.format_tokens(data.input_tokens), cached),
+        ("Tokens out", figures.format_tokens(data.output_tokens), ""),
+        ("Cost", format_result_cost(data), "" if data.cost_usd is not None else "no price is known"),
     ]
-    return tiles(some)
+    return render_tiles(some)
 
 
-def _of_call(checks: Sequence[CheckView]) -> Iterator[tuple[str, Child, Child]]:
+def _call_wait_tiles(checks: Sequence[CheckView]) -> Iterator[tuple[str, Child, Child]]:
     """Yield how long the agent let the caller wait, as the check of the call has measured it line by line."""
     for check in checks:
         with suppress(InvalidInput):  # of another release
-            if check.name == CALL and (times := latency(observations(lines_of(check.evidence)))).n:
-                yield waited(times, f"longest {figures.bound(times.max)}")
+            if (
+                check.name == CALL
+                and (times := measure_latency(latency_observations(measured_lines(check.evidence)))).n
+            ):
+                yield wait_tile(times, f"longest {figures.format_bound(times.max)}")
 
 
-def _rest(run: RunDetailView, data: ResultDetailView) -> Safe:
+def _render_details(run: RunDetailView, data: ResultDetailView) -> Safe:
     reply = data.reply
-    said: list[tuple[str, Child]] = [("Model", foreign(data.model, 200)), ("Variant", data.variant)]
+    said: list[tuple[str, Child]] = [("Model", render_foreign_text(data.model, 200)), ("Variant", data.variant)]
     said += [("Repeat", f"{data.repeat + 1} of {run.repeats}")] if run.repeats > 1 else []
     if reply:
         served = ("Served by", reply.served_model), ("Fingerprint", reply.fingerprint)
-        said += [(name, foreign(each, 300)) for name, each in (*served, ("Finish reason", reply.finish_reason)) if each]
+        said += [
+            (name, render_foreign_text(each, 300))
+            for name, each in (*served, ("Finish reason", reply.finish_reason))
+            if each
+        ]
         if reply.dropped_parameters:
-            said.append(("Dropped parameters", foreign(", ".join(reply.dropped_parameters))))
+            said.append(("Dropped parameters", render_foreign_text(", ".join(reply.dropped_parameters))))
     digests = ("Case digest", data.case_digest), ("Result hash", data.result_hash), ("Digest", data.digest)
     hashes = [(name, tag("span", each, class_="mono")) for name, each in digests if each]
     raw = reply.raw if reply else None
     return join(
         [
-            facts(said, "sheet"),
-            tag("details", tag("summary", "Hashes"), facts(hashes, "sheet")),
-            tag("details", tag("summary", "Raw response"), pretty(raw, "Raw response")) if raw is not None else None,
-            tag("p", link(f"/api/runs/{run.id}/results/{data.seq}", "View as JSON"), class_="small"),
+            render_facts(said, "sheet"),
+            tag("details", tag("summary", "Hashes"), render_facts(hashes, "sheet")),
+            tag("details", tag("summary", "Raw response"), render_json(raw, "Raw response"))
+            if raw is not None
+            else None,
+            tag("p", render_link(f"/api/runs/{run.id}/results/{data.seq}", "View as JSON"), class_="small"),
         ]
     )

@@ -13,30 +13,30 @@ from nicegui import ui
 
 from pramana.app.runs import RunFilter, create_run, list_runs
 from pramana.app.views import Listed, RunView
-from pramana.report.figures import selection
+from pramana.report.figures import describe_selection
 from pramana.report.markup import (
     Safe,
-    foreign,
     join,
-    link,
-    marked,
-    meter,
-    outcome,
-    pager,
-    rate_bar,
-    rate_text,
+    render_foreign_text,
+    render_link,
+    render_meter,
+    render_outcome,
+    render_pager,
+    render_rate_bar,
+    render_rate_text,
+    render_time,
+    render_with_sign,
     tag,
-    when,
 )
-from pramana.show.api.envelope import page_meta
-from pramana.show.web.kit import Desk, Refused, address, frame, parts
-from pramana.show.web.kit.forms import suggest
+from pramana.show.api.envelope import make_page_meta
+from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
+from pramana.show.web.kit.forms import add_suggestions
 from pramana.store.queue import UNDER_WAY
 
 PAGE_SIZE = 50
 LOOK_S = 1.0
 """How often the list is read again while something on it is under way."""
-TYPED_MS = 400
+DEBOUNCE_MS = 400
 """After so long without a key, what was typed is looked for."""
 STATUSES: Mapping[str, tuple[str, str]] = {
     "queued": ("…", ""),
@@ -51,127 +51,129 @@ FILTERS = ("text", "status", "model", "suite")
 COLUMNS = ("Run", "Models", "Status", "Passed", "Results", "Started (UTC)")
 
 
-@frame.page("/runs", "Runs")
-async def runs(desk: Desk) -> None:
+@frame.register_page("/runs", "Runs")
+async def runs(context: PageContext) -> None:
     """Show the runs that pass the filters of the address."""
-    listed = _Listed(desk)
-    found = await listed.ask()
-    with frame.head("Runs", "All runs from the command line, the API and this workbench."):
-        if desk.may(create_run):
-            parts.link_button("New run", "/runs/new", "primary")
+    listed = _RunList(context)
+    found = await listed.read_page()
+    with frame.add_page_heading("Runs", "All runs from the command line, the API and this workbench."):
+        if context.may(create_run):
+            parts.add_link_button("New run", "/runs/new", "primary")
     listed.draw(found)
-    desk.when_new({"run"}, listed.again)
+    context.on_change({"run"}, listed.refresh)
 
 
-class _Listed:
+class _RunList:
     """A page of the list, as somebody looks at it."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._wanted: dict[str, str | None] = {name: desk.query.get(name) for name in (*FILTERS, "page")}
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
+        self._wanted: dict[str, str | None] = {name: context.query.get(name) for name in (*FILTERS, "page")}
         self._asked = 0
 
     def value(self, name: str) -> str:
         return self._wanted[name] or ""
 
-    def here(self, **changed: Any) -> str:
+    def list_url(self, **changed: Any) -> str:
         """Return the address of this list, with something of it changed."""
-        return address("/runs", **{**self._wanted, **changed})
+        return make_url("/runs", **{**self._wanted, **changed})
 
-    async def ask(self) -> Listed[RunView]:
-        wanted = self._desk.asked(RunFilter, self._wanted, page_size=PAGE_SIZE, outcomes=True)
-        return await self._desk.call(list_runs, wanted)
+    async def read_page(self) -> Listed[RunView]:
+        wanted = self._context.read_request(RunFilter, self._wanted, page_size=PAGE_SIZE, outcomes=True)
+        return await self._context.call(list_runs, wanted)
 
     async def filter(self, name: str, value: str | None) -> None:
         """Change a filter, and the address with it; the list begins anew."""
         value = (value or "").strip() or None
         if value != self._wanted[name]:
             self._wanted |= {name: value, "page": None}
-            ui.navigate.history.replace(self.here())
-            await self.again()
+            ui.navigate.history.replace(self.list_url())
+            await self.refresh()
 
     # ── On the page ──
 
-    def draw(self, found: Listed[RunView]) -> None:
+    def draw(self, page: Listed[RunView]) -> None:
         """Put the filters and the list on the page."""
-        self._filters = _filters(self, found.items)
-        self._stale = parts.show(Safe("")).props("role=status")
+        self._filters = _draw_filters(self, page.items)
+        self._stale = parts.add_markup(Safe("")).props("role=status")
         self._place = ui.element("div")
-        self._table: Table | None = None
-        self._pager = parts.show(Safe("")).props("aria-live=polite")
-        self._clock = ui.timer(LOOK_S, self.again, active=False, immediate=False)
-        self._show(found)
+        self._table: LiveTable | None = None
+        self._pager = parts.add_markup(Safe("")).props("aria-live=polite")
+        self._clock = ui.timer(LOOK_S, self.refresh, active=False, immediate=False)
+        self._show(page)
 
-    async def again(self) -> None:
+    async def refresh(self) -> None:
         """Read the list again, and put what has changed on the page; an older answer never replaces a newer one."""
         self._asked += 1
         asked = self._asked
         try:
-            found = await self.ask()
-        except Refused as error:
+            found = await self.read_page()
+        except UseCaseRefused as error:
             if asked == self._asked:
-                self._stale.set_content(tag("p", foreign(parts.sentence(error)), class_="warn trouble"))
+                self._stale.set_content(
+                    tag("p", render_foreign_text(parts.describe_refusal(error)), class_="warn trouble")
+                )
             return
         if asked == self._asked and not self._place.is_deleted:
             self._stale.set_content("")
             self._show(found)
 
-    def _show(self, found: Listed[RunView]) -> None:
-        if found.items:
+    def _show(self, page: Listed[RunView]) -> None:
+        if page.items:
             if self._table is None:
-                with parts.redrawn(self._place):
-                    self._table = Table("Runs, newest first", COLUMNS, "Compare")
-            self._table.put({run.id: _row(run) for run in found.items})
+                with parts.redraw(self._place):
+                    self._table = LiveTable("Runs, newest first", COLUMNS, "Compare")
+            self._table.put({run.id: _run_row(run) for run in page.items})
         else:
             self._table = None
-            with parts.redrawn(self._place):
-                self._nothing(found.total)
-        self._filters.set_visibility(bool(found.total or any(self._wanted[name] for name in FILTERS)))
+            with parts.redraw(self._place):
+                self._draw_empty(page.total)
+        self._filters.set_visibility(bool(page.total or any(self._wanted[name] for name in FILTERS)))
         self._pager.set_content(
-            pager(page_meta(int(self._wanted["page"] or 1), PAGE_SIZE, found.total), self.here, "runs")
-            if found.items
+            render_pager(make_page_meta(int(self._wanted["page"] or 1), PAGE_SIZE, page.total), self.list_url, "runs")
+            if page.items
             else ""
         )
-        self._clock.active = any(run.status in UNDER_WAY for run in found.items)
+        self._clock.active = any(run.status in UNDER_WAY for run in page.items)
 
-    def _nothing(self, total: int) -> None:
+    def _draw_empty(self, total: int) -> None:
         if total:
-            with parts.empty("This page is empty", f"There are {total:,} runs, on earlier pages."):
-                parts.link_button("First page", self.here(page=None))
+            with parts.open_empty_state("This page is empty", f"There are {total:,} runs, on earlier pages."):
+                parts.add_link_button("First page", self.list_url(page=None))
         elif any(self._wanted[name] for name in FILTERS):
-            with parts.empty("No runs match", "No run matches all of these filters."):
-                parts.link_button("Clear filters", "/runs")
+            with parts.open_empty_state("No runs match", "No run matches all of these filters."):
+                parts.add_link_button("Clear filters", "/runs")
         else:
             about = "A run sends test cases or scenarios to models and checks their replies."
-            with parts.empty("No runs yet", about):
-                if self._desk.may(create_run):
-                    parts.link_button("New run", "/runs/new", "primary")
+            with parts.open_empty_state("No runs yet", about):
+                if self._context.may(create_run):
+                    parts.add_link_button("New run", "/runs/new", "primary")
                 command = tag("code", "pramana run", class_="mono")
-                parts.show(tag("span", "or, in a terminal: ", command, class_="quiet"))
+                parts.add_markup(tag("span", "or, in a terminal: ", command, class_="quiet"))
 
 
-def _filters(listed: _Listed, found: Sequence[RunView]) -> ui.element:
-    with parts.box("filters", role="search", label="Runs") as made:
+def _draw_filters(listed: _RunList, runs_: Sequence[RunView]) -> ui.element:
+    with parts.open_box("filters", role="search", label="Runs") as made:
         searched = partial(listed.filter, "text")
-        parts.field("Search", listed.value("text"), searched).props(f"debounce={TYPED_MS}")
+        parts.add_text_field("Search", listed.value("text"), searched).props(f"debounce={DEBOUNCE_MS}")
         chosen = partial(listed.filter, "status")
-        parts.choice("Status", list(STATUSES), listed.value("status") or None, chosen, clearable=True)
-        _named(listed, "model", "Model", (model for run in found for model in run.models))
-        _named(listed, "suite", "Suite", (run.suite for run in found))
+        parts.add_select("Status", list(STATUSES), listed.value("status") or None, chosen, clearable=True)
+        _add_name_filter(listed, "model", "Model", (model for run in runs_ for model in run.models))
+        _add_name_filter(listed, "suite", "Suite", (run.suite for run in runs_))
     return made
 
 
-def _named(listed: _Listed, name: str, label: str, known: Iterable[str]) -> None:
+def _add_name_filter(listed: _RunList, name: str, label: str, known: Iterable[str]) -> None:
     """Put a field for a name as it was typed in the run; those on the page are suggested."""
-    made = parts.field(label, listed.value(name))
-    made.on("change", lambda event: parts.guarded(listed.filter)(name, event.args))
-    suggest(made, known)
+    made = parts.add_text_field(label, listed.value(name))
+    made.on("change", lambda event: parts.show_errors(listed.filter)(name, event.args))
+    add_suggestions(made, known)
 
 
 # ── The table ──
 
 
-class Table:
+class LiveTable:
     """A table whose rows change while they are looked at: only cells that differ are drawn anew.
 
     `aside` names a last column for those who do not see that it needs no name.
@@ -212,77 +214,77 @@ class Table:
         return made
 
 
-def _row(run: RunView) -> tuple[Safe, ...]:
+def _run_row(run: RunView) -> tuple[Safe, ...]:
     compared = f"Compare {run.id} with another run"
-    chosen = selection(run.selection)
-    by = foreign(run.creator, 80) if run.creator else "the command line"
+    chosen = describe_selection(run.selection)
+    by = render_foreign_text(run.creator, 80) if run.creator else "the command line"
     return (
-        _cell(
-            link(address(f"/runs/{run.id}"), foreign(run.name or run.suite, 200)),
-            tag("small", foreign(run.suite, 200), class_="quiet clip") if run.name else None,
-            tag("small", foreign(run.note, 200), class_="quiet clip") if run.note else None,
-            tag("small", foreign(chosen, 200), class_="quiet clip") if chosen else None,
+        _render_cell(
+            render_link(make_url(f"/runs/{run.id}"), render_foreign_text(run.name or run.suite, 200)),
+            tag("small", render_foreign_text(run.suite, 200), class_="quiet clip") if run.name else None,
+            tag("small", render_foreign_text(run.note, 200), class_="quiet clip") if run.note else None,
+            tag("small", render_foreign_text(chosen, 200), class_="quiet clip") if chosen else None,
             tag("small", run.id, class_="mono quiet"),
         ),
-        _whom(run),
-        status(run),
-        passed(run),
-        _progress(run),
-        _cell(when(run.created_at), tag("small", "by ", by, class_="quiet")),
-        tag("a", "Compare", href=address("/compare", new=run.id), aria_label=compared),
+        _render_models(run),
+        render_status(run),
+        render_passed(run),
+        _render_progress(run),
+        _render_cell(render_time(run.created_at), tag("small", "by ", by, class_="quiet")),
+        tag("a", "Compare", href=make_url("/compare", new=run.id), aria_label=compared),
     )
 
 
-def _whom(run: RunView) -> Safe:
-    how = [] if run.variants == ("text",) else [join((foreign(each, 80) for each in run.variants), ", ")]
+def _render_models(run: RunView) -> Safe:
+    how = [] if run.variants == ("text",) else [join((render_foreign_text(each, 80) for each in run.variants), ", ")]
     if run.repeats > 1:
         how.append(Safe(f"{run.repeats:,} repeats"))
-    return _cell(
-        *(foreign(each, 200) for each in run.models[:4]),
+    return _render_cell(
+        *(render_foreign_text(each, 200) for each in run.models[:4]),
         f"and {len(run.models) - 4} more" if len(run.models) > 4 else None,
         tag("small", join(how, "; "), class_="quiet") if how else None,
     )
 
 
-def status(run: RunView) -> Safe:
+def render_status(run: RunView) -> Safe:
     """Return how a run stands: its sign, its word, and why it did not come to its end."""
-    return _cell(
-        standing(run),
-        tag("small", foreign(run.reason, 300), class_="quiet") if run.reason else None,
+    return _render_cell(
+        render_status_inline(run),
+        tag("small", render_foreign_text(run.reason, 300), class_="quiet") if run.reason else None,
     )
 
 
-def standing(run: RunView) -> Safe:
+def render_status_inline(run: RunView) -> Safe:
     """Return the sign and the word of how a run stands, within a line."""
     named = str(run.status)
     sign, colour = STATUSES[named]
     word = "cancelling" if run.cancel_requested and named in UNDER_WAY else named
-    return marked(sign, word, colour)
+    return render_with_sign(sign, word, colour)
 
 
-def passed(run: RunView) -> Safe:
+def render_passed(run: RunView) -> Safe:
     """Return how much of a run passed; of several models how many results ended how: their rate would be nobody's."""
     counts = asdict(run.outcomes) if run.outcomes else {}
     if not any(counts.values()):
         return tag("span", "–", class_="quiet")
-    undecided = [outcome(name, counts[name]) for name in ("errored", "unscored", "skipped") if counts[name]]
+    undecided = [render_outcome(name, counts[name]) for name in ("errored", "unscored", "skipped") if counts[name]]
     if len(run.models) > 1:
-        decided = [outcome(name, counts[name]) for name in ("passed", "failed")]
-        return _cell(tag("small", join(decided + undecided, " "), class_="undecided"))
-    return _cell(
-        rate_text(run.pass_rate, run.interval),
-        rate_bar(run.pass_rate, run.interval) if run.pass_rate is not None else None,
+        decided = [render_outcome(name, counts[name]) for name in ("passed", "failed")]
+        return _render_cell(tag("small", join(decided + undecided, " "), class_="undecided"))
+    return _render_cell(
+        render_rate_text(run.pass_rate, run.interval),
+        render_rate_bar(run.pass_rate, run.interval) if run.pass_rate is not None else None,
         tag("small", join(undecided, " "), class_="undecided") if undecided else None,
     )
 
 
-def _progress(run: RunView) -> Safe:
+def _render_progress(run: RunView) -> Safe:
     counted = tag("span", f"{run.stored:,} of {run.expected:,}", class_="number")
     if run.status not in UNDER_WAY:
         return counted
-    return _cell(counted, meter(f"Results of {run.id}", round(100 * run.progress)))
+    return _render_cell(counted, render_meter(f"Results of {run.id}", round(100 * run.progress)))
 
 
-def _cell(*some: Safe | str | None) -> Safe:
+def _render_cell(*some: Safe | str | None) -> Safe:
     """Return things one below the other, within a cell."""
     return tag("div", (tag("div", each) for each in some if each is not None), class_="cell")

@@ -22,10 +22,20 @@ from pramana.app.scenarios import (
     restore_scenario,
 )
 from pramana.app.views import PageRequest
-from pramana.report.markup import Column, Safe, foreign, join, link, pager, table, tag, when
-from pramana.show.api.envelope import page_meta
-from pramana.show.web.kit import Desk, Refused, address, frame, parts
-from pramana.show.web.pages import asking
+from pramana.report.markup import (
+    Column,
+    Safe,
+    join,
+    render_foreign_text,
+    render_link,
+    render_pager,
+    render_table,
+    render_time,
+    tag,
+)
+from pramana.show.api.envelope import make_page_meta
+from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, parts
+from pramana.show.web.pages import case_markup
 
 PAGE_SIZE = 50
 FILTERS = {"type": "Type", "difficulty": "Difficulty", "language": "Language", "tag": "Tag"}
@@ -37,101 +47,101 @@ _ACTS = """(event) => {
 }"""
 
 
-def page_of(scenario_id: str) -> str:
+def scenario_url(scenario_id: str) -> str:
     """Return the address of a scenario's page.
 
-    >>> page_of("lost-umbrella"), page_of("new")
+    >>> scenario_url("lost-umbrella"), scenario_url("new")
     ('/scenarios/lost-umbrella', '/scenarios/id/new')
     """
     return f"/scenarios/id/{scenario_id}" if scenario_id in OWN_PAGES else f"/scenarios/{scenario_id}"
 
 
-async def read(desk: Desk, scenario_id: str) -> ScenarioView | None:
+async def read_scenario_or_none(context: PageContext, scenario_id: str) -> ScenarioView | None:
     """Return a scenario, None when it is not there."""
-    found = (await desk.call(list_scenarios, ScenarioPage(id=(scenario_id,)))).items
+    found = (await context.call(list_scenarios, ScenarioPage(id=(scenario_id,)))).items
     return found[0] if found else None
 
 
-async def duplicate(desk: Desk, scenario_id: str) -> None:
+async def duplicate_scenario(context: PageContext, scenario_id: str) -> None:
     """Copy a scenario under the next id that is free, and open the copy."""
-    ui.navigate.to(page_of((await desk.call(copy_scenario, scenario_id)).id))
+    ui.navigate.to(scenario_url((await context.call(copy_scenario, scenario_id)).id))
 
 
 # ── The list ──
 
 
-@frame.page("/scenarios", "Scenarios")
-async def scenarios(desk: Desk) -> None:
+@frame.register_page("/scenarios", "Scenarios")
+async def scenarios(context: PageContext) -> None:
     """Show the scenarios that pass the filters of the address."""
-    facets = asdict(await desk.call(list_facets))
+    facets = asdict(await context.call(list_facets))
     if not facets["type"]:
-        await _nothing(desk)
+        await _draw_empty(context)
         return
-    wanted = _wanted(desk)
-    with frame.head("Scenarios", "What a caller says to a voice agent, and the expected outcome."):
-        if desk.may(import_documents):
-            parts.link_button("New scenario", "/scenarios/new", "primary")
-            parts.link_button("Import", "/scenarios/import")
-        parts.link_button("Export these" if wanted else "Export all", address("/api/scenarios/export", **wanted))
-        if desk.may(create_run):
-            to = address("/runs/new", **(wanted or {"scenario": "all"}))
-            parts.link_button("Run these" if wanted else "Run all", to)
+    wanted = _filter_values(context)
+    with frame.add_page_heading("Scenarios", "What a caller says to a voice agent, and the expected outcome."):
+        if context.may(import_documents):
+            parts.add_link_button("New scenario", "/scenarios/new", "primary")
+            parts.add_link_button("Import", "/scenarios/import")
+        parts.add_link_button("Export these" if wanted else "Export all", make_url("/api/scenarios/export", **wanted))
+        if context.may(create_run):
+            to = make_url("/runs/new", **(wanted or {"scenario": "all"}))
+            parts.add_link_button("Run these" if wanted else "Run all", to)
     notice = ui.element("div").classes("stack notices")
-    _filters(facets, wanted)
+    _draw_filters(facets, wanted)
     listed = ui.html("").classes("scenarios listed")
 
-    async def again() -> None:
-        listed.set_content(await _listed(desk, wanted))
+    async def refresh() -> None:
+        listed.set_content(await _render_list(context, wanted))
 
-    async def act(event: events.GenericEventArguments) -> None:
+    async def on_action(event: events.GenericEventArguments) -> None:
         chosen = str(event.args["id"])
         if event.args["act"] == "duplicate":
-            await duplicate(desk, chosen)
+            await duplicate_scenario(context, chosen)
         else:
-            await desk.call(delete_scenario, chosen)
-            _undo(desk, notice, chosen, again)
-            await again()
+            await context.call(delete_scenario, chosen)
+            _offer_undo(context, notice, chosen, refresh)
+            await refresh()
 
-    listed.on("click", parts.guarded(act), js_handler=_ACTS)
-    if (gone := desk.query.get("deleted")) and await read(desk, gone) is None:
-        _undo(desk, notice, gone, again)
+    listed.on("click", parts.show_errors(on_action), js_handler=_ACTS)
+    if (gone := context.query.get("deleted")) and await read_scenario_or_none(context, gone) is None:
+        _offer_undo(context, notice, gone, refresh)
     try:
-        await again()
-    except Refused as error:
-        parts.trouble(error)
-        parts.paragraph(link("/scenarios", "Show all scenarios"))
-    parts.paragraph(link("/scenarios/deleted", "Recently deleted"), quiet=True).classes("small foot")
-    desk.when_new({"scenario"}, again)
+        await refresh()
+    except UseCaseRefused as error:
+        parts.show_refusal_page(error)
+        parts.add_paragraph(render_link("/scenarios", "Show all scenarios"))
+    parts.add_paragraph(render_link("/scenarios/deleted", "Recently deleted"), quiet=True).classes("small foot")
+    context.on_change({"scenario"}, refresh)
 
 
-def _wanted(desk: Desk) -> dict[str, Any]:
+def _filter_values(context: PageContext) -> dict[str, Any]:
     """Return the filters of the address."""
-    found: dict[str, Any] = {name: desk.query.getlist(name) for name in FILTERS if desk.query.getlist(name)}
-    return {"text": desk.query["text"], **found} if desk.query.get("text") else found
+    found: dict[str, Any] = {name: context.query.getlist(name) for name in FILTERS if context.query.getlist(name)}
+    return {"text": context.query["text"], **found} if context.query.get("text") else found
 
 
-def _filters(facets: dict[str, dict[str, int]], wanted: dict[str, Any]) -> None:
-    def to(name: str, value: Any) -> None:
-        ui.navigate.to(address("/scenarios", **{**wanted, name: value}))
+def _draw_filters(facets: dict[str, dict[str, int]], wanted: dict[str, Any]) -> None:
+    def filter_url(name: str, value: Any) -> None:
+        ui.navigate.to(make_url("/scenarios", **{**wanted, name: value}))
 
-    with parts.box("stack", role="search", label="Filters"):
-        with parts.box("search"):
+    with parts.open_box("stack", role="search", label="Filters"):
+        with parts.open_box("search"):
             hint = "id, name, prompt or expected outcome"
-            parts.search(wanted.get("text", ""), hint, partial(to, "text"))
-        with parts.box("filters"):
+            parts.add_search_field(wanted.get("text", ""), hint, partial(filter_url, "text"))
+        with parts.open_box("filters"):
             for name, label in FILTERS.items():
                 chosen = wanted.get(name, [])
                 counts = {**dict.fromkeys(chosen, 0), **facets[name]}
                 options = {each: f"{each} ({count:,})" for each, count in counts.items()}
-                by = partial(to, name)
-                parts.choice(label, options, chosen, by, several=True, clearable=True, typed=name == "tag")
+                by = partial(filter_url, name)
+                parts.add_select(label, options, chosen, by, several=True, clearable=True, searchable=name == "tag")
     if wanted:
-        parts.paragraph(link("/scenarios", "Clear all filters")).classes("shown")
+        parts.add_paragraph(render_link("/scenarios", "Clear all filters")).classes("shown")
 
 
-async def _listed(desk: Desk, wanted: dict[str, Any]) -> Safe:
-    asked = desk.asked(ScenarioPage, {**wanted, "page": desk.query.get("page")}, page_size=PAGE_SIZE)
-    found = await desk.call(list_scenarios, asked)
+async def _render_list(context: PageContext, wanted: dict[str, Any]) -> Safe:
+    asked = context.read_request(ScenarioPage, {**wanted, "page": context.query.get("page")}, page_size=PAGE_SIZE)
+    found = await context.call(list_scenarios, asked)
     columns = (
         Column("Scenario", head=True),
         Column("Type"),
@@ -142,35 +152,35 @@ async def _listed(desk: Desk, wanted: dict[str, Any]) -> Safe:
         Column("Actions"),
     )
 
-    def here(page: int | None) -> str:
-        return address("/scenarios", **wanted, page=page)
+    def page_url(page: int | None) -> str:
+        return make_url("/scenarios", **wanted, page=page)
 
     if not found.items:
-        return tag("p", "No scenarios match these filters. ", link("/scenarios", "Show all scenarios"))
-    rows = [_row(desk, each, wanted) for each in found.items]
-    pages = pager(page_meta(asked.page, PAGE_SIZE, found.total), here, "scenarios")
-    return join([table("Scenarios, by id", columns, rows, hidden=True), pages])
+        return tag("p", "No scenarios match these filters. ", render_link("/scenarios", "Show all scenarios"))
+    rows = [_scenario_row(context, each, wanted) for each in found.items]
+    pages = render_pager(make_page_meta(asked.page, PAGE_SIZE, found.total), page_url, "scenarios")
+    return join([render_table("Scenarios, by id", columns, rows, hidden=True), pages])
 
 
-def _row(desk: Desk, scenario: ScenarioView, wanted: dict[str, Any]) -> tuple[Safe | str, ...]:
-    tagged = {each: address("/scenarios", **{**wanted, "tag": [each]}) for each in scenario.tags}
+def _scenario_row(context: PageContext, scenario: ScenarioView, wanted: dict[str, Any]) -> tuple[Safe | str, ...]:
+    tagged = {each: make_url("/scenarios", **{**wanted, "tag": [each]}) for each in scenario.tags}
     language = scenario.language
     return (
-        _named(link(page_of(scenario.id), foreign(scenario.name, 120)), scenario.id),
+        _render_name(render_link(scenario_url(scenario.id), render_foreign_text(scenario.name, 120)), scenario.id),
         scenario.type,
         scenario.difficulty,
-        link(address("/scenarios", **{**wanted, "language": language}), foreign(language)),
-        asking.tags(scenario.tags, tagged),
-        asking.beginning(scenario.prompt),
-        _actions(desk, scenario),
+        render_link(make_url("/scenarios", **{**wanted, "language": language}), render_foreign_text(language)),
+        case_markup.render_tags(scenario.tags, tagged),
+        case_markup.render_beginning(scenario.prompt),
+        _render_actions(context, scenario),
     )
 
 
-def _named(name: Safe, scenario_id: str) -> Safe:
-    return tag("span", name, tag("small", foreign(scenario_id, 80), class_="mono quiet"), class_="cell")
+def _render_name(name: Safe, scenario_id: str) -> Safe:
+    return tag("span", name, tag("small", render_foreign_text(scenario_id, 80), class_="mono quiet"), class_="cell")
 
 
-def _actions(desk: Desk, scenario: ScenarioView) -> Safe:
+def _render_actions(context: PageContext, scenario: ScenarioView) -> Safe:
     name, found = scenario.name[:80], scenario.id
 
     def act(words: str) -> Safe:
@@ -179,59 +189,64 @@ def _actions(desk: Desk, scenario: ScenarioView) -> Safe:
             aria_label=f"{words} {name}",
         )  # fmt: skip
 
-    run = tag("a", "Run", href=address("/runs/new", scenario=found), class_="act", aria_label=f"Run {name}")
+    run = tag("a", "Run", href=make_url("/runs/new", scenario=found), class_="act", aria_label=f"Run {name}")
     allowed = ((create_run, run), (copy_scenario, act("Duplicate")), (delete_scenario, act("Delete")))
-    return tag("span", (made for use_case, made in allowed if desk.may(use_case)), class_="acts")
+    return tag("span", (made for use_case, made in allowed if context.may(use_case)), class_="acts")
 
 
 # ── Taken away, and brought back ──
 
 
-def _undo(desk: Desk, notice: ui.element, scenario_id: str, again: Any) -> None:
+def _offer_undo(context: PageContext, notice: ui.element, scenario_id: str, again: Any) -> None:
     """Say that a scenario was deleted, with a button that brings it back."""
     with notice:
         said = ui.element("div").classes("warn row spread").props("role=status")
 
     async def undo() -> None:
-        await desk.call(restore_scenario, scenario_id)
-        parts.tell("Restored", "positive")
+        await context.call(restore_scenario, scenario_id)
+        parts.show_notification("Restored", "positive")
         await again()
         said.delete()  # last, since it takes the button along
 
     with said:
-        parts.paragraph("Deleted ", foreign(scenario_id, 80), ". ", link("/scenarios/deleted", "Recently deleted"))
-        if not desk.may(restore_scenario):
+        parts.add_paragraph(
+            "Deleted ",
+            render_foreign_text(scenario_id, 80),
+            ". ",
+            render_link("/scenarios/deleted", "Recently deleted"),
+        )
+        if not context.may(restore_scenario):
             return
-        made = parts.button("Undo", undo, small=True, label=f"Undo: bring {scenario_id[:80]} back")
+        made = parts.add_button("Undo", undo, small=True, label=f"Undo: bring {scenario_id[:80]} back")
     ui.run_javascript(f"getHtmlElement({made.id})?.focus()")  # the row that had it is gone
 
 
-@frame.page("/scenarios/deleted", "Deleted scenarios")
-async def deleted(desk: Desk) -> None:
+@frame.register_page("/scenarios/deleted", "Deleted scenarios")
+async def show_deleted(context: PageContext) -> None:
     """Show what was deleted within the last day, and bring it back."""
-    frame.head(
+    frame.add_page_heading(
         "Recently deleted",
         "Scenarios can be restored for one day after they are deleted.",
         crumbs=(("/scenarios", "Scenarios"),),
     )
     listed = ui.html("").classes("listed")
 
-    async def again() -> None:
-        listed.set_content(await _gone(desk))
+    async def refresh() -> None:
+        listed.set_content(await _render_deleted(context))
 
-    async def act(event: events.GenericEventArguments) -> None:
-        await desk.call(restore_scenario, str(event.args["id"]))
-        parts.tell("Restored", "positive")
-        await again()
+    async def on_action(event: events.GenericEventArguments) -> None:
+        await context.call(restore_scenario, str(event.args["id"]))
+        parts.show_notification("Restored", "positive")
+        await refresh()
 
-    listed.on("click", parts.guarded(act), js_handler=_ACTS)
-    await again()
-    desk.when_new({"scenario"}, again)
+    listed.on("click", parts.show_errors(on_action), js_handler=_ACTS)
+    await refresh()
+    context.on_change({"scenario"}, refresh)
 
 
-async def _gone(desk: Desk) -> Safe:
-    asked = desk.asked(PageRequest, page_size=PAGE_SIZE)
-    found = await desk.call(list_deleted, asked)
+async def _render_deleted(context: PageContext) -> Safe:
+    asked = context.read_request(PageRequest, page_size=PAGE_SIZE)
+    found = await context.call(list_deleted, asked)
     if not found.items:
         return tag("p", "No scenarios were deleted in the last day.", class_="quiet")
     columns = (
@@ -243,71 +258,75 @@ async def _gone(desk: Desk) -> Safe:
     )
     rows = [
         (
-            _named(foreign(each.scenario.name, 120), each.scenario.id),
-            asking.beginning(each.scenario.prompt),
-            when(each.deleted_at),
-            when(each.restorable_until),
+            _render_name(render_foreign_text(each.scenario.name, 120), each.scenario.id),
+            case_markup.render_beginning(each.scenario.prompt),
+            render_time(each.deleted_at),
+            render_time(each.restorable_until),
             tag(
                 "button", "Restore", type="button", class_="native plain", data_act="restore",
                 data_id=each.scenario.id, aria_label=f"Restore {each.scenario.name[:80]}",
             )
-            if desk.may(restore_scenario)
+            if context.may(restore_scenario)
             else "–",
         )
         for each in found.items
     ]  # fmt: skip
-    pages = pager(page_meta(asked.page, PAGE_SIZE, found.total), desk.here, "scenarios")
-    return join([table("What can be restored", columns, rows, hidden=True), pages])
+    pages = render_pager(make_page_meta(asked.page, PAGE_SIZE, found.total), context.page_url, "scenarios")
+    return join([render_table("What can be restored", columns, rows, hidden=True), pages])
 
 
 # ── Nothing yet ──
 
 
-async def _nothing(desk: Desk) -> None:
-    frame.head("Scenarios", "What a caller says to a voice agent, and the expected outcome.")
-    if gone := desk.query.get("deleted"):
-        _undo(desk, ui.element("div").classes("notices"), gone, _reload)
-    with parts.empty(
+async def _draw_empty(context: PageContext) -> None:
+    frame.add_page_heading("Scenarios", "What a caller says to a voice agent, and the expected outcome.")
+    if gone := context.query.get("deleted"):
+        _offer_undo(context, ui.element("div").classes("notices"), gone, _reload)
+    with parts.open_empty_state(
         "No scenarios yet", "Import some from the built-in library below, import your own files, or write one."
     ):
-        if desk.may(import_documents):
-            parts.link_button("Write one", "/scenarios/new")
-            parts.link_button("Import files, a folder or text", "/scenarios/import")
-    if desk.may(import_library):
-        await library(desk)
-    parts.paragraph(link("/scenarios/deleted", "Recently deleted"), quiet=True).classes("small foot")
-    desk.when_new({"scenario"}, _reload)
+        if context.may(import_documents):
+            parts.add_link_button("Write one", "/scenarios/new")
+            parts.add_link_button("Import files, a folder or text", "/scenarios/import")
+    if context.may(import_library):
+        await library(context)
+    parts.add_paragraph(render_link("/scenarios/deleted", "Recently deleted"), quiet=True).classes("small foot")
+    context.on_change({"scenario"}, _reload)
 
 
 async def _reload() -> None:
     ui.navigate.to("/scenarios")
 
 
-async def library(desk: Desk) -> None:
+async def library(context: PageContext) -> None:
     """Offer the files of the library: some of them, or all."""
-    files = await desk.call(list_library)
+    files = await context.call(list_library)
     total = sum(len(each.ids) for each in files)
 
-    async def bring(wanted: list[str] | None) -> None:
+    async def import_files(wanted: list[str] | None) -> None:
         if wanted == []:
-            parts.tell("Select at least one file", "warning")
+            parts.show_notification("Select at least one file", "warning")
             return
-        await desk.call(import_library, wanted)
+        await context.call(import_library, wanted)
         ui.navigate.to("/scenarios")
 
-    parts.heading("The built-in library")
-    parts.paragraph(f"{total:,} scenarios in {len(files):,} files. What is here already stays as it is.", quiet=True)
-    with parts.box("row below"):
-        parts.button(f"Import all {total:,}", lambda: bring(None))
-        parts.button("Import selected files", lambda: bring([file for file, box in boxes.items() if box.value]))
-    with parts.box("ticks"):
-        boxes = {each.file: parts.tick(_label(each)) for each in files}
+    parts.add_heading("The built-in library")
+    parts.add_paragraph(
+        f"{total:,} scenarios in {len(files):,} files. What is here already stays as it is.", quiet=True
+    )
+    with parts.open_box("row below"):
+        parts.add_button(f"Import all {total:,}", lambda: import_files(None))
+        parts.add_button(
+            "Import selected files", lambda: import_files([file for file, box in boxes.items() if box.value])
+        )
+    with parts.open_box("ticks"):
+        boxes = {each.file: parts.add_checkbox(_file_label(each)) for each in files}
 
 
-def _label(file: LibraryView) -> str:
+def _file_label(file: LibraryView) -> str:
     """Return what a file is.
 
-    >>> _label(LibraryView(file="multilingual/hindi.yaml", ids=("a", "b"), languages=("hi",), imported=1))
+    >>> _file_label(LibraryView(file="multilingual/hindi.yaml", ids=("a", "b"), languages=("hi",), imported=1))
     'multilingual/hindi.yaml: 2 scenarios (hi), 1 here'
     """
     count, here = len(file.ids), file.imported

@@ -15,17 +15,17 @@ from starlette.responses import RedirectResponse, Response
 from pramana.app import App, server
 from pramana.app.access import Credential
 from pramana.report.markup import tag
-from pramana.show.api.envelope import user_of
+from pramana.show.api.envelope import request_user
 from pramana.show.api.gate import COOKIE
-from pramana.show.web.kit import Desk, Refused, address
-from pramana.show.web.kit.style import plain
+from pramana.show.web.kit import PageContext, UseCaseRefused, make_url
+from pramana.show.web.kit.style import render_plain_page
 from pramana.store.tokens import SESSION_DAYS
 
-LASTS_S = SESSION_DAYS * 24 * 3600
-LONGEST = 2_000
+COOKIE_LIFETIME_S = SESSION_DAYS * 24 * 3600
+MAX_URL_LENGTH = 2_000
 """Characters of an address that one is led back to."""
 Why = Literal["wrong", "often", "away"]
-_SAID: dict[Why, str] = {
+_MESSAGES: dict[Why, str] = {
     "wrong": "This token is not valid. It may be mistyped, revoked or expired.",
     "often": "Too many tokens were tried from here. Wait a minute, and try again.",
     "away": "The server cannot look up tokens now. Try again in a minute.",
@@ -35,14 +35,14 @@ _SAID: dict[Why, str] = {
 @nicegui.app.get("/sign-in", include_in_schema=False)
 async def sign_in(request: Request) -> Response:
     """Ask for a token."""
-    to = _within(request.query_params.get("to"))
-    if user_of(request).role is not None:
+    to = _local_url(request.query_params.get("to"))
+    if request_user(request).role is not None:
         return RedirectResponse(to, 303)
     serving: App = nicegui.app.state.app_layer
     secret = request.query_params.get("token", "")
     if serving.access.is_startup_token(secret):
-        return await _signed_in(request, secret, to)
-    why = _SAID.get(request.query_params.get("why"))  # type: ignore[call-overload] # whatever an address says
+        return await _start_session(request, secret, to)
+    why = _MESSAGES.get(request.query_params.get("why"))  # type: ignore[call-overload] # whatever an address says
     form = tag(
         "form",
         tag("label", "Your token", for_="token"),
@@ -64,7 +64,7 @@ async def sign_in(request: Request) -> Response:
         if serving.tokens_ended
         else "Ask an administrator of this server for a token, or make one on its machine:"
     )
-    return plain(
+    return render_plain_page(
         request,
         "Sign in",
         tag(
@@ -80,48 +80,50 @@ async def sign_in(request: Request) -> Response:
 
 
 @nicegui.app.post("/sign-in", include_in_schema=False)
-async def bring(request: Request) -> Response:
+async def submit_token(request: Request) -> Response:
     """Take a token that somebody knows."""
     form = await request.form()
-    return await _signed_in(request, str(form.get("token", "")).strip(), _within(str(form.get("to", "/"))))
+    return await _start_session(request, str(form.get("token", "")).strip(), _local_url(str(form.get("to", "/"))))
 
 
-async def _signed_in(request: Request, secret: str, to: str) -> Response:
+async def _start_session(request: Request, secret: str, to: str) -> Response:
     """Begin a session; whoever needs none is led on, whatever they bring."""
     shown: Credential = request.scope["pramana.credential"]
     try:
-        session = await Desk(request, Credential(secret or "none", address=shown.address)).call(server.begin_session)
-    except Refused as error:
-        if user_of(request).role is not None:
+        session = await PageContext(request, Credential(secret or "none", address=shown.address)).call(
+            server.begin_session
+        )
+    except UseCaseRefused as error:
+        if request_user(request).role is not None:
             return RedirectResponse(to, 303)
         why: Why = {401: "wrong", 429: "often"}.get(error.status, "away")  # type: ignore[assignment] # one of them
-        return RedirectResponse(address("/sign-in", to=to, why=why), 303)
+        return RedirectResponse(make_url("/sign-in", to=to, why=why), 303)
     answer = RedirectResponse(to, 303)
-    answer.set_cookie(COOKIE, session, LASTS_S, httponly=True, samesite="lax", secure=_is_secure(request))
+    answer.set_cookie(COOKIE, session, COOKIE_LIFETIME_S, httponly=True, samesite="lax", secure=_is_secure(request))
     return answer
 
 
 @nicegui.app.post("/sign-out", include_in_schema=False)
-async def leave(request: Request) -> Response:
+async def sign_out(request: Request) -> Response:
     """End the session of this browser."""
-    with suppress(Refused):  # it has ended already
-        await Desk(request).call(server.end_session)
+    with suppress(UseCaseRefused):  # it has ended already
+        await PageContext(request).call(server.end_session)
     answer = RedirectResponse("/sign-in", 303)
     answer.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=_is_secure(request))
     return answer
 
 
-def _within(to: str | None) -> str:
+def _local_url(to: str | None) -> str:
     """Return an address of this server, whatever a link has asked for.
 
     Browsers read a backslash as a slash, and leave out line breaks and tabs before they read.
 
-    >>> _within("/runs?page=2"), _within("//elsewhere.example"), _within("https://elsewhere.example")
+    >>> _local_url("/runs?page=2"), _local_url("//elsewhere.example"), _local_url("https://elsewhere.example")
     ('/runs?page=2', '/', '/')
-    >>> _within("/\\\\elsewhere.example"), _within("/\\t/elsewhere.example"), _within("javascript:alert(1)")
+    >>> _local_url("/\\\\elsewhere.example"), _local_url("/\\t/elsewhere.example"), _local_url("javascript:alert(1)")
     ('/', '/', '/')
     """
-    if not to or len(to) > LONGEST or not to.isprintable() or "\\" in to:
+    if not to or len(to) > MAX_URL_LENGTH or not to.isprintable() or "\\" in to:
         return "/"
     return to if to.startswith("/") and not to.startswith("//") else "/"
 

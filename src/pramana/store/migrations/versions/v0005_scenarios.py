@@ -26,11 +26,11 @@ def upgrade() -> None:
         last = ""
         order = rows.c.id.collate("C") if connection.dialect.name == "postgresql" else rows.c.id
         while found := connection.execute(sa.select(rows).where(order > last).order_by(order).limit(500)).all():
-            connection.execute(body, [{"which": each.id, "renamed": _renamed(each.body)} for each in found])
+            connection.execute(body, [{"which": each.id, "renamed": _rename_fields(each.body)} for each in found])
             last = found[-1].id
 
 
-def _renamed(body: str) -> str:
+def _rename_fields(body: str) -> str:
     scenario = _fields(json.loads(body))
     if scenario.get("turns"):
         scenario["turns"] = [_fields(turn) for turn in scenario["turns"]]

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from pramana.store.records import restored, stored
+from pramana.store.records import escape_text, unescape_text
 
 revision = "0006"
 down_revision = "0005"
@@ -52,7 +52,7 @@ def _fill(connection: sa.Connection, models: sa.Table) -> None:
 
 def _plan(text: str) -> dict[str, Any]:
     try:
-        plan = json.loads(restored(text))
+        plan = json.loads(unescape_text(text))
     except ValueError:  # damaged: whoever reads the run is told so
         plan = None
     return plan if isinstance(plan, dict) else {}
@@ -61,10 +61,10 @@ def _plan(text: str) -> dict[str, Any]:
 def _columns(plan: dict[str, Any]) -> dict[str, str | None]:
     selection = plan.get("selection")
     as_json = json.dumps(selection, ensure_ascii=False, separators=(",", ":")) if selection else None
-    return {"its_suite": stored(str(plan.get("suite", ""))), "its_selection": as_json and stored(as_json)}
+    return {"its_suite": escape_text(str(plan.get("suite", ""))), "its_selection": as_json and escape_text(as_json)}
 
 
 def _models(plan: dict[str, Any]) -> set[tuple[str, str]]:
     targets = [("target", each) for each in plan.get("targets") or ()]
     others = [(role, plan.get(role)) for role in ("judge", "embedder", "stt")]
-    return {(role, stored(str(each["typed"]))) for role, each in (*targets, *others) if isinstance(each, dict)}
+    return {(role, escape_text(str(each["typed"]))) for role, each in (*targets, *others) if isinstance(each, dict)}

@@ -18,16 +18,16 @@ from starlette.requests import Request
 from pramana.app import App, role_of
 from pramana.app.access import Credential, User
 from pramana.app.runs import follow_changes, follow_run
-from pramana.app.tail import ChangeView, MissedView, RunEvent, StillHere
+from pramana.app.tail import ChangeView, Heartbeat, MissedView, RunEvent
 from pramana.errors import COMMAND_HINTS, HintKey, InvalidInput, PramanaError, Problem
-from pramana.request import from_texts
-from pramana.show.api.envelope import log_defect, public_message, user_of
+from pramana.request import struct_from_texts
+from pramana.show.api.envelope import log_defect, public_message, request_user
 from pramana.show.web.kit.style import THEME
 
 _View = TypeVar("_View")
 _Filter = TypeVar("_Filter", bound=msgspec.Struct)
 _Rest = ParamSpec("_Rest")
-SETTLED_S = 0.3
+DEBOUNCE_S = 0.3
 """News within so long are told together."""
 
 
@@ -50,7 +50,7 @@ PAGE_HINTS: Mapping[HintKey, str] = {
 """What to do about an error, for people at a page; some of it only a command can do."""
 
 
-class Refused(PramanaError):
+class UseCaseRefused(PramanaError):
     """What a use case said no to."""
 
     def __init__(self, status: int, message: str, code: str, problems: Sequence[Problem] = ()) -> None:
@@ -58,18 +58,18 @@ class Refused(PramanaError):
         self.status, self.reason, self.problems = status, code, tuple(problems)
 
 
-class Desk:
+class PageContext:
     """One page that somebody looks at."""
 
     def __init__(self, request: Request, credential: Credential | None = None) -> None:
         self._app: App = nicegui.app.state.app_layer
         self._since: int | None = None
-        self.who: User = user_of(request)
+        self.user: User = request_user(request)
         self.path: dict[str, str] = {name: str(value) for name, value in request.path_params.items()}
         self.query = request.query_params
         self.address = request.url.path
         """The path of this page, without what follows the question mark."""
-        self.sign_in = sign_in(request)
+        self.sign_in_url = make_sign_in_url(request)
         """Where one brings a token, and comes back from."""
         self.theme = request.cookies.get(THEME)
         self._credential: Credential = credential or request.scope["pramana.credential"]
@@ -82,7 +82,7 @@ class Desk:
 
     def may(self, *use_cases: Callable[..., Any]) -> bool:
         """Return whether the role of this page's user allows use cases: controls that it does not are left out."""
-        return all(self.who.may(role_of(each)) for each in use_cases)
+        return all(self.user.has_role(role_of(each)) for each in use_cases)
 
     async def call(
         self,
@@ -93,43 +93,51 @@ class Desk:
         """Do something as whoever looks at this page."""
         app, credential = self._app, self._credential
         try:
-            await app.access.admit(credential)
+            await app.access.authorize(credential)
             return await use_case(app, credential, *given, **named)
         except PramanaError as error:
-            raise Refused(error.http_status, public_message(error, PAGE_HINTS), error.code, error.problems) from error
+            raise UseCaseRefused(
+                error.http_status, public_message(error, PAGE_HINTS), error.code, error.problems
+            ) from error
         except Exception as error:
-            raise Refused(500, log_defect(error), "defect") from error
+            raise UseCaseRefused(500, log_defect(error), "defect") from error
 
-    def asked(
+    def read_request(
         self, struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | None] | None = None, **given: Any
     ) -> _Filter:
         """Return what the address of this page, or some texts, ask for, as the request of a use case."""
         stated = texts if texts is not None else {name: self.query.getlist(name) for name in self.query}
         try:
-            return from_texts(struct, {name: each for name, each in stated.items() if each not in ("", [""])}, **given)
+            return struct_from_texts(
+                struct, {name: each for name, each in stated.items() if each not in ("", [""])}, **given
+            )
         except InvalidInput as error:
-            raise Refused(error.http_status, public_message(error, PAGE_HINTS), error.code, error.problems) from error
+            raise UseCaseRefused(
+                error.http_status, public_message(error, PAGE_HINTS), error.code, error.problems
+            ) from error
 
     # ── Following ──
 
-    def when_new(self, kinds: set[str], then: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def on_change(self, kinds: set[str], callback: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call a function of this page whenever something of these kinds is made, changed or removed, by whomever.
 
         Kinds are those of `/api/events`: run, scenario, suite, provider and so on.
         """
         client, news = ui.context.client, asyncio.Event()
 
-        async def tell() -> None:
+        async def notify() -> None:
             with client:
                 while True:
                     await news.wait()
-                    await asyncio.sleep(SETTLED_S)
+                    await asyncio.sleep(DEBOUNCE_S)
                     news.clear()
-                    with suppress(Refused):  # the next news may find the store; strangers are led away by `sockets`
-                        await then()
+                    with suppress(
+                        UseCaseRefused
+                    ):  # the next news may find the store; strangers are led away by `sockets`
+                        await callback()
 
         async def listen() -> None:
-            telling = background_tasks.create(tell(), name="tell a page of news")
+            telling = background_tasks.create(notify(), name="tell a page of news")
             try:
                 async for each in await follow_changes(self._app, self._credential, self._since):
                     if isinstance(each, MissedView) or (isinstance(each, ChangeView) and each.kind in kinds):
@@ -137,7 +145,7 @@ class Desk:
             finally:
                 telling.cancel()
 
-        self._while_open(listen())
+        self._run_while_open(listen())
 
     def follow(
         self,
@@ -146,22 +154,22 @@ class Desk:
         then: Callable[[RunEvent], Coroutine[Any, Any, None]],
         over: Callable[[], None] | None = None,
     ) -> None:
-        """Call a function of this page with every event of a run, but for `StillHere`.
+        """Call a function of this page with every event of a run, but for `Heartbeat`.
 
         `over` is called when no more will come, for whatever reason: the run or the page ended, or something broke.
         """
 
         async def listen() -> None:
             async for each in await follow_run(self._app, self._credential, run_id, after):
-                if not isinstance(each, StillHere):
+                if not isinstance(each, Heartbeat):
                     await then(each)
 
-        self._while_open(listen(), over)
+        self._run_while_open(listen(), over)
 
-    def _while_open(self, work: Coroutine[Any, Any, None], over: Callable[[], None] | None = None) -> None:
+    def _run_while_open(self, work: Coroutine[Any, Any, None], on_end: Callable[[], None] | None = None) -> None:
         client = ui.context.client
 
-        async def begun() -> None:
+        async def start() -> None:
             try:
                 await client.connected()
                 with client, suppress(PramanaError):  # whoever may not listen is led away by `sockets`
@@ -169,22 +177,22 @@ class Desk:
             finally:
                 work.close()
 
-        task = background_tasks.create(begun(), name="news for a page")
-        if over:
-            task.add_done_callback(lambda _: over())  # a task that is cancelled before it begins has no `finally`
+        task = background_tasks.create(start(), name="news for a page")
+        if on_end:
+            task.add_done_callback(lambda _: on_end())  # a task that is cancelled before it begins has no `finally`
         client.on_delete(lambda: task.cancel() and None)
 
     # ── Addresses ──
 
-    def here(self, **changed: Any) -> str:
+    def page_url(self, **changed: Any) -> str:
         """Return the address of this page with some of its query changed; None takes one away."""
-        return address(self.address, **{**dict(self.query), **changed})
+        return make_url(self.address, **{**dict(self.query), **changed})
 
 
-def address(path: str, **query: Any) -> str:
+def make_url(path: str, **query: Any) -> str:
     """Return an address within the workbench.
 
-    >>> address("/runs", model="a b", page=None)
+    >>> make_url("/runs", model="a b", page=None)
     '/runs?model=a+b'
     """
     given = {
@@ -196,16 +204,16 @@ def address(path: str, **query: Any) -> str:
     return f"{path}?{encoded}" if encoded else path
 
 
-def part(text: str) -> str:
+def quote_path_part(text: str) -> str:
     """Return a text as one part of a path of the API; dots that stand alone would be taken for a way up or nowhere.
 
-    >>> part("a/b?"), part("v1.0"), part("."), part("..")
+    >>> quote_path_part("a/b?"), quote_path_part("v1.0"), quote_path_part("."), quote_path_part("..")
     ('a%2Fb%3F', 'v1.0', '%2E', '%2E%2E')
     """
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 
-def sign_in(request: Request) -> str:
+def make_sign_in_url(request: Request) -> str:
     """Return where whoever asks for a page brings a token, and is led back from."""
     url = request.url
-    return address("/sign-in", to=f"{url.path}?{url.query}" if url.query else url.path)
+    return make_url("/sign-in", to=f"{url.path}?{url.query}" if url.query else url.path)

@@ -12,21 +12,27 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from pramana.analyse.changes import Change, Taken, changes, together
-from pramana.analyse.comparison import Comparison, Judged, Over, Pair, parted
+from pramana.analyse.changes import CaseMeasurements, Change, measure_changes, merge_repeats
+from pramana.analyse.comparison import Comparison, Pair, UnpairedAnswers, VerdictSource, split_variant
 from pramana.analyse.comparison import compare as weigh
-from pramana.analyse.engines import EMBEDDED_PROVIDERS, EngineChange, engine_changes, engine_lines, engines_in
-from pramana.analyse.judges import judge_name, judged_by
-from pramana.analyse.labels import TWO_RUNS, SideLabels, model_labels
-from pramana.analyse.numbers import counted, parameter_text, shortened
+from pramana.analyse.engines import (
+    EMBEDDED_PROVIDERS,
+    EngineChange,
+    distinct_engines,
+    find_engine_changes,
+    recorded_engine_lines,
+)
+from pramana.analyse.judges import find_verdict_source, judge_name
+from pramana.analyse.labels import TWO_RUNS, SideLabels, make_model_labels
+from pramana.analyse.numbers import format_parameter, pluralise, shorten_name
 from pramana.analyse.replies import Answered, ReplyChanges, compare_replies
 from pramana.app.model_names import ModelNames
 from pramana.embedded.engines import EngineInfo
-from pramana.errors import Hint, InvalidInput, quote
+from pramana.errors import Hint, InvalidInput, quote_text
 from pramana.model import Check, Outcome
 
 
-class Answer(NamedTuple):
+class ComparedAnswer(NamedTuple):
     """One result, as much of it as is compared."""
 
     digest: str | None
@@ -92,7 +98,7 @@ class Source:
     """Whether every answer says of which case it is."""
     digests: Callable[[], frozenset[str] | None]
     """Of all cases that were to be asked; None when that is not known."""
-    answers: Callable[[], Iterable[Answer]]
+    answers: Callable[[], Iterable[ComparedAnswer]]
     read: Callable[[Sequence[int]], Mapping[int, RecordedReply]]
     """Return the replies at some places."""
     repeats: int | None = None
@@ -134,8 +140,8 @@ class Side:
     """One side of a comparison."""
 
     outcomes: Mapping[str, Sequence[Outcome]]
-    judges: Mapping[str, frozenset[Judged]]
-    taken: Mapping[str, Taken]
+    judges: Mapping[str, frozenset[VerdictSource]]
+    taken: Mapping[str, CaseMeasurements]
     answers: Mapping[str, Sequence[Answered]]
     """The answers to each case, in the order of repeats."""
     names: Mapping[str, str]
@@ -157,7 +163,7 @@ class Side:
         return ended[Outcome.PASSED] / scored if scored else None
 
 
-class Asked(NamedTuple):
+class RequestDifference(NamedTuple):
     """One difference in how two sides were asked."""
 
     what: str
@@ -169,7 +175,8 @@ class Asked(NamedTuple):
     def detail(self) -> str:
         """Return the difference in words; a long value is shortened.
 
-        >>> Asked("temperature", "0", "1").detail, Asked("system prompt", "Be brief.", "Be kind.").detail
+        >>> prompt = RequestDifference("system prompt", "Be brief.", "Be kind.")
+        >>> RequestDifference("temperature", "0", "1").detail, prompt.detail
         ('temperature 0 before, 1 now', 'another system prompt')
         """
         before, now = self.labels.base, self.labels.new
@@ -177,17 +184,17 @@ class Asked(NamedTuple):
             if self.base and self.new:
                 return "another system prompt"
             return f"a system prompt {before}, none {now}" if self.base else f"no system prompt {before}, one {now}"
-        base, new = shortened(self.base), shortened(self.new)
+        base, new = shorten_name(self.base), shorten_name(self.new)
         return f"another {self.what}" if base == new else f"{self.what} {base} {before}, {new} {now}"
 
 
 SYSTEM_PROMPT = "system prompt"
 
 
-def asked_sentence(details: Iterable[str]) -> str:
+def describe_request_differences(details: Iterable[str]) -> str:
     """Return one sentence about all differences in how two sides were asked; empty where there are none.
 
-    >>> asked_sentence(["another system prompt", "temperature 0 before, 1 now"])
+    >>> describe_request_differences(["another system prompt", "temperature 0 before, 1 now"])
     'Asked differently: another system prompt; temperature 0 before, 1 now; that may be the difference.'
     """
     named = "; ".join(details)
@@ -195,13 +202,13 @@ def asked_sentence(details: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedSides:
     """What came of a comparison, and what to call its cases."""
 
-    found: Comparison
+    comparison: Comparison
     changed: Sequence[Change]
     """Times and misheard words, as far as both sides have them."""
-    asked_differently: Sequence[Asked]
+    asked_differently: Sequence[RequestDifference]
     sides: tuple[Side, Side]
     sources: tuple[Source, Source]
     reply_changes: ReplyChanges
@@ -219,7 +226,7 @@ class Compared:
         return before.names.get(case) or after.names.get(case, case)
 
 
-class OtherCases(InvalidInput):
+class DifferentCasesError(InvalidInput):
     """The two are not known to have been asked the same cases."""
 
 
@@ -229,24 +236,24 @@ def _shared_cases(before: Source, after: Source) -> int | None:
     return None if known[0] is None or known[1] is None else len(known[0] & known[1])
 
 
-def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool) -> Compared:
+def compare_sides(before: Source, after: Source, *, any_suite: bool, any_judge: bool) -> ComparedSides:
     """Compare two sides case by case."""
-    same = _same_suite(before, after)
+    same = _is_same_suite(before, after)
     one_run = before.identity == after.identity and before.model != after.model
-    labels = model_labels(before.short_model, after.short_model) if one_run else TWO_RUNS
+    labels = make_model_labels(before.short_model, after.short_model) if one_run else TWO_RUNS
     if not same and not any_suite:
         shared = _shared_cases(before, after)
         said = [
             f"  {each.name}: {each.suite_hash or 'not a whole suite, so it has no hash'}\n" for each in (before, after)
         ]
-        raise OtherCases(
+        raise DifferentCasesError(
             f"the two are not known to have been asked the same cases:\n{''.join(said).rstrip()}",
-            hint=Hint("any_suite", "what both have" if shared is None else f"the {counted(shared, 'case')} of both"),
+            hint=Hint("any_suite", "what both have" if shared is None else f"the {pluralise(shared, 'case')} of both"),
         )
     by_id = not (before.by_digest and after.by_digest)
     # Where each side was asked in one way only, what was spoken may be compared with what was written.
     by_variant = max(len(before.variants), len(after.variants)) > 1
-    old, now = (_side(each, by_id=by_id, by_variant=by_variant) for each in (before, after))
+    old, now = (_read_side(each, by_id=by_id, by_variant=by_variant) for each in (before, after))
     found = weigh(
         old.outcomes,
         now.outcomes,
@@ -258,16 +265,16 @@ def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool)
         labels=labels,
     )
     changed = [
-        replace(each, compares="answer" if _in_several(each, old, now) else each.compares, labels=labels)
-        for each in changes(old.taken, now.taken)
+        replace(each, compares="answer" if _is_in_several_variants(each, old, now) else each.compares, labels=labels)
+        for each in measure_changes(old.taken, now.taken)
     ]
     embedded = all(each.provider in EMBEDDED_PROVIDERS for each in (before, after))
-    engines = engine_changes(old.engines, now.engines, both_embedded=embedded and found.pairs > 0 and not one_run)
+    engines = find_engine_changes(old.engines, now.engines, both_embedded=embedded and found.pairs > 0 and not one_run)
     left_out = frozenset[str]() if any_judge else frozenset(each.case for each in found.apart)
-    return Compared(
+    return ComparedSides(
         found,
         changed,
-        [each._replace(labels=labels) for each in _asked_differently(before, after)],
+        [each._replace(labels=labels) for each in _find_request_differences(before, after)],
         (old, now),
         (before, after),
         compare_replies(old.answers, now.answers, left_out),
@@ -284,37 +291,37 @@ def _heading(before: Source, after: Source, *, one_run: bool) -> str:
     return f"before: {before.model}, {before.title}\nnow: {after.model}, {after.title}"
 
 
-def _in_several(change: Change, old: Side, now: Side) -> bool:
+def _is_in_several_variants(change: Change, old: Side, now: Side) -> bool:
     """Tell whether something was measured in several variants, each compared for itself."""
     both = [
         case
         for case in old.taken.keys() & now.taken.keys()
         if all(change.what in (*side.taken[case].times, *side.taken[case].words) for side in (old, now))
     ]
-    return len({parted(case)[1] for case in both}) > 1
+    return len({split_variant(case)[1] for case in both}) > 1
 
 
-def tally(pair: Pair, labels: SideLabels = TWO_RUNS) -> str:
+def describe_pass_counts(pair: Pair, labels: SideLabels = TWO_RUNS) -> str:
     """Return how often a case passed, and of how many answers; where a side has more than were compared, of all too.
 
-    >>> from pramana.analyse.comparison import Over, Pair
-    >>> tally(Pair("a", 3, 1, 3))
+    >>> from pramana.analyse.comparison import UnpairedAnswers, Pair
+    >>> describe_pass_counts(Pair("a", 3, 1, 3))
     'passed 3 of 3 before, 1 of 3 now'
-    >>> tally(Pair("a", 0, 1, 1, base_over=Over(2, 2)))
+    >>> describe_pass_counts(Pair("a", 0, 1, 1, base_over=UnpairedAnswers(2, 2)))
     'passed 0 of 1 compared before (2 of 3 in all), 1 of 1 now'
     """
 
-    def side(passed: int, over: Over, when: str) -> str:
+    def describe_side(passed: int, over: UnpairedAnswers, when: str) -> str:
         if not over.answers:
             return f"{passed:,} of {pair.repeats:,} {when}"
         in_all = f"{passed + over.passed:,} of {pair.repeats + over.answers:,} in all"
         return f"{passed:,} of {pair.repeats:,} compared {when} ({in_all})"
 
-    base = side(pair.base_passed, pair.base_over, labels.base)
-    return f"passed {base}, {side(pair.new_passed, pair.new_over, labels.new)}"
+    base = describe_side(pair.base_passed, pair.base_over, labels.base)
+    return f"passed {base}, {describe_side(pair.new_passed, pair.new_over, labels.new)}"
 
 
-def _same_suite(base: Source, new: Source) -> bool:
+def _is_same_suite(base: Source, new: Source) -> bool:
     if base.suite_hash is not None and new.suite_hash is not None:
         return base.suite_hash == new.suite_hash
     if (before := base.digests()) is None:
@@ -322,31 +329,33 @@ def _same_suite(base: Source, new: Source) -> bool:
     return before == new.digests()
 
 
-def _asked_differently(base: Source, new: Source) -> list[Asked]:
+def _find_request_differences(base: Source, new: Source) -> list[RequestDifference]:
     """Return in what the two were asked differently, as far as both say."""
     found = []
     if base.system_prompt is not None and new.system_prompt is not None:
-        found.append(Asked(SYSTEM_PROMPT, base.system_prompt, new.system_prompt))
-    found += _parameters(base, new)
+        found.append(RequestDifference(SYSTEM_PROMPT, base.system_prompt, new.system_prompt))
+    found += _parameter_differences(base, new)
     before, now = (", ".join(sorted(each.variants)) for each in (base, new))
-    found.append(Asked("variants", before, now))
-    found += [Asked("voice", base.voice, new.voice)] if base.voice and new.voice else []
-    found += [Asked("speech recognition", base.stt, new.stt)] if base.stt and new.stt else []
+    found.append(RequestDifference("variants", before, now))
+    found += [RequestDifference("voice", base.voice, new.voice)] if base.voice and new.voice else []
+    found += [RequestDifference("speech recognition", base.stt, new.stt)] if base.stt and new.stt else []
     return [each for each in found if each.base != each.new]
 
 
-def _parameters(base: Source, new: Source) -> Iterator[Asked]:
+def _parameter_differences(base: Source, new: Source) -> Iterator[RequestDifference]:
     """Yield the parameters of which both sides say how they were, or that they were not sent."""
     for name in dict.fromkeys((*base.parameters, *new.parameters)):
         if all(name in each.parameters or each.all_parameters for each in (base, new)):
-            yield Asked(name, parameter_text(base.parameters.get(name)), parameter_text(new.parameters.get(name)))
+            yield RequestDifference(
+                name, format_parameter(base.parameters.get(name)), format_parameter(new.parameters.get(name))
+            )
 
 
-def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
+def _read_side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
     """Read one side; where cases go by their ids, two of the same id cannot be told apart, and are refused."""
     engines = set(source.engines)
-    answers: dict[str, list[tuple[int, Outcome, Taken, Answered]]] = {}
-    judges: dict[str, frozenset[Judged]] = {}
+    answers: dict[str, list[tuple[int, Outcome, CaseMeasurements, Answered]]] = {}
+    judges: dict[str, frozenset[VerdictSource]] = {}
     ids: dict[str, str] = {}
     digests: dict[str, str] = {}
     for each in source.answers():
@@ -356,16 +365,17 @@ def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
         known = digests.setdefault(case, each.digest or "")
         if each.digest and known not in ("", each.digest):
             raise InvalidInput(
-                f"{source.name} has two cases called {quote(each.case_id)}, and the other side knows cases only by "
+                f"{source.name} has two cases called {quote_text(each.case_id)}, and the other side knows cases only "
+                "by "
                 "their ids; compare runs, or files that have case_digest"
             )
         ids[case] = each.case_id + spoken
-        engines.update(engine_lines(each.fingerprint, each.checks))
+        engines.update(recorded_engine_lines(each.fingerprint, each.checks))
         text_hash = None if each.reply is None else hash(each.reply)  # 8 bytes of each: no text is kept
         answered = Answered(each.outcome, text_hash, each.place)
-        answers.setdefault(case, []).append((each.repeat, each.outcome, _taken(each), answered))
+        answers.setdefault(case, []).append((each.repeat, each.outcome, _measure_answer(each), answered))
         if each.outcome in (Outcome.PASSED, Outcome.FAILED):
-            judges[case] = judges.get(case, frozenset()) | _judges(each.checks)
+            judges[case] = judges.get(case, frozenset()) | _verdict_sources(each.checks)
     if source.positions:
         places = source.positions(set(digests.values()))
         answers = dict(sorted(answers.items(), key=lambda each: (places.get(digests[each[0]], 0), each[0])))
@@ -375,24 +385,28 @@ def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
     return Side(
         outcomes={case: [outcome for _, outcome, _, _ in given] for case, given in answers.items()},
         judges=judges,
-        taken={case: together(taken for _, _, taken, _ in given) for case, given in answers.items()},
+        taken={case: merge_repeats(taken for _, _, taken, _ in given) for case, given in answers.items()},
         answers={case: [answered for *_, answered in given] for case, given in answers.items()},
-        names={case: f"{name} ({parted(case)[0][-8:]})" if shared[name] > 1 else name for case, name in ids.items()},
-        engines=engines_in(engines),
+        names={
+            case: f"{name} ({split_variant(case)[0][-8:]})" if shared[name] > 1 else name for case, name in ids.items()
+        },
+        engines=distinct_engines(engines),
         stored=source.stored,
     )
 
 
-def _taken(answer: Answer) -> Taken:
+def _measure_answer(answer: ComparedAnswer) -> CaseMeasurements:
     """Return what was measured of an answer."""
-    found = Taken()
+    found = CaseMeasurements()
     if answer.variant == "text":
-        found.typed(answer.total_s, answer.first_token_s)
+        found.add_written_times(answer.total_s, answer.first_token_s)
     else:
-        found.called(answer.checks)
+        found.add_call_check(answer.checks)
     return found
 
 
-def _judges(checks: Iterable[Check]) -> frozenset[Judged]:
+def _verdict_sources(checks: Iterable[Check]) -> frozenset[VerdictSource]:
     """Return what gave a verdict; a judge goes by its provider's name of it, however it was typed."""
-    return frozenset(judged_by(each, judge_name) for each in checks if each.outcome in (Outcome.PASSED, Outcome.FAILED))
+    return frozenset(
+        find_verdict_source(each, judge_name) for each in checks if each.outcome in (Outcome.PASSED, Outcome.FAILED)
+    )

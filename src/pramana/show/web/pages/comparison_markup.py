@@ -3,27 +3,33 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pramana.analyse.numbers import duration, later, percent, points, rate
+from pramana.analyse.numbers import (
+    format_duration,
+    format_error_rate,
+    format_percent,
+    format_points,
+    format_time_difference,
+)
+from pramana.app.comparison_sides import describe_request_differences
 from pramana.app.comparisons import ChangeView, ComparisonView, FlipView
-from pramana.app.sides import asked_sentence
 from pramana.app.views import CaseView, ResultDetailView, RunView
 from pramana.report.markup import (
     Child,
     Column,
     Safe,
-    foreign,
     join,
-    link,
-    outcome,
-    table,
+    render_foreign_text,
+    render_link,
+    render_outcome,
+    render_table,
+    render_tiles,
+    render_time,
     tag,
-    tiles,
-    when,
 )
-from pramana.report.pictures import difference_line
+from pramana.report.pictures import draw_difference
 from pramana.report.prose import prose, render_reply
-from pramana.report.result_detail import said_to
-from pramana.show.web.kit import address
+from pramana.report.result_detail import prompt_turns
+from pramana.show.web.kit import make_url
 
 VERDICTS = {
     "regression": ("▼", "failed"),
@@ -43,13 +49,13 @@ _MEDIANS = (
 Noun = Literal["case", "answer"]
 
 
-def noun_of(base: Sequence[str], new: Sequence[str], *, left_out: bool = False) -> Noun:
+def choose_noun(base: Sequence[str], new: Sequence[str], *, left_out: bool = False) -> Noun:
     """Return what is counted: cases, or answers, of which a case that was asked in several variants has one for each.
 
     Compared is what both were asked in; what is left out goes by its variant as soon as one side has several.
 
     >>> one, two = ("text",), ("text", "voice")
-    >>> noun_of(one, one), noun_of(two, two), noun_of(one, two), noun_of(one, two, left_out=True)
+    >>> choose_noun(one, one), choose_noun(two, two), choose_noun(one, two), choose_noun(one, two, left_out=True)
     ('case', 'answer', 'case', 'answer')
     """
     ways = set(base), set(new)
@@ -60,13 +66,13 @@ def noun_of(base: Sequence[str], new: Sequence[str], *, left_out: bool = False) 
 # ── The answer ──
 
 
-def verdict(data: ComparisonView, noun: Noun = "case") -> Safe:
+def render_verdict(data: ComparisonView, noun: Noun = "case") -> Safe:
     """Return the answer, and the difference of the pass rates that it rests on."""
     sign, colour = VERDICTS[data.verdict]
     word, _, rest = data.sentence.partition(": ")
     said = [
-        tag("h2", tag("b", sign, aria_hidden="true"), " ", foreign(word), class_=f"verdict {colour}"),
-        tag("p", foreign(f"{rest[:1].upper()}{rest[1:]}")),
+        tag("h2", tag("b", sign, aria_hidden="true"), " ", render_foreign_text(word), class_=f"verdict {colour}"),
+        tag("p", render_foreign_text(f"{rest[:1].upper()}{rest[1:]}")),
         *(tag("p", each.sentence) for each in (*data.times, *data.words) if each.sentence),
     ]
     if data.difference is not None and data.interval is not None and data.p_value is not None:
@@ -75,28 +81,30 @@ def verdict(data: ComparisonView, noun: Noun = "case") -> Safe:
             tag(
                 "p",
                 "Difference of the pass rate: ",
-                tag("strong", _signed(points(data.difference)), class_="number"),
-                f", 95 % interval {_signed(points(low))} to {_signed(points(high))}.",
+                tag("strong", _with_minus_sign(format_points(data.difference)), class_="number"),
+                f", 95 % interval {_with_minus_sign(format_points(low))} to {_with_minus_sign(format_points(high))}.",
             ),
-            difference_line(data.difference, data.interval),
-            tag("p", chance(data.p_value, data.test, noun), class_="quiet small"),
+            draw_difference(data.difference, data.interval),
+            tag("p", explain_p_value(data.p_value, data.test, noun), class_="quiet small"),
         ]
     return tag("section", said, class_="card stack", aria_label="The answer")
 
 
-def chance(p_value: float, test: str | None, noun: Noun = "case") -> str:
+def explain_p_value(p_value: float, test: str | None, noun: Noun = "case") -> str:
     """Say in plain words what the test says."""
     by = _TESTS[test].format(noun) if test in _TESTS else test
     if p_value >= 0.9995:
         return f"Had nothing changed, chance alone would do at least this much every time ({by}, p = 1)."
     exact = f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
-    return f"Had nothing changed, chance alone would do at least this much {_often(p_value)} ({by}, {exact})."
+    return (
+        f"Had nothing changed, chance alone would do at least this much {_format_frequency(p_value)} ({by}, {exact})."
+    )
 
 
-def _often(share: float) -> str:
+def _format_frequency(share: float) -> str:
     """Return how often something happens.
 
-    >>> _often(0.3), _often(0.002), _often(1e-9)
+    >>> _format_frequency(0.3), _format_frequency(0.002), _format_frequency(1e-9)
     ('about 30 times in 100', 'about 2 times in 1,000', 'less than once in 10,000 times')
     """
     for of in (100, 1_000, 10_000):
@@ -105,52 +113,63 @@ def _often(share: float) -> str:
     return "less than once in 10,000 times"
 
 
-def sides(base: RunView, new: RunView, data: ComparisonView, noun: Noun = "case") -> Safe:
+def render_sides(base: RunView, new: RunView, data: ComparisonView, noun: Noun = "case") -> Safe:
     """Return both sides: what they were, and how much of what was compared they passed."""
-    return tiles(
+    return render_tiles(
         [
             (
                 "Passed before",
-                _passed(data.base_rate),
-                _side(base, data.base_model, data.base_rate, data.base_whole_rate),
+                _format_passed(data.base_rate),
+                _render_side(base, data.base_model, data.base_rate, data.base_whole_rate),
             ),
-            ("Passed now", _passed(data.new_rate), _side(new, data.new_model, data.new_rate, data.new_whole_rate)),
+            (
+                "Passed now",
+                _format_passed(data.new_rate),
+                _render_side(new, data.new_model, data.new_rate, data.new_whole_rate),
+            ),
             ("Compared", f"{data.pairs:,}", f"{noun}s with a verdict on both sides, each with itself"),
             ("Changed", f"{data.lost + data.gained:,}", f"{data.lost:,} lost, {data.gained:,} gained"),
         ]
     )
 
 
-def _passed(share: float | None) -> str:
-    return "nothing to compare" if share is None else percent(share)
+def _format_passed(share: float | None) -> str:
+    return "nothing to compare" if share is None else format_percent(share)
 
 
-def _side(run: RunView, model: str, here: float | None, whole: float | None) -> Safe:
+def _render_side(run: RunView, model: str, compared_rate: float | None, overall_rate: float | None) -> Safe:
     """Return what a side is, and its rate in all where that is not the one of what is compared."""
-    named = link(address(f"/runs/{run.id}"), foreign(run.suite, 200))
-    said: list[Child] = [foreign(model, 200), tag("br"), named, ", ", when(run.created_at)]
-    if percent(here) != percent(whole):
+    named = render_link(make_url(f"/runs/{run.id}"), render_foreign_text(run.suite, 200))
+    said: list[Child] = [render_foreign_text(model, 200), tag("br"), named, ", ", render_time(run.created_at)]
+    if format_percent(compared_rate) != format_percent(overall_rate):
         what = "the whole run" if len(run.models) == 1 else "this model in the whole run"
-        said += [tag("br"), f"{'on what is compared; ' if here is not None else ''}{what}: {percent(whole)}"]
+        said += [
+            tag("br"),
+            f"{'on what is compared; ' if compared_rate is not None else ''}{what}: {format_percent(overall_rate)}",
+        ]
     return join(said)
 
 
 # ── Times, and how both were asked ──
 
 
-def asked_differently(data: ComparisonView) -> Safe:
+def render_request_differences(data: ComparisonView) -> Safe:
     """Return in what the two were asked differently."""
-    return tag("p", foreign(asked_sentence(each.detail for each in data.asked_differently)), class_="warn")
+    return tag(
+        "p",
+        render_foreign_text(describe_request_differences(each.detail for each in data.asked_differently)),
+        class_="warn",
+    )
 
 
-def engine_changes(data: ComparisonView) -> Safe:
+def render_engine_changes(data: ComparisonView) -> Safe:
     """Return which embedded models ran on different engines, and what follows from it."""
-    return join(tag("p", foreign(each.sentence), class_="warn") for each in data.engine_changes)
+    return join(tag("p", render_foreign_text(each.sentence), class_="warn") for each in data.engine_changes)
 
 
-def measured(data: ComparisonView, noun: Noun = "case") -> Safe:
+def render_measurements(data: ComparisonView, noun: Noun = "case") -> Safe:
     """Return latency beside latency, and misheard words."""
-    rows = [_measured(each, noun) for each in (*data.times, *data.words)]
+    rows = [_measurement_row(each, noun) for each in (*data.times, *data.words)]
     heading = tag("h2", "Times")
     if not rows:
         return join([heading, tag("p", "No case was timed on both sides.", class_="quiet")])
@@ -162,37 +181,37 @@ def measured(data: ComparisonView, noun: Noun = "case") -> Safe:
         Column("95 % interval", number=True),
         Column(f"{noun.capitalize()}s", number=True),
     )
-    shown = [heading, table(f"What was measured on both sides, each {noun} with itself", columns, rows)]
+    shown = [heading, render_table(f"What was measured on both sides, each {noun} with itself", columns, rows)]
     if data.times:
         shown.append(tag("p", _MEDIANS.format(noun), class_="quiet small"))
     return join(shown)
 
 
-def _measured(each: ChangeView, noun: Noun) -> tuple[Child, ...]:
+def _measurement_row(each: ChangeView, noun: Noun) -> tuple[Child, ...]:
     timed = each.unit == "seconds"
-    shown = duration if timed else rate
-    by = later if timed else points
+    shown = format_duration if timed else format_error_rate
+    by = format_time_difference if timed else format_points
     ends = ("no bound" if end is None else by(end) for end in each.interval or ())
     named = each.what[:1].upper() + each.what[1:]
     return (
         f"{named} ({'median' if timed else 'share of all'})",
-        _ends(each.base, shown),
-        _ends(each.new, shown),
-        _signed(_ends(each.difference, by)),
-        _signed(" to ".join(ends)) or f"too few {noun}s",
+        _format_bounds(each.base, shown),
+        _format_bounds(each.new, shown),
+        _with_minus_sign(_format_bounds(each.difference, by)),
+        _with_minus_sign(" to ".join(ends)) or f"too few {noun}s",
         f"{each.cases:,}",
     )
 
 
-def _ends(given: Sequence[float | None], shown: Any) -> str:
+def _format_bounds(given: Sequence[float | None], formatter: Any) -> str:
     """Return a number of which perhaps only a bound is known."""
     low, high = given
     if low is not None and high is not None:
-        return str(shown(low)) if abs(high - low) < 1e-9 else f"{shown(low)} to {shown(high)}"
-    return f"≥ {shown(low)}" if low is not None else f"≤ {shown(high)}" if high is not None else "unknown"
+        return str(formatter(low)) if abs(high - low) < 1e-9 else f"{formatter(low)} to {formatter(high)}"
+    return f"≥ {formatter(low)}" if low is not None else f"≤ {formatter(high)}" if high is not None else "unknown"
 
 
-def _signed(difference: str) -> str:
+def _with_minus_sign(difference: str) -> str:
     """Return a difference with the minus sign of print; a terminal's is the hyphen that can be searched for."""
     return difference.replace("-", "−")
 
@@ -200,40 +219,40 @@ def _signed(difference: str) -> str:
 # ── Cases ──
 
 
-def flip_line(flip: FlipView) -> Safe:
+def render_flip_line(flip: FlipView) -> Safe:
     """Return a case that changed in one line."""
     lost = flip.direction == "lost"
     if flip.base_in_all.answers == flip.new_in_all.answers == 1:
-        said = outcome("failed" if lost else "passed")
-        return join([said, tag("span", " now: ", class_="quiet"), foreign(flip.case, 200)])
+        said = render_outcome("failed" if lost else "passed")
+        return join([said, tag("span", " now: ", class_="quiet"), render_foreign_text(flip.case, 200)])
     sign, colour = ("▼", "failed") if lost else ("▲", "passed")
     words = tag("b", sign, aria_hidden="true"), " less often: " if lost else " more often: "
     return join(
         [
             tag("span", words, class_=colour),
-            foreign(flip.case, 200),
+            render_foreign_text(flip.case, 200),
             tag("span", f", {flip.detail}", class_="quiet"),
         ]
     )
 
 
-def opened(pairs: Sequence[Sequence[ResultDetailView | None]], data: ComparisonView) -> Safe:
+def render_replies(pairs: Sequence[Sequence[ResultDetailView | None]], data: ComparisonView) -> Safe:
     """Return what was asked and expected, and the replies of both sides beside each other, repeat by repeat."""
     first = next(each for pair in pairs for each in pair if each)
     both = ("Before", data.base), ("Now", data.new)
     halves = [
         tag(
             "div",
-            (_reply(word, run, each) for each, (word, run) in zip(pair, both, strict=True)),
+            (_render_reply(word, run, each) for each, (word, run) in zip(pair, both, strict=True)),
             class_="halves",
         )
         for pair in pairs
     ]
-    return join([_asked(first.case), *halves])
+    return join([_render_request(first.case), *halves])
 
 
-def _asked(case: CaseView) -> Safe:
-    lines = said_to(case)
+def _render_request(case: CaseView) -> Safe:
+    lines = prompt_turns(case)
     prompt = "\n\n".join(each.text if len(lines) == 1 else f"{each.role}: {each.text}" for each in lines)
     expected = case.expected_outcome or "\n".join(case.ideals)
     how = case.assertion.type if case.assertion else None
@@ -249,24 +268,28 @@ def _asked(case: CaseView) -> Safe:
     )
 
 
-def _reply(word: str, run: str, result: ResultDetailView | None) -> Safe:
+def _render_reply(word: str, run: str, result: ResultDetailView | None) -> Safe:
     if result is None:
         return tag("div", tag("h3", word), tag("p", "There is no such repeat.", class_="quiet"))
     repeat = f", repeat {result.repeat + 1}" if result.repeat else ""
     reply = result.reply
-    took = f" in {duration(result.latency_seconds)}" if result.latency_seconds is not None else ""
+    took = f" in {format_duration(result.latency_seconds)}" if result.latency_seconds is not None else ""
     return tag(
         "div",
-        tag("h3", f"{word}{repeat}: ", outcome(result.outcome), tag("span", took, class_="quiet")),
+        tag("h3", f"{word}{repeat}: ", render_outcome(result.outcome), tag("span", took, class_="quiet")),
         render_reply(reply.text or "\n\n".join(reply.answers), f"Reply {word.lower()}{repeat}")
         if reply
-        else tag("p", foreign(result.failure.message if result.failure else "There is no reply."), class_="warn"),
-        tag("p", foreign(result.reason, 400), class_="small quiet") if result.reason else None,
-        tag("p", link(address(f"/runs/{run}/results/{result.seq}"), f"The whole result {word.lower()}{repeat}")),
+        else tag(
+            "p", render_foreign_text(result.failure.message if result.failure else "There is no reply."), class_="warn"
+        ),
+        tag("p", render_foreign_text(result.reason, 400), class_="small quiet") if result.reason else None,
+        tag(
+            "p", render_link(make_url(f"/runs/{run}/results/{result.seq}"), f"The whole result {word.lower()}{repeat}")
+        ),
     )
 
 
-def left_out(data: ComparisonView, any_judge: str | None, noun: Noun = "case") -> Safe:
+def render_excluded(data: ComparisonView, any_judge: str | None, noun: Noun = "case") -> Safe:
     """Return what was not compared: answers by their number, cases with the names of the first of each kind."""
     kinds = (
         (data.excluded, "No verdict on one side or both", "They ended in an error, or nothing could be decided."),
@@ -274,27 +297,32 @@ def left_out(data: ComparisonView, any_judge: str | None, noun: Noun = "case") -
         (data.only_new, "Only now", "The run before has no result of them."),
     )
     said = [
-        _named(title, why, noun, those.count, [foreign(case, 200) for case in those.cases])
+        _render_named_cases(title, why, noun, those.count, [render_foreign_text(case, 200) for case in those.cases])
         for those, title, why in kinds
     ]
     apart = data.apart
     if apart.count:
         names = (
-            join([foreign(each.case, 200), tag("span", f": {_who(each.base)} before, {_who(each.new)} now")])
+            join(
+                [
+                    render_foreign_text(each.case, 200),
+                    tag("span", f": {_join_judges(each.base)} before, {_join_judges(each.new)} now"),
+                ]
+            )
             for each in apart.cases
         )
         why: Child = "Different judges, or versions of a check, decided about these; they are compared as you asked."
         if any_judge:
             left = "Two judges may decide otherwise about the same reply, so these are left out. "
-            why = join([left, link(any_judge, "Compare them anyway")])
-        said.append(_named("Judged by different judges", why, noun, apart.count, names))
+            why = join([left, render_link(any_judge, "Compare them anyway")])
+        said.append(_render_named_cases("Judged by different judges", why, noun, apart.count, names))
     found = [each for each in said if each]
     if data.over.sentence:
         found.insert(0, tag("p", data.over.sentence))
     return join([tag("h2", "Not compared, or with care"), *found]) if found else Safe("")
 
 
-def _named(title: str, why: Child, noun: Noun, count: int, names: Any) -> Safe | None:
+def _render_named_cases(title: str, why: Child, noun: Noun, count: int, names: Any) -> Safe | None:
     if not count:
         return None
     shown = list(names)
@@ -303,5 +331,5 @@ def _named(title: str, why: Child, noun: Noun, count: int, names: Any) -> Safe |
     return tag("details", summary, tag("p", why), tag("ul", (tag("li", each) for each in shown), class_="lines"), more)
 
 
-def _who(judges: Sequence[str]) -> str:
+def _join_judges(judges: Sequence[str]) -> str:
     return " and ".join(judges) or "nobody known"

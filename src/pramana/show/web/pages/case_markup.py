@@ -1,0 +1,130 @@
+"""How a case is asked and what must hold of the answer, as people read it: a scenario, or a test case of a suite."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pramana.model import Scenario, ScenarioTurn, StatedAssertion
+from pramana.report.markup import Child, Safe, join, render_facts, render_foreign_text, render_text, tag
+
+MAX_TEXT_LENGTH = 20_000
+_ASSERTION_PHRASES = {
+    "exact_match": "is exactly",
+    "contains": "contains",
+    "contains_any": "contains one of",
+    "contains_none": "contains none of",
+    "is_json": "is JSON",
+    "json_schema": "is JSON that fits a schema",
+    "llm_judge": "satisfies an LLM judge",
+    "semantic_similarity": "means about the same as",
+    "regex": "matches the pattern",
+}
+"""What a type of assertion says of an answer; others are called by their names."""
+
+
+def render_scenario(scenario: Scenario) -> Safe:
+    """Return a scenario as it will be asked."""
+    known: list[tuple[str, Child]] = [
+        ("Type", scenario.type),
+        ("Difficulty", scenario.difficulty),
+        ("Language", render_foreign_text(scenario.language)),
+    ]
+    if scenario.conditions:
+        known.append(("Sounds", render_foreign_text(scenario.conditions)))
+    first = ScenarioTurn(scenario.prompt, scenario.prompt_audio_url, None, scenario.assert_, scenario.reference)
+    lines = [first, *(scenario.turns or ())]
+    return join(
+        [
+            tag("p", render_foreign_text(scenario.name), class_="card-title"),
+            render_facts(known),
+            tag("p", render_tags(scenario.tags)) if scenario.tags else None,
+            tag("ol", (tag("li", _render_line(each)) for each in lines), class_="script"),
+            tag("h3", "A good agent"),
+            _render_words(scenario.expected_outcome),
+        ]
+    )
+
+
+def render_case(case: Mapping[str, Any]) -> Safe:
+    """Return a test case: what is said to the model, what is expected, and by what the answer is judged."""
+    asked = case["input"]
+    turns = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+    assertion = msgspec.convert({**case["assertion"], "ideal": case.get("ideal")}, StatedAssertion)
+    said = (join([tag("dt", turn["role"]), tag("dd", _render_words(turn["content"]))]) for turn in turns)
+    tagged = case["metadata"].get("tags") or ()
+    return join(
+        [
+            tag("dl", said, class_="said"),
+            tag("p", "Passes when the answer ", *_render_assertion(assertion)),
+            tag("p", "Tags: ", render_tags(tagged), class_="quiet") if tagged else None,
+        ]
+    )
+
+
+def render_tags(names: Sequence[str], links: Mapping[str, str] | None = None) -> Safe:
+    """Return tags side by side, each as a link where it leads somewhere."""
+    return tag("span", join((_render_tag(each, (links or {}).get(each)) for each in names), " "), class_="tags")
+
+
+def render_beginning(content: str, length: int = 160) -> Safe:
+    """Return how a text begins, in the direction it runs."""
+    cut = " ".join(content[: 2 * length].split())
+    return tag(
+        "div", render_text(cut if len(cut) <= length else cut[:length].rstrip() + "…"), dir="auto", class_="clip"
+    )
+
+
+def _render_tag(name: str, to: str | None) -> Safe:
+    return (
+        tag("a", render_foreign_text(name, 80), href=to, class_="tag")
+        if to
+        else tag("span", render_foreign_text(name, 80), class_="tag")
+    )
+
+
+def _render_words(words: str) -> Safe:
+    return tag("div", render_text(words, MAX_TEXT_LENGTH), dir="auto", class_="speech")
+
+
+def _render_line(line: ScenarioTurn) -> Safe:
+    """Return what the caller says, and what must hold of the answer."""
+    barged, recorded = line.barge_in, line.audio_url
+    when = "The caller says" if barged is None else f"The caller breaks in, {barged:g} s into the answer"
+    must = [tag("li", "Passes when the answer ", *_render_assertion(each)) for each in line.assert_ or ()]
+    if line.reference:
+        must.append(tag("li", "The agent must say: ", render_foreign_text(line.reference)))
+    return join(
+        [
+            tag("span", when, class_="small quiet"),
+            _render_words(line.say),
+            tag("p", "From the recording ", render_foreign_text(recorded), class_="small quiet") if recorded else None,
+            tag("ul", must, class_="small") if must else None,
+        ]
+    )
+
+
+def _render_assertion(assertion: StatedAssertion) -> list[Child]:
+    """Return an assertion as the end of a sentence."""
+    kind = assertion.type
+    found: list[Child] = [
+        _ASSERTION_PHRASES.get(kind) or tag("span", "passes ", tag("code", render_foreign_text(kind)))
+    ]
+    ideal = assertion.ideal
+    wanted: list[str] = [ideal] if isinstance(ideal, str) else list(ideal or ())
+    if kind == "contains" and len(wanted) > 1:
+        found = ["contains all of"]
+    elif kind == "exact_match" and len(wanted) > 1:
+        found = ["is exactly one of"]
+    if assertion.judge_prompt:
+        wanted = [assertion.judge_prompt]
+    if wanted:
+        found += [" ", join((tag("q", render_foreign_text(each)) for each in wanted), ", ")]
+    if assertion.threshold is not None:
+        found.append(f" (similarity of {assertion.threshold:g} or more)")
+    if not assertion.case_sensitive:
+        found.append(" (in capitals or not)")
+    if assertion.schema is not None:
+        found += [" ", tag("code", render_foreign_text(json.dumps(assertion.schema, ensure_ascii=False)))]
+    return found
