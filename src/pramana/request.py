@@ -163,10 +163,10 @@ class Limits(Struct, frozen=True, kw_only=True):
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
-    def resumed(cls, kept: Mapping[str, Any], given: Mapping[str, Any]) -> "Limits":
+    def for_resumed_run(cls, kept: Mapping[str, Any], given: Mapping[str, Any]) -> "Limits":
         """Return the limits of a run that is resumed: those it has kept, except the ones that are given anew.
 
-        >>> Limits.resumed({"max_cost_usd": 2.0, "concurrency": 4}, {"concurrency": 8}).to_stored()
+        >>> Limits.for_resumed_run({"max_cost_usd": 2.0, "concurrency": 4}, {"concurrency": 8}).to_stored()
         {'max_cost_usd': 2.0, 'concurrency': 8, 'timeout_s': 120.0}
         """
         limits = cls(**{**kept, **given})

@@ -322,7 +322,7 @@ def test_a_run_keeps_the_limits_it_is_carried_out_within(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, Run]:
         run = begin(store, suite, f"{server.url}#m")
         first = await execute(store, run, Limits(concurrency=1, max_total_tokens=30, deadline_s=50, timeout_s=60))
-        return first, await execute(store, first, Limits.resumed(first.limits, {"max_total_tokens": None}))
+        return first, await execute(store, first, Limits.for_resumed_run(first.limits, {"max_total_tokens": None}))
 
     first, second = serve(use)
     assert (first.status, second.status) == ("stopped", "finished")

@@ -70,7 +70,7 @@ def continue_run(app: App, _: User, run_id: str, limits: Mapping[str, Any], watc
     """
     local = _open_program(app, stop)
     run = app.store.runs.find(run_id)
-    resumed = Limits.resumed(run.limits, limits)
+    resumed = Limits.for_resumed_run(run.limits, limits)
     return _run_within_limits(app, local.spending, run, resumed, watch, stop, use_cache=False)
 
 

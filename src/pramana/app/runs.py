@@ -164,7 +164,7 @@ def resume_run(app: App, _: User, run_id: str, limits: Mapping[str, Any] | None 
 
     `limits` are fields of `Limits`; None as a value removes one.
     """
-    resumed = Limits.resumed(app.store.runs.read(run_id).limits, limits).to_stored() if limits else None
+    resumed = Limits.for_resumed_run(app.store.runs.read(run_id).limits, limits).to_stored() if limits else None
     run = app.store.queue.requeue(run_id, resumed)
     app.on_queued()
     return _run_view(run)

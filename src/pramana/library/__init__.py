@@ -350,7 +350,7 @@ def _resume_session(
     def find(store: "Store", _: Reach) -> Planned:
         found = find_run(store, run_id)
         _refuse_unknown_functions(functions, found)
-        return Planned(found, Limits.resumed(found.limits, changed))
+        return Planned(found, Limits.for_resumed_run(found.limits, changed))
 
     return Session(
         find,

@@ -148,7 +148,7 @@ def _refuse_unknown_columns(rows: Any) -> None:
     known = {*_FIELDS, *_METADATA_FIELDS, "assertion", "metadata"}
     unknown = [each for each in columns if each not in known]
     problems = [
-        Problem(f"the data frame has a column that no case has{_renamed(each, columns)}", f"cases[{each!r}]")
+        Problem(f"the data frame has a column that no case has{_suggest_rename(each, columns)}", f"cases[{each!r}]")
         for each in unknown
     ]
     if "input" not in columns:
@@ -157,7 +157,7 @@ def _refuse_unknown_columns(rows: Any) -> None:
         raise InvalidInput.from_problems(problems)
 
 
-def _renamed(column: str, columns: Sequence[str]) -> str:
+def _suggest_rename(column: str, columns: Sequence[str]) -> str:
     """Return what to do about a column that no case has."""
     for names, field in ((_INPUT_NAMES, "input"), (_IDEAL_NAMES, "ideal")):
         if column.lower() in names and field not in columns:

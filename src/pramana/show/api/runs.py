@@ -70,13 +70,13 @@ class LimitsBody(Body):
 
     def to_limits(self) -> Limits:
         """Return them under our own names."""
-        return Limits(**self._named(runs.PUBLISHED_LIMITS.values()))
+        return Limits(**self._with_own_names(runs.PUBLISHED_LIMITS.values()))
 
-    def changed(self) -> dict[str, Any]:
+    def to_changed_limits(self) -> dict[str, Any]:
         """Return those that were sent, under our own names."""
-        return self._named(self.model_fields_set)
+        return self._with_own_names(self.model_fields_set)
 
-    def _named(self, wanted: Collection[str]) -> dict[str, Any]:
+    def _with_own_names(self, wanted: Collection[str]) -> dict[str, Any]:
         named = runs.PUBLISHED_LIMITS.items()
         return {name: getattr(self, published) for name, published in named if published in wanted}
 
@@ -316,7 +316,7 @@ async def resume_run(
     body: ResumeBody | None = None,
 ) -> Response:
     """Queue a run again that was stopped, interrupted or cancelled: it goes on with what is missing."""
-    limits = body.limits.changed() if body and body.limits else None
+    limits = body.limits.to_changed_limits() if body and body.limits else None
     return make_answer(await runs.resume_run(app, caller, run_id, limits), status=202)
 
 

@@ -356,7 +356,7 @@ def _resumed_limits(context: click.Context, begun: Run) -> "Limits":
     from pramana.request import Limits
 
     typed = [name for name in Limits.__struct_fields__ if _was_typed(context, name)]
-    return Limits.resumed(begun.limits, {name: context.params[name] for name in typed})
+    return Limits.for_resumed_run(begun.limits, {name: context.params[name] for name in typed})
 
 
 def _was_typed(context: click.Context, name: str) -> bool:
