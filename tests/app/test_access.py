@@ -217,7 +217,7 @@ def test_when_no_token_is_valid_any_more_the_message_says_how_to_get_in(app: App
     app.store.tokens.revoke(made.id)
     for again in (app, App(app.store, tokens_required=True)):  # the same process, and after a restart
         again.refresh()
-        with pytest.raises(Unauthorized, match="revoked or expired; make one on its machine: pramana token create"):
+        with pytest.raises(Unauthorized, match="revoked or expired; create one on the server: pramana token create"):
             run(server.describe_caller(again, Credential(secret)))
         assert allowed(again, Credential()) is None
 

@@ -46,7 +46,7 @@ def test_the_same_rate_gives_the_same_samples_and_nothing_gives_nothing() -> Non
 
 @pytest.mark.parametrize("rates", [(0, 16_000), (16_000, -1), (10**9, 16_000)])
 def test_a_rate_that_is_none_is_refused(rates: tuple[int, int]) -> None:
-    with pytest.raises(BadAudio, match="samples a second"):
+    with pytest.raises(BadAudio, match="samples per second"):
         audio.resample(tone(16_000), *rates)
 
 

@@ -431,7 +431,7 @@ def test_a_resume_that_cannot_begin_leaves_the_run_as_it_was(suite: Path, monkey
 
     first, left, ended = serve(use)
     assert (first.status, first.stored, left.status) == ("stopped", 0, "stopped")
-    assert "needs a key" in str(left.reason)
+    assert "needs an API key" in str(left.reason)
     assert (ended.status, ended.stored) == ("finished", 10)
 
 

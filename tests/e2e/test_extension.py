@@ -89,7 +89,7 @@ def test_without_the_package_each_is_refused_by_its_name(suite: Path) -> None:
         (("run", str(suite), "--model", "fake"), "[0].assertion.type: Invalid assertion"),
         (("run", "--model", "parrot:loud"), 'unknown provider "parrot"'),
         (("run", "--model", "fake", "--scorer", "fidelity"), '--scorer: no scorer is called "fidelity"'),
-        (("export", "--format", "phrases"), "'phrases' is not one of 'json', 'csv'"),
+        (("export", "--format", "phrases"), "'phrases' is not one of 'json', 'jsonl', 'csv', 'parquet'"),
     ):
         refused = program(nothing, "pramana", *arguments)
         assert refused.returncode == 2

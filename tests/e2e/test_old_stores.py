@@ -35,7 +35,7 @@ def test_every_run_is_listed_as_it_ended() -> None:
 
 def test_a_run_that_was_stopped_goes_on_where_it_was() -> None:
     before = said("show", STOPPED)
-    said("run", "--resume", STOPPED, "--quiet")
+    said("run", "--resume", STOPPED, "--max-total-tokens", "none", "--quiet")  # it was stopped by its limit
     after = said("show", STOPPED)
     assert (before["stored"], after["stored"], after["expected"]) == (2, 10, 10)
     assert after["status"] == "finished"

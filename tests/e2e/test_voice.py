@@ -880,7 +880,10 @@ def test_a_wrong_key_ends_the_run_with_one_sentence(
         (["--condition", "noise=loud"], 'condition "noise=loud" needs a number and its unit, dB: write noise=10dB'),
         (["--condition", "nosie=10dB"], 'did you mean "noise"'),
         (["--modality", "noisy", "--condition", "noise=5dB"], 'condition "noise" is given twice'),
-        (["--modality", "text", "--condition", "phone"], "--condition: it is about speech, and nothing is spoken"),
+        (
+            ["--modality", "text", "--condition", "phone"],
+            "--condition: a condition applies to speech only; add voice to the modality",
+        ),
         (["--model", "fake:echo"], "the models include both text models and voice agents"),
         (["--stt", "local"], "is not a speech-to-text model"),
     ],

@@ -59,7 +59,7 @@ def test_links_that_go_in_circles_end(tmp_path: Path) -> None:
 def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="does not exist"):
         validate([tmp_path / "x.yaml"])
-    with pytest.raises(NotFound, match="holds no"):
+    with pytest.raises(NotFound, match="contains no"):
         validate([tmp_path])
     (tmp_path / "a.txt").touch()
     with pytest.raises(InvalidInput, match="neither a suite"):

@@ -75,9 +75,9 @@ def test_the_last_thing_the_user_asks_is_what_is_said() -> None:
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        (case(assertion=Assertion("is_json")), "is_json is about written text"),
-        (case(assertion=Assertion("json_schema", schema={})), "json_schema is about written text"),
-        (case(script=(Line("Hi.", expected=(Expected(Assertion("is_json")),)),)), "is_json is about written text"),
+        (case(assertion=Assertion("is_json")), "is_json checks written text"),
+        (case(assertion=Assertion("json_schema", schema={})), "json_schema checks written text"),
+        (case(script=(Line("Hi.", expected=(Expected(Assertion("is_json")),)),)), "is_json checks written text"),
         (case(category="coding"), "about code"),
         (case("What does ```x = 1``` do?"), "about code"),
         (case(turns=(Turn("user", "Hi."), Turn("assistant", "Yes?"))), "last turn is not the user's"),

@@ -150,7 +150,9 @@ def test_results_come_in_pages_by_filters_and_one_by_one_with_everything(either:
     assert (whole["systemPrompt"], whole["caseId"]) == ("Be brief.", one["caseId"])
     assert whole["case"]["turns"][0]["text"] == whole["reply"]["text"]
     assert whole["reply"]["raw"] is not None
-    assert whole["checks"][0].keys() == {"name", "version", "outcome", "reason", "value", "evidence", "decides"}
+    assert whole["checks"][0].keys() == {
+        "name", "version", "outcome", "reason", "value", "evidence", "decides", "rubricScores",
+    }  # fmt: skip
     assert whole["audio"] is None
     assert either.get(f"/api/runs/{run_id}/results/999999").status == 404
     assert either.get("/api/runs/r0/results").status == 404

@@ -69,7 +69,7 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
     "models",
     multiple=True,
     metavar="MODEL",
-    help="Model, or python:module:function (repeatable) [default: local]",
+    help="Model or python:MOD:FUNC (repeatable) [default: local]",
 )
 @click.option(
     "--system",
