@@ -11,7 +11,7 @@ from pramana.errors import InvalidInput
 from pramana.load.rows import read_rows
 
 
-@pytest.mark.parametrize("empty", [None, float("nan"), np.float32("nan"), pd.NaT, pd.NA, np.datetime64("NaT")])
+@pytest.mark.parametrize("empty", [None, float("nan"), np.float32("nan"), pd.NaT, pd.NA, np.datetime64("NaT", "s")])
 def test_an_empty_cell_of_any_library_is_left_out(empty: object) -> None:
     (case,) = read_rows([{"input": "Hello", "ideal": empty, "language": empty}])
     assert (case.ideals, case.facets.language) == ((), None)

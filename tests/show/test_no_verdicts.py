@@ -43,9 +43,10 @@ def invoke(*arguments: str) -> Result:
 
 def test_a_run_without_verdicts_says_so_before_anything_else_and_draws_no_bar() -> None:
     done = invoke("run", "judged.jsonl", "--model", MUMBLE, "--quiet")
-    title, first, rates = done.stdout.strip().splitlines()[:3]
+    title, first, model, rates = done.stdout.strip().splitlines()[:4]
     assert title.startswith("judged · run ")
     assert first == "No verdicts: 0 of 2 results passed or failed (2 unscored)."
+    assert model.strip() == f"model: {MUMBLE}"
     assert rates.split() == ["all", "–", "2", "unscored"]
     assert "none errored" not in done.stdout
     assert "0/0" not in done.stdout

@@ -201,7 +201,7 @@ def test_a_result_of_a_case_outside_the_run_is_refused(store: Store) -> None:
     store.runs.create(plan(), [case(2)])
     run = store.runs.create(plan(), [case(1)])
     for foreign in (case(2), case(3)):
-        with pytest.raises(StoreFailed, match="the store could not do that"):
+        with pytest.raises(StoreFailed, match="the database failed"):
             put_all(store, run.id, [result(key(foreign))])
     assert list(store.results.iterate(run.id)) == []
 
@@ -355,7 +355,7 @@ def test_a_url_that_is_no_store_is_refused(bad: str) -> None:
 def test_no_password_in_what_a_failing_connection_says() -> None:
     with pytest.raises(StoreFailed) as caught:
         open_store("postgresql://user:hunter2@127.0.0.1:1/none")
-    assert "the store could not do that" in str(caught.value)
+    assert "the database failed" in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 

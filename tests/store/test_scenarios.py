@@ -211,7 +211,7 @@ def test_what_was_deleted_can_be_restored_for_a_day(store: Store) -> None:
     with store._database.write_transaction() as connection:
         connection.execute(update(deleted_scenarios).values(deleted=yesterday))
     assert store.scenarios.list_deleted(0, 10) == ([], 0)
-    with pytest.raises(NotFound, match="can be restored for a day"):
+    with pytest.raises(NotFound, match="can be restored for one day"):
         store.scenarios.restore("a")
     with pytest.raises(NotFound, match=r"there is no scenario .a.$"):
         store.scenarios.read("a")

@@ -143,7 +143,7 @@ def test_an_error_of_the_database_surfaces_at_the_next_put_and_at_exit(store: St
                 await opened.put([results[0]])
                 await asyncio.sleep(0.01)
 
-    with pytest.raises(StoreFailed, match="the store could not do that"):
+    with pytest.raises(StoreFailed, match="the database failed"):
         asyncio.run(write())
     assert reported == []
     assert list(store.results.iterate(run_id)) == []
