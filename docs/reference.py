@@ -80,6 +80,9 @@ def claims_page() -> str:
             if "command" in claim:
                 result = f"**{claim['value']}** ({claim['date']}, commit {claim['commit']})"
                 lines += [f"  - `{claim['command']}`: {result}"]
+            if "trial" in claim:
+                tried = f"**{claim['value']}** ({claim['date']}, commit {claim['commit']})"
+                lines += [f"  - tried with help and documentation alone, [{claim['trial']}](proofs.md): {tried}"]
         lines.append("")
     return "\n".join(lines)
 
