@@ -58,7 +58,7 @@ class Script(Struct, frozen=True):
     """The rate that is announced or sent instead of the one asked for."""
     status: int | None = None
     """Answers every upgrade: 401, 429, 500."""
-    hang: Literal["ready", "make_answer_sound"] | None = None
+    hang: Literal["ready", "answer"] | None = None
     """Never says anything, or is ready and never answers."""
     hangover_s: float = 0.2
     """Of silence, in the caller's own sound, that end a turn."""
