@@ -41,7 +41,7 @@ class Ticker:
     def waited_for_processor_s(self, since: float, until: float) -> float:
         """Return how long this thread was runnable but waited for a processor between two moments.
 
-        Delays of its own making, such as a lock or its own work, do not count; 0 where the system reports no waits.
+        Delays it causes itself, such as a lock or its own work, do not count; 0 where the system reports no waits.
         """
         after = before = thread_waited_s()
         for _, came, waited in reversed(self._ticks):

@@ -409,7 +409,7 @@ class EventParser:
 
 
 def _parse_simple_events(chunk: bytes) -> list[tuple[str | None, bytes]]:
-    """Return the events of a chunk where each event is one data line, as nearly every server sends: half the time."""
+    """Return the events of a chunk of one-line events, as nearly every server sends them; takes half the time."""
     if chunk[-2:] != b"\n\n" or b"\r" in chunk:
         return []
     pieces = chunk[:-2].split(b"\n\n")

@@ -98,7 +98,7 @@ VARIABLES: Mapping[str, Variables] = {
 CALLED_KINDS = (
     "cascade", "openai-realtime", "gemini-live", "elevenlabs", "deepgram", "vapi", "twilio", "pipecat", "websocket",
 )  # fmt: skip
-"""Voice agents that need an account; their agents cannot be listed."""
+"""Voice agents that need an account; their agents are not listed."""
 WITHOUT_ACCOUNT = ("local", "local-voice", "fake", "fake-voice", "python", "command")
 KINDS_RUNNING_CODE = ("python", "command")
 

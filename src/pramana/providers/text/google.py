@@ -62,7 +62,7 @@ class Google(VendorProvider):
 
 
 async def list_models_for(http: HttpTransport, headers: Mapping[str, str], method: str) -> list[str]:
-    """Return the names, from every page, of the models that support a method; models that list no methods count."""
+    """Return the names, from every page, of the models with a method; one that lists none has generateContent."""
     names: list[str] = []
 
     def handle_page(page: Any) -> str | None:
