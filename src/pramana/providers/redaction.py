@@ -67,7 +67,7 @@ class Secrets:
     def _may_contain_secret(self, data: bytes) -> bool:
         if not self._plain:
             return True
-        unescaped = _ESCAPED.sub(_unescape, data)  # this and a search cost far less than matching any escaping
+        unescaped = _ESCAPED.sub(_unescape, data)  # with a search, far cheaper than matching every escaping
         return any(secret in unescaped for secret in self._bytes)
 
     @cached_property

@@ -251,7 +251,7 @@ class _NamedModel:
 
 
 class RecognitionChain:
-    """Several recognitions; the first one that supports the language is used."""
+    """Several speech recognition engines; the first that supports the language is used."""
 
     def __init__(self, *ears: SpeechRecognition) -> None:
         self._ears = ears

@@ -3,7 +3,7 @@
 `/audio/…` is a file of the data folder, wherever the scenario came from. A relative path is resolved against the
 scenario's file, and any other absolute path is taken literally: both only on the command line, where the scenario's
 author can read the files anyway. A path is used as written: nothing in it is decoded or expanded. Never falls back to a
-synthetic voice when a recording is missing, and never blocks on anything but a regular file.
+synthetic voice when a recording is missing, and never blocks on what is not a regular file.
 """
 
 import asyncio
