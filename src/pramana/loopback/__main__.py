@@ -1,6 +1,6 @@
-"""A loopback agent as a program of its own: which wire format, which port and how slow come in, its URL is printed.
+"""A loopback agent as a separate program: takes a wire format, a port and the delays, and prints its URL.
 
-It serves until it is stopped. In another process it does not share a core with its caller, and its own log proves what
+It serves until it is stopped. In a separate process it does not share a core with its caller, and its log proves what
 the bench measured.
 """
 
@@ -29,7 +29,7 @@ AGENTS: Mapping[str, type[Agent]] = {
 
 
 async def serve(given: argparse.Namespace) -> None:
-    """Serve until cancelled."""
+    """Serve one agent until cancelled."""
     agent, script = AGENTS[given.wire], make_script(vars(given))
     async with VoiceLoopback(agent, script, key=given.key, port=given.port, log=given.log, keep=False) as server:
         sys.stdout.write(f"{server.url}\n")
@@ -38,7 +38,7 @@ async def serve(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the arguments and serve."""
+    """Parse the arguments and serve."""
     parser = argparse.ArgumentParser(prog="python -m pramana.loopback", description=__doc__)
     add = parser.add_argument
     add("wire", choices=AGENTS)

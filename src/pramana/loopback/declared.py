@@ -1,7 +1,6 @@
-"""The agents that Pramana calls by a description, from the server's side: ElevenLabs, Deepgram, Vapi, Twilio, Pipecat.
+"""The server side of agents that Pramana calls by a description: ElevenLabs, Deepgram, Vapi, Twilio, Pipecat.
 
-They think nothing: the script says what they say. What a client sends is taken to be right: the servers of our tests
-check it.
+They follow the script and generate nothing. Client messages are not validated: the servers in our tests do that.
 """
 
 import base64
@@ -20,12 +19,12 @@ from pramana.providers.voice import pipecat
 from pramana.providers.voice.vocabulary import Codec, Format, Message
 
 SIGNATURE = "cvtkn_loopback"
-"""Of an address that ElevenLabs signed."""
+"""The signature in an address that ElevenLabs signed."""
 CODECS: Mapping[str, Codec] = {"linear16": "pcm", "pcm_s16le": "pcm", "mulaw": "mulaw", "alaw": "alaw"}
 
 
 class ElevenLabsAgent(Agent):
-    """One conversation with ElevenLabs: a signed address, a handshake, sound in base64 both ways."""
+    """A conversation with ElevenLabs: a signed address, a handshake, base64 sound both ways."""
 
     path = "/v1/convai/conversation"
     uplink = Format("pcm", 16000)
@@ -67,7 +66,7 @@ class ElevenLabsAgent(Agent):
         return [json.dumps(begun), self._ping()]
 
     def begin_answer(self) -> list[Message]:
-        self._transcript_sent = self.script.transcript == "with"  # the words come before the sound, and all at once
+        self._transcript_sent = self.script.transcript == "with"  # the words come before the sound, all at once
         return [self._words()] if self._transcript_sent else []
 
     def send_sound(self, chunk: bytes) -> list[Message]:
@@ -92,7 +91,7 @@ class ElevenLabsAgent(Agent):
         said = {"original_agent_response": self.script.text, "corrected_agent_response": self.script.text[:5]}
         return [
             json.dumps({"type": "interruption", "interruption_event": {"event_id": self._event}}),
-            self._audio(b"\1\2" * 160, before),  # was under way, and must not be played
+            self._audio(b"\1\2" * 160, before),  # was in flight, and must not be played
             json.dumps({"type": "agent_response_correction", "agent_response_correction_event": said}),
         ]
 
@@ -110,7 +109,7 @@ class ElevenLabsAgent(Agent):
 
 
 class DeepgramAgent(Agent):
-    """One conversation with Deepgram: welcome, settings, then sound as it is and events as JSON."""
+    """A conversation with Deepgram: welcome, settings, then raw sound and JSON events."""
 
     path = "/v1/agent/converse"
 
@@ -161,16 +160,16 @@ class DeepgramAgent(Agent):
 
 
 class VapiAgent(Agent):
-    """One call of Vapi's WebSocket transport: it is made by a request, then sound as it is and JSON beside.
+    """A call over Vapi's WebSocket transport: created by a request, then raw sound with JSON messages in between.
 
-    Some messages come bare and some within `message`, as there. Nobody says that the call is ready: it is when sound
-    comes.
+    As with Vapi, some messages come bare and some wrapped in `message`. No message announces that the call is ready: it
+    is ready once sound arrives.
     """
 
     path = r"/[\w-]+/transport"
     downlink = Format("pcm", 16000)
     _made: ClassVar[dict[str, dict[str, Any]]] = {}
-    """The requests that calls were made by, by the ids of the calls."""
+    """The requests that created calls, by call id."""
 
     def __init__(self, script: Script, got: ReceivedRequest) -> None:
         super().__init__(script, got)
@@ -233,9 +232,9 @@ class VapiAgent(Agent):
 
 
 class TwilioAgent(Agent):
-    """An agent's server as Twilio Media Streams meets it: whoever calls is Twilio, μ-law in base64 goes both ways.
+    """An agent's server as Twilio Media Streams calls it: the client is Twilio, base64 μ-law goes both ways.
 
-    After each answer it asks for a mark, and keeps those that came back.
+    Sends a mark after each answer and keeps those that come back.
     """
 
     path = r"/.*"
@@ -248,7 +247,7 @@ class TwilioAgent(Agent):
         self.downlink = Format("mulaw", script.wrong_rate or 8000)
         self.stream = ""
         self.marks: list[tuple[str, float]] = []
-        """Those that came back, and when."""
+        """The marks that came back, and when."""
         self.stopped = False
         self._asked_marks = 0
 
@@ -284,10 +283,10 @@ class TwilioAgent(Agent):
 
 
 class PipecatAgent(Agent):
-    """A Pipecat bot: protobuf frames over a WebSocket, RTVI's messages within them.
+    """A Pipecat bot: protobuf frames over a WebSocket, with RTVI messages inside.
 
-    Sound goes both ways as frames with their rate; `client-ready` is answered by `bot-ready`, and the bot tells what it
-    hears and does as RTVI has it.
+    Sound goes both ways as frames that state their rate. The bot replies to `client-ready` with `bot-ready` and reports
+    recognised text and its own state as RTVI messages.
     """
 
     path = r"/.*"

@@ -1,8 +1,8 @@
-"""Gemini's Live API from the server's side: a client's messages come in, a scripted session's messages go out.
+"""The server side of Gemini's Live API: client messages come in, the messages of a scripted session go out.
 
-Base64 is taken in either alphabet, as protobuf's JSON has it. Everything is sent in binary frames that hold JSON, as
-Google does. `VoiceLoopback` hears, waits and speaks; this only finds the words. What a client sends is taken to be
-right: the servers of our tests check it.
+Accepts either base64 alphabet, as protobuf's JSON does. Sends everything as binary frames that hold JSON, as Google
+does. `VoiceLoopback` detects speech, waits and sends sound; this module only builds the messages. Client messages are
+not validated: the servers in our tests do that.
 """
 
 import binascii
@@ -28,10 +28,10 @@ class LiveAgent(Agent):
         self.downlink = Format("pcm", script.wrong_rate or 24000)
         self.setup: Mapping[str, Any] | None = None
 
-    # What the client sends
+    # Client messages
 
     def handle_message(self, message: Message) -> list[Message]:
-        """Do as one message says."""
+        """Handle one client message."""
         ((name, body),) = json.loads(message).items()
         if name == "setup":
             self.setup, self.requested_model = body, body["model"].removeprefix("models/")
@@ -44,7 +44,7 @@ class LiveAgent(Agent):
             self.receive_sound(binascii.a2b_base64(blob["data"].translate(_URL_SAFE)))
         return []
 
-    # What the script lets happen
+    # Server messages
 
     def send_sound(self, chunk: bytes) -> list[Message]:
         """Return a part of the model's turn with sound."""
@@ -53,7 +53,7 @@ class LiveAgent(Agent):
         return [_content(modelTurn={"parts": [{"inlineData": blob}]})]
 
     def send_transcript(self, text: str, *, final: bool) -> list[Message]:
-        """Return a piece of the transcript, if the setup asks for it; that it is over is said by an empty one."""
+        """Return a piece of the transcript, if the setup requested one; an empty piece marks its end."""
         if self.setup is None or "outputAudioTranscription" not in self.setup:
             return []
         if not final:
@@ -62,14 +62,14 @@ class LiveAgent(Agent):
         return [_content(outputTranscription={**late, "finished": True})]
 
     def send_recognised(self, text: str) -> list[Message]:
-        """Return what the caller said, in two pieces, if the setup asks for it."""
+        """Return the caller's words in two pieces, if the setup requested them."""
         if self.setup is None or "inputAudioTranscription" not in self.setup:
             return []
         half = len(text) // 2
         return [_content(inputTranscription={"text": piece}) for piece in (text[:half], text[half:])]
 
     def end_answer(self) -> list[Message]:
-        """Say that all was generated, then that the turn is over, and what it took."""
+        """Return "generation complete", then "turn complete" with the token usage."""
         words = len(self.script.text.split())
         used: dict[str, Any] = {"promptTokenCount": 20, "responseTokenCount": words, "totalTokenCount": 20 + words}
         used["promptTokensDetails"] = [{"modality": "AUDIO", "tokenCount": 15}]
@@ -78,13 +78,13 @@ class LiveAgent(Agent):
         return [_content(generationComplete=True), _message(done)]
 
     def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - the same is said either way
-        """Say that the turn was interrupted, which also ends it; words of it come between and after, as at Google."""
+        """Return the interruption, which also ends the turn; as at Google, more of its words come between and after."""
         said = [each for word in (" and", " so on") for each in self.send_transcript(word, final=False)]
         between, after = said[:1], said[1:]
         return [_content(interrupted=True), *between, _content(turnComplete=True), *after]
 
     def send_unknown_event(self, filler: str) -> list[Message]:
-        """Return a message that nobody knows."""
+        """Return a message of an unknown type."""
         return [_message({"loopbackUnheardOf": {"filler": filler}})]
 
 

@@ -1,7 +1,7 @@
-"""OpenAI's Realtime API from the server's side: client events come in, a scripted session's events go out.
+"""The server side of OpenAI's Realtime API: client events come in, the events of a scripted session go out.
 
-`VoiceLoopback` hears, waits and speaks; this only finds the words, and remembers its session. What a client sends is
-taken to be right: the servers of our tests check it.
+`VoiceLoopback` detects speech, waits and sends sound; this module only builds the events and keeps the session. Client
+events are not validated: the servers in our tests do that.
 """
 
 import binascii
@@ -45,19 +45,19 @@ class RealtimeAgent(Agent):
         self._asked_item = self._response = self._item = ""
         self._sending, self._transcript = False, ""
 
-    # What the client sends
+    # Client events
 
     def on_open(self) -> list[Message]:
-        """Say that the session exists."""
+        """Return the event that the session was created."""
         return [self._event("session.created", session=self.session)]
 
     def handle_message(self, message: Message) -> list[Message]:
-        """Do as one client event says."""
+        """Handle one client event."""
         event = json.loads(message)
         return self.handle_event(event["type"], event)
 
     def handle_event(self, kind: str, event: Mapping[str, Any]) -> list[Message]:
-        """Do as an event of a kind says."""
+        """Handle a client event of the given type."""
         if kind == "session.update":
             return self._update(event["session"])
         if kind == "input_audio_buffer.append":
@@ -83,16 +83,16 @@ class RealtimeAgent(Agent):
         if self.session["audio"]["input"]["turn_detection"] is not None:
             self.receive_sound(frame)
 
-    # What the script lets happen
+    # Server events
 
     def on_speech_start(self) -> list[Message]:
-        """Say where in the caller's sound speech began."""
+        """Return the event that speech began, at its position in the caller's sound."""
         self._asked_item = self._id("item")
         at = round(self._heard_s * 1000)
         return [self._event("input_audio_buffer.speech_started", audio_start_ms=at, item_id=self._asked_item)]
 
     def on_speech_stop(self) -> list[Message]:
-        """Say where it ended, and take it as an item."""
+        """Return the event that speech ended, at its position, and commit the sound as an item."""
         at = round(self._heard_s * 1000)
         stopped = self._event("input_audio_buffer.speech_stopped", audio_end_ms=at, item_id=self._asked_item)
         return [stopped, *self._commit_item()]
@@ -110,19 +110,19 @@ class RealtimeAgent(Agent):
         ]
 
     def send_sound(self, chunk: bytes) -> list[Message]:
-        """Return a delta of sound."""
+        """Return an audio delta."""
         delta = binascii.b2a_base64(chunk, newline=False).decode()
         return [self._event("response.output_audio.delta", **self._audio_place(), delta=delta)]
 
     def send_transcript(self, text: str, *, final: bool) -> list[Message]:
-        """Return a delta of the transcript, or all of it."""
+        """Return a transcript delta, or the whole transcript."""
         if final:
             return [self._event("response.output_audio_transcript.done", **self._audio_place(), transcript=text)]
         self._transcript += text
         return [self._event("response.output_audio_transcript.delta", **self._audio_place(), delta=text)]
 
     def send_recognised(self, text: str) -> list[Message]:
-        """Return what the caller said, if the session asks for it."""
+        """Return the caller's words, if the session requested transcription."""
         if self.session["audio"]["input"]["transcription"] is None:
             return []
         usage = {"type": "tokens", "input_tokens": 10, "output_tokens": len(text.split()), "total_tokens": 10}
@@ -134,7 +134,7 @@ class RealtimeAgent(Agent):
         ]
 
     def end_answer(self) -> list[Message]:
-        """Say of every part that it is done."""
+        """Return the done events of every part."""
         self._sending = False
         text = self.script.text if self.script.transcript == "with" else ""
         item = self._answer_item("completed", [{"type": "output_audio", "transcript": text}])
@@ -151,10 +151,10 @@ class RealtimeAgent(Agent):
         ]
 
     def on_interruption(self, *, sending: bool) -> list[Message]:
-        """Say that the response was cancelled, after what was on its way; of one that was all sent, nothing is said.
+        """Return the events of a cancelled response; none about it if it was sent completely.
 
-        As OpenAI does: the caller's speech is told first, then sound and words of the old response still come, its
-        transcript as far as it was written (further than it was heard) and its parts, and last that it is cancelled.
+        The order is OpenAI's: first the caller's speech, then sound and words of the old response that were in flight,
+        its transcript as far as it was generated (further than it was heard) and its parts, and last the cancellation.
         """
         if not sending or not self._sending:
             return []
@@ -174,7 +174,7 @@ class RealtimeAgent(Agent):
             self._event("response.done", response=self._response_resource("cancelled", item)),
         ]
 
-    # The shapes
+    # Message shapes
 
     def _commit_item(self) -> list[Message]:
         content = [{"type": "input_audio", "transcript": None}]
@@ -214,7 +214,7 @@ class RealtimeAgent(Agent):
 
 
 def _merge_session(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the old fields with the new ones; only what is given changes, but for what stands whole."""
+    """Return the session with the new fields merged in; those in `whole` are replaced entirely, absent ones kept."""
     whole = ("format", "turn_detection", "transcription", "noise_reduction")
     merged = dict(old)
     for name, value in new.items():

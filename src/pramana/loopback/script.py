@@ -1,7 +1,7 @@
-"""What a loopback voice agent does in every turn, and the sound of it: a script comes in, chunks of sound go out.
+"""What a loopback voice agent does in every turn, and its sound: a script comes in, chunks of sound go out.
 
-The caller's sound comes in too, and what leaves is when speech begins and ends, by level alone. Nothing is sent,
-awaited or understood here.
+Also takes the caller's sound and reports when speech begins and ends, by level alone. Never sends, waits or understands
+anything.
 """
 
 from collections.abc import Mapping
@@ -17,85 +17,87 @@ if TYPE_CHECKING:
 
 WINDOW_S = 0.01
 ONSET_WINDOWS = 3
-"""Loud ones in a row that make speech: a click makes none."""
+"""Consecutive loud windows that count as speech; a click is shorter."""
 SOUND_RATE = 24000
-"""Of `Script.sound`."""
+"""The sample rate of `Script.sound`."""
 TONE = 8000
-"""The answer's amplitude of 32,768: from its first sample on, so that its beginning is known to the sample."""
+"""The answer's amplitude, of 32,768, from its first sample on, so that its beginning is known to the sample."""
 
 
 class Script(Struct, frozen=True):
     """What the agent does in every turn of every call."""
 
     first_byte_s: float = 0.3
-    """From the arrival of the caller's last audible sample to the first byte; never before the turn's end is known."""
+    """From the arrival of the caller's last audible sample to the first byte; never before the end of the turn is
+    detected."""
     leading_silence_s: float = 0.0
-    """At the beginning of the answer's sound."""
+    """Silence at the beginning of the answer's sound."""
     answer_s: float = 1.0
-    """Of audible sound: a tone, if `sound` gives none."""
+    """Length of audible sound: of `sound`, or else of a tone."""
     sound: bytes = b""
-    """The audible part as 16-bit PCM at 24 kHz; the tone where it is empty."""
+    """The audible part as 16-bit PCM at 24 kHz; empty: the tone."""
     text: str = "It is so, they say."
-    """What the agent says it said."""
+    """The agent's transcript of its answer."""
     heard: str = "Is it so?"
-    """What the agent says it heard."""
+    """The agent's transcript of the caller."""
     transcript: Literal["with", "late", "missing"] = "with"
-    """Both texts come along with the sound, `late_s` after the turn is over, or never."""
+    """When both transcripts are sent: with the sound, `late_s` after the turn ends, or never."""
     late_s: float = 0.3
     interrupt: bool = True
-    """The agent falls silent, and says so, when the caller talks while it sends or while its sound still plays."""
+    """Whether the agent stops and reports an interruption when the caller talks while it sends or while its sound
+    still plays."""
     greets: bool = False
-    """It speaks as soon as the call is ready."""
+    """Whether the agent speaks as soon as the call is ready."""
     close_mid_turn: tuple[int, str] | None = None
-    """The code and reason of a close in the middle of the first answer."""
+    """The code and reason for closing in the middle of the first answer."""
     unknown_event: bool = False
-    """After the handshake and in the middle of each answer comes an event that nobody knows."""
+    """Send an event of an unknown type after the handshake and in the middle of each answer."""
     bad_json: bool = False
-    """In the middle of each answer comes a frame cut in half."""
+    """Send a truncated frame in the middle of each answer."""
     large_event: bool = False
-    """The unknown event has 1 MB."""
+    """Make the unknown event 1 MB long."""
     wrong_rate: int | None = None
-    """The rate that is announced or sent instead of the one asked for."""
+    """The rate to announce or send instead of the requested one."""
     status: int | None = None
-    """Answers every upgrade: 401, 429, 500."""
+    """The status with which every upgrade is refused: 401, 429, 500."""
     hang: Literal["ready", "answer"] | None = None
-    """Never says anything, or is ready and never answers."""
+    """Where the agent hangs: it never sends anything, or becomes ready and never answers."""
     hangover_s: float = 0.2
-    """Of silence, in the caller's own sound, that end a turn."""
+    """The silence in the caller's own sound that ends a turn."""
     chunk_s: float = 0.1
-    """Of sound in one message."""
+    """Sound per message."""
     speed: float = 5.0
-    """Of sending, against real time."""
+    """Sending speed, as a multiple of real time."""
     continuous: bool = False
-    """Silence is streamed in real time whenever nothing is said, as a telephone line does."""
+    """Stream silence in real time between answers, as a telephone line does."""
 
 
 class Turn(Struct, frozen=True):
     """One answer as it happened, on `clock.monotonic()`."""
 
     call: int
-    """Counted from zero, in the order in which the calls came."""
+    """The number of the call, from zero, in order of arrival."""
     asked: str
-    """The model or agent that was called, which tells apart calls that run at once."""
+    """The model or agent that was called, which distinguishes concurrent calls."""
     speech_end_at: float | None
-    """When the message with the caller's last audible sample arrived; None: there was no spoken turn before."""
+    """When the message with the caller's last audible sample arrived; None: no spoken turn came before."""
     speech_end_within_s: float
-    """Where in that message the sample stands."""
+    """The position of that sample within the message."""
     sent_at: float
     """When the first message with sound was handed to the socket."""
     leading_silence_s: float
     waited_s: float = 0.0
-    """How long this process was ready to run meanwhile and got no processor, where that is logged."""
+    """How long this process was runnable meanwhile without getting a processor; 0 where that is not logged."""
 
 
 class SpeechDetector:
-    """The caller's sound comes in, the beginnings and ends of speech go out."""
+    """Detects where speech begins and ends in the caller's sound."""
 
     def __init__(self, hangover_s: float) -> None:
         self._hangover_s, self._quiet_s, self._loud = hangover_s, 0.0, 0
         self.speaking = False
         self.last_at = self.last_within_s = 0.0
-        """When the message with the last audible sample arrived, and where in it the sample stands."""
+        """When the message with the last audible sample arrived, and the sample's position within it."""
 
     def feed(self, samples: "Samples", rate: int, at: float) -> list[Literal["start", "stop"]]:
         found: list[Literal["start", "stop"]] = []
@@ -122,7 +124,7 @@ _answers: dict[tuple[Script, Format], list[bytes]] = {}
 
 
 def make_answer_sound(script: Script, downlink: Format) -> list[bytes]:
-    """Return the sound of every answer in messages: silence, then the tone or the given sound; made once."""
+    """Return the sound of every answer in messages: silence, then the tone or the given sound. Cached."""
     if (made := _answers.get((script, downlink))) is None:
         import numpy as np
 
@@ -133,7 +135,7 @@ def make_answer_sound(script: Script, downlink: Format) -> list[bytes]:
                 audible = audio.resample(audible, SOUND_RATE, rate)
         else:
             at = np.arange(round(script.answer_s * rate)) / rate
-            # Syllables of a quarter of a second, never silent between: the level falls to a third.
+            # Syllables of a quarter of a second with no silence in between: the level falls to a third.
             loud = TONE * (2 + np.cos(2 * np.pi * 4 * at)) / 3
             audible = (loud * np.cos(2 * np.pi * 440 * at)).astype("<i2")
         silence = np.zeros(round(script.leading_silence_s * rate), "<i2")
@@ -144,26 +146,26 @@ def make_answer_sound(script: Script, downlink: Format) -> list[bytes]:
 
 
 def make_silence(seconds: float, downlink: Format) -> bytes:
-    """Return so much silence as it travels."""
+    """Return silence of the given length, encoded for the downlink."""
     import numpy as np
 
     return audio.encode(downlink.codec, np.zeros(round(seconds * downlink.rate), "<i2"))
 
 
 def decode_frame(form: Format, data: bytes) -> "Samples":
-    """Return samples of a frame; half a sample at its end is none."""
+    """Return the samples of a frame; half a sample at its end is dropped."""
     whole = data[: len(data) // 2 * 2] if form.codec == "pcm" else data
     return audio.decode(form.codec, whole)
 
 
 def spread_words(text: str, count: int) -> list[str]:
-    """Return the words of a text as the pieces that go along with so many chunks of sound."""
+    """Split a text into as many pieces of whole words as there are chunks of sound."""
     words = [word if number == 0 else f" {word}" for number, word in enumerate(text.split())]
     each = -(-len(words) // max(1, count)) or 1
     return ["".join(words[number * each : (number + 1) * each]) for number in range(count)]
 
 
 def make_script(arguments: Mapping[str, Any]) -> Script:
-    """Return a script of what a command line gave; what is None was not given."""
+    """Return a script from command-line arguments; None means not given."""
     known = {name: value for name, value in arguments.items() if name in Script.__struct_fields__ and value is not None}
     return Script(**known)

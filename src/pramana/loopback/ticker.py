@@ -1,4 +1,4 @@
-"""How late a process is: a task that wants to run again and again, and does nothing else."""
+"""How late a process runs: a task that wakes up again and again and does nothing else."""
 
 import asyncio
 from collections import deque
@@ -12,25 +12,25 @@ from pramana import clock
 
 MAX_TICKS = 20_000
 TIMER_S = 0.001
-"""How late a timer is on an idle machine."""
+"""How late a timer fires on an idle machine."""
 TICK_S = 0.005
 WAITED_BEFORE_S = 0.1
 """How long before an event a wait may begin and still delay it."""
 SCHEDSTAT_FILE = Path("/proc/thread-self/schedstat")
-"""Where Linux says how long a thread has run, and how long it has waited for a processor."""
+"""Where Linux reports how long a thread has run and how long it has waited for a processor."""
 
 
 class Ticker:
-    """Notes for each tick how late it is and how long the thread has waited until then; seconds."""
+    """Records for each tick how late it is and how long the thread has waited for a processor so far; in seconds."""
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
         self._ticks: deque[tuple[float, float, float]] = deque(maxlen=MAX_TICKS)
-        """When each was due, when it came, and how long the thread had waited for a processor by then."""
+        """When each tick was due, when it ran, and the thread's total wait for a processor by then."""
 
     @property
     def list_lateness(self) -> list[float]:
-        """How late each tick was because others had the processor; where the system does not tell, for any reason."""
+        """Return how late other processes made each tick; its whole lateness where the system reports no waits."""
         late = [came - due for due, came, _ in self._ticks]
         if not SCHEDSTAT_FILE.exists():
             return late
@@ -39,9 +39,9 @@ class Ticker:
         return [min(each, wait + TIMER_S) for each, wait in zip(late, waits, strict=True)]
 
     def waited_for_processor_s(self, since: float, until: float) -> float:
-        """Return how long this thread was ready to run and got no processor between two moments.
+        """Return how long this thread was runnable but waited for a processor between two moments.
 
-        What holds it up itself, a lock or its own work, is not counted, and nothing is where the system does not tell.
+        Delays it causes itself, such as a lock or its own work, do not count; 0 where the system reports no waits.
         """
         after = before = thread_waited_s()
         for _, came, waited in reversed(self._ticks):
@@ -73,7 +73,7 @@ class Ticker:
 
 
 def thread_waited_s() -> float:
-    """Return how long this thread has waited for a processor since it began; 0 where the system does not tell."""
+    """Return how long this thread has waited for a processor since it began; 0 where the system does not report it."""
     try:
         return int(SCHEDSTAT_FILE.read_bytes().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):

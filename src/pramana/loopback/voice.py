@@ -1,19 +1,20 @@
-"""The loopback voice agent: a caller's sound comes in over a WebSocket, a scripted answer goes out, and both are timed.
+"""The loopback voice agent: takes a caller's sound over a WebSocket, sends a scripted answer, and times both.
 
-`VoiceLoopback` owns the port, the clock, the script (`Script`) and the log; an `Agent` says all of it in one vendor's
-words. It ends the caller's turn by level alone, answers with a sound that is known to the sample, and logs on
+`VoiceLoopback` owns the port, the clock, the script (`Script`) and the log; an `Agent` translates to one vendor's
+messages. It ends the caller's turn by level alone, answers with a sound that is known to the sample, and logs on
 `clock.monotonic()`, which all processes of a machine share. It listens on 127.0.0.1 only and understands nothing.
 
 To add a vendor, derive from `Agent` and return messages; never send, wait or pace there:
 
-1. `path`: the upgrade's, without the query, as a pattern; `prefix`: what the base URL ends with.
-2. `refuse` checks the upgrade (key, query), `http` answers what is no upgrade (a list of models, a signed URL).
-3. `opened` is what is said first; `take` reads one message of the client field by field, calls `hear` with its sound
-   in the uplink's format, `mark_ready` once the handshake is done and `reply` for a turn that came in writing, and
-   answers what does not fit as the vendor does: by messages, or by `hang_up(code, reason)`.
-4. `on_speech_start`, `on_speech_stop`, `begin_answer`, `sound`, `said`, `heard`, `end_answer`, `interrupted` and
-   `odd` are the vendor's words for what the script lets happen. What a vendor has no word for returns nothing.
-5. `AGENTS` in `__main__` names it, so that it runs as a program.
+1. `path`: a pattern for the upgrade's path, without the query; `prefix`: the end of the base URL.
+2. `refuse` checks the upgrade (key, query), `answer_http` answers all other requests (a list of models, a signed URL).
+3. `on_open` returns the first messages. `handle_message` parses one client message field by field, calls
+   `receive_sound` with its sound in the uplink's format, `mark_ready` once the handshake is done and `reply` for a
+   written turn, and rejects an invalid message as the vendor does: with messages, or with `hang_up(code, reason)`.
+4. `on_speech_start`, `on_speech_stop`, `begin_answer`, `send_sound`, `send_transcript`, `send_recognised`,
+   `end_answer`, `on_interruption` and `send_unknown_event` return the vendor's messages for each step of the script,
+   or nothing where the vendor has none.
+5. Add it to `AGENTS` in `__main__`, so that it runs as a program.
 """
 
 import asyncio
@@ -45,131 +46,131 @@ from pramana.providers.voice.vocabulary import FRAME_S, Format, Message
 __all__ = ["Agent", "Call", "Script", "Turn", "VoiceLoopback"]
 
 MAX_REASON_BYTES = 123
-"""Bytes of a close: the protocol takes no more."""
+"""The longest reason that the protocol allows in a close frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """A request as it arrived."""
+    """A request as received."""
 
     method: str
     path: str
-    """Without the wire's prefix and the query."""
+    """Without the wire format's prefix and the query."""
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """Names are matched in any case."""
+    """Names are case-insensitive."""
     body: Any
-    """Parsed; None when there was none or it was no JSON."""
+    """The parsed JSON; None if there was none or it was invalid."""
 
 
 class Agent:
-    """One call in one vendor's words, seen from the server. Made anew for each call."""
+    """The server side of one call in one vendor's wire format; one instance per call."""
 
     prefix: ClassVar[str] = ""
     path: ClassVar[str] = "/"
     uplink = Format("pcm", 16000)
     downlink = Format("pcm", 24000)
-    """Of this call: the handshake may set them."""
+    """The formats of this call; the handshake may change them."""
 
     def __init__(self, script: Script, got: ReceivedRequest) -> None:
         self.script, self.request = script, got
         self.key: str | None = None
-        """The only one accepted; set once made, for a vendor who refuses a wrong one after the upgrade."""
+        """The only accepted key; set after construction, for vendors that refuse a wrong one after the upgrade."""
         self.requested_model = ""
         """The model or agent that was called."""
         self.ready = False
         self.sounds: list[bytes] = []
-        """What was heard and not yet taken by the ear."""
+        """Sound received and not yet passed to the speech detector."""
         self.wants_answer = False
-        """An answer is wanted at once: the turn came in writing."""
+        """Whether to answer at once, because the turn was written."""
         self.close_request: tuple[int, str] | None = None
 
-    # What the upgrade meets
+    # Before the call: the upgrade and plain HTTP
 
     @classmethod
     def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
-        """Return the refusal of an upgrade, or None; here of one that has the key nowhere."""
+        """Return the refusal of an upgrade, or None; by default, refuse one that does not carry the key."""
         if key is None or any(key in value for value in (*got.headers.values(), *got.query.values())):
             return None
         return web.json_response(cls.make_error_body(401, "Unauthorized"), status=401)
 
     @classmethod
     def answer_http(cls, got: ReceivedRequest, key: str | None) -> web.Response:  # noqa: ARG003
-        """Answer a request that is no upgrade; the host that was asked is `got.headers["Host"]`."""
+        """Answer a request that is not an upgrade; `got.headers["Host"]` is the host it was sent to."""
         return web.json_response(cls.make_error_body(404, "Not found"), status=404)
 
     @classmethod
     def make_error_body(cls, status: int, message: str) -> Any:
-        """Return the body the vendor sends with such a status."""
+        """Return the vendor's error body for a status."""
         return {"error": {"code": status, "message": message}}
 
-    # What a client's message may call
+    # For use in `handle_message`
 
     def receive_sound(self, frame: bytes) -> None:
         """Take a frame of the caller's sound in the uplink's format."""
         self.sounds.append(frame)
 
     def mark_ready(self) -> None:
-        """Say that the handshake is done: sound counts from now on."""
+        """Mark the handshake as done: sound counts from now on."""
         self.ready = True
 
     def reply(self) -> None:
-        """Answer now, without a spoken turn before it: the client wrote, or ended the turn itself."""
+        """Answer now, without a spoken turn: the client sent text, or ended the turn itself."""
         self.wants_answer = True
 
     def hang_up(self, code: int, reason: str) -> None:
         """Close the connection once the messages of this step are sent."""
         self.close_request = (code, reason)
 
-    # What the vendor says
+    # The vendor's messages
 
     def on_open(self) -> list[Message]:
-        """Return what is sent as soon as the connection stands."""
+        """Return the messages to send as soon as the connection is open."""
         return []
 
     def handle_message(self, message: Message) -> list[Message]:
-        """Read one message of the client and return what it is answered with at once."""
+        """Handle one client message and return the immediate response."""
         raise NotImplementedError
 
     def on_speech_start(self) -> list[Message]:
-        """Return what is said when the caller begins to speak."""
+        """Return the messages to send when the caller begins to speak."""
         return []
 
     def on_speech_stop(self) -> list[Message]:
-        """Return what is said when the caller's turn is over; an answer follows, if the agent does not hang."""
+        """Return the messages to send when the caller's turn ends; an answer follows unless the agent hangs."""
         return []
 
     def begin_answer(self) -> list[Message]:
-        """Return what comes before the first sound."""
+        """Return the messages that precede the first sound."""
         return []
 
     def send_sound(self, chunk: bytes) -> list[Message]:
-        """Return the messages that carry sound in the downlink's format; the first of them holds sound."""
+        """Return the messages that carry sound in the downlink's format; the first one holds sound."""
         raise NotImplementedError
 
     def send_transcript(self, text: str, *, final: bool) -> list[Message]:  # noqa: ARG002
-        """Return the next piece of what the agent says it said, or with `final` the whole of it, after the last."""
+        """Return the next piece of the agent's transcript, or with `final` all of it, after the last piece."""
         return []
 
     def send_recognised(self, text: str) -> list[Message]:  # noqa: ARG002
-        """Return what the agent says it heard."""
+        """Return the agent's transcript of the caller."""
         return []
 
     def end_answer(self) -> list[Message]:
-        """Return what comes after the last sound."""
+        """Return the messages that follow the last sound."""
         return []
 
     def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002
-        """Return what is said when the caller talks into an answer that is being sent, or only still plays."""
+        """Return the messages to send when the caller interrupts an answer, sent or still playing."""
         return []
 
     def send_unknown_event(self, filler: str) -> list[Message]:
-        """Return an event that nobody knows, with the filler in it."""
+        """Return an event of an unknown type that contains the filler."""
         return [json.dumps({"type": "loopback.unheard_of", "filler": filler})]
 
 
 class Call:
-    """One connection as the server saw it."""
+    """One connection from the server's side."""
 
     def __init__(self, server: "VoiceLoopback", number: int, agent: Agent, socket: web.WebSocketResponse) -> None:
         self.request, self.agent = agent.request, agent
@@ -177,14 +178,14 @@ class Call:
         """The client's messages, in order."""
         self.sent: list[Message] = []
         self.close_code: int | None = None
-        """With which the client hung up."""
+        """The client's close code."""
         self._server, self._number, self._socket = server, number, socket
         self._speech_detector = SpeechDetector(server.script.hangover_s)
         self._answering: asyncio.Task[None] | None = None
         self._streaming: asyncio.Task[None] | None = None
         self._plays_until = 0.0
         self._speaks = False
-        """Sound of an answer is being sent."""
+        """Whether sound of an answer is being sent."""
         self._ready = False
 
     async def run(self) -> None:
@@ -232,7 +233,7 @@ class Call:
                 await (self._on_speech_start() if what == "start" else self._on_speech_stop())
 
     async def _stream(self) -> None:
-        """Send silence in real time, whenever all that was sent has been played."""
+        """Send silence in real time whenever everything sent so far has been played."""
         frame = make_silence(FRAME_S, self.agent.downlink)
         while True:
             now = clock.monotonic()
@@ -270,7 +271,7 @@ class Call:
         middle = len(chunks) // 2
         await self._send(agent.begin_answer())
         self._speaks = True
-        if script.continuous:  # the silence before it is played first, and would move the answer
+        if script.continuous:  # silence sent before plays first, and would delay the answer
             await asyncio.sleep(max(0.0, self._plays_until - clock.monotonic()))
         for number, chunk in enumerate(chunks):
             messages = agent.send_sound(chunk)
@@ -314,11 +315,11 @@ class Call:
         for message in messages:
             if self._server.keep:
                 self.sent.append(message)
-            with suppress(ConnectionError, RuntimeError):  # the client left first
+            with suppress(ConnectionError, RuntimeError):  # the client has disconnected
                 await (self._socket.send_str(message) if isinstance(message, str) else self._socket.send_bytes(message))
 
     async def _close(self, code: int, reason: str) -> None:
-        # Not waited for: a client that does not answer must not hold the answer's task.
+        # Do not wait for the close: a client that does not respond must not block the answer's task.
         with suppress(ConnectionError, RuntimeError):
             cut = reason.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore")
             await self._socket.close(code=code, message=cut.encode(), drain=False)
@@ -332,7 +333,7 @@ class Call:
 
 
 class VoiceLoopback:
-    """One vendor's agent on one port, for as long as the context lasts."""
+    """One vendor's agent on one port, for as long as the context is open."""
 
     def __init__(
         self,
@@ -344,13 +345,13 @@ class VoiceLoopback:
         log: Path | None = None,
         keep: bool = True,
     ) -> None:
-        """`key` is the one accepted (None: any); `log_turn` gets each turn as a line of JSON when it happened.
+        """Accept only `key` (None: any); `log` is the file that gets each turn as a line of JSON when it happens.
 
-        `keep=False` forgets the messages: a benchmark's server must not grow.
+        `keep=False` discards the messages: a benchmark's server must not grow.
         """
         self.agent, self.script, self.key, self.keep = agent, script or Script(), key, keep
         self.url = ""
-        """The base URL to give to a client, with http."""
+        """The base URL for a client, with http."""
         self.calls: list[Call] = []
         self.requests: list[ReceivedRequest] = []
         """Every request, upgrades included."""
@@ -361,15 +362,15 @@ class VoiceLoopback:
         self._ticker = Ticker(TICK_S)
 
     def turns(self) -> list[Turn]:
-        """Return the answers until now, in the order of their first bytes."""
+        """Return the answers so far, in the order of their first bytes."""
         return list(self._turns)
 
     def waited_for_processor_s(self, since: float, until: float) -> float:
-        """Return how long this process waited for a processor between two moments; 0 where nobody reads it in a log."""
+        """Return how long this process waited for a processor between two moments; 0 without a log."""
         return self._ticker.waited_for_processor_s(since - WAITED_BEFORE_S, until) if self._log else 0.0
 
     def log_turn(self, turn: Turn) -> None:
-        """Keep a turn, and write it."""
+        """Keep a turn, and append it to the log."""
         self._turns.append(turn)
         if self._log:
             with self._log.open("a", encoding="utf-8") as file:
@@ -378,7 +379,7 @@ class VoiceLoopback:
     async def __aenter__(self) -> Self:
         make_answer_sound(
             self.script, self.agent.downlink
-        )  # numpy is imported and the sound made before anyone is timed
+        )  # import numpy and make the sound before any timing
         self._listening = await asyncio.get_running_loop().create_server(self._server, "127.0.0.1", self._port)
         port = self._listening.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}{self.agent.prefix}"

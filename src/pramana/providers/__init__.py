@@ -1,6 +1,6 @@
-"""Who is asked: a request goes out in the vendor's own wire format, a reply comes back in the words of `model`.
+"""The models under test: a request goes out in a vendor's wire format, a reply comes back as `model` types.
 
-`text` holds models that are written to, `voice` agents that are called; what both share is here. One file a wire
-format, which only translates, over one HTTP seam (`http.py`) and one WebSocket seam (`voice/socket.py`). Never a retry,
-a limit or a cache: those are the engine's.
+`text` holds text models, `voice` holds voice agents; shared code is here. Each wire format is one file that only
+translates, over one HTTP seam (`http.py`) and one WebSocket seam (`voice/socket.py`). Never retries, limits or caches:
+the engine does.
 """

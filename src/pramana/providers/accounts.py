@@ -1,7 +1,7 @@
-"""Where keys, base URLs and commands come from: a target comes in, the account that it is reached by goes out.
+"""Keys, base URLs and commands: a target comes in, the account to reach it goes out.
 
-A registered provider's key goes only where it was given for. Nothing here reads the environment or opens a store: both
-are handed in as functions.
+A registered provider's key goes only to the address it was registered for. Nothing here reads the environment or opens
+a store: both are passed in as functions.
 """
 
 import asyncio
@@ -22,35 +22,35 @@ CONNECT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """How one provider account is reached."""
+    """How to reach one provider account."""
 
     base_url: str
     key: str | None = field(default=None, repr=False)
     timeout_s: float | None = 120.0
-    """For one whole request, its streamed answer included; None: whoever asks keeps the time."""
+    """Timeout for a whole request including its streamed response; None: the caller keeps the time."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with every request; they win over the provider's own."""
+    """Sent with every request; they override the provider's own."""
     variable: str | None = None
-    """The environment variable the key is read from, for messages; None: the vendor's usual one."""
+    """The environment variable of the key, for messages; None: the vendor's usual one."""
     proxy: str | None = field(default=None, repr=False)
-    """The URL of the proxy that every request goes through; None: straight to the base URL."""
+    """URL of the proxy for every request; None: connect directly to the base URL."""
     ours: bool = True
-    """Whether the base URL is the vendor's or this machine's own choice; False: somebody else named it."""
+    """Whether the base URL is the vendor's or set on this machine; False: it was supplied by someone else."""
     allow_private: bool = True
-    """Whether what somebody else named may be at a private address."""
+    """Whether a base URL supplied by someone else may be a private address."""
     elsewhere: str | None = field(default=None, repr=False)
-    """The key for servers that a part of an agent names by itself; never the account's own."""
+    """The key for servers named in a part of an agent; never the account's own."""
     listed_as: str = ""
-    """What `pramana models` takes to list the models here: the provider's name, or the URL that was typed."""
+    """The argument of `pramana models` that lists the models here: the provider's name, or the URL as typed."""
 
     @property
     def is_guarded(self) -> bool:
-        """Whether only the public Internet may be connected to."""
+        """Return whether only public Internet addresses may be connected to."""
         return not (self.ours or self.allow_private)
 
     @property
     def connect_timeout_s(self) -> float:
-        """How long a connection may take to stand."""
+        """Return the connection timeout."""
         return CONNECT_S if self.timeout_s is None else min(CONNECT_S, self.timeout_s)
 
     def __repr__(self) -> str:
@@ -58,19 +58,19 @@ class Account:
 
 
 ADDRESSED_BY_MODEL = ("twilio", "pipecat")
-"""Their model is the address that is called."""
+"""Kinds whose model is the address to call."""
 Origin = tuple[str, str, int | None]
 _HAS_HOST_RE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]+[/?#]")
-"""Whatever follows belongs to a path."""
+"""Everything after a match belongs to the path."""
 
 
 def find_key_destination(
     kind: str, base_url: str | None, description: Mapping[str, Any] | None, model: str | None
 ) -> tuple[Any, ...] | None:
-    """Return where the key of a provider goes when a model is asked; None where nobody can tell.
+    """Return where a provider's key is sent for a model; None if that cannot be determined.
 
-    Of a described agent it is the origins of what is asked before a call and of the call; of one whose address is its
-    model that address; of any other the server's, None being the vendor's own.
+    For a described agent: the origins of the request before a call and of the call. For a kind whose model is an
+    address: that address. For any other kind: the server's, where None is the vendor's own.
 
     >>> find_key_destination("websocket", None, {"url": "wss://{model}/talk"}, "agent.example")
     (('wss', 'agent.example', 443), ('wss', 'agent.example', 443))
@@ -80,7 +80,7 @@ def find_key_destination(
     if kind != "websocket" or description is None:
         return (base_url,)
     base = base_url or str(description.get("base_url") or "")
-    url = str(description.get("url") or "{base_url}")  # without one, what is asked before says where the call is
+    url = str(description.get("url") or "{base_url}")  # without one, the request before the call returns it
     called, named = _resolve_host_part(url, base, model)
     if named - {"model"} or (named and model is None):
         return None
@@ -89,7 +89,7 @@ def find_key_destination(
 
 
 def find_caller_controlled_names(description: Mapping[str, Any], base_url: str | None) -> frozenset[str]:
-    """Return the names of what decides the host of a described agent besides its base URL: whoever calls says them.
+    """Return the names, besides the base URL, that decide a described agent's host: the caller controls them.
 
     >>> find_caller_controlled_names({"url": "wss://{model}.example/{voice|none}"}, None)
     frozenset({'model'})
@@ -99,7 +99,7 @@ def find_caller_controlled_names(description: Mapping[str, Any], base_url: str |
 
 
 def _resolve_host_part(url: str, base_url: str, model: str | None) -> tuple[str, frozenset[str]]:
-    """Return an address as a call would write it, at least up to its path, and the names that stand before that."""
+    """Return an address as a call would build it, at least up to its path, and the names used before the path."""
     made, named = "", set()
     values = {"base_url": base_url.partition("?")[0].rstrip("/"), "model": "x" if model is None else model}
     try:
@@ -120,7 +120,7 @@ def _resolve_host_part(url: str, base_url: str, model: str | None) -> tuple[str,
 
 
 def _origin(address: str) -> Origin | None:
-    """Return scheme, host and port, as whoever connects reads them."""
+    """Return scheme, host and port, as parsed for the connection."""
     from yarl import URL
 
     try:
@@ -133,7 +133,7 @@ def _origin(address: str) -> Origin | None:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """A command of the local configuration."""
+    """A command from the local configuration."""
 
     argv: tuple[str, ...]
     timeout_s: float = 120.0
@@ -141,9 +141,9 @@ class CommandLine:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A provider that somebody registered: one of a kind, under a name, at an address and with a key of its own.
+    """A provider that a user registered: its kind, under a name, with an address and key.
 
-    Under the name of its kind it is the one that every model of that kind is asked at.
+    Registered under the name of its kind, it handles every model of that kind.
     """
 
     id: str
@@ -151,51 +151,51 @@ class Registered:
     base_url: str | None = None
     """None: the vendor's own."""
     model: str | None = None
-    """The one that is meant where the id stands alone."""
+    """The default model, used where the id is given without a model."""
     description: Mapping[str, Any] | None = None
-    """Of a WebSocket agent."""
+    """The description of a WebSocket agent."""
     unlock: Callable[[], str | None] = field(default=lambda: None, repr=False, compare=False)
-    """Returns the key; called when an account is opened, and by nobody else."""
+    """Returns the key; called only when an account is opened."""
 
 
 Lookup = Callable[[str], Registered | None]
-"""Returns the provider that is registered under an id."""
+"""Returns the provider registered under an id."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassedFunctions:
-    """Callables that a Python caller passed as models and scorers, and where its coroutines run."""
+    """Callables that a Python caller passed as models and scorers, and the event loop for its coroutines."""
 
     by_path: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    """By the name that each is stored by: `package.module:function`."""
+    """Models by the name they are stored under: `package.module:function`."""
     scorers: Mapping[str, Any] = field(default_factory=dict)
-    """Likewise; each is a `Scorer`."""
+    """Scorers by the same kind of name; each is a `Scorer`."""
     loop: asyncio.AbstractEventLoop | None = None
-    """None: an event loop for each function."""
+    """None: one event loop per function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Where keys, base URLs and commands come from."""
+    """Looks up keys, base URLs and commands."""
 
     lookup: Callable[[str], str | None] = field(repr=False)
-    """Returns an environment variable. Never shown: what is looked into may hold every key there is."""
+    """Returns an environment variable. Never shown: its source may hold every key."""
     timeout_s: float | None = 120.0
     commands: Mapping[str, CommandLine] = field(default_factory=dict)
     functions: PassedFunctions = field(default_factory=PassedFunctions)
     code: bool = True
-    """Whether providers that run code of this machine may be opened; a server says no."""
+    """Whether providers that run code on this machine may be opened; False on a server."""
     proxy_for: Callable[[str], str | None] = field(default=lambda _: None, repr=False)
-    """Returns the proxy that leads to a URL; None: none does. Never shown: proxies have passwords too."""
+    """Returns the proxy for a URL; None: no proxy. Never shown: proxy URLs may hold passwords."""
     registered: Lookup = field(default=lambda _: None, repr=False)
     allow_private: bool = True
-    """Whether addresses that were named by others than this machine's user may be private ones."""
+    """Whether addresses supplied by anyone but this machine's user may be private."""
     for_others: bool = False
-    """Whether others than this machine's user say who is asked: a key of the environment then goes to its vendor, or
-    to where the environment says, and never to an address that was typed."""
+    """Whether models are chosen by others than this machine's user. Then a key from the environment goes only to its
+    vendor or to the base URL in the environment, never to a typed address."""
 
     def find_account(self, target: Target) -> Account | None:
-        """Return how the target's provider is reached; None for one that needs no account."""
+        """Return the account of the target's provider; None if it needs none."""
         name = target.provider
         if name in WITHOUT_ACCOUNT:
             return None
@@ -231,7 +231,7 @@ class Accounts:
         )
 
     def _account_of_registered(self, target: Target, account_id: str) -> Account:
-        """Return how a registered provider is reached: with its own key, and only where that was meant to go."""
+        """Return the account of a registered provider: with its own key, sent only where it was meant to go."""
         found, described = self.registered(account_id), target.arguments.get("description")
         if found is None:
             raise InvalidInput(
@@ -266,9 +266,9 @@ class Accounts:
         )
 
     def list_configured(self) -> list[str]:
-        """Return the providers that can be asked as things are: key or server are set, or not needed.
+        """Return the providers that are ready to use: key or server are set, or not needed.
 
-        Those of other packages come after the built-in ones; what they need besides is theirs to say.
+        Providers of other packages follow the built-in ones; whether they need more is not checked here.
         """
         found = [
             name
@@ -280,5 +280,5 @@ class Accounts:
 
 
 def _description_address(description: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    """Return where a described agent is called, and so where its key goes."""
+    """Return where a described agent is called, which is also where its key goes."""
     return (description.get("base_url"), description.get("url")) if description else ()

@@ -1,7 +1,7 @@
-"""Requests that take too long are cancelled.
+"""Cancels requests that take too long.
 
-All requests of one account have the same time, so whoever began first is first to end, and one timer serves them all; a
-timer for each, as `asyncio.timeout` and aiohttp have it, costs a seventh of a whole request.
+All requests of an account have the same timeout, so the oldest always expires first, and one timer serves them all. A
+timer per request, as in `asyncio.timeout` and aiohttp, costs a seventh of a whole request.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Deadlines:
-    """Watches over tasks, each from its `begin` to its `end`."""
+    """Applies a timeout to tasks, from `begin` to `end`."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -18,7 +18,7 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> asyncio.Task[Any]:
-        """Watch over the task that calls, and return it."""
+        """Start the timeout of the current task, and return the task."""
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         assert task is not None  # noqa: S101 - requests are made in tasks
@@ -28,17 +28,17 @@ class Deadlines:
         return task
 
     def end(self, task: asyncio.Task[Any]) -> None:
-        """Watch over the task no longer."""
+        """Stop the timeout of the task."""
         self._ends.pop(task, None)
-        if task in self._late:  # whom it asked took no notice of the end, and has answered after all
+        if task in self._late:  # the cancellation was swallowed, and the request completed after all
             self._late.discard(task)
             task.uncancel()
-        if self._timer and not self._ends:  # another event loop needs a timer of its own
+        if self._timer and not self._ends:  # another event loop needs its own timer
             self._timer.cancel()
             self._timer = None
 
     def has_expired(self, task: asyncio.Task[Any]) -> bool:
-        """Tell whether it was we who cancelled the task, and nobody else did."""
+        """Return whether the task was cancelled by its timeout and by nothing else."""
         if task not in self._late:
             return False
         self._late.discard(task)

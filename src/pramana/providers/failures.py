@@ -1,6 +1,7 @@
-"""What goes wrong between us and one account, as errors of ours: a status, a body or an exception in, an error out.
+"""Errors of one provider account: a status, a body or an exception comes in, a `ProviderError` goes out.
 
-Each says whom we asked, what happened and what to do, and none shows a secret. Nothing here raises or asks anyone.
+Each message names the provider, what happened and what to do, and never shows a secret. Nothing here raises or sends
+requests.
 """
 
 import errno
@@ -40,11 +41,11 @@ from pramana.providers.redaction import KEY_LENGTH, Secrets
 
 MESSAGE_LIMIT = 300
 MALFORMED_RESPONSE_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
-"""What reading an answer of another shape raises."""
+"""Raised while parsing a response of an unexpected shape."""
 
 
 class ReadingErrors:
-    """The context of `AccountErrors.reading_errors`; a class, as a generator costs every request a microsecond."""
+    """The context of `AccountErrors.reading_errors`; a class, since a generator costs each request a microsecond."""
 
     __slots__ = ("_failures", "_renamed", "_what")
 
@@ -52,7 +53,7 @@ class ReadingErrors:
         self._failures, self._what, self._renamed = failures, what, renamed
 
     def __enter__(self) -> None:
-        """Begin to read."""
+        """Enter without doing anything."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Rejected):
@@ -64,32 +65,32 @@ class ReadingErrors:
 
 
 class AccountErrors:
-    """The errors of one account at one host."""
+    """Builds the errors of one account at one host."""
 
     def __init__(self, vendor: str, host: str, account: Account, secrets: Secrets, proxy: URL | None) -> None:
         self.vendor, self.secrets = vendor, secrets
         self.provider_label = f"{vendor} ({host})"
-        """Whom we asked, as every message says it."""
+        """The provider's name and host, as every message shows them."""
         self.variable = account.variable or f"{re.sub(r'[^A-Z0-9]+', '_', vendor.upper())}_API_KEY"
         self._account, self._proxy = account, proxy
 
     def quote(self, text: str) -> str:
-        """Return what somebody else said, as a message may show it."""
+        """Return text from outside in a form that is safe to show in a message."""
         return self.secrets.blank_message(escape_control_characters(text))[:MESSAGE_LIMIT]
 
     def make_broken_reply(self, what: str = "was cut off before its end") -> BrokenReply:
-        """Return the error for an answer that is not what the wire format promises."""
+        """Return the error for a response that violates the wire format."""
         return BrokenReply(f"the reply of {self.provider_label} {what}")
 
     def reading_errors(self, what: str, renamed: Mapping[str, str] | None = None) -> "ReadingErrors":
-        """Return a context that raises what goes wrong while an answer is read as an error of ours.
+        """Return a context that translates exceptions from parsing a response to a `ProviderError`.
 
-        A refused parameter gets the name the request had for it: `renamed` has theirs by ours.
+        A rejected parameter is reported by its name in the request: `renamed` maps our names to the vendor's.
         """
         return ReadingErrors(self, what, renamed or {})
 
     def make_key_in_answer(self) -> KeyInAnswer:
-        """Return the error for an answer that cannot be stored as it is, and must not be judged as anything else."""
+        """Return the error for a response that cannot be stored as it is and must not be judged in any other form."""
         return KeyInAnswer(
             f"the reply of {self.provider_label} contains the account's API key, and keys are never stored; if it is "
             "not a "
@@ -97,14 +98,14 @@ class AccountErrors:
         )
 
     def check_storable(self, data: bytes) -> bytes:
-        """Return JSON as it may be stored; raises `KeyInAnswer` for a key of digits alone, where a number stood."""
+        """Return JSON with secrets blanked; raise `KeyInAnswer` if that breaks it (an all-digit key in a number)."""
         try:
             return self.secrets.blank_json(data)
         except ValueError:
             raise self.make_key_in_answer() from None
 
     def make_refusal(self, status: int, body: Any, *, retry_after: float | None = None) -> ProviderError:
-        """Return the error for a status and the body that came with it; also for an error that came mid-stream."""
+        """Return the error for a status and its response body; also for an error in mid-stream."""
         error = ErrorBody.parse(body)
         said = self.secrets.blank_message(escape_control_characters(error.message))
         said = said if len(said) <= MESSAGE_LIMIT else said[: MESSAGE_LIMIT - 1] + "…"
@@ -139,12 +140,12 @@ class AccountErrors:
         return Hint("list_server_models" if "://" in listed else "list_models", self.quote(listed))
 
     def make_redirect_error(self, status: int, location: str = "") -> Rejected:
-        """Return the error for an answer that sends us elsewhere; a host that holds a secret is not shown."""
+        """Return the error for a redirect; a host that contains a secret is not shown."""
         try:
             host = escape_control_characters(URL(location).host or "")
         except ValueError:
             host = ""
-        if any(each.lower() in host for each in self.secrets.all):  # hosts are written small
+        if any(each.lower() in host for each in self.secrets.all):  # URL hosts are lower case
             host = ""
         return Rejected(
             f"{self.provider_label} redirects to {host or 'another address'}, and keys are never sent to another "
@@ -154,7 +155,7 @@ class AccountErrors:
         )
 
     def make_proxy_error(self, status: int) -> ProviderError:
-        """Return the error for a proxy that would not lead on."""
+        """Return the error for a proxy that refused to connect."""
         between = f"the proxy {self._proxy.host_port_subcomponent if self._proxy else ''}"
         if status == 407:
             return AuthenticationFailed(
@@ -165,7 +166,7 @@ class AccountErrors:
         return Unavailable(f"{between} could not connect to {self.provider_label}: {status}", status=status)
 
     def make_address_refused(self, reason: str) -> AddressRefused:
-        """Return the error for an address that may not be connected to."""
+        """Return the error for an address that must not be connected to."""
         return AddressRefused(
             f"requests to {self.provider_label} are blocked: {reason}; an administrator can allow them in the "
             "workbench under "
@@ -175,7 +176,7 @@ class AccountErrors:
     def make_unreachable(
         self, error: Exception, guard: AddressGuard | None, *, answered: bool = False
     ) -> ProviderError:
-        """Return the error for an exchange that could not be ended, before its answer began or in the middle of it."""
+        """Return the error for an exchange that failed: before the response, or with `answered` in the middle of it."""
         if not answered and guard and guard.refused:  # the guard has just refused to connect
             why = f"its name resolves to {guard.refused[0]}"
             guard.refused.clear()
@@ -191,7 +192,7 @@ class AccountErrors:
         if isinstance(error, aiohttp.ClientResponseError):
             return self.make_broken_reply("is not HTTP")
         said = str(error)
-        if isinstance(error, aiohttp.ClientConnectorError):  # in the words of the system and not of a library
+        if isinstance(error, aiohttp.ClientConnectorError):  # prefer the system's message to the library's
             cause = error.os_error
             known = cause.errno is not None and cause.errno in errno.errorcode
             said = (os.strerror(cause.errno or 0) if known else cause.strerror) or str(cause)
@@ -211,11 +212,11 @@ NO_CREDIT_CODES = (
     "billing_error",
     "BILLING_DISABLED",
 )
-"""Codes, types and reasons of OpenAI, Anthropic and Google for an account that has, or may spend, no money."""
+"""Codes, types and reasons of OpenAI, Anthropic and Google for an account without credit or at its spending limit."""
 _NO_CREDIT_RE = re.compile(
-    # Anthropic says both with 400 and no code of its own; Google the others, with 403, 429 and 400. Google's "You
-    # exceeded your current quota, please check your plan and billing details" is not here: it is also what a limit a
-    # minute says.
+    # Anthropic sends both with status 400 and no code; Google sends the others with 403, 429 and 400. Google's "You
+    # exceeded your current quota, please check your plan and billing details" is not included: it is also sent for a
+    # limit per minute.
     r"(?i)credit balance is too low|reached your specified API usage limits"
     r"|requires billing to be enabled|prepayment credits are depleted"
     r"|please enable billing on your project|without a billing account linked"
@@ -224,19 +225,19 @@ _NO_CREDIT_RE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """What an error body says, whichever vendor wrote it."""
+    """The contents of an error body, in any vendor's format."""
 
     message: str
     code: str | None = None
     parameter: str | None = None
     wait: float | None = None
     unpaid: bool = False
-    """The account has no money left, or may spend none: nothing else can be asked of it either."""
+    """The account has no credit left or is at its spending limit: every other request would fail too."""
 
     @classmethod
     def parse(cls, body: Any) -> "ErrorBody":
-        """Read the body: parsed JSON, or text that is none."""
-        if isinstance(body, list) and body:  # Google's streams answer with a list of one
+        """Parse the body: parsed JSON, or text that is not JSON."""
+        if isinstance(body, list) and body:  # Google's streams return a list with one element
             body = body[0]
         if isinstance(body, str):
             return cls(body, parameter=_find_parameter(body), unpaid=_is_unpaid(body))
@@ -282,7 +283,7 @@ def _parse_number(text: str | None) -> float | None:
 
 
 def parse_retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
-    """Return the seconds a server asks us to wait, or None.
+    """Return the seconds to wait before a retry, as the server requests, or None.
 
     >>> parse_retry_after({"retry-after": "7"}), parse_retry_after({"retry-after-ms": "250", "retry-after": "1"})
     (7.0, 0.25)

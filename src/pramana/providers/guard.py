@@ -1,11 +1,11 @@
-"""The address guard: a URL that a stranger may have written goes in, its bytes come out, and no private network is met.
+"""The address guard: an untrusted URL comes in, its bytes go out, and private networks are never connected to.
 
-An address is judged where the socket is made, right before it connects: a literal, a redirect or an answer of a name
-server that changes its mind cannot slip past, because nothing between the judgement and the connection looks the name
-up again. Never a key, a cookie or a password is sent along, and no message shows a URL's query.
+The address is checked when the socket is created, right before it connects. A literal, a redirect or a name server that
+changes its answer cannot slip past, since no lookup happens between the check and the connection. Never sends a key, a
+cookie or a password, and no message shows a URL's query.
 
-With a proxy it is the proxy that looks the name up and connects, so the guard cannot see the address: what is refused
-then is a host that is written as a private address or as `localhost`; everything else the proxy must decide.
+With a proxy, the proxy resolves the name and connects, so the guard cannot see the address: it then refuses only a host
+written as a private address or as `localhost`, and leaves the rest to the proxy.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from pramana.errors import InvalidInput, NotFound, PramanaError, Unavailable, es
 
 MAX_REDIRECTS = 5
 TIME_LIMIT_S = 30.0
-"""For all of it: names, connections, redirects and the last byte."""
+"""Timeout for the whole fetch: name lookups, connections, redirects and the last byte."""
 MAX_SHOWN_LENGTH = 200
-"""Characters of an address in a message."""
+"""Longest address shown in a message, in characters."""
 
 _HOST_RE = re.compile(r"[\w.-]+|[\da-f:.]+(?:%[\w.-]+)?", re.ASCII)
 _REDIRECT_STATUSES = frozenset((301, 302, 303, 307, 308))
 _ALLOW_HINT = "PRAMANA_ALLOW_PRIVATE_ADDRESSES=1 allows it"
 
-# Every block that is for a special purpose, whoever routes it: only the rest is the public Internet.
+# Every special-purpose block, whatever its routing: only the rest is the public Internet.
 _NOT_PUBLIC_4 = {
     IPv4Network("0.0.0.0/8"): "unspecified",
     IPv4Network("10.0.0.0/8"): "private",
@@ -60,12 +60,12 @@ _NOT_PUBLIC_6 = {
     IPv6Network("fec0::/10"): "private",
     IPv6Network("ff00::/8"): "multicast",
 }
-# Blocks whose addresses hold an IPv4 address, and how many bits stand behind it.
+# Blocks whose addresses embed an IPv4 address, and the number of bits after it.
 _HOLDING_4 = {IPv6Network("::ffff:0:0/96"): 0, IPv6Network("64:ff9b::/96"): 0, IPv6Network("2002::/16"): 80}
 
 
 def describe_private_address(address: str) -> str | None:
-    """Say what kind of address it is when it is not on the public Internet; None when it is.
+    """Return the kind of an address that is not on the public Internet; None for a public address.
 
     >>> *map(describe_private_address, ("10.1.2.3", "::ffff:127.0.0.1", "93.184.215.14")),
     ('private', 'loopback', None)
@@ -84,14 +84,14 @@ def describe_private_address(address: str) -> str | None:
 
 
 class AddressGuard:
-    """Makes the sockets of connections to the public Internet, and none to anywhere else."""
+    """Creates sockets for connections to the public Internet, and to nothing else."""
 
     def __init__(self) -> None:
         self.refused: list[str] = []
-        """Addresses that would have been connected to, each with its kind."""
+        """Addresses that were refused, each with its kind."""
 
     def socket(self, address: "aiohttp.AddrInfoType") -> socket.socket:
-        """Make the socket for one connection; it is for aiohttp, which connects it to this very address."""
+        """Create the socket for one connection; a callback for aiohttp, which connects it to this very address."""
         family, kind, protocol, _, place = address
         host = str(place[0])
         if reason := describe_private_address(host):
@@ -100,15 +100,15 @@ class AddressGuard:
         return socket.socket(family, kind, protocol)
 
     def connector(self) -> aiohttp.TCPConnector:
-        """Return what connects a session, guarded; a session that is given a proxy is not guarded by it."""
+        """Return a guarded connector for a session; a session with a proxy is not guarded by it."""
         return aiohttp.TCPConnector(socket_factory=self.socket, force_close=True)
 
 
 async def fetch(url: str, *, limit_bytes: int, allow_private: bool) -> bytes:
-    """Return what a GET of an http(s) URL brings; redirects are followed, each under the same rules.
+    """Fetch an http(s) URL and return its body; redirects are followed, each under the same rules.
 
-    `InvalidInput` is raised for what must not or cannot be fetched, `NotFound` where there is nothing, `Unavailable`
-    where another try may help.
+    Raises `InvalidInput` for what must not or cannot be fetched, `NotFound` if there is nothing, `Unavailable` if a
+    retry may help.
     """
     try:
         async with asyncio.timeout(TIME_LIMIT_S):
@@ -135,7 +135,7 @@ async def _fetch_following_redirects(url: URL, limit: int, *, allow_private: boo
 
 
 async def _fetch_once(url: URL, limit: int, *, allow_private: bool) -> bytes | URL:
-    """Return the body at a URL, or where it redirects to."""
+    """Return the body at a URL, or the URL it redirects to."""
     proxy = settings.find_proxy(str(url))
     guard = None if allow_private else AddressGuard()
     _check_spelling(url, allow_private=allow_private)
@@ -153,7 +153,7 @@ async def _fetch_once(url: URL, limit: int, *, allow_private: bool) -> bytes | U
             if not 200 <= response.status < 300:
                 raise _make_status_error(url, response.status)
             return await _read_body(url, response, limit)
-    except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: an address no socket takes
+    except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: an address that no socket accepts
         if isinstance(error, TimeoutError):
             raise
         if guard and guard.refused:
@@ -164,7 +164,7 @@ async def _fetch_once(url: URL, limit: int, *, allow_private: bool) -> bytes | U
 async def _read_body(url: URL, response: aiohttp.ClientResponse, limit: int) -> bytes:
     too_large = InvalidInput(f"{strip_credentials(url)} is larger than {limit:,} bytes")
     coded = response.headers.get("Content-Encoding", "identity").strip().lower()
-    if coded not in ("", "identity"):  # nobody asked for it, and a small packet may unpack to anything
+    if coded not in ("", "identity"):  # not requested, and a small body may decompress to any size
         raise InvalidInput(
             f"{strip_credentials(url)} was served compressed ({quote_text(coded, 40)}); serve it uncompressed"
         )
@@ -179,12 +179,12 @@ async def _read_body(url: URL, response: aiohttp.ClientResponse, limit: int) -> 
 
 
 def _parse_url(url: str, base: URL | None = None) -> URL:
-    """Return a URL that may be asked for; a redirect counts from where it was found."""
+    """Return the URL if it may be fetched; a redirect is resolved against `base`."""
     try:
         found = URL(url)
         found = base.join(found) if base else found
         found = found.with_fragment(None)
-        (found.host or "").encode("idna")  # or the search for the address raises, far from here
+        (found.host or "").encode("idna")  # otherwise the name lookup raises, far from here
         if found.scheme in ("http", "https") and _HOST_RE.fullmatch(found.raw_host or "") and found.port:
             if found.raw_user is not None or found.raw_password is not None:
                 raise InvalidInput(f"{strip_credentials(found)} contains a user or a password, which are never sent")
@@ -196,7 +196,7 @@ def _parse_url(url: str, base: URL | None = None) -> URL:
 
 
 def describe_disguised_host(url: URL) -> str | None:
-    """Say of a host what it is when its spelling alone shows that it is not on the public Internet; None otherwise.
+    """Return why a host is not on the public Internet, as far as its spelling alone shows it; None otherwise.
 
     >>> describe_disguised_host(URL("http://0x7f.1/")), describe_disguised_host(URL("http://localhost./")), describe_disguised_host(URL("https://api.example/"))
     ('its host is 127.0.0.1, which is loopback', 'its host is this machine', None)
@@ -210,13 +210,13 @@ def describe_disguised_host(url: URL) -> str | None:
 
 
 def _host_of(url: URL) -> tuple[str, str | None]:
-    """Return a host, and the address that it is another spelling of; None where a name server must be asked."""
+    """Return a host and the address it spells; None if only a name server can resolve it."""
     host = (url.raw_host or "").rstrip(".").lower()
     return host, host if ":" in host else _parse_numeric_host(host)
 
 
 def _check_spelling(url: URL, *, allow_private: bool) -> None:
-    """Refuse a host by its spelling alone, before any name server or proxy is asked."""
+    """Refuse a host by its spelling alone, before any name server or proxy is involved."""
     host, address = _host_of(url)
     if address is None:
         if not allow_private and (host == "localhost" or host.endswith(".localhost")):
@@ -228,7 +228,7 @@ def _check_spelling(url: URL, *, allow_private: bool) -> None:
 
 
 def _parse_numeric_host(host: str) -> str | None:
-    """Return the IPv4 address that sockets take a host for: 2130706433, 0x7f.1 and 0177.0.0.1 are 127.0.0.1 to them."""
+    """Return the IPv4 address that sockets read a host as: 2130706433, 0x7f.1 and 0177.0.0.1 all mean 127.0.0.1."""
     try:
         return str(IPv4Address(socket.inet_aton(host)))
     except OSError:
@@ -251,7 +251,7 @@ def _make_status_error(url: URL, status: int) -> PramanaError:
 
 
 def _describe_failure(error: Exception) -> str:
-    """Name a failure without what aiohttp adds to it: its texts may hold the whole URL."""
+    """Describe a failure without aiohttp's own text, which may contain the whole URL."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

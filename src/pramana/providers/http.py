@@ -1,7 +1,7 @@
-"""The one HTTP transport: a request in a vendor's words goes out, its events come back parsed, with the moment of each.
+"""The one HTTP transport: sends a request in a vendor's wire format, returns parsed events with their arrival times.
 
-Whatever goes wrong leaves as a `ProviderError` of `failures`, without any secret (`redaction`). Never a retry, never a
-redirect followed: the key would travel along.
+Every failure is a `ProviderError` from `failures`, free of secrets (`redaction`). Never retries and never follows a
+redirect: the key would travel along.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ from pramana.providers.reading import ReplyReader
 from pramana.providers.redaction import Secrets, without_secrets
 
 REPLY_LIMIT = 64 << 20
-"""Bytes of one answer: far above any real one, and no server can fill our memory."""
+"""Maximum size of a response in bytes: far above any real one, so that no server can fill our memory."""
 MAX_PAGES = 100
-"""Of a list of models."""
+"""Maximum number of pages in a list of models."""
 CLOSE_TIMEOUT_S = 1.0
-"""How long a finished stream may take to close, so that its connection can be used again."""
+"""How long a finished stream may take to close so that its connection can be reused."""
 SECRET_NAME_PARTS = ("auth", "key", "token", "secret", "cookie")
-"""What the name of a header or of a part of the query has that holds a secret."""
+"""Parts of header and query names that mark the value as a secret."""
 
 _Read = TypeVar("_Read")
 _Body = aiohttp.BytesPayload | aiohttp.FormData | None
 
 
 class HttpTransport:
-    """The connections to one account. It belongs to the event loop that first uses it, until it is closed."""
+    """The connections to one account. Bound to the event loop that first uses it, until closed."""
 
     def __init__(self, vendor: str, account: Account) -> None:
         self.account = account
@@ -67,10 +67,10 @@ class HttpTransport:
         reading: ReplyReader,
         last: Collection[str] = (),
     ) -> None:
-        """Post the body as JSON and let the reading take the events of the answer as they arrive.
+        """Post the body as JSON and pass the events of the response to `reading` as they arrive.
 
-        `[DONE]` ends the answer, and so does an event named in `last`. Whether one that just stops was complete is for
-        the provider to know: see `AccountErrors.make_broken_reply`.
+        `[DONE]` ends the response, and so does an event named in `last`. Whether a stream that just stops is complete
+        is for the provider to decide: see `AccountErrors.make_broken_reply`.
         """
         try:
             sent = aiohttp.BytesPayload(_encode_body(body), content_type="application/json")
@@ -83,13 +83,13 @@ class HttpTransport:
         return await self._exchange("GET", path, headers, None, self._read_json)
 
     async def upload(self, path: str, *, headers: Mapping[str, str], form: aiohttp.FormData) -> Any:
-        """Post a form and return the JSON that answers it."""
+        """Post a form and return the JSON of the response."""
         return await self._exchange("POST", path, headers, form, self._read_json)
 
     async def download(
         self, path: str, *, headers: Mapping[str, str], body: Mapping[str, Any], take: Callable[[bytes], None]
     ) -> None:
-        """Post the body as JSON and let `take` have the bytes that answer it, as they arrive."""
+        """Post the body as JSON and pass the bytes of the response to `take` as they arrive."""
 
         async def read(response: aiohttp.ClientResponse) -> None:
             size = 0
@@ -101,7 +101,7 @@ class HttpTransport:
         await self._exchange("POST", path, headers, sent, read)
 
     async def pages(self, path: str, *, headers: Mapping[str, str], take: Callable[[Any], str | None]) -> None:
-        """Get every page of a list of models; `take` returns the query of the one that follows, None after the last."""
+        """Fetch every page of a list of models; `take` returns the query of the next page, None after the last."""
         more, seen = "", {""}
         for _ in range(MAX_PAGES):
             page = await self.get(path + more, headers=headers)
@@ -116,9 +116,9 @@ class HttpTransport:
         raise self.failures.make_broken_reply(endless)
 
     def guard_for(self, url: URL) -> AddressGuard | None:
-        """Return what guards connections to an address; None where none is needed. Its spelling alone may refuse it.
+        """Return the guard for connections to an address, None if none is needed; may refuse it by its spelling.
 
-        Through a proxy it is the proxy that connects, so its rules decide.
+        With a proxy, the proxy connects, so its rules decide.
         """
         if not self.account.is_guarded:
             return None
@@ -162,7 +162,7 @@ class HttpTransport:
         finally:
             if self._deadlines and watched:
                 self._deadlines.end(watched)
-            if response is not None and not response.closed:  # read to its end it has given its connection back
+            if response is not None and not response.closed:  # fully read, it has released its connection already
                 response.close()
 
     async def _read(self, response: aiohttp.ClientResponse, reading: ReplyReader, last: Collection[str]) -> None:
@@ -214,7 +214,7 @@ class HttpTransport:
     def _parse(self, data: bytes) -> Any:
         try:
             return _fast_decode(data)
-        except (ValueError, RecursionError):  # half of a pair, NaN, a number beyond all measure: JSON to some
+        except (ValueError, RecursionError):  # half a surrogate pair, NaN, an oversized number: JSON to some servers
             pass
         try:
             return _decode(data.decode())
@@ -225,7 +225,7 @@ class HttpTransport:
         return quote_text(self.failures.secrets.blank_message(data[:4096].decode("utf-8", "replace")))
 
     async def _drain(self, content: aiohttp.StreamReader) -> None:
-        # A response left before its end takes its connection along. The answer is complete: nothing here can spoil it.
+        # Leaving a response unread closes its connection. The answer is complete, so nothing here can spoil it.
         if content.at_eof():
             return
         with suppress(aiohttp.ClientError, OSError):
@@ -239,7 +239,7 @@ class HttpTransport:
         try:
             said = await self._read_rest(response.content, b"")
         except (aiohttp.ClientError, OSError):
-            said = b""  # the status alone says enough
+            said = b""  # the status alone is enough
         body: Any = said.decode("utf-8", "replace")
         try:
             body = _decode(body)
@@ -255,7 +255,7 @@ class HttpTransport:
         try:
             url = URL(self._base + path)
             if url.scheme in ("http", "https") and url.host:
-                url.host.encode("idna")  # or the search for the address raises, far from here
+                url.host.encode("idna")  # otherwise the name lookup raises, far from here
                 return url.extend_query(self._query) if self._query else url
         except ValueError:
             pass
@@ -277,7 +277,7 @@ class HttpTransport:
                 )
             made_by = self._guard.socket if self._guard else None
             self._session = aiohttp.ClientSession(
-                # The engine's limiter decides how many connections there are.
+                # The engine's limiter bounds the number of connections.
                 connector=aiohttp.TCPConnector(limit=0, socket_factory=made_by),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.account.connect_timeout_s),
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -288,7 +288,7 @@ class HttpTransport:
 
     def _with_account_headers(self, headers: Mapping[str, str]) -> "CIMultiDict[str]":
         last, made = self._headers_cache
-        if headers is not last:  # an adapter gives the same ones each time
+        if headers is not last:  # adapters pass the same headers each time
             own = self.account.headers
             names = {name.lower() for name in own}
             made = CIMultiDict({name: value for name, value in headers.items() if name.lower() not in names})
@@ -298,25 +298,25 @@ class HttpTransport:
 
 
 _TEXT_FIELDS = frozenset({"messages", "stream_options", "contents", "input", "system", "systemInstruction"})
-"""Parts of a request that adapters make of texts alone."""
+"""Request fields that adapters build from text alone."""
 
 
 def _encode_body(body: Mapping[str, Any]) -> bytes:
-    """Return a request as JSON; what JSON cannot say raises."""
+    """Return a request as JSON; raise for a value that JSON cannot represent."""
     for name, value in body.items():
         kind = type(value)
         if not (
             kind is str or kind is int or kind is bool or name in _TEXT_FIELDS or (kind is float and isfinite(value))
         ):
-            return _encode(body).encode()  # strict where a parameter might hold anything; it takes ten times as long
+            return _encode(body).encode()  # strict, since a parameter may hold anything; ten times slower
     try:
         return msgspec.json.encode(body)
-    except ValueError:  # half of a surrogate pair
+    except ValueError:  # half a surrogate pair
         return _encode(body).encode()
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-# NaN is not JSON, and no store takes it; yet some servers write it for an unknown number.
+# NaN is not JSON, and no store accepts it; yet some servers send it for an unknown number.
 _decode = json.JSONDecoder(parse_constant=lambda _: None).decode
 _fast_decode = msgspec.json.Decoder().decode
 
@@ -333,7 +333,7 @@ def _proxy_of(account: Account, host: str) -> URL | None:
 
 
 def _secrets(account: Account, url: URL, proxy: URL | None) -> Secrets:
-    """Return what must never be shown: the key, passwords, and whatever in headers and address is there as proof."""
+    """Return everything to keep out of messages: the key, passwords, and credentials in headers or the address."""
     named = (*account.headers.items(), *url.query.items())
     proofs = [
         value.split()[-1]
@@ -345,7 +345,7 @@ def _secrets(account: Account, url: URL, proxy: URL | None) -> Secrets:
 
 
 class EventParser:
-    """Chunks of bytes in, the events of a server-sent stream out, in one pass; a line may span any number of chunks."""
+    """Parses chunks of bytes into server-sent events in one pass; a line may span any number of chunks."""
 
     __slots__ = ("_after_return", "_data", "_event", "_more", "_rest", "_started")
 
@@ -353,12 +353,12 @@ class EventParser:
         self._rest: list[bytes] = []
         self._data: bytes | None = None
         self._more: list[bytes] = []
-        """The lines of data after the first: joined once, for there may be millions."""
+        """The data lines after the first, joined once: there may be millions."""
         self._event: str | None = None
         self._after_return = self._started = False
 
     def feed(self, chunk: bytes) -> list[tuple[str | None, bytes]]:
-        """Take the next bytes, return name and data of each event they complete."""
+        """Parse the next bytes, and return name and data of each event they complete."""
         if chunk[:6] == b"data: " and not self._rest and self._data is None and self._event is None:
             events = _parse_simple_events(chunk)
             if events:
@@ -366,7 +366,7 @@ class EventParser:
                 return events
         if self._after_return and chunk:
             self._after_return = False
-            chunk = chunk.removeprefix(b"\n")  # the other half of a line's end
+            chunk = chunk.removeprefix(b"\n")  # the second half of a line ending
         if self._rest:
             self._rest.append(chunk)
             if b"\n" not in chunk and b"\r" not in chunk:
@@ -400,16 +400,16 @@ class EventParser:
                     self._more.append(data)
             elif line[:6] == b"event:":
                 self._event = line[6:].removeprefix(b" ").decode("utf-8", "replace")
-            # Comments, ids and waiting times are of no use to a request that is never repeated here.
+            # Comments, ids and retry times do not matter: requests are never repeated here.
         return complete
 
     def end(self) -> list[tuple[str | None, bytes]]:
-        """Return what a server that forgets the last empty line has left."""
+        """Return the last event of a server that omits the final empty line."""
         return self.feed(b"\n\n" if self._rest else b"\n")
 
 
 def _parse_simple_events(chunk: bytes) -> list[tuple[str | None, bytes]]:
-    """Return the events of a chunk in which each is one line of data, as nearly every server writes: half the time."""
+    """Return the events of a chunk of one-line events, as nearly every server sends them; takes half the time."""
     if chunk[-2:] != b"\n\n" or b"\r" in chunk:
         return []
     pieces = chunk[:-2].split(b"\n\n")
@@ -426,7 +426,7 @@ class VendorProvider:
 
     vendor: ClassVar[str]
     base_url: ClassVar[str]
-    """Where its account is, if nobody says otherwise."""
+    """The default base URL."""
 
     def __init__(self, account: Account) -> None:
         self._http = HttpTransport(self.vendor, account)
@@ -437,5 +437,5 @@ class VendorProvider:
         return cls(account or Account(cls.base_url))
 
     async def close(self) -> None:
-        """Close the connections; a call has one of its own."""
+        """Close the connections; a call has its own."""
         await self._http.close()

@@ -1,6 +1,6 @@
-"""Which kinds of providers there are: the registry, and what is known of each kind before one is opened.
+"""The kinds of providers: the registry, and what is known about each kind before one is opened.
 
-Plain tables, so that whoever needs only a name imports nothing else. Nothing here asks anyone or reads the environment.
+Plain tables, so that looking up a name imports nothing else. Nothing here sends a request or reads the environment.
 """
 
 import re
@@ -43,7 +43,7 @@ ALIASES: Mapping[str, str] = {
     "haiku": "claude-haiku-4-5",
 }
 PROVIDER_ID_RE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-"""What a registered provider may be called: it is typed before a colon."""
+"""Valid names for a registered provider, which is typed before a colon."""
 MODEL_PREFIXES: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"gpt-|chatgpt-|o[134](-|$)|ft:(gpt-|o[134]-)|text-embedding-"),
     "anthropic": re.compile(r"claude-"),
@@ -53,12 +53,12 @@ MODEL_PREFIXES: Mapping[str, re.Pattern[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """Which environment variables tell how a provider is reached; of several, the first that is set."""
+    """The environment variables that configure a provider; of several, the first one set is used."""
 
     keys: tuple[str, ...]
     base_urls: tuple[str, ...]
     base_url: str | None = None
-    """The vendor's own; None: there is none to fall back on."""
+    """The vendor's own; None: there is no default."""
     key_required: bool = True
 
 
@@ -85,26 +85,26 @@ VARIABLES: Mapping[str, Variables] = {
         ("GOOGLE_GEMINI_BASE_URL",),
         "https://generativelanguage.googleapis.com",
     ),
-    # Where they are reached stands in their descriptions; a public agent of ElevenLabs needs no key.
+    # Their addresses are in their descriptions; a public agent of ElevenLabs needs no key.
     "elevenlabs": Variables(("ELEVENLABS_API_KEY",), ("ELEVENLABS_BASE_URL",), "", key_required=False),
     "deepgram": Variables(("DEEPGRAM_API_KEY",), ("DEEPGRAM_BASE_URL",), ""),
     "vapi": Variables(("VAPI_API_KEY",), ("VAPI_BASE_URL",), ""),
     "twilio": Variables(("TWILIO_AGENT_API_KEY",), ("TWILIO_AGENT_BASE_URL",), "", key_required=False),
     "pipecat": Variables(("PIPECAT_API_KEY",), ("PIPECAT_BASE_URL",), "", key_required=False),
     "websocket": Variables(("WEBSOCKET_API_KEY",), ("WEBSOCKET_BASE_URL",), "", key_required=False),
-    # Its own variable: a key of OpenAI's must not travel to whichever server was named.
+    # A separate variable: OpenAI's key must not go to an arbitrary server.
     "compatible": Variables(("COMPATIBLE_API_KEY",), ("COMPATIBLE_BASE_URL",), key_required=False),
 }
 CALLED_KINDS = (
     "cascade", "openai-realtime", "gemini-live", "elevenlabs", "deepgram", "vapi", "twilio", "pipecat", "websocket",
 )  # fmt: skip
-"""Voice agents that need an account: which there are of them is not asked for."""
+"""Voice agents that need an account; their agents are not listed."""
 WITHOUT_ACCOUNT = ("local", "local-voice", "fake", "fake-voice", "python", "command")
 KINDS_RUNNING_CODE = ("python", "command")
 
 
 def check_url(address: str, write: str, instead: str) -> str:
-    """Return the address of a server that may be stored; raises `InvalidInput` for one that may hold a secret."""
+    """Return the address of a server if it may be stored; raise `InvalidInput` if it may hold a secret."""
     try:
         parts = urlsplit(address)
         _ = parts.port

@@ -1,8 +1,8 @@
-"""From what a user types to who is asked: a name comes in, a `Target` goes out, and of that an open provider.
+"""From what a user types to a provider: a name comes in, a `Target` goes out, and from that an open provider.
 
-A bare name finds its provider by its beginning; `provider:model` says it; a URL with `#model` is a server that speaks
-OpenAI's chat completions. A target never holds a key: keys and base URLs are looked up when a provider is opened
-(`accounts.py`). Nothing here reads the environment, opens a store or asks anyone.
+A bare name is matched to its provider by prefix; `provider:model` is explicit; a URL with `#model` is a server that
+speaks OpenAI's chat completions. A target never holds a key: keys and base URLs are looked up when a provider is opened
+(`accounts.py`). Nothing here reads the environment, opens a store or sends a request.
 """
 
 import json
@@ -43,10 +43,10 @@ def resolve_target(
     registered: Lookup | None = None,
     for_others: bool = False,
 ) -> Target:
-    """Return who is meant by what a user typed; raises `InvalidInput` with what to type instead.
+    """Return the target for what a user typed; raise `InvalidInput` with what to type instead.
 
-    A provider that is registered stands before what this machine is set up with. What runs code of this machine, or
-    reads its files, only its own user can name.
+    A registered provider takes precedence over this machine's configuration. Only the machine's own user can name what
+    runs code on it or reads its files.
 
     >>> resolve_target("gpt-5")
     Target(typed='gpt-5', provider='openai', model='gpt-5', arguments={})
@@ -63,7 +63,7 @@ def resolve_target(
     if registered and "base_url" not in target.arguments:
         known = VARIABLES.get(target.provider)
         same_vendor = [other for other, theirs in VARIABLES.items() if other != target.provider and theirs == known]
-        for kind in (target.provider, *same_vendor):  # they are reached by the same key at the same address
+        for kind in (target.provider, *same_vendor):  # they share its key and address
             if found := _look_up(registered, kind):
                 return replace(target, arguments={**target.arguments, **_registered_arguments(found)})
     return target
@@ -74,7 +74,7 @@ def _look_up(registered: Lookup, name: str) -> Registered | None:
 
 
 def _target_of_registered(registered: Registered, typed: str, model: str) -> Target:
-    """Return the target that is reached by a registered provider."""
+    """Return the target of a registered provider."""
     model = model or registered.model or ""
     if registered.kind == "websocket":
         if not model and "{model" in str(registered.description):
@@ -90,7 +90,7 @@ def _target_of_registered(registered: Registered, typed: str, model: str) -> Tar
 
 
 def _registered_arguments(registered: Registered) -> dict[str, Any]:
-    """Return what a target records of the provider it is reached by: enough to find its key again, and no key."""
+    """Return what a target records about its registered provider: enough to find its key again, but never the key."""
     if registered.kind in WITHOUT_ACCOUNT:
         return {}
     return {"account": registered.id, **({"base_url": registered.base_url} if registered.base_url else {})}
@@ -109,7 +109,7 @@ def _refuse_own_page(typed: str) -> None:
 
 
 def _target_of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
-    """Return who is meant, as far as the name alone tells."""
+    """Return the target as far as the name alone determines it."""
     if re.match(r"https?://", typed):
         return _target_at_url(typed)
     if typed in ALIASES:
@@ -157,7 +157,7 @@ def _target_of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
 
 
 def resolve_embedder(typed: str, *, registered: Lookup | None = None, for_others: bool = False) -> Target:
-    """Return who is meant, once it is sure that they embed; raises `InvalidInput` with what to type instead."""
+    """Return the target if it can embed; raise `InvalidInput` with what to type instead."""
     target = resolve_target(typed, registered=registered, for_others=for_others)
     if not hasattr(providers.load(target.provider), "embed"):
         raise InvalidInput(
@@ -169,20 +169,20 @@ def resolve_embedder(typed: str, *, registered: Lookup | None = None, for_others
 
 
 def is_voice_agent(target: Target) -> bool:
-    """Tell whether a target is a voice agent: it is called, and cannot be written to."""
+    """Return whether a target is a voice agent, which is called and cannot take a text prompt."""
     return hasattr(providers.load(target.provider), "dial")
 
 
 def open_provider(target: Target, accounts: Accounts) -> Provider:
-    """Return the provider of a target, ready to be asked; whoever opens closes.
+    """Return the provider of a target, ready for requests; the caller closes it.
 
-    Every provider is opened alike: what is registered has `open(target, account)`.
+    Every registered kind is opened in the same way: `open(target, account)`.
     """
     name = target.provider
     if not accounts.code and (name in KINDS_RUNNING_CODE or name not in providers.builtin):
         raise InvalidInput(f"{quote_text(target.typed)} runs code on this machine, which only the command line allows")
     if name == "command":
-        # A stored target must not make this machine run what its configuration does not name.
+        # A stored target must not make this machine run a command that its configuration does not name.
         configured = _target_of_command(target.typed, target.model, accounts.commands)
         if list(target.arguments.get("argv", ())) != configured.arguments["argv"]:
             raise InvalidInput(
@@ -237,10 +237,10 @@ def _unknown_model_error(typed: str) -> InvalidInput:
 
 
 MIN_SIMILARITY = 0.7
-"""How alike a word must be to be suggested: "nope" is as like "openai" as 0.6."""
+"""Similarity from which a word is suggested: "nope" and "openai" are at 0.6."""
 KINDS = tuple(name for name in providers.builtin if name not in KINDS_RUNNING_CODE)
 MAX_LENGTH = 2_000
-"""Characters of an address or of a model's name."""
+"""Maximum length of an address or a model's name, in characters."""
 
 
 def check_provider(
@@ -252,7 +252,7 @@ def check_provider(
     description: Mapping[str, Any] | None = None,
     has_key: bool = False,
 ) -> Registered:
-    """Return a provider that may be registered; raises `InvalidInput` with what to say instead."""
+    """Return a provider that may be registered; raise `InvalidInput` with what to correct."""
     if kind not in KINDS:
         if kind in providers:
             raise _field_error(
@@ -293,7 +293,7 @@ def check_provider(
 
 
 def _check_host(named: frozenset[str], model: str | None) -> None:
-    """Refuse a key where whoever calls would say to which host it goes."""
+    """Refuse a key if the caller of a model would choose the host it is sent to."""
     if others := sorted(named - {"model"}):
         raise _field_error(
             "arguments.description",
@@ -342,5 +342,5 @@ def _check_base_url(base_url: str, kind: str) -> str:
 
 
 def _field_error(field: str, message: str) -> InvalidInput:
-    """Return what is wrong with one field, so that whoever filled it in is told there."""
+    """Return the error for one field, so that a form can show it there."""
     return InvalidInput(message, [Problem(message, field)])

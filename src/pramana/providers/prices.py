@@ -1,14 +1,14 @@
-"""What a reply costs: a target and its usage come in, dollars go out, or None when the price is not known.
+"""The cost of a reply: a target and its usage come in, US dollars go out, or None when the price is unknown.
 
-Prices are those of genai-prices, as installed: nothing is fetched. A file of the user's goes before them, and what was
-set for everyone in the store goes before that:
+Prices come from genai-prices as installed; nothing is fetched. The user's price file takes precedence over it, and
+prices set for everyone in the store take precedence over the file:
 
     [prices."openai:gpt-5"]
     input_per_million = 1.25
     output_per_million = 10.0
-    cached_per_million = 0.125    # of input read from the provider's cache; as input when left out
+    cached_per_million = 0.125    # for input read from the provider's cache; defaults to the input price
 
-A name is what was typed, or `provider:model`. An unknown price is never 0; `local` and `fake` cost nothing.
+A name is as typed, or `provider:model`. An unknown price is never 0; `local` and `fake` cost nothing.
 """
 
 import hashlib
@@ -29,49 +29,49 @@ if TYPE_CHECKING:
 
 FREE_KINDS = ("local", "local-voice", "fake", "fake-voice")
 USER_CODE_KINDS = ("python", "command")
-"""Models that are the user's own code; what it spends is not counted."""
+"""Models that are the user's own code; its spending is not counted."""
 VENDORS: Mapping[str, str] = {
     "openai": "openai",
     "openai-responses": "openai",
     "anthropic": "anthropic",
     "google": "google",
 }
-"""Our providers by the name genai-prices has for them."""
+"""Our providers by their name in genai-prices."""
 KINDS_WITHOUT_PRICE_LIST = (*USER_CODE_KINDS, *CALLED_KINDS)
-"""Nobody publishes what a function costs; of voice agents the lists have text, and sound costs many times that."""
+"""Functions have no published price; for voice agents the lists only have text, and sound costs many times that."""
 MAX_PRICE = 1e9
-"""Dollars a million tokens: above, someone slipped, and sums of costs would leave what a number can hold."""
+"""Dollars per million tokens; anything above is a typo, and would make sums of costs overflow."""
 PRICE_CACHE_S = 600.0
-"""How long a price found holds: some change with the hour or the date."""
+"""How long a price is cached: some change with the hour or the date."""
 _FIELDS = ("input_per_million", "output_per_million", "cached_per_million")
 _PLACE = re.compile(r"(?s)(?P<message>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Dollars a million tokens of each kind, above some number of input tokens; None is unknown."""
+    """Dollars per million tokens of each kind, above some number of input tokens; None is unknown."""
 
     above: int
     input: float | None
     output: float | None
     cached: float | None
     request: float = 0.0
-    """Dollars a request, whatever its tokens."""
+    """Dollars per request, regardless of tokens."""
 
 
 Origin = Literal["set", "file", "published", "free"]
-"""Where a price comes from: set in the store, the user's file, genai-prices; or nobody pays for it."""
+"""The source of a price: set in the store, the user's file, genai-prices, or free of charge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a model costs, and who says so."""
+    """A model's price and its source."""
 
     origin: Origin
     steps: tuple[Rates, ...]
-    """By the number of input tokens, beginning with none."""
+    """Rates by the number of input tokens, starting at zero."""
     name: str | None = None
-    """The name it was found by, where a name was given to it."""
+    """The name that matched, for a price set by name."""
 
 
 FREE_OF_CHARGE = Price("free", (Rates(0, 0.0, 0.0, 0.0),))
@@ -79,7 +79,7 @@ _Key = tuple[str, str, str, str | None]
 
 
 class Prices:
-    """Prices as they stood when loaded; what was found is kept, so that a cost takes about a microsecond."""
+    """The prices at load time. Lookups are cached, so that a cost takes about a microsecond."""
 
     def __init__(
         self,
@@ -93,9 +93,9 @@ class Prices:
 
     @classmethod
     def load(cls, path: Path | None, kept: Mapping[str, Rates] | None = None) -> "Prices":
-        """Return the prices: those that the store keeps before those of the file, and both before all others.
+        """Load the prices: the store's take precedence over the file's, and both over all others.
 
-        A file that is not there has none.
+        A missing file has no prices.
         """
         if path is None or not path.exists():
             return cls(kept=kept)
@@ -108,7 +108,7 @@ class Prices:
 
     @property
     def version(self) -> str:
-        """What the prices are, for the record of a run."""
+        """Return the version of the prices, for the record of a run."""
         from importlib.metadata import version
 
         own = f" and own prices {self._digest}" if self._digest else ""
@@ -118,15 +118,15 @@ class Prices:
         return f"genai-prices {version('genai-prices')}{own}"
 
     def find_price(self, target: Target) -> Price | None:
-        """Return what a target costs and who says so; None when nobody does."""
+        """Return a target's price and its source; None if it is unknown."""
         return FREE_OF_CHARGE if target.provider in FREE_KINDS else self._look_up(target, None)
 
     def is_known(self, target: Target) -> bool:
-        """Tell whether what the target costs is known before it is asked."""
+        """Return whether the target's price is known before a request."""
         return target.provider in FREE_KINDS or bool(self._rates(target, None))
 
     def may_cost(self, target: Target) -> bool:
-        """Return whether a target costs money, or may: its price is not known. What the user's own code spends is not.
+        """Return whether a target costs or may cost money; an unknown price may, the user's own code never does.
 
         >>> targets = Target("", "fake", "echo"), Target("", "openai", "gpt-5"), Target("", "python", "a:b")
         >>> list(map(Prices().may_cost, targets))
@@ -136,7 +136,7 @@ class Prices:
         return target.provider not in USER_CODE_KINDS if cost is None else cost != 0
 
     def cost(self, target: Target, served_model: str | None, usage: Usage) -> float | None:
-        """Return dollars; None when the price or the tokens are unknown."""
+        """Return the cost in dollars; None when the price or the tokens are unknown."""
         if target.provider in FREE_KINDS:
             return 0.0
         steps = self._rates(target, served_model)
@@ -149,7 +149,7 @@ class Prices:
                 if asked is not None and asked > step.above:
                     rates = step
         if rates.input == rates.output == rates.cached == 0:
-            return rates.request  # tokens nobody pays for need not be counted
+            return rates.request  # free tokens need not be counted
         if asked is None or (answered is None and rates.output is not None):
             return None
         if (asked and rates.input is None) or (answered and rates.output is None):
@@ -185,14 +185,14 @@ class Prices:
         )
         if not all(where.values()) or vendor in KINDS_WITHOUT_PRICE_LIST:
             return None
-        for model in reversed(models):  # the served name is the more exact one
+        for model in reversed(models):  # the served name is more specific
             if steps := _find_published_rates(model, **where):
                 return Price("published", steps)
         return None
 
 
 def published_models() -> list[str]:
-    """Return the names of the models that genai-prices knows of our vendors: for suggestions."""
+    """Return the names of our vendors' models that genai-prices knows, for suggestions."""
     from genai_prices.data_snapshot import get_snapshot
 
     wanted = set(VENDORS.values())
@@ -217,7 +217,7 @@ def _rate_steps(price: "ModelPrice") -> tuple[Rates, ...]:
 
     prices = [price.input_mtok, price.output_mtok, price.cache_read_mtok]
     if prices[0] is None and prices[1] is None:
-        return ()  # a model that is known, at a price that is not
+        return ()  # a known model with an unknown price
     starts = {0, *(tier.start for each in prices if isinstance(each, TieredPrices) for tier in each.tiers)}
 
     def at(start: int, of: Any) -> float | None:
@@ -238,7 +238,7 @@ def _rate_steps(price: "ModelPrice") -> tuple[Rates, ...]:
 def _read_price_file(text: str, file: str) -> dict[str, Rates]:
     try:
         document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # no TOML, or a number or a nesting beyond all measure
+    except (ValueError, RecursionError) as error:  # not TOML, an oversized number, or nesting too deep
         place = _PLACE.fullmatch(str(error))
         message = place["message"] if place else str(error)
         line, column = (int(place["line"]), int(place["column"])) if place and place["line"] else (0, 0)
@@ -298,10 +298,10 @@ def _price_entry_problems(name: str, entry: Any, lines: Sequence[str], file: str
 def _describe_value(value: Any) -> str:
     try:
         return quote_text(str(value))
-    except ValueError:  # Python writes no number of more than 4,300 digits
+    except ValueError:  # Python formats no number with more than 4,300 digits
         return "a number that is too large"
 
 
 def _find_line(lines: Sequence[str], word: str, after: int = 0) -> int:
-    # tomllib keeps no positions: the first line that has the word, from where its table begins.
+    # tomllib keeps no positions: take the first line with the word, from the start of its table.
     return next((number for number, line in enumerate(lines, 1) if number >= after and word in line), after)

@@ -1,4 +1,4 @@
-"""An answer as it is read: events in, understood by their wire format; a reply with times and raw bytes out."""
+"""Reads a response: events go in, interpreted by their wire format; a reply with times and raw bytes comes out."""
 
 import json
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from pramana.providers.failures import AccountErrors
 
 @dataclass(slots=True)
 class _CallPieces:
-    """A tool call as far as it was read."""
+    """A tool call, as far as it was read."""
 
     id: str
     name: str
@@ -21,14 +21,14 @@ class _CallPieces:
 
 @dataclass(slots=True)
 class _Calls:
-    """The tool calls of an answer, in their order, and by their places: where the next piece of one goes."""
+    """The tool calls of a response: in order, and by place, which tells where the next piece belongs."""
 
     all: list[_CallPieces] = field(default_factory=list)
     at_place: dict[object, _CallPieces] = field(default_factory=dict)
 
 
 class ReplyReader:
-    """One answer as it is read. Each wire format adds what its events mean: `handle_event` is called for each."""
+    """Reads one response. Each wire format implements `handle_event`, which is called for each event."""
 
     __slots__ = ("_calls", "_parts", "_raw", "_side_content", "_start", "at", "failures", "first", "is_whole")
 
@@ -40,13 +40,13 @@ class ReplyReader:
         self._raw: list[bytes] = []
         self._calls: _Calls | None = None
         self.at = 0.0
-        """`clock.monotonic()` when the bytes of the event at hand arrived; 0 until one has."""
+        """`clock.monotonic()` when the bytes of the current event arrived; 0 before the first."""
         self.first: float | None = None
         self.is_whole = False
-        """The server answered with plain JSON: the one event is all of it."""
+        """Whether the server sent plain JSON: the one event is the whole response."""
 
     def handle_event(self, event: str | None, data: Any) -> None:
-        """Understand one event: its name, and its data parsed."""
+        """Handle one event: its name and its parsed data."""
         raise NotImplementedError
 
     def add_text(self, text: str) -> None:
@@ -56,9 +56,9 @@ class ReplyReader:
         self._parts.append(text)
 
     def add_side_content(self, content: Any, channel: str = "") -> None:
-        """Note what comes in pieces and is no text of the reply, such as thoughts: `raw` has it, and it may hold a key.
+        """Record streamed content that is not reply text, such as thoughts: it ends up in `raw` and may hold a key.
 
-        What stands at one place in each of several pieces belongs together.
+        Pieces at the same place are joined.
         """
         if not self.failures.secrets.long:
             return
@@ -72,9 +72,9 @@ class ReplyReader:
                 self.add_side_content(value, f"{channel}.{place}")
 
     def call_tool(self, place: object, call_id: Any, name: Any, arguments: Any, default: str = "") -> None:
-        """Note a tool call, or the next piece of one: pieces at one place are one call, unless another id is given.
+        """Record a tool call or its next piece; pieces at one place are one call unless the id changes.
 
-        `default` stands for arguments of which no piece comes.
+        `default` is used as the arguments if none arrive.
         """
         call_id, name = (each if isinstance(each, str) else "" for each in (call_id, name))
         calls = self._calls = self._calls or _Calls()
@@ -87,16 +87,16 @@ class ReplyReader:
         call.arguments += arguments_text(arguments)
 
     def is_calling(self, place: object) -> bool:
-        """Return whether a tool call was begun at a place."""
+        """Return whether a tool call has begun at a place."""
         return self._calls is not None and place in self._calls.at_place
 
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """Return the tool calls until now."""
+        """Return the tool calls so far."""
         found = self._calls.all if self._calls else ()
         return tuple(ToolCall(each.name, each.arguments or each.default, each.id or None) for each in found)
 
     def text(self) -> str:
-        """Return what was said until now."""
+        """Return the text so far."""
         return "".join(self._parts)
 
     def make_reply(
@@ -111,7 +111,7 @@ class ReplyReader:
     ) -> Reply:
         """Return the reply, with its times, tool calls and raw response.
 
-        What the server says of it is unknown if no text.
+        A value from the server that is not text counts as unknown.
         """
         raw = self._raw
         whole = raw[0] if self.is_whole and len(raw) == 1 else b"[" + b",".join(raw) + b"]"
@@ -136,14 +136,14 @@ class ReplyReader:
         )
 
     def receive(self, event: str | None, data: bytes, parsed: Any, at: float) -> None:
-        """Take an event, and keep its bytes."""
+        """Handle an event and keep its bytes."""
         self.at = at
         self._raw.append(data)
         self.handle_event(event, parsed)
 
 
 def arguments_text(given: Any) -> str:
-    """Return the arguments of a tool call as JSON; what is text already is that of the model.
+    """Return the arguments of a tool call as JSON text; text is kept as the model wrote it.
 
     >>> arguments_text({"city": "Paris"}), arguments_text('{"city":'), arguments_text(None)
     ('{"city": "Paris"}', '{"city":', '')
@@ -154,7 +154,7 @@ def arguments_text(given: Any) -> str:
 
 
 class WholeReader(ReplyReader):
-    """An answer that is used as one piece of data."""
+    """Reads a response that is used as one piece of data."""
 
     data: Any = None
 

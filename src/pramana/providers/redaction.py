@@ -1,7 +1,7 @@
-"""Secrets, kept out of all that is shown or stored: text and JSON come in, and leave without them.
+"""Redaction of secrets in everything shown or stored: text and JSON come in, and leave without secrets.
 
-A secret is found as it is and as JSON may write it (`\\/`, `\\u0073`). One of fewer than 16 characters is blanked in
-messages only: a word such as `ollama` may stand in an honest answer, and no server learns anything new from it.
+A secret is found as it is and in any JSON escaping (`\\/`, `\\u0073`). One of fewer than 16 characters is blanked in
+messages only: a word such as `ollama` may occur in an honest answer, and no server learns anything new from it.
 """
 
 import json
@@ -11,43 +11,43 @@ from functools import cached_property
 
 BLANK = "[key]"
 KEY_LENGTH = 16
-"""Characters from which on a key is no word that an answer might hold by itself."""
+"""The length from which a key cannot be an ordinary word in an answer."""
 
 
 class Secrets:
-    """What must never be shown nor stored of one account."""
+    """The secrets of one account."""
 
     def __init__(self, secrets: Iterable[str | None], passwords: Iterable[str | None] = ()) -> None:
-        """`passwords` are blanked in messages of ours only: they are short words, and replies may hold the same."""
+        """Hold the secrets; `passwords` are blanked only in our messages: short words may also occur in replies."""
         self._passwords = [each for each in passwords if each]
         self.all = sorted({each for each in secrets if each}, key=len, reverse=True)  # one may be part of another
         self.long = tuple(each for each in self.all if len(each) >= KEY_LENGTH)
-        """Those that no answer may hold."""
+        """Secrets that must not occur in a response."""
         self._bytes = [each.encode("utf-8", "surrogatepass") for each in self.long]
         self._plain = all(each.isascii() and each.isprintable() and not {*each} & {*'"\\'} for each in self.long)
 
     def is_in(self, text: str) -> bool:
-        """Tell whether a text holds one that no answer may hold."""
+        """Return whether a text contains a secret that must not occur in a response."""
         for secret in self.long:  # noqa: SIM110 - of a reply nearly nothing may cost
             if secret in text:
                 return True
         return False
 
     def blank(self, text: str) -> str:
-        """Return a message without any of them, long or short."""
+        """Return a message with all secrets blanked, long or short."""
         for secret in self.all:
             text = text.replace(secret, BLANK)
         return self._escaped_pattern.sub(BLANK, text) if self.all and "\\" in text else text
 
     def blank_message(self, text: str) -> str:
-        """Return a message of ours without any of them, without passwords and without users in addresses."""
+        """Return one of our messages without secrets, passwords or users in addresses."""
         text = self.blank(text)
         for password in self._passwords:
             text = text.replace(password, BLANK)
         return _USER_IN_URL.sub("//", text)
 
     def blank_json(self, data: bytes) -> bytes:
-        """Return JSON without those that no answer may hold; raises `ValueError` where it would be JSON no longer."""
+        """Return JSON with the long secrets blanked; raise `ValueError` where the result would not be JSON."""
         kept = self._blank_bytes(data)
         if kept is not data:
             try:
@@ -67,7 +67,7 @@ class Secrets:
     def _may_contain_secret(self, data: bytes) -> bool:
         if not self._plain:
             return True
-        unescaped = _ESCAPED.sub(_unescape, data)  # and searched, this costs far less than a search for any writing
+        unescaped = _ESCAPED.sub(_unescape, data)  # with a search, far cheaper than matching every escaping
         return any(secret in unescaped for secret in self._bytes)
 
     @cached_property
@@ -80,7 +80,7 @@ class Secrets:
 
 
 def environment_secrets() -> Secrets:
-    """Return the vendors' keys of this machine: what a user's own code runs beside, and may say by mistake."""
+    """Return the vendors' keys in this machine's environment, which a user's own code could leak by mistake."""
     from pramana import settings
     from pramana.providers.kinds import VARIABLES
 
@@ -89,7 +89,7 @@ def environment_secrets() -> Secrets:
 
 
 def describe_held_key(source: str) -> str:
-    """Return the sentence for an answer of a user's own code that holds such a key."""
+    """Return the error message for a response of a user's own code that contains such a key."""
     return (
         f"{source} contains an API key from the environment, and keys are never stored; if it is not a secret, set one "
         f"of fewer than {KEY_LENGTH} characters"
@@ -97,7 +97,7 @@ def describe_held_key(source: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """Return an address without what may be secret in it: user, password, query.
+    """Return an address without its possible secrets: user, password, query.
 
     >>> without_secrets("https://me:secret@host/v1?key=secret")
     'https://host/v1'
@@ -107,7 +107,7 @@ def without_secrets(url: str) -> str:
 
 _USER_IN_URL = re.compile(r"//[^/@\s]*@")
 _ESCAPED = re.compile(rb"\\(?:/|u00([2-7][0-9a-fA-F]))")
-"""A printable letter of ASCII, and so of nearly every key, that JSON writes otherwise than it is."""
+"""A JSON escape of a printable ASCII character, as nearly every key consists of."""
 
 
 def _unescape(match: re.Match[bytes]) -> bytes:
@@ -115,7 +115,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 
 
 def _any_escaping_of(secret: str) -> str:
-    """Return a pattern of every way that JSON has to write a secret.
+    """Return a pattern that matches every JSON escaping of a secret.
 
     >>> re.sub(_any_escaping_of("a/b"), "[key]", r"a/b, \\u0061\\/b, \\u0061\\u002Fb, ab")
     '[key], [key], [key], ab'
@@ -128,5 +128,5 @@ def _any_escaping_of_letter(letter: str) -> str:
     escaped = "".join(rf"\\u(?i:{units[place : place + 4]})" for place in range(0, len(units), 4))
     usual = json.dumps(letter, ensure_ascii=False)[1:-1]
     also = {"/": r"|\\/"}.get(letter, "")
-    # No two of them match the same, or the search for a long secret would never end.
+    # No two alternatives match the same text, or the search for a long secret would never end.
     return f"(?:{re.escape(usual)}{also}|{escaped})"

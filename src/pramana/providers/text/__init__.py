@@ -1,1 +1,1 @@
-"""Models that are written to: one file a wire format, and functions, commands and the embedded model beside them."""
+"""Text models: one file per wire format, plus functions, commands and the embedded model."""

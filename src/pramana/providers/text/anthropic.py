@@ -1,8 +1,8 @@
-"""Anthropic's messages: a request goes out, the streamed reply comes back.
+"""Anthropic's messages API: a request goes out, the streamed reply comes back.
 
-Only translation. System turns before the first other turn go out as `system`, later ones in their place. The format has
-no seed, and since its version of 2026-10-21 no temperature and no top_p either: they are left out, and the reply lists
-them as dropped. It requires `max_tokens`: 1,024 when the request has none. `stream=false` asks for one piece.
+Only translates. System turns before the first other turn go out as `system`, later ones in place. The format has no
+seed and, since its version of 2026-10-21, no temperature and no top_p: they are left out, and the reply lists them as
+dropped. `max_tokens` is required: 1,024 unless the request sets it. `stream=false` requests an unstreamed response.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ BASE_URL = "https://api.anthropic.com"
 VERSION = "2026-10-21"
 DEFAULT_MAX_TOKENS = 1024
 UNSUPPORTED_PARAMETERS = ("temperature", "top_p", "seed")
-"""Neutral parameters the format does not have."""
+"""Neutral parameters that the format does not have."""
 _RENAMED = {"stop": "stop_sequences"}
 _FINAL_EVENTS = ("message_stop", "error")
 _STATUS: Mapping[str, int] = {
@@ -49,7 +49,7 @@ class Anthropic(VendorProvider):
         self._posting = {**self._headers, "Content-Type": "application/json"}
 
     async def ask(self, request: Request) -> Reply:
-        """Put the conversation to the model and return its reply."""
+        """Send the conversation to the model and return its reply."""
         message = _MessageReader(self._http.failures)
         with self._http.failures.reading_errors("does not fit the format of messages", _RENAMED):
             await self._http.post(
@@ -58,7 +58,7 @@ class Anthropic(VendorProvider):
             return message.finish(request)
 
     async def models(self) -> list[str]:
-        """Return the names of the models on offer."""
+        """Return the names of the available models."""
         names: list[str] = []
 
         def take(page: Any) -> str | None:
@@ -105,13 +105,13 @@ class _MessageReader(ReplyReader):
             self._complete = True
 
     def _take_call(self, place: Any, block: Any) -> None:
-        """Begin a tool call; tools of Anthropic's own (`server_tool_use`) run there and are none."""
+        """Begin a tool call; Anthropic's own tools (`server_tool_use`) run on its servers and do not count."""
         if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(place, int):
             self.call_tool(place, block.get("id"), block.get("name"), None, arguments_text(block.get("input") or {}))
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):
-            # Cumulative; a count it leaves out stays what `message_start` said.
+            # Cumulative; a count left out keeps its value from `message_start`.
             self._usage_counts = {
                 **self._usage_counts,
                 **{name: given for name, given in usage.items() if given is not None},
@@ -148,7 +148,7 @@ def _request_body(request: Request) -> dict[str, Any]:
 
 
 def _parse_usage(counts: Mapping[str, Any]) -> Usage:
-    # The vendor counts what its cache read and wrote beside the input; ours has all input in one number.
+    # Anthropic counts tokens read from and written to its cache beside the input; ours count all input as one number.
     names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     asked, answered, read, written = (parse_token_count(counts.get(name)) for name in names)
     return Usage(None if asked is None else parse_token_count(asked + (read or 0) + (written or 0)), answered, read)

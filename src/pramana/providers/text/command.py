@@ -1,9 +1,9 @@
-"""A command as a provider: the prompt goes to its standard input, what it prints comes back as the reply.
+"""A command as a provider: the prompt goes to its standard input, its output is the reply.
 
 The command is a list of arguments from the local configuration, never a shell string and never from the API. It runs in
-a process group of its own; a timeout or a cancelled request kills the whole group. A status other than zero is a
+its own process group, and a timeout or a cancelled request kills the whole group. A status other than zero is a
 `ProviderError` with the last line of standard error. Parameters cannot be passed on: the reply lists them as dropped.
-It inherits our environment, as any command does, but no key of it leaves in an answer or a message.
+The command inherits our environment, as any command does, but no key from it leaves in a reply or a message.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from pramana.providers.text.function import join_turns
 
 DEFAULT_TIMEOUT_S = 120.0
 OUTPUT_LIMIT = 16 << 20
-"""Bytes of one answer: far above any real one, and no command can fill our memory."""
+"""Maximum size of the output in bytes: far above any real one, so that no command can fill our memory."""
 ERRORS_KEPT = 64 << 10
 MESSAGE_LIMIT = 300
 
 
 class CommandProvider:
-    """A command, and how long it may take."""
+    """A command and its timeout."""
 
     def __init__(self, argv: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         if not argv or not all(isinstance(each, str) for each in argv):
@@ -46,7 +46,7 @@ class CommandProvider:
         return cls(target.arguments["argv"], target.arguments.get("timeout_s", DEFAULT_TIMEOUT_S))
 
     async def ask(self, request: Request) -> Reply:
-        """Run the command and return what it prints, without line ends at its end."""
+        """Run the command and return its output without trailing line ends."""
         start = clock.monotonic()
         process = await self._start()
         try:
@@ -79,7 +79,7 @@ class CommandProvider:
         )
         try:
             return await asyncio.shield(starting)
-        except asyncio.CancelledError:  # asyncio would kill the command that it has just started, and not its children
+        except asyncio.CancelledError:  # asyncio would kill only the command that it just started, not its children
             with suppress(OSError):
                 await _terminate(await starting)
             raise
@@ -87,7 +87,7 @@ class CommandProvider:
             raise ProviderError(f"the command {self._name} cannot be started: {error.strerror}") from None
 
     async def models(self) -> list[str]:
-        """Return the command's name: it is the only model there is."""
+        """Return the command's name, its only model."""
         return [self._name]
 
     async def close(self) -> None:
@@ -102,7 +102,7 @@ class CommandProvider:
         stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
 
         async def write_prompt() -> None:
-            with suppress(ConnectionError):  # a command need not read what it is told
+            with suppress(ConnectionError):  # a command need not read its input
                 stdin.write(prompt.encode("utf-8", "surrogatepass"))
                 await stdin.drain()
             stdin.close()

@@ -1,18 +1,18 @@
-"""A provider that asks nobody: a request comes in, a made-up reply goes out, the same one every time.
+"""A provider that calls no model: a request comes in, a made-up reply goes out, the same one every time.
 
-For tests, documentation and trying things out without a key. What is said depends on the seed and the request alone;
-whether it fails depends on them and on how often this very request has failed before, so that a retry can succeed.
-Nothing is random in any other way, and without a latency nothing waits.
+For tests, documentation and trying things out without a key. The reply depends only on the seed and the request; a
+failure depends on them and on how often this very request has failed before, so that a retry can succeed. Nothing else
+is random, and without a latency nothing waits.
 
 | written | answers with |
 | --- | --- |
 | `fake` | words chosen by seed and request |
 | `fake:echo` | the last user turn |
-| `fake:fixed=TEXT` | TEXT, to the end of what was written: commas are part of it |
+| `fake:fixed=TEXT` | TEXT, everything up to the end: commas are part of it |
 
-Options stand before the answer, separated by commas: `fake:latency=0.2,jitter=0.1,rate_limited=0.05,echo`.
-`seed`, `tokens` (words of an answer), `latency` and `jitter` (seconds; the jitter is added, between none and all of
-it), and the share of requests, 0 to 1, that end in each error: `rate_limited`, `unavailable`, `broken_reply`,
+Options come before the answer, separated by commas: `fake:latency=0.2,jitter=0.1,rate_limited=0.05,echo`.
+`seed`, `tokens` (words per answer), `latency` and `jitter` (seconds; between none and all of the jitter is added), and
+the share of requests, 0 to 1, that end in each error: `rate_limited`, `unavailable`, `broken_reply`,
 `rejected`, `authentication_failed`, `out_of_credit`, `unknown_model`.
 """
 
@@ -50,7 +50,7 @@ NUMBERS: Mapping[str, float] = {
     "jitter": 3600,
     **dict.fromkeys(ERRORS, 1),
 }
-"""Options that are numbers, and the most that each may be."""
+"""Numeric options and their maximums."""
 # fmt: off
 WORDS = (
     "amber", "autumn", "basin", "birch", "candle", "canyon", "cedar", "cinder", "clover", "coral", "dawn", "delta",
@@ -64,7 +64,7 @@ _VERSION = "fake-1"
 
 
 class FakeProvider:
-    """The provider; its arguments are those of `parse_fake`."""
+    """The fake provider; its arguments are those of `parse_fake`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class FakeProvider:
         return cls(**target.arguments)
 
     async def ask(self, request: Request) -> Reply:
-        """Make up a reply."""
+        """Return a made-up reply, or raise a fault on purpose."""
         start = clock.monotonic()
         if self._is_random or self._answer == "words":
             digest = _request_digest(self._seed, request)
@@ -124,7 +124,7 @@ class FakeProvider:
         )
 
     async def models(self) -> list[str]:
-        """Return the kinds of answers there are."""
+        """Return the kinds of answers."""
         return ["echo", "fixed", "words"]
 
     async def close(self) -> None:
@@ -134,11 +134,11 @@ class FakeProvider:
         if code := draw_fault(self._errors, chance):
             self._failed[digest] = self._failed.get(digest, 0) + 1
             raise ERRORS[code](f"the fake provider fails on purpose: {code}")
-        self._failed.pop(digest, None)  # memory stays flat: only what is failing now is remembered
+        self._failed.pop(digest, None)  # keeps memory flat: only requests that are failing now are stored
 
 
 def draw_fault(shares: Mapping[str, float], chance: random.Random) -> str | None:
-    """Return what goes wrong this time, each with its share of all times; None where all goes well."""
+    """Draw one of the faults, each with its share as the probability; None for no fault."""
     drawn = chance.random()
     for fault, share in shares.items():
         if drawn < share:
@@ -148,7 +148,7 @@ def draw_fault(shares: Mapping[str, float], chance: random.Random) -> str | None
 
 
 def parse_fake(options_text: str) -> dict[str, Any]:
-    """Return the arguments of `FakeProvider` for what was written after `fake:`.
+    """Return the arguments of `FakeProvider` for the text after `fake:`.
 
     >>> parse_fake("seed=7,rate_limited=0.5,echo")
     {'seed': 7, 'errors': {'rate_limited': 0.5}, 'answer': 'echo'}
@@ -172,9 +172,9 @@ def parse_options(
     kind: str,
     example: str,
 ) -> dict[str, Any]:
-    """Read the options of a fake: numbers by name up to their tops, then what it answers; `fixed=` takes the rest.
+    """Parse the options of a fake: numbers up to their maximums, then the kind of answer; `fixed=` takes the rest.
 
-    `shares` has the names of what goes wrong, under the argument that holds them all.
+    `shares` lists the faults under the argument that holds them.
     """
     found: dict[str, Any] = {}
     ((together, faults),) = shares.items()

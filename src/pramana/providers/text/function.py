@@ -1,17 +1,19 @@
-"""A Python function as a provider: a request comes in, the function is called, its answer goes out.
+"""A Python function as a provider: a request comes in, the function is called, its return value goes out.
 
 `python:package.module:function`, or a callable that a Python caller passes to `pramana.evaluate`. The function gets the
-prompt as text; one with a parameter called `messages` gets a list of `{"role", "content"}` instead. A parameter called
-`temperature`, `seed` or as any other parameter of the run gets that value, `**kwargs` gets those that are set, and
-one called `parameters` gets all of them; the reply lists as dropped those that the function does not take. It returns
-text or a `Reply`. It may be a coroutine function: plain functions run in threads that are reused,
-coroutines in an event loop of their own, so that code which blocks never holds up the run; a caller that awaits
-`evaluate_async` has them run in its own loop, where its clients live. All threads are daemons: none keeps the process
-from ending, however long it hangs. A call that is given up is left behind, and its thread with it. Whatever is raised
-comes back as a value, also what a future cannot carry (`StopIteration`) and what would end an event loop
-(`SystemExit`), and ends as a `ProviderError` with type and message: one of ours passes as it is, so that a function can
-raise `RateLimited`. No key of the environment leaves in an answer or a message. A module in the current folder is
-found, after all that are installed.
+prompt as text; one with a parameter called `messages` gets a list of `{"role", "content"}` instead. A parameter named
+like a parameter of the run, such as `temperature` or `seed`, gets its value; `**kwargs` gets those that are set, and
+`parameters` gets all of them. The reply lists as dropped those that the function does not take. It returns text or a
+`Reply`.
+
+Plain functions run in reused threads. Coroutines run in a separate event loop, so that blocking code never holds up the
+run; for a caller that awaits `evaluate_async` they run in the caller's loop, where its clients live. All threads are
+daemons: none keeps the process from ending, however long it hangs. An abandoned call is left behind with its thread.
+
+Any exception is captured as a value, even one that a future cannot carry (`StopIteration`) or that would end an event
+loop (`SystemExit`), and becomes a `ProviderError` with type and message. A `ProviderError` passes unchanged, so that a
+function can raise `RateLimited`. No key from the environment leaves in a reply or a message. Modules in the current
+folder can be imported; installed ones take precedence.
 """
 
 import asyncio
@@ -42,7 +44,7 @@ from pramana.providers import redaction
 
 log = logging.getLogger("pramana.providers")
 THREADS = 10_000
-"""Of one function at once: the highest concurrency of a run. How many calls there are is up to the run's limiter."""
+"""Threads per function: the highest concurrency of a run. The run's limiter decides how many calls are made."""
 MESSAGE_LIMIT = 300
 USE_MESSAGES = "a function with a parameter `messages` gets the whole conversation, as a list of messages"
 _PACKAGE = Path(__file__).parents[2]
@@ -60,7 +62,7 @@ class FunctionProvider:
         function: Callable[..., Any] | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Wrap a function; coroutines run in `loop`, if one is given, else in one of their own."""
+        """Wrap a function; coroutines run in `loop` if given, else in a separate one."""
         self._path, self._function = path, function or find_function(path)
         self._accepted = _read_signature(path, self._function)
         self._asynchronous = is_asynchronous(self._function)
@@ -74,7 +76,7 @@ class FunctionProvider:
         return cls(target.model)
 
     async def ask(self, request: Request) -> Reply:
-        """Call the function and return its answer."""
+        """Call the function and return its reply."""
         start = clock.monotonic()
         call = self._call(request)
         ended = await (self._coroutines.call(call) if self._asynchronous else self._threads.call(call))
@@ -96,21 +98,21 @@ class FunctionProvider:
         )
 
     def refuse_missing(self, parameters: Mapping[str, Any]) -> None:
-        """Raise `InvalidInput` if the function requires a parameter that is not among these."""
+        """Raise `InvalidInput` if the function requires a parameter that is not given."""
         if message := self._missing(parameters):
             raise InvalidInput(message)
 
     async def models(self) -> list[str]:
-        """Return the path: it is the only model there is."""
+        """Return the path, its only model."""
         return [self._path]
 
     async def close(self) -> None:
-        """Let the threads end; a function that still runs is not waited for."""
+        """Stop the threads without waiting for functions that still run."""
         self._threads.close()
         self._coroutines.close()
 
     def _reply(self, answer: object) -> Reply:
-        """Return what a function returned as a reply; its text as plain data, of whatever class it is."""
+        """Return a function's return value as a reply, with the text as a plain `str` whatever its class."""
         if isinstance(answer, str):
             return Reply(str.__str__(answer))
         if not isinstance(answer, Reply):
@@ -120,16 +122,16 @@ class FunctionProvider:
         return replace(answer, text=str.__str__(answer.text), usage=parse_usage(answer.usage))
 
     def _raise(self, error: BaseException) -> NoReturn:
-        """Raise what a function's error is to us."""
+        """Raise a function's exception as a provider error."""
         if isinstance(error, ProviderError) and self._keys.is_in(str(error)):
             error.args = (self._keys.blank(str(error)),)
-        if isinstance(error, ProviderError | KeyboardInterrupt):  # whoever pressed Ctrl-C means all of us
+        if isinstance(error, ProviderError | KeyboardInterrupt):  # Ctrl-C is meant for the whole process
             raise error
         message = self._keys.blank(describe_exception(error))[:MESSAGE_LIMIT]
         raise ProviderError(f"{self._path} raised {message}{_describe_location(error)}") from error
 
     def _missing(self, parameters: Mapping[str, Any]) -> str | None:
-        """Return what to do about parameters that the function requires and is not given; None if there are none."""
+        """Return what to do about required parameters that are not given; None if there are none."""
         missing = [name for name in self._accepted.required if name not in parameters]
         if not missing:
             return None
@@ -160,10 +162,10 @@ class FunctionProvider:
 
 
 def _describe_location(error: BaseException, *, elsewhere: bool = True) -> str:
-    """Return where an error was raised, in brackets: file, line and function of the innermost frame of the user's code.
+    """Return where an exception was raised, in brackets: file, line and function of the innermost user frame.
 
-    Where none of that took part, as in a function of an installed package, it is the innermost frame that is not ours;
-    without `elsewhere`, nothing.
+    If there is no user frame, as for a function of an installed package: the innermost frame outside Pramana; without
+    `elsewhere`, nothing.
     """
     raised = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
     others = [each for each in raised if not _is_internal(each[0])]
@@ -180,14 +182,14 @@ def _is_internal(code: CodeType) -> bool:
 
 
 def _is_in_users_file(code: CodeType) -> bool:
-    """Return whether code comes from a file of neither the standard library nor an installed package."""
+    """Return whether code comes from a file outside the standard library and installed packages."""
     path = Path(code.co_filename)
     installed = not _INSTALLED.isdisjoint(path.parts) or any(map(path.is_relative_to, _STANDARD_LIBRARY))
     return not installed and not code.co_filename.startswith("<")
 
 
 def _shown_path(name: str) -> str:
-    """Return a file's path relative to the working directory; of a file elsewhere only its name, since it is stored."""
+    """Return a file's path relative to the working directory; only its name if it is elsewhere, since it is stored."""
     if name.startswith("<"):
         return name
     try:
@@ -197,7 +199,7 @@ def _shown_path(name: str) -> str:
 
 
 def function_path(function: Callable[..., Any]) -> str:
-    """Return the name that a callable is stored by: `package.module:function`.
+    """Return the name a callable is stored under: `package.module:function`.
 
     >>> import json, functools
     >>> *map(function_path, (json.dumps, functools.partial(json.dumps, indent=1), json.JSONEncoder())),
@@ -210,14 +212,14 @@ def function_path(function: Callable[..., Any]) -> str:
 
 
 def is_asynchronous(function: Callable[..., Any]) -> bool:
-    """Return whether calling something gives a coroutine, as far as can be told before it is called.
+    """Return whether calling something returns a coroutine, as far as that is known before the call.
 
     >>> is_asynchronous(asyncio.sleep), is_asynchronous(partial(asyncio.sleep, 1)), is_asynchronous(len)
     (True, True, False)
     """
     function = _unwrap_partial(function)
     called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004
-    return inspect.iscoroutinefunction(_unwrap_partial(called))  # of the wrapper: it may run what it wraps itself
+    return inspect.iscoroutinefunction(_unwrap_partial(called))  # check the wrapper itself: it may run what it wraps
 
 
 def _unwrap_partial(function: Any) -> Any:
@@ -227,7 +229,7 @@ def _unwrap_partial(function: Any) -> Any:
 
 
 def join_turns(turns: Iterable[Turn]) -> str:
-    """Return a conversation as one text: the turns, with an empty line between them.
+    """Return a conversation as one text: its turns, separated by empty lines.
 
     >>> join_turns([Turn("system", "Be brief."), Turn("user", "Is it so?")])
     'Be brief.\\n\\nIs it so?'
@@ -236,7 +238,7 @@ def join_turns(turns: Iterable[Turn]) -> str:
 
 
 def is_conversation(turns: Iterable[Turn]) -> bool:
-    """Return whether there is more to a request than one message of the user's and perhaps a system prompt.
+    """Return whether a request has more than one user message and perhaps a system prompt.
 
     >>> is_conversation([Turn("system", "Be brief."), Turn("user", "Is it so?")])
     False
@@ -245,7 +247,7 @@ def is_conversation(turns: Iterable[Turn]) -> bool:
 
 
 def is_importable(path: str) -> bool:
-    """Return whether a function can be found by its name: not one of a script, nor one made inside another function.
+    """Return whether a function can be imported by name: not from a script, nor defined inside another function.
 
     >>> [is_importable(each) for each in ("mine:agent", "__main__:agent", "mine:make.<locals>.agent")]
     [True, False, False]
@@ -255,7 +257,7 @@ def is_importable(path: str) -> bool:
 
 
 def find_function(path: str, advice: str = "pramana.resume(run_id, model=function)") -> Callable[..., Any]:
-    """Import what `package.module:function` names; raises `InvalidInput` with what to do where that cannot be."""
+    """Import `package.module:function`; raise `InvalidInput` with what to do if that fails."""
     module, colon, attribute = path.partition(":")
     if not module or not colon or not attribute:
         raise InvalidInput(f"python:{path} names no function; write python:package.module:function")
@@ -265,7 +267,7 @@ def find_function(path: str, advice: str = "pramana.resume(run_id, model=functio
             f"with {advice}, or put the function in a module"
         )
     if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # last, so that no file of the folder hides an installed module
+        sys.path.append(here)  # last, so that no file in the folder shadows an installed module
     found: Any = None
     try:
         found = import_module(module)
@@ -283,7 +285,7 @@ def find_function(path: str, advice: str = "pramana.resume(run_id, model=functio
 
 
 def _import_advice(module: str, progress: Any, error: BaseException) -> str:
-    """Return what to do about a function that cannot be imported; `progress` is how far the search came."""
+    """Return what to do about a failed import; `progress` is the last object that was found."""
     if progress is not None:
         named = [name for name in dir(progress) if not name.startswith("_") and callable(getattr(progress, name, None))]
         return suggest_similar(str(getattr(error, "name", None) or ""), named) or "; check the name of the function"
@@ -299,20 +301,20 @@ def _import_advice(module: str, progress: Any, error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Signature:
-    """What a function is called with, besides the prompt."""
+    """The arguments a function takes besides the prompt."""
 
     messages: bool = False
-    """The messages, in place of the prompt."""
+    """Takes the messages instead of the prompt."""
     parameters: bool = False
-    """All parameters of the run, as a dictionary."""
+    """Takes all parameters of the run as a dictionary."""
     named: frozenset[str] = frozenset()
-    """Parameters of the run, each by its name."""
+    """Parameters of the run that it takes by name."""
     required: tuple[str, ...] = ()
-    """Those of them that have no default."""
+    """Those of them without a default."""
     any_name: bool = False
-    """Every other parameter that is set, as `**kwargs`."""
+    """Takes every other parameter that is set, as `**kwargs`."""
     taken_names: frozenset[str] = frozenset()
-    """Names that are none of a parameter's: the prompt's, `messages`, `parameters`, and what a partial has bound."""
+    """Names not available to parameters: the prompt's, `messages`, `parameters`, and those bound by a partial."""
 
     def make_arguments(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a run as keyword arguments."""
@@ -325,7 +327,7 @@ class _Signature:
         return found
 
     def ignored_parameters(self, parameters: Mapping[str, Any]) -> list[str]:
-        """Return the names of the parameters that are set and that the function does not get."""
+        """Return the names of parameters that are set but not passed to the function."""
         if self.parameters:
             return []
         others = (name for name, value in parameters.items() if value is not None and name not in self.named)
@@ -333,10 +335,10 @@ class _Signature:
 
 
 def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
-    """Return what a function takes; raises `InvalidInput` when it cannot be called with what it would be given."""
+    """Return what a function takes; raise `InvalidInput` if it cannot be called with these arguments."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-ins have none
+    except (TypeError, ValueError):  # some built-ins have no signature
         return _Signature()
     by_name = {
         name: each
@@ -360,7 +362,7 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
 
 
 def _bound_by_partials(function: Any) -> frozenset[str]:
-    """Return the names of the keyword arguments that `functools.partial` has given a function.
+    """Return the names of the keyword arguments that `functools.partial` has bound.
 
     >>> sorted(_bound_by_partials(partial(partial(print, sep=""), end="")))
     ['end', 'sep']
@@ -373,16 +375,16 @@ NAME = "pramana-function"
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """How a call ended."""
+    """The outcome of a call: a value or an exception."""
 
     value: Any = None
     error: BaseException | None = None
 
 
 class Threads:
-    """Threads for plain functions, at most so many at work; those left behind do not count.
+    """Threads for plain functions, with a limit on concurrent calls; abandoned threads do not count.
 
-    Functions see the context variables of whoever calls, as tracing needs it.
+    Functions see the caller's context variables, which tracing needs.
     """
 
     def __init__(self, most: int) -> None:
@@ -390,7 +392,7 @@ class Threads:
         self._idle: list[_Thread] = []
 
     async def call(self, function: Callable[[], Any]) -> CallOutcome:
-        """Call a function."""
+        """Call a function in a thread."""
         async with self._room:
             thread = self._idle.pop() if self._idle else _Thread()
             try:
@@ -402,7 +404,7 @@ class Threads:
             return ended
 
     def close(self) -> None:
-        """Let the threads end; who still works is not waited for."""
+        """Stop the idle threads without waiting for the busy ones."""
         while self._idle:
             self._idle.pop().stop()
 
@@ -428,17 +430,17 @@ class _Thread:
             except BaseException as error:  # noqa: BLE001 - a value from here on
                 ended = CallOutcome(error=error)
             told(ended)
-            del given, function, told, ended  # or an idle thread would keep what it was last given
+            del given, function, told, ended  # otherwise an idle thread would keep its last references alive
 
 
 class Coroutines:
-    """Runs coroutines in a given event loop, or in one of its own, in a thread, with the caller's context variables."""
+    """Runs coroutines with the caller's context variables, in the given event loop or in a separate one in a thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._given_loop, self._loop = loop, loop
 
     async def call(self, function: Callable[[], Awaitable[Any]]) -> CallOutcome:
-        """Call a function and await what it returns."""
+        """Call a function and await its result."""
         told, loop = _CrossThreadFuture(), self._start_loop()
         task: asyncio.Task[None] | None = None
 
@@ -461,12 +463,12 @@ class Coroutines:
         try:
             return await told.future
         except asyncio.CancelledError:
-            with suppress(RuntimeError):  # the loop is closed: there is nothing left to give up
+            with suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
                 loop.call_soon_threadsafe(cancel)
             raise
 
     def close(self) -> None:
-        """Cancel what runs in a loop of its own and let that end; who will not be cancelled is not waited for."""
+        """Cancel what runs in the separate loop and stop it, without waiting for what resists cancellation."""
         if self._loop and self._loop is not self._given_loop:
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._loop = None
@@ -490,14 +492,14 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class _CrossThreadFuture:
-    """A future of the event loop that makes it, which any thread may tell how a call ended."""
+    """A future of the event loop that creates it; any thread may set its result."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[CallOutcome] = self._loop.create_future()
 
     def __call__(self, ended: CallOutcome) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no one is waiting
             self._loop.call_soon_threadsafe(self._set_result, ended)
 
     def _set_result(self, ended: CallOutcome) -> None:

@@ -1,8 +1,8 @@
 """Google's generateContent: a request goes out, the streamed reply comes back.
 
-Only translation. System turns go out as `systemInstruction`, wherever they stand: the format has no other place.
-Parameters go into `generationConfig`, but for those the format has beside it. A prompt that Google blocks is answered
-with an empty text and the reason. An answer that Google hands out in several hops is asked for to its end.
+Only translates. System turns go out as `systemInstruction` wherever they are: the format has no other place. Parameters
+go into `generationConfig`, except those that the format has beside it. A prompt that Google blocks returns an empty
+text and the reason. A response that Google splits over several requests is fetched to its end.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from pramana.providers.text.openai import make_midstream_error
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 TOP_LEVEL_PARAMETERS = ("safetySettings", "tools", "toolConfig", "cachedContent", "serviceTier", "store", "labels")
-"""Parameters that stand beside `generationConfig`."""
+"""Parameters beside `generationConfig`."""
 MAX_HOPS = 100
 _RENAMED = {"top_p": "topP", "max_tokens": "maxOutputTokens", "stop": "stopSequences"}
 _ROLES = {"user": "user", "assistant": "model"}
@@ -41,7 +41,7 @@ class Google(VendorProvider):
             self._headers["x-goog-api-key"] = account.key
 
     async def ask(self, request: Request) -> Reply:
-        """Put the conversation to the model and return its reply."""
+        """Send the conversation to the model and return its reply."""
         whole = request.parameters.get("stream") is False
         model = request.model if "/" in request.model else f"models/{request.model}"
         how = "generateContent" if whole else "streamGenerateContent?alt=sse"
@@ -62,7 +62,7 @@ class Google(VendorProvider):
 
 
 async def list_models_for(http: HttpTransport, headers: Mapping[str, str], method: str) -> list[str]:
-    """Return the names of the models that can be asked in a way, from every page; one that names no way can be."""
+    """Return the names, from every page, of the models with a method; one that lists none has generateContent."""
     names: list[str] = []
 
     def handle_page(page: Any) -> str | None:
@@ -81,7 +81,7 @@ async def list_models_for(http: HttpTransport, headers: Mapping[str, str], metho
 
 @contextmanager
 def _bad_key_errors(failures: AccountErrors) -> Iterator[None]:
-    """Raise a refused key as one: Google answers it with status 400, where others say 401."""
+    """Raise a rejected key as `AuthenticationFailed`: Google sends status 400 where others send 401."""
     try:
         yield
     except Rejected as refused:
@@ -91,7 +91,7 @@ def _bad_key_errors(failures: AccountErrors) -> Iterator[None]:
 
 
 class _ContentReader(ReplyReader):
-    """An answer, which may go on over several requests."""
+    """Reads a response that may span several requests."""
 
     _served: Any = None
     _finish: Any = None
@@ -125,7 +125,7 @@ class _ContentReader(ReplyReader):
             self._token = candidate.get("continuationToken") or self._token
 
     def next_token(self) -> str | None:
-        """Return the token to go on with, after one request; None when the answer is at its end."""
+        """Return the token that continues the response; None when it is complete."""
         used = _parse_usage(self._usage_counts)
         self._used = _add_usage(self._used, used) if self._asked_with else used
         if self._finish != "CONTINUATION" or self._token in (None, self._asked_with):
@@ -141,7 +141,7 @@ class _ContentReader(ReplyReader):
 
 def _request_body(request: Request) -> dict[str, Any]:
     parameters = {_RENAMED.get(name, name): value for name, value in request.parameters.items() if value is not None}
-    parameters.pop("stream", None)  # the path says it
+    parameters.pop("stream", None)  # it is part of the path
     if isinstance(stop := parameters.get("stopSequences"), str):
         parameters["stopSequences"] = [stop]
     beside = {name: parameters.pop(name) for name in TOP_LEVEL_PARAMETERS if name in parameters}
@@ -162,7 +162,7 @@ def _request_body(request: Request) -> dict[str, Any]:
 def _parse_usage(counts: Any) -> Usage:
     if not isinstance(counts, dict) or (asked := parse_token_count(counts.get("promptTokenCount"))) is None:
         return Usage()
-    # The format leaves a count of zero out; thoughts are paid for as output.
+    # The format omits counts of zero; thoughts are billed as output.
     names = ("candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount")
     said, thought, cached = (parse_token_count(counts.get(name, 0)) for name in names)
     return Usage(asked, None if said is None or thought is None else parse_token_count(said + thought), cached)

@@ -1,9 +1,9 @@
 """The `local` provider: a request goes to the embedded model in this process, its reply comes back.
 
-No key, no account, no network once the weights are here. It only translates: whose turn it is, what is loaded and how
-long a reply may be are the engine's (`embedded.language`). What no other case could change (no runtime, no weights) is
-raised as fatal, so that a run stops with one sentence. For a voice agent it answers briefly, in bounded time and
-without repeating itself (`for_speech`); as a text model its answers are not touched.
+No key, no account, and no network once the weights are downloaded. Only translates: the queue, loading and the length
+of a reply are the engine's (`embedded.language`). An error that would affect every case (no runtime, no weights) is
+raised as fatal, so that a run stops with one sentence. As a voice agent it answers briefly, in bounded time and without
+repeating itself (`for_speech`); as a text model its answers are unchanged.
 """
 
 import asyncio
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 
 MAX_THREADS = 4
 MAX_SPOKEN_TOKENS = 40
-"""Of an answer that is spoken: two short sentences."""
+"""Limit for a spoken answer: two short sentences."""
 GENERATION_S = 3.0
-"""From the first token of an answer that is spoken. On a slow machine it ends then, and what there is is spoken."""
+"""Time limit for a spoken answer, from its first token. On a slow machine the answer stops there, and the part
+generated so far is spoken."""
 SPOKEN_SAMPLING: Mapping[str, Any] = {
     "dry_multiplier": 0.8,
     "dry_base": 1.75,
     "dry_allowed_length": 3,
     "dry_penalty_last_n": 512,
 }
-"""Against loops: without it, this model answers a misheard question with the same three words to the end. Only repeated
-sequences are penalised; a penalty on repeated words made short answers ramble."""
+"""Prevents loops: without it, this model answers a misheard question with the same three words to the end. Only
+repeated sequences are penalised; a penalty on repeated words made short answers ramble."""
 _names = ("", "local", language.WEIGHTS, language.NAME.casefold())
 
 
@@ -47,16 +48,16 @@ class LocalProvider:
 
     @classmethod
     def open(cls, target: Target, account: object = None) -> Self:  # noqa: ARG003 - it has no account
-        """Make the provider of a target; `threads` among its arguments is how many the engine may use.
+        """Return the provider of a target; its `threads` argument is how many threads the engine may use.
 
-        Without it: half of the processors, four at most. The number changes speed, and in rare cases rounding.
+        Default: half of the processors, at most four. The number changes speed, and in rare cases rounding.
         """
         _check_model(target.model)
         threads = target.arguments.get("threads")
         return cls(int(threads) if threads else default_threads(os.cpu_count() or 1))
 
     def for_speech(self) -> "LocalProvider":
-        """Return the model as a voice agent asks it: answers are short, take bounded time and do not loop."""
+        """Return the model configured for a voice agent: answers are short, take bounded time and do not loop."""
         spoken = LocalProvider(self._engine.threads)
         spoken._is_spoken = True
         return spoken
@@ -81,7 +82,7 @@ class LocalProvider:
 
     @property
     def engine_info(self) -> "EngineInfo | None":
-        """What the model is computed with; None until it is loaded."""
+        """Return what the model is computed with; None until it is loaded."""
         return self._engine.info
 
     async def prepare(self) -> None:
@@ -92,15 +93,15 @@ class LocalProvider:
             raise UnknownModel(str(error)) from error
 
     async def models(self) -> list[str]:
-        """Return the one model there is."""
+        """Return the only model."""
         return [language.NAME]
 
     async def close(self) -> None:
-        """Do nothing: the engine belongs to the process, and the next run finds it loaded."""
+        """Do nothing: the engine belongs to the process, and the next run reuses it."""
 
 
 def default_threads(processors: int) -> int:
-    """Return how many threads leave room for everything else on that many processors.
+    """Return how many threads to use, leaving processors for everything else.
 
     >>> [default_threads(processors) for processors in (1, 2, 4, 64)]
     [1, 1, 2, 4]
@@ -109,10 +110,10 @@ def default_threads(processors: int) -> int:
 
 
 def _limit_for_speech(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters with the limits of a spoken answer; a smaller `max_tokens` and other sampling stay as given."""
+    """Return parameters limited for a spoken answer; a smaller `max_tokens` and other sampling stay as given."""
     given = {name: value for name, value in parameters.items() if value is not None}
     most = given.get("max_tokens", MAX_SPOKEN_TOKENS)
-    if type(most) is int:  # else the engine says what is wrong with it
+    if type(most) is int:  # otherwise the engine reports what is wrong with it
         most = min(most, MAX_SPOKEN_TOKENS)
     return {**SPOKEN_SAMPLING, **given, "max_tokens": most}
 
@@ -120,15 +121,15 @@ def _limit_for_speech(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _stop_reason(text: str, seconds: float) -> str | None:
     if seconds > GENERATION_S:
         return "time"
-    if len(text.split()) > MAX_SPOKEN_TOKENS:  # a word is a token at least
+    if len(text.split()) > MAX_SPOKEN_TOKENS:  # each word is at least one token
         return "length"
     return "repetition" if has_repetition(text) else None
 
 
 def _complete_reply(reply: Reply) -> Reply:
-    """Return a reply without its repetition, and up to its last sentence or clause where it was broken off.
+    """Return a reply without its repetition and, if it was cut off, only up to its last sentence or clause.
 
-    Of a loop or a slow answer that has neither, nothing is left: half a sentence is no answer.
+    If a loop or a slow answer has neither, nothing is left: half a sentence is not an answer.
     """
     text = remove_repetition(reply.text)
     if text != reply.text or reply.finish_reason in ("repetition", "time"):

@@ -1,11 +1,11 @@
 """OpenAI's chat completions, embeddings and responses: a request goes out, the streamed reply comes back.
 
-The first two are also for every server that speaks them. Only translation. `max_tokens` goes out as
-`max_completion_tokens` to OpenAI, whose newer models take no other, and as `max_tokens` to a compatible server, since
-many know no other. A parameter of None is left out, so that `stream_options=null` pleases a server that does not know
-it, and `stream=false` asks for the answer in one piece. OpenAI is asked for vectors in base64, as its own SDK asks,
-which is a quarter of the bytes; a compatible server for plain numbers, since several refuse or garble base64. What
-comes back is read in either form.
+The first two also serve every compatible server. Only translates. `max_tokens` goes to OpenAI as
+`max_completion_tokens`, the only name its newer models accept, and to a compatible server as `max_tokens`, since many
+know no other. A parameter of None is left out, so `stream_options=null` suits a server that does not know it;
+`stream=false` requests an unstreamed response. Vectors are requested from OpenAI in base64, as its SDK does, at a
+quarter of the bytes; from a compatible server as plain numbers, since several reject or garble base64. Either form is
+accepted in the response.
 """
 
 import dataclasses
@@ -26,11 +26,11 @@ from pramana.providers.reading import ReplyReader, WholeReader
 
 BASE_URL = "https://api.openai.com/v1"
 _TEXT_FIELDS = frozenset(("content", "refusal", "role"))
-"""Of a message; whatever else it has is said beside the answer."""
+"""Fields of a message that make up the reply; all others are side content."""
 
 
 class OpenAI(VendorProvider):
-    """An account at OpenAI, or with `compatible` at whoever speaks its chat completions."""
+    """An account at OpenAI, or with `compatible` at any server that speaks its chat completions."""
 
     def __init__(self, account: Account, *, compatible: bool = False) -> None:
         if compatible and account.variable is None:
@@ -48,7 +48,7 @@ class OpenAI(VendorProvider):
         return cls(account or Account(BASE_URL), compatible=target.provider == "compatible")
 
     async def ask(self, request: Request) -> Reply:
-        """Put the conversation to the model and return its reply."""
+        """Send the conversation to the model and return its reply."""
         completion = _CompletionReader(self._http.failures)
         with self._reading:
             await self._http.post(
@@ -72,7 +72,7 @@ class OpenAI(VendorProvider):
             return structs.replace(reply, raw=None, vectors=vectors)
 
     async def models(self) -> list[str]:
-        """Return the names of the models on offer."""
+        """Return the names of the available models."""
         return await list_models_of(self._http, self._headers)
 
     def _body(self, request: Request) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class OpenAI(VendorProvider):
             "messages": [{"role": turn.role, "content": turn.text} for turn in request.turns],
         }
         if not body["stream"]:
-            body["stream_options"] = None  # OpenAI refuses it where nothing is streamed
+            body["stream_options"] = None  # OpenAI rejects it for an unstreamed response
         return {name: value for name, value in body.items() if value is not None}
 
 
@@ -107,7 +107,7 @@ class _CompletionReader(ReplyReader):
         for choice in get("choices") or ():
             self._choices = True
             said = choice.get("message" if self.is_whole else "delta") or {}
-            if choice.get("index"):  # of several answers, the first is the reply; `raw` has them all
+            if choice.get("index"):  # of several choices, the first is the reply; `raw` has them all
                 self.add_side_content(said, str(choice["index"]))
                 continue
             if text := (said.get("content") or "") + (said.get("refusal") or ""):
@@ -118,16 +118,16 @@ class _CompletionReader(ReplyReader):
             self._finish = choice.get("finish_reason") or self._finish
 
     def _take_calls(self, message: Any) -> None:
-        """Take the tool calls of a message, or their pieces; of what stands elsewhere than documented, none."""
+        """Record the tool calls of a message, or their pieces; calls in undocumented places are ignored."""
         calls = message.get("tool_calls")
         for number, each in enumerate(calls if isinstance(calls, list) else ()):
             if isinstance(each, dict) and isinstance(tool := each.get("function") or each.get("custom"), dict):
                 place, name = number if self.is_whole else each.get("index"), tool.get("name")
-                if type(place) is not int:  # from a server that numbers none: what has a name begins a call
+                if type(place) is not int:  # the server sends no index: a name begins a call
                     self._unnumbered += bool(name)
                     place = f"unnumbered {self._unnumbered}"
                 self.call_tool(place, each.get("id"), name, tool.get("arguments", tool.get("input")))
-        if isinstance(old := message.get("function_call"), dict):  # as older servers say it
+        if isinstance(old := message.get("function_call"), dict):  # the older format
             self.call_tool("function_call", None, old.get("name"), old.get("arguments"))
 
     def finish(self) -> Reply:
@@ -143,7 +143,7 @@ class _CompletionReader(ReplyReader):
 
 
 def make_headers(account: Account) -> dict[str, str]:
-    """Return what every request to OpenAI carries; a server that needs no key is sent none."""
+    """Return the headers of every request to OpenAI; a server that needs no key gets none."""
     headers = {"Accept": "application/json"}
     return {**headers, "Authorization": f"Bearer {account.key}"} if account.key else headers
 
@@ -156,7 +156,7 @@ async def list_models_of(http: HttpTransport, headers: Mapping[str, str]) -> lis
 
 
 def parse_usage(counts: Any, input_name: str, output_name: str) -> Usage:
-    """Return the tokens by the names the format has for those asked and answered; a count that is none is unknown."""
+    """Return the token usage, by the format's names for input and output; a malformed count is unknown."""
     if not isinstance(counts, dict):
         return Usage()
     details = counts.get(f"{input_name}_details")
@@ -165,7 +165,7 @@ def parse_usage(counts: Any, input_name: str, output_name: str) -> Usage:
 
 
 def make_midstream_error(failures: AccountErrors, body: Any) -> ProviderError:
-    """Return the error for one that came after the status had said that all is well."""
+    """Return the error for one sent after a success status."""
     error = body["error"] if isinstance(body.get("error"), dict) else body
     code = error.get("code")
     words = f"{code} {error.get('type')}"
@@ -184,7 +184,7 @@ def _decode_vector(given: str | Sequence[float]) -> Sequence[float]:
     if not isinstance(given, str):
         return array("d", given)
     vector = array("f", b64decode(given, validate=True))
-    if sys.byteorder == "big":  # the wire's numbers are little-endian
+    if sys.byteorder == "big":  # the wire format is little-endian
         vector.byteswap()
     return vector
 
@@ -196,15 +196,15 @@ _ABSENT = ("seed", "stop")
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "error")
 _DELTAS = ("response.output_text.delta", "response.refusal.delta")
 _TOOL_CALLS = ("function_call", "custom_tool_call")
-"""Items of the output that the caller is to act on; tools of OpenAI's own run there."""
+"""Output items that call the client's tools; OpenAI's own tools run on its servers."""
 
 
 class Responses(VendorProvider):
-    """An account at OpenAI, asked by the responses API.
+    """An account at OpenAI, used through the responses API.
 
-    Every turn is an input item in its place, system turns too: `instructions` would move them to the front. The format
-    has neither `seed` nor `stop`: a request that has one is refused here as OpenAI would refuse it, naming the
-    parameter, so that the engine asks without it and says so.
+    Every turn is an input item in place, system turns too: `instructions` would move them to the front. The format has
+    neither `seed` nor `stop`: a request with one is rejected here as OpenAI would reject it, naming the parameter, so
+    that the engine retries without it and reports it.
     """
 
     vendor, base_url = "OpenAI", BASE_URL
@@ -215,7 +215,7 @@ class Responses(VendorProvider):
         self._posting = {**self._headers, "Content-Type": "application/json"}
 
     async def ask(self, request: Request) -> Reply:
-        """Put the conversation to the model and return its reply."""
+        """Send the conversation to the model and return its reply."""
         response = _ResponseReader(self._http.failures)
         with self._http.failures.reading_errors("does not fit the format of responses", _RENAMED):
             await self._http.post(
@@ -224,7 +224,7 @@ class Responses(VendorProvider):
             return response.finish()
 
     async def models(self) -> list[str]:
-        """Return the names of the models on offer."""
+        """Return the names of the available models."""
         return await list_models_of(self._http, self._headers)
 
     def _body(self, request: Request) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Agents that are called: the vocabulary of calls, one file a wire format, and the seams that carry them."""
+"""Voice agents: the vocabulary of calls, one file per wire format, and the seams that carry calls."""

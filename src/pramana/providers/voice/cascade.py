@@ -1,10 +1,10 @@
-"""A voice agent made of three parts: speech recognition, a text model and a voice, with an ear for the end of a turn.
+"""A voice agent made of speech recognition, a text model and a voice, with its own end-of-turn detection.
 
-Frames of sound come in, the words heard, the answer and its sound go out as events. It is a real agent with a real
-agent's delays: it waits until the caller has been quiet for a while, then hears, thinks and speaks, one after another.
-Talked into, it stops; a caller who pauses and goes on before it has made a sound is answered once, and all of it is
-heard. What its text model raises leaves as it is: whoever calls may try again. `FailureBehaviour` says what it does
-when it heard nothing, has no answer, or takes too long; an agent of foreign parts does nothing about that.
+Frames of sound come in; recognised text, the answer and its sound go out as events. It is a real agent with a real
+agent's delays: it waits until the caller has been quiet for a while, then recognises, generates and speaks in sequence.
+Interrupted, it stops; a caller who pauses and goes on before it has made a sound gets one answer to all of it. Errors
+of its text model are raised unchanged, so that the caller may retry. `FailureBehaviour` defines what it does when it
+recognises nothing, has no answer, or takes too long; an agent made of other parts does nothing about that.
 """
 
 import asyncio
@@ -38,31 +38,31 @@ if TYPE_CHECKING:
 
 _Made = TypeVar("_Made")
 PREROLL_S = 0.3
-"""Kept from before speech was noticed: words begin softly."""
+"""Sound kept from before speech was detected: words begin softly."""
 MAX_TURN_S = 120.0
-"""Without a pause: who hears only a part of what is said would answer something else."""
+"""Longest turn without a pause: recognising only a part of it would answer something else."""
 SPOKEN_STYLE_PROMPT = (
     "You are talking with someone on the telephone. Answer in one to three short sentences, in plain words, without "
     "lists, headings or symbols."
 )
-"""What the text model is told besides, for what it writes is spoken."""
+"""Added to the text model's system prompt, since its output is spoken."""
 NOT_UNDERSTOOD = "Sorry, I didn't catch that."
 NO_ANSWER = "Sorry, I don't have an answer to that."
 HEARING_S, THINKING_S, WORDING_S = 6.0, 5.0, 1.5
-"""How long the embedded agent waits for its ears, for its model, and to find out how much of an answer it can say,
-before it apologises. Together with the voice itself that is less than the 15 s a caller waits, on a slow machine
-too."""
+"""Timeouts of the embedded agent for recognition, for its model, and for finding out how much of an answer it can
+speak, before it apologises. Together with the voice itself that is less than the 15 s a caller waits, on a slow
+machine too."""
 ANSWER_S = 8.0
-"""Of speech in one answer of the embedded agent."""
+"""Longest answer of the embedded agent."""
 
 
 class SpeechSynthesis(Protocol):
-    """Speaks."""
+    """A synthetic voice."""
 
     rate: int
 
     async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
-        """Speak a text in a language; `take` is given 16-bit samples as they come."""
+        """Speak a text in a language; `take` receives 16-bit samples as they are made."""
         ...
 
 
@@ -75,7 +75,7 @@ class Preparable(Protocol):
 
 @runtime_checkable
 class Closable(Protocol):
-    """A part that has something open."""
+    """A part that must be closed."""
 
     async def close(self) -> None: ...
 
@@ -88,29 +88,29 @@ class EmbeddedModel(Protocol):
     def engine_info(self) -> "EngineInfo | None": ...
 
     def for_speech(self) -> Provider:
-        """Return the model as a voice agent asks it."""
+        """Return the model configured for a voice agent."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FailureBehaviour:
-    """How an agent behaves when a part of it fails or takes too long."""
+    """An agent's behaviour when a part of it fails or takes too long."""
 
     apologises: bool = False
-    """Whether it says so when it heard no words; with `answer_s`, also when it has no answer."""
+    """Whether it apologises when it recognised no words; with `answer_s`, also when it has no answer."""
     hearing_s: float | None = None
-    """After which it has heard nothing; None is no limit."""
+    """Timeout for recognition, after which nothing was recognised; None is no limit."""
     thinking_s: float | None = None
-    """After which it has no answer."""
+    """Timeout for the text model, after which there is no answer."""
     wording_s: float | None = None
-    """After which an answer has no words."""
+    """Timeout for shortening an answer, after which nothing of it is spoken."""
     answer_s: float | None = None
-    """Of speech in one answer: what is longer ends at a sentence or a clause."""
+    """Longest answer; a longer one is cut after a sentence or a clause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """Implements `Voice` around any text model."""
+    """Implements `VoiceProvider` around any text model."""
 
     recognition: SpeechRecognition
     text_model: Provider
@@ -120,7 +120,7 @@ class Cascade:
 
     @property
     def capabilities(self) -> VoiceCapabilities:
-        """What it takes and understands: what its ears do."""
+        """Return what it accepts and understands, which depends on its recognition."""
         embedded = isinstance(self.recognition, EmbeddedRecognition) or isinstance(self.synthesis, EmbeddedSynthesis)
         return VoiceCapabilities(
             takes_history=True,
@@ -147,14 +147,14 @@ class Cascade:
         return _make_endpoint_cascade(target.arguments, account)
 
     async def dial(self, dial: Dial) -> "CascadeChannel":
-        """Open a call, once everything it needs is loaded: no caller waits for that."""
+        """Open a call, after loading all parts so that no caller waits for that."""
         for part in (self.recognition, self.text_model, self.synthesis):
             if isinstance(part, Preparable):
                 await part.prepare()
         return CascadeChannel(self, dial)
 
     async def models(self) -> list[str]:
-        """Return the names of the text models on offer."""
+        """Return the names of the available text models."""
         return await self.text_model.models()
 
     async def close(self) -> None:
@@ -168,7 +168,7 @@ CASCADE_PARTS = ("stt", "chat", "tts", "voice")
 
 
 def parse_cascade(parts_text: str) -> dict[str, Any]:
-    """Return the parts that were written after `cascade:`, each a model, or a server's address with one.
+    """Return the parts given after `cascade:`, each a model, or a server's address with one.
 
     >>> parse_cascade("stt=whisper-1,chat=gpt-5-mini,tts=http://localhost:8000/v1#kokoro")["tts"]
     'http://localhost:8000/v1#kokoro'
@@ -189,12 +189,12 @@ def parse_cascade(parts_text: str) -> dict[str, Any]:
 
 
 def _check_address(name: str, value: str) -> None:
-    """Refuse an address that may hold a secret, or that is none of a server: addresses are stored."""
+    """Reject an address that may hold a secret or is not a server's: addresses are stored."""
     from pramana.providers.kinds import check_url
 
     address, _, model = value.rpartition("#")
     if "://" not in value and (name == "voice" or not address):
-        return  # a plain name
+        return  # a bare name
     if name == "voice" or not model or not re.match("https?://", address):
         raise InvalidInput(f"cascade: {name} is neither a name nor a server's address with a model; {_CASCADE}")
     check_url(address, f"write {name}=http://HOST/v1#NAME", "set COMPATIBLE_API_KEY")
@@ -206,7 +206,7 @@ _CASCADE = (
 
 
 def _make_endpoint_cascade(parts: Mapping[str, Any], account: "Account | None") -> Cascade:
-    """Return the agent whose parts are OpenAI's endpoints, or those of compatible servers."""
+    """Return the agent made of OpenAI's endpoints, or those of compatible servers."""
     from pramana.providers.accounts import Account
     from pramana.providers.text.openai import OpenAI
     from pramana.providers.voice.speech import VOICE, RecognitionEndpoint, SpeechEndpoint
@@ -235,7 +235,7 @@ def _make_endpoint_cascade(parts: Mapping[str, Any], account: "Account | None") 
 
 @dataclass(frozen=True, slots=True)
 class _NamedModel:
-    """A text model that is asked by its own name, whatever the agent is called."""
+    """A text model that is called by its own name, whatever the agent's."""
 
     provider: Provider
     model: str
@@ -251,7 +251,7 @@ class _NamedModel:
 
 
 class RecognitionChain:
-    """Several who can hear: the first that knows the language does."""
+    """Several speech recognition engines; the first that supports the language is used."""
 
     def __init__(self, *ears: SpeechRecognition) -> None:
         self._ears = ears
@@ -267,10 +267,10 @@ class RecognitionChain:
 
 
 def make_embedded_cascade(model: Provider) -> Cascade:
-    """Return the agent that hears and speaks for a text model by the embedded engines.
+    """Return the agent that recognises and speaks for a text model with the embedded engines.
 
-    With the embedded model it also keeps to limits, so that a call ends in time on any machine; the answers of other
-    models are said word for word, since they are what is tested.
+    With the embedded model it also has time limits, so that a call ends in time on any machine. The answers of other
+    models are spoken word for word, since they are under test.
     """
     if not isinstance(model, EmbeddedModel):
         return Cascade(EmbeddedRecognition(), model, EmbeddedSynthesis(), manner=FailureBehaviour(apologises=True))
@@ -294,24 +294,24 @@ class CascadeChannel(InProcessChannel):
         system = "\n\n".join(part for part in (dial.system_prompt, SPOKEN_STYLE_PROMPT) if part)
         self._turns = [Turn("system", system), *dial.history]
         self._unanswered = b""
-        """What the caller has said since the agent last made a sound: who pauses and goes on has not changed the
-        subject."""
+        """The caller's sound since the agent last made a sound: after a pause, the caller may continue the same
+        turn."""
         self._has_sounded = False
-        """Sound was sent since the caller last spoke: how much of it is still to be heard, the call knows."""
+        """Whether sound was sent since the caller last spoke. How much of it is still playing, only the call knows."""
         self._tell(Event("ready"))
         self._working = asyncio.create_task(self._report("the agent failed to listen", self._listen))
 
     @property
     def synthesised_here(self) -> bool:
-        """Whether its sound is made in this process, from the very words of its `agent_text` events."""
+        """Return whether its sound is synthesised in this process, from the exact words of its `agent_text` events."""
         return isinstance(self._agent.synthesis, EmbeddedSynthesis)
 
     async def send(self, frame: bytes) -> None:
-        """Take one frame; it is listened to beside."""
+        """Queue one frame for the listening task."""
         self._frames.put_nowait(frame)
 
     async def _report(self, failure: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work; whatever it raises is an event to whoever waits for an answer, who would wait forever."""
+        """Run the work; queue an exception as an event, since the receiver would otherwise wait forever."""
         try:
             await work()
         except ProviderError as error:
@@ -362,7 +362,7 @@ class CascadeChannel(InProcessChannel):
     async def _answer(self, data: bytes) -> None:
         heard = await self._transcribe(data)
         if not heard.strip() and not self._agent.manner.apologises:
-            self._report_answer(Event("user_text", heard, final=True))  # it heard a noise
+            self._report_answer(Event("user_text", heard, final=True))  # only noise was recognised
             return
         if heard.strip():
             self._tell(Event("user_text", heard))
@@ -370,11 +370,11 @@ class CascadeChannel(InProcessChannel):
             words = await self._spoken_text(await self._reply(asked))
             said = [asked, Turn("assistant", words)]
         else:
-            words, said = NOT_UNDERSTOOD, []  # no model takes an answer to nothing
+            words, said = NOT_UNDERSTOOD, []  # no model accepts an answer without a question
         begun = False
 
         def begin() -> None:
-            """Say what is answered with what: until there is a sound, a caller who goes on may change both."""
+            """Report question and answer; not before the first sound, since a caller who goes on may change both."""
             nonlocal begun
             if not begun:
                 begun = True
@@ -392,14 +392,14 @@ class CascadeChannel(InProcessChannel):
         self._tell(Event("turn_done", "completed" if words.strip() else "empty"))
 
     async def _transcribe(self, data: bytes) -> str:
-        """Return the caller's words; none where its ears take longer than they may."""
+        """Return the caller's words; empty if recognition times out."""
         from pramana import audio
 
         transcribed = self._agent.recognition.transcribe(audio.decode("pcm", data), self._dial.language)
         return await _run_within(self._agent.manner.hearing_s, transcribed) or ""
 
     async def _reply(self, turn: Turn) -> str:
-        """Return the model's reply; none where it takes longer than it may."""
+        """Return the model's reply; empty if it times out."""
         request = Request(self._dial.model, (*self._turns, turn), self._dial.parameters)
         try:
             reply = await _run_within(self._agent.manner.thinking_s, self._agent.text_model.ask(request))
@@ -414,7 +414,7 @@ class CascadeChannel(InProcessChannel):
         return reply.text
 
     async def _spoken_text(self, reply: str) -> str:
-        """Return what it says of a reply: all of it; where answers have a limit, what fits, or else an apology."""
+        """Return the words to speak: the whole reply, or if answers are limited what fits, or else an apology."""
         longest_s, mouth = self._agent.manner.answer_s, self._agent.synthesis
         if longest_s is None or not isinstance(mouth, EmbeddedSynthesis):
             return reply
@@ -422,7 +422,7 @@ class CascadeChannel(InProcessChannel):
         return await _run_within(self._agent.manner.wording_s, wording) or NO_ANSWER
 
     def _report_answer(self, *events: Event) -> None:
-        """Tell of an answer that stands: what was said is answered, and is not said again."""
+        """Report a final answer: the caller's turn is answered, and not recognised again."""
         self._unanswered = b""
         self._tell(*events)
 
@@ -432,13 +432,13 @@ class CascadeChannel(InProcessChannel):
 
 
 async def _run_within(seconds: float | None, work: Awaitable[_Made]) -> _Made | None:
-    """Return what is made; None where it takes longer than it may."""
+    """Return the result of the work; None if it times out."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
             return await work
     except TimeoutError:
-        if not limit.expired():  # it is the work's own
+        if not limit.expired():  # raised by the work itself
             raise
         return None
 

@@ -1,8 +1,8 @@
-"""Any voice agent behind a WebSocket that a description describes: who is called comes in, an open call goes out.
+"""Any voice agent behind a WebSocket that a description covers: a target comes in, an open call goes out.
 
-The description arrives as plain data in the target, or ships with Pramana under the provider's name; `load/agent.py`
-makes it of YAML. A request before the call, where there is one, goes through the HTTP seam, the call itself through the
-WebSocket seam. A key goes to the host it belongs to and to no other that an answer may name.
+The description is plain data in the target, or ships with Pramana under the provider's name; `load/agent.py` parses it
+from YAML. A request before the call, if there is one, uses the HTTP seam, the call itself the WebSocket seam. A key
+goes only to the host it belongs to, never to another host that a response names.
 """
 
 import re
@@ -29,11 +29,11 @@ from pramana.providers.voice.templates import Missing, fill_template, fill_url, 
 from pramana.providers.voice.vocabulary import Dial, VoiceCapabilities
 
 SHIPPED = Path(__file__).parents[2] / "agents" / "shipped.json"
-"""The ready files of `agents/` as plain data, so that nobody who calls one reads YAML."""
+"""The ready-made files of `agents/` as plain data, so that a call needs no YAML parser."""
 
 
 class DeclaredProvider(VendorProvider):
-    """An agent and the account it is called with. Implements `Voice`."""
+    """An agent and its account. Implements `VoiceProvider`."""
 
     capabilities = VoiceCapabilities()
 
@@ -43,7 +43,7 @@ class DeclaredProvider(VendorProvider):
 
     @classmethod
     def open(cls, target: Target, account: Account | None) -> "DeclaredProvider":
-        """Return the provider for a target whose arguments hold the `description`, or whose provider's one ships."""
+        """Return the provider for a target with a `description` argument, or a description that ships with Pramana."""
         plain = target.arguments.get("description")
         given = shipped_description(target.provider) if plain is None else parse_description(plain)
         account = account or Account("")
@@ -79,7 +79,7 @@ class DeclaredProvider(VendorProvider):
             url = self._address(fill_url(given.url, values))
         http, headers = self._http, self._headers(given.headers, values)
         if answer is not None and url.origin() != URL(re.sub("^http", "ws", account.base_url)).origin():
-            # Whoever an answer names is a stranger: neither the key nor the account's own headers go there.
+            # An address from a response is untrusted: neither the key nor the account's own headers go there.
             http = HttpTransport(
                 given.name,
                 replace(account, base_url=re.sub("^ws", "http", str(url.with_query(None))), headers={}, ours=False),
@@ -91,7 +91,7 @@ class DeclaredProvider(VendorProvider):
         return await connect(http, str(url), headers, wire)
 
     async def models(self) -> list[str]:
-        """Return nothing: which agents there are is not described."""
+        """Return nothing: a description does not list agents."""
         return []
 
     async def _request_address(self, step: Before, values: Mapping[str, Any]) -> Any:
@@ -135,7 +135,7 @@ class DeclaredProvider(VendorProvider):
 
 
 def parse_description(data: Any) -> Description:
-    """Return the description that plain data is; raises `InvalidInput` with all that is wrong."""
+    """Return the description in plain data; raise `InvalidInput` with every problem found."""
     try:
         given = msgspec.convert(data, Description)
         found = list(find_description_problems(given))
@@ -173,7 +173,7 @@ def find_template_names(given: Description) -> frozenset[str]:
 
 
 def _agent_address(given: Description, model: str, key: str | None) -> str:
-    """Return where an agent is called whose address is the model, or stands in the description."""
+    """Return the address of an agent that is called by its model, or by an address in the description."""
     known = {"model": model, "key": key or "", "language": "en", "call_id": "0"}
     try:
         url = fill_url(given.url, known).partition("#")[0]

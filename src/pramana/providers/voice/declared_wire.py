@@ -1,7 +1,7 @@
-"""A call in the words of a description: frames of sound and messages come in, messages and events go out.
+"""A call as a description defines it: frames of sound and messages come in, messages and events go out.
 
-It implements `Wire` for any agent that a `Description` can describe. Like every wire format it never waits nor plays;
-the caller's own frames, 20 ms each, are the only clock it has, for replies that are owed once a sound has been played.
+Implements `Wire` for any agent that a `Description` covers. Like every wire format it never waits or plays. Its only
+clock is the caller's frames, 20 ms each, which time the replies that are due once a sound has been played.
 """
 
 import base64
@@ -34,11 +34,11 @@ from pramana.providers.voice.vocabulary import ChannelCapabilities, Codec, Error
 
 MAX_LOGGED_LENGTH = 300
 MAX_LOGGED_DEPTH = 8
-"""Of plain data in a log."""
+"""Nesting depth of plain data in a log."""
 MAX_LOGGED_ITEMS = 100
 MOST_OWED, MOST_OWED_BYTES = 50_000, 4 << 20
-"""Replies that wait for a sound to be played, and bytes of the messages they answer: more than a mark for each 20 ms of
-all the sound that may wait."""
+"""Limits for replies that wait until a sound has been played, and for the bytes of the messages they reply to: more
+than a mark for each 20 ms of all the sound that may wait."""
 _CLOSE_CODE_ERRORS: Mapping[int, ErrorClass | None] = {
     1000: None,
     1001: None,
@@ -54,21 +54,21 @@ _CLOSE_CODE_ERRORS: Mapping[int, ErrorClass | None] = {
     3003: "auth",
     3008: "timeout",
 }
-"""What the codes mean that are the same for all; any other is the provider's trouble."""
+"""Standard close codes; any other code is an error of the provider."""
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class _Condition(Struct, frozen=True):
     path: Path
     values: tuple[Any, ...] | None
-    """None: it is only asked whether there is one."""
+    """None: only presence is checked."""
     present: bool = True
 
     def matches(self, data: Any) -> bool:
         found = find_at_path(data, self.path)
         if self.values is None:
             return (found is not ABSENT) is self.present
-        # In Python True equals 1, and in JSON it does not.
+        # In Python True equals 1, in JSON it does not.
         return any(found == each and isinstance(found, bool) == isinstance(each, bool) for each in self.values)
 
 
@@ -76,11 +76,11 @@ class DeclaredWire:
     """Implements `Wire`."""
 
     def __init__(self, given: Description, values: Mapping[str, Any], answer: Any = None) -> None:
-        """`values` are those of the call, `answer` is that to the request before it."""
+        """Set up the wire: `values` are those of the call, `answer` is the response to the request before it."""
         self._description = given
         silence = given.turn_end.silence_ms
         self.capabilities = ChannelCapabilities(
-            greets=bool(fill_template(given.greets, values)),  # a greeting that is set, whatever it says, is one
+            greets=bool(fill_template(given.greets, values)),  # any greeting that is set counts, whatever its text
             quiet_s=None if silence is None else silence / 1000,
             says_interrupted=any("interrupted" in each.event for each in given.downlink.rules),
             ready_on_connect=not any(step.wait is not None for step in given.handshake),
@@ -118,19 +118,19 @@ class DeclaredWire:
         self._sequence = self._frames = 0
         self._last_interruption: int | None = None
         self._partial_sample = b""
-        """Of a sample, until the rest of it comes."""
+        """The first part of a sample, until the rest arrives."""
         self._sent_s = self._marked_s = 0.0
-        """On the clock of the caller's frames: now, and when all sound that came is played. It is for replies that are
-        owed then, and for nothing else: what is heard when, the call alone knows."""
+        """Times on the clock of the caller's frames: now, and when all sound received so far will have been played.
+        Used only to time replies; what is actually heard when, only the call knows."""
         self._due_replies: deque[tuple[float, Any, Any, int]] = deque()
-        """When a reply is due, its template, the message that it answers, and how long that is."""
+        """For each pending reply: when it is due, its template, the message it replies to, and that message's size."""
         self._due_bytes = self._size = 0
-        """Of all these messages, and of the one at hand."""
+        """Total size of all these messages, and size of the current one."""
 
-    # ── What goes out ──
+    # ── Sending ──
 
     def opening_messages(self) -> list[Message]:
-        """Return what is sent as soon as the connection stands."""
+        """Return the messages to send as soon as the connection is open."""
         return self._next_handshake_messages()
 
     def speak(self, frame: bytes) -> list[Message]:
@@ -149,17 +149,17 @@ class DeclaredWire:
         return [*due, self._message(template, audio=sound, frame=self._frames, milliseconds=round(before * 1000))]
 
     def interruption_messages(self, played_s: float) -> list[Message]:
-        """Return what is sent when the agent was talked into."""
+        """Return the messages to send when the caller interrupts the agent."""
         return [self._message(each, played_ms=max(0, round(played_s * 1000))) for each in self._description.interrupt]
 
     def closing_messages(self) -> list[Message]:
-        """Return what is sent before hanging up."""
+        """Return the messages to send before hanging up."""
         return [self._message(each) for each in self._description.bye]
 
-    # ── What comes in ──
+    # ── Receiving ──
 
     def read(self, message: Message) -> list[Event]:
-        """Return what a message means."""
+        """Translate a message to events."""
         self._size = len(message)
         data, sound = self._unpack_message(message)
         envelope = self._description.downlink.envelope
@@ -193,7 +193,7 @@ class DeclaredWire:
         return events
 
     def read_close(self, code: int, reason: str) -> Event:
-        """Return what the end of the connection means."""
+        """Translate the close of the connection to an event."""
         known: ErrorClass | None = self._description.close.get(str(code)) or _CLOSE_CODE_ERRORS.get(code, "provider")
         said = f"closed with {code}{': ' + reason if reason else ''}"
         return Event("closed", _remove_surrogates(said), error=known, detail={"code": code})
@@ -234,9 +234,9 @@ class DeclaredWire:
         return events
 
     def _replies(self, rule: Rule, data: Any) -> tuple[Message, ...]:
-        """Return what is owed at once; what is owed later is kept, and goes with what is said then."""
+        """Return the replies that are due now; schedule the others."""
         owed: list[tuple[Any, Any]] = []
-        if "interrupted" in rule.event:  # nothing is left to be played, so that all is due
+        if "interrupted" in rule.event:  # nothing is left to play, so all replies are due
             owed = [(reply, message) for _, reply, message, _ in self._due_replies]
             self._due_replies.clear()
             self._due_bytes = 0
@@ -275,7 +275,7 @@ class DeclaredWire:
         self._marked_s = max(self._marked_s, self._sent_s) + len(whole) / self.downlink.bytes_a_second
         return whole
 
-    # ── How sound travels ──
+    # ── Sound formats ──
 
     def _format_change(self, link: str, announced: Announced, data: Any) -> Event | None:
         before: Format = getattr(self, link)
@@ -296,7 +296,7 @@ class DeclaredWire:
         was = f"{before.codec} of {before.rate} Hz was agreed"
         return f"the sound of {self._description.name} is {now.codec} of {now.rate} Hz, and {was}; {what} {now.rate}"
 
-    # ── Messages as they travel ──
+    # ── Message encoding ──
 
     def _next_handshake_messages(self) -> list[Message]:
         sent: list[Message] = []
@@ -324,7 +324,7 @@ class DeclaredWire:
         return pipecat.encode_frame("audio", {"audio": frame, "sample_rate": self.uplink.rate, "num_channels": 1})
 
     def _unpack_message(self, message: Message) -> tuple[Any, bytes | None]:
-        """Return the plain data and the sound of a message; one of them may be none."""
+        """Return the plain data and the sound of a message; either may be None."""
         if isinstance(message, str):
             return self._parse_json(message), None
         if not self._takes_binary:
@@ -355,7 +355,7 @@ class DeclaredWire:
             ) from None
 
     def _message_names(self, data: Any) -> dict[str, Any]:
-        """Return what a message calls itself, as far as the description knows where that stands."""
+        """Return how a message names itself, at the paths known from the description."""
         named = {
             text: _shorten(found, MAX_LOGGED_LENGTH)
             for text, path in self._message_name_paths
@@ -367,7 +367,7 @@ class DeclaredWire:
 
 
 def _shorten(text: str, most: int) -> str:
-    """Return a text, or how long it is: cut off, a key within it would not be known for one any more."""
+    """Return a text, or its length if too long: a key in a truncated text would no longer be recognised."""
     return _remove_surrogates(text) if len(text) <= most else f"({len(text):,} characters)"
 
 
@@ -389,7 +389,7 @@ def _match_all(conditions: Sequence[_Condition], data: Any) -> bool:
 
 
 def _find_message_name_paths(given: Description) -> list[tuple[str, Path]]:
-    """Return the path by which most rules tell messages apart."""
+    """Return the path by which most rules distinguish messages."""
     matches = [rule.match or {} for rule in given.downlink.rules]
     counted = Counter(path for match in matches for path, value in match.items() if isinstance(value, str))
     return [(path, parse_path(path)) for path, _ in counted.most_common(1)]
@@ -421,7 +421,7 @@ def _number_at(value: Any, path: str) -> int:
 
 
 def _to_loggable(value: Any, depth: int = 0) -> Any:
-    """Return data as a log may hold it: bounded in depth and number, every text and number writable as JSON."""
+    """Return data in a form that can be logged: limited in depth and size, every text and number valid JSON."""
     if isinstance(value, str):
         return _remove_surrogates(value)
     if isinstance(value, bytes):
@@ -441,7 +441,7 @@ def _to_loggable(value: Any, depth: int = 0) -> Any:
 
 
 def _remove_surrogates(text: str) -> str:
-    """Return text without halves of surrogate pairs, which no log can hold."""
+    """Return text without unpaired surrogates, which no log can hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -454,12 +454,12 @@ _PARTS = {"codec": r"(?P<codec>[\w./-]{1,40})", "rate": r"(?P<rate>[0-9]{1,7})"}
 
 
 def stated_format(codec: Codec, rate: int | str, values: Mapping[str, Any]) -> Format:
-    """Return what a description states; the rate may be a parameter's."""
+    """Return the format stated in a description; the rate may come from a parameter."""
     return Format(codec, rate if isinstance(rate, int) else _parse_rate(fill_template(rate, values)))
 
 
 def announced_format(current: Format, announced: Announced, data: Any) -> Format:
-    """Return what the other end announces; what it leaves open is as it was."""
+    """Return the format that the agent announces; anything it leaves out stays unchanged."""
     codec, rate = current.codec, current.rate
     if announced.format is not None:
         found = _match_format(_find_required(data, announced.format), announced.pattern)

@@ -1,6 +1,6 @@
-"""What a description of a voice agent may say: plain data comes in, structs or every sentence of what is wrong go out.
+"""The schema of a voice agent's description: plain data comes in, structs or a list of problems go out.
 
-`load/agent.py` makes the plain data of YAML and knows where each sentence belongs; `declared.py` does what is said.
+`load/agent.py` makes the plain data from YAML and locates each problem in the file; `declared.py` runs the description.
 Each field is a key of the file, and `docs/agents.md` lists them. Nothing here reads a file, dials or waits.
 """
 
@@ -24,9 +24,9 @@ from pramana.providers.voice.templates import (
 from pramana.providers.voice.vocabulary import Codec, ErrorClass
 
 Match = dict[str, Any]
-"""Paths within a message, each with the value that must stand there, `{one_of: […]}` or `{present: true}`."""
+"""Paths within a message, each with the required value, `{one_of: […]}` or `{present: true}`."""
 Templates = list[Any]
-"""Messages: each an object, or a text that is sent as it is."""
+"""Messages: each an object, or a text to send unchanged."""
 RuleEvent = Literal[
     "user_speech_start",
     "user_speech_stop",
@@ -39,7 +39,7 @@ RuleEvent = Literal[
     "error",
     "unknown",
 ]
-"""Kinds of events that rules give; `ready`, `turn_done` and `closed` come of `handshake`, `turn_end` and `close`."""
+"""Event kinds for rules; `ready`, `turn_done` and `closed` come from `handshake`, `turn_end` and `close`."""
 
 LEAST_RATE, MOST_RATE = 4000, 192_000
 MAX_SILENCE_MS = 60_000
@@ -47,14 +47,14 @@ MAX_RULES = 1000
 
 
 class Announced(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where the other end says how sound travels."""
+    """Where the agent announces its sound format."""
 
     match: Match | None = None
-    """The message that says it; None: the answer to `dial`."""
+    """The message with the announcement; None: the response to `dial`."""
     format: str | None = None
     """The path of a text such as `pcm_16000`."""
     pattern: str = "{codec}_{rate}"
-    """How that text is made up."""
+    """The pattern of that text."""
     codec: str | None = None
     """The path of a codec's name."""
     rate: str | None = None
@@ -62,65 +62,65 @@ class Announced(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 class Uplink(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How the caller's sound goes out."""
+    """How the caller's sound is sent."""
 
     send: Any = "binary"
     """`binary`, or a message with `{audio}` for the sound in base64."""
     codec: Codec = "pcm"
     rate: int | str = 16000
-    """Or a text with a hole: `{parameters.rate|16000}`."""
+    """A number, or a text with a placeholder: `{parameters.rate|16000}`."""
     announced: Announced | None = None
 
 
 class Rule(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one kind of message means. Of all rules that match, the first counts."""
+    """The meaning of one kind of message. The first rule that matches applies."""
 
     match: Match | None = None
     binary: bool = False
-    """Matches sound that comes as a binary message."""
+    """Matches sound sent as a binary message."""
     event: list[RuleEvent] = field(default_factory=list)
-    """None: the message is known, and says nothing."""
+    """Empty: the message is known and has no meaning for the call."""
     text: str | None = None
     final: bool | str = False
-    """Or the path of a boolean."""
+    """True, false, or the path of a boolean."""
     audio: str | None = None
     """The path of sound in base64."""
     id: str | None = None
-    """The path of a number that grows: sound whose number is not above that of the last interruption is dropped."""
+    """The path of an increasing number; sound is dropped unless its number is above that of the last interruption."""
     detail: dict[str, str] = field(default_factory=dict)
     """For the log: names, and the paths of their values."""
     error: ErrorClass = "provider"
     reply: Templates = field(default_factory=list)
-    """Owed to the other end; `{message.…}` leads into what came."""
+    """Messages to send in reply; `{message.…}` refers to the received message."""
     when: Literal["now", "played"] = "now"
-    """`played`: once all sound that came before has been played, or was dropped."""
+    """`played`: once all sound received before has been played or dropped."""
 
 
 class Downlink(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How the agent's sound and words come in."""
+    """How the agent's sound and text are received."""
 
     rules: list[Rule]
     codec: Codec = "pcm"
     rate: int | str = 16000
     announced: Announced | None = None
     envelope: str | None = None
-    """A key whose object, where there is one, is the message."""
+    """A key that holds the actual message, where present."""
 
 
 class Step(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One step of a handshake: what is waited for, and what is sent then."""
+    """One step of a handshake: the message to wait for, and the messages to send then."""
 
     wait: Match | None = None
     send: Templates = field(default_factory=list)
 
 
 class Before(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The request whose answer says where the call is."""
+    """A request whose response has the address of the call."""
 
     path: str
-    """Below the base URL."""
+    """The path below the base URL."""
     socket: str
-    """The path of the address within the answer."""
+    """The path of the address within the response."""
     method: Literal["GET", "POST"] = "GET"
     headers: dict[str, str] = field(default_factory=dict)
     body: dict[str, Any] | None = None
@@ -129,36 +129,37 @@ class Before(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class TurnEnd(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How one knows that the agent has said all it wanted to say."""
+    """How to detect that the agent has finished its answer."""
 
     match: Match | None = None
     silence_ms: int | None = None
-    """So long no sound came and none is left to be played."""
+    """Time without any sound received or left to play."""
 
 
 class Description(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A voice agent behind a WebSocket."""
 
     name: str
-    """Of whoever answers, for messages."""
+    """The vendor's name, for messages."""
     uplink: Uplink
     downlink: Downlink
     turn_end: TurnEnd
     url: str = ""
     base_url: str = ""
-    """`{base_url}`, unless the account has another."""
+    """The value of `{base_url}`, unless the account has another."""
     headers: dict[str, str] = field(default_factory=dict)
-    """One that needs a key is left out where there is none."""
+    """A header that needs a key is left out if there is none."""
     dial: Before | None = None
     greets: bool | str = False
-    """The agent speaks first. Or a text with a hole: `{parameters.greeting|false}` is true where a greeting is set."""
+    """Whether the agent speaks first, or a text with a placeholder: `{parameters.greeting|false}` is true if a
+    greeting is set."""
     framing: Literal["json", "pipecat-protobuf"] = "json"
     handshake: list[Step] = field(default_factory=list)
     interrupt: Templates = field(default_factory=list)
-    """Sent when the agent was talked into; `{played_ms}` of its answer were heard."""
+    """Messages to send when the caller interrupts; `{played_ms}` is how much of the answer was heard."""
     bye: Templates = field(default_factory=list)
     close: dict[str, ErrorClass] = field(default_factory=dict)
-    """What the codes mean that end a connection, where it is not the usual."""
+    """The meaning of close codes, where it differs from the usual one."""
 
 
 _ALWAYS_KNOWN = frozenset(
@@ -166,7 +167,7 @@ _ALWAYS_KNOWN = frozenset(
 )
 _SOMETIMES_KNOWN = frozenset(("key", "system_prompt", "voice"))
 CALL = TemplateScope(_ALWAYS_KNOWN, _SOMETIMES_KNOWN, {"parameters": False})
-"""What is known before a call stands."""
+"""Names known before a call is open."""
 SENT = TemplateScope(_ALWAYS_KNOWN | {"sequence"}, _SOMETIMES_KNOWN, {"parameters": False})
 SOUND = TemplateScope(SENT.always | {"audio", "frame", "milliseconds"}, _SOMETIMES_KNOWN, {"parameters": False})
 REPLY = TemplateScope(SENT.always, _SOMETIMES_KNOWN, {"parameters": False, "message": True})
@@ -186,18 +187,18 @@ _HANDSHAKE_HEADERS = frozenset(
         "upgrade",
     }
 )
-"""Headers that nobody may write; `Sec-WebSocket-Protocol` is not among them, for some agents want one."""
+"""Headers that a description may not set; some agents need `Sec-WebSocket-Protocol`, so it may."""
 _SECRET = frozenset({"auth", "authorization", "cookie", "credential", "credentials", "jwt", "pwd", "sig"})
 _SECRET_ENDS = ("key", "token", "secret", "password", "passwd", "passphrase", "signature")
 _KEY_HINT = "write {key} and set WEBSOCKET_API_KEY"
 _HOLE_MARK = "\0"
 
 DescriptionProblems = Iterator[tuple[str, str]]
-"""Places (`downlink.rules[2].event`) and sentences."""
+"""Pairs of a place (`downlink.rules[2].event`) and a sentence."""
 
 
 def find_description_problems(description: Description) -> DescriptionProblems:
-    """Yield all that is wrong with a description whose keys and types are right."""
+    """Yield every problem of a description whose keys and types are valid."""
     if not description.url and (description.dial is None or description.dial.when == "key"):
         yield "", "url is missing: the address to call"
     yield from problems(description.url, "url", CALL, alone=True)
@@ -263,7 +264,7 @@ def _check_headers(headers: Mapping[str, str], place: str) -> DescriptionProblem
 
 
 def _check_open_secrets(address: str, place: str) -> DescriptionProblems:
-    """Yield what is wrong with an address that holds a secret as it is: descriptions are stored, and shown."""
+    """Yield the problems of an address that contains a literal secret: descriptions are stored and shown."""
     parts = _safe_parts(address)
     written = "".join(part if isinstance(part, str) else _HOLE_MARK for part in parts).partition("#")[0]
     bare, _, query = written.partition("?")
@@ -279,7 +280,7 @@ def _check_open_secrets(address: str, place: str) -> DescriptionProblems:
 
 
 def _safe_parts(text: str) -> tuple[str | Hole, ...]:
-    """Return the pieces of a text, nothing where it is no template; a key that stands there otherwise is written."""
+    """Return the pieces of a text, empty for an invalid template; a default for `{key}` counts as literal text."""
     try:
         parts = parse_template(text)
     except BadTemplate:
@@ -294,7 +295,7 @@ def _safe_parts(text: str) -> tuple[str | Hole, ...]:
 
 
 def _is_secret_name(name: str) -> bool:
-    """Tell whether what has this name is meant for nobody else.
+    """Return whether a name suggests that its value is secret.
 
     >>> [_is_secret_name(each) for each in ("X-Api-Key", "accessToken", "apikey", "keyterm", "max_tokens", "author")]
     [True, True, True, False, False, False]

@@ -1,7 +1,7 @@
-"""Voice agents in this process: a call to one, the embedded engines as its parts, and what one process does at once.
+"""Voice agents in this process: their calls, the embedded engines as their parts, and the limits on concurrent work.
 
-Whisper hears, espeak-ng speaks, both in threads. Calls, and the work of embedded engines, take turns: who wants to be
-busy comes in and waits for a place, and `ProcessLimits` does not know what they do in it.
+Whisper recognises and espeak-ng speaks, both in threads. Calls and the work of embedded engines take turns: each waits
+for a slot, and `ProcessLimits` does not know what it is used for.
 """
 
 import asyncio
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from pramana.embedded.ears import WhisperModel as Whisper
 
 FASTEST_WORDS_S = 4.0
-"""More words a second than the embedded voice says."""
+"""Above the embedded voice's words per second."""
 
 
 class InProcessChannel:
-    """A call whose agent is in this process: what happens is queued, and whoever calls takes it from there."""
+    """A call whose agent is in this process: events are queued until the caller receives them."""
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[ReceivedEvents | ProviderError] = asyncio.Queue()
         self._answering: asyncio.Task[None] | None = None
         self._working: asyncio.Task[Any] | None = None
-        """What goes on beside the answer."""
+        """The task that runs beside the answer."""
 
     def holds_key(self, text: str) -> bool:  # noqa: ARG002 - it has none; its parts refuse an answer with one
         return False
 
     async def receive(self) -> ReceivedEvents:
-        """Return what happens next."""
+        """Return the next events."""
         heard = await self._events.get()
         if isinstance(heard, ProviderError):
             raise heard
         return heard
 
     async def interrupt(self, played_s: float) -> None:
-        """Nothing more to do: it stopped when it heard the caller."""
+        """Do nothing: it stopped when it heard the caller."""
 
     async def close(self) -> None:
         """Hang up."""
@@ -61,7 +61,7 @@ class InProcessChannel:
 class EmbeddedRecognition:
     """Whisper tiny.en in this process.
 
-    Agents share one model, and whoever measures calls has another: no agent waits for a clip that is measured.
+    Agents share one model and the bench has another, so that no agent waits for a recording that is being measured.
     """
 
     name = "whisper-tiny.en"
@@ -83,7 +83,7 @@ class EmbeddedRecognition:
 
 
 class BenchRecognition(EmbeddedRecognition):
-    """Those of the bench, which hear nothing while an embedded agent is in a call."""
+    """The bench's recognition, which pauses while an embedded agent is in a call."""
 
     def __init__(self) -> None:
         super().__init__("bench")
@@ -95,7 +95,7 @@ class BenchRecognition(EmbeddedRecognition):
 
 @cache
 def _load_whisper(owner: str) -> "Whisper":  # noqa: ARG001 - it is what they are told apart by
-    """Return the one model of this process for some purpose: it takes half a second to load."""
+    """Return this process's model for an owner; loading takes half a second."""
     from pramana.embedded.ears import WhisperModel as Whisper
 
     return Whisper.open()
@@ -107,13 +107,13 @@ class EmbeddedSynthesis:
     rate = 16000
 
     async def fit_text(self, text: str, language: str, longest_s: float) -> str:
-        """Return the words in which it says a text: without markup, and no more than fit in so many seconds."""
+        """Return the words to speak for a text: without markup, and no more than fit in `longest_s`."""
         from pramana.embedded.speakable import make_speakable
 
         return await asyncio.to_thread(lambda: _fit_to_duration(make_speakable(text), language, longest_s))
 
     async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
-        """Speak; what cannot be read aloud is an error of the agent."""
+        """Speak a text; one that cannot be read aloud is an error of the agent."""
         from pramana import audio
         from pramana.embedded.voice import CannotSpeak, speak
 
@@ -124,7 +124,7 @@ class EmbeddedSynthesis:
 
 
 def _fit_to_duration(text: str, language: str, longest_s: float) -> str:
-    """Return as much of a text as is said in a time; nothing where it cannot be said."""
+    """Return as much of a text as can be spoken in a time; empty if it cannot be spoken."""
     from pramana.embedded.speakable import shorten_to_words
     from pramana.embedded.voice import CannotSpeak, speak
 
@@ -142,17 +142,17 @@ def _fit_to_duration(text: str, language: str, longest_s: float) -> str:
 
 
 CALLS_AT_ONCE = 8
-"""In one process, whoever is called: as many as the clock is proven with."""
+"""Calls per process, of any provider: the clock is proven for as many."""
 _Kind = Literal["call", "alone", "work"]
 
 
 class ProcessLimits:
-    """What one process does at once, so that the times of a call are the agent's and not those of a queue of ours.
+    """Limits concurrent work in one process, so that a call's times are the agent's and not those of our queue.
 
-    A call takes one of a few places. One whose agent hears or speaks by the embedded engines is `alone`: beside it is
-    no other such call, and no other `work` of those engines either (measuring calls, writing them down, asking the
-    embedded model). They take turns, so that neither waits for long: after a call comes the work that waits by then,
-    and after that the next call. It knows several event loops, as a process may have.
+    A call takes one of a few slots. A call whose agent uses the embedded engines is `alone`: no other such call runs
+    beside it, and no other `work` of those engines (measuring calls, transcribing them, prompting the embedded model).
+    They take turns, so that neither waits for long: after a call comes the work that is waiting by then, and after that
+    the next call. It supports several event loops, as a process may have.
     """
 
     def __init__(self, most: int = CALLS_AT_ONCE) -> None:
@@ -163,7 +163,7 @@ class ProcessLimits:
         self._lock = threading.Lock()
 
     async def enter(self, kind: _Kind) -> None:
-        """Wait for one's turn; then `leave`."""
+        """Wait for a slot; release it with `leave`."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(kind, loop, loop.create_future())
         with self._lock:
@@ -177,16 +177,16 @@ class ProcessLimits:
             with self._lock:
                 if waiting in self._waiting:
                     self._waiting.remove(waiting)
-                else:  # admitted in the same moment
+                else:  # admitted at the same moment
                     self._in_use[kind] -= 1
                 self._admit_waiting()
             raise
 
     def leave(self, kind: _Kind) -> None:
-        """Let the next ones in."""
+        """Release a slot and admit those waiting."""
         with self._lock:
             self._in_use[kind] -= 1
-            if kind == "alone":  # the work of this call waits by now or soon, and it goes before the next one
+            if kind == "alone":  # this call's work is waiting or soon will be, and goes before the next call
                 self._waiting.sort(key=lambda each: each.kind != "work")
             self._admit_waiting()
 
@@ -204,14 +204,14 @@ class ProcessLimits:
                 free = not taken["alone"] and not someone_wants_to_be_alone
             if free:
                 self._waiting.remove(waiting)
-                with suppress(RuntimeError):  # its loop is closed: nobody is there any more
+                with suppress(RuntimeError):  # its event loop is closed
                     waiting.loop.call_soon_threadsafe(_wake, waiting.turn)
                     waiting.admitted = True
                     taken[waiting.kind] += 1
 
 
 class Slot:
-    """One way of being busy, `async with` it."""
+    """A slot of one kind, for `async with`."""
 
     def __init__(self, machine: ProcessLimits, kind: _Kind) -> None:
         self._machine, self._kind = machine, kind
@@ -239,4 +239,4 @@ def _wake(turn: asyncio.Future[None]) -> None:
 
 
 machine = ProcessLimits()
-"""This process's."""
+"""The limits of this process."""

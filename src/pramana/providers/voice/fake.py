@@ -1,19 +1,19 @@
-"""A voice agent that asks nobody: it hears when the caller stops and answers after an exact delay, the same every time.
+"""A voice agent that calls no model: it answers with an exact delay after the caller stops, the same every time.
 
-For tests, documentation and trying things out. The delay counts from the last audible sample of the caller; what is
-said depends on seed and turn alone; whether it fails depends on them too. Its voice is the embedded one, or a tone.
+For tests, documentation and trying things out. The delay counts from the caller's last audible sample. Words and
+failures depend only on the seed and the turn. Its voice is the embedded one, or a tone.
 
 | written | answers with |
 | --- | --- |
 | `fake-voice` | words chosen by seed and turn |
-| `fake-voice:fixed=TEXT` | TEXT, to the end of what was written: commas are part of it |
+| `fake-voice:fixed=TEXT` | TEXT, everything up to the end: commas are part of it |
 | `fake-voice:tone` | a second of a tone, and no words |
 
-Options stand before the answer, separated by commas: `fake-voice:latency=0.8,jitter=0.2,leading=0.1,fixed=Yes.`
-`seed`, `tokens` (words), `latency` and `jitter` (seconds; the jitter is added, between none and all of it; no answer
-comes before 0.2 s, when the end of a turn is known), `leading` (seconds of silence before the sound), and the share of
-turns, 0 to 1, that go wrong: `silent` (no answer), `cut` (the call ends in the middle of the answer), `wordless` (no
-transcript), `garbled` (the transcript says something else than the voice).
+Options come before the answer, separated by commas: `fake-voice:latency=0.8,jitter=0.2,leading=0.1,fixed=Yes.`
+`seed`, `tokens` (words), `latency` and `jitter` (seconds; between none and all of the jitter is added; no answer
+comes before 0.2 s, when the end of a turn is detected), `leading` (seconds of silence before the sound), and the share
+of turns, 0 to 1, that go wrong: `silent` (no answer), `cut` (the call ends in the middle of the answer), `wordless` (no
+transcript), `garbled` (the transcript differs from the voice).
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _OPTION_MAXIMUMS: Mapping[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class FakeVoice:
-    """The provider; its arguments are those of `parse_fake_voice`."""
+    """The fake provider; its arguments are those of `parse_fake_voice`."""
 
     answer: str = "words"
     text: str = ""
@@ -75,7 +75,7 @@ class FakeVoice:
         return FakeChannel(self, dial)
 
     async def models(self) -> list[str]:
-        """Return the kinds of answers there are."""
+        """Return the kinds of answers."""
         return ["fixed", "tone", "words"]
 
     async def close(self) -> None:
@@ -94,12 +94,12 @@ class FakeChannel(InProcessChannel):
         self._turn = 0
         self._last_sound: float | None = None
         self._may_play = False
-        """Sound was sent since the caller spoke last; how much of it is heard is not its business."""
+        """Whether sound was sent since the caller last spoke; how much of it is heard, only the call knows."""
         self._tell(Event("ready"))
         self._prepare()
 
     async def send(self, frame: bytes) -> None:
-        """Listen to one frame."""
+        """Process one frame."""
         from pramana import audio
 
         now = clock.monotonic()
@@ -122,7 +122,7 @@ class FakeChannel(InProcessChannel):
             self._tell(Event("interrupted"))
 
     def _prepare(self) -> None:
-        """Have the next answer's sound at hand, so that making it takes nothing of the delay."""
+        """Prepare the sound of the next answer, so that making it adds nothing to the delay."""
         self._working = self._ready = asyncio.create_task(asyncio.to_thread(self._make_answer, self._turn))
 
     def _make_answer(self, turn: int) -> "tuple[str, Samples]":
@@ -146,7 +146,7 @@ class FakeChannel(InProcessChannel):
 
         try:
             text, samples = await self._ready
-        except InvalidInput as refused:  # it has no voice for these words
+        except InvalidInput as refused:  # the voice cannot speak these words
             self._tell(Event("error", str(refused), error="provider"))
             return
         agent, chance = self._agent, random.Random(f"{self._agent.seed} {self._turn} fate")
@@ -170,7 +170,7 @@ class FakeChannel(InProcessChannel):
 
 
 def parse_fake_voice(options_text: str) -> dict[str, Any]:
-    """Return the arguments of `FakeVoice` for what was written after `fake-voice:`.
+    """Return the arguments of `FakeVoice` for the text after `fake-voice:`.
 
     >>> parse_fake_voice("latency=0.8,silent=0.5,fixed=yes, surely")
     {'latency': 0.8, 'faults': {'silent': 0.5}, 'answer': 'fixed', 'text': 'yes, surely'}

@@ -1,7 +1,7 @@
-"""What wire formats over WebSockets share: a frame comes in, its JSON goes out; a close comes in, an event goes out.
+"""Code that WebSocket wire formats share: a frame comes in, its JSON goes out; a close comes in, an event goes out.
 
-What does not fit leaves as a `BrokenReply` that names the vendor and never shows the frame: it might hold a key, cut
-where nobody would know it again.
+Malformed input raises a `BrokenReply` that names the vendor and never shows the frame, since it may hold a key that is
+cut and would not be recognised.
 """
 
 import binascii
@@ -43,18 +43,18 @@ _ERROR_CLASS_BY_CODE: dict[int, ErrorClass] = {
 
 
 class SessionWire:
-    """What wire formats of sessions have alike: what they do not say otherwise, nobody needs to say."""
+    """Defaults that session-based wire formats share."""
 
     def opening_messages(self) -> list[Message]:
         """Return nothing: the server speaks first."""
         return []
 
     def read_close(self, code: int, reason: str) -> Event:
-        """Return what the end of the connection means."""
+        """Translate the close of the connection to an event."""
         return make_close_event(code, reason)
 
     def interruption_messages(self, played_s: float) -> list[Message]:  # noqa: ARG002 - the server keeps the time itself
-        """Return nothing: the caller's sound says it."""
+        """Return nothing: the server detects it in the caller's sound."""
         return []
 
     def closing_messages(self) -> list[Message]:
@@ -63,7 +63,7 @@ class SessionWire:
 
 
 def parse_message(vendor: str, message: Message) -> dict[str, Any]:
-    """Return the object that a frame holds, text or binary."""
+    """Return the object in a frame, text or binary."""
     try:
         found = parse_lenient_json(message)
     except (ValueError, RecursionError):
@@ -74,7 +74,7 @@ def parse_message(vendor: str, message: Message) -> dict[str, Any]:
 
 
 def parse_lenient_json(message: Message) -> Any:
-    """Return the data of a message; half of a surrogate pair, NaN and numbers beyond all measure are JSON to some."""
+    """Return the data of a message; some servers send half a surrogate pair, NaN and oversized numbers as JSON."""
     try:
         return _decode(message)
     except (ValueError, RecursionError):
@@ -82,12 +82,12 @@ def parse_lenient_json(message: Message) -> Any:
 
 
 def make_malformed_error(vendor: str, what: str) -> BrokenReply:
-    """Return the error for a message that is not what the wire format promises."""
+    """Return the error for a message that violates the wire format."""
     return BrokenReply(f"a message of {vendor} {what}")
 
 
 def event_name(name: object) -> str:
-    """Return the name of an event as it may be logged; whole, so that a key in it is known again.
+    """Return the name of an event for the log; never truncated, so that a key in it is still recognised.
 
     >>> event_name("session.created"), event_name("a" * 1000), event_name(7)
     ('session.created', 'a name of 1000 characters', 'no name')
@@ -98,25 +98,25 @@ def event_name(name: object) -> str:
 
 
 def make_unknown_event(name: object, **detail: Any) -> Event:
-    """Return what is said of an event that means nothing to a call."""
+    """Return the event for a message that means nothing to a call."""
     return Event("unknown", detail={"event": event_name(name), **detail})
 
 
 def require_text(value: object) -> str:
-    """Return what must be text; a `TypeError` where it is none."""
+    """Return the value if it is text; raise `TypeError` otherwise."""
     if not isinstance(value, str):
         raise TypeError(value)
     return value
 
 
 def make_usage_event(**counts: object) -> Event:
-    """Return the event that tells what a turn took; a count that is none is left out."""
+    """Return the event with a turn's token usage; a malformed count is left out."""
     known = {name: tokens for name, given in counts.items() if (tokens := parse_token_count(given)) is not None}
     return Event("usage", detail=known)
 
 
 def decode_sound(data: object, form: Format) -> bytes:
-    """Return the sound in base64, whichever of its two alphabets; a `ValueError` where it is none."""
+    """Return sound decoded from either base64 alphabet; raise `ValueError` if it is invalid."""
     if not isinstance(data, str):
         raise TypeError(data)
     try:
@@ -129,7 +129,7 @@ def decode_sound(data: object, form: Format) -> bytes:
 
 
 def classify_error(message: str, default: ErrorClass = "provider") -> ErrorClass:
-    """Return what kind of error the vendor's words tell of.
+    """Return the kind of error that a vendor's message describes.
 
     >>> classify_error("API key not valid."), classify_error("Your credit balance is too low"), classify_error("Oops")
     ('auth', 'quota', 'provider')
@@ -138,7 +138,7 @@ def classify_error(message: str, default: ErrorClass = "provider") -> ErrorClass
 
 
 def make_close_event(code: int, reason: str) -> Event:
-    """Return what the end of a connection means; an orderly one is no error, unless its words say so.
+    """Return the event for a closed connection; an orderly close is no error unless its reason describes one.
 
     >>> internal = make_close_event(1011, "Internal error encountered.")
     >>> make_close_event(1000, "").error, internal.error, make_close_event(1006, "").error

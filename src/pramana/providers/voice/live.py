@@ -1,8 +1,8 @@
 """Gemini's Live API: a caller's sound goes up in JSON, the answer's sound and words come down in JSON.
 
-Only translation. The key travels in a header and never in the address. Messages may come in binary frames. The format
-has no error message: what is wrong is told by how the connection ends. A turn that is over without any sound, as an
-interruption leaves it, is no answer; nor are words that come after it was interrupted and before it sounds again.
+Only translates. The key is sent in a header and never in the address. Messages may come in binary frames. The format
+has no error message: errors are reported by how the connection closes. A turn that ends without any sound, as after an
+interruption, is no answer; nor are words that arrive between an interruption and the next sound.
 """
 
 import json
@@ -34,7 +34,7 @@ VENDOR = "Google"
 VERSION = "v1"
 METHOD = "bidiGenerateContent"
 MAX_ITEMS_PER_MESSAGE = 100
-"""Things in one message, parts of an answer, or calls of tools: each becomes an event, and 16 MB hold millions."""
+"""Limit on items per message (parts of an answer, or tool calls): each becomes an event, and 16 MB hold millions."""
 _RENAMED = {"top_p": "topP", "top_k": "topK", "max_tokens": "maxOutputTokens", "stop": "stopSequences"}
 TOP_LEVEL_PARAMETERS = frozenset(
     {
@@ -50,10 +50,10 @@ TOP_LEVEL_PARAMETERS = frozenset(
         "tools",
     }
 )
-"""Parameters that stand beside `generationConfig`."""
+"""Parameters beside `generationConfig`."""
 _RATE = re.compile(r"audio/(?:pcm|l16)\b.*?\brate=(\d{1,6})\b", re.IGNORECASE)
 _FINISHED_STATUSES = (None, "INTERACTION_STATUS_UNSPECIFIED", "IDLE")
-"""Of an interaction: after any other status, the model goes on by itself."""
+"""Statuses of an interaction that is over; after any other, the model continues without the caller."""
 _ACTIVITY = {
     "ACTIVITY_START": "user_speech_start",
     "VAD_SIGNAL_TYPE_SOS": "user_speech_start",
@@ -84,7 +84,7 @@ class LiveProvider(VendorProvider):
 
 
 class LiveWire(SessionWire):
-    """One call, in Gemini's words."""
+    """One call in Gemini's wire format."""
 
     capabilities = ChannelCapabilities(says_interrupted=True)
 
@@ -93,10 +93,11 @@ class LiveWire(SessionWire):
         self._setup = json.dumps({"setup": _setup_message(dial)})
         self._ready = self._has_sounded = self._stopped = False
         self._is_stale = False
-        """It was interrupted and has made no sound since: words that come are of what nobody heard."""
+        """Whether it was interrupted and has made no sound since: words that arrive now belong to an answer that was
+        never heard."""
         self._agent_transcript, self._user_transcript = _Transcript("agent_text"), _Transcript("user_text")
         self._may_play = False
-        """Sound was sent since it was last interrupted: how much of it is still to be heard, the call knows."""
+        """Whether sound was sent since the last interruption. How much of it is still playing, only the call knows."""
 
     def opening_messages(self) -> list[Message]:
         """Return the setup."""
@@ -108,7 +109,7 @@ class LiveWire(SessionWire):
         return [f'{{"realtimeInput":{{"audio":{{"mimeType":"audio/pcm;rate=16000","data":"{audio}"}}}}}}']
 
     def read(self, message: Message) -> list[Event]:
-        """Return what a message means; one may hold several things."""
+        """Translate a message, which may contain several events."""
         data = parse_message(VENDOR, message)
         events: list[Event] = []
         try:
@@ -116,7 +117,7 @@ class LiveWire(SessionWire):
                 events += self._read(name, body)
         except MALFORMED_RESPONSE_ERRORS:
             raise make_malformed_error(VENDOR, "does not fit the format of the Live API") from None
-        # The last of a turn comes with its tokens: they are counted before it is over.
+        # Token usage arrives with a turn's last message, and must be counted before the turn is over.
         return sorted(events, key=lambda event: event.kind == "turn_done")
 
     def _read(self, name: str, body: Any) -> list[Event]:
@@ -164,7 +165,7 @@ class LiveWire(SessionWire):
     def _part(self, part: Mapping[str, Any]) -> list[Event]:
         blob = part.get("inlineData")
         if blob is None:
-            # Words without sound are thoughts, or the answer of a model that was not asked to write.
+            # Text without sound is a thought, or the answer of a model that was not set to generate text.
             return [make_unknown_event("modelTurn.text")] if part.get("text") else []
         mime = require_text(blob.get("mimeType") or "audio/pcm")
         if not mime.lower().startswith("audio/"):
@@ -192,13 +193,13 @@ class LiveWire(SessionWire):
 
 
 class _Transcript:
-    """What one side said in a turn, as it comes in pieces."""
+    """The transcript of one side in a turn, received in pieces."""
 
     def __init__(self, kind: Literal["agent_text", "user_text"]) -> None:
         self._kind, self._pieces, self._cut = kind, list[str](), False
 
     def add_piece(self, transcription: Mapping[str, Any]) -> list[Event]:
-        """Return the next piece, and the whole where it says that it is finished."""
+        """Return the next piece, and the whole transcript once it is finished."""
         events = []
         if text := transcription.get("text"):
             self._pieces.append(require_text(text))
@@ -211,9 +212,9 @@ class _Transcript:
         return events
 
     def begin(self, *, more_comes: bool = False) -> None:
-        """Forget what was said; where more of it comes after its turn's end, the whole is not known then.
+        """Start a new transcript; with `more_comes` the old one continues after its turn, so it is never complete.
 
-        Of an answer that was interrupted, no whole will be told.
+        The rest of an interrupted answer never arrives.
         """
         self._cut = more_comes and bool(self._pieces)
         self._pieces.clear()

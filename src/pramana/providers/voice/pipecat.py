@@ -1,7 +1,7 @@
-"""Pipecat's frames, as its WebSocket transport packs them: bytes come in, the kind and fields of a frame go out.
+"""Pipecat's frames, as its WebSocket transport encodes them: bytes come in, the kind and fields of a frame go out.
 
-The five kinds of its `frames.proto` in protobuf's encoding, written by hand: a number or some bytes a field is all of
-it. What a newer version adds is passed over, as protobuf demands; what is no protobuf raises `ValueError`.
+Implements the five kinds of its `frames.proto` in protobuf's encoding by hand: every field is just a number or bytes.
+Fields of newer versions are skipped, as protobuf requires; invalid protobuf raises `ValueError`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ _MAX_VARINT_BYTES = 10
 
 
 def encode_frame(kind: str, fields: Fields) -> bytes:
-    """Return a frame of a kind; a field of nothing is left out, as protobuf has it.
+    """Return the bytes of a frame; empty fields are omitted, as in protobuf.
 
     >>> encode_frame("message", {"data": "{}"})
     b'"\\x04\\n\\x02{}'
@@ -60,7 +60,7 @@ def decode_frame(data: bytes) -> tuple[str, dict[str, int | str | bytes]]:
         if not isinstance(value, bytes):
             raise ValueError(f"field {number} is no frame")  # noqa: TRY004 - whatever does not fit is a ValueError
         found, known = _BY_NUMBER[number]
-        if found != kind:  # of several the last counts; two of one kind are one
+        if found != kind:  # of several kinds the last counts; two of one kind are merged
             kind, fields = found, {}
         for place, each in _iterate_fields(value):
             if place in known:
@@ -73,7 +73,7 @@ def decode_frame(data: bytes) -> tuple[str, dict[str, int | str | bytes]]:
 
 def _convert_field(value: int | bytes, expected: type, name: str) -> int | str | bytes:
     if expected is str and isinstance(value, bytes):
-        return value.decode()  # what is not UTF-8 raises a ValueError
+        return value.decode()  # invalid UTF-8 raises a ValueError
     if not isinstance(value, expected):
         raise ValueError(f"{name} is of another type")  # noqa: TRY004
     return value
@@ -114,7 +114,7 @@ def _iterate_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise ValueError(f"a field is of the unknown type {wire}")
         if place + size > len(data):
             raise ValueError("a field is cut off")
-        if wire == _LENGTH:  # no field of ours is of the other two
+        if wire == _LENGTH:  # our fields use neither of the other two types
             yield number, data[place : place + size]
         place += size
 

@@ -1,9 +1,10 @@
-"""OpenAI's Realtime API: a caller's sound goes up in events, the answer's sound and words come down in others.
+"""OpenAI's Realtime API: a caller's sound goes up as events, the answer's sound and words come down as events.
 
-Only translation. The session is set up once the server says that it exists, and the call is ready once it says what
-became of that. The names of the beta are understood too. The server talks faster than real time, and a caller who
-talks into what still plays interrupts it even if all of it was sent; what then still comes of it, sound or words, was
-never heard and is no answer. A request of ours that the server does not like ends no call: most have no effect on it.
+Only translates. The session is configured once the server reports that it was created, and the call is ready once the
+server confirms the configuration. The event names of the beta are understood too. The server sends faster than real
+time, and a caller who talks while sound still plays interrupts it even if all of it was sent; any sound or words of it
+that arrive later were never heard and are no answer. A request that the server rejects does not end the call: most have
+no effect on it.
 """
 
 import json
@@ -43,7 +44,7 @@ from pramana.providers.voice.vocabulary import (
 
 VENDOR = "OpenAI"
 DEFAULT_TRANSCRIPTION_MODEL = "gpt-4o-mini-transcribe"
-"""Who writes down the caller, if the parameter `transcription` does not say otherwise."""
+"""The model that transcribes the caller, unless the parameter `transcription` names another."""
 _PCM = {"type": "audio/pcm", "rate": 24000}
 _FORMATS: Mapping[object, Format] = {
     "audio/pcmu": Format("mulaw", 8000),
@@ -54,19 +55,19 @@ _FORMATS: Mapping[object, Format] = {
 }
 _RATES = range(8000, 48001)
 _MAX_PARTS = 1000
-"""Of one response: what is remembered of it may not grow for ever."""
+"""Limit on parts per response, so that memory stays bounded."""
 _FORMAT: ErrorClass = "unsupported_format"
 _TRANSCRIPTION_EVENT = "conversation.item.input_audio_transcription"
 _REQUEST_ERROR_TYPE = "invalid_request_error"
-"""Of an event that we sent, such as a cut longer than the answer: the session goes on without it."""
+"""Type of the error for an event that we sent, such as truncation beyond the answer: the session continues."""
 
 
 UNSUPPORTED_PARAMETERS = frozenset({"temperature", "top_p", "seed", "stop"})
-"""What a session has no place for, though a text model of the same vendor does."""
+"""Parameters that a session does not have, though a text model of the same vendor does."""
 
 
 class RealtimeProvider(VendorProvider):
-    """An account at OpenAI, or at whoever speaks its Realtime API."""
+    """An account at OpenAI, or at any server that speaks its Realtime API."""
 
     capabilities = VoiceCapabilities(unsupported_parameters=UNSUPPORTED_PARAMETERS)
 
@@ -90,7 +91,7 @@ class RealtimeProvider(VendorProvider):
 
 
 class RealtimeWire(SessionWire):
-    """One call, in OpenAI's words."""
+    """One call in OpenAI's wire format."""
 
     capabilities = ChannelCapabilities(says_interrupted=True)
 
@@ -101,17 +102,17 @@ class RealtimeWire(SessionWire):
         self._allows_interruption = not (isinstance(detection, dict) and detection.get("interrupt_response") is False)
         self._ready = False
         self._response: object = None
-        """The id of the response under way."""
+        """The id of the current response."""
         self._last_response: object = None
-        """The id of the response that came last, under way or not."""
+        """The id of the latest response, finished or not."""
         self._stopped: set[object] = set()
-        """The ids of responses that were talked into, and of their items: what is still on its way is not heard."""
+        """The ids of interrupted responses and of their items: what still arrives of them is not heard."""
         self._items: dict[tuple[str, int], float] = {}
-        """The response's parts with sound, and their seconds."""
+        """The response's parts with sound, and their lengths in seconds."""
         self._transcribed_parts: set[tuple[str, int]] = set()
-        """The response's parts whose words are told."""
+        """The response's parts whose transcript was reported."""
         self._has_sounded = False
-        """Sound was sent since the caller last spoke: how much of it is still to be heard, the call knows."""
+        """Whether sound was sent since the caller last spoke. How much of it is still playing, only the call knows."""
 
     def speak(self, frame: bytes) -> list[Message]:
         """Return the message that carries one frame."""
@@ -119,7 +120,7 @@ class RealtimeWire(SessionWire):
         return [f'{{"type":"input_audio_buffer.append","audio":"{audio}"}}']
 
     def read(self, message: Message) -> list[Event]:
-        """Return what a message means."""
+        """Translate a message to events."""
         data = parse_message(VENDOR, message)
         name = data.get("type")
         try:
@@ -133,7 +134,7 @@ class RealtimeWire(SessionWire):
         return [make_unknown_event(name)]
 
     def interruption_messages(self, played_s: float) -> list[Message]:
-        """Return how much of the answer was heard, so that the model does not take the rest as said."""
+        """Return how much of the answer was heard, so that the model does not treat the rest as spoken."""
         parts, self._items = list(self._items.items()), {}
         cut: list[Message] = []
         for number, ((item, index), sent_s) in enumerate(parts):
@@ -191,7 +192,7 @@ class RealtimeWire(SessionWire):
         return [make_unknown_event(data["type"], text=said)] if self._is_stopped(data) else [Event("agent_text", said)]
 
     def _on_agent_transcript(self, data: Mapping[str, Any]) -> list[Event]:
-        """Return the words of one part: a response may have several, and each is told once."""
+        """Return the transcript of one part: a response may have several, and each is reported once."""
         said = require_text(data["transcript"] if "transcript" in data else data["text"])
         part = (_check_id(data.get("item_id", "")), _as_number(data.get("content_index", 0)))
         if self._is_stopped(data) or part in self._transcribed_parts or len(self._transcribed_parts) > _MAX_PARTS:
@@ -280,7 +281,7 @@ _IGNORED_EVENTS = frozenset(
         "response.output_item.done",
     }
 )
-"""Known, and nothing happened to the caller."""
+"""Known events that mean nothing to a call."""
 
 
 def _session_settings(dial: Dial) -> dict[str, Any]:
@@ -305,7 +306,7 @@ def _session_settings(dial: Dial) -> dict[str, Any]:
 
 
 def _parse_format(given: Any) -> Format | None:
-    """Return a format as a session names it: an object, or in the beta a word; none is PCM, which is the default."""
+    """Return a format as a session names it: an object, or a string in the beta; absent means PCM, the default."""
     if given is None:
         return Format("pcm", 24000)
     if isinstance(given, str):
@@ -349,7 +350,7 @@ def _event_position(data: Mapping[str, Any], *more: str) -> dict[str, Any]:
 
 
 def _check_id(given: object) -> str:
-    """Return the name of a response or an item, which is remembered: none is long."""
+    """Return the id of a response or an item; raise `ValueError` if it is too long to keep."""
     if len(found := require_text(given)) > MAX_NAME_LENGTH:
         raise ValueError(len(found))
     return found

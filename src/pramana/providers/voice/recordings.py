@@ -1,9 +1,9 @@
-"""Where a prompt was recorded: a `prompt_audio_url` goes in, the bytes of the file come out, or an error that names it.
+"""Recordings of prompts: a `prompt_audio_url` comes in, the bytes of the file or an error that names it go out.
 
-`/audio/…` is a file of the data folder, wherever the scenario came from. A relative path counts from the scenario's
-file, and any other absolute path is what it says: both only on the command line, where whoever wrote the scenario may
-read the files anyway. A path is taken as it is written: nothing in it is decoded or expanded. Never a synthetic voice
-in the place of a recording that is missing, and never a wait for a file that is none.
+`/audio/…` is a file of the data folder, wherever the scenario came from. A relative path is resolved against the
+scenario's file, and any other absolute path is taken literally: both only on the command line, where the scenario's
+author can read the files anyway. A path is used as written: nothing in it is decoded or expanded. Never falls back to a
+synthetic voice when a recording is missing, and never blocks on what is not a regular file.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from pramana.errors import InvalidInput, NotFound, PramanaError, escape_control_
 from pramana.providers import guard
 
 MAX_RECORDING_BYTES = 50 << 20
-"""Bytes of a recording: half an hour of speech as the calls need it, and no file can fill our memory."""
+"""Maximum size of a recording in bytes: half an hour of speech as calls need it, and no file can fill our memory."""
 MAX_PATH_LENGTH = 4096
 SHARED_PREFIX = "/audio/"
 
@@ -55,11 +55,11 @@ async def read_prompt_audio(
 
 
 def _read_shared(url: str, folder: Path) -> bytes:
-    """Read a file of the data folder. It is named as it was written: a stranger need not know where the folder is."""
+    """Read a file of the data folder. Messages name it as it was written, so that they do not reveal the folder."""
     try:
         root = folder.resolve()
         path = (root / url[len(SHARED_PREFIX) :]).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # a circle of links; half of a surrogate pair
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links; half a surrogate pair
         raise _make_unreadable_error(quote_text(url, 120), error) from None
     if not path.is_relative_to(root):
         raise InvalidInput(f"{quote_text(url, 120)} leads outside the data folder's audio/; {_PATH_HINT}")
@@ -67,12 +67,12 @@ def _read_shared(url: str, folder: Path) -> bytes:
 
 
 def _read_regular_file(path: Path, label: str, *, follow: bool = True) -> bytes:
-    """Read a regular file; anything else is refused without waiting for it."""
-    # What is no link now may be one in a moment, and a pipe that nobody writes to would be waited for.
+    """Read a regular file; reject anything else without blocking on it."""
+    # It may become a link after the check, and opening a pipe without a writer would block.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     flags |= 0 if follow else getattr(os, "O_NOFOLLOW", 0)
     try:
-        _check_regular_file(path.stat(), label)  # some devices do something when they are opened
+        _check_regular_file(path.stat(), label)  # opening some devices has side effects
         with os.fdopen(os.open(path, flags), "rb") as file:
             _check_regular_file(os.fstat(file.fileno()), label)
             data = file.read(MAX_RECORDING_BYTES + 1)

@@ -1,7 +1,7 @@
-"""The one WebSocket seam: a wire format's messages go out, its events come back, with the moment of each.
+"""The one WebSocket seam: sends a wire format's messages and returns its events with their arrival times.
 
-Every failure before the call stands leaves as a `ProviderError`, as in `http`; from then on what goes wrong is an
-event, because a call that was cut off has been recorded until there. Never a retry, never the key in an event.
+Every failure before the call is open raises a `ProviderError`, as in `http`. After that a failure is an event, because
+a call that was cut off has been recorded up to there. Never retries, and never puts the key into an event.
 """
 
 import asyncio
@@ -40,10 +40,11 @@ from pramana.providers.voice.vocabulary import (
 
 MAX_MESSAGE_BYTES = 16 << 20
 READY_S = 30.0
-"""For the handshake, from the first message to `ready`."""
+"""Timeout for the handshake, from the first message to `ready`."""
 CLOSE_S = 2.0
 MOST_EARLY, MOST_EARLY_BYTES = 1_000, 32 << 20
-"""Messages, and bytes of them, before a call stands: who sends more has not understood that nobody listens yet."""
+"""Limits on messages and their bytes before a call is open: an agent that sends more is broken, since it has no
+listener yet."""
 
 _ERRORS: Mapping[ErrorClass, Callable[[str], ProviderError]] = {
     "auth": AuthenticationFailed,
@@ -59,7 +60,7 @@ _ERRORS: Mapping[ErrorClass, Callable[[str], ProviderError]] = {
 
 
 def event_to_error(http: HttpTransport, event: Event) -> ProviderError:
-    """Return what an `error` or `closed` event means where there is no call yet."""
+    """Return the error for an `error` or `closed` event before the call is open."""
     kind = event.error or "provider"
     said = http.failures.quote(event.text)
     hint = f"; set {http.failures.variable}" if kind == "auth" else ""
@@ -74,7 +75,7 @@ class SocketChannel:
     ) -> None:
         self._http, self._wire, self._session, self._socket = http, wire, session, socket
         self._early_events: deque[ReceivedEvents] = deque()
-        """What came with or before `do_handshake`."""
+        """Events received before or together with the end of `do_handshake`."""
         self._early_bytes = 0
 
     @property
@@ -90,7 +91,7 @@ class SocketChannel:
         return self._wire.capabilities
 
     def holds_key(self, text: str) -> bool:
-        """Tell whether a text holds a key, as when one was said in pieces."""
+        """Return whether a text contains a key, for instance one that arrived in pieces."""
         return self._http.failures.secrets.is_in(text)
 
     async def send(self, frame: bytes) -> None:
@@ -98,7 +99,7 @@ class SocketChannel:
         await self._send(self._wire.speak(frame))
 
     async def receive(self) -> ReceivedEvents:
-        """Return what happens next."""
+        """Return the next events."""
         if self._early_events:
             return self._early_events.popleft()
         heard = await self._next_event()
@@ -107,11 +108,11 @@ class SocketChannel:
         return heard
 
     async def interrupt(self, played_s: float) -> None:
-        """Tell the agent that it was talked into."""
+        """Notify the agent that the caller interrupted it."""
         await self._send(self._wire.interruption_messages(played_s))
 
     async def close(self) -> None:
-        """Hang up, as the format has it, and close the connection."""
+        """Hang up as the wire format requires, and close the connection."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._send(self._wire.closing_messages())
@@ -122,7 +123,7 @@ class SocketChannel:
             await self._session.close()
 
     async def do_handshake(self) -> None:
-        """Do the handshake: until `do_handshake`, nothing of the call has happened."""
+        """Perform the handshake, which must complete before the call begins."""
         await self._send(self._wire.opening_messages())
         if self._wire.capabilities.ready_on_connect:
             self._early_events.append(ReceivedEvents(clock.monotonic(), (Event("ready"),)))
@@ -164,7 +165,7 @@ class SocketChannel:
                 else:
                     await self._socket.send_bytes(message)
             except (aiohttp.ClientError, OSError):
-                return  # the end of the connection is told by what is received
+                return  # the receiving side reports the closed connection
 
     def _redact(self, event: Event) -> Event:
         secrets = self._http.failures.secrets
@@ -175,7 +176,7 @@ class SocketChannel:
 
 
 async def connect(http: HttpTransport, url: str, headers: Mapping[str, str], wire: Wire) -> SocketChannel:
-    """Open a WebSocket, do the format's handshake and return the call."""
+    """Open a WebSocket, perform the handshake and return the call."""
     own = {**headers, **http.account.headers}
     tracing = aiohttp.TraceConfig()
     tracing.on_request_redirect.append(_make_redirect_refuser(http))
@@ -204,7 +205,7 @@ async def connect(http: HttpTransport, url: str, headers: Mapping[str, str], wir
         if isinstance(error, aiohttp.WSServerHandshakeError):
             raise http.failures.make_refusal(error.status, "") from None
         if isinstance(error, TimeoutError):
-            # Its cause tells it from other trouble: who has never been ready for anyone is not waited for again.
+            # The cause marks an agent that was never ready for any call, so that no other call waits for it again.
             raise Unavailable(
                 f"{http.failures.provider_label} was not ready for a call within {READY_S:g} s"
             ) from error
@@ -231,7 +232,7 @@ def _make_address_error(http: HttpTransport, url: str) -> Rejected:
 def _make_redirect_refuser(
     http: HttpTransport,
 ) -> Callable[[Any, Any, aiohttp.TraceRequestRedirectParams], Awaitable[None]]:
-    # aiohttp has no other way to not follow one from `ws_connect`, and it would send the key's header along.
+    # The only way in aiohttp to keep `ws_connect` from following a redirect, which would send the key's header along.
     async def refuse(_session: Any, _context: Any, params: aiohttp.TraceRequestRedirectParams) -> None:
         params.response.close()
         raise http.failures.make_redirect_error(params.response.status)
@@ -240,7 +241,7 @@ def _make_redirect_refuser(
 
 
 def _redact_data(value: Any, secrets: Secrets) -> Any:
-    """Return plain data without a key, in whatever text, name or number one stands."""
+    """Return plain data with keys blanked in every text, name and number."""
     if isinstance(value, str):
         return secrets.blank(value)
     if isinstance(value, Mapping):

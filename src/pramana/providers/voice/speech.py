@@ -1,7 +1,7 @@
-"""OpenAI's speech endpoints, and every server that speaks them: sound in, words out; words in, sound out as it comes.
+"""OpenAI's speech endpoints, and every compatible server: sound in, words out; words in, sound out as it arrives.
 
-Only translation, as everywhere beside it: one request a call, no retry. Recognition is sent a WAV file; the voice is
-asked for raw samples, which can be played before the last of them is there.
+Only translates: one request per call, no retries. Recognition receives a WAV file; the voice is requested as raw
+samples, which can be played before the last of them arrives.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pramana.audio import Samples
 
 SPOKEN_RATE = 24000
-"""Of what `/audio/speech` answers with, asked for `pcm`."""
+"""The sample rate of `/audio/speech` for `pcm`."""
 VOICE = "alloy"
 # fmt: off
 LANGUAGES = frozenset((
@@ -25,23 +25,23 @@ LANGUAGES = frozenset((
     "he", "hi", "hr", "hu", "hy", "id", "is", "it", "ja", "kk", "kn", "ko", "lt", "lv", "mi", "mk", "mr", "ms", "ne",
     "nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sr", "sv", "sw", "ta", "th", "tl", "tr", "uk", "ur", "vi", "zh",
 ))
-"""That OpenAI names as understood by its recognition."""
+"""The languages that OpenAI lists for its recognition."""
 # fmt: on
 
 
 class RecognitionEndpoint:
-    """Writes down what was said, by `/audio/transcriptions`."""
+    """Speech recognition by `/audio/transcriptions`."""
 
     def __init__(self, account: Account, model: str, *, vendor: str = "OpenAI") -> None:
         self._http, self._model, self.name = HttpTransport(vendor, account), model, model
         self._headers = make_headers(account)
 
     def supports_language(self, language: str) -> bool:
-        """Tell whether it understands a language."""
+        """Return whether it supports a language."""
         return language.partition("-")[0].lower() in LANGUAGES
 
     async def transcribe(self, samples: "Samples", language: str) -> str:
-        """Return the words of samples at `CALLER_RATE`."""
+        """Return the words in samples at `CALLER_RATE`."""
         from pramana import audio
 
         form = aiohttp.FormData()
@@ -61,7 +61,7 @@ class RecognitionEndpoint:
 
 
 class SpeechEndpoint:
-    """Speaks, by `/audio/speech`."""
+    """A synthetic voice by `/audio/speech`."""
 
     rate = SPOKEN_RATE
 
@@ -70,7 +70,7 @@ class SpeechEndpoint:
         self._headers = {**make_headers(account), "Accept": "application/octet-stream"}
 
     async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:  # noqa: ARG002 - it can tell
-        """Speak a text; `take` is given the samples as they come, whole ones only."""
+        """Speak a text; `take` receives samples as they arrive, whole ones only."""
         body = {"model": self._model, "voice": self._voice, "input": text, "response_format": "pcm"}
         odd, some = b"", False
 

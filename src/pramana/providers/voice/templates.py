@@ -1,8 +1,8 @@
-"""Messages with holes: a template of plain data and the values of one call come in, plain data without holes goes out.
+"""Message templates: a template of plain data and the values of a call come in, filled plain data goes out.
 
-A hole is `{name}`, `{name|what stands there otherwise}` or `{name:text}`; two braces write one. A text that is nothing
-but a hole becomes the value itself, a number or a list too; `:text` makes it text. An entry whose key ends in `?` is
-left out where a value in it is unknown. `a.b[0]` leads to a value within plain data. Nothing here is ever evaluated.
+A placeholder is `{name}`, `{name|default}` or `{name:text}`; double braces escape a brace. A text that is just a
+placeholder becomes the value itself, even a number or a list; `:text` converts it to text. An entry whose key ends in
+`?` is left out if a value in it is unknown. `a.b[0]` is a path within plain data. Nothing here is ever evaluated.
 """
 
 import json
@@ -18,7 +18,7 @@ from pramana.errors import quote_text, suggest_similar
 
 Path = tuple[str | int, ...]
 ABSENT = object()
-"""What `find_at_path` returns where there is nothing; null is something."""
+"""Returned by `find_at_path` if the path does not exist; null counts as a value."""
 
 _HOLE_RE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME = re.compile(r"[A-Za-z_][\w.\-\[\]]*")
@@ -26,15 +26,15 @@ _STEP_RE = re.compile(r"([^.\[\]]+)|\[(\d{1,6})\]|(\.)")
 
 
 class BadTemplate(ValueError):
-    """A text that is no path, or has a hole that is none."""
+    """A text that is not a valid path, or contains an invalid placeholder."""
 
 
 class Missing(LookupError):
-    """A value that nobody gave."""
+    """A value that was not given."""
 
 
 class Hole(Struct, frozen=True):
-    """Where a value goes."""
+    """A placeholder for a value."""
 
     name: str
     text: bool = False
@@ -42,14 +42,14 @@ class Hole(Struct, frozen=True):
 
 
 class TemplateScope(Struct, frozen=True):
-    """Which names a template may use."""
+    """The names a template may use."""
 
     always: frozenset[str]
-    """They have a value in every call."""
+    """Names with a value in every call."""
     maybe: frozenset[str] = frozenset()
-    """They need something to stand there otherwise, or a key that ends in `?`."""
+    """Names that need a default, or an entry whose key ends in `?`."""
     roots: Mapping[str, bool] = {}
-    """Names that lead further, as `message` in `message.id`; True: whether there is a value is seen when it is used."""
+    """Names with a path below them, as `message` in `message.id`; True: whether the value exists is checked on use."""
 
     def allows(self, name: str) -> bool:
         root, dot, _ = name.partition(".")
@@ -84,7 +84,7 @@ def parse_path(text: str) -> Path:
 
 
 def find_at_path(data: Any, path: Path) -> Any:
-    """Return what stands at a path, or `ABSENT`."""
+    """Return the value at a path, or `ABSENT`."""
     for step in path:
         if isinstance(step, int):
             if not isinstance(data, list) or step >= len(data):
@@ -99,7 +99,7 @@ def find_at_path(data: Any, path: Path) -> Any:
 
 @lru_cache(4096)
 def parse_template(text: str) -> tuple[str | Hole, ...]:
-    """Return the pieces of a text and the holes between them.
+    """Return the pieces of a text and the placeholders between them.
 
     >>> parse_template("Token {key}")
     ('Token ', Hole(name='key', text=False, otherwise=...))
@@ -132,7 +132,7 @@ def _parse_hole(inner: str) -> Hole:
 
 
 def _parse_literal(text: str) -> Any:
-    """Return a number, true, false or null where the text is one."""
+    """Return a number, true, false or null if the text is one."""
     try:
         value = json.loads(text, parse_constant=lambda _: text)
     except (ValueError, RecursionError):
@@ -141,7 +141,7 @@ def _parse_literal(text: str) -> Any:
 
 
 def find_names(template: Any) -> frozenset[str]:
-    """Return the names of all holes of a template that has been checked."""
+    """Return the names of all placeholders of a checked template."""
     return frozenset(
         part.name for text in _iterate_texts(template) for part in parse_template(text) if isinstance(part, Hole)
     )
@@ -159,7 +159,7 @@ def _iterate_texts(template: Any) -> Iterator[str]:
 
 
 def fill_template(template: Any, values: Mapping[str, Any]) -> Any:
-    """Return the template with its holes filled; raises `Missing` with the name of a value that is unknown.
+    """Return the template with its placeholders filled; raise `Missing` with the name of an unknown value.
 
     >>> fill_template({"rate": "{rate}", "as text": "{rate:text}", "voice?": "{voice}"}, {"rate": 16000})
     {'rate': 16000, 'as text': '16000'}
@@ -191,7 +191,7 @@ def _fill_text(text: str, values: Mapping[str, Any]) -> Any:
 
 
 def hole_value(hole: Hole, values: Mapping[str, Any]) -> Any:
-    """Return what goes into a hole."""
+    """Return the value for a placeholder."""
     value = values.get(hole.name, ABSENT)
     if value is ABSENT and "." in hole.name:
         value = find_at_path(values, parse_path(hole.name))
@@ -203,12 +203,12 @@ def hole_value(hole: Hole, values: Mapping[str, Any]) -> Any:
 
 
 def value_to_text(value: Any) -> str:
-    """Return a value as it stands within a text: as JSON, unless it is text."""
+    """Return a value in its form within a text: as JSON, unless it is text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def fill_url(text: str, values: Mapping[str, Any]) -> str:
-    """Return an address: values are percent-encoded, but for one that begins it, which is an address itself.
+    """Return a filled address; values are percent-encoded, except one at the start, which is an address itself.
 
     >>> fill_url("{base_url}/talk?agent={model}", {"base_url": "wss://host", "model": "a b"})
     'wss://host/talk?agent=a%20b'
@@ -226,9 +226,9 @@ def fill_url(text: str, values: Mapping[str, Any]) -> str:
 def problems(
     template: Any, path: str, scope: TemplateScope, *, unsure: bool = False, alone: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield the place and the sentence of all that is wrong in a template; with `unsure` any value may be unknown.
+    """Yield the place and description of every problem in a template; with `unsure` any value may be unknown.
 
-    One that stands `alone`, as an address does, is no entry that could be left out.
+    A template that is `alone`, as an address is, is not an entry that could be left out.
     """
     if isinstance(template, Mapping):
         for key, value in template.items():

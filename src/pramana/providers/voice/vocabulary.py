@@ -1,8 +1,8 @@
-"""What every voice agent says and is told, in one vocabulary: the nouns between wire formats and the call.
+"""The shared vocabulary of voice agents: the types between wire formats and the call.
 
-A wire format only translates: its handshake, a frame of sound into a message, a message into events. It never waits,
-paces, plays or measures; `run/call.py` does, for all of them alike. What it does not know is `unknown`: it is logged
-and ignored.
+A wire format only translates: its handshake, a frame of sound to a message, a message to events. It never waits, paces,
+plays or measures; `run/call.py` does, for all of them alike. A message it does not know becomes an `unknown` event:
+logged and ignored.
 """
 
 import re
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pramana.embedded.engines import EngineInfo
 
 FRAME_S = 0.02
-"""Of sound in one message, as a microphone gives it."""
+"""Sound per message, as from a microphone."""
 
 Codec = Literal["pcm", "mulaw", "alaw"]
 Message = str | bytes
-"""Of a WebSocket: a text or a binary frame."""
+"""A text or binary frame of a WebSocket."""
 
 BACKCHANNELS = frozenset(
     {
@@ -30,19 +30,19 @@ BACKCHANNELS = frozenset(
         "yes", "yep", "sure", "i see", "got it",
     }
 )  # fmt: skip
-"""What a listener says without wanting the floor, as words alone."""
+"""Utterances that signal listening without taking the turn, as bare words."""
 CORRECTION_KEY = "corrects"
-"""In the detail of an `agent_text`: the words whose place it takes, as when an answer was cut off."""
+"""Key in the detail of an `agent_text`: the words that the text replaces, as after an answer was cut off."""
 
 Kind = Literal[
     "ready",  # sound may be sent from now on
-    "user_speech_start",  # as the provider sees it
+    "user_speech_start",  # as the provider detects it
     "user_speech_stop",
     "agent_audio",
     "agent_text",
-    "user_text",  # what the provider heard
+    "user_text",  # the provider's transcript of the caller
     "tool_call",
-    "interrupted",  # the agent stops: what was not played is dropped
+    "interrupted",  # the agent stops: unplayed sound is dropped
     "turn_done",
     "usage",
     "error",
@@ -55,7 +55,7 @@ ErrorClass = Literal[
 
 
 def is_backchannel(text: str) -> bool:
-    """Tell whether somebody says no more than that they listen.
+    """Return whether a text is only a backchannel.
 
     >>> is_backchannel("Uh-huh."), is_backchannel("OK."), is_backchannel("Okay, stop!")
     (True, True, False)
@@ -64,14 +64,14 @@ def is_backchannel(text: str) -> bool:
 
 
 class Format(Struct, frozen=True):
-    """How sound travels: one channel; 16-bit little-endian samples where it is PCM."""
+    """The format of sound: one channel; 16-bit little-endian samples for PCM."""
 
     codec: Codec = "pcm"
     rate: int = 16000
 
     @property
     def bytes_a_second(self) -> int:
-        """How much of it a second takes."""
+        """Return the bytes per second."""
         return self.rate * (2 if self.codec == "pcm" else 1)
 
 
@@ -80,75 +80,75 @@ class Event(Struct, frozen=True):
 
     kind: Kind
     text: str = ""
-    """Of `agent_text` and `user_text`: the words; of `error` and `closed`: why; of `turn_done`: how it ended."""
+    """For `agent_text` and `user_text`: the words; for `error` and `closed`: why; for `turn_done`: how it ended."""
     final: bool = False
-    """Of a text: it is the whole of what was said in the turn, not the next piece of it."""
+    """Whether a text is the whole transcript of the turn, not the next piece of it."""
     audio: bytes = b""
-    """In the channel's downlink format."""
+    """Sound in the channel's downlink format."""
     error: ErrorClass | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
     """Plain data for the log: ids, tokens, a tool's name and arguments, the name of an unknown event."""
     send: tuple[Message, ...] = ()
-    """Owed to the other end at once: the answer to a ping, the settings after a welcome."""
+    """Messages to send back at once: the reply to a ping, the settings after a welcome."""
 
 
 class Dial(Struct, frozen=True):
-    """Who is called, and how the agent is set up."""
+    """The arguments of a call: the model to call, and how to set it up."""
 
     model: str
     """The vendor's name of the model, or the agent's id."""
     system_prompt: str | None = None
     language: str = "en"
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Neutral names; `voice` is the agent's."""
+    """Parameters by their neutral names; `voice` is the agent's."""
     history: tuple[Turn, ...] = ()
-    """What was said before the call, for who can take it: see `VoiceCapabilities`."""
+    """The turns before the call, for agents that accept them: see `VoiceCapabilities`."""
 
 
 class ChannelCapabilities(Struct, frozen=True):
-    """What a channel can do and what it never says, as its wire format has it."""
+    """What a channel can do and what it does not report, as its wire format defines."""
 
     greets: bool = False
-    """The agent speaks first, so that whoever calls listens before they talk."""
+    """Whether the agent speaks first, so that the caller listens before talking."""
     greeting_s: float | None = None
-    """How long it is worth waiting for a greeting, where nobody knows whether there is one; None: as long as any."""
+    """How long to wait for a greeting if it is unknown whether there is one; None: as long as for any answer."""
     quiet_s: float | None = None
-    """How long an answer is silent before it is over, where the format never says that one is."""
+    """How long silence lasts before an answer counts as over, if the format never reports that."""
     says_interrupted: bool | None = None
-    """Whether the format has a word for an interruption; None where that is not known."""
+    """Whether the format reports interruptions; None if unknown."""
     ready_on_connect: bool = False
-    """The call is ready without a word about it."""
+    """Whether the call is ready without a message."""
 
 
 class VoiceCapabilities(Struct, frozen=True):
-    """What a provider that can be called takes and understands."""
+    """What a voice provider accepts and supports."""
 
     takes_history: bool = False
-    """It is given what went before as turns instead of in its system prompt."""
+    """Whether earlier turns are passed as turns instead of in the system prompt."""
     unsupported_parameters: frozenset[str] = frozenset()
     """Parameters to leave out."""
     embedded: bool = False
-    """It hears or speaks in this process, where two at once would wait for each other."""
+    """Whether it recognises or speaks in this process, where two concurrent calls would delay each other."""
     supports_language: Callable[[str], bool] = lambda _: True
-    """Whether it understands a language, as far as it knows."""
+    """Returns whether it supports a language, as far as it knows."""
     engines: "Callable[[], Iterable[EngineInfo]]" = tuple
-    """What its last call was computed with in this process."""
+    """Returns the engines that computed its last call in this process."""
 
 
 class Wire(Protocol):
-    """One call in one vendor's words. Made anew for each call: it may remember what it was told.
+    """One call in one vendor's wire format; one instance per call, so it may keep state.
 
-    It has no clock: whether an answer is still heard it cannot know, so that it says `interruption_messages` whenever
-    the format does, and `run/call.py` knows what is left to be cut off.
+    It has no clock and cannot know whether an answer is still heard. It therefore returns `interruption_messages`
+    whenever the format has them, and `run/call.py` decides what is left to cut off.
     """
 
     uplink: Format
-    """Read once the channel is ready: a handshake may settle it."""
+    """Read only once the channel is ready: a handshake may change it."""
     downlink: Format
     capabilities: ChannelCapabilities
 
     def opening_messages(self) -> list[Message]:
-        """Return what is sent as soon as the connection stands."""
+        """Return the messages to send as soon as the connection is open."""
         ...
 
     def speak(self, frame: bytes) -> list[Message]:
@@ -156,24 +156,24 @@ class Wire(Protocol):
         ...
 
     def read(self, message: Message) -> list[Event]:
-        """Return what a message means; a `ProviderError` for one that does not fit the format."""
+        """Translate a message to events; raise `ProviderError` if it violates the format."""
         ...
 
     def read_close(self, code: int, reason: str) -> Event:
-        """Return what the end of the connection means."""
+        """Translate the close of the connection to an event."""
         ...
 
     def interruption_messages(self, played_s: float) -> list[Message]:
-        """Return what is sent when the caller talks into an answer of which so many seconds were played."""
+        """Return the messages to send when the caller interrupts an answer after `played_s` seconds of it."""
         ...
 
     def closing_messages(self) -> list[Message]:
-        """Return what is sent before hanging up."""
+        """Return the messages to send before hanging up."""
         ...
 
 
 class ReceivedEvents(Struct, frozen=True):
-    """Events, and when they arrived."""
+    """Events and their arrival time."""
 
     at: float
     """`clock.monotonic()`."""
@@ -181,7 +181,7 @@ class ReceivedEvents(Struct, frozen=True):
 
 
 class Channel(Protocol):
-    """An open call, whatever carries it."""
+    """An open call over any transport."""
 
     @property
     def uplink(self) -> Format: ...
@@ -193,7 +193,7 @@ class Channel(Protocol):
     def capabilities(self) -> ChannelCapabilities: ...
 
     def holds_key(self, text: str) -> bool:
-        """Tell whether a text holds a key of the account, as when one was said in pieces."""
+        """Return whether a text contains a key of the account, for instance one that arrived in pieces."""
         ...
 
     async def send(self, frame: bytes) -> None:
@@ -201,11 +201,11 @@ class Channel(Protocol):
         ...
 
     async def receive(self) -> ReceivedEvents:
-        """Wait for what happens next; after `closed` there is nothing more."""
+        """Wait for the next events; nothing follows `closed`."""
         ...
 
     async def interrupt(self, played_s: float) -> None:
-        """Tell the agent that the caller talks into its answer, of which so many seconds were played."""
+        """Notify the agent that the caller interrupted its answer after `played_s` seconds of it."""
         ...
 
     async def close(self) -> None:
@@ -214,14 +214,14 @@ class Channel(Protocol):
 
 
 class SpeechRecognition(Protocol):
-    """Writes down what was said."""
+    """Speech recognition: turns sound into words."""
 
     def supports_language(self, language: str) -> bool:
-        """Tell whether it understands a language."""
+        """Return whether it supports a language."""
         ...
 
     async def transcribe(self, samples: "Samples", language: str) -> str:
-        """Return the words of samples at `pramana.audio.CALLER_RATE`."""
+        """Return the words in samples at `pramana.audio.CALLER_RATE`."""
         ...
 
 
@@ -232,11 +232,11 @@ class VoiceProvider(Protocol):
     def capabilities(self) -> VoiceCapabilities: ...
 
     async def dial(self, dial: Dial) -> Channel:
-        """Open a call and return it once it is ready; a `ProviderError` where that cannot be."""
+        """Open a call and return it once it is ready; raise `ProviderError` if that fails."""
         ...
 
     async def models(self) -> list[str]:
-        """Return the names of the models on offer."""
+        """Return the names of the available models."""
         ...
 
     async def close(self) -> None: ...
