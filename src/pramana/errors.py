@@ -21,7 +21,7 @@ PramanaError                    something Pramana can explain; never a stack tra
     ├── RateLimited             too many requests; may say how long to wait
     ├── Unavailable             a 5xx, a 529, no answer in time
     │   └── Unreachable         no connection: stops the run at once if no request has succeeded yet
-    ├── NothingThere            a 404 that is not about the model: likewise
+    ├── NotAnApi                a 404 that is not about the model: likewise
     ├── BrokenReply             the reply is cut off or not in the provider's format
     ├── AddressRefused          the address is not allowed, such as a private one: stops the run at once
     ├── KeyInAnswer             the reply contains an API key, so it is not stored

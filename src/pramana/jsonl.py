@@ -153,7 +153,7 @@ def _parse_with(decoder: json.JSONDecoder, text: str, what: str, *, unique: bool
         return decoder.decode(text)
     except json.JSONDecodeError as error:
         raise _explain_decode_error(text, error, what) from None
-    except ValueError:  # _Refused, or an integer beyond the interpreter's limit
+    except ValueError:  # _RefusedValue, or an integer beyond the interpreter's limit
         raise _find_refused_value(text, unique=unique, finite=finite) from None
 
 

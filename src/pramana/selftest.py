@@ -131,7 +131,7 @@ def select_wires(wires: Sequence[str]) -> list[str]:
 async def measure_clock(
     wire: str, turns: int, calls: int, on_call_done: Callable[[int], None] | None = None
 ) -> ClockError:
-    """Hold calls over one wire format until there are enough turns; `on_call_done` is called with the count so far."""
+    """Hold calls over one wire format for that many turns; `on_call_done` receives the turns of each finished call."""
     async with _background_load():
         return ClockError.from_times(wire, await measure_calls(wire, turns, calls, on_call_done))
 

@@ -139,7 +139,7 @@ class Window:
             stop.add_callback(self._room.set)
         while not stop and self._begun - self._taken >= self._size:
             self._room.clear()
-            if self._begun - self._taken >= self._size:  # true after the event was cleared, too: nothing was taken
+            if self._begun - self._taken >= self._size:  # also true after clearing the event: nothing was taken
                 await self._room.wait()
         self._begun += 1
         piece = None if stop else feed.next_ready() or await feed.next()
