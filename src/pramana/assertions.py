@@ -41,7 +41,7 @@ class AssertionType(Struct, frozen=True):
     decide: Callable[[Assertion, str, tuple[str, ...]], Verdict]
     needs: tuple[Need, ...] = ()
     flaw: Callable[[Assertion, tuple[str, ...]], tuple[Need, str] | None] = lambda _assertion, _ideals: None
-    """Returns why the assertion can never be decided (a broken pattern or schema), and the field at fault."""
+    """Returns at load why the assertion can never be decided (a broken pattern or schema), and the field at fault."""
 
 
 Decide = Callable[[Assertion, str, tuple[str, ...]], bool | Verdict]

@@ -19,9 +19,9 @@ PramanaError                    something Pramana can explain; never a stack tra
     ├── OutOfCredit             the account is out of credit: stops the run at once
     ├── UnknownModel            the provider has no such model: stops the run at once
     ├── RateLimited             too many requests; may say how long to wait
-    ├── Unavailable             a 5xx, a 529, no answer in time
+    ├── Unavailable             a 5xx, a 529, no response in time
     │   └── Unreachable         no connection: stops the run at once if no request has succeeded yet
-    ├── NotAnApi                a 404 that is not about the model: likewise
+    ├── NotAnApi                a 404 that is not about the model: stops the run likewise
     ├── BrokenReply             the reply is cut off or not in the provider's format
     ├── AddressRefused          the address is not allowed, such as a private one: stops the run at once
     ├── KeyInAnswer             the reply contains an API key, so it is not stored

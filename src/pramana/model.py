@@ -545,7 +545,7 @@ class Plan(Struct, frozen=True):
 
 
 RunStatus = Literal["queued", "running", "finished", "stopped", "interrupted", "cancelled"]
-"""`queued`: waits for a server. `stopped`: ended by an error or a limit. `interrupted`: its process left it.
+"""`queued`: waits for a server. `stopped`: ended by an error or a limit. `interrupted`: its process ended first.
 `cancelled`: on a user's request."""
 
 

@@ -50,7 +50,7 @@ def apply_conditions(conditions: Conditions, samples: Samples, seed: int) -> Sam
 
 
 def _add_reverb(signal: Signal, seconds: float, dice: RandomNumbers) -> Signal:
-    """Return the sound in a room: direct sound, and echoes of the same power that lose 60 dB in so many seconds."""
+    """Return the sound in a room: direct sound, and echoes of the same power that lose 60 dB in the given time."""
     size = int(seconds * RATE)
     echoes = dice.draw_white_noise(size) * 10 ** (-3 * np.arange(size) / size)
     echoes[: int(0.003 * RATE)] = 0  # the nearest wall is half a metre away

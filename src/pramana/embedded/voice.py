@@ -128,7 +128,7 @@ def _open_voice(library: Any, voice: Voice) -> int:
 
 
 def _check_letters(library: Any, text: str, language: str) -> None:
-    """Refuse letters of its own script that the voice would leave to an English voice."""
+    """Refuse letters of the voice's script that it does not know and would leave to an English voice."""
     if not _switches_language(library, text):
         return
     unknown = [each for each in dict.fromkeys(text) if not each.isspace() and _switches_language(library, each)]

@@ -30,8 +30,8 @@ FRAMES_A_SECOND = round(1 / FRAME_S)
 LATE_S = 0.02
 """A frame later than this makes the times around it unreliable: the tolerance of the self-test."""
 AT_ONCE, CATCHES_UP_S = 5, FRAME_S / 4
-"""So many late frames are sent at once, the rest this far apart: at four times real time, never all in a burst. With
-one at a time, a machine that always wakes late would never catch up."""
+"""`AT_ONCE` late frames are sent together, the rest `CATCHES_UP_S` apart: at four times real time, never all in a
+burst. With one at a time, a machine that always wakes late would never catch up."""
 MAX_STALLS = 1000
 
 
@@ -63,7 +63,7 @@ class Microphone:
         # One extra sample, for rates at which some frames are longer.
         self._quiet = audio.encode(uplink.codec, np.zeros(uplink.rate // FRAMES_A_SECOND + 1, np.int16))
         self._spoken_lines: list[tuple[int, Samples]] = []
-        """First frame and samples of each line that was said."""
+        """First frame and samples of each spoken line."""
         self._line: _Line | None = None
         self._line_start = 0
         self.frames = 0
@@ -91,7 +91,7 @@ class Microphone:
         return piece + self._quiet[: end - start - len(piece)]
 
     def render(self, rate: int, length: int) -> "Samples":
-        """Return what was said, on the recording's clock."""
+        """Return the caller's sound on the recording's clock."""
         import numpy as np
 
         track: Samples = np.zeros(length, np.int16)
