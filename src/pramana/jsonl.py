@@ -191,8 +191,7 @@ def is_nested_deeper(value: Any, most: int) -> bool:
 
 
 def to_canonical_json(value: Any) -> bytes:
-    """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. All of Pramana's own hashes are computed
-    over it.
+    """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Pramana's own hashes are computed over it.
 
     >>> to_canonical_json({"b": 1.0, "a": "é"})
     b'{"a":"\\\\u00e9","b":1.0}'

@@ -366,8 +366,7 @@ def encode_raw_response(response: Any) -> bytes:
 
 
 def describe_invalid_reply(reply: object) -> str | None:
-    """Describe the first field of a reply with a wrong type; return None if all are valid. Any provider can make
-    replies.
+    """Describe the first field of a reply with a wrong type, or return None; any provider can make replies.
 
     >>> *map(describe_invalid_reply, (Reply("yes"), Reply("yes", finish_reason={"a": 1}), "yes")),
     (None, 'finish_reason is a dict', 'it is a str')
@@ -581,7 +580,7 @@ class Run(Struct, frozen=True):
     creator: str | None = None
     """The name of the token that created it."""
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """Its limits: kept for a server's run on every server that resumes it, for any other run in its first sitting."""
+    """Its limits; a resumed run keeps them, except those that are given anew."""
     cancelled: str | None = None
     """When a user requested that it end."""
     attempts: int = 0

@@ -345,8 +345,9 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<rest>(?:\.[0-9]+)?(?:[eE][+-]?[0-9
 
 
 def parse_literal(plain: str) -> Any:
-    """Return the value that JSON would read (true, false, a number), otherwise the text; raise `ValueError` for a
-    number out of range.
+    """Return the value that JSON would read, otherwise the text; raise `ValueError` for a number out of range.
+
+    JSON would read true, false and numbers.
 
     >>> parse_literal("0.5"), parse_literal("7"), parse_literal("true"), parse_literal("yes"), parse_literal("007")
     (0.5, 7, True, 'yes', '007')

@@ -22,7 +22,7 @@ from pramana.load.problems import describe_value, format_path, join_alternatives
 from pramana.model import Check, Outcome
 
 MAX_PROBLEMS = 100
-"""Readers need no more."""
+"""Enough for a reader."""
 MAX_BYTES = 2 * 10**9
 """A million results of two kilobytes; more exceeds the memory of most machines."""
 OUTCOMES = frozenset(each.value for each in Outcome)

@@ -233,8 +233,8 @@ class LocatedScenario:
 
 @contextmanager
 def paused_garbage_collector() -> Iterator[None]:
-    """Pause the cyclic garbage collector: a bulk load makes no garbage, and scanning takes two to eight times
-    longer."""
+    """Pause the cyclic garbage collector: a bulk load makes no garbage, and takes two to eight times as long with
+    it."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -69,8 +69,7 @@ def _shape(value: Any) -> str | None:
 
 
 Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_not_blank)]
-# After validation rather than min_length: pydantic counts only valid items, and would call a list of invalid ones
-# empty.
+# After validation rather than min_length: pydantic counts only valid items, so a list of invalid ones would be "empty".
 _at_least_one, _min_items = AfterValidator(_not_empty), Field(json_schema_extra={"minItems": 1})
 _bounded = BeforeValidator(_not_endless)
 _either = {"custom_error_type": "text_or_list", "custom_error_message": "text or list"}

@@ -50,7 +50,7 @@ class Answer(Struct):
 
 
 def _join_surrogates(text: str) -> str:
-    """Join surrogate pairs that arrived in two pieces, and remove lone surrogates.
+    """Join surrogate pairs that arrived in two pieces, and replace lone surrogates.
 
     >>> _join_surrogates("nine \\ud83d" + "\\ude00") == "nine \\U0001f600"
     True

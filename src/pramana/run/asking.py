@@ -144,8 +144,7 @@ class Budget(Spent, kw_only=True):
                     each.set_result(None)
 
     def is_exhausted(self) -> bool:
-        """Return whether the requests in flight may reach a limit; False if there are none, so that no request waits
-        forever.
+        """Return whether the requests in flight may reach a limit; False without any, so that no request waits forever.
 
         >>> near = Budget(max_tokens=100, tokens=0, under_way=2)
         >>> near.is_exhausted(), near.add_reply(Reply("", Usage(40, 0))), near.is_exhausted()

@@ -233,7 +233,7 @@ class Conversation:
                 raise _CallEnded("deadline")
 
     async def _send(self, frame: bytes) -> None:
-        """Send a frame; an agent that stops receiving does not block until the end of the call."""
+        """Send a frame; an agent that stops receiving does not hold up the call until its end."""
         try:
             async with asyncio.timeout(STUCK_S):
                 await self._channel.send(frame)

@@ -76,8 +76,7 @@ LINGER_S = 0.02
 
 
 class WorkFeed(Generic[Work]):
-    """Draws work in chunks: fetching a chunk may block, so it happens in a thread; its items are used on the event
-    loop.
+    """Draws work in chunks: fetching a chunk may block, so a thread does it; the event loop uses its items.
 
     A chunk may be lazy. The cost of creating an item belongs on the event loop, where no other thread competes for the
     interpreter's lock: in a thread it costs three times as much. While one chunk is used, the next is fetched.
