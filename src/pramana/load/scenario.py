@@ -233,8 +233,7 @@ class LocatedScenario:
 
 @contextmanager
 def paused_garbage_collector() -> Iterator[None]:
-    """Pause the cyclic garbage collector: a bulk load makes no garbage, and takes two to eight times as long with
-    it."""
+    """Pause the cyclic garbage collector: a bulk load makes no garbage, and takes two to eight times longer with it."""
     was_on = gc.isenabled()
     gc.disable()
     try:
