@@ -182,11 +182,11 @@ def is_debugging() -> bool:
 
 
 def read_commands() -> Mapping[str, Mapping[str, Any]]:
-    """Return the commands of `config.toml` in the data folder: tables `[commands.NAME]` with `argv`, perhaps
-    `timeout_s`.
+    """Return the commands of `config.toml` in the data folder, the tables `[commands.NAME]`.
 
-    Only this local file can define a command: nothing that arrives from elsewhere makes a machine run one. The whole
-    file is checked, whichever command is wanted; every problem names its key.
+    Each has `argv` and, optionally, `timeout_s`. Only this local file can define a command: nothing that arrives from
+    elsewhere makes a machine run one. The whole file is checked, whichever command is wanted; every problem names its
+    key.
     """
     import tomllib
 
