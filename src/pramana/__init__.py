@@ -5,9 +5,9 @@
 >>> report.pass_rate
 1.0
 
-The path of the data is the layout: `load` reads files into cases, `run` asks models, `score` checks the replies,
-`store` keeps the results, `analyse` turns them into findings, `report` and `show` present them. Public names are
-imported on first use, so that importing the package costs nothing.
+The folders follow the path of the data: `load` reads files into cases, `run` sends them to models, `score` checks the
+replies, `store` keeps the results, `analyse` compares and summarises them, `report` and `show` present them. Public
+names are imported on first use, so that importing the package costs nothing.
 """
 
 from importlib import import_module
@@ -114,7 +114,7 @@ _MODULES = {
     "stream": "pramana.library",
     "validate": "pramana.load",
 }
-"""Where each public name is: its module, and its name there if that is another."""
+"""The module of each public name, with its name there if it differs."""
 
 __all__ = [
     "Account",

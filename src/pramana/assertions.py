@@ -1,9 +1,9 @@
-"""The offline assertions: a reply's text and what was expected go in, one check comes out. No model, network or clock.
+"""Deterministic assertions: a reply's text and its ideals go in, one check comes out. No model, network or clock.
 
-`evaluate_assertion()` is the one entry. A list of ideals means *any of them* for `exact_match`, `contains_any` and
-`regex`, *every one of them* for `contains`, *none of them* for `contains_none`. Case-insensitive means casefolded. Each
-type carries the version of its meaning, which is stored with every check: raise it when an answer could come out
-differently. Types that need a model answer `unscored` here and name the scorer that can decide.
+`evaluate_assertion()` is the one entry. With a list of ideals, `exact_match`, `contains_any` and `regex` pass on *any*
+of them, `contains` on *all*, and `contains_none` on *none*. Case-insensitive comparison uses `casefold()`. Each type
+has a version, which is stored with every check: raise it when a change could alter an outcome. Types that need a model
+return `unscored` here and name the scorer that decides them.
 """
 
 import json
@@ -26,7 +26,7 @@ Need = Literal["ideal", "judge_prompt", "schema"]
 
 
 class Verdict(Struct, frozen=True):
-    """What an assertion type says of one output."""
+    """The decision of an assertion type about one output."""
 
     outcome: Outcome
     reason: str
@@ -34,24 +34,24 @@ class Verdict(Struct, frozen=True):
 
 
 class AssertionType(Struct, frozen=True):
-    """A registered meaning: its name, the version of that meaning, what a case must give it, and how it decides."""
+    """A registered assertion type: its name and version, the fields it requires of a case, and its function."""
 
     name: str
     version: str
     decide: Callable[[Assertion, str, tuple[str, ...]], Verdict]
     needs: tuple[Need, ...] = ()
     flaw: Callable[[Assertion, tuple[str, ...]], tuple[Need, str] | None] = lambda _assertion, _ideals: None
-    """Say at load time what can never be decided (a broken pattern or schema), and in which field."""
+    """Returns at load why the assertion can never be decided (a broken pattern or schema), and the field at fault."""
 
 
 Decide = Callable[[Assertion, str, tuple[str, ...]], bool | Verdict]
-"""Decides whether an output holds what an assertion states, given the ideals of its case."""
+"""Decides whether an output meets an assertion, given the case's ideals."""
 
 
 def make_assertion_type(
     name: str, *, version: str = "1", needs: Sequence[Need] = ()
 ) -> Callable[[Decide], AssertionType]:
-    """Make an assertion type of a function, which decides offline and at once.
+    """Make an assertion type from a function, which must be synchronous and offline.
 
     >>> @make_assertion_type("is_shouting", version="2")
     ... def is_shouting(assertion, output, ideals):
@@ -75,7 +75,7 @@ def make_assertion_type(
 
 
 _checked_types: dict[str, AssertionType] = {}
-"""Types that were looked at once: every check asks for one."""
+"""Types already validated: every check looks one up."""
 
 
 def evaluate_assertion(
@@ -104,7 +104,7 @@ def evaluate_assertion(
 
 
 def check_output(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Check:
-    """Check one output against an assertion known to be sound, as those of loaded cases are."""
+    """Check one output against an assertion that is known to be valid, as loaded cases' assertions are."""
     kind = assertion_type(assertion.type)
     try:
         verdict = kind.decide(assertion, output, ideals)
@@ -115,7 +115,7 @@ def check_output(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> 
 
 
 def assertion_type(name: str) -> AssertionType:
-    """Return the assertion type of that name, sound whoever registered it."""
+    """Return the assertion type with that name; raise `BrokenPlugin` if its registration is unusable."""
     kind = assertion_types.load(name)
     if _checked_types.get(name) is kind:
         return _checked_types[name]
@@ -130,7 +130,7 @@ def assertion_type(name: str) -> AssertionType:
 
 
 def parse_assertion(given: Assertion | Mapping[str, Any]) -> Assertion:
-    """Return an assertion as it was stated; raises `InvalidInput` for a key or a value that no assertion has."""
+    """Return a validated assertion; raise `InvalidInput` for an unknown key or an invalid value."""
     stated = given if isinstance(given, Assertion) else _assertion_from_mapping(given)
     if not isinstance(stated.case_sensitive, bool):
         raise InvalidInput(f"case_sensitive must be true or false, found {stated.case_sensitive!r}")
@@ -143,7 +143,7 @@ def parse_assertion(given: Assertion | Mapping[str, Any]) -> Assertion:
 
 
 def find_missing_fields(kind: AssertionType, assertion: Assertion, ideals: Sequence[str]) -> Iterator[tuple[Need, str]]:
-    """Yield each field the assertion cannot do without and does not have."""
+    """Yield each required field that the assertion lacks, with a message."""
     if "ideal" in kind.needs and not (ideals and all(ideal.strip() for ideal in ideals)):
         yield "ideal", f"{kind.name} needs an ideal: a string, or a list of strings"
     if "judge_prompt" in kind.needs and not (assertion.judge_prompt or "").strip():
@@ -183,7 +183,7 @@ def _quote_list(texts: Sequence[str], word: str) -> str:
 
 
 class _SearchedText:
-    """An output that is searched for several ideals: folded once, and able to say where a match stood originally."""
+    """An output that is searched for several ideals: folded once, with matches located in the original text."""
 
     def __init__(self, text: str, *, case_sensitive: bool) -> None:
         self.text, self.fold = text, not case_sensitive
@@ -196,7 +196,7 @@ class _SearchedText:
         if start < 0:
             return None
         end = start + len(wanted)
-        if self.fold and len(self.folded) != len(self.text):  # ß folds to ss: count back to the original characters
+        if self.fold and len(self.folded) != len(self.text):  # ß folds to ss: map back to the original characters
             if not self._ends:
                 self._ends = list(accumulate(len(character.casefold()) for character in self.text))
             start, end = bisect_right(self._ends, start), bisect_right(self._ends, end - 1) + 1
@@ -260,7 +260,7 @@ def _decide_contains_none(assertion: Assertion, output: str, ideals: tuple[str, 
 
 MAX_PATTERN = 1_000
 MAX_PROGRAM = 1 << 20
-"""RE2 takes time in proportion to pattern times text: both are bounded, so that no suite can hang a run."""
+"""RE2's time is proportional to pattern × text: both are bounded, so that no suite can hang a run."""
 
 
 @lru_cache(maxsize=512)
@@ -300,7 +300,7 @@ _SURROGATE_RE = re.compile("[\ud800-\udfff]")
 
 
 def _decide_regex(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
-    text = _SURROGATE_RE.sub("\ufffd", output)  # RE2 reads UTF-8, which has no halves of pairs; models emit them
+    text = _SURROGATE_RE.sub("\ufffd", output)  # RE2 reads UTF-8, which has no lone surrogates; models emit them
     for pattern in ideals:
         if found := _compile(pattern, case_sensitive=assertion.case_sensitive).search(text):
             start, end = found.span()
@@ -316,7 +316,7 @@ _JSON_STARTS = '{["-0123456789tfn'
 
 
 def _json_text(output: str) -> tuple[str, str]:
-    """Return what is to be parsed, and how to name it in a reason."""
+    """Return the JSON to parse, and its name for a reason."""
     stripped = output.strip()
     mark = stripped[: len(stripped) - len(stripped.lstrip(stripped[:1]))] if stripped[:1] in ("`", "~") else ""
     body = stripped[len(mark) :]
@@ -326,7 +326,7 @@ def _json_text(output: str) -> tuple[str, str]:
     if tag := _FENCE_TAG_RE.match(inside):
         inside = inside[tag.end() :]
         info, newline, rest = inside.partition("\n")
-        if newline and info.strip() and info.strip()[0] not in _JSON_STARTS:  # more words behind the tag
+        if newline and info.strip() and info.strip()[0] not in _JSON_STARTS:  # more words follow the tag
             inside = rest
     if any(line.lstrip().startswith(mark) for line in inside.split("\n")):
         return stripped, "in the output"
@@ -334,7 +334,7 @@ def _json_text(output: str) -> tuple[str, str]:
 
 
 def _parse_json_output(output: str, *, finite: bool) -> tuple[Any, Verdict]:
-    """Return the value and a passing verdict, or None and a verdict that says why there is no value."""
+    """Return the value and a passing verdict, or None and a verdict with the reason."""
     text, where = _json_text(output)
     try:
         value = parse_rfc8259(text, finite=finite)
@@ -360,7 +360,7 @@ def _decide_is_json(_assertion: Assertion, output: str, _ideals: tuple[str, ...]
 
 @lru_cache(maxsize=64)
 def _make_validator(schema: bytes) -> Any:
-    """Return what validates by a schema in its canonical spelling."""
+    """Return a validator for a schema in canonical JSON."""
     from jsonschema_rs import Draft202012Validator, RegexOptions
 
     def refuse(address: str) -> Any:
@@ -372,11 +372,11 @@ def _make_validator(schema: bytes) -> Any:
 MAX_SCHEMA = 100_000
 MAX_SUBSCHEMAS = 10_000
 MAX_VALIDATED_LENGTH = 1_000_000
-"""Characters of a schema, subschemas it grows to through `$ref`, and characters of an output it is tried on."""
+"""Maximum characters of a schema, subschemas after expanding `$ref`, and characters of an output to validate."""
 
 
 def _count_expanded_subschemas(schema: Any) -> int:
-    """Count the subschemas there are when each reference is written out once; a circle counts as one."""
+    """Count the subschemas with each reference expanded once; a cycle counts as one."""
     sizes: dict[str, int] = {}
     open_references: set[str] = set()
 
@@ -415,7 +415,7 @@ def _find_schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[N
         return "schema", "not a JSON Schema (2020-12) that can be used: not plain JSON, or nested too deeply"
     try:
         _make_validator(to_canonical_json(assertion.schema))
-    except ValueError as error:  # the library's ValidationError is one; a schema nested too deeply gives a plain one
+    except ValueError as error:  # the library's ValidationError is one; deep nesting raises a plain ValueError
         return (
             "schema",
             f"not a JSON Schema (2020-12) that can be used: {str(error).partition(chr(10))[0][:200]}",
@@ -435,7 +435,7 @@ def _decide_json_schema(assertion: Assertion, output: str, _ideals: tuple[str, .
     try:
         if validator.is_valid(value):
             return _pass("valid JSON that fits the schema")
-        validator.validate(value)  # raises the first error; listing all of them may take all the memory there is
+        validator.validate(value)  # raises the first error; listing all of them could exhaust memory
     except ValueError as error:
         path, message = _json_path(getattr(error, "instance_path", ())), getattr(error, "message", str(error))[:200]
         return _fail(f"does not fit the schema: {path}: {message}", errors=[{"path": path, "message": message}])

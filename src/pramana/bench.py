@@ -1,8 +1,8 @@
-"""The file that joins the stages: read `execute()` from top to bottom and you know the program.
+"""The file that joins the stages: read `execute()` from top to bottom to follow a run.
 
-`planning.create_run()` loads cases and writes the plan down; `execute()` asks, scores and stores whatever the plan
-still lacks, so that a new run and a resumed one are the same thing; `judge_again()` makes new checks of stored replies.
-Nothing here talks to a terminal: whoever wants to watch passes a function that is called after results are stored.
+`planning.create_run()` loads cases and stores the plan. `execute()` sends, scores and stores whatever the plan still
+lacks, so a new run and a resumed one take the same path. `judge_again()` makes new checks of stored replies. Nothing
+here prints: to follow a run, pass a function that is called after results are stored.
 """
 
 import asyncio
@@ -80,25 +80,24 @@ TICK_S = 1.0
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run is: only what is stored counts."""
+    """The progress of a run; only stored results count."""
 
     run: Run
     stored: int
     results: Sequence[Result] = ()
-    """Stored since the last call."""
+    """Results stored since the last call."""
     budget: Budget = field(default_factory=Budget)
     get_waiting_s: Callable[[], float] = lambda: 0.0
-    """Returns for how many more seconds a provider wants nobody to ask."""
+    """Returns the seconds left until a provider's rate limit ends."""
     count_calls: Callable[[], Mapping[Stage, int]] = dict
-    """Returns how many calls are at each stage."""
+    """Returns the number of calls at each stage."""
 
 
 Watch = Callable[[Progress], None]
-"""Called after each commit, when a call enters another stage, and every second besides: a run that stands still can be
-seen to."""
+"""Called after each commit, when a call enters another stage, and once a second, so that a stalled run is visible."""
 
 
-# ── Do it ──
+# ── Execute ──
 
 
 async def execute(
@@ -115,16 +114,17 @@ async def execute(
     kept_limits: Limits | None = None,
     window: Window | None = None,
 ) -> Run:
-    """Ask, score and store what the run still lacks; return it as it then stands.
+    """Send, score and store what the run still lacks; return the run as it is afterwards.
 
-    `is_claimed`: this process has claimed it already. The run keeps its limits for the next time it is resumed, or
-    `kept_limits` where this program allows less for now. `window` bounds how far it runs ahead of who uses its results.
+    `is_claimed` means that this process has already claimed the run. The run keeps its limits for the next time it is
+    resumed, or `kept_limits` where this program allows less for now. `window` bounds how far the run gets ahead of the
+    consumer of its results.
     """
     stop = Stop() if stop is None else stop
     if store.runs.read(run.id).status == "finished":
         return store.runs.read(run.id)
     reach = with_registered_providers(store, reach or Reach())
-    if run.owner == "server" and not reach.for_others:  # what others asked for stays so, wherever it goes on
+    if run.owner == "server" and not reach.for_others:  # a run of other users stays restricted, wherever it is resumed
         reach = replaced(reach, for_others=True, allow_private=settings.are_private_addresses_allowed())
     hold = store.queue.lease(
         run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED_REASON), is_claimed=is_claimed
@@ -141,7 +141,7 @@ async def execute(
             stack.callback(scorers.close)
             pools = _make_pools(store, run, accounts, stop, reach, scorers)
         except PramanaError as error:
-            # Nobody was ever asked: a run that cannot begin is none, unless somebody waits for it elsewhere.
+            # No request was sent: delete a run that cannot start, unless a client of the server waits for it.
             if run.owner == "cli" and store.runs.read(run.id).attempts == 1:
                 store.runs.delete(run.id)
             else:
@@ -161,13 +161,13 @@ async def execute(
             async with store.results.writer(run.id, _count_stored(progress, watch), lease.owner) as writer:
                 async for results in stream(pools, stop, window):
                     await writer.put(results)
-        except AlreadyRunning as lost:  # found out by what was to be stored, before it was told
+        except AlreadyRunning as lost:  # detected on storing results, before the heartbeat reported it
             lease.is_lost = True
             stop(str(lost), lost)
         except BaseException as error:
             interrupted = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
             stop(INTERRUPTED if interrupted else f"{type(error).__name__}: {error}")
-            with suppress(PramanaError):  # what went wrong first is what is told
+            with suppress(PramanaError):  # raise the first error, not this one
                 _record_end(store, run, prices, accounts, stop, lease, limits)
             raise
         _record_end(store, run, prices, accounts, stop, lease, limits)
@@ -190,16 +190,16 @@ def run_sync(
 
 
 RARE_COLLECTION_THRESHOLDS = (50_000, 20, 50)
-"""The collector's thresholds during a run."""
+"""The garbage collector's thresholds during a run."""
 _thresholds: list[tuple[int, int, int]] = []
 _setting_thresholds = threading.Lock()
 
 
 @contextmanager
 def reduced_garbage_collection() -> Iterator[None]:
-    """Look for reference cycles rarely while models are asked: a run makes few, and looking costs a sixth of its time.
+    """Collect reference cycles rarely during a run: it makes few, and looking for them takes a sixth of its time.
 
-    The setting is the whole process's: of several runs at once the first makes it and the last takes it back.
+    The setting is process-wide: of several concurrent runs the first changes it and the last restores it.
     """
     with _setting_thresholds:
         usual = _thresholds[-1] if _thresholds else gc.get_threshold()
@@ -216,14 +216,14 @@ def reduced_garbage_collection() -> Iterator[None]:
 
 
 class _AskedCase(Struct, frozen=True):
-    """What came of a case, before it is a result."""
+    """A case after its request, before it becomes a result."""
 
     key: Key
     case: Case
     reply: Reply | None
     failure: Failure | None = None
     checks: tuple[Check, ...] | None = None
-    """None: not made yet, since they can be made at once."""
+    """None: not made yet, because they take no waiting."""
 
 
 def _make_pools(
@@ -270,7 +270,7 @@ def _make_pool(
     aloud = None if plan.variants == ("text",) else accounts.voice_client(target, store.blobs.put, plan.stt)
 
     async def make_spoken_request(key: Key, case: Case) -> Request:
-        """Return what is said; `CannotBeSpoken` where it cannot be asked this way."""
+        """Return a request with the case's speech; raise `CannotBeSpoken` where the case cannot be spoken."""
         if key.variant == "text":
             raise CannotBeSpoken(f"{target.provider} is called, not written to")
         language = case.facets.language or "en"
@@ -289,7 +289,7 @@ def _make_pool(
                 asking, asked = aloud, await make_spoken_request(key, case)
         except CannotBeSpoken as refused:
             return _AskedCase(key, case, None, None, (Check("voice", "1", Outcome.SKIPPED, str(refused)),))
-        except PramanaError as error:  # a recording that is missing or of no use
+        except PramanaError as error:  # a recording that is missing or unusable
             return _AskedCase(key, case, None, Failure(error.code, str(error)), ())
         assert asking is not None  # noqa: S101 - whoever has only one way was told of the other above
         in_one = asked.speech is not None or len(case.script) < 2
@@ -304,7 +304,7 @@ def _make_pool(
         try:
             with accounts.stages.track_call("scoring") if reply.call else nullcontext():
                 checks = await scoring.checks(case, reply)
-        except PramanaError as error:  # the run ends here, but a reply that was paid for is kept
+        except PramanaError as error:  # the run ends here, but keeps a reply that was paid for
             if not isinstance(error, Stopped):
                 stop(str(error), error)
             checks = scoring.make_unjudged_checks(case, reply, error)
@@ -319,16 +319,16 @@ def _make_pool(
         heard = reply.call.caller if reply.call else ()
         return Result(key, case.id, reply, None, checks, hashed, digest(key.case, reply.text, heard))
 
-    # Who can be asked in neither way has every case skipped, with the reason.
+    # A model that takes neither text nor speech has every case skipped, with the reason.
     ceiling = max((asking.limiter.ceiling for asking in (written, aloud and aloud.client) if asking), default=1)
     return WorkerPool(WorkFeed(store.cases.pending_chunks(run.id, target.typed)), ceiling, ask, finish)
 
 
 async def _fetch_recording(reach: Reach, url: str, case: Case) -> bytes:
-    """Return the file of a prompt that was recorded."""
+    """Return the file of a recorded prompt."""
     from pramana.providers.voice.recordings import (
         read_prompt_audio,
-    )  # it brings the network along, which not every run needs
+    )  # imports the network libraries, which not every run needs
 
     return await read_prompt_audio(
         url,
@@ -357,13 +357,13 @@ def _make_scoring(
 
 
 def _check_judge_reachable(plan: Plan, accounts: OpenAccounts) -> None:
-    """Refuse a judge that cannot be reached (no key, no such function) before any reply is judged."""
+    """Raise an error if the judge cannot be used (missing key, unknown function) before any reply is judged."""
     if plan.judge:
         accounts.text_client(plan.judge)
 
 
 def _make_judge(target: Target, accounts: OpenAccounts) -> Judge | None:
-    """Return a model as a judge; None for the embedded one, and for a voice agent."""
+    """Return a model as a judge, or None for the embedded model and for voice agents."""
     if target.provider in NEVER_JUDGES or is_voice_agent(target):
         return None
 
@@ -374,7 +374,7 @@ def _make_judge(target: Target, accounts: OpenAccounts) -> Judge | None:
 
 
 def _open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Limits, reach: Reach) -> Scorers:
-    """Return the scorers of a plan; a model that one of them names is asked within the limits of the run."""
+    """Return the scorers of a plan; requests to models that they name count toward the run's limits."""
     if not plan.scorers:
         return Scorers()
 
@@ -410,14 +410,14 @@ def _count_stored(progress: Progress, watch: Watch | None) -> Callable[[list[tup
 
 
 def _show_progress(progress: Progress, watch: Watch) -> None:
-    """Show how far a run is when nothing more is stored."""
+    """Report progress when there are no new results."""
     progress.results = ()
     watch(progress)
 
 
 @asynccontextmanager
 async def _run_timers(limits: Limits, progress: Progress, watch: Watch | None, stop: Stop) -> AsyncIterator[None]:
-    """Tell whoever watches that time passes, and end the run when its own is over."""
+    """Report progress every second, and stop the run when its time limit is reached."""
 
     async def tick(show: Watch) -> None:
         while True:
@@ -443,7 +443,7 @@ def _deadline_reason(seconds: float) -> str:
 
 
 def _reached_limit(stop: Stop, limits: Limits) -> str | None:
-    """Return the limit that ended a run: a field of `Limits`."""
+    """Return the limit that ended a run, as a field of `Limits`."""
     if isinstance(stop.error, BudgetSpent):
         return stop.error.limit
     is_deadline = limits.deadline_s is not None and stop.reason == _deadline_reason(limits.deadline_s)
@@ -452,13 +452,13 @@ def _reached_limit(stop: Stop, limits: Limits) -> str | None:
 
 def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Reach) -> None:
     asked = [*plan.targets, *(each for each in (plan.judge, plan.embedder) if each)]
-    # Looked up now in any case: to read the price list takes a fifth of a second, which no reply may wait for.
+    # Looked up in any case, before the first request: reading the price list takes 0.2 s, which would delay a reply.
     unknown = [target.typed for target in asked if not prices.is_known(target)]
     _refuse_uncountable_cost(plan, prices, limits)
     if unknown and limits.max_cost_usd is not None:
         names = ", ".join(unknown)
         where = settings.prices_file_path()
-        if reach.for_others:  # who asks a server can neither see nor change its files
+        if reach.for_others:  # users of a server can neither see nor change its files
             raise InvalidInput(
                 f"a cost limit needs a price, and none is known for {names}; an administrator can set one: Settings, "
                 "Prices"
@@ -471,7 +471,7 @@ def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Re
 
 
 def _refuse_uncountable_cost(plan: Plan, prices: Prices, limits: Limits) -> None:
-    """Refuse to promise a cap that somebody is not counted in: endpoints that hear do not tell what they cost."""
+    """Refuse a cost limit that cannot be kept: speech-to-text endpoints do not report their cost."""
     stt = plan.stt
     if stt and limits.max_cost_usd is not None and prices.cost(stt, None, Usage(1, 1)) != 0:
         raise InvalidInput(
@@ -482,7 +482,7 @@ def _refuse_uncountable_cost(plan: Plan, prices: Prices, limits: Limits) -> None
 
 
 def _remaining_budget(store: Store, run: Run, limits: Limits) -> Budget:
-    """Return the budget less what the run has spent already: a cap is for all of it, however often it is resumed."""
+    """Return the budget minus what the run has already spent: a limit covers all sittings of a run."""
     spent = asdict(store.results.sum_spending(run.id)) if run.stored else {}
     return Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens, **spent)
 
@@ -490,9 +490,9 @@ def _remaining_budget(store: Store, run: Run, limits: Limits) -> Budget:
 def _record_end(
     store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop: Stop, lease: Lease, limits: Limits
 ) -> None:
-    """Record how this sitting ended; what is known of earlier ones stays."""
+    """Record how this sitting ended; the notes of earlier sittings stay."""
     if lease.is_lost:
-        return  # how it ends is the other process's to say
+        return  # the process that took the lease records the end
     now = store.runs.read(run.id)
     complete = now.stored >= now.expected
     if not complete:
@@ -513,11 +513,11 @@ def _record_end(
     store.queue.finish(run.id, lease.owner, status, reason or None, notes)
 
 
-# ── Judge again ──
+# ── Rescore ──
 
 
 def make_scoring_label(judge: Target | None, embedder: Target | None, scorers: Sequence[PlannedScorer]) -> str:
-    """Return what a scoring is called: by its judge, its embedder and its scorers."""
+    """Return the label of a scoring: its judge, embedder and scorers."""
     label = f"judged by {judge.typed if judge else 'itself'}"
     label += f", embedded by {embedder.typed}" if embedder else ""
     return label + (f", scored by {', '.join(f'{each.name} {each.version}' for each in scorers)}" if scorers else "")
@@ -536,10 +536,11 @@ async def judge_again(
     stop: Stop | None = None,
     reach: Reach | None = None,
 ) -> int:
-    """Make new checks of every stored reply, or of those given, beside the old ones; return the scoring's number.
+    """Check every stored reply again, or those given, beside the earlier checks; return the scoring's number.
 
-    The scorers of the run score again, as they now are, and others that are named. A reply that gets no new verdict,
-    because this ended early or its checks could not be made, keeps the verdict it had. Only what ended it is raised.
+    The scorers of the run are used in their current version, with any others that are named. A reply that gets no new
+    verdict, because the scoring ended early or its checks could not be made, keeps its earlier verdict. Raises only the
+    error that ended the scoring.
     """
     stop = Stop() if stop is None else stop
     reach = with_registered_providers(store, reach or Reach())

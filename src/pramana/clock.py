@@ -1,8 +1,8 @@
-"""The one clock of the program: the date and time, seconds for measuring, and a blocking sleep.
+"""The program's only clock: date and time, seconds for measuring, and a blocking sleep.
 
-Everything that measures or stamps a time asks here, so that a test can install a clock whose time is virtual. Code on
-an event loop keeps `asyncio.sleep` and `asyncio.timeout`: those follow `loop.time()`, which such a test replaces with
-the same clock.
+Everything that measures or records a time uses this module, so that a test can install a clock with virtual time. Code
+on an event loop keeps `asyncio.sleep` and `asyncio.timeout`: those follow `loop.time()`, which such a test replaces
+with the same clock.
 """
 
 import time
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 
 class Clock:
-    """The machine's own time; a test installs another."""
+    """The machine's clock; tests install another."""
 
     def now(self) -> datetime:
         """Return the current date and time, in UTC."""
@@ -36,7 +36,7 @@ def now() -> datetime:
 
 
 def timestamp() -> float:
-    """Return seconds since 1970, to compare with what the file system and other processes write."""
+    """Return seconds since 1970, comparable to timestamps of the file system and of other processes."""
     return _clock.now().timestamp()
 
 

@@ -19,9 +19,9 @@ PramanaError                    something Pramana can explain; never a stack tra
     ├── OutOfCredit             the account is out of credit: stops the run at once
     ├── UnknownModel            the provider has no such model: stops the run at once
     ├── RateLimited             too many requests; may say how long to wait
-    ├── Unavailable             a 5xx, a 529, no answer in time
+    ├── Unavailable             a 5xx, a 529, no response in time
     │   └── Unreachable         no connection: stops the run at once if no request has succeeded yet
-    ├── NothingThere            a 404 that is not about the model: likewise
+    ├── NotAnApi                a 404 that is not about the model: stops the run likewise
     ├── BrokenReply             the reply is cut off or not in the provider's format
     ├── AddressRefused          the address is not allowed, such as a private one: stops the run at once
     ├── KeyInAnswer             the reply contains an API key, so it is not stored
@@ -40,18 +40,18 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong (or doubtful) at one place. Line and column count from one; zero means the whole file."""
+    """An error or a warning at one place. Line and column count from one; zero means the whole file."""
 
     message: str
     path: str = ""
-    """Where in the document: `[17].assertion.type` in a suite, `scenarios[0].id` in scenarios."""
+    """The path in the document: `[17].assertion.type` in a suite, `scenarios[0].id` in scenarios."""
     line: int = 0
     column: int = 0
     file: str = ""
     source: str = ""
-    """The part of the line it stands on; empty when there is none."""
+    """The part of the line around the problem; empty if there is none."""
     caret: int = 0
-    """Where in `source` the column is, counted from one."""
+    """The column within `source`, counted from one."""
     severity: Severity = "error"
 
     def __str__(self) -> str:
@@ -61,21 +61,21 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedProblem:
-    """Problems that say the same of several places."""
+    """Problems with the same message at several places."""
 
     first: Problem
     count: int
 
     @property
     def times(self) -> str:
-        """How often, as the end of a line; nothing for a single one."""
+        """The count as a suffix of the line; empty for a single problem."""
         return f" ({self.count:,} times)" if self.count > 1 else ""
 
 
 def fold_repeats(problems: Iterable[Problem]) -> list[RepeatedProblem]:
-    """Return problems with equal ones folded into the first: the same message, at other cases, turns or files.
+    """Fold equal problems into the first: the same message at other cases, turns or files.
 
-    Warnings are equal too when only the texts that they quote differ.
+    Warnings also count as equal when only the texts they quote differ.
 
     >>> [f"{each.first}{each.times}" for each in fold_repeats([Problem("blank", "[0].id"), Problem("blank", "[7].id")])]
     ['[0].id: blank (2 times)']
@@ -112,7 +112,7 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
     "any_suite": "compare {} by --any-suite",
     "publish_suite": "restore the file, or publish the new content as a new version: pramana suite publish",
 }
-"""The hints as a terminal, a log and a stored reason print them. The API and the pages have their own texts."""
+"""Hints as a terminal, a log and a stored reason print them. The API and the pages have their own texts."""
 PYTHON_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "see: pramana.runs()",
@@ -120,19 +120,19 @@ PYTHON_HINTS: Mapping[HintKey, str] = {
     "resume_run": "resume it there: pramana.resume({!r})",
     "any_suite": "compare {} by any_suite=True",
 }
-"""What to do, for a program."""
+"""Hints for users of the Python API."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What to do about an error: a key that each front end words for its users, and what it is about."""
+    """What to do about an error: a key that each front end words for its users, and the subject."""
 
     key: HintKey
     about: str = ""
 
 
 class _ErrorAttributes(TypedDict, total=False):
-    """What the first line of an error class may state."""
+    """The class arguments that an error class may set."""
 
     code: str
     http_status: int
@@ -142,16 +142,16 @@ class _ErrorAttributes(TypedDict, total=False):
 
 
 class PramanaError(Exception):
-    """An error with a message for the user and, where there is one, a hint what to do."""
+    """An error with a message for the user and, where possible, a hint."""
 
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 3
     problems: tuple[Problem, ...] = ()
-    """Each at its place, where it is known."""
+    """Every problem with its place, where that is known."""
     hint: Hint | None = None
     hints: Mapping[HintKey, str] = COMMAND_HINTS
-    """The words of the front end that shows it, for `str()`."""
+    """The hints that `str()` uses: those of the current front end."""
 
     def __init_subclass__(cls, **stated: Unpack[_ErrorAttributes]) -> None:
         super().__init_subclass__()
@@ -165,7 +165,7 @@ class PramanaError(Exception):
         self.hint = hint
 
     def explain(self, hints: Mapping[HintKey, str]) -> str:
-        """Return the message and the hint, in the words of a front end.
+        """Return the message and the hint, in a front end's words.
 
         >>> NotFound("there is no run yet", hint=Hint("start_run")).explain(COMMAND_HINTS)
         'there is no run yet; start one: pramana run'
@@ -178,9 +178,9 @@ class PramanaError(Exception):
 
 
 MAX_NOTED_PROBLEMS = 20
-"""Problems that a traceback shows at most."""
+"""Maximum number of problems in a traceback."""
 FOLDED = 3
-"""Repeated problems that a message names at most."""
+"""Maximum number of folded problems in a message."""
 
 
 class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_code=2):
@@ -192,9 +192,9 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
 
     @classmethod
     def from_problems(cls, problems: Sequence[Problem], total: int = 0) -> "InvalidInput":
-        """Make one exception of the problems found, led by the first; `total` counts those that were not kept too.
+        """Make one exception from the problems, led by the first; `total` also counts problems that were not kept.
 
-        Of problems that repeat, the message has each of the first few once, with its count.
+        Repeated problems appear once, with their count, up to the first few.
         """
         ordered = sorted(problems, key=lambda each: (each.file, each.line, each.column))
         folded = fold_repeats(ordered)
@@ -204,7 +204,7 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
         error = cls("; ".join(f"{each.first}{each.times}" for each in shown) + more, ordered)
         for each in ordered[
             1:MAX_NOTED_PROBLEMS
-        ]:  # a traceback prints them; commands and the API list the problems themselves
+        ]:  # shown in tracebacks; commands and the API list the problems themselves
             error.add_note(str(each))
         return error
 
@@ -338,7 +338,7 @@ class Rejected(ProviderError, code="rejected"):
 
 
 def _valid_seconds(given: object) -> float | None:
-    """Return a time to wait, None where none is meant: users' functions raise these errors too."""
+    """Return a valid number of seconds, or None: users' functions raise these errors too."""
     try:
         seconds = float(given)  # type: ignore[arg-type] # which is what is tried
     except (TypeError, ValueError, OverflowError):
@@ -347,7 +347,7 @@ def _valid_seconds(given: object) -> float | None:
 
 
 def suggest_similar(word: str, known: Iterable[str], nearness: float = 0.6) -> str:
-    """Return a hint that ends a message, or nothing when no known word is near.
+    """Return a suggestion to append to a message, or an empty string if no known word is similar.
 
     >>> suggest_similar("contians", ["contains", "is_json"])
     '; did you mean "contains"?'
@@ -359,7 +359,7 @@ def suggest_similar(word: str, known: Iterable[str], nearness: float = 0.6) -> s
 
 
 def escape_control_characters(text: str) -> str:
-    """Return text with what a terminal would obey or cannot show written as escapes: it stays on its line.
+    """Return text with control characters and unprintable characters escaped, so that it stays on one line.
 
     >>> escape_control_characters("two\\nlines")
     'two\\\\nlines'
@@ -370,7 +370,7 @@ def escape_control_characters(text: str) -> str:
 
 
 def describe_exception(error: BaseException) -> str:
-    """Return what a stranger's exception says, on one line, whatever it is and even if it cannot say it.
+    """Return an exception's type and message on one line, even if its `__str__` fails.
 
     >>> describe_exception(ValueError("two\\nlines")), describe_exception(KeyError())
     ('ValueError: two\\\\nlines', 'KeyError')
@@ -383,5 +383,5 @@ def describe_exception(error: BaseException) -> str:
 
 
 def quote_text(text: str, limit: int = 60) -> str:
-    """Return text in double quotes, visible, on one line and no longer than a sentence bears."""
+    """Return text in double quotes on one line, control characters escaped, shortened to the limit."""
     return f'"{escape_control_characters(text if len(text) <= limit else text[: limit - 1] + "…")}"'

@@ -1,8 +1,8 @@
-"""Hashes and digests: the fingerprints results are compared by.
+"""Hashes and digests that identify suites, cases and results.
 
-`hash_suite`, `hash_result` and `hash_output` compute, byte for byte, what the published format defines, so hashes made
-elsewhere stay comparable. `case_digest` and `RecordDigest` are ours: they cannot be ambiguous, whatever texts hold.
-A suite is never held in memory: sorting happens on disk, in one temporary file.
+`hash_suite`, `hash_result` and `hash_output` follow the published format byte for byte, so they match hashes computed
+elsewhere. `case_digest` and `RecordDigest` are Pramana's own: no two different inputs give the same bytes. A suite is
+never held in memory: sorting happens on disk, in one temporary file.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ PREFIX = "sha256:"
 
 
 def hash_suite(path: str | PathLike[str], content: bytes | None = None) -> str:
-    """Return the hash of a suite file: of its cases as written, sorted by id, in canonical JSON.
+    """Return the hash of a suite file: of its cases as written, sorted by ID, in canonical JSON.
 
-    Line order, blank lines, spaces and line ends do not matter; every character of every case does. `content` stands
-    for the file's.
+    Line order, blank lines, spaces and line ends do not matter; every character of every case does. `content` replaces
+    the file's content.
     """
     with open_file(path, content) as file, SortedCases() as cases:
         lines = (line for line in read_lines(file) if not line.blank)
@@ -52,18 +52,18 @@ def hash_output(output: str) -> str:
 
 
 def hash_result(model_id: str, case_id: str, output: str) -> str:
-    """Return the hash of one result: model, case and output joined by `|`, as the published format has it.
+    """Return the hash of one result: model, case and output joined by `|`, as the published format defines it.
 
-    A `|` inside a field makes two results alike; our own records use `RecordDigest`.
+    A `|` inside a field can make two results collide; Pramana's own records use `RecordDigest`.
     """
     return hash_output(f"{model_id}|{case_id}|{output}")
 
 
 def case_digest(case: Case) -> str:
-    """Return the identity of a case: everything about it except where it was read.
+    """Return the digest that identifies a case: all of its content, without its source.
 
-    Fields are named one by one and left out where they say nothing, so that a field added later changes no digest of
-    a case that does not use it.
+    Fields are listed one by one and omitted when empty, so that a field added later changes no digest of a case that
+    does not use it.
     """
     stated, facets = case.assertion, case.facets
     said = {
@@ -115,9 +115,9 @@ def _non_default_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RecordDigest:
-    """Digests the records of one model in one run: each field prefixed by its length, so that no two records collide.
+    """Computes digests of one model's records in one run, with each field prefixed by its length, so that none collide.
 
-    An absent system prompt differs from an empty one. Parameters are JSON: names are text. What all records share is
+    An absent system prompt differs from an empty one. Parameters are hashed as JSON. The part that all records share is
     hashed once.
     """
 
@@ -131,7 +131,7 @@ class RecordDigest:
         self._prompt = length_prefixed(b"absent" if system_prompt is None else b"given " + _encode_text(system_prompt))
 
     def __call__(self, case: str, output: str, recognised: Sequence[str] = ()) -> str:
-        """Return the digest of a model's output for the case of that digest; `recognised` is what was played to it."""
+        """Return the digest of an output for that case; `recognised` has digests of the sound played to the model."""
         digest = self._prefix_hash.copy()
         digest.update(length_prefixed(case) + self._prompt + length_prefixed(output))
         for sound in recognised:
@@ -140,18 +140,18 @@ class RecordDigest:
 
 
 def length_prefixed(field: str | bytes) -> bytes:
-    """Return a field prefixed by its length, so that no two rows of fields are the same bytes."""
+    """Return a field prefixed by its length, so that two different sequences of fields never give the same bytes."""
     as_bytes = _encode_text(field) if isinstance(field, str) else field
     return len(as_bytes).to_bytes(8) + as_bytes
 
 
 def _encode_text(text: str) -> bytes:
-    # Models do emit lone surrogates, through escapes in JSON; they are hashed as the three bytes they would be.
+    # Models do emit lone surrogates, through escapes in JSON; each is hashed as its three bytes.
     return text.encode("utf-8", "surrogatepass")
 
 
 class CasePosition(NamedTuple):
-    """Where a case stands in its file: line from one, case number from zero, and the first byte of the line."""
+    """A case's position in its file: line from one, case number from zero, and the line's byte offset."""
 
     line: int
     case: int
@@ -159,7 +159,7 @@ class CasePosition(NamedTuple):
 
 
 class _SpilledCase(NamedTuple):
-    """A long case left where it is on disk: its first byte and its size."""
+    """A long case that stays on disk: its byte offset and its size."""
 
     start: int
     size: int
@@ -169,11 +169,11 @@ _Record = tuple[bytes, CasePosition, "bytes | _SpilledCase"]
 
 
 class SortedCases:
-    """Cases in any order in, their hash and every id that stands twice out, in memory that does not grow with them.
+    """Sorts cases on disk: cases go in, in any order; their hash and every duplicate ID come out, in constant memory.
 
-    Cases are gathered up to a budget, sorted and spilled to one temporary file as a run; the runs are then merged,
-    which holds one case of each run, of a long one only its place.
-    UTF-8 sorts as code points do, so ids are compared as bytes.
+    Cases are collected up to a memory budget, sorted and spilled to one temporary file as a run. The runs are then
+    merged, holding one case of each run in memory, or only the position of a long one. UTF-8 sorts in code point order,
+    so IDs are compared as bytes.
     """
 
     BUDGET = 16 << 20
@@ -195,17 +195,17 @@ class SortedCases:
             self._spill.close()
 
     def add(self, standing: CasePosition, case: Any) -> None:
-        """Take one case and where it stands."""
+        """Add one case and its position."""
         if not isinstance(case, dict) or not isinstance(case.get("id"), str):
             raise BadLine("a case must be an object with an id of text")
         record = (_encode_text(case["id"]), standing, to_canonical_json(case))
         self._gathered.append(record)
-        self._size += len(record[0]) + len(record[2]) + 350  # what Python adds around a tuple and its objects
+        self._size += len(record[0]) + len(record[2]) + 350  # Python's overhead for a tuple and its objects
         if self._size > self.BUDGET:
             self._write_run()
 
     def digest(self, on_repeat: Callable[[CasePosition, CasePosition, str], None]) -> str:
-        """Return the suite's hash; for each id that stood before, say where first, where again, and which."""
+        """Return the suite's hash; call `on_repeat` for each duplicate ID with both positions and the ID."""
         digest = hashlib.sha256(b"[")
         previous, first = None, CasePosition(0, 0, 0)
         for key, standing, case in self._iterate_sorted():
@@ -252,7 +252,7 @@ class SortedCases:
         def take(size: int) -> bytes:
             nonlocal block, at
             if len(block) < size and at < end and self._spill:
-                self._spill.seek(at)  # the runs share one file, so each finds its place again
+                self._spill.seek(at)  # the runs share one file, so each seeks to its own position
                 more = self._spill.read(min(max(self.BLOCK, size - len(block)), end - at))
                 at += len(more)
                 block = memoryview(bytes(block) + more)

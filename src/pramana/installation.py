@@ -1,6 +1,7 @@
-"""How an extra of this installation is installed: where the distribution came from goes in, a `pip` command comes out.
+"""The `pip` command that installs an extra: the recorded origin of the distribution goes in, a command comes out.
 
-The name alone is never advised where pip recorded another origin: a package index may have a stranger's package by it.
+The bare name is never suggested where pip recorded another origin: a package index may have an unrelated package by
+that name.
 """
 
 import json
@@ -14,7 +15,7 @@ NAME = "pramana"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra, from where this distribution was installed.
+    """Return the command that installs an extra, from the origin of this distribution.
 
     >>> install_command("mcp").startswith("pip install ")
     True
@@ -23,7 +24,7 @@ def install_command(extra: str) -> str:
 
 
 def command_for(extra: str, origin: dict[str, Any] | None) -> str:
-    """Return the command for what pip recorded of a direct installation (`direct_url.json`); None: from an index.
+    """Return the command for pip's record of a direct installation (`direct_url.json`); None means from an index.
 
     >>> command_for("mcp", {"url": "file:///home/ada/pramana", "dir_info": {"editable": True}})
     "pip install -e '/home/ada/pramana[mcp]'"
@@ -43,7 +44,7 @@ def command_for(extra: str, origin: dict[str, Any] | None) -> str:
 
 
 def _path(url: str) -> str:
-    """Return the path of a `file:` URL; on Windows it begins with a drive."""
+    """Return the path of a `file:` URL; on Windows it begins with a drive letter."""
     path = unquote(urlsplit(url).path)
     return path[1:] if path[2:3] == ":" else path
 

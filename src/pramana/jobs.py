@@ -1,9 +1,9 @@
-"""Runs in the background of a server: `planning.create_run` queues them, and `Jobs` carries them out.
+"""Background runs of a server: `planning.create_run` queues them, and `Jobs` executes them.
 
-Any process of a store may queue, show or cancel a run; the one that holds its lease carries it out. `Jobs` takes runs
-that were queued and runs whose server is gone, several at once, each by `bench.execute`: one that goes on and one that
-begins are the same thing. It has a thread and an event loop of its own, so that an answer of the API never waits for a
-run, nor a call's clock for an answer.
+Any process that shares the store may queue, show or cancel a run; the one that holds its lease executes it. `Jobs`
+takes queued runs and runs whose server is gone, several at once, each by `bench.execute`, which starts and resumes runs
+alike. It has its own thread and event loop, so that an API response never waits for a run, and a call's timing never
+for a response.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ from pramana.store.store import Store
 log = logging.getLogger("pramana.jobs")
 
 MAX_CONCURRENT_RUNS = 4
-"""Runs that one server carries out at the same time; each has its own limits at its providers."""
+"""Maximum number of concurrent runs of one server; each has its own limits at its providers."""
 LOOK_S = 1.0
-"""How often a server looks for runs that wait; it is told of those that are queued through itself."""
+"""Seconds between two looks for queued runs; runs queued through this server are picked up at once."""
 GRACE_S = 3.0
-"""How long what is under way may take to end when a run is cancelled or handed on; then it is dropped, and asked again
-if the run goes on."""
+"""Seconds that requests in flight get to finish when a run is cancelled or handed over. After that they are dropped,
+and sent again if the run is resumed."""
 CLOSE_S = 8.0
 
 
 class Jobs:
-    """The runs that one server carries out."""
+    """The runs that one server executes."""
 
     def __init__(
         self, store: Store, *, at_once: int = MAX_CONCURRENT_RUNS, allow_private: Callable[[], bool] = lambda: False
@@ -42,7 +42,7 @@ class Jobs:
         self._store, self._at_once, self._allow_private = store, at_once, allow_private
         self._calls: dict[str, Mapping[Stage, int]] = {}
         self.on_call: Callable[[str], None] = lambda _: None
-        """Called with a run's id when a call of it enters another stage; in the thread of the runs."""
+        """Called with a run's ID when one of its calls enters another stage, in the thread of the runs."""
         self._stops: dict[str, Stop] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -51,28 +51,28 @@ class Jobs:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._poll()), name="pramana-jobs", daemon=True)
 
     def start(self) -> None:
-        """Begin to look for runs."""
+        """Start to look for runs."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Look now: a run was queued. From any thread."""
+        """Look for queued runs now. May be called from any thread."""
         if self._loop:
-            with suppress(RuntimeError):  # it has just ended
+            with suppress(RuntimeError):  # the event loop has just ended
                 self._loop.call_soon_threadsafe(self._wake_event.set)
 
     def close(self) -> None:
-        """Hand the runs on to the next server, and return when that is done; it takes seconds at most."""
+        """Hand the runs over to the next server and return when that is done, within seconds."""
         self._closing = True
         self.wake()
         self._thread.join(CLOSE_S)
 
     @property
     def running_ids(self) -> list[str]:
-        """The ids of the runs that this server carries out now."""
+        """Return the IDs of the runs that this server is executing."""
         return list(self._tasks)
 
     def count_calls(self, run_id: str) -> Mapping[Stage, int]:
-        """Return how many calls of a run are at each stage; empty for a run that another process carries out."""
+        """Return the number of calls of a run at each stage; empty for a run that another process executes."""
         return self._calls.get(run_id, {})
 
     def _watch_progress(self, progress: Progress) -> None:
@@ -103,14 +103,14 @@ class Jobs:
                     return
                 if run_id in self._tasks:
                     continue
-                with suppress(NotFound):  # somebody has just deleted it
+                with suppress(NotFound):  # the run has just been deleted
                     if await asyncio.to_thread(self._store.queue.claim_for_server, run_id, process_name()):
                         self._stops[run_id] = Stop()
                         self._tasks[run_id] = asyncio.create_task(self._execute_run(run_id, self._stops[run_id]))
                         room -= 1
         except StoreFailed as error:
             log.warning("cannot look for runs: %s", error)
-        except Exception:  # a server that has given up would leave every run queued
+        except Exception:  # if this loop ended, every run would stay queued
             log.exception("cannot look for runs")
 
     async def _execute_run(self, run_id: str, stop: Stop) -> None:
@@ -129,7 +129,7 @@ class Jobs:
             await execute(self._store, run, limits, self._watch_progress, stop, reach=reach, is_claimed=True)
         except asyncio.CancelledError:
             log.info("run %s was dropped: %s", run_id, stop.reason)
-        except StoreFailed as error:  # when the store is back, this server or another goes on with it
+        except StoreFailed as error:  # this server or another resumes the run when the store is back
             log.warning("run %s: %s", run_id, error)
         except PramanaError as error:
             self._record_failure(run_id, str(error))
@@ -145,7 +145,7 @@ class Jobs:
             self._wake_event.set()
 
     def _record_failure(self, run_id: str, reason: str) -> None:
-        """Record why a run ended that could not record it itself."""
+        """Record why a run ended, for a run that could not record it itself."""
         with suppress(PramanaError):
             holder = self._store.queue.holder(run_id)
             if holder in (None, process_name()):

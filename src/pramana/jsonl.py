@@ -1,8 +1,8 @@
-"""JSON Lines: bytes in, lines and values out, and for what does not fit its column.
+"""JSON Lines: bytes go in, lines and values come out, and each error has its column.
 
-Lines end at LF or CRLF and nowhere else (U+2028 and U+0085 are text). Values are RFC 8259 plus what a hash needs: no
-key twice in one object, no number without a finite value. Reading is done by the standard library's C parser; only a
-line that fails is walked a second time, by a scanner that knows positions. This module never holds more than one line.
+Lines end at LF or CRLF and nowhere else (U+2028 and U+0085 are text). Values are RFC 8259 with two more rules, for
+hashing: no duplicate key in one object, and only finite numbers. The standard library's C parser reads; only a line
+that fails is scanned a second time, for positions. This module never holds more than one line.
 """
 
 import json
@@ -20,19 +20,19 @@ from pramana.errors import InvalidInput, NotFound, quote_text
 
 MAX_LINE_BYTES = 10_000_000
 MAX_DEPTH = 200
-"""Deeper nesting is refused by count, not by the interpreter's stack: the answer must not depend on who is asking."""
+"""Deeper nesting is refused by count, not by the interpreter's stack, so that the result is the same everywhere."""
 
 Path = tuple[str | int, ...]
 
 
 class Line(Struct, frozen=True):
-    """One physical line: its number from one, where it starts in the file, and its bytes without the line end."""
+    """One physical line: its number from one, its byte offset in the file, and its bytes without the line end."""
 
     number: int
     offset: int
     data: bytes
     too_long: bool = False
-    """Over the limit: `data` holds only its beginning."""
+    """Whether the line exceeds the limit; `data` then holds only its beginning."""
 
     @property
     def blank(self) -> bool:
@@ -46,13 +46,13 @@ class BadLine(ValueError):
         super().__init__(message)
         self.message, self.column, self.path = message, column, path
         self.exceeds_our_limits = exceeds_our_limits
-        """JSON by the grammar, but nothing this program can hold: an error of ours, not of whoever wrote it."""
+        """Whether the line is valid JSON that exceeds Pramana's limits, so the error is not the author's."""
 
 
 def open_file(path: str | PathLike[str], content: bytes | None = None) -> BinaryIO:
-    """Open a file to read its lines; one that is missing is an error of ours, with its name.
+    """Open a file to read its lines; raise an error that names the file if it is missing.
 
-    With `content`, that is read instead, and the path is only a name.
+    `content` replaces the file's content; the path is then only a name.
     """
     if content is not None:
         return BytesIO(content)
@@ -65,7 +65,7 @@ def open_file(path: str | PathLike[str], content: bytes | None = None) -> Binary
 
 
 def read_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[Line]:
-    """Yield every line of a binary file. A byte order mark at the start is no part of the first."""
+    """Yield every line of a binary file, without a byte order mark at its start."""
     offset = 0
     for number in count(1):
         data = file.readline(limit + 2)
@@ -76,7 +76,7 @@ def read_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[Line]:
             data, start = data[3:], 3
         content = data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
         too_long = len(content) > limit
-        if too_long and not data.endswith(b"\n"):  # throw the rest of the line away, piece by piece
+        if too_long and not data.endswith(b"\n"):  # discard the rest of the line, piece by piece
             while (rest := file.readline(1 << 20)) and not rest.endswith(b"\n"):
                 offset += len(rest)
             offset += len(rest)
@@ -101,7 +101,7 @@ def decode_line(line: Line) -> str:
 
 
 class _RefusedValue(ValueError):
-    """Raised inside the C parser for what RFC 8259 or we do not allow; the scanner finds the place."""
+    """Raised inside the C parser for a value that RFC 8259 or Pramana refuses; the scanner finds its position."""
 
 
 def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -140,9 +140,9 @@ def parse_line(text: str) -> Any:
 
 
 def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
-    """Return the value of JSON text by RFC 8259 alone: a repeated key is allowed, NaN is not.
+    """Return the value of JSON text by RFC 8259 alone: duplicate keys are allowed, NaN is not.
 
-    The grammar knows no largest number; with `finite`, one that is infinite in this program is refused.
+    The grammar has no largest number; with `finite`, a number that overflows to infinity is refused.
     """
     return _parse_with(_rfc8259_finite if finite else _rfc8259, text, "text", unique=False, finite=finite)
 
@@ -153,7 +153,7 @@ def _parse_with(decoder: json.JSONDecoder, text: str, what: str, *, unique: bool
         return decoder.decode(text)
     except json.JSONDecodeError as error:
         raise _explain_decode_error(text, error, what) from None
-    except ValueError:  # _Refused, or an integer beyond the interpreter's limit
+    except ValueError:  # _RefusedValue, or an integer beyond the interpreter's limit
         raise _find_refused_value(text, unique=unique, finite=finite) from None
 
 
@@ -161,9 +161,9 @@ _BRACKET_RE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[]|[}\]]', re.DOTALL)
 
 
 def refuse_deep_nesting(text: str) -> None:
-    """Raise `BadLine` for JSON that is nested too deep; how deep its own parser goes differs between Pythons."""
+    """Raise `BadLine` for JSON that is nested too deep; the limit of its own parser differs between Pythons."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return  # as in nearly every line there is
+        return  # true of nearly every line
     depth = 0
     for found in _BRACKET_RE.finditer(text):
         token = found.group()
@@ -176,7 +176,7 @@ def refuse_deep_nesting(text: str) -> None:
 
 
 def is_nested_deeper(value: Any, most: int) -> bool:
-    """Tell whether a value is nested more than so many levels deep; by count too, and level by level.
+    """Return whether a value is nested deeper than `most` levels, without recursion.
 
     >>> is_nested_deeper([[]], 1), is_nested_deeper({"a": [1]}, 2)
     (True, False)
@@ -191,7 +191,7 @@ def is_nested_deeper(value: Any, most: int) -> bool:
 
 
 def to_canonical_json(value: Any) -> bytes:
-    """Return the one spelling of a JSON value: sorted keys, no spaces, ASCII. Every hash of ours is over this.
+    """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Pramana's own hashes are computed over it.
 
     >>> to_canonical_json({"b": 1.0, "a": "é"})
     b'{"a":"\\\\u00e9","b":1.0}'
@@ -222,18 +222,18 @@ _TOKEN_RE = re.compile(
 
 
 class Place(Struct, frozen=True):
-    """A key or a value of a JSON text, at a column from one."""
+    """A key or a value of a JSON text, and its column from one."""
 
     path: Path
     column: int
     is_key: bool
     text: str
-    """The key itself, or an atom's spelling."""
+    """The text of a key, or an atom as written."""
 
 
 def iterate_places(text: str) -> Iterator[Place]:
-    """Yield every key and value of valid JSON in the order of the text. It never recurses."""
-    stack: list[str | int | None] = []  # one entry an open container: a key, an index, or None before the first key
+    """Yield every key and value of valid JSON in the order of the text, without recursion."""
+    stack: list[str | int | None] = []  # one entry per open container: a key, an index, or None before the first key
     expect_key, position = False, 0
     while found := _TOKEN_RE.match(text, position):
         position = found.end()
@@ -264,11 +264,11 @@ def _stack_path(stack: list[str | int | None]) -> Path:
 
 
 WantedPlace = tuple[Path, bool]
-"""A path, and whether its key is meant rather than its value."""
+"""A path, and whether its key is wanted rather than its value."""
 
 
 def find_columns(text: str, wanted: Iterable[WantedPlace]) -> dict[WantedPlace, int]:
-    """Find columns in one pass, however many are wanted; of what is not there, the column of its nearest parent.
+    """Find all wanted columns in one pass; for a missing path, return the column of its nearest parent.
 
     >>> find_columns('{"a": {"b": 1}}', [(("a", "b"), False), (("a", "c"), False)])
     {(('a', 'b'), False): 13, (('a', 'c'), False): 7}
@@ -293,7 +293,7 @@ _JSON_ESCAPE_RE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
 def find_half_surrogate(text: str) -> Place | None:
-    """Return where valid JSON escapes half of a surrogate pair, which is no character; None where it does not.
+    """Return the position of an escaped lone surrogate in valid JSON, or None.
 
     >>> find_half_surrogate('{"a": "\\\\ud83d\\\\ude00 and \\\\ud800"}')
     Place(path=('a',), column=25, is_key=False, text='')
@@ -320,9 +320,9 @@ _REFUSABLE_RE = re.compile(r"(?P<constant>NaN|-?Infinity)|-?(?P<digits>\d+)(?P<r
 
 
 def _find_refused_value(text: str, *, unique: bool, finite: bool) -> BadLine:
-    """Find what the parser refused: a number without a finite value, one too long, or a key that stands twice.
+    """Find the value that the parser refused: a number that is not finite or too long, or a duplicate key.
 
-    The text is JSON up to there; what follows may be anything.
+    The text is valid JSON up to there; anything may follow.
     """
     first: dict[Path, int] = {}
     for place in iterate_places(text):

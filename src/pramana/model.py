@@ -1,8 +1,8 @@
-"""The nouns every stage shares: a case and what is asserted of it, a request and its reply, checks and the result.
+"""The data types that all stages share: cases and assertions, requests and replies, checks and results.
 
-Nothing but the standard library and msgspec, whose frozen structs are made in a sixth of the time that frozen
-dataclasses take: a run makes a dozen a case. Plain data, because they are stored and hashed. `msgspec.structs.replace`
-makes another of one.
+Imports only the standard library and msgspec, whose frozen structs take a sixth of the time of frozen dataclasses to
+create: a run creates a dozen per case. Plain data, because it is stored and hashed. Use `msgspec.structs.replace` for a
+changed copy.
 """
 
 import json
@@ -19,7 +19,7 @@ CaseKind = Literal["test_case", "scenario"]
 
 
 class Outcome(StrEnum):
-    """How a check ended. An error is not a failure, and an unscored reply is not a wrong one."""
+    """How a check ended. An errored check is not a failed one, and an unscored reply is not a wrong one."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -28,15 +28,15 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
 
 
-class Turn(Struct, frozen=True, array_like=True):  # as JSON, an array: stored cases are full of them
-    """One message of what is asked."""
+class Turn(Struct, frozen=True, array_like=True):  # an array in JSON: stored cases have many turns
+    """One message of a conversation."""
 
     role: Role
     text: str
 
 
 class Assertion(Struct, frozen=True, array_like=True):
-    """What must hold of a reply, as a suite states it."""
+    """A condition that a reply must meet, as a suite states it."""
 
     type: str
     case_sensitive: bool = True
@@ -47,14 +47,14 @@ class Assertion(Struct, frozen=True, array_like=True):
 
 
 class Source(Struct, frozen=True):
-    """Where a case was read, for messages only: it is no part of the case's identity."""
+    """Where a case was read, for messages only: not part of the case's identity."""
 
     file: str
     line: int
 
 
 class Facets(Struct, frozen=True, array_like=True):
-    """What cases are selected and summarised by."""
+    """What cases are filtered and summarised by."""
 
     category: str
     """A test case's category or a scenario's type."""
@@ -64,27 +64,27 @@ class Facets(Struct, frozen=True, array_like=True):
 
 
 class Expected(Struct, frozen=True, array_like=True):
-    """An assertion, and the texts it looks for."""
+    """An assertion and its ideals."""
 
     assertion: Assertion
     ideals: tuple[str, ...] = ()
 
 
 class Line(Struct, frozen=True):
-    """One thing a caller says, and what must hold of the answer to it."""
+    """One thing the caller says, and the assertions on the agent's answer."""
 
     text: str
     audio_url: str | None = None
-    """Where it was recorded; None: the embedded voice says it."""
+    """The recording of the line; None: the embedded voice speaks it."""
     barge_in_s: float | None = None
-    """Said so long after the answer to the line before became audible; None: once that answer is over."""
+    """Seconds after the previous answer became audible at which the line starts; None: once that answer is over."""
     expected: tuple[Expected, ...] = ()
     reference: str | None = None
-    """The words the agent must say."""
+    """The exact words the agent must say."""
 
 
 class Case(Struct, frozen=True, eq=False):
-    """One thing asked and what is expected of the answer."""
+    """One test: an input and what is expected of the reply."""
 
     id: str
     kind: CaseKind
@@ -99,13 +99,14 @@ class Case(Struct, frozen=True, eq=False):
     prompt_audio_url: str | None = None
     tokens_est: int | None = None
     script: tuple[Line, ...] = ()
-    """What the caller says, the prompt first; empty where the prompt is all and nothing more is asked of its answer."""
+    """What the caller says, starting with the prompt; empty if there is only a prompt, without assertions on its
+    answer."""
     conditions: str = ""
-    """How a spoken prompt sounds: `noise=10dB,phone`."""
+    """The conditions of a spoken prompt: `noise=10dB,phone`."""
     source: Source | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Two cases are one wherever they were read."""
+        """Compare content only: where a case was read does not matter."""
         return isinstance(other, Case) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
@@ -118,10 +119,10 @@ class Case(Struct, frozen=True, eq=False):
 if TYPE_CHECKING:
 
     class PublicCase(Case, frozen=True):
-        """What `pramana.Case` is to a type checker: a case, with the arguments of `load.rows.make_case`.
+        """The type of `pramana.Case` for type checkers: a case with the arguments of `load.rows.make_case`.
 
-        A struct cannot have a constructor of its own, so at run time every case is a `Case`. What the package gives
-        to its users is declared as this class, so that `case: pramana.Case` accepts it.
+        A struct cannot define its own constructor, so at run time every case is a `Case`. Public functions declare this
+        class, so that `case: pramana.Case` type-checks.
         """
 
         def __init__(
@@ -142,7 +143,7 @@ if TYPE_CHECKING:
 
 
 class StatedAssertion(Struct, frozen=True, omit_defaults=True):
-    """An assertion as a scenario states it; as JSON, only what differs from the defaults."""
+    """An assertion as a scenario states it; its JSON has only values that differ from the defaults."""
 
     type: str
     case_sensitive: bool = True
@@ -153,7 +154,7 @@ class StatedAssertion(Struct, frozen=True, omit_defaults=True):
 
 
 class ScenarioTurn(Struct, frozen=True):
-    """What the caller says after the prompt."""
+    """A line the caller says after the prompt."""
 
     say: str
     audio_url: str | None = None
@@ -163,7 +164,7 @@ class ScenarioTurn(Struct, frozen=True):
 
 
 class Scenario(Struct, frozen=True):
-    """A voice scenario as it is stored, in the names of files; `load.scenario` has the rules and makes cases."""
+    """A voice scenario as stored, with the field names of files; `load.scenario` has the rules and makes cases."""
 
     id: str
     name: str
@@ -185,18 +186,18 @@ class Check(Struct, frozen=True):
 
     name: str
     version: str
-    """Of the meaning, not of the program: results pooled from two versions must not be mixed."""
+    """The version of the check's meaning, not of the program: never pool results of two versions."""
     outcome: Outcome
     reason: str
     value: float | None = None
     evidence: Mapping[str, object] = field(default_factory=dict)
     """Plain data: what matched, and where."""
     decides: bool = True
-    """Whether it counts for the result. A measurement does not: its outcome is `UNSCORED`, and it only informs."""
+    """Whether it counts toward the result's outcome. A measurement does not: its outcome is `UNSCORED`."""
 
 
 class Utterance(Struct, frozen=True):
-    """A line as it is played: the same samples for every agent."""
+    """A line as sound: the same samples for every agent."""
 
     line: Line
     samples: Any
@@ -205,49 +206,49 @@ class Utterance(Struct, frozen=True):
 
 
 class Speech(Struct, frozen=True):
-    """What is said in a call, and how."""
+    """The sound of a spoken request, and its conditions."""
 
     utterances: tuple[Utterance, ...]
     language: str = "en"
     variant: str = "voice"
     conditions: str = ""
-    """How it sounds: what the variant says, and what the case states itself."""
+    """The conditions of the variant and of the case, combined."""
 
 
 Purpose = Literal["case", "judge", "embedding"]
 
 
 class Request(Struct, frozen=True):
-    """One conversation put to one model."""
+    """One conversation to send to one model."""
 
     model: str
-    """The provider's own name of the model, without the provider's prefix."""
+    """The provider's name for the model, without the provider's prefix."""
     turns: tuple[Turn, ...]
-    """All of it, system turns included, in order."""
+    """The whole conversation in order, system turns included."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Neutral names (temperature, seed, top_p, max_tokens, stop); any other goes to the wire as it is."""
+    """Neutral names (temperature, seed, top_p, max_tokens, stop); any other is sent unchanged."""
     purpose: Purpose = "case"
     sample: int = 0
-    """Which of several askings alike this is; never on the wire, but no cache may take one for another."""
+    """The number among identical requests (repeats); never sent, but part of the cache key."""
     speech: Speech | None = None
-    """What is said, where the model is called instead of written to; `turns` are then what went before."""
+    """The speech of a call; `turns` are then the earlier messages. None: the request is sent as text."""
 
 
 class Usage(Struct, frozen=True):
-    """Tokens as the provider counted them; None is unknown, never zero."""
+    """Token counts as the provider reported them; None is unknown, never zero."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
-    """Of the input tokens, those read from the provider's prompt cache."""
+    """Input tokens read from the provider's prompt cache."""
 
 
 MAX_TOKENS = 10**12
-"""Of one reply: far above any real count, and millions of such replies can still be added up in a database."""
+"""Maximum per reply: far above any real count, yet a database can add up millions of such replies."""
 
 
 def parse_token_count(given: object) -> int | None:
-    """Return a number of tokens as a provider gave it; None, which is unknown, where it is none.
+    """Return a provider's token count, or None (unknown) if it is not a valid count.
 
     >>> *map(parse_token_count, (7, -1, 10**400, True, "7")),
     (7, None, None, None, None)
@@ -256,7 +257,7 @@ def parse_token_count(given: object) -> int | None:
 
 
 def parse_usage(usage: Usage) -> Usage:
-    """Return the usage, with whatever is no number of tokens unknown."""
+    """Return the usage with every invalid count set to None (unknown)."""
     asked, answered, cached = usage.input_tokens, usage.output_tokens, usage.cached_tokens
     if (
         parse_token_count(asked) is asked
@@ -268,25 +269,25 @@ def parse_usage(usage: Usage) -> Usage:
 
 
 def add_usage(tokens: int | None, more: Usage) -> int | None:
-    """Return tokens with those of a usage added; unknown when either is."""
+    """Add a usage's tokens to a count; return None (unknown) if either is unknown."""
     if tokens is None or (more.input_tokens is None and more.output_tokens is None):
         return None
     return tokens + (more.input_tokens or 0) + (more.output_tokens or 0)
 
 
 class Call(Struct, frozen=True):
-    """A spoken conversation as it was recorded: all that is measured of it can be computed from these again."""
+    """The stored artifacts of a spoken conversation: everything measured can be computed from them again."""
 
     recording: str
     """The digest of a stereo WAV: the caller left, the agent right, on one clock."""
     log: str
-    """The digest of the events, one JSON object a line."""
+    """The digest of the event log: one JSON object per line."""
     caller: tuple[str, ...] = ()
-    """The digest of what was played for each line of the script."""
+    """The digests of the sound played, one per line of the script."""
 
 
 class ToolCall(Struct, frozen=True):
-    """A tool that the model asks its caller to run, as it stands in a reply.
+    """A tool call in a reply.
 
     >>> str(ToolCall("get_weather", '{"city":"Paris"}'))
     'get_weather({"city":"Paris"})'
@@ -294,46 +295,46 @@ class ToolCall(Struct, frozen=True):
 
     name: str
     arguments: str = "{}"
-    """JSON as the model wrote it, which need not be valid; of a custom tool, any text."""
+    """JSON as the model wrote it, which may be invalid; any text for a custom tool."""
     id: str | None = None
-    """The provider's own, to answer the call with; None where it gives none."""
+    """The provider's ID of the call, to return a result for it; None if the provider sends none."""
 
     def __str__(self) -> str:
         return f"{self.name}({self.arguments})"
 
 
 class Reply(Struct, frozen=True):
-    """What came back, and how long it took."""
+    """What a model returned, and how long it took."""
 
     text: str
     usage: Usage = Usage()
     served_model: str | None = None
-    """The model the provider says has answered."""
+    """The model that replied, as the provider reports it."""
     fingerprint: str | None = None
     finish_reason: str | None = None
-    """In the provider's own word: stop, length, content_filter, end_turn …"""
+    """The provider's own value: stop, length, content_filter, end_turn …"""
     first_token_s: float | None = None
-    """None when the answer came in one piece."""
+    """Time to first token; None when the reply was not streamed."""
     total_s: float = 0.0
     raw: bytes | None = None
-    """The response as JSON, as it came: an object, or the array of a stream's events. See `encode_raw_response`."""
+    """The unchanged response as JSON: an object, or the array of a stream's events. See `encode_raw_response`."""
     dropped: tuple[str, ...] = ()
-    """Parameters the model would not take, left out when it was asked again."""
+    """Parameters that the model rejected, left out when the request was sent again."""
     cost_usd: float | None = None
     """None is unknown, never zero."""
     cached: bool = False
-    """Taken from the reply cache: nobody was asked."""
+    """Whether the reply comes from the cache, without a request."""
     vectors: tuple[Sequence[float], ...] = ()
-    """Of an embedding: one a turn, in their order."""
+    """Embeddings: one per turn, in order."""
     answers: tuple[str, ...] = ()
-    """What was said to each line of a script; `text` is all of it. Empty where there was but one question."""
+    """The answer to each line of a script; `text` has all of them. Empty for a single prompt."""
     call: Call | None = None
-    """Where it was spoken; `text` is what the agent said, as it was written down."""
+    """The call of a spoken reply; `text` is then the transcript of what the agent said."""
     tool_calls: tuple[ToolCall, ...] = ()
-    """The tools that the model calls, in its order; `text` is empty where it says nothing besides."""
+    """The tools that the model calls, in order; `text` is empty if the reply has nothing else."""
 
     def response(self) -> Any:
-        """Return the raw response as plain data; a number that JSON does not have is None."""
+        """Return the raw response as plain data; numbers that JSON cannot represent become None."""
         if self.raw is None:
             return None
         return json.loads(self.raw.decode("utf-8", "surrogatepass"), parse_constant=lambda _: None)
@@ -350,7 +351,7 @@ class NamedCall(Protocol):
 
 
 def describe_calls(calls: Iterable[NamedCall], longest: int = 160) -> str:
-    """Return tool calls on one line, each no longer than so many characters.
+    """Return tool calls on one line, each cut to `longest` characters.
 
     >>> describe_calls([ToolCall("get_weather", '{"city": "Paris"}'), ToolCall("get_time")])
     'called get_weather({"city": "Paris"}), get_time({})'
@@ -360,12 +361,12 @@ def describe_calls(calls: Iterable[NamedCall], longest: int = 160) -> str:
 
 
 def encode_raw_response(response: Any) -> bytes:
-    """Return plain data as the JSON of a `Reply.raw`; halves of surrogate pairs, which models do emit, are kept."""
+    """Encode plain data as the JSON of a `Reply.raw`; lone surrogates, which models do emit, are kept."""
     return json.dumps(response, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def describe_invalid_reply(reply: object) -> str | None:
-    """Name what about a reply is not as stated above; None when all is: anyone's provider makes them.
+    """Describe the first field of a reply with a wrong type, or return None; any provider can make replies.
 
     >>> *map(describe_invalid_reply, (Reply("yes"), Reply("yes", finish_reason={"a": 1}), "yes")),
     (None, 'finish_reason is a dict', 'it is a str')
@@ -373,13 +374,13 @@ def describe_invalid_reply(reply: object) -> str | None:
     if not isinstance(reply, Reply):
         return f"it is a {type(reply).__name__}"
     for name, fits in _REPLY_FIELD_CHECKS.items():
-        value: Any = getattr(reply, name)  # whatever its annotations say
+        value: Any = getattr(reply, name)  # whatever its annotations are
         if not fits(value):
             return f"{name} is {value}" if isinstance(value, float) else f"{name} is a {type(value).__name__}"
     return None
 
 
-# Tuples, since every reply is looked at, and a union of types would be made anew for each.
+# Tuples rather than unions: every reply is validated, and a union of types would be created each time.
 def _is_text_or_none(value: object) -> bool:
     return value is None or isinstance(value, str)
 
@@ -419,7 +420,7 @@ class Failure(Struct, frozen=True):
 
 
 class Key(Struct, frozen=True):
-    """What makes a result one of a kind within its run."""
+    """What identifies a result within its run."""
 
     case: str
     """The case digest."""
@@ -430,7 +431,7 @@ class Key(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """One case asked of one model once: the reply, or why there is none, and its checks."""
+    """The outcome of one case for one model, variant and repeat: the reply or the failure, and the checks."""
 
     key: Key
     case_id: str
@@ -438,15 +439,15 @@ class Result(Struct, frozen=True):
     failure: Failure | None
     checks: tuple[Check, ...]
     result_hash: str | None
-    """As the published format has it; None without a reply."""
+    """The hash of the published format; None without a reply."""
     digest: str | None
-    """Our own, which cannot be ambiguous."""
+    """Pramana's own digest, which cannot be ambiguous."""
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of the checks that decide; unscored where none does.
+        """Return the worst outcome of the checks that decide; unscored if none does.
 
-        Errored without any check, and without a reply, unless it was never meant to be asked.
+        A result without checks is errored, and so is one without a reply unless it was skipped.
         """
         checks = self.checks
         if not checks or (self.reply is None and checks[0].outcome is not Outcome.SKIPPED):
@@ -462,51 +463,51 @@ OUTCOMES_BY_SEVERITY = (Outcome.PASSED, Outcome.SKIPPED, Outcome.UNSCORED, Outco
 
 
 class Ask(Protocol):
-    """Put a request to its provider, through every limit there is; raises `ProviderError`."""
+    """Send a request to its provider, within all limits; raises `ProviderError`."""
 
     async def __call__(self, request: Request) -> Reply: ...
 
 
 class Provider(Protocol):
-    """Who is asked. It only translates: no retries, no limits, no cache.
+    """Translates requests for a model's API. No retries, no limits, no cache.
 
-    What is registered has `open(target, account)` besides, a class method that returns one.
+    A registered provider also has `open(target, account)`, a class method that returns an instance.
     """
 
     async def ask(self, request: Request) -> Reply:
-        """Put a request to a model; raise a `ProviderError` that says whether asking again may help."""
+        """Send a request to a model; raise a `ProviderError` that says whether a retry may help."""
         ...
 
     async def models(self) -> list[str]:
-        """Return the names of the models on offer."""
+        """Return the names of the available models."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections; nothing is asked after that."""
+        """Close the connections; the provider receives no requests after that."""
         ...
 
 
 class EmbeddingProvider(Protocol):
-    """A provider that can also embed: each turn of a request is a text, and the reply has a vector for each."""
+    """A provider that also embeds: each turn of a request is a text, and the reply has one vector per turn."""
 
     async def embed(self, request: Request) -> Reply: ...
 
 
 class Target(Struct, frozen=True):
-    """A model as it was asked for and as it is reached: recorded, so that a run can be resumed. Never a key."""
+    """A model as typed and as resolved: stored, so that a run can be resumed. Never a key."""
 
     typed: str
-    """What the user wrote: `gpt-5`, `openai:gpt-5`, `http://localhost:8000/v1#llama`."""
+    """What the user typed: `gpt-5`, `openai:gpt-5`, `http://localhost:8000/v1#llama`."""
     provider: str
     """The registered name: `openai`."""
     model: str
-    """The provider's own name of the model."""
+    """The provider's name for the model."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """What else the provider needs and may be stored: a base URL, a command, a seed."""
+    """Further arguments of the provider that may be stored: a base URL, a command, a seed."""
 
 
 class PlannedScorer(Struct, frozen=True):
-    """A scorer as it was asked for, and the version that must be there when the run is resumed."""
+    """A scorer as typed, and the version that a resumed run requires."""
 
     typed: str
     """`politeness`, or `python:package.module:function`."""
@@ -515,12 +516,12 @@ class PlannedScorer(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What a run does: enough to resume it, and to know whether two runs may be compared."""
+    """Everything that defines a run: enough to resume it, and to decide whether two runs are comparable."""
 
     suite: str
-    """`v1.0-cheap`; the file's stem for one's own; several joined by `+`."""
+    """`v1.0-cheap`; the stem of a file's name; several joined by `+`."""
     suite_hash: str | None
-    """None when cases were selected or come from several files: the whole was not asked."""
+    """None when cases were filtered or come from several files, so that no whole suite was sent."""
     targets: tuple[Target, ...]
     repeats: int = 1
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -528,36 +529,37 @@ class Plan(Struct, frozen=True):
     judge: Target | None = None
     """None: each model judges itself, as the published format has it."""
     selection: Mapping[str, Any] = field(default_factory=dict)
-    """The filters that were given; empty when every case is asked."""
+    """The filters of the request; empty when every case is sent."""
     runner_version: str = ""
     embedder: Target | None = None
-    """Who embeds for `semantic_similarity`; None: all-MiniLM-L6-v2 in this process."""
+    """The embedder for `semantic_similarity`; None: all-MiniLM-L6-v2 in this process."""
     variants: tuple[str, ...] = ("text",)
-    """How each case is asked: written, spoken, spoken under conditions."""
+    """The variants in which each case is sent, such as `text` or `voice+noise=10dB`."""
     stt: Target | None = None
-    """Who else writes down what was said; None: Whisper tiny.en in this process alone, which knows English."""
+    """An additional speech-to-text model; None: only Whisper tiny.en in this process, which knows English only."""
     voice: str = "espeak"
-    """Who speaks what was not recorded: `espeak`, or `piper` once it was pulled."""
+    """The voice of lines without a recording: `espeak`, or `piper` once its weights are pulled."""
     scorers: tuple[PlannedScorer, ...] = ()
-    """Functions that score each reply beside its assertion."""
+    """Functions that score each reply, beside its assertion."""
 
 
 RunStatus = Literal["queued", "running", "finished", "stopped", "interrupted", "cancelled"]
-"""Queued: for a server. Stopped: for a reason of its own. Interrupted: left by whoever ran it. Cancelled: as asked."""
+"""`queued`: waits for a server. `stopped`: ended by an error or a limit. `interrupted`: its process ended first.
+`cancelled`: on a user's request."""
 
 
 class Spent(Struct):
-    """What a run has cost until now, judges and embedders included."""
+    """What a run has cost so far, judges and embedders included."""
 
     cost_usd: float = 0.0
     tokens: int = 0
     unknown_cost: bool = False
-    """Some reply's cost is unknown, so the sum is a lower bound."""
+    """Whether the cost of some reply is unknown, so that the sum is a lower bound."""
     unknown_tokens: bool = False
 
 
 class Run(Struct, frozen=True):
-    """A plan under way or done."""
+    """A plan and its progress."""
 
     id: str
     plan: Plan
@@ -565,36 +567,36 @@ class Run(Struct, frozen=True):
     created: str
     """ISO 8601, UTC."""
     expected: int
-    """Results there will be: cases × models × repeats."""
+    """Number of results when complete: cases × models × repeats."""
     stored: int
-    """Results there are."""
+    """Number of results stored."""
     finished: str | None = None
     reason: str | None = None
-    """Why it stopped, in words."""
+    """Why it stopped, as a sentence."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """What else was recorded: the limiter's history, the version of the prices."""
+    """Other records: the limiter's history, the version of the prices."""
     owner: Literal["cli", "server"] = "cli"
-    """Who runs it, and may go on with it."""
+    """Which front end runs it, and may resume it."""
     creator: str | None = None
-    """Who made it: the name of a token."""
+    """The name of the token that created it."""
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """What it may spend: a server's run whichever server goes on with it, another in its first sitting."""
+    """Its limits; a resumed run keeps them, except those that are given anew."""
     cancelled: str | None = None
-    """When somebody asked that it end."""
+    """When a user requested that it end."""
     attempts: int = 0
-    """How often somebody began to work on it."""
+    """How many times a process started to work on it."""
     holder: str | None = None
-    """The name of who holds it; None when nobody does."""
+    """The name of the process that holds its lease; None if there is none."""
     number: int = 0
-    """Of its row: what is known of it is found without reading the row again."""
+    """The number of its row, so that related rows are found without reading the row again."""
     scoring: int | None = None
-    """The scoring by which its results are read; None for the newest."""
+    """The scoring that its results show; None for the newest."""
     name: str | None = None
-    """What its user calls it."""
+    """The name its user gave it."""
     note: str | None = None
-    """What its user wrote about it."""
+    """The user's note about it."""
 
     @property
     def reference(self) -> str:
-        """Return the id, with the scoring where it is not the newest: `RUN@1`."""
+        """Return the ID, followed by the scoring if that is not the newest: `RUN@1`."""
         return self.id if self.scoring is None else f"{self.id}@{self.scoring}"

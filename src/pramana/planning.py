@@ -1,7 +1,7 @@
-"""From a request to a plan: which cases, which models, how each is asked, and what it would take.
+"""From a request to a plan: cases, models, variants, and an estimate of calls, tokens and cost.
 
-`create_run` writes a run down and `estimate` only adds up; both begin with the same `plan`, whoever asks: the command
-line, a server on behalf of others, or Python. Nothing here asks a model.
+`create_run` stores a run and `estimate` only computes; both start from the same `plan`, for the command line, for users
+of a server and for Python. Nothing here sends a request to a model.
 """
 
 import json
@@ -59,9 +59,9 @@ def create_run(
     *,
     warn: Callable[[Sequence[Problem]], object] | None = None,
 ) -> Run:
-    """Check a request and write its run down. `bench.execute` carries it out; for others, a server does.
+    """Check a request and store its run. `bench.execute` executes it, or a server does for its users.
 
-    `warn` is called with what is valid in the files, and doubtful.
+    `warn` is called with the warnings about the files.
     """
     reach = reach or Reach()
     chosen, plan = _make_plan(store, request, reach)
@@ -89,7 +89,7 @@ def create_run(
 
 
 def estimate(store: Store, request: RunRequest, reach: Reach | None = None) -> Estimate:
-    """Return what a run would take; nothing is stored, and no model is asked."""
+    """Return the estimate for a run; nothing is stored or sent to a model."""
     chosen, plan = _make_plan(store, request, reach or Reach())
     prices = Prices.load(settings.prices_file_path(), store.prices.rates())
     called = {each.typed: is_voice_agent(each) for each in (*plan.targets, *([plan.judge] if plan.judge else ()))}
@@ -104,7 +104,7 @@ def estimate(store: Store, request: RunRequest, reach: Reach | None = None) -> E
 
 
 def find_judges(store: Store, run: Run) -> JudgeUse:
-    """Return who will judge the replies of a run that was created."""
+    """Return the judges of the replies of a stored run."""
     called = {
         each.typed: is_voice_agent(each) for each in (*run.plan.targets, *([run.plan.judge] if run.plan.judge else ()))
     }
@@ -120,7 +120,7 @@ def _make_plan(store: Store, request: RunRequest, reach: Reach) -> "tuple[CaseSe
     targets = tuple(_attach_description(resolve_model(model, reach)) for model in request.models)
     _refuse_duplicates(targets)
     if request.voice == "piper":
-        weights.verify_folder("piper")  # or every case would find out by itself that it was never pulled
+        weights.verify_folder("piper")  # otherwise every case would fail on its own for lack of the weights
     return chosen, Plan(
         suite=chosen.name,
         suite_hash=chosen.hash,
@@ -140,7 +140,7 @@ def _make_plan(store: Store, request: RunRequest, reach: Reach) -> "tuple[CaseSe
 
 
 def pull_missing_weights(plan: Plan, pull: Callable[[str], object] = weights.pull) -> None:
-    """Download the embedded language model where a plan asks for it and it is not here yet."""
+    """Download the embedded language model if a plan uses it and it is missing."""
     if _uses_embedded_model(plan):
         from pramana.embedded.language import WEIGHTS
 
@@ -162,7 +162,7 @@ def _refuse_local_only(request: RunRequest) -> None:
 
 
 STORE_NAME = "store:"
-"""What is typed for the scenarios of the store; `store:hours-1` for one of them."""
+"""The name of the stored scenarios in a request; `store:hours-1` for one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +173,15 @@ class CaseSelection:
     files: CaseSources | None
     scenarios: Selection | None
     built: tuple[Case, ...] = ()
-    """By a Python caller."""
+    """Cases built by a Python caller."""
     selection: Selection = field(default_factory=Selection)
-    """Of `built`."""
+    """Filters on `built`."""
     limit: int | None = None
-    """Of all of them together."""
+    """Limit on all of them together."""
 
     @property
     def name(self) -> str:
-        """What the plan calls them."""
+        """Return the name of the cases in the plan."""
         named = [(self.files.name, self.files.selection)] if self.files else []
         named += [("cases", self.selection)] if self.built else []
         if self.scenarios is not None:
@@ -190,12 +190,12 @@ class CaseSelection:
 
     @property
     def hash(self) -> str | None:
-        """The pinned hash, if they are the whole of what it was made of."""
+        """Return the suite hash, if the cases are a complete suite."""
         whole = self.files and not self.files.selection and self.scenarios is None and not self.built
         return self.files.hash if self.files and whole else None
 
     def filters(self) -> dict[str, Any]:
-        """Return the filters that were given, as plain data for the plan."""
+        """Return the filters that are set, as plain data for the plan."""
         of_files = (
             self.files.selection.to_recorded() if self.files else self.selection.to_recorded() if self.built else {}
         )
@@ -203,14 +203,14 @@ class CaseSelection:
         return {**of_files, "scenarios": of_scenarios} if of_files and of_scenarios else of_files or of_scenarios
 
     def cases(self) -> Iterator[Case]:
-        """Yield them, read as they are needed."""
+        """Yield the cases, reading them as needed."""
         of_files = self.files.cases() if self.files else self.selection.select_cases(self.built)
         if self.scenarios is None:
             return of_files
         return islice(chain(of_files, self._stored_scenarios(self.scenarios)), self.limit)
 
     def make_no_cases_error(self) -> InvalidInput:
-        """Return the error that says why there are none."""
+        """Return the error that explains why there are no cases."""
         if self.scenarios is None:
             name, filters = (self.files.name, self.files.selection) if self.files else ("the list", self.selection)
             return InvalidInput(f"no case of {name} passes the filters {filters}; check their spelling")
@@ -257,19 +257,19 @@ def choose_stored_cases(store: Store, paths: Sequence[Path], selection: Selectio
 
 
 def _split_paths(given: Sequence[Path]) -> tuple[tuple[Path, ...], tuple[str, ...] | None]:
-    """Return the files, and the ids that `store:` names; no ids where it names the whole store, None without it."""
+    """Return the files, and the IDs that `store:` names: no IDs for the whole store, None without `store:`."""
     named = [each for each in given if names_store(each)]
     ids = tuple(dict.fromkeys(str(each).removeprefix(STORE_NAME) for each in named))
     return tuple(each for each in given if each not in named), (() if "" in ids else ids) if named else None
 
 
 def names_store(path: str | Path) -> bool:
-    """Return whether a path is a name for scenarios of the store: `store:` or `store:hours-1`."""
+    """Return whether a path names scenarios of the store: `store:` or `store:hours-1`."""
     return str(path).startswith(STORE_NAME)
 
 
 def _stored_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -> Selection:
-    """Return the filters on the scenarios of the store: those of the request, within the ids that were named."""
+    """Return the filters on the store's scenarios: those of the request, restricted to the IDs that were named."""
     if request.scenarios is not None:
         raise InvalidInput(f"name scenarios of the store by {STORE_NAME} or by the filters `scenarios`, not by both")
     store.scenarios.require(ids)
@@ -282,7 +282,7 @@ def _stored_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -
 
 
 def _refuse_bare_ids(store: Store, paths: Sequence[Path]) -> None:
-    """Refuse a path that leads nowhere and is the id of a scenario of the store, with what to type instead."""
+    """Refuse a missing path that is the ID of a stored scenario, with what to type instead."""
     missing = [str(each) for each in paths if not names_library(each) and not each.exists()]
     known = store.scenarios.find_existing([escape_text(each) for each in missing]) if missing else set()
     for each in missing:
@@ -305,12 +305,12 @@ def _without_duplicates(cases: Iterator[Case]) -> Iterator[Case]:
 
 
 def with_registered_providers(store: Store, reach: Reach) -> Reach:
-    """Return whom a run may reach, with the providers that are registered in its store."""
+    """Return the reach of a run with the providers that its store has registered."""
     return reach if reach.registered else replaced(reach, registered=store.providers.find_registered)
 
 
 def resolve_judge(name: str | None, reach: Reach) -> Target | None:
-    """Return the judge that was named; None: each model judges itself."""
+    """Return the named judge; None: each model judges itself."""
     judge = resolve_model(name, reach) if name else None
     if judge and judge.provider in NEVER_JUDGES:
         raise InvalidInput("the embedded model cannot judge; name another model with --judge")
@@ -318,14 +318,14 @@ def resolve_judge(name: str | None, reach: Reach) -> Target | None:
 
 
 def resolve_embedder_model(name: str | None, reach: Reach) -> Target | None:
-    """Return the embedder; None for all-MiniLM-L6-v2 in this process, which is called `local` as the model here."""
+    """Return the embedder; None for all-MiniLM-L6-v2 in this process, whose name is `local`."""
     if name in (None, "local"):
         return None
     return resolve_embedder(name, registered=reach.registered, for_others=reach.for_others)
 
 
 def providers_missing_keys(store: Store, request: RunRequest, reach: Reach) -> dict[str, str]:
-    """Return the providers of a request that need a key and have none here, each with what to do; asks none of them."""
+    """Return the providers of a request whose key is missing, each with what to do; no request is sent."""
     reach = with_registered_providers(store, reach)
     accounts, found = make_accounts(reach, None), dict[str, str]()
     for typed in filter(None, (*request.models, request.judge, request.embedder, request.stt)):
@@ -337,13 +337,13 @@ def providers_missing_keys(store: Store, request: RunRequest, reach: Reach) -> d
             name = str(account or target.provider)
             or_in = "" if account else f" or {' or '.join(VARIABLES[name].keys)}"
             found[name] = f"{name} has no key here: set one in Settings › Providers{or_in}"
-        except PramanaError:  # another trouble, which the run itself tells
+        except PramanaError:  # a different error, which the run itself reports
             continue
     return found
 
 
 def resolve_model(name: str, reach: Reach) -> Target:
-    """Return the model that was typed, as far as whoever typed it may name it."""
+    """Return the target of a typed model name, if `reach` allows it."""
     ours = {} if reach.for_others else read_command_lines()
     return resolve_target(name, commands=ours, registered=reach.registered, for_others=reach.for_others)
 
@@ -351,9 +351,9 @@ def resolve_model(name: str, reach: Reach) -> Target:
 def plan_scorers(
     names: Sequence[str], reach: Reach, planned: Sequence[PlannedScorer] = ()
 ) -> tuple[PlannedScorer, ...]:
-    """Return what a plan records of scorers, and of those `planned` before of which none here has the name.
+    """Return the scorers to record in a plan, with those `planned` before unless a new one has the same name.
 
-    A function of this machine's, `python:module:name`, only its own user can name.
+    Only this machine's own user may name a local function, `python:module:name`.
     """
     for each in names:
         if reach.for_others and each.partition(":")[0] in KINDS_RUNNING_CODE:
@@ -369,9 +369,9 @@ def plan_scorers(
 
 
 def _attach_description(target: Target) -> Target:
-    """Return a target with what its file says of it: a run is resumed by what was read, not by what stands there then.
+    """Return a target with the contents of its description file, so that a resumed run uses what was read at its start.
 
-    `websocket:FILE` is the agent that the file describes; `websocket:FILE#NAME` tells it which model or agent is meant.
+    `websocket:FILE` is the agent that the file describes; in `websocket:FILE#NAME`, NAME selects the model or agent.
     """
     if target.provider != "websocket" or "description" in target.arguments:
         return target
@@ -385,7 +385,7 @@ def _attach_description(target: Target) -> Target:
 
 
 def _refuse_duplicates(targets: Sequence[Target]) -> None:
-    """Refuse a model that is named twice, in whatever words: `gpt-5` and `openai:gpt-5` are one."""
+    """Refuse a model that is named twice, even in two spellings: `gpt-5` and `openai:gpt-5` are one."""
     for other, target in combinations(targets, 2):
         if replace(other, typed=target.typed) == target:
             both = "" if other.typed == target.typed else f" ({other.typed} and {target.typed})"
@@ -396,7 +396,7 @@ def _refuse_duplicates(targets: Sequence[Target]) -> None:
 
 
 def _resolve_variants(request: RunRequest, targets: Sequence[Target]) -> tuple[str, ...]:
-    """Return how each case is asked: as was said, else as each model is made for."""
+    """Return the variants of a run: those requested, otherwise the default of each model."""
     if stated := modality_variants(request.modalities, request.condition):
         return tuple(dict.fromkeys(stated))
     called = {is_voice_agent(target) for target in targets}
@@ -408,7 +408,7 @@ def _resolve_variants(request: RunRequest, targets: Sequence[Target]) -> tuple[s
 
 
 def modality_variants(modalities: Sequence[str] | None, condition: str | None) -> list[str]:
-    """Return the variants that modalities and a condition stand for; none where neither was given.
+    """Return the variants for modalities and a condition; an empty list if neither is given.
 
     >>> modality_variants(["text", "noisy"], "phone")
     ['text', 'voice+noise=10dB,phone']
@@ -432,6 +432,6 @@ def modality_variants(modalities: Sequence[str] | None, condition: str | None) -
 
 
 def _normalise_condition(condition: str | None) -> str:
-    """Return conditions in their one spelling; nothing where there are none."""
+    """Return conditions in canonical spelling; an empty string if there are none."""
     found = conditions.parse_conditions(condition) if condition else None
     return str(found) if found else ""

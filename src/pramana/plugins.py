@@ -1,7 +1,7 @@
-"""Registries: the name a user writes becomes the object that does the work.
+"""Registries: the name a user types goes in, the registered object comes out.
 
-Built-ins stand in one literal table a kind, as `module:attribute`, imported only when asked for. Other names are looked
-up among installed entry points, and only then: a scan costs tens of milliseconds.
+Built-ins are listed in one literal table per kind, as `module:attribute`, and imported on first use. Only other names
+are looked up among installed entry points: a scan costs tens of milliseconds.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from pramana.errors import BrokenPlugin, NotFound, suggest_similar
 
 
 class Registry:
-    """Names of one kind of thing, and how to load each."""
+    """Names of one kind of plugin, and how to load each."""
 
     def __init__(self, kind: str, group: str, builtin: Mapping[str, str]) -> None:
         self.kind, self.group, self.builtin = kind, group, builtin
@@ -25,7 +25,7 @@ class Registry:
         return {point.name: point for point in entry_points(group=self.group)}
 
     def names(self) -> list[str]:
-        """Every name, built-ins first in the table's order."""
+        """Return every name, built-ins first in the table's order."""
         return [*self.builtin, *sorted(self._installed_entry_points.keys() - self.builtin.keys())]
 
     def __contains__(self, name: str) -> bool:
@@ -40,7 +40,7 @@ class Registry:
             elif point := self._installed_entry_points.get(name):
                 try:
                     self._loaded[name] = point.load()
-                except Exception as error:  # whatever a stranger's module raises on import
+                except Exception as error:  # a third-party module may raise anything on import
                     where = f"{point.value} of the package {point.dist.name if point.dist else '?'}"
                     raise BrokenPlugin(
                         f'the {self.kind} "{name}" cannot be loaded from {where}: {type(error).__name__}: {error}'
@@ -75,7 +75,7 @@ assertion_types = Registry(
         "is_json": "pramana.assertions:is_json",
         "llm_judge": "pramana.assertions:llm_judge",
         "semantic_similarity": "pramana.assertions:semantic_similarity",
-        # Ours, beyond the six of the published format.
+        # Pramana's own, beyond the six of the published format.
         "regex": "pramana.assertions:regex",
         "json_schema": "pramana.assertions:json_schema",
         "contains_none": "pramana.assertions:contains_none",

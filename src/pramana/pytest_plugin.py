@@ -1,7 +1,7 @@
-"""The pytest plugin: the fixture `pramana_evaluate`, its options, and a line about the runs at the end of the session.
+"""The pytest plugin: the fixture `pramana_evaluate`, its options, and a summary line about the session's runs.
 
-pytest loads this module in every project where Pramana is installed, so it imports nothing of ours until a test uses
-the fixture. `pramana.library.pytest_integration` does the work.
+pytest loads this module in every project where Pramana is installed, so it imports no other module of Pramana until a
+test uses the fixture. `pramana.library.pytest_integration` does the work.
 """
 
 from collections.abc import Callable, Generator
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pramana.library.pytest_integration import RunCount
 
 _RUNS = "pramana_runs"
-"""Where the report of a test has its runs; pytest-xdist sends it from the workers with the report."""
+"""The key of a test report's runs; pytest-xdist sends them from the workers with the report."""
 _NEW_RUNS = pytest.StashKey[list["RunCount"]]()
-"""Runs that no report has yet."""
+"""Runs that are not yet in a report."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options, and the settings of a configuration file."""
+    """Add the command-line options and the configuration file settings."""
     group = parser.getgroup("pramana", "pramana: evaluate language models and voice agents")
     group.addoption(
         "--pramana-model",
@@ -70,7 +70,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> "Generator[None, Result[pyte
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many runs the session made, how many results passed, and where to see them."""
+    """Print how many runs the session made, how many results passed, and where to see them."""
     reports = [report for found in terminalreporter.stats.values() for report in found]
     runs = {run_id: (passed, total) for each in reports for run_id, passed, total in getattr(each, _RUNS, ())}
     if runs:

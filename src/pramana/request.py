@@ -1,11 +1,11 @@
-"""What a user asks for, as plain data: a run (`RunRequest`), its cases (`Selection`) and its limits (`Limits`).
+"""The request for a run, as plain data: `RunRequest`, its cases (`Selection`) and its limits (`Limits`).
 
-The command line, the API, the form of the workbench and Python each make a `RunRequest`; `planning` turns it into a
-plan. A new option is one field here and one flag: the API's body and the form are made from the fields. Nothing here
-reads a file or knows a store.
+The command line, the API, the workbench form and Python each make a `RunRequest`; `planning` turns it into a plan. A
+new option is one field here and one flag: the API's body and the form are made from the fields. Nothing here reads a
+file or uses a store.
 
-One filter serves files, tiers, the scenarios of a store and the API: `Selection.matches` decides in Python, the store
-says the same in SQL.
+One filter serves files, tiers, stored scenarios and the API: `Selection.matches` decides in Python, the store does the
+same in SQL.
 """
 
 import json
@@ -28,7 +28,7 @@ from pramana.jsonl import MAX_DEPTH, is_nested_deeper
 from pramana.model import Case
 
 MAX_PARAMETERS_CHARS = 64_000
-"""Of all parameters as JSON: every list of runs reads them."""
+"""Maximum length of all parameters as JSON: every list of runs reads them."""
 MAX_NAME_CHARS = 500
 MAX_RUN_NAME_CHARS, MAX_NOTE_CHARS = 100, 10_000
 _LOCAL_ONLY = {"local_only": True}
@@ -85,7 +85,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         return " ".join([*given, *([f"--limit {self.limit}"] if self.limit is not None else [])])
 
     def matches(self, case: Case) -> bool:
-        """Tell whether a case passes every filter but the limit."""
+        """Return whether a case passes every filter but the limit."""
         facets = case.facets
         return (
             (not self.categories or facets.category in self.categories)
@@ -98,7 +98,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         )
 
     def select_cases(self, cases: Iterable[Case]) -> Iterator[Case]:
-        """Return the cases that match, up to the limit, read as they are needed."""
+        """Yield the cases that match, up to the limit, reading them as needed."""
         return islice(filter(self.matches, cases), self.limit)
 
 
@@ -159,12 +159,12 @@ class Limits(Struct, frozen=True, kw_only=True):
     ] = 120.0
 
     def to_stored(self) -> dict[str, Any]:
-        """Return the limits that are set, as a run stores them: `Limits(**stored)` has them again."""
+        """Return the limits that are set, as a run stores them: `Limits(**stored)` restores them."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
     def for_resumed_run(cls, kept: Mapping[str, Any], given: Mapping[str, Any]) -> "Limits":
-        """Return the limits of a run that is resumed: those it has kept, except the ones that are given anew.
+        """Return the limits of a resumed run: the stored ones, overridden by those that are given.
 
         >>> Limits.for_resumed_run({"max_cost_usd": 2.0, "concurrency": 4}, {"concurrency": 8}).to_stored()
         {'max_cost_usd': 2.0, 'concurrency': 8, 'timeout_s': 120.0}
@@ -248,13 +248,13 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """Whether to reuse cached replies to identical requests."""
 
     def sampling(self) -> dict[str, Any]:
-        """Return every parameter that is sent with a case. None, where there is a default, means that none is sent."""
+        """Return every parameter sent with a case. None overrides a default, so that the parameter is not sent."""
         stated = {name: getattr(self, name) for name in SAMPLING}
         unset = {name for name, value in stated.items() if value is None and SAMPLING[name].default is None}
         return {**{name: value for name, value in stated.items() if name not in unset}, **self.parameters}
 
     def check(self) -> None:
-        """Raise `InvalidInput` with everything that is wrong with a value of its own, field by field."""
+        """Raise `InvalidInput` with every invalid value, field by field."""
         problems = [
             *_value_problems(self),
             *_value_problems(self.limits, "limits."),
@@ -265,26 +265,26 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
 
 class RunEdit(Struct, frozen=True, kw_only=True):
-    """What changes of a stored run; None leaves as it is, an empty text removes."""
+    """Changes to a stored run; None leaves a value as it is, an empty text removes it."""
 
     name: Annotated[RunName | None, Meta(description="What to call the run in lists; empty for none")] = None
     note: Annotated[RunNote | None, Meta(description="What the run is about; empty for none")] = None
 
 
 def check_struct_values(struct: Struct) -> None:
-    """Raise `InvalidInput` with every value of a request that does not fit its field."""
+    """Raise `InvalidInput` with every value of a struct that does not fit its field."""
     if problems := list(_value_problems(struct)):
         raise InvalidInput.from_problems(problems)
 
 
 def field_metadata(field: FieldInfo) -> Meta:
-    """Return what is said of a field besides its type."""
+    """Return the metadata of a field: title, description, bounds."""
     found = [each for each in get_args(field.type)[1:] if isinstance(each, Meta)] if _is_annotated(field.type) else []
-    return found[-1] if found else Meta()  # the outermost, where bounds of its own type stand before it
+    return found[-1] if found else Meta()  # the outermost, after any bounds of its type
 
 
 def published_name(field: FieldInfo) -> str:
-    """Return what the API calls a field, in snake_case."""
+    """Return the name of a field in the API, in snake_case."""
     return str((field_metadata(field).extra or {}).get("published", field.name))
 
 
@@ -312,9 +312,9 @@ def _fields_marked(mark: str) -> dict[str, FieldInfo]:
 
 
 SAMPLING = _fields_marked("sampling")
-"""The fields that are parameters of a model."""
+"""The fields that are model parameters."""
 DEFAULT_PARAMETERS = RunRequest(models=()).sampling()
-"""What a run sends where the user has set no parameter."""
+"""The parameters that a run sends by default."""
 LOCAL_ONLY = _fields_marked("local_only")
 """The fields that only this machine's own user may set."""
 
@@ -322,7 +322,7 @@ LOCAL_ONLY = _fields_marked("local_only")
 def _value_problems(struct: Struct, within: str = "") -> Iterator[Problem]:
     for each in _fields_of(type(struct)):
         value = getattr(struct, each.name)
-        nested = isinstance(value, Struct | Mapping)  # they are checked by themselves; files by who reads them
+        nested = isinstance(value, Struct | Mapping)  # structs are checked separately, files by their readers
         if not nested and each.name not in ("paths", "cases") and (message := describe_type_mismatch(value, each.type)):
             yield Problem(message, f"{within}{each.name}")
 
@@ -347,7 +347,7 @@ def _parameter_problems(parameters: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def struct_from_texts(struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | None], **given: Any) -> _Filter:
-    """Return a struct of texts, as an address has them; raises `InvalidInput` with everything that does not fit."""
+    """Return a struct made from texts, such as URL parameters; raise `InvalidInput` with every misfit."""
     found, problems = dict(given), []
     for each in _fields_of(struct):
         stated = texts.get(each.encode_name)
@@ -373,12 +373,12 @@ def _describe_text_mismatch(values: Sequence[str], field: FieldInfo) -> str:
         if known and each not in known:
             expected = f"expected {', '.join(known[:-1])} or {known[-1]}"
             return f"there is no {field.encode_name} {quote_text(each)}{suggest_similar(each, known)}; {expected}"
-    expected = _describe_expected(field.type).removesuffix(", or null")  # which no address can say
+    expected = _describe_expected(field.type).removesuffix(", or null")  # a URL cannot express null
     return f"expected {expected}, found {quote_text(values[-1]) if len(values) == 1 else len(values)}"
 
 
 def describe_type_mismatch(value: Any, type_: Any) -> str | None:
-    """Return a sentence on how a value violates a type, or None."""
+    """Describe how a value violates a type, or return None."""
     if not isinstance(value, float) or math.isfinite(value):
         with suppress(msgspec.ValidationError):
             msgspec.convert(value, type_)
@@ -392,7 +392,7 @@ def describe_type_mismatch(value: Any, type_: Any) -> str | None:
 
 
 def _item_type(type_: Any) -> Any:
-    """Return the type of the items of a list; None of anything else."""
+    """Return the item type of a list type, or None for any other type."""
     inner = get_args(type_)
     if _is_annotated(type_) or get_origin(type_) in (Union, UnionType):
         return next((found for each in inner if (found := _item_type(each))), None)
@@ -403,7 +403,7 @@ _TYPE_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "tru
 
 
 def _describe_expected(type_: Any) -> str:
-    """Return which values a type takes.
+    """Describe the values that a type accepts.
 
     >>> _describe_expected(Annotated[Annotated[float, Meta(ge=0, le=1)] | None, Meta(title="Share")])
     'a number from 0 to 1, or null'
@@ -435,4 +435,4 @@ def _describe_bounds(meta: Meta) -> str:
 
 
 _MACHINE_BOUND = 2**62
-"""A bound of the machine's, which helps nobody to find a better value."""
+"""A limit of the machine, which is no help to the user."""

@@ -1,10 +1,10 @@
-"""The bench proves its own clock: known delays go in, the error of every measured voice-to-voice time comes out.
+"""Tests the bench's clock: known delays go in, the error of every measured voice-to-voice time comes out.
 
-Each wire format is spoken to its loopback agent, a process of its own that logs on the clock all processes of a machine
-share when the caller's last audible sample reached it and when it sent its answer. Calls are held, recorded and
-measured exactly as in a run, several at once, while a finished call is scored over and over. The error is what the
-recording says, less what that log says; the lateness of a mere 20 ms ticker in the same process says how much of it is
-the machine's. Configured delays prove nothing and are not looked at.
+Each wire format is tested against its loopback agent, a separate process that logs when the caller's last audible
+sample arrived and when it sent its answer, on the clock that all processes of a machine share. Calls are held, recorded
+and measured exactly as in a run, several at once, while a finished call is scored over and over. The error is the time
+from the recording minus the time from that log; the lateness of a plain 20 ms ticker in the same process shows the
+machine's share of it. Configured delays are not used, because they prove nothing.
 """
 
 import asyncio
@@ -43,43 +43,44 @@ LOOPBACK_AGENTS = {
     "twilio": "twilio",
     "pipecat": "pipecat",
 }
-"""Each provider that is called over a wire, and the loopback agent that speaks it."""
+"""The loopback agent of each provider that is called over a wire."""
 CALLED_BY_ADDRESS = ("twilio", "pipecat")
-"""Who is called there is a server of the user's own."""
+"""Providers whose calls go to a server of the user's own."""
 ALLOWED_ERROR_S = 0.020
-"""Beyond the lateness of the ticker, at the 95th percentile."""
+"""Beyond the ticker's lateness, at the 95th percentile."""
 FIRST_BYTE_S, LEADING_S, ANSWER_S = 0.35, 0.12, 0.25
 SHORT_S, LONG_S = (0.25, 0.4), (2.0, 4.0)
-"""Of a line; one in five is a long one, as people say them."""
+"""Length of a line; one in five is long, as in real speech."""
 SCORED_CALL_TEXTS = (
     "When do you open tomorrow, and may I pay by card?",
     "We open at nine in the morning, and cards are welcome.",
 )
-"""What is said in the call that is scored meanwhile."""
+"""The lines of the call that is scored meanwhile."""
 STARTUP_S = 30.0
 SELFTEST_KEY = "selftest-0123456789abcdef"
 
 
 @dataclass(frozen=True, slots=True)
 class ClockError:
-    """How far measured times are from true ones, for one wire format; seconds."""
+    """The error of measured times for one wire format, in seconds."""
 
     wire: str
     turns: int
-    """Measured and found in the agent's log."""
+    """Turns that were measured and found in the agent's log."""
     expected: int
     median: float
-    """Of the error, with its sign."""
+    """The median error, with its sign."""
     p95: float
-    """Of the error's size."""
+    """The 95th percentile of the absolute error."""
     worst: float
     ticker_p95: float
     unexplained_p95: float
-    """Of the error's size, less what the bench and the agent waited for a processor in that turn."""
+    """The 95th percentile of the absolute error, minus the time that the bench and the agent waited for a processor in
+    that turn."""
 
     @property
     def is_within_limits(self) -> bool:
-        """Every turn was measured, and 95 of a hundred are as near as is allowed."""
+        """Return whether every turn was measured, and 95 of 100 are within the allowed error."""
         return self.turns == self.expected and self.p95 <= self.ticker_p95 + ALLOWED_ERROR_S
 
     @classmethod
@@ -99,25 +100,25 @@ class ClockError:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCalls:
-    """What calls over one wire format have shown; seconds."""
+    """Measurements of calls over one wire format, in seconds."""
 
     errors: list[float]
-    """Of each turn: what was measured, less what is true."""
+    """For each turn: the measured time minus the true one."""
     waited: list[float]
-    """Of each turn: how long the bench and the agent were ready to run and got no processor."""
+    """For each turn: how long the bench and the agent were ready to run and got no processor."""
     expected: int
     lateness: list[float]
-    """Of the ticker, meanwhile."""
+    """The ticker's lateness meanwhile."""
 
     @property
     def unexplained_p95(self) -> float:
-        """Return how large errors are beyond what other processes made of them, on a machine busy with those."""
+        """Return the 95th percentile of the error without the part caused by other processes on a busy machine."""
         pairs = zip(self.errors, self.waited, strict=True)
         return _percentile(sorted(max(0.0, abs(error) - waited) for error, waited in pairs), 0.95)
 
 
 def select_wires(wires: Sequence[str]) -> list[str]:
-    """Return the wire formats that are meant; all where none is named."""
+    """Return the selected wire formats; all if none is named."""
     for wire in wires:
         if wire not in LOOPBACK_AGENTS:
             hint = suggest_similar(wire, LOOPBACK_AGENTS)
@@ -130,7 +131,7 @@ def select_wires(wires: Sequence[str]) -> list[str]:
 async def measure_clock(
     wire: str, turns: int, calls: int, on_call_done: Callable[[int], None] | None = None
 ) -> ClockError:
-    """Hold calls over one wire format until there are so many turns; `on_call_done` is told of each that is over."""
+    """Hold calls over one wire format for that many turns; `on_call_done` receives the turns of each finished call."""
     async with _background_load():
         return ClockError.from_times(wire, await measure_calls(wire, turns, calls, on_call_done))
 
@@ -138,7 +139,7 @@ async def measure_clock(
 async def measure_calls(
     wire: str, turns: int, calls: int, on_call_done: Callable[[int], None] | None = None
 ) -> MeasuredCalls:
-    """Hold the calls, and compare every measured time with the agent's log."""
+    """Hold the calls and compare every measured time with the agent's log."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "turns.jsonl")
         async with _run_agent(wire, log) as url, Ticker(FRAME_S) as ticker, Ticker(TICK_S) as watch:
@@ -167,7 +168,7 @@ async def measure_calls(
 
 
 def _call_name(wire: str, url: str, number: int) -> str:
-    """Return whom a call is for, by which the agent's log tells calls apart."""
+    """Return the name of a call, which identifies it in the agent's log."""
     return f"{url.replace('http', 'ws', 1)}/call-{number}" if wire in CALLED_BY_ADDRESS else f"call-{number}"
 
 
@@ -187,7 +188,7 @@ async def _hold_call(
 
 
 def _timing_errors(held: FinishedCall, logged: Sequence[dict[str, Any]], ticker: Ticker) -> list[tuple[float, float]]:
-    """Return what was measured less what is true, and how long both sides waited for a processor, for each turn."""
+    """Return for each turn the measured time minus the true one, and how long both sides waited for a processor."""
     from pramana import audio
 
     samples, rate = audio.read_wav(held.recording)
@@ -207,7 +208,7 @@ def _timing_errors(held: FinishedCall, logged: Sequence[dict[str, Any]], ticker:
 
 @asynccontextmanager
 async def _run_agent(wire: str, log: Path) -> AsyncIterator[str]:
-    """Run a loopback agent in a process of its own; give its URL."""
+    """Run a loopback agent in its own process; yield its URL."""
     arguments = ("--first-byte", FIRST_BYTE_S, "--leading-silence", LEADING_S, "--answer", ANSWER_S, "--log", log)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -231,14 +232,14 @@ async def _run_agent(wire: str, log: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _background_load() -> AsyncIterator[None]:
-    """Keep the machine as busy as scoring does: a finished call is measured and listened to, again and again."""
+    """Keep the machine as busy as scoring does: measure and transcribe a finished call again and again."""
     recording, log = await asyncio.to_thread(_make_finished_call)
     ears = EmbeddedRecognition("bench")
     await ears.prepare()
     scoring = CallScoring({"recording": recording, "log": log}.__getitem__, ears)
     case = Case("scored", "scenario", (), Facets("information", "easy", "en"), script=(Line(SCORED_CALL_TEXTS[0]),))
     reply = Reply(SCORED_CALL_TEXTS[1], call=Call("recording", "log"))
-    first = await scoring.score(case, reply)  # every model is loaded before anyone is timed
+    first = await scoring.score(case, reply)  # loads every model before any time is measured
     if first.outcome is not Outcome.PASSED:
         raise Unavailable(f"nothing can be scored here, as a run would do beside its calls: {first.reason}")
 
@@ -252,13 +253,13 @@ async def _background_load() -> AsyncIterator[None]:
     try:
         yield
     finally:
-        over.set()  # not cancelled: its thread would go on, and ask ears of a loop that is closed
+        over.set()  # not cancelled: its thread would go on, and use ears of a closed loop
         await asyncio.gather(working, return_exceptions=True)
 
 
 @cache
 def _make_finished_call() -> tuple[bytes, bytes]:
-    """Return recording and log of a call that is over: a question and its answer, as the embedded voice says them."""
+    """Return the recording and the log of a finished call: a question and its answer, in the embedded voice."""
     import numpy as np
 
     from pramana import audio
@@ -292,5 +293,5 @@ def _make_tone(seconds: float) -> "Samples":
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the smallest value that so many are not above."""
+    """Return the smallest value that at least this share does not exceed."""
     return ordered[ceil(share * len(ordered)) - 1] if ordered else float("inf")

@@ -1,6 +1,6 @@
-"""The only reader of the environment and of the configuration file: where data is kept, how providers are reached.
+"""The only reader of the environment and of the configuration file: the data folder, proxies, keys and commands.
 
-What is kept is for its owner alone: folders are made with mode 0700, files with 0600.
+Files are private to their owner: folders are created with mode 0700, files with 0600.
 """
 
 import os
@@ -19,7 +19,7 @@ def read_variable(name: str) -> str | None:
 
 
 def data_folder() -> Path:
-    """Return the data folder: `PRAMANA_HOME`, or the platform's usual place for a user's data."""
+    """Return the data folder: `PRAMANA_HOME`, or the platform's default for user data."""
     if chosen := read_variable("PRAMANA_HOME"):
         try:
             return Path(chosen).expanduser()
@@ -31,11 +31,12 @@ def data_folder() -> Path:
 
 
 _CONTENTS = ("pramana.sqlite3*", "blobs", "audio", "cache", "suites", "weights", "*.toml", "defect.txt")
-"""What the data folder holds; a key file that others can read is not mended but refused, since they may have."""
+"""What the data folder holds. A key file that others can read is refused rather than repaired: they may have read
+it."""
 
 
 def restrict_data_folder() -> None:
-    """Close the data folder to other accounts where an earlier version has left it open, with all that it holds."""
+    """Remove other accounts' access to the data folder and its contents, which an earlier version left open."""
     folder = data_folder()
     try:
         found = folder.stat()
@@ -47,9 +48,9 @@ def restrict_data_folder() -> None:
         for each in _list_contents(folder):
             with suppress(FileNotFoundError):
                 each.chmod(each.stat().st_mode & 0o700)
-        folder.chmod(0o700)  # last: it tells that all of this is done
+        folder.chmod(0o700)  # last, because it marks the rest as done
     except (OSError, RuntimeError):
-        return  # it is missing, or on a disk that knows no modes
+        return  # it is missing, or on a disk without file modes
 
 
 def _list_contents(folder: Path) -> Iterator[Path]:
@@ -59,19 +60,19 @@ def _list_contents(folder: Path) -> Iterator[Path]:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner alone."""
+    """Create a folder and its missing parents, for their owner alone."""
     for each in (*reversed(folder.parents), folder):
         if not each.exists():
             each.mkdir(0o700, exist_ok=True)
 
 
 def open_private_file(path: Path) -> BinaryIO:
-    """Open a new file for writing, for its owner alone."""
+    """Open a new file for writing, private to its owner."""
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def write_private_file(path: Path, text: str) -> None:
-    """Write a file, for its owner alone, over the last one and with the folders above it."""
+    """Write a file that is private to its owner, replacing any previous one; create its missing parents."""
     make_private_folder(path.parent)
     path.unlink(missing_ok=True)
     with open_private_file(path) as file:
@@ -84,42 +85,42 @@ def published_suites_folder() -> Path:
 
 
 def database_url() -> str:
-    """Return where results are stored: `PRAMANA_DATABASE_URL`, or a SQLite file in the data folder."""
+    """Return the database URL: `PRAMANA_DATABASE_URL`, or a SQLite file in the data folder."""
     return read_variable("PRAMANA_DATABASE_URL") or sqlite_url(data_folder() / "pramana.sqlite3")
 
 
 def sqlite_url(path: Path) -> str:
     """Return the URL of a SQLite file.
 
-    In a URL some characters mean something; in the name of a folder they mean themselves, so there they are escaped.
+    Characters that are special in a URL are escaped.
     """
     escaped = str(path)
-    for character in "%?#":  # the percent sign first: it begins the escapes
+    for character in "%?#":  # the percent sign first, because it starts the escapes
         escaped = escaped.replace(character, f"%{ord(character):02X}")
     return f"sqlite:///{escaped}"
 
 
 def read_secret_keys() -> tuple[str, ...]:
-    """Return the keys that lock stored secrets: `PRAMANA_SECRET_KEY`, several by commas, the newest first."""
+    """Return the keys that encrypt stored secrets: `PRAMANA_SECRET_KEY`, comma-separated, newest first."""
     stated = (read_variable("PRAMANA_SECRET_KEY") or "").split(",")
     return tuple(each.strip() for each in stated if each.strip())
 
 
 def key_file_path() -> Path:
-    """Return the file of such keys where no variable names them; whoever first needs one makes it."""
+    """Return the key file, used when no variable names keys; created on first use."""
     return data_folder() / "secret.key"
 
 
 def prices_file_path() -> Path:
-    """Return the user's own prices; the file need not exist."""
+    """Return the path of the user's own prices; the file need not exist."""
     return data_folder() / "prices.toml"
 
 
 def find_proxy(url: str) -> str | None:
-    """Return the proxy that leads to a URL: HTTP_PROXY, HTTPS_PROXY or ALL_PROXY, in either case; None where none does.
+    """Return the proxy for a URL: HTTP_PROXY, HTTPS_PROXY or ALL_PROXY, in either case; None if none applies.
 
-    NO_PROXY names what is reached without one: hosts, their domains, networks (`10.0.0.0/8`), or `*`. This machine
-    itself always is. What the environment leaves open, the system's own settings may say.
+    NO_PROXY lists what needs no proxy: hosts, their domains, networks (`10.0.0.0/8`), or `*`. This machine itself never
+    needs one. The system's settings apply where the environment sets nothing.
     """
     from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass
@@ -127,7 +128,7 @@ def find_proxy(url: str) -> str | None:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return None  # whoever opens it says what is wrong with it
+        return None  # the request reports what is wrong with it
     host, place = parts.hostname or "", parts.netloc.rpartition("@")[2]
     stated = getproxies()
     proxy = stated.get(parts.scheme) or stated.get("all")
@@ -144,7 +145,7 @@ def find_proxy(url: str) -> str | None:
 
 
 def _is_reached_directly(host: str, exceptions: str) -> bool:
-    """Tell what `proxy_bypass` does not: this machine, and networks among the exceptions."""
+    """Return whether a host needs no proxy where `proxy_bypass` does not know: this machine, and excepted networks."""
     from ipaddress import ip_address, ip_network
 
     if host == "localhost" or host.endswith(".localhost"):
@@ -158,33 +159,34 @@ def _is_reached_directly(host: str, exceptions: str) -> bool:
             if address in ip_network(each.strip(), strict=False):
                 return True
         except ValueError:
-            continue  # a name
+            continue  # a host name
     return address.is_loopback
 
 
 def are_private_addresses_allowed() -> bool:
-    """Tell whether recordings may be fetched from private and local addresses: `PRAMANA_ALLOW_PRIVATE_ADDRESSES`."""
+    """Return whether recordings may be fetched from private and local addresses: `PRAMANA_ALLOW_PRIVATE_ADDRESSES`."""
     stated = read_variable("PRAMANA_ALLOW_PRIVATE_ADDRESSES")
-    if stated not in (None, "0", "1"):  # a guard is not put off by a slip
+    if stated not in (None, "0", "1"):  # a typo must not switch off a guard
         raise InvalidInput(f"PRAMANA_ALLOW_PRIVATE_ADDRESSES is {quote_text(str(stated))}; expected 1 or 0")
     return stated == "1"
 
 
 def is_ci() -> bool:
-    """Tell whether this is a continuous integration machine, whose cores are shared."""
+    """Return whether this is a continuous integration machine, whose cores are shared."""
     return read_variable("CI") is not None
 
 
 def is_debugging() -> bool:
-    """Tell whether whoever runs this wants to see tracebacks: `PRAMANA_DEBUG`."""
+    """Return whether tracebacks are shown: `PRAMANA_DEBUG`."""
     return read_variable("PRAMANA_DEBUG") not in (None, "0")
 
 
 def read_commands() -> Mapping[str, Mapping[str, Any]]:
-    """Return the commands of `config.toml` in the data folder: `[commands.NAME]` with `argv` and perhaps `timeout_s`.
+    """Return the commands of `config.toml` in the data folder, the tables `[commands.NAME]`.
 
-    Only this file of this machine can name a command: nothing that arrives from elsewhere makes a machine run one. The
-    whole file is checked, whichever command is wanted; every problem is told with the key it is at.
+    Each has `argv` and, optionally, `timeout_s`. Only this local file can define a command: nothing that arrives from
+    elsewhere makes a machine run one. The whole file is checked, whichever command is wanted; every problem names its
+    key.
     """
     import tomllib
 
@@ -193,7 +195,7 @@ def read_commands() -> Mapping[str, Mapping[str, Any]]:
         stated = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number or a nesting beyond all measure
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or a number or a nesting beyond the limits
         raise InvalidInput.from_problems([Problem(f"not valid TOML: {error}", file=str(path))]) from None
     found = stated.get("commands", {})
     problems = [
@@ -216,7 +218,7 @@ _MAX_TIMEOUT_S = 24 * 3600
 
 
 def _command_problems(command: Any) -> list[tuple[str, str]]:
-    """Return what is wrong with one command: the key below it, and a sentence."""
+    """Return the problems of one command: the key below it, and a sentence."""
     if not isinstance(command, dict):
         return [("", _COMMAND)]
     problems = []

@@ -1,8 +1,9 @@
-"""The vault: a secret goes in, text that only this vault can read comes out, and back again.
+"""The vault: encrypts secrets for storage, and decrypts them.
 
-Fernet (AES and HMAC of the package `cryptography`) under keys of the environment, else of a file in the data folder,
-which whoever first needs it makes for its user alone. Of several keys the first locks and all unlock, so that a new one
-can take over: `renew` locks anew what an older one has locked. Nothing here knows what a secret is for.
+It uses Fernet (AES and HMAC, from the package `cryptography`) with keys from the environment, otherwise from a file in
+the data folder, which is created on first use and private to its user. With several keys, the first encrypts and all
+decrypt, so that a new key can take over: `reencrypt` encrypts again with the first key. Nothing here knows what a
+secret is for.
 """
 
 import os
@@ -22,10 +23,10 @@ _KEY_RE = re.compile(r"[A-Za-z0-9+/_-]{43}=")
 
 
 class Vault:
-    """Locks and unlocks by some keys."""
+    """Encrypts with the first of its keys and decrypts with any."""
 
     def __init__(self, keys: Sequence[str], origin: str) -> None:
-        """Take keys, the one to lock with first; `origin` says in messages where they are from."""
+        """Take the keys, the one that encrypts first; `origin` names their source in messages."""
         try:
             from cryptography.fernet import Fernet, MultiFernet
         except ModuleNotFoundError:
@@ -37,19 +38,19 @@ class Vault:
         if not keys:
             raise Locked(f"{origin} contains no key; {_HOW_TO_MAKE_A_KEY}")
         self._origin = origin
-        usual = str.maketrans("+/", "-_")  # openssl writes the one alphabet of base64, Fernet wants the other
+        usual = str.maketrans("+/", "-_")  # openssl writes the standard alphabet of base64, Fernet the URL-safe one
         self._fernet = MultiFernet([Fernet(key.translate(usual)) for key in keys])
 
     def encrypt(self, secret: str) -> str:
-        """Return a secret as it may be stored."""
+        """Return an encrypted secret, for storage."""
         return self._fernet.encrypt(secret.encode("utf-8", "surrogatepass")).decode()
 
     def decrypt(self, encrypted: str) -> str:
-        """Return the secret again; raises `Locked` when another key has locked it."""
+        """Return the decrypted secret; raise `Locked` if none of the keys encrypted it."""
         return self._decrypt_or_raise(lambda: self._fernet.decrypt(encrypted.encode()).decode("utf-8", "surrogatepass"))
 
     def reencrypt(self, encrypted: str) -> str:
-        """Return what was locked by any of the keys as the first one locks it."""
+        """Encrypt again, with the first key, what any of the keys has encrypted."""
         return self._decrypt_or_raise(lambda: self._fernet.rotate(encrypted.encode()).decode())
 
     def _decrypt_or_raise(self, decrypt: Callable[[], str]) -> str:
@@ -65,9 +66,9 @@ class Vault:
 
 
 def open_vault() -> Vault:
-    """Return the vault of this machine: by `PRAMANA_SECRET_KEY`, else by the key file, which is made if it is missing.
+    """Return this machine's vault, with `PRAMANA_SECRET_KEY` or with the key file, which is created if missing.
 
-    A key file beside the variable still unlocks, so that a team can move from the one to the other.
+    A key file still decrypts when the variable is set, so that a team can move from one to the other.
     """
     path = settings.key_file_path()
     if stated := settings.read_secret_keys():
@@ -80,7 +81,7 @@ def open_vault() -> Vault:
 
 
 def _read_key_file(path: Path) -> list[str] | None:
-    """Return the keys of a file, one a line; None when there is no file."""
+    """Return the keys of a file, one per line; None if there is no file."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -98,7 +99,7 @@ def _read_key_file(path: Path) -> list[str] | None:
 
 
 def _make_key_file(path: Path) -> None:
-    """Write a new key where none is, whole or not at all; of several processes, the first one's stands."""
+    """Create a key file atomically if there is none; of several processes, the first one's file stays."""
     from cryptography.fernet import Fernet
 
     staged = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
@@ -109,7 +110,7 @@ def _make_key_file(path: Path) -> None:
                 file.write(Fernet.generate_key() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-            with suppress(FileExistsError):  # another process was faster, and its key is the one
+            with suppress(FileExistsError):  # another process was faster, and its key is used
                 os.link(staged, path)
         finally:
             staged.unlink(missing_ok=True)

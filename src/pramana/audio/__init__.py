@@ -1,9 +1,9 @@
-"""Sound as numbers: files, levels, rates, codecs and the conditions a call is made under. No model, no network.
+"""Sound as samples: files, levels, rates, codecs and the conditions of a call. No model, no network.
 
-Samples are 16-bit and of one channel, in numpy, unless a name says otherwise. `pcm` measures, codes and
-resamples them, `files` reads and writes them, `conditions` says what befalls them on the way, `noises` makes what
-is heard behind them. Nothing here plays, records or waits. Public names are imported on first use, so that importing
-the package costs nothing and works where numpy is missing.
+Samples are 16-bit mono in numpy, unless a name says otherwise. `pcm` measures, encodes and resamples them, `files`
+reads and writes them, `conditions` and `effects` apply effects to them, `noises` makes background noise. Nothing here
+plays, records or waits. Public names are imported on first use, so that importing the package costs nothing and works
+where numpy is missing.
 """
 
 from importlib import import_module
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     )
 
 CALLER_RATE = 16_000
-"""Samples a second of everything the caller says."""
+"""Samples per second of the caller's sound."""
 RECORDING_RATE = 24_000
-"""Samples a second of a call's recording."""
+"""Samples per second of a call's recording."""
 
 _MODULES = {
     "AUDIBLE_DBFS": "pcm",
@@ -96,7 +96,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with explain_missing_library("sound"):
         found = getattr(import_module(f"pramana.audio.{_MODULES[name]}"), name)
-    globals()[name] = found  # a call's every frame asks: the second time costs nothing
+    globals()[name] = found  # cached, because every frame of a call uses it
     return found
 
 

@@ -1,9 +1,10 @@
-"""What befalls the caller's sound on its way: words go in, conditions come out, and conditions are put on a sound.
+"""Conditions on the caller's sound: their text goes in, parsed conditions come out.
 
-`noise=10dB,phone` is noise 10 dB below the speech, then the telephone. However they are written they act in the order
-of nature: room, noise, microphone, line, network; and have one spelling, which is part of a variant's name. The same
-conditions, sound and seed give the same samples; each condition rolls its own dice, so that one more changes no other.
-A sound keeps its length and its speech its place, so that where the clean speech ends is where the disturbed one does.
+`noise=10dB,phone` is noise 10 dB below the speech, then the telephone. In whatever order they are written, conditions
+apply in the physical order: room, noise, microphone, line, network. Each has one spelling, which is part of a variant's
+name. The same conditions, sound and seed give the same samples; each condition has its own random numbers, so that
+adding one changes no other. The sound keeps its length and the speech its position, so that the clean and the disturbed
+speech end at the same time.
 """
 
 import hashlib
@@ -14,27 +15,27 @@ from typing import NamedTuple
 from pramana.errors import InvalidInput, quote_text, suggest_similar
 
 VERSION = 1
-"""Of the sounds that are made here: another one disturbs otherwise."""
+"""The version of the generated sounds: another one disturbs differently."""
 NOISES = ("babble", "street", "music")
 CLEAN = "clean"
-"""How no condition at all is spelt."""
+"""The spelling of no condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What befalls a sound; what is None does not. The order of the fields is the order they act in."""
+    """The effects on a sound; None means no effect. The fields are in the order in which they apply."""
 
     reverb: float | None = None
     """Seconds until an echo has lost 60 dB."""
     noise: float | None = None
-    """Decibels of the speech's active level above the noise."""
+    """The speech's active level above the noise, in decibels."""
     noise_kind: str = NOISES[0]
     gain: float | None = None
-    """Decibels."""
+    """In decibels."""
     phone: bool = False
-    """The telephone: 300 to 3,400 Hz, 8,000 samples a second, mu-law."""
+    """Telephone: 300 to 3,400 Hz, 8,000 samples per second, mu-law."""
     loss: float | None = None
-    """Percent of the packets of 20 ms that do not arrive."""
+    """Percentage of 20 ms packets lost."""
 
     def __str__(self) -> str:
         said = []
@@ -74,7 +75,7 @@ _NUMBER = re.compile(r"([+-]?\d{1,3}(?:\.\d{1,2})?)\s*([a-z%]*)", re.IGNORECASE 
 
 
 def parse_conditions(text: str) -> Conditions:
-    """Return the conditions a text names, separated by commas."""
+    """Parse conditions separated by commas."""
     if text.strip().lower() == CLEAN:
         return Conditions()
     found: dict[str, float | bool | str] = {}
@@ -122,6 +123,6 @@ def _parse_number(part: str, value: str, rule: NumberedCondition) -> float:
 
 
 def conditions_digest(conditions: Conditions, seed: int) -> str:
-    """Return the identity of what befalls a sound: the conditions, the seed, and how noises are made here."""
+    """Return the digest of a sound's effects: the conditions, the seed, and the version of the noises."""
     said = f"pramana conditions {VERSION}\n{conditions}\n{seed}"
     return "sha256:" + hashlib.sha256(said.encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""What conditions do to a sound: a signal and dice go in, a signal of the same length and place comes out.
+"""Applies conditions to a sound: a signal and random numbers go in, a signal of the same length and position comes out.
 
-Signals are in the units of 16-bit samples but not bound to them; only the telephone, which is digital, rounds. What an
-effect pushes beyond full scale is turned down as a whole, so that nothing is clipped and no ratio changes; where a
-stated gain would clip, that is refused, since turning it down would not be that gain.
+Signals are in units of 16-bit samples but not limited to them; only the telephone, which is digital, rounds. If an
+effect exceeds full scale, the whole signal is attenuated, so that nothing is clipped and no ratio changes; a stated
+gain that would clip is refused instead, since attenuation would change it.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from pramana.audio.pcm import FULL_SCALE, Samples, active_level_dbfs, decode, en
 RATE = 16_000
 PACKET_S = 0.02
 MEAN_BURST = 3
-"""Packets lost in a row, on average."""
+"""Average number of packets lost in a row."""
 PHONE_RATE = 8_000
 PHONE_BAND_HZ = (300, 3400)
 _PEAK_LEVEL = FULL_SCALE - 1
@@ -24,7 +24,7 @@ _NOISE_MAKERS = {"babble": make_babble, "street": make_street_noise, "music": ma
 
 
 def apply_conditions(conditions: Conditions, samples: Samples, seed: int) -> Samples:
-    """Return the sound, at the caller's rate, under the conditions; what is spoken stays where it is."""
+    """Return the sound, at the caller's rate, under the conditions; speech keeps its position."""
     if not samples.size or not conditions:
         return samples.astype(np.int16)
 
@@ -50,7 +50,7 @@ def apply_conditions(conditions: Conditions, samples: Samples, seed: int) -> Sam
 
 
 def _add_reverb(signal: Signal, seconds: float, dice: RandomNumbers) -> Signal:
-    """Return the sound in a room: itself, and as much again of echoes that lose 60 dB in so many seconds."""
+    """Return the sound in a room: direct sound, and echoes of the same power that lose 60 dB in the given time."""
     size = int(seconds * RATE)
     echoes = dice.draw_white_noise(size) * 10 ** (-3 * np.arange(size) / size)
     echoes[: int(0.003 * RATE)] = 0  # the nearest wall is half a metre away
@@ -58,9 +58,9 @@ def _add_reverb(signal: Signal, seconds: float, dice: RandomNumbers) -> Signal:
     echoes[0] = 1
     length = len(signal) + size
     heard = np.fft.irfft(np.fft.rfft(signal, length) * np.fft.rfft(echoes, length), length)[: len(signal)]
-    heard *= np.sqrt(0.5)  # direct sound and echoes have the same power: together twice as much
+    heard *= np.sqrt(0.5)  # direct sound and echoes have equal power: together twice the power
     fade = min(len(signal), int(0.01 * RATE))
-    heard[-fade:] *= np.linspace(1, 0, fade)  # else the echo would end in a click
+    heard[-fade:] *= np.linspace(1, 0, fade)  # otherwise the echo would end in a click
     return heard
 
 
@@ -75,9 +75,9 @@ def _apply_gain(signal: Signal, decibels: float) -> Signal:
 
 def _apply_phone(signal: Signal) -> Signal:
     low, high = PHONE_BAND_HZ
-    apart = len(signal) + RATE // 5  # else the filter would carry the end over to the beginning
+    apart = len(signal) + RATE // 5  # otherwise the filter would wrap the end around to the beginning
     hertz = np.fft.rfftfreq(apart, 1 / RATE)
-    # Smooth edges of 100 and 300 Hz outside the band: steep ones ring for everyone to hear.
+    # Smooth edges of 100 and 300 Hz outside the band: steep ones ring audibly.
     curve = _make_ramp(hertz, low - 100, low) * (1 - _make_ramp(hertz, high, high + 300))
     band = np.fft.irfft(np.fft.rfft(signal, apart) * curve, apart)[: len(signal)]
     line = decode(
@@ -88,7 +88,7 @@ def _apply_phone(signal: Signal) -> Signal:
 
 
 def _drop_packets(signal: Signal, share: float, dice: RandomNumbers) -> Signal:
-    """Return the sound with packets lost in bursts, by the model of Gilbert: a line that is up or down."""
+    """Return the sound with packets lost in bursts, by Gilbert's two-state model."""
     packet = int(PACKET_S * RATE)
     recover = 1 / MEAN_BURST
     fail = recover * share / (1 - share)

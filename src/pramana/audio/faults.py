@@ -8,12 +8,12 @@ from pramana.installation import install_command
 
 
 class BadAudio(InvalidInput, code="bad_audio"):
-    """What was given is no sound that can be used."""
+    """The sound that was given cannot be used."""
 
 
 @contextmanager
 def explain_missing_library(what: str) -> Iterator[None]:
-    """Turn a library that cannot be imported into one sentence that says what to install."""
+    """Turn a failed import of a library into one sentence that says what to install."""
     try:
         yield
     except ImportError as error:

@@ -1,7 +1,7 @@
 """Sound files: the bytes of a WAV, FLAC, OGG or MP3 go in, 16-bit samples come out; and samples become a WAV.
 
-A file is looked through before a decoder sees it: what is cut off, promises more than there is, or is no sound at all
-is `BadAudio` with the reason. Nothing is guessed or repaired, and no more than `LONGEST_S` seconds are ever decoded.
+A file is checked before it is decoded: one that is truncated, states a wrong length or is not sound raises `BadAudio`
+with the reason. Nothing is guessed or repaired, and no more than `LONGEST_S` seconds are ever decoded.
 """
 
 import io
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 MAX_CHANNELS = 8
 _BLOCK = 1 << 16
 _UNKNOWN_SIZE = 0xFFFFFFFF
-"""The size a WAV states when it was written before its length was known: to the end of the file."""
+"""The size in a WAV that was written before its length was known: it extends to the end of the file."""
 _PCM, _EXTENSIBLE = 1, 0xFFFE
 _FORMATS = "WAV, FLAC, OGG or MP3"
 
 
 @dataclass(frozen=True, slots=True)
 class SoundFile:
-    """One channel of 16-bit samples and how many of them are a second."""
+    """One channel of 16-bit samples, and the sample rate."""
 
     samples: Samples
     rate: int
@@ -39,7 +39,7 @@ class SoundFile:
 
 
 def read_sound(data: bytes) -> SoundFile:
-    """Return the sound of a file, its channels mixed into one."""
+    """Return the sound of a file, with its channels mixed into one."""
     _check_structure(data)
     with explain_missing_library("reading a sound file"):
         import soundfile
@@ -52,7 +52,7 @@ def read_sound(data: bytes) -> SoundFile:
 
 
 def write_wav(samples: Samples, rate: int) -> bytes:
-    """Return a WAV file of samples of one channel, or of as many as the array has columns."""
+    """Return samples as a WAV file, with one channel per column of the array."""
     channels = samples.shape[1] if samples.ndim == 2 else 1
     body = samples.astype("<i2", copy=False).tobytes()
     width = 2 * channels
@@ -63,7 +63,7 @@ def write_wav(samples: Samples, rate: int) -> bytes:
 
 
 def read_wav(data: bytes) -> tuple[Samples, int]:
-    """Return the samples of a WAV of 16 bits, one column a channel where there are several, and its rate."""
+    """Return the samples of a 16-bit WAV, one column per channel if there are several, and its rate."""
     chunks = dict(_wav_chunks(data))
     form, body = chunks.get(b"fmt "), chunks.get(b"data")
     if form is None or body is None or len(form) < 16:
@@ -103,7 +103,7 @@ def _decode_sound(file: "soundfile.SoundFile") -> SoundFile:
     return SoundFile(np.concatenate(blocks), rate)
 
 
-# ── Before a decoder sees it ──
+# ── Checks before decoding ──
 
 
 def _check_structure(data: bytes) -> None:
@@ -121,7 +121,7 @@ def _check_structure(data: bytes) -> None:
 
 
 def _wav_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the chunks of a WAV, each whole."""
+    """Yield the chunks of a WAV, each complete."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise BadAudio(f"it is not a WAV file: it begins with {data[:12]!r}")
     place = 12
@@ -140,7 +140,7 @@ def _wav_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _check_ogg(data: bytes) -> None:
-    """Refuse an OGG whose last page does not say that it is the last."""
+    """Refuse an OGG whose last page is not marked as the last."""
     place, last = 0, False
     while place < len(data):
         head = data[place : place + 27]
@@ -164,13 +164,13 @@ _MP3_TAGS = (b"TAG", b"APETAGEX", b"ID3", b"LYRICSBEGIN")
 
 
 def _check_mp3(data: bytes) -> None:
-    """Refuse an MP3 that is not one whole frame after another; a decoder would look on for sense, and say so aloud."""
+    """Refuse an MP3 that is not a sequence of whole frames; a decoder would search on, and print warnings."""
     place = 0
     if data[:3] == b"ID3":
         size = int.from_bytes(data[6:10], "big")
         place = 10 + sum((size >> 8 * at & 0x7F) << 7 * at for at in range(4)) + (10 if data[5:6] >= b"\x10" else 0)
     promised, frames, seconds = 0, 0, 0.0
-    end = len(data.rstrip(b"\0"))  # once: what follows the last frame may be megabytes of nothing
+    end = len(data.rstrip(b"\0"))  # once: megabytes of zeros may follow the last frame
     while place < end and not data.startswith(_MP3_TAGS, place):
         frame = _mp3_frame(data, place)
         if frame is None:
@@ -191,9 +191,9 @@ def _check_mp3(data: bytes) -> None:
 
 
 def _mp3_frame(data: bytes, place: int) -> tuple[int, float] | None:
-    """Return the length of the frame that begins here and how long it lasts, None where none begins.
+    """Return the length and the duration of the frame at this position, or None.
 
-    It has 1,152 samples of MPEG 1, half as many of the others.
+    A frame of MPEG 1 has 1,152 samples, of the others half as many.
     """
     head = int.from_bytes(data[place : place + 4], "big")
     version, layer, bitrate, rate = head >> 19 & 3, head >> 17 & 3, head >> 12 & 15, head >> 10 & 3
@@ -206,7 +206,7 @@ def _mp3_frame(data: bytes, place: int) -> tuple[int, float] | None:
 
 
 def _mp3_frame_count(frame: bytes) -> int:
-    """Return how many frames the first one says will follow; 0 where it does not say."""
+    """Return the number of frames that the first frame states; 0 if it states none."""
     for name in (b"Xing", b"Info"):
         place = frame.find(name, 4, 48)
         if place >= 0 and len(frame) >= place + 12 and frame[place + 7] & 1:

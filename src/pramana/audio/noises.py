@@ -1,7 +1,7 @@
-"""What is heard behind a caller, made from dice: babble, a street, music. Length and seed go in, a signal comes out.
+"""Generated background noise: babble, a street, music. Length and random numbers go in, a signal comes out.
 
-Nothing is recorded, so nothing is owed to anybody. The dice are a generator whose stream is fixed by numpy's promise,
-read as raw bits: the same seed gives the same noise with every version of numpy.
+Nothing is recorded, so no licence is needed. The random numbers are raw bits of a generator whose stream numpy
+guarantees: the same seed gives the same noise with every version of numpy.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _CHORDS = ((0, 4, 7), (9, 12, 16), (5, 9, 12), (7, 11, 14))
 
 
 class RandomNumbers:
-    """Numbers between 0 and 1 that depend on the seed and the purpose alone."""
+    """Numbers between 0 and 1 that depend only on the seed and the purpose."""
 
     def __init__(self, seed: int, purpose: str) -> None:
         name = hashlib.sha256(f"{purpose}:{seed}".encode()).digest()
@@ -37,7 +37,7 @@ class RandomNumbers:
 
 
 def make_babble(length: int, rate: int, dice: RandomNumbers) -> Signal:
-    """Return several talkers at once: syllables of a voice through a mouth that changes, and hissing consonants.
+    """Return several simultaneous talkers: voiced syllables with changing formants, and hissing consonants.
 
     It has the spectrum, the pitch and the rhythm of speech, three to six syllables a second, and no words.
     """
@@ -47,7 +47,7 @@ def make_babble(length: int, rate: int, dice: RandomNumbers) -> Signal:
         place = -int(dice.draw(0, 0.4) * rate)
         while place < length:
             if dice.draw() < 0.12:
-                place += int(dice.draw(0.15, 0.5) * rate)  # a breath
+                place += int(dice.draw(0.15, 0.5) * rate)  # a pause for breath
             size = int(dice.draw(0.12, 0.28) * rate)
             voiced = dice.draw() < 0.8
             syllable = _make_syllable(size, rate, pitch * dice.draw(0.85, 1.2) if voiced else 0.0, dice)
@@ -59,7 +59,7 @@ def make_babble(length: int, rate: int, dice: RandomNumbers) -> Signal:
 
 
 def _make_syllable(size: int, rate: int, pitch: float, dice: RandomNumbers) -> Signal:
-    """Return one syllable: a pulse at every period of the pitch, or hiss where there is none, shaped by a mouth."""
+    """Return one syllable: a pulse per pitch period, or hiss where there is no pitch, shaped by formants."""
     hertz = np.fft.rfftfreq(size, 1 / rate)
     source = dice.draw_white_noise(size)
     formants: tuple[tuple[float, float, float], ...]  # middle and half width in hertz, weight
@@ -80,7 +80,7 @@ def _make_syllable(size: int, rate: int, pitch: float, dice: RandomNumbers) -> S
 
 
 def make_street_noise(length: int, rate: int, dice: RandomNumbers) -> Signal:
-    """Return a street: a rumble that is always there, vehicles that pass, and now and then a horn."""
+    """Return street noise: a constant rumble, passing vehicles, and an occasional horn."""
     rumble = _shape_spectrum(dice.draw_white_noise(length), rate, lambda hertz: 1 / (1 + (hertz / 120) ** 1.5))
     heard = rumble / rms(rumble)
     seconds = np.arange(length) / rate
@@ -99,7 +99,7 @@ def make_street_noise(length: int, rate: int, dice: RandomNumbers) -> Signal:
 
 
 def make_music(length: int, rate: int, dice: RandomNumbers) -> Signal:
-    """Return a tune: four chords in turn, a bass below and a melody above, plucked."""
+    """Return music: four chords in turn, a bass below and a melody above, plucked."""
     heard = np.zeros(length)
     beat = 60 / dice.draw(84, 126)
     start, key = dice.draw(0, 4), dice.draw(-5, 6)
@@ -117,7 +117,7 @@ def make_music(length: int, rate: int, dice: RandomNumbers) -> Signal:
 
 
 def _add_note(signal: Signal, at: int, rate: int, half_tones: float, loudness: float) -> None:
-    """Add one note: six harmonics that die away, the high ones first."""
+    """Add one note: six harmonics that decay, the high ones first."""
     size = min(int(1.2 * rate), len(signal) - at)
     if size <= 0:
         return
@@ -135,5 +135,5 @@ def _shape_spectrum(signal: Signal, rate: int, curve: Callable[[NDArray[np.float
 
 
 def rms(signal: Signal) -> float:
-    """Return the root mean square; 1 of silence, so that it can be divided by."""
+    """Return the root mean square; 1 for silence, so that it is safe to divide by."""
     return float(np.sqrt(np.mean(np.square(signal)))) or 1.0

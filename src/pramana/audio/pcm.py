@@ -1,7 +1,7 @@
-"""16-bit samples: how loud, where audible, why unusable; G.711, other rates; a digest. Pure functions on numpy arrays.
+"""16-bit samples: level, audibility, faults, G.711, resampling and digest. Pure functions on numpy arrays.
 
-Levels are in dBFS: 0 is the power of a full-scale square, so that a full-scale sine has -3. Silence is -120, never
-minus infinity. Nothing here changes what it is given.
+Levels are in dBFS: 0 is the power of a full-scale square wave, so a full-scale sine has -3. Silence is -120, never
+minus infinity. Nothing here modifies its arguments.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ Codec = Literal["pcm", "mulaw", "alaw"]
 
 FULL_SCALE = 32768
 QUIETEST_DBFS = -120.0
-"""What digital silence is said to have."""
+"""The level reported for digital silence."""
 AUDIBLE_DBFS = -50.0
-"""A sample is audible when it has this magnitude and stands in 5 ms of this power: above the hiss of a telephone line
-and any dither, far below the quietest speech."""
+"""A sample is audible if it has this magnitude and is within 5 ms of this power: above the hiss of a telephone line and
+any dither, far below the quietest speech."""
 _AUDIBLE_WINDOW_S = 0.005
 SILENT_DBFS = -60.0
 SHORTEST_S = 0.1
 LONGEST_S = 300.0
 CLIPPED_SHARE = 0.001
-"""More samples than this at full scale, and the sound is clipped: one that merely peaks there has a few."""
+"""With a larger share of samples at full scale, the sound is clipped; one that merely peaks there has a few."""
 _ACTIVE_FRAME_S, _ACTIVE_RANGE_DB = 0.02, 30.0
 
 
@@ -42,7 +42,7 @@ def level_dbfs(samples: Samples) -> float:
 
 
 def active_level_dbfs(samples: Samples, rate: int) -> float:
-    """Return the level of the speech without its pauses: of those frames of 20 ms within 30 dB of the loudest."""
+    """Return the level of the speech without its pauses: of the 20 ms frames within 30 dB of the loudest."""
     frame = max(1, round(rate * _ACTIVE_FRAME_S))
     whole = len(samples) // frame * frame
     if not whole:
@@ -58,7 +58,7 @@ def clipped_share(samples: Samples) -> float:
 
 
 def first_audible(samples: Samples, rate: int) -> int | None:
-    """Return the index of the first audible sample, None where there is none (see `AUDIBLE_DBFS`)."""
+    """Return the index of the first audible sample, or None (see `AUDIBLE_DBFS`)."""
     if not samples.size:
         return None
     window = max(1, min(len(samples), round(rate * _AUDIBLE_WINDOW_S)))
@@ -73,13 +73,13 @@ def first_audible(samples: Samples, rate: int) -> int | None:
 
 
 def last_audible(samples: Samples, rate: int) -> int | None:
-    """Return the index of the last audible sample, None where there is none."""
+    """Return the index of the last audible sample, or None."""
     behind = first_audible(samples[::-1], rate)
     return None if behind is None else len(samples) - 1 - behind
 
 
 def problem(samples: Samples, rate: int) -> str | None:
-    """Return why the sound cannot be used as a prompt, None where it can."""
+    """Return why the sound cannot be used as a prompt, or None if it can."""
     seconds = len(samples) / rate
     if not samples.size:
         return "empty: it holds no sample"
@@ -95,7 +95,7 @@ def problem(samples: Samples, rate: int) -> str | None:
 
 
 def digest(samples: Samples, rate: int) -> str:
-    """Return the identity of a sound: of its rate and its samples, whatever file they came in."""
+    """Return the digest of a sound: of its rate and samples, whatever its file format."""
     head = f"pcm16 mono {rate}\n".encode()
     return "sha256:" + hashlib.sha256(head + encode("pcm", samples)).hexdigest()
 
@@ -105,7 +105,7 @@ def _decibels(power: float) -> float:
 
 
 def from_float(signal: NDArray[np.floating]) -> Samples:
-    """Return a signal, in the units of 16-bit samples, rounded and held within them."""
+    """Return a signal, in units of 16-bit samples, rounded and clipped to their range."""
     held: Samples = np.clip(np.rint(signal), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16)
     return held
 
@@ -114,7 +114,7 @@ def from_float(signal: NDArray[np.floating]) -> Samples:
 
 
 def encode(codec: Codec, samples: Samples) -> bytes:
-    """Return samples as they travel: 16-bit little-endian, or one byte of G.711 each."""
+    """Encode samples for transmission: 16-bit little-endian, or one byte of G.711 each."""
     if codec == "pcm":
         return samples.astype("<i2", copy=False).tobytes()
     if codec in {"mulaw", "alaw"}:
@@ -123,7 +123,7 @@ def encode(codec: Codec, samples: Samples) -> bytes:
 
 
 def decode(codec: Codec, data: bytes) -> Samples:
-    """Return the samples that travelled."""
+    """Decode transmitted samples."""
     if codec == "pcm":
         if len(data) % 2:
             raise BadAudio(f"16-bit samples take an even number of bytes, and these are {len(data)}")
@@ -135,7 +135,7 @@ def decode(codec: Codec, data: bytes) -> Samples:
 
 @lru_cache(maxsize=2)
 def _encoder(law: Codec) -> NDArray[np.uint8]:
-    """Return the code of every 16-bit sample, at its place as an unsigned number."""
+    """Return the code of every 16-bit sample, indexed by the sample as an unsigned number."""
     samples = np.arange(1 << 16).astype(np.uint16).view(np.int16).astype(np.int64)
     sign = (samples >= 0).astype(np.int64) << 7
     sizes = np.where(samples >= 0, samples, ~samples)
@@ -169,7 +169,7 @@ _QUALITY = "HQ"
 
 
 def resample(samples: Samples, source_rate: int, target_rate: int) -> Samples:
-    """Return the sound at another rate; give the whole of it, since pieces would click where they meet.
+    """Return the sound at another rate; pass all of it, since pieces would click where they meet.
 
     No dither is added: silence stays silent, and the same input gives the same bytes.
     """

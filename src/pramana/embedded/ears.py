@@ -1,8 +1,8 @@
 """Whisper tiny.en in this process, by ctranslate2: samples at the caller's rate go in, English words come out.
 
-No key, no network. The likeliest words are taken, never drawn: on one machine the same samples give the same words.
-Silence, and what the model itself takes for no speech, is the empty text. It hears English only, and hears English in
-anything else: check `LANGUAGES` before asking. Long clips are cut at their quietest moments.
+No key, no network. The most likely words are taken, never sampled: on one machine the same samples give the same words.
+Silence, and what the model classifies as no speech, give an empty text. The model knows English only, and returns
+English words for any language: check `LANGUAGES` first. Long clips are cut at their quietest moments.
 """
 
 import threading
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 NAME = "whisper-tiny.en"
 LANGUAGES = frozenset({"en"})
 PADDING_S = 0.5
-"""Of silence before and after each clip: without it the model loses first and last words."""
+"""Silence before and after each clip: without it the model loses first and last words."""
 WINDOW_S = 30
 BEAM = 5
-"""Whisper's own choice: a fifth fewer words are mistaken than with one, for a third more time."""
+"""Whisper's default: a fifth fewer wrong words than with one beam, for a third more time."""
 NO_SPEECH, UNSURE = 0.6, -1.0
-"""Above this chance of no speech, and below this mean log probability a token, nothing was said: Whisper's own rule."""
+"""Whisper's rule for no speech: above this probability of it, and below this mean log probability per token."""
 LOOP_RATIO, LOOP_TOKENS = 2.4, 4
-"""A text that compresses better than this is a loop, again Whisper's rule: it is heard anew, no four tokens twice."""
+"""Whisper's rule for loops: text that compresses better than this is decoded again without repeating four tokens."""
 _MAX_TOKENS = 224
 _PROMPT = ("<|startoftranscript|>", "<|notimestamps|>")
 _WINDOW, _STEP, _BANDS = 400, 160, 80
@@ -45,16 +45,16 @@ _COMPUTE_TYPE = "int8"
 
 
 def engine_info(threads: int = 1) -> EngineInfo:
-    """Return what the model is computed with on so many threads; nothing is loaded."""
+    """Return what the model is computed with on that many threads, without loading it."""
     weights = f"{_PROJECT}=={package_version(_PROJECT)}"
     model = f"{NAME} {_COMPUTE_TYPE}"
-    processor = (*processor_features(), "Intel") if is_intel() else processor_features()  # there it multiplies by MKL
+    processor = (*processor_features(), "Intel") if is_intel() else processor_features()  # MKL multiplies on Intel
     return EngineInfo("ctranslate2", package_version("ctranslate2"), model, weights, tuple(sorted(processor)), threads)
 
 
 @dataclass(slots=True)
 class WhisperModel:
-    """The loaded model. Safe from several threads, which take turns."""
+    """The loaded model. Thread-safe: calls run one at a time."""
 
     _model: Any
     _turn: threading.Lock = field(default_factory=threading.Lock)
@@ -75,7 +75,7 @@ class WhisperModel:
             raise EngineMissing(f"Whisper tiny.en cannot be loaded from {folder}: {error}") from error
 
     def transcribe(self, samples: "Samples") -> str:
-        """Return the words, the empty text where there are none."""
+        """Return the words, or an empty text if there are none."""
         with self._turn:
             heard = [self._transcribe_clip(clip) for clip in _split_into_clips(samples)]
         return " ".join(words for words in heard if words)
@@ -108,13 +108,13 @@ class WhisperModel:
 
 
 def _is_repetitive(words: str) -> bool:
-    """Tell whether the model has lost its way and says the same again and again, by how well that compresses."""
+    """Return whether the model is stuck in a loop, by how well its text compresses."""
     data = words.encode()
     return len(data) > LOOP_RATIO * len(zlib.compress(data))
 
 
 def _split_into_clips(samples: "Samples") -> "list[Samples]":
-    """Cut a long sound into clips that fit the window with their padding, each at the quietest tenth of a second."""
+    """Split a long sound into clips that fit the window with their padding, at the quietest tenths of a second."""
     import numpy as np
 
     longest, tenth = int((WINDOW_S - 2 * PADDING_S) * CALLER_RATE), CALLER_RATE // 10
@@ -130,7 +130,7 @@ def _split_into_clips(samples: "Samples") -> "list[Samples]":
 
 
 def log_mel(clip: "Samples") -> "Floats":
-    """Return what Whisper sees of a clip: 80 bands by 3,000 hundredths of a second, padded with silence."""
+    """Return Whisper's input for a clip: 80 bands by 3,000 hundredths of a second, padded with silence."""
     import numpy as np
 
     padded = np.zeros(WINDOW_S * CALLER_RATE + _WINDOW, np.float32)
@@ -146,7 +146,7 @@ def log_mel(clip: "Samples") -> "Floats":
 
 @lru_cache(maxsize=4)
 def mel_filters(window: int, bands: int) -> "Floats":
-    """Return triangles of equal area on Slaney's mel scale: even to 1,000 Hz, then a factor of 6.4 every 27 steps."""
+    """Return triangles of equal area on Slaney's mel scale: linear to 1,000 Hz, then a factor of 6.4 every 27 steps."""
     import numpy as np
 
     def mel(hertz: float) -> float:
@@ -163,7 +163,7 @@ def mel_filters(window: int, bands: int) -> "Floats":
 
 
 def _tokens_to_text(tokens: list[str]) -> str:
-    """Return the text of tokens, each byte of which is written as a printable character."""
+    """Return the text of tokens, in which each byte is written as a printable character."""
     said = "".join(token for token in tokens if not token.startswith("<|"))
     return (
         bytes(_byte_of_character()[each] for each in said if each in _byte_of_character())
@@ -174,7 +174,7 @@ def _tokens_to_text(tokens: list[str]) -> str:
 
 @lru_cache(maxsize=1)
 def _byte_of_character() -> dict[str, int]:
-    """Return the byte of each character: printable ones stand for themselves, the others for 256 and up."""
+    """Return the byte of each character: printable bytes map to themselves, the others to 256 and up."""
     itself = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = (byte for byte in range(256) if byte not in itself)
     return {chr(byte): byte for byte in itself} | {chr(256 + at): byte for at, byte in enumerate(others)}

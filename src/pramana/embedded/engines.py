@@ -1,9 +1,9 @@
-"""What an embedded model was computed with: an engine goes in, one line that a reply keeps comes out, and the reverse.
+"""The engine of an embedded model as one line that is stored with each reply, written and parsed here only.
 
-Float arithmetic rounds differently with other instructions, and a rounding can change a word. So every reply of an
-embedded model records engine and version, the weights, the processor features the engine uses and its threads. The
-line has one fixed form, written and read here only (`str(info)` and `parse_engines`). It never holds a path, a host
-name or a key. Lines of older versions have neither processor nor threads: they are read as "not recorded".
+Floating-point results differ between processor instructions, and a rounding can change a word. So every reply of an
+embedded model records the engine and its version, the weights, the processor features that the engine uses, and its
+threads. The line has one fixed form (`str(info)` and `parse_engines`). It never holds a path, a host name or a key.
+Lines of older versions have neither processor nor threads, which are then "not recorded".
 """
 
 import re
@@ -21,13 +21,13 @@ from pramana.installation import install_command
 
 NOT_RECORDED = "processor and threads not recorded"
 _SEPARATOR = " | "
-"""Between the engines of one reply: an agent has several."""
+"""Separates the engines of one reply: an agent has several."""
 _LINE_RE = re.compile(
     r"(?P<name>[\w.+-]+) (?P<version>[\w.+-]+); (?P<model>[^;|]+?) (?P<weights>sha256:[0-9a-f]{8}…|[\w.+-]+==[\w.+-]+)"
     r"(?:; (?P<processor>[\w.+ -]+); (?P<threads>\d{1,6}) threads?)?"
 )
 _IGNORED_FEATURES = frozenset({"OPENMP", "BMI2"})
-"""What llama.cpp lists beside the features it computes with."""
+"""Entries of llama.cpp's list other than the features it computes with."""
 _NUMPY_NAMES = {
     "SSE3": "SSE3",
     "AVX": "AVX",
@@ -43,13 +43,13 @@ _NUMPY_NAMES = {
     "VSX": "VSX",
     "RVV": "RISCV_V",
 }
-"""numpy's names of processor features as llama.cpp calls them; others change no result of ours."""
+"""numpy's processor features by llama.cpp's names; no other feature changes a result here."""
 _FEATURES_BY_WIDTH = ("AVX512", "AVX2", "AVX", "SSE3", "SVE", "NEON", "VSX", "RISCV_V", "WASM_SIMD")
 _FEATURE_LABELS = {"AVX512": "AVX-512", "RISCV_V": "RISC-V vectors", "WASM_SIMD": "WebAssembly SIMD"}
 
 
 class EngineInfo(Struct, frozen=True, order=True):
-    """An engine as it computed a model.
+    """An engine, and what it used to compute a model.
 
     >>> info = EngineInfo("xllamacpp", "2026.10", "SmolLM2", "sha256:b179c952…", ("AVX", "AVX2", "FMA"), 1)
     >>> str(info)
@@ -63,11 +63,11 @@ class EngineInfo(Struct, frozen=True, order=True):
     name: str
     version: str
     model: str
-    """What it computed, for people; no `;` or `|` in it."""
+    """The model's name for display, without `;` or `|`."""
     weights: str
-    """The beginning of their digest, or the package they come from: `sha256:b179c952…`, `whisper-models==1.0`."""
+    """The beginning of the weights' digest, or their package: `sha256:b179c952…`, `whisper-models==1.0`."""
     processor: tuple[str, ...] = ()
-    """Features it computes with, in alphabetical order; empty: not recorded."""
+    """Processor features in use, in alphabetical order; empty: not recorded."""
     threads: int = 0
     """0: not recorded."""
 
@@ -77,22 +77,22 @@ class EngineInfo(Struct, frozen=True, order=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether processor and threads were recorded."""
+        """Return whether processor and threads were recorded."""
         return bool(self.processor and self.threads)
 
     @property
     def short_label(self) -> str:
-        """Engine, version, instruction set and threads."""
+        """Return engine, version, instruction set and threads."""
         widest = next((each for each in _FEATURES_BY_WIDTH if each in self.processor), " ".join(self.processor))
         return self._label_with(_FEATURE_LABELS.get(widest, widest))
 
     @property
     def full_label(self) -> str:
-        """The same with the weights and every feature, for two that would otherwise look alike."""
+        """Return the short label with the weights and every feature, to tell similar engines apart."""
         return f"{self._label_with(' '.join(self.processor))}, weights {self.weights}"
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data; what was not recorded is None."""
+        """Return the engine as plain data; values not recorded are None."""
         return {
             "engine": self.name,
             "version": self.version,
@@ -114,13 +114,13 @@ class EngineInfo(Struct, frozen=True, order=True):
 
 
 def format_engines(engines: Iterable[EngineInfo]) -> str | None:
-    """Return the line that a reply keeps of its engines; None of none."""
+    """Return the line to store with a reply; None if there are no engines."""
     return _SEPARATOR.join(map(str, engines)) or None
 
 
 @lru_cache(maxsize=256)
 def parse_engines(line: str) -> tuple[EngineInfo, ...]:
-    """Return the engines that a line names; none where it is something else, as the fingerprint of a vendor is.
+    """Return the engines in a line; an empty tuple for anything else, such as a vendor's fingerprint.
 
     >>> parse_engines("fp_44709d6fcb"), parse_engines("xllamacpp 1.0; SmolLM2 sha256:b179c952…")[0].is_complete
     ((), False)
@@ -142,11 +142,11 @@ def parse_engines(line: str) -> tuple[EngineInfo, ...]:
     )
 
 
-# ── What this processor has ──
+# ── Processor features ──
 
 
 def parse_llama_features(system_info: str) -> tuple[str, ...]:
-    """Return the features that llama.cpp was built to compute with, from what it says of itself.
+    """Return the features that llama.cpp was built to use, from its own report.
 
     >>> parse_llama_features("CPU : SSE3 = 1 | AVX2 = 1 | AVX512 = 0 | OPENMP = 1 | ")
     ('AVX2', 'SSE3')
@@ -157,12 +157,12 @@ def parse_llama_features(system_info: str) -> tuple[str, ...]:
 
 @cache
 def processor_features() -> tuple[str, ...]:
-    """Return the features of this processor that engines choose their arithmetic by; its architecture where unknown."""
+    """Return the processor features that affect how engines compute; the architecture where they are unknown."""
     import platform
 
     try:
         from numpy._core._multiarray_umath import __cpu_features__ as found  # type: ignore[import-not-found]
-    except ImportError:  # another numpy, or none
+    except ImportError:  # a different numpy, or none
         found = {}
     features = sorted({ours for theirs, ours in _NUMPY_NAMES.items() if found.get(theirs)})
     return tuple(features) or (re.sub(r"[^\w.+-]", "", platform.machine()) or "unknown",)
@@ -170,28 +170,28 @@ def processor_features() -> tuple[str, ...]:
 
 @cache
 def is_intel(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Tell whether the processor is Intel's, for which some engines have kernels of their own; False where unknown."""
+    """Return whether the processor is Intel's, for which some engines have special kernels; False where unknown."""
     import platform
 
     try:
         said = cpuinfo.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not Linux; Windows names the vendor here
+    except OSError:  # not Linux; Windows reports the vendor here
         said = platform.processor()
     return "GenuineIntel" in said
 
 
 def open_onnx_session(model: Path, purpose: str) -> Any:
-    """Open a model for onnxruntime on one thread: concurrent calls share the processor. `purpose` is for messages."""
+    """Open a model in onnxruntime with one thread: concurrent calls share the processor. `purpose` is for messages."""
     with explain_missing_library(purpose):
         import onnxruntime  # type: ignore[import-untyped]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # it writes warnings to standard error itself
+    options.log_severity_level = 4  # onnxruntime writes warnings to standard error
     return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 
 
 def find_package_folder(package: str, folder: str, purpose: str) -> Path:
-    """Return a folder beside the code of an installed package, which is never imported; `purpose` lies there."""
+    """Return a folder inside an installed package, without importing the package; `purpose` is for messages."""
     found = find_spec(package)
     if found is None or found.origin is None:
         raise EngineMissing(f"{purpose} are not installed: {install_command('voice')}")
@@ -199,7 +199,7 @@ def find_package_folder(package: str, folder: str, purpose: str) -> Path:
 
 
 def package_version(package: str) -> str:
-    """Return the version of an installed package, `unknown` where there is none."""
+    """Return the version of an installed package, or `unknown`."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,10 +1,10 @@
 """SmolLM2-135M in this process, by llama.cpp: a conversation goes in, a reply comes out. No key, no network.
 
-One engine a process, loaded on first use, answering one conversation at a time: on one machine the same conversation
-and parameters then give the same text in any order and process. Other processors round differently, so every reply
-records what it was computed with. It always has a system message, since without one this model answers wildly; a reply
-ends after 256 tokens, or earlier where the caller says that it is enough. Nothing is written to the terminal. A weak
-model, good as a subject that fails visibly: never a judge.
+There is one engine per process, loaded on first use, which replies to one conversation at a time: on one machine the
+same conversation and parameters then give the same text in any order and process. Other processors round differently,
+so every reply records what it was computed with. There is always a system message, because this model's replies are
+erratic without one. A reply ends after 256 tokens, or earlier if the caller ends it. Nothing is written to the
+terminal. The model is weak: useful as a test subject that visibly fails, never as a judge.
 """
 
 import secrets
@@ -25,31 +25,31 @@ NAME = "SmolLM2-135M-Instruct"
 WEIGHTS = "smollm2-135m"
 SYSTEM_PROMPT = "You are a helpful assistant."
 CONTEXT_TOKENS = 2048
-"""Tokens of a prompt and its reply together."""
+"""Maximum tokens of a prompt and its reply together."""
 MAX_REPLY_TOKENS = 256
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LENGTH_PARAMETERS = ("max_tokens", "max_completion_tokens", "n_predict")
 _RESERVED_PARAMETERS = ("messages", "model", "stream", "stream_options")
 Enough = Callable[[str, float], str | None]
-"""Given a reply so far and the seconds since its first token, returns the reason to end it there (`repetition`,
-`time`), or None to go on."""
+"""Takes the reply so far and the seconds since its first token; returns a reason to end the reply (`repetition`,
+`time`), or None to continue."""
 
 
 def require_runtime() -> None:
-    """Raise `EngineMissing` where the runtime of the embedded model is not installed; weights alone are of no use."""
+    """Raise `EngineMissing` if the embedded model's runtime is not installed; weights alone are of no use."""
     if find_spec("xllamacpp") is None:
         raise EngineMissing(f"the embedded model needs its runtime, xllamacpp: {install_command('local')}")
 
 
 class Engine:
-    """The loaded model and the one thread that works it."""
+    """The loaded model and its one thread."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pramana-language")
         self._server: Any = None
         self.info: EngineInfo | None = None
-        """What it computes with, once loaded."""
+        """What the model is computed with; None until it is loaded."""
 
     def submit(
         self,
@@ -58,16 +58,16 @@ class Engine:
         is_cancelled: Callable[[], bool],
         enough: Enough | None = None,
     ) -> "Future[Reply]":
-        """Ask for a reply; conversations are answered in the order they came.
+        """Request a reply; conversations are processed in order.
 
-        A reply under way ends early, as `BrokenReply`, once `is_cancelled` says so; with what there is, and the reason
-        as its finish reason, once `enough` returns one. Times are those of this conversation alone: neither loading nor
-        waiting for others counts.
+        A reply in progress ends early, with `BrokenReply`, once `is_cancelled` returns True; or, with the text so far
+        and the reason as its finish reason, once `enough` returns one. Times cover this conversation only, without
+        loading and without waiting for others.
         """
         return self._queue.submit(self._reply, turns, parameters, is_cancelled, enough)
 
     def prepare(self) -> "Future[Any]":
-        """Load the model before anyone asks."""
+        """Load the model before the first request."""
         return self._queue.submit(self._load)
 
     def _reply(
@@ -106,14 +106,14 @@ class Engine:
             raise EngineMissing(f"the embedded model needs its runtime ({error}): {what_to_do}") from error
         given = xllamacpp.CommonParams()
         given.model.path = str(folder / _FILE)
-        given.model_alias = {NAME}  # else the path on this machine stands in every reply
+        given.model_alias = {NAME}  # otherwise every reply would contain the path of the weights
         given.n_ctx, given.n_parallel = CONTEXT_TOKENS, 1
         given.cpuparams.n_threads = given.cpuparams_batch.n_threads = self.threads
-        given.n_gpu_layers = 0  # other arithmetic gives other text
+        given.n_gpu_layers = 0  # other arithmetic gives different text
         given.warmup = False
-        given.verbosity = -1  # llama.cpp writes to standard error itself; this is its own word for silence
-        given.cache_ram_mib = 0  # finished prompts would be kept, up to 8 GB
-        # The library opens a port on loopback, and offers no way not to: nobody else gets in.
+        given.verbosity = -1  # llama.cpp writes to standard error; this value silences it
+        given.cache_ram_mib = 0  # otherwise finished prompts would be kept, up to 8 GB
+        # The library always opens a port on loopback; a random key keeps other programs out.
         given.api_keys = [secrets.token_hex(32)]
         given.cors_origins = ""
         given.ui = given.endpoint_slots = False
@@ -137,7 +137,7 @@ _engine_lock = threading.Lock()
 
 
 def engine(threads: int = 1) -> Engine:
-    """Return this process's engine. The first caller decides the number of threads.
+    """Return this process's engine. The first caller sets the number of threads.
 
     One thread is the safe choice: beside other work, two ran five times slower than one.
     """
@@ -166,7 +166,7 @@ def _request_body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[
             raise Rejected(f"{name} must be a whole number above 0, not {given!r}", parameter=name)
         length = min(length, given)
     return {
-        "cache_prompt": False,  # a reply's times and text must not depend on who was asked before
+        "cache_prompt": False,  # a reply's times and text must not depend on earlier requests
         **{
             name: value
             for name, value in parameters.items()
@@ -180,7 +180,7 @@ def _request_body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[
 
 
 class _ReplyStream:
-    """Hears the events of one reply; called by the runtime, which swallows exceptions: none leaves from here."""
+    """Receives the events of one reply. The runtime that calls it swallows exceptions, so it raises none."""
 
     def __init__(self, is_cancelled: Callable[[], bool], enough: Enough | None) -> None:
         self._is_cancelled, self._enough = is_cancelled, enough
@@ -192,7 +192,7 @@ class _ReplyStream:
         self._cancelled = False
 
     def __call__(self, event: Mapping[str, Any]) -> bool:
-        """Take one event; True ends the reply."""
+        """Process one event; return True to end the reply."""
         self._last = event
         for choice in event.get("choices", ()):
             if part := choice["delta"].get("content"):
@@ -239,7 +239,7 @@ class _ReplyStream:
                     "weights": {"package": f"{pinned.project} {pinned.version}", "file": _FILE, "sha256": sha256},
                 }
             ),
-            cost_usd=0.0,  # known, and nothing
+            cost_usd=0.0,  # known to be zero
         )
 
 

@@ -1,9 +1,9 @@
-"""all-MiniLM-L6-v2 in numpy: texts go in, one vector of 384 numbers and length 1 a text comes out.
+"""all-MiniLM-L6-v2 in numpy: texts go in, one vector of 384 numbers and length 1 per text comes out.
 
-The published model read from its safetensors file, with BERT's uncased word pieces as sentence-transformers uses them:
-at most 256 a text, the rest is cut. Float32 throughout; a text's vector does not depend on its neighbours beyond
-rounding (under 1e-6). Text is data: "[SEP]" in it is four characters and a word, never the special token. Never torch,
-never the network. Safe from several threads, which take turns.
+The published model, read from its safetensors file, with BERT's uncased word pieces as sentence-transformers uses them:
+at most 256 per text, the rest is cut. Float32 throughout; a text's vector does not depend on other texts in the batch
+beyond rounding (under 1e-6). Texts are data: "[SEP]" in one is four characters and a word, never the special token. No
+torch, no network. Thread-safe: calls run one at a time.
 """
 
 import json
@@ -30,7 +30,7 @@ NAME = "all-MiniLM-L6-v2"
 WEIGHTS = "minilm-l6-v2"
 DIMENSIONS = 384
 MAX_PIECES = 256
-"""Of one text, with the two special ones around it: sentence-transformers' setting for this model."""
+"""Maximum pieces per text, with the two special ones: sentence-transformers' setting for this model."""
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
 _MAX_WORD_LENGTH = 100
 _BATCH = 32
@@ -38,14 +38,14 @@ _BATCH = 32
 
 @lru_cache(maxsize=1)
 def engine_info() -> EngineInfo:
-    """Return what texts are embedded with; nothing is loaded."""
+    """Return what texts are embedded with, without loading it."""
     sha256 = weights.find_pin(WEIGHTS).files["model/model.safetensors"].sha256
     return EngineInfo("numpy", package_version("numpy"), NAME, f"sha256:{sha256[:8]}…", processor_features(), threads=1)
 
 
 @lru_cache(maxsize=1)
 def load_encoder() -> "MiniLM":
-    """Return this process's encoder, loaded and verified on the first call."""
+    """Return this process's encoder; the first call loads and verifies it."""
     return MiniLM(weights.verify_folder(WEIGHTS) / "model")
 
 
@@ -59,7 +59,7 @@ class WordPieces:
         self._unknown, self._start, self._end = (self.ids[piece] for piece in ("[UNK]", "[CLS]", "[SEP]"))
 
     def __call__(self, text: str) -> list[int]:
-        """Return the ids of the text's pieces between the start and the end mark, `MAX_PIECES` at most."""
+        """Return the IDs of the text's pieces between the start and end tokens, at most `MAX_PIECES`."""
         found = [self._start]
         for word in _split_words(text):
             found += self._split(word)
@@ -94,7 +94,7 @@ def _split_words(text: str) -> list[str]:
     return "".join(f" {each} " if _is_punctuation(each) else each for each in text).split()
 
 
-_CONTROL = ("Cc", "Cf", "Co", "Cs")  # not the unassigned: which those are depends on Python's version
+_CONTROL = ("Cc", "Cf", "Co", "Cs")  # not the unassigned ones: they depend on Python's version
 
 
 @lru_cache(maxsize=4096)
@@ -109,7 +109,7 @@ def _clean_character(character: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _is_punctuation(character: str) -> bool:
-    # BERT counts every ASCII mark as punctuation, those that Unicode calls symbols too: $ + < = > ^ ` | ~
+    # BERT counts every ASCII symbol as punctuation, even those that Unicode classifies as symbols: $ + < = > ^ ` | ~
     mark = character.isascii() and character.isprintable() and not character.isalnum() and character != " "
     return mark or unicodedata.category(character).startswith("P")
 
@@ -132,10 +132,10 @@ def _is_chinese(code: int) -> bool:
 
 @contextmanager
 def _limit_to_one_thread() -> Iterator[None]:
-    """Let numpy's matrix library use one thread meanwhile.
+    """Limit numpy's matrix library to one thread.
 
-    Its threads wait for each other by spinning: on a machine with anything else to do, two were five times slower than
-    one. Only the library inside numpy's own wheels is known; with another, nothing is changed.
+    Its threads wait for each other by spinning: on a busy machine, two were five times slower than one. Only the
+    library inside numpy's own wheels is supported; with another, nothing changes.
     """
     threads = _find_openblas()
     if threads is None:
@@ -174,7 +174,7 @@ def _find_openblas() -> _Threads | None:
 
 
 class MiniLM:
-    """The encoder: six transformer layers, the mean of the last one's vectors, length 1."""
+    """The encoder: six transformer layers, mean pooling over the last one, and normalisation to length 1."""
 
     def __init__(self, folder: Path) -> None:
         import numpy as np
@@ -211,7 +211,7 @@ class MiniLM:
             )
 
     def encode(self, texts: Sequence[str]) -> "Floats":
-        """Return one row a text, in their order. One call at a time, on one processor."""
+        """Return one row per text, in order. One call at a time, on one processor."""
         with self._turn, _limit_to_one_thread():
             return self._encode(texts)
 
@@ -220,7 +220,7 @@ class MiniLM:
 
         pieces = [self.tokenize(text) for text in texts]
         rows = np.zeros((len(texts), DIMENSIONS), np.float32)
-        by_length = sorted(range(len(texts)), key=lambda row: len(pieces[row]))  # neighbours need little padding
+        by_length = sorted(range(len(texts)), key=lambda row: len(pieces[row]))  # similar lengths need little padding
         for start in range(0, len(texts), _BATCH):
             batch = by_length[start : start + _BATCH]
             rows[batch] = self._encode_batch([pieces[row] for row in batch])
@@ -253,11 +253,11 @@ class MiniLM:
         return vectors
 
 
-# These work in place: half the time of a small encoder is spent on moving numbers about.
+# In place: a small encoder spends half its time on moving numbers.
 
 
 def _apply_dense(state: "Floats", dense: "tuple[Floats, Floats]") -> "Floats":
-    # One flat product: numpy takes a stack of matrices one by one.
+    # One flat product: numpy multiplies a stack of matrices one by one.
     flat = state.reshape(-1, state.shape[-1]) @ dense[0]
     flat += dense[1]
     return flat.reshape(*state.shape[:-1], -1)
@@ -284,10 +284,10 @@ def _softmax(scores: "Floats") -> "Floats":
 
 
 def _gelu(values: "Floats") -> "Floats":
-    """Return x Φ(x); the error function by Abramowitz and Stegun 7.1.26, right to 1.5e-7: numpy has none."""
+    """Return x Φ(x), with the error function by Abramowitz and Stegun 7.1.26, exact to 1.5e-7: numpy has none."""
     import numpy as np
 
-    for row in values:  # a text at a time stays in the processor's cache
+    for row in values:  # one text at a time stays in the processor's cache
         size = np.abs(row)
         size *= np.float32(math.sqrt(0.5))
         near = size * np.float32(0.3275911)
@@ -311,7 +311,7 @@ def _gelu(values: "Floats") -> "Floats":
 
 
 def _read_safetensors(path: Path) -> "dict[str, Floats]":
-    """Read the tensors of numbers by name: eight bytes of length, a JSON header, then the numbers themselves."""
+    """Read tensors by name: eight bytes of length, a JSON header, then the numbers."""
     import numpy as np
 
     raw = np.memmap(path, dtype=np.uint8, mode="r")

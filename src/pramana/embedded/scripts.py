@@ -1,7 +1,7 @@
-"""Which voice speaks a language, and which letters it reads: a code and a text go in, a voice or the reason why not.
+"""Voices by language, and the scripts they read: a language code and a text go in, a voice or a refusal comes out.
 
-The table is explicit: espeak-ng has a voice for almost any code it is given, and spells out letters it does not know,
-"Chinese letter, Chinese letter". Scripts are Unicode's, by the names of the characters. Nothing here makes a sound.
+The table is explicit: espeak-ng accepts almost any code, and spells out letters that it does not know, "Chinese letter,
+Chinese letter". Scripts are Unicode's, by the names of the characters. Nothing here makes a sound.
 """
 
 import unicodedata
@@ -15,12 +15,12 @@ MAX_TEXT_LENGTH = 20_000
 
 
 class CannotSpeak(InvalidInput, code="cannot_speak"):
-    """The text would not be spoken as it is meant."""
+    """The text would not be spoken as written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """A voice of espeak-ng, by the file it is described in, and the scripts it reads."""
+    """A voice of espeak-ng: the file that defines it, and the scripts it reads."""
 
     file: str
     scripts: tuple[str, ...]
@@ -29,7 +29,7 @@ class Voice:
 def find_voice(language: str) -> Voice:
     """Return the voice for a language code, in any case, with `-` or `_` before the region.
 
-    A region that is not in the table is an accent of its language: `de-AT` is spoken as `de`.
+    A region that is not in the table counts as an accent: `de-AT` is spoken as `de`.
     """
     code = language.strip().lower().replace("_", "-")
     base, _, region = code.partition("-")
@@ -44,7 +44,7 @@ def find_voice(language: str) -> Voice:
 
 
 def prepare_text(text: str, language: str) -> str:
-    """Return the text as the voice for the language is given it: composed, its spaces single."""
+    """Return the text as the language's voice receives it: composed, with single spaces."""
     voice = find_voice(language)
     if len(text) > MAX_TEXT_LENGTH:
         raise CannotSpeak(f"the text has {len(text):,} characters, and {MAX_TEXT_LENGTH:,} is the limit for speech")
@@ -72,7 +72,7 @@ def prepare_text(text: str, language: str) -> str:
 
 @lru_cache(maxsize=4096)
 def find_script(character: str) -> str | None:
-    """Return the script of a letter, mark or digit; None where every script uses it.
+    """Return the script of a letter, mark or digit; None if all scripts share it.
 
     >>> find_script("й"), find_script("々"), find_script("7")
     ('Cyrillic', 'Han', None)
@@ -96,9 +96,9 @@ _SCRIPTS = {
 
 def _normalise_character(character: str) -> str:
     if "\uff01" <= character <= "\uff5e":
-        return chr(ord(character) - 0xFEE0)  # the wide forms of ASCII
+        return chr(ord(character) - 0xFEE0)  # full-width forms of ASCII
     if unicodedata.category(character) == "Cf" and character not in "\u200c\u200d":
-        return ""  # it directs how text is shown; the two joiners change how it is read
+        return ""  # controls display only; the two joiners affect reading
     return " " if character.isspace() else character
 
 
@@ -112,7 +112,7 @@ UNSUPPORTED_LANGUAGES = {
     "th": "espeak-ng does not read the spelling of Thai",
     "my": "espeak-ng does not read the spelling of Burmese",
 }
-"""Languages that espeak-ng lists and does not speak."""
+"""Languages that espeak-ng lists but cannot speak."""
 
 _LANGUAGES_BY_SCRIPT: dict[tuple[str, ...], dict[str, str]] = {
     ("Latin",): {
@@ -218,4 +218,4 @@ _LANGUAGES_BY_SCRIPT: dict[tuple[str, ...], dict[str, str]] = {
     },
 }
 VOICES = {code: Voice(file, scripts) for scripts, files in _LANGUAGES_BY_SCRIPT.items() for code, file in files.items()}
-"""By language code: Norwegian is spoken in Bokmål, Chinese in Mandarin, English and Portuguese as most do."""
+"""By language code: Norwegian is spoken as Bokmål, Chinese as Mandarin, English and Portuguese as most speakers do."""

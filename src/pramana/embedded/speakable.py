@@ -1,14 +1,14 @@
-"""A language model's reply as something to say on the telephone: text goes in, plain sentences come out.
+"""Prepares a language model's reply for speech: text goes in, plain sentences come out.
 
-Markup, list markers and pictures are removed, a repetition is cut away, and what is too long ends at a sentence or a
-clause. It makes no sound and asks no model.
+Markup, list markers and pictograms are removed, repetitions are cut, and long text ends at a sentence or a clause. It
+makes no sound and sends no requests.
 """
 
 import re
 import unicodedata
 
 MAX_BLOCK_WORDS = 24
-"""Words of the longest stretch that is recognised when it repeats."""
+"""Words of the longest repeated block that is detected."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,500})\]\([^()\s]{0,2000}\)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
@@ -25,7 +25,7 @@ _WORD = re.compile(r"\S+")
 
 
 def make_speakable(text: str) -> str:
-    r"""Return a reply without what nobody says aloud: markup, list markers, pictures, control characters.
+    r"""Return a reply without what is not spoken: markup, list markers, pictograms, control characters.
 
     >>> make_speakable("## Opening hours\n- **Monday**: 9 to 5\n- [Sunday](http://x.y) `closed` 🙂")
     'Opening hours. Monday: 9 to 5. Sunday closed.'
@@ -48,7 +48,7 @@ def make_speakable(text: str) -> str:
 
 
 def _finish_list_line(line: str, lines: int) -> str:
-    """Return the last of several lines as a sentence; a single line stays as it was written."""
+    """Return a line of several as a sentence; a single line stays as written."""
     return line if lines < 2 or line[-1] in ".!?…\"'”’)" else f"{line}."
 
 
@@ -64,7 +64,7 @@ def _speakable_character(each: str) -> str:
 
 
 def has_repetition(text: str) -> bool:
-    """Tell whether a text repeats itself.
+    """Return whether a text repeats itself.
 
     >>> loop = "The answer is: The answer is: The answer is: The"
     >>> has_repetition(loop), has_repetition("It is very, very big, and very blue.")
@@ -74,7 +74,7 @@ def has_repetition(text: str) -> bool:
 
 
 def remove_repetition(text: str) -> str:
-    """Return a text up to where it begins to repeat itself.
+    """Return a text up to its first repetition.
 
     >>> remove_repetition("It is the knight. It is the knight. It is the knight.")
     'It is the knight.'
@@ -84,9 +84,9 @@ def remove_repetition(text: str) -> str:
 
 
 def _find_repetition(text: str) -> int | None:
-    """Return the position at which the first repetition begins: of a block that follows itself, or of any four words.
+    """Return the position of the first repetition: of a block that follows itself, or of any four words.
 
-    How often a block may follow itself depends on its length: "very, very" is English, six words twice are a loop.
+    How often a block may repeat depends on its length: "very, very" is English, six words twice are a loop.
     """
     found = list(_WORD.finditer(text))
     words = [re.sub(r"\W", "", each[0].casefold()) or each[0] for each in found]
@@ -114,7 +114,7 @@ def _is_repeated_block(words: list[str], end: int, size: int, times: int) -> boo
 
 
 def shorten_to_words(text: str, max_words: int) -> str:
-    """Return at most so many words, up to the last sentence that fits, else the last clause, else the last word.
+    """Return at most `max_words` words, up to the last sentence that fits, else the last clause, else the last word.
 
     >>> shorten_to_words("It is big. It is also very blue, they say, and deep.", 8)
     'It is big.'
@@ -129,7 +129,7 @@ def shorten_to_words(text: str, max_words: int) -> str:
 
 
 def has_break(text: str) -> bool:
-    """Tell whether a text has the end of a sentence, or of a clause that another word follows.
+    """Return whether a text has the end of a sentence, or of a clause followed by another word.
 
     >>> has_break("It is big, and"), has_break("It is big."), has_break("The answer is:"), has_break("It is")
     (True, True, False, False)
@@ -138,7 +138,7 @@ def has_break(text: str) -> bool:
 
 
 def trim_to_sentence(text: str) -> str:
-    """Return the beginning of a text up to its last sentence or clause, so that it does not break off in a word group.
+    """Return a text up to its last complete sentence or clause, so that it does not break off within one.
 
     >>> *map(trim_to_sentence, ("The sea is salty. Rivers carry small amounts of", "Rivers carry salt, and the")),
     ('The sea is salty.', 'Rivers carry salt.')
@@ -151,6 +151,6 @@ def trim_to_sentence(text: str) -> str:
 
 
 def _sentence_ends(text: str) -> list[int]:
-    """Return where sentences end."""
+    """Return the positions where sentences end."""
     ends = [each.end() for each in _SENTENCE_END.finditer(text)]
     return [end for end in ends if not _ABBREVIATION.search(text, max(0, end - 10), end)]

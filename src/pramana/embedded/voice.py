@@ -1,9 +1,9 @@
 """espeak-ng in this process: a text and its language go in, 16-bit samples at the caller's rate come out. No network.
 
-The same text gives the same samples, in any process and after any other text: the library keeps state of its own that
-nothing resets, so it is loaded anew for each text, which takes three milliseconds. One text at a time. What it would
-spell out or mispronounce for lack of the letters is refused with `CannotSpeak` before any sound is made. Every voice
-speaks at the same level, the one telephony is measured at. espeak-ng is free software under the GPL, version 3.
+The same text gives the same samples, in any process and after any other text: the library has internal state that
+cannot be reset, so it is loaded again for each text, which takes three milliseconds. One text at a time. Text with
+letters that the voice would spell out or mispronounce is refused with `CannotSpeak` before any sound is made. Every
+voice speaks at the same level, the reference level of telephony. espeak-ng is free software under the GPL, version 3.
 """
 
 import ctypes
@@ -28,14 +28,14 @@ __all__ = ["LEVEL_DBFS", "NAME", "CannotSpeak", "Clause", "normalise_level", "sp
 
 NAME = "espeak-ng 1.52.0"
 LEVEL_DBFS = -26.0
-"""Of the speech without its pauses."""
+"""The level of the speech without its pauses."""
 WORDS_A_MINUTE, WORD_GAP_MS = 150, 20
-"""Slower and clearer than the library's own choice, 175 and none: the embedded ears then mistake half as many words."""
+"""Slower and clearer than the library's defaults, 175 and 0: the embedded recognition makes half as many mistakes."""
 _SYNCHRONOUS, _DO_NOT_EXIT, _UTF8, _IPA = 2, 0x8000, 1, 2
 _RATE, _WORD_GAP = 1, 7
 _ERROR_MESSAGES = {-1: "an internal error", 1: "its buffer is full", 2: "it knows no such voice"}
 _STOP = re.compile(r"([.,;:!?…–—])\W*\w?$")
-"""A mark at the end of what was read, which may go on to the first letter of the next clause."""
+"""A mark at the end of the text read, perhaps with the first letter of the next clause."""
 _NO_STOP = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St)\.\W*\w?$")
 _SAME_STOP = {"…": ".", "–": ",", "—": ","}
 _SWITCH = re.compile(r"\([a-z][a-z-]+\)")
@@ -44,12 +44,12 @@ _lock = threading.Lock()
 
 
 class Clause(NamedTuple):
-    """What is said in one breath."""
+    """A part of a text between two pauses."""
 
     phonemes: str
-    """In the letters of the International Phonetic Alphabet."""
+    """In the International Phonetic Alphabet."""
     stop: str
-    """The mark after it, one of `.,;:!?`; empty where there is none."""
+    """The mark after it, one of `.,;:!?`; empty if there is none."""
 
 
 def speak(text: str, language: str) -> "Samples":
@@ -70,7 +70,7 @@ def speak(text: str, language: str) -> "Samples":
 
 
 def to_phonemes(text: str, language: str) -> list[Clause]:
-    """Return how the text is pronounced, clause by clause; numbers and signs are words."""
+    """Return the pronunciation of the text, clause by clause, with numbers and signs as words."""
     plain, voice = prepare_text(text, language), find_voice(language)
     with _lock, _load_library() as library:
         _open_voice(library, voice)
@@ -82,7 +82,7 @@ def to_phonemes(text: str, language: str) -> list[Clause]:
 
 
 def normalise_level(samples: "Samples") -> "Samples":
-    """Return speech at the caller's rate as loud as every voice is, or as its loudest sample allows."""
+    """Return speech at the level of every voice, or as close as its loudest sample allows."""
     from pramana import audio
     from pramana.audio.pcm import FULL_SCALE, from_float
 
@@ -93,7 +93,7 @@ def normalise_level(samples: "Samples") -> "Samples":
 
 @contextmanager
 def _load_library() -> Iterator[Any]:
-    """Load the library as if for the first time, and let go of it."""
+    """Load a fresh copy of the library, and unload it afterwards."""
     with explain_missing_library("the embedded voice"):
         import _ctypes
 
@@ -112,7 +112,7 @@ def _load_library() -> Iterator[Any]:
 
 
 def _open_voice(library: Any, voice: Voice) -> int:
-    """Make the library ready to speak, and return its rate."""
+    """Initialise the library for a voice, and return its sample rate."""
     import espeakng_loader
 
     data = Path(espeakng_loader.get_library_path()).with_name("espeak-ng-data")
@@ -128,7 +128,7 @@ def _open_voice(library: Any, voice: Voice) -> int:
 
 
 def _check_letters(library: Any, text: str, language: str) -> None:
-    """Refuse what the voice itself would leave to an English one: letters of its script that it does not know."""
+    """Refuse letters of the voice's script that it does not know and would leave to an English voice."""
     if not _switches_language(library, text):
         return
     unknown = [each for each in dict.fromkeys(text) if not each.isspace() and _switches_language(library, each)]
@@ -141,7 +141,7 @@ def _switches_language(library: Any, text: str) -> bool:
 
 
 def _read_clauses(library: Any, text: str) -> Iterator[tuple[str, str]]:
-    """Yield the phonemes of each clause, and what of the text was read for them."""
+    """Yield the phonemes of each clause, and the text read for them."""
     library.espeak_TextToPhonemes.restype = ctypes.c_char_p
     data = text.encode()
     buffer = ctypes.create_string_buffer(data)

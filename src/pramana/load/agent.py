@@ -1,8 +1,8 @@
 """Descriptions of voice agents: YAML text in, a description as plain data out, every problem at its line and column.
 
-The keys and types are those of the structs in `providers/voice/description.py`, which also knows what else must hold.
-This module adds what only the text knows: where a key stands, and whether a plain `16000` is a number or a text. It
-never raises for what a document holds, and it never stops at the first problem.
+The keys and types are those of the structs in `providers/voice/description.py`, which also has the other rules. This
+module adds what depends on the text: the position of a key, and whether a plain `16000` is a number or a text. It never
+raises for the content of a document, and never stops at the first problem.
 """
 
 import re
@@ -22,7 +22,7 @@ from pramana.providers.voice.description import Description, find_description_pr
 
 MAX_BYTES = 1 << 20
 MAX_VALUES = 100_000
-"""With every alias written out: no description is that long."""
+"""With every alias expanded; no description is that long."""
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -30,7 +30,7 @@ _Made = TypeVar("_Made", bound=Struct)
 
 
 def load_agent(path: Path) -> dict[str, Any]:
-    """Return the description in a file as plain data; raises `InvalidInput` with every problem at its place."""
+    """Return the description in a file as plain data; raise `InvalidInput` with every problem at its place."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -46,7 +46,7 @@ def load_agent(path: Path) -> dict[str, Any]:
 
 
 def read_agent(data: bytes, problems: Problems, file: str = "") -> Description | None:
-    """Read the description in a file's bytes; what does not fit goes to `problems`."""
+    """Read the description in a file's bytes; add what does not fit to `problems`."""
     if len(data) > MAX_BYTES:
         problems.add(Problem(f"the file is larger than {MAX_BYTES >> 20} MB", "yaml", 1, 1, file))
         return None
@@ -55,19 +55,19 @@ def read_agent(data: bytes, problems: Problems, file: str = "") -> Description |
 
 
 def is_agent_description(data: bytes) -> bool:
-    """Tell whether YAML describes an agent: it says what goes up and down, and holds no scenario."""
+    """Return whether YAML describes an agent: it has a key `uplink` or `downlink`, and no scenario."""
     if len(data) > MAX_BYTES or not re.search(rb"(?m)^(uplink|downlink)\s*:", data):
         return False
     return not re.search(rb"(?m)^(scenarios|prompt|expected_outcome|expectedOutcome)\s*:", data)
 
 
 def parse_agent(text: str, problems: Problems, file: str = "") -> Description | None:
-    """Read the description in YAML text; what does not fit goes to `problems`."""
+    """Read the description in YAML text; add what does not fit to `problems`."""
     return _DescriptionReader(text, problems, file).read()
 
 
 class _DescriptionReader(Reader):
-    """A description being read. A value is read as the type it is to have; a value of any type as YAML 1.2 has it."""
+    """Reads a description: each value as the type of its field, and a value of any type by the rules of YAML 1.2."""
 
     def __init__(self, text: str, problems: Problems, file: str) -> None:
         super().__init__(text, problems, file)
@@ -90,7 +90,7 @@ class _DescriptionReader(Reader):
         return None if self.problems.errors > before else description
 
     def _find_place(self, path: str) -> At:
-        """Return where a path stands, or the nearest above it that stands somewhere."""
+        """Return the position of a path, or of the nearest parent that has one."""
         while path not in self._places:
             cut = max(path.rfind("."), path.rfind("["))
             path = path[:cut] if cut > 0 else ""
@@ -138,7 +138,7 @@ class _DescriptionReader(Reader):
     def _read_list(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
         if is_absent(node):
             return []
-        if not isinstance(node, SequenceNode):  # one of a kind needs no list
+        if not isinstance(node, SequenceNode):  # a single item needs no list
             here = path if isinstance(node, ScalarNode) else f"{path}[0]"
             return [self._read_value(kinds[0], node, here, place)]
         return [
@@ -185,7 +185,7 @@ class _DescriptionReader(Reader):
                 self.problem(f"{prefix}{name}", f"{name} is required", place)
         return None if self.problems.errors > before else kind(**values)
 
-    # ── By itself ──
+    # ── Of any type ──
 
     def _read_any(self, node: Node, path: str) -> Any:
         if isinstance(node, ScalarNode):
@@ -195,7 +195,7 @@ class _DescriptionReader(Reader):
         return self._read_mapping((Any,), node, path, at(node))
 
     def _parse_scalar(self, node: ScalarNode) -> Any:
-        """Return a scalar as YAML 1.2 reads it; one in quotes is text, and so is what JSON cannot say."""
+        """Return a scalar as YAML 1.2 reads it; quoted scalars are text, and so is what JSON cannot represent."""
         text = self.document.text(node)
         if node.style:
             return text
@@ -208,6 +208,6 @@ class _DescriptionReader(Reader):
         return _BOOLEANS.get(text, text)
 
     def _add_problem(self, path: str, message: str, place: At) -> Any:
-        """Add a problem, and return what stands for a value that nobody will see."""
+        """Add a problem; return None as the value, which is never used."""
         self.problem(path, message, place)
         return None

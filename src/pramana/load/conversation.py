@@ -1,8 +1,8 @@
-"""What a scenario holds beyond its prompt: further turns, what must hold of each answer, and how the call sounds.
+"""What a scenario has beyond its prompt: further turns, assertions on each answer, and the conditions of the call.
 
-Plain values go in, from a file or a request; lines of a script come out. An assertion obeys the rules of a suite's, in
-the same words, because it is read by the same code. Where in a text a value stands is for whoever read the text to
-know: a `Finding` here has the path of keys and indices to it, as they were written.
+Plain values go in, from a file or a request; lines of a script come out. Assertions follow the same rules as in suites,
+with the same messages, because the same code reads them. Positions in a text belong to the reader of that text: a
+`Finding` here has the path of keys and indices to its value, as written.
 """
 
 import json
@@ -22,30 +22,30 @@ from pramana.model import Expected, Line
 
 MAX_TURNS = 100
 MAX_ASSERTIONS = 100
-"""Of one turn."""
+"""Per turn."""
 LATEST_BARGE_IN_S = 60
 
 
-# ── What a text may be: it comes out, or is refused in the format's own words, which programs compare ──
+# ── Text: accepted, or refused with the published messages, which programs compare ──
 
 _SURROGATE_RE = re.compile("[\ud800-\udfff]")
 _CONTROL_RE = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def make_error(message: str) -> PydanticCustomError:
-    """Return the refusal that says just this."""
+    """Return a pydantic error with exactly this message."""
     return PydanticCustomError("rule", "{message}", {"message": message})
 
 
 def check_not_blank(value: Any, info: ValidationInfo) -> Any:
-    """Take a text that is not blank."""
+    """Accept a text that is not blank."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise make_error(f"{info.field_name} is required")
     return check_text(value, info)
 
 
 def check_text(value: Any, info: ValidationInfo) -> Any:
-    """Take any text."""
+    """Accept any text."""
     if not isinstance(value, str):
         raise make_error(f"{info.field_name} must be text")
     if not is_encodable(value):
@@ -54,12 +54,12 @@ def check_text(value: Any, info: ValidationInfo) -> Any:
 
 
 def is_encodable(value: str) -> bool:
-    """Tell text from what cannot be written as UTF-8."""
+    """Return whether a text can be encoded as UTF-8."""
     return value.isascii() or not _SURROGATE_RE.search(value)
 
 
 def check_audio_url(value: str, info: ValidationInfo) -> str:
-    """Take the address of a recording."""
+    """Accept the URL or path of a recording."""
     expected = f"{info.field_name} must be an http(s) URL or a path"
     if not value.strip() or _CONTROL_RE.search(value):
         raise make_error(f"{expected}, found {describe_value(_CONTROL_RE.sub('?', value))}")
@@ -74,7 +74,7 @@ def check_audio_url(value: str, info: ValidationInfo) -> str:
 
 
 def describe_unknown_key(name: str, known: Iterable[str], fallback: str = "") -> str:
-    """Return the message for a key that nobody knows."""
+    """Return the message for an unknown key."""
     hint = suggest_similar(name, known) or fallback
     if name == "<<":
         hint = "; YAML 1.2 has no merge keys, so write the fields out"
@@ -90,7 +90,7 @@ else:
 
 
 def _check_json(value: Any) -> Any:
-    """Take what JSON can hold; a file or a request holds nothing else, but a program may give anything."""
+    """Accept what JSON can represent; files and requests contain nothing else, but Python callers may pass anything."""
     if is_nested_deeper(value, MAX_DEPTH):
         raise make_error(f"schema must be nested at most {MAX_DEPTH} levels deep")
     try:
@@ -103,7 +103,7 @@ def _check_json(value: Any) -> Any:
 
 
 class Asserted(StatedAssertion):
-    """What must hold of an answer."""
+    """An assertion on an answer."""
 
     model_config = ConfigDict(title="Assertion of a scenario")
 
@@ -114,13 +114,13 @@ class Asserted(StatedAssertion):
 
     @model_serializer
     def stated_fields(self) -> dict[str, Any]:
-        """Return what was stated, and no default."""
+        """Return the fields that were set, without defaults."""
         fields = {field.alias or name: (getattr(self, name), field.default) for name, field in _CHECK_FIELDS.items()}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, (value, _) in fields.items()}
         return {name: value for name, value in plain.items() if value != fields[name][1]}
 
     def to_expected(self) -> Expected:
-        """Return what every other stage knows."""
+        """Return the assertion in the type of the other stages."""
         return Expected(self.plain(), (self.ideal,) if isinstance(self.ideal, str) else self.ideal or ())
 
 
@@ -128,7 +128,7 @@ _CHECK_FIELDS = Asserted.model_fields
 
 
 def _list_validator(name: str, item: str, max_items: int) -> BeforeValidator:
-    """Take a list that is neither empty nor endless; a single assertion is a list of one."""
+    """Accept a list that is neither empty nor too long; a single assertion is a list of one."""
 
     def check(value: Any) -> Any:
         if name == "assert" and isinstance(value, Mapping):
@@ -196,7 +196,7 @@ class ScriptedTurn(BaseModel):
     reference: Annotated[Reference, Field(description="The words the agent must say")] = None
 
     def to_line(self) -> Line:
-        """Return what every other stage knows."""
+        """Return the turn in the type of the other stages."""
         return Line(self.say, self.audio_url, self.barge_in, to_expected(self.assert_), self.reference)
 
 
@@ -204,11 +204,11 @@ Turns = Annotated[tuple[ScriptedTurn, ...], _list_validator("turns", "turn", MAX
 
 
 def to_expected(checks: tuple[Asserted, ...] | None) -> tuple[Expected, ...]:
-    """Return the assertions of one turn as every other stage knows them."""
+    """Return the assertions of one turn in the type of the other stages."""
     return tuple(each.to_expected() for each in checks or ())
 
 
-# ── Keys: which there are, and how else they may be spelt ──
+# ── Keys: known names and their alternative spellings ──
 
 CAMEL_CASE = {
     "audioUrl": "audio_url",
@@ -217,7 +217,7 @@ CAMEL_CASE = {
     "judgePrompt": "judge_prompt",
 }
 NON_TEXT_FIELDS = frozenset(("barge_in", "case_sensitive", "threshold"))
-"""Fields whose values are no text."""
+"""Fields whose values are not text."""
 
 
 def _field_keys(model: type[BaseModel]) -> dict[str, str]:
@@ -226,14 +226,14 @@ def _field_keys(model: type[BaseModel]) -> dict[str, str]:
 
 
 def file_names_of(model: type[BaseModel]) -> tuple[str, ...]:
-    """Return the names of a model's fields as files have them."""
+    """Return the names of a model's fields in files."""
     return tuple(field.alias or name for name, field in model.model_fields.items())
 
 
 TURN_KEYS = _field_keys(ScriptedTurn)
 ASSERTION_KEYS = _field_keys(Asserted)
 NESTED = {"turns": TURN_KEYS, "assert": ASSERTION_KEYS}
-"""Fields that hold mappings, and the keys of those."""
+"""Fields that hold mappings, and their keys."""
 LIMITS = {"turns": MAX_TURNS, "assert": MAX_ASSERTIONS}
 _MISPLACED_KEY_HINTS = {
     **{name: "assert" for name, field in ASSERTION_KEYS.items() if field != "type"},
@@ -242,16 +242,16 @@ _MISPLACED_KEY_HINTS = {
 
 
 class ScenarioReading:
-    """One scenario's values on their way to the model: keys known and in one spelling, and what was wrong with them."""
+    """Reads one scenario's values for the model: normalises keys, rejects unknown ones, and collects what is wrong."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         self.keys = keys
         self.findings: list[Finding] = []
         self._assertions: list[tuple[dict[str, Any], dict[str, Path]]] = []
-        """Each with the path to each of its fields."""
+        """Each with the path of each of its fields."""
 
     def read_fields(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values by field."""
+        """Return the values by field name."""
         return self._read_fields(values, self.keys, ())
 
     def _read_fields(self, values: Mapping[str, Any], keys: Mapping[str, str], path: Path) -> dict[str, Any]:
@@ -266,7 +266,7 @@ class ScenarioReading:
                 self._add_finding(here, f"{other} and {name} are two spellings of the same key; keep one")
             elif field in NESTED:
                 known[field] = self._read_nested(value, field, here)
-            elif value is not None or not path:  # null is not given
+            elif value is not None or not path:  # null counts as missing
                 known[field] = list(value) if isinstance(value, tuple) else value
                 places[field] = here
         if keys is ASSERTION_KEYS:
@@ -284,7 +284,7 @@ class ScenarioReading:
         ]
 
     def add_error(self, values: Mapping[str, Any], error: ErrorDetails) -> None:
-        """Take what the model found, in our words and at the keys that were written."""
+        """Add an error of the model, in Pramana's words and at the keys as written."""
         path, within = self._locate_error(values, error["loc"])
         kind = error["type"]
         if kind == "rule":
@@ -300,10 +300,10 @@ class ScenarioReading:
         self._add_finding(path, message)
 
     def check_across_fields(self) -> None:
-        """Take what only the fields of an assertion together show, as of a suite's."""
+        """Add errors that involve several fields of an assertion, with the rules of suites."""
         refused = {each.path for each in self.findings}
         for fields, places in self._assertions:
-            if places.get("schema") in refused:  # by the model: it is no plain JSON
+            if places.get("schema") in refused:  # refused by the model: it is not plain JSON
                 continue
             stated = {name: value for name, value in fields.items() if name != "ideal"}
             for each in _across({"assertion": stated, "ideal": fields.get("ideal")}):
@@ -311,9 +311,10 @@ class ScenarioReading:
                 self.findings.append(Finding(each.severity, places.get(field, (*places[""], field)), each.message))
 
     def _locate_error(self, values: Any, loc: Path) -> tuple[Path, Path]:
-        """Return where an error is as it was written, and which part of that is within an assertion.
+        """Return the path of an error as written, and the part of it within an assertion.
 
-        Pydantic names fields, counts a single mapping as the first of a list, and says which side of a union it tried.
+        Pydantic uses field names, counts a single mapping as the first item of a list, and names the side of a union it
+        tried.
         """
         path: list[str | int] = []
         keys, inside = self.keys, len(loc)
@@ -338,13 +339,15 @@ def _misplaced_key_hint(name: str, keys: Mapping[str, str]) -> str:
     return f"; {name} belongs in {place}" if place and keys is not NESTED[place] else ""
 
 
-# ── YAML: what a plain value is where no text is wanted ──
+# ── YAML: plain values where text is not expected ──
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<rest>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 
 
 def parse_literal(plain: str) -> Any:
-    """Return what JSON would read: true, false, a number, or else the text; `ValueError` for one beyond all measure.
+    """Return the value that JSON would read, otherwise the text; raise `ValueError` for a number out of range.
+
+    JSON would read true, false and numbers.
 
     >>> parse_literal("0.5"), parse_literal("7"), parse_literal("true"), parse_literal("yes"), parse_literal("007")
     (0.5, 7, True, 'yes', '007')
@@ -361,7 +364,7 @@ def parse_literal(plain: str) -> Any:
 
 
 def looks_like_number(value: str) -> bool:
-    """Tell a text that is a number to us but not to YAML 1.1, hence not to who writes YAML: it must be quoted.
+    """Return whether a text is a number to Pramana but not to YAML 1.1, which the YAML writer follows: it needs quotes.
 
     >>> looks_like_number("1e3"), looks_like_number("1.0"), looks_like_number("one")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""What is valid in scenarios and yet doubtful: recordings that are missing, ids in two files, and advice on style."""
+"""Warnings about valid scenarios: missing recordings, IDs that two files share, and style."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ _VAGUE_RE = re.compile(rf"(?:{_EMPTY_WORDS}|\d|-)+|.{{1,2}}")
 def lint_scenarios(
     scenarios: Sequence[LocatedScenario], file: Path, text: str, seen: dict[str, str], *, lint: bool
 ) -> Iterator[Problem]:
-    """Yield a warning for everything doubtful, each at its key; `seen` has the place of each id of the files before."""
+    """Yield every warning at its key; `seen` has the place of each ID in earlier files."""
     for each, field, message in _missing_recordings(scenarios, file.parent):
         yield each.make_problem(message, field, "warning")
     lines = lines_of(text)
@@ -29,7 +29,7 @@ def lint_scenarios(
 def _missing_recordings(
     scenarios: Sequence[LocatedScenario], folder: Path
 ) -> Iterator[tuple[LocatedScenario, str, str]]:
-    """Yield recordings that count from the file and are not there: in the middle of a run it is late to learn so."""
+    """Yield recordings that are missing, relative to the file: in the middle of a run it is too late to find out."""
     for each in scenarios:
         turns = [("turns", turn.audio_url) for turn in each.scenario.turns or ()]
         for field, url in (("prompt_audio_url", each.scenario.prompt_audio_url), *turns):
@@ -40,7 +40,7 @@ def _missing_recordings(
 def _repeated_ids(
     scenarios: Sequence[LocatedScenario], seen: dict[str, str]
 ) -> Iterator[tuple[LocatedScenario, str, str]]:
-    """Yield ids that two files share: each is valid alone, but an import would keep only one."""
+    """Yield IDs that two files share: each is valid alone, but an import would keep only one."""
     for each in scenarios:
         before = seen.setdefault(each.scenario.id, f"{each.file}:{each.place_of('id').line}")
         if not before.startswith(f"{each.file}:"):

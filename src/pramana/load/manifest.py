@@ -1,8 +1,7 @@
-"""Suite versions: a folder with `manifest.toml` and one JSONL file a tier, each pinned by its hash.
+"""Suite versions: a folder with `manifest.toml` and one JSONL file per tier, each pinned by its hash.
 
-Versions are looked up among the built-in suites first, then among those published into the data folder. Immutable
-means refused: a tier whose content differs from its pin is never handed out, and a version that exists is never
-written again.
+Versions are looked up among the built-in suites first, then among those published into the data folder. They are
+immutable: a tier whose content differs from its pin is never returned, and an existing version is never overwritten.
 """
 
 import json
@@ -31,19 +30,19 @@ MANIFEST = "manifest.toml"
 ABANDONED_S = 3600
 MAX_MANIFEST = 1 << 20
 MAX_PROBLEMS = 100
-_DELETE_ESCAPE = "\\u007f"  # the one control character that JSON leaves as it is and TOML does not take
+_DELETE_ESCAPE = "\\u007f"  # the one control character that JSON leaves unescaped and TOML refuses
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Tier(BaseModel):
-    """One tier as its manifest states it."""
+    """A tier in a manifest."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: str = Field(pattern=r"^[^/\\]+\.jsonl$")
     test_count: int = Field(ge=1, le=2**63 - 1)
     estimated_cost_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Unknown for what a user publishes: a cost depends on the model."""
+    """None for suites that users publish: the cost depends on the model."""
     estimated_tokens: int = Field(ge=0, le=2**63 - 1)
     use_case: str | None = None
     hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
@@ -62,14 +61,14 @@ class Manifest(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A suite version in its folder."""
+    """A suite version and its folder."""
 
     folder: Path
     manifest: Manifest
     built_in: bool = False
 
     def path(self, tier: str) -> Path:
-        """Return a tier's file after comparing it with its pin; what differs is refused."""
+        """Return a tier's file; raise an error if it does not match its pin."""
         stated = self.manifest.tiers.get(tier)
         if stated is None:
             raise make_no_tier_error(self.manifest.version, tier, self.manifest.tiers)
@@ -82,7 +81,7 @@ class Version:
 
 
 def iterate_versions(problems: list[Problem] | None = None) -> Iterator[Version]:
-    """Yield every version there is, built-in ones first; a manifest that cannot be read goes to `problems`."""
+    """Yield every version, built-in ones first; add manifests that cannot be read to `problems`."""
     for root in (BUILT_IN, settings.published_suites_folder()):
         for folder in sorted(root.iterdir()) if root.is_dir() else ():
             if (folder / MANIFEST).is_file() and not folder.name.startswith("."):
@@ -94,7 +93,7 @@ def iterate_versions(problems: list[Problem] | None = None) -> Iterator[Version]
 
 
 def find_version(name: str) -> Version:
-    """Return the version of that name."""
+    """Return the version with that name."""
     folder = find_version_folder(name)
     if folder is None:
         raise make_no_version_error(name)
@@ -102,13 +101,13 @@ def find_version(name: str) -> Version:
 
 
 def find_version_folder(name: str) -> Path | None:
-    """Return the folder of the version of that name; None where none stands in files."""
+    """Return the folder of the version with that name; None if no folder has it."""
     folders = [root / name for root in (BUILT_IN, settings.published_suites_folder())] if _NAME.fullmatch(name) else []
     return next((each for each in folders if (each / MANIFEST).is_file()), None)
 
 
 def make_no_version_error(name: str) -> NotFound:
-    """Return the error for a version that nobody has."""
+    """Return the error for an unknown version."""
     known = [version.manifest.version for version in iterate_versions()]
     hint = suggest_similar(name, known) if len(known) > 1 else ""
     return NotFound(f"no suite version {quote_text(name)}; there is {', '.join(known)}{hint}")
@@ -136,7 +135,7 @@ def open_version(folder: Path) -> Version:
 
 
 def _open_by_folder_name(folder: Path) -> Version:
-    """Read a version that is found by its folder's name, and so must call itself by it."""
+    """Read a version in a folder; the name in its manifest must be the folder's."""
     version = open_version(folder)
     if version.manifest.version != folder.name:
         says = describe_value(version.manifest.version)
@@ -149,7 +148,7 @@ def _read_manifest(text: str, path: Path) -> Manifest:
     try:
         return Manifest.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        place = re.search(r"line (\d+), column (\d+)", str(error))  # without one, it is the end of the document
+        place = re.search(r"line (\d+), column (\d+)", str(error))  # without a position, it is the end of the document
         lines = text.split("\n")
         line, column = (int(place[1]), int(place[2])) if place else (len(lines), len(lines[-1]) + 1)
         what = str(error).partition(" (at ")[0]
@@ -164,7 +163,7 @@ def _read_manifest(text: str, path: Path) -> Manifest:
             for error in errors.errors(include_url=False)[:MAX_PROBLEMS]
         ]
         raise InvalidInput.from_problems(problems, errors.error_count()) from None
-    except (RecursionError, ValueError):  # nested beyond the parser, or a number of thousands of digits
+    except (RecursionError, ValueError):  # nested too deep for the parser, or a number of thousands of digits
         raise InvalidInput.from_problems(
             [Problem("not a manifest: nested too deeply, or a number too long", "", 1, 1, str(path))]
         ) from None
@@ -172,18 +171,18 @@ def _read_manifest(text: str, path: Path) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class TierVerification:
-    """How one tier compares with its manifest; no problem means it is what it says."""
+    """The result of comparing a tier with its manifest; valid if there are no problems."""
 
     tier: str
     path: Path
     pinned: str
     actual_hash: str | None
-    """None when the file is missing or has no hash."""
+    """None if the file is missing or has no hash."""
     problems: tuple[Problem, ...]
 
     @property
     def verdict(self) -> str:
-        """In one word: verified, differs (from its pin), or invalid (whatever its hash)."""
+        """Return `verified`, `differs` (from its pin) or `invalid` (whatever its hash)."""
         if not self.problems:
             return "verified"
         return "differs" if self.actual_hash not in (None, self.pinned) else "invalid"
@@ -230,7 +229,7 @@ def publish_version(
     use_cases: Mapping[str, str] | None = None,
     costs_usd: Mapping[str, float] | None = None,
 ) -> Version:
-    """Write files as the tiers of a new version, pinned, in one step that happens wholly or not at all."""
+    """Write files as the pinned tiers of a new version, atomically."""
     if not _NAME.fullmatch(version):
         raise InvalidInput(
             "a version is letters, digits, dots, hyphens and underscores, such as v1.1; found "
@@ -258,14 +257,14 @@ def publish_version(
         if name not in tiers:
             raise InvalidInput(f'no file is the tier "{name}"{suggest_similar(name, tiers)}')
     root.mkdir(parents=True, exist_ok=True)
-    for abandoned in root.glob(f".{version}-*"):  # by a publication that was killed
-        with suppress(FileNotFoundError):  # someone else is publishing it right now
+    for abandoned in root.glob(f".{version}-*"):  # left by a publication that was killed
+        with suppress(FileNotFoundError):  # another process is publishing it right now
             if abandoned.stat().st_mtime < clock.timestamp() - ABANDONED_S:
                 shutil.rmtree(abandoned, ignore_errors=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{version}-", dir=root))
     try:
         checked, problems = {}, Problems()
-        for name, path in tiers.items():  # copy first, then check the copy: what is pinned is what was read
+        for name, path in tiers.items():  # copy first, then check the copy: the pin is of what was read
             shutil.copyfile(path, staged / path.name)
             checked[name] = check_suite(staged / path.name, problems)
             problems.raise_errors(str(path))
@@ -278,7 +277,7 @@ def publish_version(
         try:
             staged.rename(target)
         except OSError as error:
-            if target.exists():  # someone published the same version meanwhile
+            if target.exists():  # another process published the same version meanwhile
                 raise AlreadyExists(
                     f"{version} is already published, and versions never change; choose a new version"
                 ) from None
@@ -292,20 +291,20 @@ def publish_version(
 
 @dataclass(frozen=True, slots=True)
 class CheckedUpload:
-    """Tiers that were sent and hold what they should."""
+    """Uploaded tiers that are valid."""
 
     tiers: Mapping[str, SuiteFile]
     content: Mapping[str, bytes]
 
 
 def check_upload(version: str, tiers: Mapping[str, str]) -> CheckedUpload:
-    """Check the tiers of a version that somebody sends as JSONL text; raises `InvalidInput` with every problem.
+    """Check the tiers of a version uploaded as JSONL text; raise `InvalidInput` with every problem.
 
-    A problem names the tier as its file, so that whoever sent it finds the place.
+    A problem names the tier as its file, so that the sender finds the place.
     """
     names = [version, *tiers]
     bad = next((each for each in names if not _NAME.fullmatch(each)), None)
-    if bad is not None:  # the empty name is one
+    if bad is not None:  # not a truth test: the invalid name may be empty
         raise InvalidInput(
             "versions and tiers are letters, digits, dots, hyphens and underscores, such as v1.1 and cheap; found "
             f"{describe_value(bad)}"
@@ -331,7 +330,7 @@ def _manifest_text(
     version: str, tiers: Mapping[str, SuiteFile], use_cases: Mapping[str, str], costs_usd: Mapping[str, float]
 ) -> str:
     def in_order(names: set[str], order: Sequence[str]) -> str:
-        return json.dumps(sorted(names, key=order.index))  # a list of texts in JSON is one in TOML
+        return json.dumps(sorted(names, key=order.index))  # a list of strings is the same in JSON and TOML
 
     categories = {name for suite in tiers.values() for name in suite.categories}
     types = {name for suite in tiers.values() for name in suite.assertion_types}

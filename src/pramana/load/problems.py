@@ -1,4 +1,4 @@
-"""Problems as they are found: bounded in number and in size, whatever the file holds."""
+"""Collects problems, bounded in number and in size, whatever the file holds."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,7 +29,7 @@ class Problems:
             self.kept.append(problem)
 
     def is_full(self, severity: Severity = "error") -> bool:
-        """Tell whether a further one is only counted, so that nobody need work out where it stands."""
+        """Return whether a further problem is only counted, so that its position need not be computed."""
         return (self.errors if severity == "error" else self.warnings) >= self.limit
 
     def __iter__(self) -> Iterator[Problem]:
@@ -42,7 +42,7 @@ class Problems:
         return f"<{self.errors:,} errors, {self.warnings:,} warnings>"
 
     def raise_errors(self, file: str = "") -> None:
-        """Raise `InvalidInput` with the errors, where there are any; a file that is given stands for theirs."""
+        """Raise `InvalidInput` if there are errors; `file` replaces their file."""
         if self.errors:
             errors = [replace(each, file=file or each.file) for each in self.kept if each.severity == "error"]
             raise InvalidInput.from_problems(errors, self.errors)
@@ -53,7 +53,7 @@ class Problems:
 
 
 def attach_source(problem: Problem, text: str) -> Problem:
-    """Return the problem with the part of its line around the column, and the caret's place in that part."""
+    """Return the problem with the part of its line around the column, and the caret's position in that part."""
     caret = max(problem.column, 1)
     start = max(0, caret - 1 - EXCERPT_LENGTH // 2) if len(text) > EXCERPT_LENGTH else 0
     shown = text[start : start + EXCERPT_LENGTH]
@@ -65,7 +65,7 @@ def attach_source(problem: Problem, text: str) -> Problem:
 
 
 def format_path(path: Path) -> str:
-    """Return a path as messages have it.
+    """Return a path as messages show it.
 
     >>> format_path(("turns", 1, "say"))
     'turns[1].say'
@@ -74,12 +74,12 @@ def format_path(path: Path) -> str:
 
 
 def shorten_path(path: str, limit: int = 160) -> str:
-    """Return a path that a line of a report can hold: keys may be megabytes."""
+    """Return a path short enough for a line of a report: keys may be megabytes."""
     return path if len(path) <= limit else path[: limit - 1] + "…"
 
 
 def describe_value(value: object) -> str:
-    """Name a value in a message, briefly and whatever it is.
+    """Describe a value in a message: any value, briefly.
 
     >>> describe_value("medium"), describe_value([1, 2]), describe_value(None), describe_value(True)
     ('"medium"', 'a list of 2', 'null', 'true')
@@ -108,7 +108,7 @@ def describe_value(value: object) -> str:
 
 
 def join_alternatives(names: list[str] | tuple[str, ...]) -> str:
-    """Join names for a sentence.
+    """Join names into a list for a sentence.
 
     >>> join_alternatives(["easy", "medium", "hard"])
     'easy, medium or hard'

@@ -1,10 +1,10 @@
-"""Results that a run left behind: a `results.json` in the published shape in, blocks of outcomes out.
+"""Results of earlier runs: a `results.json` in the published shape in, blocks of outcomes out.
 
-Files of other and older programs are welcome: a single block instead of a list, no `repeat`, no `result_hash`, no
-`score`, none of the fields of our own, unknown keys beside the known. What a comparison needs must be there and must
-make sense; what does not is reported with file, line, column and path. A case is known by its `case_digest` where every
-result of a block has one, else by its `test_id`. A `result_hash` that does not match its output is found, not refused.
-Nothing is written, and no output is judged again.
+Files of other and older programs are accepted: a single block instead of a list, missing `repeat`, `result_hash`,
+`score` or fields of Pramana's own, and unknown keys. What a comparison needs must be present and valid; anything else
+is reported with file, line, column and path. A case is identified by its `case_digest` if every result of a block has
+one, otherwise by its `test_id`. A `result_hash` that does not match its output is reported, not refused. Nothing is
+written, and no output is scored again.
 """
 
 import stat
@@ -22,15 +22,15 @@ from pramana.load.problems import describe_value, format_path, join_alternatives
 from pramana.model import Check, Outcome
 
 MAX_PROBLEMS = 100
-"""Nobody reads more."""
+"""Enough for a reader."""
 MAX_BYTES = 2 * 10**9
-"""A million results of two kilobytes; more does not fit into the memory of most machines when it is read."""
+"""A million results of two kilobytes; more exceeds the memory of most machines."""
 OUTCOMES = frozenset(each.value for each in Outcome)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedResult:
-    """One answer as the file has it."""
+    """One result as the file has it."""
 
     test_id: str
     repeat: int
@@ -42,41 +42,41 @@ class RecordedResult:
     result_hash: str | None = None
     case_digest: str | None = None
     checks: tuple[Check, ...] = ()
-    """Who judged; empty when the file does not say."""
+    """The checks of the result; empty if the file has none."""
     variant: str = "text"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelResults:
-    """One model's results."""
+    """The results of one model."""
 
     model_id: str
     suite_version: str
     suite_hash: str | None
-    """None when the suite was not asked as a whole, or the file does not say."""
+    """None if only part of a suite was sent, or the file does not say."""
     results: tuple[RecordedResult, ...] = field(repr=False)
     timestamp: str | None = None
     temperature: float | None = None
     seed: int | None = None
     runner_version: str | None = None
     model: str | None = None
-    """As it was typed; None when the file does not say."""
+    """The model as typed; None if the file does not say."""
     complete: bool | None = None
-    """Whether every result there was to be is there; None when the file does not say."""
+    """Whether all expected results are there; None if the file does not say."""
     provider: str | None = None
     engines: tuple[str, ...] = ()
-    """What the embedded models were computed with, a line each; empty when the file does not say."""
+    """The engines of the embedded models, one per line; empty if the file does not say."""
     system_prompt: str | None = field(default=None, repr=False)
-    """Empty where there was none; None when the file does not say."""
+    """Empty if there was none; None if the file does not say."""
 
     @property
     def has_digests(self) -> bool:
-        """Whether every result says of which case it is, beyond doubt."""
+        """Return whether every result has a case digest, which identifies its case."""
         return all(each.case_digest for each in self.results)
 
 
 def mismatched_hashes(block: ModelResults) -> list[str]:
-    """Return the ids of the results whose `result_hash` does not match their output."""
+    """Return the IDs of the results whose `result_hash` does not match their output."""
     if not block.model_id:
         return []
     return [
@@ -87,7 +87,7 @@ def mismatched_hashes(block: ModelResults) -> list[str]:
 
 
 def read_results(path: str | PathLike[str]) -> list[ModelResults]:
-    """Return the blocks of a results file; what does not fit raises `InvalidInput` with the first problems."""
+    """Return the blocks of a results file; raise `InvalidInput` with the first problems."""
     file = str(path)
     try:
         text = _read_content(Path(path)).decode("utf-8-sig")
@@ -115,7 +115,7 @@ def read_results(path: str | PathLike[str]) -> list[ModelResults]:
 
 
 def _read_content(path: Path) -> bytes:
-    """Return what a file holds; a pipe or a device, which may never end, is not even opened."""
+    """Return a file's content; a pipe or a device, which may never end, is not opened."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise InvalidInput(f"{path} cannot be read: not a regular file; save the results to a file first")
@@ -157,11 +157,11 @@ _RESULT: dict[str, tuple[str, Any]] = {
     "latency_ms": ("a number", None),
     "result_hash": ("text", None),
 }
-"""Fields that may be missing or null, each with its kind and its default."""
+"""Fields that may be missing or null, each with its type and its default."""
 
 
 class _ResultsReader:
-    """Walks one document; collects what is wrong, and where."""
+    """Reads one document; collects problems and their positions."""
 
     def __init__(self) -> None:
         self.findings: list[tuple[jsonl.Path, str]] = []
@@ -171,7 +171,7 @@ class _ResultsReader:
             self.findings.append((path, message))
 
     def get_field(self, record: dict[str, Any], path: jsonl.Path, kind: str, default: Any = _REQUIRED) -> Any:
-        """Return a field of the right kind; without a default it must be there, with one it may also be null."""
+        """Return a field of the right type; without a default it is required, with one it may be missing or null."""
         name = path[-1]
         value = record.get(str(name))
         if value is None and default is not _REQUIRED:
@@ -187,7 +187,7 @@ class _ResultsReader:
     def get_optional_fields(
         self, record: dict[str, Any], path: jsonl.Path, fields: dict[str, tuple[str, Any]]
     ) -> dict[str, Any]:
-        """Return several fields that need not be there."""
+        """Return several optional fields."""
         return {name: self.get_field(record, (*path, name), kind, default) for name, (kind, default) in fields.items()}
 
     def read_blocks(self, value: Any) -> list[ModelResults]:
@@ -214,7 +214,7 @@ class _ResultsReader:
         results = [self.read_result(each, (*path, "results", number), seen) for number, each in enumerate(listed)]
         self.check_unique(results, (*path, "results"))
         optional = self.get_optional_fields(metadata, below, _METADATA)
-        engines, provider = metadata.get("engines"), metadata.get("provider")  # they only inform: never refused
+        engines, provider = metadata.get("engines"), metadata.get("provider")  # informational only: never refused
         prompt = metadata.get("system_prompt", _REQUIRED)
         model = self.get_field(metadata, (*below, "model_id"), "text") if "run_metadata" in value else ""
         return ModelResults(
@@ -270,7 +270,7 @@ class _ResultsReader:
         )
 
     def read_outcome(self, passed: bool, details: dict[str, Any], path: jsonl.Path) -> Outcome:
-        """Return how it ended: as the file says, or as older files imply it."""
+        """Return the outcome that the file states, or that older files imply."""
         skipped = details.get("skipped") is True
         stated = details.get("outcome")
         implied = Outcome.SKIPPED if skipped else Outcome.PASSED if passed else Outcome.FAILED
@@ -289,7 +289,7 @@ class _ResultsReader:
 
 
 def _parse_checks(records: Any) -> Iterator[Check]:
-    """Yield the checks as we write them; what else a program may have put there says nothing."""
+    """Yield the checks in Pramana's format; skip anything else that a program wrote there."""
     for each in records if isinstance(records, list) else ():
         match each:
             case {"name": str(name), "version": str(version), "outcome": str(outcome)} if outcome in OUTCOMES:

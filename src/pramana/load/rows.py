@@ -1,8 +1,8 @@
 """Cases from Python: arguments, dictionaries or the rows of a data frame in, cases out. Only the input is required.
 
-The two published formats are strict and need a category, a difficulty and an estimate of tokens; what is built in a
-program needs none of that. A dictionary may use the names of the suite format (`assertion`, `metadata`) too; one with
-a `prompt` is a scenario, by the rules of that format. Problems name the row: `cases[3].ideal`.
+The two published formats are strict and require a category, a difficulty and a token estimate; cases built in a program
+need none of these. A dictionary may also use the names of the suite format (`assertion`, `metadata`); one with a
+`prompt` is a scenario and follows that format's rules. Problems name the row: `cases[3].ideal`.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _FIELDS = (
     "expected_outcome",
 )  # fmt: skip
 _MISSING_TYPE_NAMES = ("NAType", "NaTType")
-"""Types of empty cells of pandas, which need not be installed."""
+"""Types of empty cells in pandas, which need not be installed."""
 _METADATA_FIELDS = ("difficulty", "tags", "tokens_est")
 
 
@@ -48,9 +48,9 @@ def make_case(
 ) -> model.Case:
     """Return a case.
 
-    `check` is an assertion type or a whole assertion; with an `ideal` and no check, the reply must contain it, in
-    whatever case of letters. `expected_outcome` is what a judge decides by. A case with none of these is for scorers.
-    Without an `id`, one is made from the content.
+    `check` is an assertion type or a whole assertion; with an `ideal` and no check, the reply must contain it, ignoring
+    case. `expected_outcome` is what a judge decides by. A case with none of these is for scorers. Without an `id`, one
+    is made from the content.
 
     >>> case = Case("What is the capital of France?", ideal="Paris")
     >>> case.id, case.assertion.type, case.ideals
@@ -89,13 +89,13 @@ if TYPE_CHECKING:
 else:
 
     class _AnyCase(type):
-        """Makes every case an instance of `pramana.Case`, wherever it came from."""
+        """Makes every case an instance of `pramana.Case`, wherever it was created."""
 
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, model.Case)
 
     class Case(metaclass=_AnyCase):
-        # Not the struct itself: its fields are what stages need, and a struct cannot have a constructor of its own.
+        # Not the struct itself: its fields are what stages need, and a struct cannot define its own constructor.
         __doc__ = make_case.__doc__
         __signature__ = signature(make_case)
 
@@ -104,17 +104,17 @@ else:
 
 
 def read_rows(rows: Any) -> tuple[model.Case, ...]:
-    """Return the cases of rows: cases, or dictionaries. Raises `InvalidInput` with everything that is wrong."""
+    """Return the cases of rows: cases or dictionaries. Raises `InvalidInput` with every problem."""
     found: list[model.Case] = []
     problems: list[Problem] = []
     first_seen: dict[str, int] = {}
     _refuse_unknown_columns(rows)
     known: dict[str, model.Case] = {}
     for number, row in enumerate(_iterate_records(rows)):
-        original = getattr(row, "original", None)  # of `result.case`, which shows a case
+        original = getattr(row, "original", None)  # the case that a `result.case` shows
         if isinstance(original, model.Case):
             if known.get(original.id) == original:
-                continue  # of another result: it was asked several times, or several models were
+                continue  # from a second result: the case had repeats or several models
             row = original  # noqa: PLW2901
         try:
             case = row if isinstance(row, model.Case) else _row_to_case(row)
@@ -141,9 +141,9 @@ _IDEAL_NAMES = ("answer", "expected", "target", "label", "output", "reference", 
 
 
 def _refuse_unknown_columns(rows: Any) -> None:
-    """Refuse a data frame for its columns, once for each, before any row of it is read."""
+    """Refuse a data frame for its columns, once per column, before reading any row."""
     columns = [str(each) for each in getattr(rows, "columns", ())] if is_data_frame(rows) else []
-    if not columns or "prompt" in columns:  # a table of scenarios has columns of its own
+    if not columns or "prompt" in columns:  # a table of scenarios has different columns
         return
     known = {*_FIELDS, *_METADATA_FIELDS, "assertion", "metadata"}
     unknown = [each for each in columns if each not in known]
@@ -158,7 +158,7 @@ def _refuse_unknown_columns(rows: Any) -> None:
 
 
 def _suggest_rename(column: str, columns: Sequence[str]) -> str:
-    """Return what to do about a column that no case has."""
+    """Return what to do about an unknown column."""
     for names, field in ((_INPUT_NAMES, "input"), (_IDEAL_NAMES, "ideal")):
         if column.lower() in names and field not in columns:
             return f'; rename it: frame.rename(columns={{"{column}": "{field}"}})'
@@ -167,12 +167,12 @@ def _suggest_rename(column: str, columns: Sequence[str]) -> str:
 
 
 def is_single_case(value: object) -> bool:
-    """Return whether something is one case: a case, a dictionary or `result.case`."""
+    """Return whether a value is one case: a case, a dictionary or `result.case`."""
     return isinstance(value, model.Case | Mapping) or isinstance(getattr(value, "original", None), model.Case)
 
 
 def is_data_frame(value: object) -> bool:
-    """Return whether something is a data frame: of pandas, or of polars."""
+    """Return whether a value is a pandas or polars data frame."""
     return hasattr(value, "to_dicts") or (hasattr(value, "to_dict") and hasattr(value, "columns"))
 
 
@@ -186,16 +186,16 @@ def _iterate_records(rows: Any) -> Iterator[Any]:
 
 
 def _plain_cells(row: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield what a row has under its names, in plain Python; empty cells are left out."""
+    """Yield the named cells of a row, in plain Python; empty cells are omitted."""
     for key, given in row.items():
-        # Numbers and arrays of numpy, which data frames are full of.
+        # Numbers and arrays of numpy, which are common in data frames.
         value = given.tolist() if hasattr(given, "tolist") and hasattr(given, "shape") else given
         if not _is_missing(value):
             yield key, value
 
 
 def _is_missing(value: object) -> bool:
-    """Return whether a cell is empty, as data frames have it: None, or a NaN, an NA or a NaT of any library."""
+    """Return whether a cell is empty: None, or NaN, NA or NaT of any library."""
     return (
         value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in _MISSING_TYPE_NAMES
     )
@@ -249,9 +249,9 @@ def _turns(given: Any) -> tuple[Turn, ...]:
 
 
 def _texts(given: Any, field: str) -> tuple[str, ...]:
-    if type(given) is int:  # as a column of a data frame has answers that are numbers
+    if type(given) is int:  # a data frame column of numeric answers
         given = str(given)
-    if isinstance(given, set | frozenset):  # each process has another order, and so would the case have another id
+    if isinstance(given, set | frozenset):  # a set's order differs between processes, and the case's ID would too
         raise _field_error(
             field, f"must be text or a list of texts, found a set, which has no order: sorted({field}) has one"
         )
@@ -280,7 +280,7 @@ def _assertion(check: Any, ideals: tuple[str, ...]) -> Assertion | None:
 
 
 def _make_content_id(case: model.Case) -> str:
-    """Return an id made from the content, so that the same case has the same id in every run."""
+    """Return an ID made from the content, so that the same case has the same ID in every run."""
     stated = case.assertion
     content = [
         [[turn.role, turn.text] for turn in case.turns],

@@ -1,8 +1,8 @@
 """VoiceBench scenarios: YAML text in, scenarios with their lines out, and every problem at its line and column.
 
-The rules live in the pydantic model `Scenario`, so that a file, a request body and an editor's schema agree; this
-module adds what only the text knows: where a key stands, whether it stands twice, which spelling was used. It never
-raises for what a document holds, and it never stops at the first problem.
+The rules are in the pydantic model `Scenario`, so that files, request bodies and the schema for editors agree; this
+module adds what depends on the text: positions of keys, duplicate keys, and the spelling used. It never raises for the
+content of a document, and never stops at the first problem.
 """
 
 import gc
@@ -57,7 +57,7 @@ ScenarioType = Literal["task-completion", "information-retrieval", "conversation
 
 
 def _require(message: str, predicate: Callable[[str], object]) -> AfterValidator:
-    """Refuse a text for which something does not hold."""
+    """Return a validator that refuses text for which the predicate is false."""
 
     def check(value: str) -> str:
         if not predicate(value):
@@ -88,7 +88,7 @@ def _check_tags(value: Any) -> Any:
 
 
 def _default_validator(default: Any) -> BeforeValidator:
-    """Let null mean the default, as in the files."""
+    """Return a validator that replaces null by the default, as in files."""
     return BeforeValidator(lambda value: default if value is None else value)
 
 
@@ -152,7 +152,7 @@ class Scenario(BaseModel):
     conditions: Annotated[Spelled, Field(description="How the caller sounds, such as noise=10dB,phone")] = None
 
     def to_case(self, source: Source | None = None) -> Case:
-        """Return the case a run asks."""
+        """Return the case that a run sends."""
         return Case(
             id=self.id,
             kind="scenario",
@@ -167,7 +167,7 @@ class Scenario(BaseModel):
         )
 
     def to_stored(self) -> model.Scenario:
-        """Return it as a store keeps it."""
+        """Return the scenario as a store keeps it."""
         return msgspec.convert(self.model_dump(by_alias=True), model.Scenario)
 
     def _make_script(self) -> tuple[Line, ...]:
@@ -183,7 +183,7 @@ _KEYS = {**{field: field for field in file_names_of(Scenario)}, **CAMEL_CASE}
 
 
 def check_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[tuple[str, str]]]:
-    """Check the fields of one scenario, from a file or from a request: the scenario, or what is wrong with which key.
+    """Check the fields of one scenario, from a file or a request; return the scenario, or its errors by key.
 
     >>> check_scenario({"id": "a-b", "expectedOutcome": "x", "prompt": "p", "type": "task-completion"})[1]
     [('name', 'name is required')]
@@ -193,7 +193,7 @@ def check_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[tup
 
 
 def examine_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[Finding]]:
-    """Return the scenario, None where there is an error, and everything there is to say of it."""
+    """Return the scenario (None if there is an error), with all errors and warnings."""
     reading = ScenarioReading(_KEYS)
     scenario: Scenario | None = None
     fields = reading.read_fields(values)
@@ -209,7 +209,7 @@ def examine_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[F
 
 @dataclass(frozen=True, slots=True)
 class LocatedScenario:
-    """A valid scenario and where it stands."""
+    """A valid scenario and its position."""
 
     scenario: Scenario
     path: str
@@ -222,18 +222,18 @@ class LocatedScenario:
         return self.scenario.id
 
     def place_of(self, field: str) -> At:
-        """Return the place of a field's key; of the id where the field is not written."""
+        """Return the position of a field's key, or of the ID if the field is not written."""
         return at(self.keys.get(field, self.keys["id"]))
 
     def make_problem(self, message: str, field: str = "id", severity: Severity = "error") -> Problem:
-        """Return what is wrong with a field, at its key."""
+        """Return a problem with a field, at its key."""
         place, path = self.place_of(field), f"{self.path}.{field}".removeprefix(".")
         return Problem(message, path, place.line, place.column, self.file, severity=severity)
 
 
 @contextmanager
 def paused_garbage_collector() -> Iterator[None]:
-    """Pause the cyclic garbage collector: a bulk load makes no garbage, and scanning it costs two to eight times."""
+    """Pause the cyclic garbage collector: a bulk load makes no garbage, and takes two to eight times longer with it."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -244,13 +244,13 @@ def paused_garbage_collector() -> Iterator[None]:
 
 
 def read_bounded_file(path: Path) -> bytes:
-    """Read a file, but no more of it than shows that it is too large."""
+    """Read a file, but only enough of it to detect that it is too large."""
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
 
 
 def read_scenarios(data: bytes, problems: Problems, file: str = "") -> list[LocatedScenario]:
-    """Read the scenarios of a file's bytes; what does not fit goes to `problems`."""
+    """Read the scenarios in a file's bytes; add what does not fit to `problems`."""
     if len(data) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES >> 20} MB; split it into several"
         problems.add(Problem(message, "yaml", 1, 1, file))
@@ -260,13 +260,13 @@ def read_scenarios(data: bytes, problems: Problems, file: str = "") -> list[Loca
 
 
 def parse_scenarios(text: str, problems: Problems, file: str = "") -> list[LocatedScenario]:
-    """Read the scenarios of YAML text: those that are valid come back, what is wrong goes to `problems`."""
+    """Read the scenarios of YAML text; return the valid ones and add errors to `problems`."""
     with paused_garbage_collector():
         return _ScenariosReader(text, problems, file).read()
 
 
 class _ScenariosReader(Reader):
-    """A document of scenarios being read."""
+    """Reads a document of scenarios."""
 
     def __init__(self, text: str, problems: Problems, file: str) -> None:
         super().__init__(text, problems, file)
@@ -288,7 +288,7 @@ class _ScenariosReader(Reader):
         keys = [(self.document.text(key), key, value) for key, value in root.value if isinstance(key, ScalarNode)]
         lists = [value for name, _, value in keys if name == "scenarios"]
         if not lists:
-            for name, key, value in keys:  # `scenario:` over a list is a slip of the key, not a scenario without fields
+            for name, key, value in keys:  # `scenario:` over a list is a typo, not a scenario without fields
                 if name not in _KEYS and isinstance(value, SequenceNode) and suggest_similar(name, ["scenarios"]):
                     self.problem(name, describe_unknown_key(name, ["scenarios"]), at(key))
                     return []
@@ -336,14 +336,14 @@ class _ScenariosReader(Reader):
             return
         first, again = at(self._first[case_id]).line, at(key).line
         where = f"lines {first} and {again}"
-        if self._first[case_id] is key:  # the very same node: an alias stands for a scenario that is there already
+        if self._first[case_id] is key:  # the same node: an alias repeats an earlier scenario
             where = f"an alias repeats the scenario of line {again}"
         self.problem(path, f"duplicate id {describe_value(case_id)}: {where}", at(key))
 
     def read_fields(
         self, node: MappingNode, prefix: str, known: Mapping[str, str], keys: dict[str, ScalarNode]
     ) -> dict[str, Any]:
-        """Return the values of a mapping, and in `keys` the node of each key."""
+        """Return the values of a mapping; add the node of each key to `keys`."""
         values: dict[str, Any] = {}
         for name, key, value in self.entries(node, prefix):
             keys[name] = key
@@ -357,7 +357,7 @@ class _ScenariosReader(Reader):
         return values
 
     def read_nested(self, path: str, key: Node, node: Node, field: str) -> Any:
-        """Return mappings of fields, in a list or not; what is neither, or too long, comes as in any other place."""
+        """Return mappings of fields, in a list or not; read anything else, or a list too long, like any other value."""
 
         def one(path: str, key: Node, node: Node) -> Any:
             if isinstance(node, MappingNode) and not odd_tag(node):
@@ -369,8 +369,8 @@ class _ScenariosReader(Reader):
         return one(path, key, node)
 
     def read_plain(self, path: str, key: Node, node: Node) -> Any:
-        """Return what JSON would hold, from a value that is no text or may be none."""
-        left = [MAX_SCHEMA]  # so many values have as many characters, and aliases make many of few
+        """Return a value as JSON would hold it, for fields that need not be text."""
+        left = [MAX_SCHEMA]  # a schema has at most one value per character; aliases multiply a few into many
 
         def read(path: str, key: Node, node: Node) -> Any:
             left[0] -= 1
@@ -405,17 +405,17 @@ class _ScenariosReader(Reader):
             return None
 
     def find_place(self, node: Node, path: jsonl.Path) -> At:
-        """Return where a path leads: to a key, or an item of a list; of what is not there, to what should hold it."""
+        """Return the position of a path: a key or a list item; for a missing path, that of its parent."""
         place = at(node)
         for part in path:
             if isinstance(node, MappingNode):
-                if id(node) not in self._indexed:  # a mapping may have many keys, and each of them a problem
+                if id(node) not in self._indexed:  # a mapping may have many keys, each with a problem
                     pairs = (
                         (self.document.text(key), (key, value))
                         for key, value in node.value
                         if isinstance(key, ScalarNode)
                     )
-                    self._indexed[id(node)] = dict(reversed(list(pairs)))  # of those that stand twice, the first
+                    self._indexed[id(node)] = dict(reversed(list(pairs)))  # the first of duplicate keys
                 if part not in self._indexed[id(node)]:
                     return at(node)
                 key, node = self._indexed[id(node)][part]
@@ -442,7 +442,7 @@ class _ScenariosReader(Reader):
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Writes text in double quotes where libyaml would break it at NEL, LS or PS, or where we would read a number."""
+    """Quotes text that libyaml would break at NEL, LS or PS, or that Pramana would read as a number."""
 
     def ignore_aliases(self, data: Any) -> bool:
         del data
@@ -458,12 +458,12 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def write_scenarios(scenarios: Iterable[Scenario]) -> str:
-    """Return YAML text that reads back to the same scenarios."""
+    """Return YAML text that loads as the same scenarios."""
     return "".join(write_yaml([[each.to_stored() for each in scenarios]]))
 
 
 def write_yaml(chunks: Iterable[Iterable[model.Scenario]]) -> Iterator[str]:
-    """Yield, by the chunk, YAML text that reads back to the same scenarios."""
+    """Yield YAML text, chunk by chunk, that loads as the same scenarios."""
     yield dump_yaml({"version": "1.0"}) + "scenarios:"
     some = False
     for chunk in chunks:
@@ -475,7 +475,7 @@ def write_yaml(chunks: Iterable[Iterable[model.Scenario]]) -> Iterator[str]:
 
 
 def _entry(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a scenario or a turn as files have it: what is null is not written."""
+    """Return a scenario or a turn as files have it, without null values."""
     entry = {name: value for name, value in values.items() if value is not None}
     if "turns" in entry:
         entry["turns"] = [_entry(each) for each in entry["turns"]]

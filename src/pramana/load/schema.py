@@ -38,7 +38,7 @@ def suite_schema() -> dict[str, Any]:
 def _needs(name: str) -> tuple[str, ...]:
     try:
         return assertion_type(name).needs
-    except BrokenPlugin:  # another package's trouble; `pramana validate` names it where it is used
+    except BrokenPlugin:  # a fault of another package; `pramana validate` reports it where it is used
         return ()
 
 
@@ -47,7 +47,7 @@ def _input_schema(field: str) -> dict[str, Any]:
 
 
 def agent_schema() -> dict[str, Any]:
-    """Return the schema of a document that describes a voice agent."""
+    """Return the schema of a voice agent's description."""
     (top,), parts = msgspec.json.schema_components((Description,), ref_template="#/$defs/{name}")
     for part in parts.values():
         part["properties"] = {name: _written_names(stated) for name, stated in part["properties"].items()}
@@ -55,17 +55,17 @@ def agent_schema() -> dict[str, Any]:
 
 
 def _written_names(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return what may stand in the file: one of a kind needs no list, and a plain number is the text that was typed."""
+    """Return the schema of what may be written: a single item needs no list, and a plain number is read as text."""
     if schema.get("type") == "array":
         return {"anyOf": [schema, schema.get("items", {})]}
     return schema | {"type": _SCALARS} if schema.get("type") == "string" and "enum" not in schema else schema
 
 
 _SCALARS = ["string", "number", "boolean"]
-"""What an editor takes a plain value for, and the loader for the text that was typed."""
+"""The types an editor sees in a plain value, which the loader reads as text."""
 _TEXT: dict[str, Any] = {"type": _SCALARS, "pattern": r"\S"}
 _WORDS = r"[^\s!-/:-@\[-\u0060{-~]"
-"""Some character that is no blank and no punctuation of ASCII; the loader knows all punctuation."""
+"""A character that is neither blank nor ASCII punctuation; the loader knows all punctuation."""
 _RECORDING = r"^(https?://[^/\s]|(?![A-Za-z][A-Za-z0-9+.-]+:)[^\s])"
 
 
@@ -106,7 +106,7 @@ def scenario_schema() -> dict[str, Any]:
         "$schema": DIALECT,
         "title": "VoiceBench scenarios",
         "type": "object",
-        # Any of these says that many are meant, so that an editor offers `scenarios` before it is there.
+        # Any of these keys implies many scenarios, so that an editor suggests `scenarios` before it is written.
         "if": {"anyOf": [{"required": [name]} for name in ("scenarios", "version", "description")]},
         "then": {"properties": many, "required": ["scenarios"], "additionalProperties": False},
         "else": {"$ref": "#/$defs/Scenario"},
@@ -124,7 +124,7 @@ def _list_of(part: str, field: str) -> dict[str, Any]:
 
 
 def _describe_answer(fields: dict[str, Any]) -> None:
-    """Describe what is asked of an answer, to the prompt or to a turn."""
+    """Describe the assertions on an answer, to the prompt or to a turn."""
     _replace(fields, "assert", {"anyOf": [{"$ref": "#/$defs/Asserted"}, _list_of("Asserted", "assert")]})
     _replace(fields, "reference", {"type": [*_SCALARS, "null"], "pattern": _WORDS})
 
@@ -155,7 +155,7 @@ def _describe_assertion(assertion: dict[str, Any]) -> None:
 
 
 def _spellings(fields: dict[str, Any], keys: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Add the other spellings of keys, and return that each is used in one of them."""
+    """Add the other spellings of keys; return the rule that each key is used in only one spelling."""
     others = {spelling: field for spelling, field in keys.items() if spelling != field}
     for spelling, field in others.items():
         fields[spelling] = {**fields[field], "description": f"The same as {field}"}

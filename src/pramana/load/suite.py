@@ -1,9 +1,8 @@
 """Pramana suites: a JSONL file in, test cases out one by one, and every problem at its line and column.
 
-A suite of any length is read in constant memory: cases are validated and passed on, and only the sorter in
-`pramana.hash` keeps an index, on disk. The rules live in the pydantic model `TestCase` and, for what one field demands
-of another, in the registered assertion type. Unknown keys are errors: a misplaced assertion that silently passes is
-worse than none.
+Suites of any length take constant memory: cases are validated and passed on, and only the sorter in `pramana.hash`
+keeps an index, on disk. The rules are in the pydantic model `TestCase` and, where one field depends on another, in the
+registered assertion type. Unknown keys are errors: a misplaced assertion that silently passes is worse than none.
 """
 
 import re
@@ -35,7 +34,7 @@ from pramana.model import Assertion, Case, Difficulty, Facets, Role, Source, Tur
 from pramana.plugins import assertion_types
 
 MAX_ITEMS = 10_000
-"""Of a list in a case: what is wrong with each item of a longer one would fill the memory."""
+"""Per list in a case: the errors of a longer one would fill the memory."""
 MAX_TOKENS = 2**31 - 1
 
 Category = Literal["reasoning", "factual", "instruction_following", "coding", "safety", "creative"]
@@ -70,7 +69,7 @@ def _shape(value: Any) -> str | None:
 
 
 Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_not_blank)]
-# After, not min_length: pydantic counts only the items that fit, and would call a list of misfits empty.
+# After validation rather than min_length: pydantic counts only valid items, so a list of invalid ones would be "empty".
 _at_least_one, _min_items = AfterValidator(_not_empty), Field(json_schema_extra={"minItems": 1})
 _bounded = BeforeValidator(_not_endless)
 _either = {"custom_error_type": "text_or_list", "custom_error_message": "text or list"}
@@ -101,12 +100,12 @@ class StatedAssertion(BaseModel):
     schema_: Any = Field(default=None, alias="schema", description="For json_schema: a JSON Schema (2020-12)")
 
     def plain(self) -> Assertion:
-        """Return what every other stage knows."""
+        """Return the assertion in the type of the other stages."""
         return Assertion(self.type, self.case_sensitive, self.threshold, self.judge_prompt, self.schema_)
 
 
 class Metadata(BaseModel):
-    """What cases are chosen and counted by."""
+    """What cases are filtered and summarised by."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -142,7 +141,7 @@ class TestCase(BaseModel):
     metadata: Metadata
 
     def to_case(self, source: Source | None = None) -> Case:
-        """Return the case a run asks; a string is a list of one."""
+        """Return the case that a run sends; a string input or ideal becomes a list of one."""
         messages = (Message(role="user", content=self.input),) if isinstance(self.input, str) else self.input
         return Case(
             id=self.id,
@@ -158,22 +157,22 @@ class TestCase(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SuiteFile:
-    """What a whole suite file amounts to."""
+    """The results of checking a whole suite file."""
 
     cases: int
-    """Lines that hold one, valid or not."""
+    """Number of lines with a case, valid or not."""
     valid: int
     tokens_est: int
     hash: str | None
-    """None when a problem leaves the file without one."""
+    """None if a problem makes the hash impossible."""
     categories: frozenset[str]
     assertion_types: frozenset[str]
 
 
 def read_cases(path: str | PathLike[str], content: bytes | None = None) -> Iterator[Case]:
-    """Yield the cases of a suite file, one line at a time; the first problem raises. `content` stands for the file's.
+    """Yield the cases of a suite file, one line at a time; raise the first problem.
 
-    Ids that stand twice are found by `check_suite`, which reads the whole file.
+    `content` replaces the file's content. `check_suite`, which reads the whole file, finds duplicate IDs.
     """
     problems = Problems(limit=1)
     with jsonl.open_file(path, content) as file:
@@ -187,7 +186,7 @@ def read_cases(path: str | PathLike[str], content: bytes | None = None) -> Itera
 
 
 def check_suite(path: str | PathLike[str], problems: Problems, content: bytes | None = None) -> SuiteFile:
-    """Validate a suite file and compute its hash in one pass; what does not fit goes to `problems`."""
+    """Validate a suite file and compute its hash in one pass; add what does not fit to `problems`."""
     before, valid, tokens = problems.errors, 0, 0
     categories: set[str] = set()
     types: set[str] = set()
@@ -213,14 +212,14 @@ def check_suite(path: str | PathLike[str], problems: Problems, content: bytes | 
 
 
 class _Reader:
-    """Reads one file's lines; knows the case index, and where in a line a path stands."""
+    """Reads one file's lines; tracks the case index and finds the columns of paths."""
 
     def __init__(self, file: str, problems: Problems, ordered: SortedCases | None = None) -> None:
         self.file, self.problems, self.ordered = file, problems, ordered
         self.cases = 0
 
     def text_at(self, file: BinaryIO, offset: int) -> str:
-        """Return a line read before, for the caret under it."""
+        """Return a line read earlier, for the caret below it."""
         if self.problems.is_full():
             return ""
         file.seek(offset)
@@ -250,7 +249,7 @@ class _Reader:
         try:
             case = TestCase.model_validate(value)
         except ValidationError as errors:
-            room = self.problems.limit  # what will not be shown is counted, and no sentence made of it
+            room = self.problems.limit  # no messages are made for problems that are only counted
             findings = [_finding(error) for error in errors.errors(include_url=False)[:room]]
             uncounted = max(0, errors.error_count() - room)
         findings += _across(value)
@@ -260,7 +259,7 @@ class _Reader:
         return None if any(each.severity == "error" for each in findings) else case
 
     def report_all(self, index: int, line: int, text: str, findings: Sequence["Finding"]) -> None:
-        """Report what is wrong with one line; its columns are found in one pass, and only for what will be seen."""
+        """Report the problems of one line; columns are found in one pass, and only for problems that are shown."""
         seen = [each for each in findings if not self.problems.is_full(each.severity)][: 2 * self.problems.limit]
         columns = jsonl.find_columns(text, ((each.path, each.key) for each in seen)) if seen else {}
         for each in findings:
@@ -278,7 +277,7 @@ class _Reader:
         *,
         severity: Severity = "error",
     ) -> None:
-        if self.problems.is_full(severity):  # counted only: nobody will see where it stands
+        if self.problems.is_full(severity):  # only counted: its position is not needed
             self.problems.add(Problem(message, severity=severity))
             return
         problem = Problem(
@@ -295,22 +294,22 @@ def _parse(text: str) -> Any:
     return value
 
 
-# ── What one field demands of another ──
+# ── Rules between fields ──
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong in one case, before its column is known."""
+    """A problem of one case, before its column is known."""
 
     severity: Severity
     path: jsonl.Path
     message: str
     key: bool = False
-    """The key is meant, not its value."""
+    """Whether the key is meant, not its value."""
 
 
 def _across(value: dict[str, Any]) -> Iterator[Finding]:
-    """Yield what only several fields together show; fields that are wrong by themselves are passed over."""
+    """Yield problems that involve several fields; fields that are invalid on their own are skipped."""
     case_id, category = value.get("id"), value.get("category")
     if isinstance(case_id, str) and category in _CATEGORIES and not re.fullmatch(rf"{category}-\d+", case_id):
         message = f"id {describe_value(case_id)} does not follow {{category}}-{{num}}, such as {category}-001"
@@ -338,7 +337,7 @@ def _across(value: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _ideals(ideal: Any) -> tuple[str, ...] | None:
-    """Return the ideals as a tuple, or None where they are wrong by themselves."""
+    """Return the ideals as a tuple, or None if they are invalid on their own."""
     if ideal is None:
         return ()
     listed = [ideal] if isinstance(ideal, str) else ideal
@@ -346,7 +345,7 @@ def _ideals(ideal: Any) -> tuple[str, ...] | None:
     return tuple(listed) if sound else None
 
 
-# ── What pydantic found, in our words ──
+# ── Pydantic's errors in Pramana's words ──
 
 _CATEGORIES = get_args(Category)
 _OBJECTS: dict[str, type[BaseModel]] = {
@@ -370,7 +369,7 @@ _EXPECTED = {
 
 def _finding(error: ErrorDetails) -> Finding:
     path = error["loc"]
-    if path and path[0] in ("input", "ideal"):  # without the tag that says which side of a union pydantic tried
+    if path and path[0] in ("input", "ideal"):  # drop the tag for the side of a union that pydantic tried
         path = path[:1] + path[2:]
     return Finding("error", path, _message(path, error), key=error["type"] == "extra_forbidden")
 

@@ -1,8 +1,8 @@
-"""YAML text in, nodes with positions out: libyaml's parser, YAML 1.2's rules, and bounds that no file can pass.
+"""YAML text in, nodes with positions out: libyaml's parser with the rules of YAML 1.2 and strict bounds.
 
-A scalar stays the text that was typed: nothing here turns `no` into False or `010` into 8; whoever reads a node decides
-what it means. Depth, size and the growth through aliases are bounded before anything is built, since libyaml itself
-overflows the stack on deep nesting. Only what the text says enters; nothing is ever constructed from a tag.
+A scalar stays the text that was typed: nothing here turns `no` into False or `010` into 8; the reader of a node decides
+what it means. Depth, size and growth through aliases are bounded before anything is built, since libyaml itself
+overflows the stack on deep nesting. Nothing is ever constructed from a tag.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from yaml._yaml import (
     CParser,
-)  # libyaml; PyYAML's wheels hold it, and its pure-Python twin is 20 times slower
+)  # libyaml: part of PyYAML's wheels, whose pure-Python parser is 20 times slower
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pramana.errors import Problem, Severity, escape_control_characters
@@ -24,7 +24,7 @@ MAX_CHARACTERS = 32 << 20
 MAX_DEPTH = 40
 MAX_NODES = 1_000_000
 MAX_EXPANDED = 10_000_000
-"""Characters and values that aliases may add to what is written out."""
+"""Characters and values that aliases may add to the written ones."""
 
 PLAIN = "?"
 """The tag of a plain scalar: neither quoted nor tagged."""
@@ -34,7 +34,7 @@ _KNOWN_TAGS = {
     SequenceNode: ("tag:yaml.org,2002:seq", "!"),
     MappingNode: ("tag:yaml.org,2002:map", "!"),
 }
-# YAML 1.2 has text where YAML 1.1, hence libyaml, saw line breaks.
+# Text in YAML 1.2, but line breaks in YAML 1.1, hence in libyaml.
 _BREAKS_OF_1_1 = "\x85\u2028\u2029"
 
 
@@ -55,7 +55,7 @@ class BadYaml(ValueError):
 
 
 class _Parser(CParser):
-    """libyaml's composer, with its hooks put to use: no tag is guessed, and depth is counted on the way down."""
+    """libyaml's composer with overridden hooks: tags are not guessed, and depth is counted on the way down."""
 
     depth = nodes = 0
 
@@ -76,7 +76,7 @@ class _Parser(CParser):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The root node of a document, None when it is empty, and how to read texts in it."""
+    """The root node of a document (None if it is empty), and its texts."""
 
     root: Node | None
     stand_ins: dict[int, str]
@@ -116,7 +116,7 @@ def compose(text: str) -> Document:
         before = text.encode()[: error.position].decode(errors="ignore")
         code = error.character if isinstance(error.character, int) else ord(error.character)
         raise BadYaml(f"the character U+{code:04X} is not allowed in YAML", position(text, len(before))) from None
-    except UnicodeDecodeError:  # a tag may spell bytes as %ED%A0, and libyaml passes on what they are
+    except UnicodeDecodeError:  # a tag may encode bytes as %ED%A0, which libyaml passes on
         raise BadYaml("a tag holds escapes that are not UTF-8", position(text, max(text.find("%"), 0))) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -125,12 +125,12 @@ def compose(text: str) -> Document:
     finally:
         parser.dispose()
     if root is not None and "*" in text:
-        _bound_aliases(root, MAX_EXPANDED + 2 * len(text))  # what is written out in full is never too much
+        _bound_aliases(root, MAX_EXPANDED + 2 * len(text))  # text written in full is never too much
     return Document(root, stand_ins)
 
 
 def decode_yaml(data: bytes, problems: Problems, file: str) -> str | None:
-    """Return the text of a YAML file's bytes; None where they are no text, which goes to `problems`."""
+    """Return the text of a YAML file's bytes; if they are not text, add a problem and return None."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         return data.decode()
@@ -143,12 +143,12 @@ def decode_yaml(data: bytes, problems: Problems, file: str) -> str | None:
 
 
 def lines_of(text: str) -> list[str]:
-    """Split text as editors do, and as positions count: at LF, CRLF and CR only."""
+    """Split text at LF, CRLF and CR only, as editors and positions do."""
     return re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
 
 
 class Reader:
-    """One document being read: its text, its nodes, and the problems found in it, each at its place."""
+    """Reads one document: its text, its nodes, and the problems at their places."""
 
     document: Document
 
@@ -166,7 +166,7 @@ class Reader:
         return root
 
     def problem(self, path: str, message: str, place: At, severity: Severity = "error") -> None:
-        """Add a problem, with its line while there is room for it."""
+        """Add a problem, with its line unless it is only counted."""
         problem = Problem(message, shorten_path(path), place.line, place.column, self.file, severity=severity)
         if not self.problems.is_full(severity):
             if self._lines is None:
@@ -176,7 +176,7 @@ class Reader:
         self.problems.add(problem)
 
     def entries(self, mapping: MappingNode, prefix: str) -> Iterator[tuple[str, ScalarNode, Node]]:
-        """Yield key text, key node and value node; a key that is no text, or stands twice, is a problem."""
+        """Yield key text, key node and value node; report keys that are not text or are duplicates."""
         first: dict[str, ScalarNode] = {}
         for key, value in mapping.value:
             if not isinstance(key, ScalarNode):
@@ -193,7 +193,7 @@ class Reader:
             yield name, key, value
 
     def kind(self, node: Node) -> str:
-        """Return what a node is, for a message."""
+        """Return the kind of a node, for a message."""
         if is_absent(node):
             return "nothing"
         if isinstance(node, ScalarNode):
@@ -219,12 +219,12 @@ def at(node: Node) -> At:
 
 
 def is_absent(node: Node) -> bool:
-    """Tell whether a value counts as not given: `null`, `~` or nothing at all, unquoted."""
+    """Return whether a value counts as missing: `null`, `~` or nothing at all, unquoted."""
     return node.tag == PLAIN and node.value in _ABSENT
 
 
 def odd_tag(node: Node) -> str | None:
-    """Return a tag that says something a plain reading does not, such as `!!int` or `!secret`."""
+    """Return a tag that changes the plain reading, such as `!!int` or `!secret`."""
     return None if node.tag in _KNOWN_TAGS[type(node)] else str(node.tag).replace("tag:yaml.org,2002:", "!!")
 
 
@@ -232,7 +232,7 @@ _escape = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))")
 
 
 def _replace_breaks(text: str) -> tuple[str, dict[int, str]]:
-    """Put characters the text neither holds nor escapes in the place of NEL, LS and PS; positions stay the same."""
+    """Replace NEL, LS and PS by characters that the text neither holds nor escapes; positions stay the same."""
     used = {*map(ord, set(text)), *(int(short or long, 16) for short, long in _escape.findall(text))}
     unused = (code for code in (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE)) if code not in used)
     stand_ins = dict(zip(unused, _BREAKS_OF_1_1, strict=False))
@@ -242,7 +242,7 @@ def _replace_breaks(text: str) -> tuple[str, dict[int, str]]:
 
 
 def position(text: str, index: int) -> At:
-    """Return the place of a character, lines ending at LF, CRLF and CR."""
+    """Return the position of a character; lines end at LF, CRLF and CR."""
     lines = text[:index].replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return At(len(lines), len(lines[-1]) + 1)
 
@@ -265,7 +265,7 @@ def _sentence(error: yaml.MarkedYAMLError, character: str) -> str:
 
 
 def _bound_aliases(root: Node, limit: int) -> None:
-    """Refuse a document that would grow out of bounds if its aliases were written out, or that contains itself."""
+    """Refuse a document that contains itself, or exceeds the limit when its aliases are expanded."""
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
 

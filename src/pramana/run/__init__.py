@@ -1,1 +1,1 @@
-"""Stage 2, run: cases in, a stream of results out; workers, limits, retries. It never stores and never shows."""
+"""Stage 2, run: cases in, a stream of results out; workers, limits, retries. It never stores or displays anything."""

@@ -1,7 +1,7 @@
-"""Who is asked, opened once: providers by target, limiters by account, and one budget and one stop for all of them.
+"""The providers of a run, each opened once: clients by target, limiters by account, one budget and one stop for all.
 
-Two ways into one account (a vendor's chat and its responses, a model and the judge) share its limiter, because the
-provider counts them together. Whoever opens this as a context closes every provider with it.
+Two clients of one account (a vendor's chat and its responses API, a model and the judge) share its limiter, because the
+provider counts them together. As a context manager, it closes every provider on exit.
 """
 
 from collections.abc import Mapping
@@ -40,14 +40,13 @@ if TYPE_CHECKING:
     from pramana.providers.text.function import FunctionProvider
 
 CALL_OVERHEAD_TIMEOUT_S = 1800.0
-"""For dialling, for what the caller says, and for storing it: a call keeps its own time, and this only ends a stuck
-one."""
+"""Covers dialling, what the caller says and storing it: a call limits its own time, and this only ends a stuck one."""
 NEVER_CACHED = ("python", "command")
-"""A function or a command of the user's may be another tomorrow, under the same name."""
+"""A user's function or command may change tomorrow under the same name."""
 
 
 def find_uncached_models(plan: Plan) -> list[str]:
-    """Return the models and the judge of a plan whose replies are never cached, as they were typed.
+    """Return the models of a plan, judge included, whose replies are never cached, as typed.
 
     >>> agent, fake = Target("python:shop:agent", "python", "shop:agent"), Target("fake:echo", "fake", "echo")
     >>> find_uncached_models(Plan("cases", None, (agent, fake), 1))
@@ -59,23 +58,23 @@ def find_uncached_models(plan: Plan) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Whom a run may reach, and by whose word; a server allows less than the command line of one's own machine."""
+    """What a run may access; a server allows less than the command line on one's own machine."""
 
     registered: Lookup | None = field(default=None, repr=False)
-    """Where providers are looked up before the environment is: the store's."""
+    """Looks up providers before the environment does: the store's."""
     for_others: bool = False
-    """Whether others than this machine's user say who is asked: nothing that runs code here, no file of this machine,
-    and no key of the environment to an address that was typed."""
+    """Whether other users than this machine's choose the models: then no code and no file of this machine is used, and
+    no key of the environment is sent to a typed address."""
     allow_private: bool = True
-    """Whether what they name may be at a private address."""
+    """Whether these users may name private addresses."""
     functions: PassedFunctions = field(default_factory=PassedFunctions, repr=False)
-    """What a Python caller passed as models."""
+    """The functions that a Python caller passed as models."""
     free_models_only: bool = False
-    """Whether a scorer may ask only models that cost nothing."""
+    """Whether scorers may use only models that cost nothing."""
 
 
 class OpenAccounts:
-    """How each target is asked, within the limits."""
+    """Clients for each target, within the run's limits."""
 
     def __init__(
         self,
@@ -90,7 +89,7 @@ class OpenAccounts:
         self._limits, self._budget, self._cost_of, self._stop = limits, budget, cost_of, stop
         self._cache, self._patience = cache, patience or Patience()
         self._stack = AsyncExitStack()
-        # No time here: `TextClient` keeps it, for every provider alike.
+        # No timeout here: `TextClient` enforces it, for every provider alike.
         self._sources = make_accounts(reach, None)
         self._providers: dict[tuple[str, str, str], Provider] = {}
         self._limiters: dict[tuple[str, str, str], Limiter] = {}
@@ -98,7 +97,7 @@ class OpenAccounts:
         self._voice_clients: dict[str, VoiceClient] = {}
         self._recognitions: dict[str, RecognitionClient] = {}
         self.stages = StageCounter()
-        """Where the calls under way are, of all targets."""
+        """The stages of the calls in flight, of all targets."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,7 +106,7 @@ class OpenAccounts:
         await self._stack.aclose()
 
     def text_client(self, target: Target) -> TextClient:
-        """Return how a target is asked, opening its provider on first use."""
+        """Return the text client of a target, opening its provider on first use."""
         if target.typed not in self._text_clients:
             cache = None if target.provider in NEVER_CACHED else self._cache
             asking = self._within_limits(target, self._provider(target), cache)
@@ -117,12 +116,12 @@ class OpenAccounts:
         return self._text_clients[target.typed]
 
     def refuse_missing_parameters(self, target: Target, parameters: Mapping[str, Any]) -> None:
-        """Raise `InvalidInput` if the target is a function that requires a parameter that it would not be sent."""
+        """Raise `InvalidInput` if the target is a function with a required parameter that would not be sent."""
         if target.provider == "python":
             cast("FunctionProvider", self._provider(target)).refuse_missing(parameters)
 
     def embedding_client(self, target: Target) -> TextClient:
-        """Return how a target is asked for embeddings; they are never cached."""
+        """Return the client for a target's embeddings, which are never cached."""
         name = f"{target.typed} (embedder)"
         if name not in self._text_clients:
             embedding = EmbeddingAdapter(cast("EmbeddingProvider", self._provider(target)))
@@ -130,7 +129,7 @@ class OpenAccounts:
         return self._text_clients[name]
 
     def voice_client(self, target: Target, keep: Keep, stt: Target | None) -> VoiceClient:
-        """Return how a target is called: a voice agent itself, a text model with ears and a mouth around it."""
+        """Return the voice client of a target: a voice agent, or a text model with speech recognition and a voice."""
         name = f"{target.typed} (called)"
         if name not in self._voice_clients:
             voice = self._voice(target)
@@ -151,7 +150,7 @@ class OpenAccounts:
         return self._voice_clients[name]
 
     def find_recognition(self, stt: Target | None) -> RecognitionChain:
-        """Return who hears what was recorded: the one that was named, then the embedded one."""
+        """Return the speech recognition of recordings: the named model, then the embedded one."""
         return self._make_recognition_chain(stt, EmbeddedRecognition("bench"))
 
     def _make_recognition_chain(self, stt: Target | None, embedded: EmbeddedRecognition) -> RecognitionChain:
@@ -170,22 +169,22 @@ class OpenAccounts:
             named = RecognitionEndpoint(account, stt.model, vendor=stt.provider)
             self._stack.push_async_callback(named.close)
             asking = self._within_limits(stt, RecognitionAdapter(named), None)
-            # Limits of its own: its troubles are not the agent's, and what it costs nobody counts.
+            # Its own limits: its errors must not slow the agent, and its cost is not counted.
             asking.limiter, asking.budget = self._limiter(stt, "recognition"), Budget()
             self._text_clients[f"{stt.typed} (stt)"] = asking
             self._recognitions[stt.typed] = RecognitionClient(named, asking)
         return self._recognitions[stt.typed]
 
     def understands_language(self, target: Target, language: str) -> bool:
-        """Tell whether a target that is called understands a language, as far as it says."""
+        """Return whether a called target understands a language, as far as it states."""
         return self._voice(target).capabilities.supports_language(language)
 
     def rate_limit_wait_s(self) -> float:
-        """Return for how many more seconds a provider wants nobody to ask."""
+        """Return the seconds left until a provider's rate limit ends."""
         return max((limiter.held_s() for limiter in self._limiters.values()), default=0.0)
 
     def make_notes(self) -> dict[str, Any]:
-        """Return what happened, for the record: how the limits moved, and how often someone was asked again."""
+        """Return notes for the run's record: how the limits changed, and how many retries there were."""
         return {
             "limits": {
                 name: [[change.at_s, change.limit, change.cause] for change in asking.limiter.history]
@@ -195,7 +194,7 @@ class OpenAccounts:
         }
 
     def rejected_parameters(self) -> Mapping[str, list[str]]:
-        """Return, of each target, the parameters that it was asked without."""
+        """Return the parameters left out for each target, because it rejected them."""
         return {name: sorted(asking.left_out) for name, asking in self._text_clients.items() if asking.left_out}
 
     def _voice(self, target: Target) -> VoiceProvider:
@@ -223,7 +222,7 @@ class OpenAccounts:
         )
 
     def _provider(self, target: Target) -> Provider:
-        # What has an account serves all of its models; a function, or an installed provider, may be one model only.
+        # A provider with an account serves all of its models; a function or a plugin may be one model only.
         of_one_model = "" if target.provider in VARIABLES else target.model
         key = (target.provider, of_one_model, str(sorted(target.arguments.items())))
         if key not in self._providers:
@@ -251,7 +250,7 @@ class OpenAccounts:
 
 
 def make_accounts(reach: Reach, timeout_s: float | None) -> Accounts:
-    """Return where keys and addresses come from: the store, then this machine's own settings."""
+    """Return the sources of keys and addresses: the store, then this machine's settings."""
     return Accounts(
         settings.read_variable,
         timeout_s,
@@ -266,7 +265,7 @@ def make_accounts(reach: Reach, timeout_s: float | None) -> Accounts:
 
 
 def read_command_lines() -> dict[str, CommandLine]:
-    """Return the commands of the local configuration."""
+    """Return the commands of the local configuration file."""
     return {
         name: CommandLine(tuple(stated["argv"]), float(stated.get("timeout_s", 120)))
         for name, stated in settings.read_commands().items()

@@ -1,8 +1,8 @@
-"""Which answer a sound or a word belongs to: lines, sound, words and ends come in, the answer to each line goes out.
+"""Assigns the agent's sound and words to lines: lines, sound, words and ends come in, the answer to each line goes out.
 
-Agents do not say what they answer. Until a line is over, what is heard is no answer to it unless it goes on behind the
-line's end; while an answer is talked into, sound and words that still come are its own; who only says that they listen
-is not answered at all. All of these rules are here, and none of them knows how long anybody waits.
+Agents do not say which line they answer. Sound during a line is no answer to it unless it continues past the line's
+end. After a barge-in, sound and words that still arrive belong to the interrupted answer. Backchannels get no answer.
+All of these rules are here; timeouts are not.
 """
 
 from msgspec import Struct, field
@@ -11,46 +11,46 @@ from pramana.providers.voice.vocabulary import CORRECTION_KEY, Event
 from pramana.run.sound import Playout, SoundPiece
 
 MAX_PAUSE_IN_SPEECH_S = 0.2
-"""Silence up to here is part of speech, as between two words."""
+"""Longer silence ends a stretch of speech; shorter silence occurs between words."""
 
 
 class Answer(Struct):
-    """What the agent says to one line."""
+    """The agent's answer to one line."""
 
     asked: float
-    """Where the last audible sample of the line ends."""
+    """Position of the end of the line's last audible sample."""
     first: float | None = None
     """When its first sound arrived."""
     audible: float | None = None
     """When its first audible sound is played."""
     until: float = 0.0
-    """When its last audible sound has been."""
+    """When its last audible sound ends."""
     done: bool = False
-    """The agent has said that it is over."""
+    """Whether the agent has declared its end."""
     cut: bool = False
-    """It was talked into, and some of it was never heard."""
+    """Whether the caller interrupted it, so that some of it was never heard."""
     last_arrival: float = 0.0
-    """Of sound that is audible."""
+    """When audible sound last arrived."""
     final: str = ""
     parts: list[str] = field(default_factory=list)
     aside: list[str] = field(default_factory=list)
-    """Words of what was heard within the line, and was no answer to it."""
+    """Words of sound during the line, set aside because they are no answer to it."""
     settled: bool = False
-    """The line is over, and it is known whether what was heard until then is an answer."""
+    """Whether the line is over and it is decided if sound during it is an answer."""
 
     @property
     def text(self) -> str:
         return _join_surrogates(self.final or "".join(self.parts))
 
     def reset(self) -> None:
-        """Begin again: what was heard until now is no answer."""
+        """Start over: the sound so far is no answer."""
         self.aside += filter(None, [self.text])
         self.first = self.audible = None
         self.until, self.done, self.final, self.parts = 0.0, False, "", []
 
 
 def _join_surrogates(text: str) -> str:
-    """Return text in which halves of a character that came in two pieces are one, and a half alone is none.
+    """Join surrogate pairs that arrived in two pieces, and replace lone surrogates.
 
     >>> _join_surrogates("nine \\ud83d" + "\\ude00") == "nine \\U0001f600"
     True
@@ -59,46 +59,46 @@ def _join_surrogates(text: str) -> str:
 
 
 class Interruption(Struct, frozen=True):
-    """What became of the agent's word that it was interrupted."""
+    """The effect of the agent's report that it was interrupted."""
 
     dropped_s: float
-    """Of sound that had arrived and will never be played."""
+    """Seconds of sound that had arrived and will never be played."""
     played_s: float | None
-    """Of the answer that was cut off; None where nothing was to be heard any more, and it was no interruption."""
+    """Seconds played of the answer that was cut off; None if nothing was left to hear, so it was no interruption."""
 
 
 class Answers:
-    """The answers of one call. Positions are seconds since its first frame."""
+    """The answers of one call. Positions are seconds since the call's first frame."""
 
     def __init__(self, playout: Playout, *, says_interrupted: bool | None) -> None:
-        """`says_interrupted`: the agent's format has a word for it; None where that is not known."""
+        """`says_interrupted`: whether the agent's wire format reports interruptions; None where that is not known."""
         self._playout, self._says_interrupted = playout, says_interrupted
         self.all: list[Answer] = []
-        """One for each line that was begun."""
+        """One for each line begun."""
         self.current = Answer(asked=0.0, settled=True)
-        """To nothing yet: a greeting."""
+        """A greeting, which answers no line."""
         self._interrupted_answer: Answer | None = None
-        """The answer before, of which something was left when the line at hand began."""
+        """The previous answer, if some of it was left to play when the current line began."""
         self._continues = False
-        """More of it comes: what is heard is no answer to the new line."""
+        """Whether it continues, so that sound is no answer to the current line."""
         self._is_backchannel = False
-        """The line at hand says only that somebody listens: the agent goes on with what it says."""
+        """Whether the current line is a backchannel, so that the agent goes on with its answer."""
 
     # ── The caller ──
 
     def is_sounding(self, now: float) -> bool:
-        """Tell whether the agent is in the middle of something, be it between two words."""
+        """Return whether the agent is speaking, pauses between words included."""
         return self._playout.audible_end > now or self._sending(self.current, now)
 
     def silent_s(self, now: float) -> float | None:
-        """Return for how long the answer at hand is silent; None while it is heard, and before."""
+        """Return how long the current answer has been silent; None while it is audible, and before."""
         self._settle(now)
         if self.current.audible is None or now < self._playout.audible_end:
             return None
         return now - max(self._playout.audible_end, self.current.last_arrival)
 
     def begin_line(self, now: float, ends: float, *, is_backchannel: bool) -> None:
-        """Begin a line whose last audible sample ends at a position."""
+        """Begin a line; `ends` is the position of the end of its last audible sample."""
         self._settle(now)
         self._is_backchannel = is_backchannel
         answer = Answer(ends)
@@ -109,21 +109,21 @@ class Answers:
         self._interrupted_answer = before if self.is_sounding(now) else None
         self._continues = self._interrupted_answer is not None and not before.done
         if self._continues:
-            before.cut = True  # unless it turns out that it went on to its end
+            before.cut = True  # unless it later plays to its end
         self.current = answer
 
     # ── The agent ──
 
     def add_sound(self, data: bytes, now: float) -> SoundPiece:
-        """Let sound be played, and count it to the answer it is of."""
+        """Queue sound for playout and assign it to its answer."""
         self._settle(now)
         if self._continues and now > self._playout.audible_end + MAX_PAUSE_IN_SPEECH_S:
-            self._continues = False  # it had run out
+            self._continues = False  # its sound had run out
         answer = self._interrupted_answer if self._continues and self._interrupted_answer else self.current
         if answer is self.current and answer.first is None:
             self._playout.begin_answer()
         elif answer is self.current and answer.done and now < answer.asked and self._playout.audible_end <= now:
-            answer.reset()  # it said something into the line, and now something else
+            answer.reset()  # the agent spoke during the line; this is something new
             self._playout.begin_answer()
         piece = self._playout.add(data, now)
         answer.first = now if answer.first is None else answer.first
@@ -133,7 +133,7 @@ class Answers:
         return piece
 
     def add_words(self, event: Event, now: float) -> None:
-        """Count words to the answer they are of; what corrects others takes their place."""
+        """Add words to the answer they belong to; corrections replace earlier words."""
         self._settle(now)
         if (original := event.detail.get(CORRECTION_KEY)) is not None:
             self._correct_words(str(original), event.text)
@@ -145,17 +145,17 @@ class Answers:
             answer.parts.append(event.text)
 
     def end_answer(self, now: float) -> None:
-        """Count the agent's word that its answer is over."""
+        """Record the agent's report that its answer is over."""
         self._settle(now)
         if self._continues and self._interrupted_answer:
             self._interrupted_answer.done, self._continues = True, False
             if self._says_interrupted:
-                self._interrupted_answer.cut = False  # it was not interrupted, or it had said so
+                self._interrupted_answer.cut = False  # it was not interrupted, or the report came first
         elif self.current.audible is not None:
             self.current.done = True
 
     def interrupt(self, now: float) -> Interruption:
-        """Drop what was not played; it is an interruption only where something was still to be heard."""
+        """Drop sound that was not played; it is an interruption only if something was left to hear."""
         self._settle(now)
         speaking = self._interrupted_answer if self._continues and self._interrupted_answer else self.current
         sending, left = self._sending(speaking, now), self._playout.audible_end > now
@@ -169,14 +169,14 @@ class Answers:
             if answer and (answer.until > now or (answer is speaking and sending)):
                 answer.cut, answer.until = True, min(answer.until, now)
         if self._is_backchannel:
-            self.current.done = False  # it may go on with what it said
+            self.current.done = False  # the agent may continue the answer
         elif self.current.audible is not None:
             self.current.cut = False
             self.current.reset()
         return Interruption(dropped, played)
 
     def _settle(self, now: float) -> None:
-        """Put aside what was heard while the line was said, once that is over, unless it is heard beyond its end."""
+        """Set aside sound heard during the line, once the line is over, unless it continues past the line's end."""
         answer = self.current
         if answer.settled or now < answer.asked:
             return
@@ -190,7 +190,7 @@ class Answers:
         )
 
     def _answer_of_words(self, now: float) -> Answer:
-        """Return whose words come now: until a line is over, they are of the answer that it was said into."""
+        """Return the answer to which words belong that arrive now: until a line is over, the one it interrupts."""
         before, answer = self._interrupted_answer, self.current
         if before and (self._continues or (now < answer.asked and answer.audible is None)):
             return before

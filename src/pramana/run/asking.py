@@ -1,13 +1,13 @@
-"""From a request to a reply, through every limit there is: cache, budget, limiter, retries, then the provider.
+"""From a request to a reply, within all limits: cache, budget, limiter, retries, then the provider.
 
-One `TextClient` serves one provider account and is handed to cases and judges alike; another, with the same limiter and
-budget, to whoever embeds; one with a limiter of its own writes down speech. Retries are bounded, typed and jittered:
-what may pass is asked again, what cannot is not. A parameter the model rejects is left out from then on and named in
-the reply. It never decides what an answer is worth.
+One `TextClient` serves one provider account, for cases and judges alike; a second, with the same limiter and budget,
+serves embeddings; one with its own limiter serves speech recognition. Retries are bounded, typed and jittered: only
+temporary failures are retried. A parameter that the model rejects is left out from then on and named in the reply.
+Nothing here judges a reply.
 
-The cache keeps one small file a reply, so that asking the same again costs nothing; never for drift. The name of a file
-is the hash of provider, arguments, address, model, turns, parameters and which repeat it is: change any, and someone is
-asked. A file that cannot be read is as good as none, and so is one that cannot be written.
+The cache keeps one small file per reply, so that an identical request costs nothing; drift never uses it. The name of a
+file is the hash of provider, arguments, address, model, turns, parameters and repeat: if any differs, a request is
+sent. A file that cannot be read counts as missing, and failed writes are ignored.
 """
 
 import asyncio
@@ -69,27 +69,27 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 10
 FIRST_ATTEMPTS = 4
-"""As long as nobody has answered at all, the mistake is more likely ours (an address, a port) than theirs."""
+"""Until a first reply arrives, the mistake is more likely the user's (an address, a port) than the provider's."""
 FIRST_WAIT_S = 0.5
 MAX_WAIT_S = 60.0
-"""Doubled from one to the next, the waits of ten attempts are two to three minutes: a vendor counts by the minute."""
+"""Doubling each time, the waits of ten attempts add up to two to three minutes: vendors count per minute."""
 MAX_HOLD_S = 900.0
-"""A provider that asks for a longer pause is out of a day's quota: better to stop, and to resume when it is back."""
+"""A provider that asks for a longer pause has used up a daily quota: better to stop, and to resume when it is back."""
 NEVER_DROPPED = ("max_tokens",)
-"""Without it a reply may cost without end; whoever set it too high wants to know."""
+"""Without it a reply could cost without limit; a value that is too high must be reported to the user."""
 
 
 class Budget(Spent, kw_only=True):
-    """What a whole run may spend, and has spent; judges and embedders count as cases do.
+    """What a whole run may spend, and has spent; judges and embedders count like cases.
 
-    What is under way when a limit is reached is finished and paid for. So that this is little, less is begun at once
-    near the limit: only what fits into the rest, if each reply takes as much as those before did on average.
+    Requests in flight when a limit is reached finish and are paid for. To keep that small, fewer requests are started
+    near the limit: only as many as fit into the rest, at the average cost of the replies so far.
     """
 
     max_cost_usd: float | None = None
     max_tokens: int | None = None
     replies: int = 0
-    """Counted here, not in earlier sittings."""
+    """Counted in this sitting only."""
     under_way: int = 0
     _before: tuple[float, int] = (0.0, 0)
     _waiting: list[asyncio.Future[None]] = []  # noqa: RUF012 - a struct copies it
@@ -98,7 +98,7 @@ class Budget(Spent, kw_only=True):
         self._before = (self.cost_usd, self.tokens)
 
     def check(self) -> None:
-        """Raise when nothing more may be asked.
+        """Raise `BudgetSpent` if no more requests may be sent.
 
         >>> Budget(max_tokens=50, tokens=120).check()
         Traceback (most recent call last):
@@ -111,7 +111,7 @@ class Budget(Spent, kw_only=True):
             raise BudgetSpent(over, "max_total_tokens")
 
     def _over_cost(self) -> str:
-        """Return why nothing more may be asked, without what was spent: that grows while the rest is finished."""
+        """Return the reason without the amount spent, which grows while requests in flight finish."""
         if self.max_cost_usd is None:
             return ""
         if self.cost_usd >= self.max_cost_usd:
@@ -130,12 +130,12 @@ class Budget(Spent, kw_only=True):
         return ""
 
     def begin_request(self) -> None:
-        """Count one more request as under way, or raise; then `end_request`."""
+        """Count a request as in flight, or raise; call `end_request` afterwards."""
         self.check()
         self.under_way += 1
 
     def end_request(self) -> None:
-        """Count a request as under way no longer."""
+        """Count a request as no longer in flight."""
         self.under_way -= 1
         if self._waiting:
             waiting, self._waiting = self._waiting, []
@@ -144,7 +144,7 @@ class Budget(Spent, kw_only=True):
                     each.set_result(None)
 
     def is_exhausted(self) -> bool:
-        """Tell whether those under way may reach a limit; without any it never is, so nobody waits for ever.
+        """Return whether the requests in flight may reach a limit; False without any, so that no request waits forever.
 
         >>> near = Budget(max_tokens=100, tokens=0, under_way=2)
         >>> near.is_exhausted(), near.add_reply(Reply("", Usage(40, 0))), near.is_exhausted()
@@ -161,7 +161,7 @@ class Budget(Spent, kw_only=True):
         ) or (self.max_tokens is not None and self.tokens + of_all * (self.tokens - tokens) >= self.max_tokens)
 
     async def wait_for_request_end(self) -> None:
-        """Wait until a request has ended."""
+        """Wait until a request in flight has ended."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(ended)
         await ended
@@ -179,17 +179,17 @@ class Budget(Spent, kw_only=True):
 
 
 _UNREADABLE_FILE_ERRORS = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
-"""What a file of any content at any place may raise."""
+"""The errors that a file may raise, whatever it holds and wherever it is."""
 
 
 class ReplyCache:
-    """Replies by what was asked, in a folder."""
+    """Replies in a folder, by request."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def get(self, target: Target, where: str, request: Request) -> Reply | None:
-        """Return what was answered before, marked as cached and free; None when nobody was asked yet."""
+        """Return the stored reply to a request, marked as cached and free, or None."""
         try:
             kept = json.loads(self._path(target, where, request).read_text(encoding="utf-8"))
             usage, raw = Usage(**kept.pop("usage")), kept.pop("raw")
@@ -203,7 +203,7 @@ class ReplyCache:
         return None if describe_invalid_reply(known) else known
 
     def put(self, target: Target, where: str, request: Request, reply: Reply) -> None:
-        """Keep a reply if that can be; whoever reads at the same time sees the whole of it or nothing."""
+        """Store a reply if possible, atomically: concurrent readers see all of it or nothing."""
         with suppress(*_UNREADABLE_FILE_ERRORS):
             path = self._path(target, where, request)
             raw = None if reply.raw is None else reply.raw.decode("utf-8", "surrogatepass")
@@ -217,7 +217,7 @@ class ReplyCache:
                     file.write(content)
                 Path(name).replace(path)
             except OSError:
-                Path(name).unlink()  # of a disk that is full, not even this may stay
+                Path(name).unlink()  # on a full disk, not even the temporary file may stay
 
     def _path(self, target: Target, where: str, request: Request) -> Path:
         asked = {
@@ -233,13 +233,13 @@ class ReplyCache:
         return self.folder / digest[:2] / f"{digest[2:]}.json"
 
 
-# ── Asking ──
+# ── Clients ──
 
 CostOf = Callable[[Target, str | None, Usage], float | None]
 
 
 class EmbeddingAdapter(Struct, frozen=True):
-    """A provider as it is asked for vectors, so that the same limits guard this as guard its replies."""
+    """An embedding provider as a `Provider`, so that the same limits apply to it."""
 
     provider: EmbeddingProvider
 
@@ -248,7 +248,7 @@ class EmbeddingAdapter(Struct, frozen=True):
 
 
 class RecognitionAdapter(Struct, frozen=True):
-    """Speech recognition as it is asked, so that limits and retries guard it as they guard any other."""
+    """Speech recognition as a `Provider`, so that limits and retries apply to it."""
 
     ears: SpeechRecognition
 
@@ -261,8 +261,8 @@ class RecognitionAdapter(Struct, frozen=True):
 class RecognitionClient(Struct, frozen=True):
     """Speech recognition within its limits; implements `SpeechRecognition`.
 
-    What it cannot overcome is told to whoever asks, who has a call that was paid for and goes on without words. What no
-    other clip could overcome either, a wrong key, ends the run besides: the calls to come would have no words too.
+    Errors are raised to the caller, which has a call that was paid for and goes on without words. An error that every
+    other clip would hit too, such as a wrong key, also stops the run: later calls would have no words either.
     """
 
     ears: SpeechRecognition
@@ -274,7 +274,7 @@ class RecognitionClient(Struct, frozen=True):
     async def transcribe(self, samples: "Samples", language: str) -> str:
         clip = Speech((Utterance(Line(""), samples, ""),), language)
         try:
-            # As a judge is asked: what it is about has been said, so it is written down though the run may be stopping.
+            # Purpose "judge": the call is already paid for, so it is transcribed even while the run stops.
             return (await self.client(Request(self.client.target.model, (), {}, "judge", 0, clip))).text
         except ProviderError as error:
             if error.fatal:
@@ -284,7 +284,7 @@ class RecognitionClient(Struct, frozen=True):
 
 @dataclass(slots=True)
 class TextClient:
-    """Ask one target; implements `Ask`."""
+    """The client of one target; implements `Ask`."""
 
     target: Target
     provider: Provider | EmbeddingAdapter | RecognitionAdapter
@@ -294,22 +294,22 @@ class TextClient:
     cache: ReplyCache | None = None
     stop: Stop = field(default_factory=Stop)
     timeout_s: float = 120.0
-    """For one attempt, whoever the provider is."""
+    """Timeout per attempt, whatever the provider."""
     where: str = ""
-    """The address of the account, of which a target says nothing; the cache keeps servers apart by it."""
+    """The address of the account, which a target does not include; the cache uses it to keep servers apart."""
     place: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
-    """Of the machine, for who needs one besides: to wait for it is not part of the time an attempt may take."""
+    """A place on the machine, for providers that need one; the wait for it does not count toward the timeout."""
     reached: asyncio.Event | None = None
-    """Whether an agent has been ready for a call yet; None for who is not called."""
+    """Set once an agent has been ready for a call; None for text models."""
     jitter: random.Random = field(default_factory=random.Random)
     dropped: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Of each model, the parameters it has rejected."""
+    """The parameters that each model has rejected."""
     left_out: set[str] = field(default_factory=set)
-    """All parameters that some reply was made without, by the adapter's rule or the model's."""
+    """All parameters left out of some reply, by a rule of the adapter or because the model rejected them."""
     retries: int = 0
     _deadlines: Deadlines = field(init=False)
     _ours: bool = field(init=False)
-    """The provider is one of this package: what it returns is as documented, and need not be looked at again."""
+    """Whether the provider belongs to this package, so that its replies need no validation."""
 
     def __post_init__(self) -> None:
         self._deadlines = Deadlines(self.timeout_s)
@@ -317,9 +317,9 @@ class TextClient:
         self._ours = type(asked).__module__.startswith("pramana.")
 
     async def __call__(self, request: Request) -> Reply:
-        """Return the reply, or raise what could not be overcome."""
+        """Return the reply; raise the error that retries could not overcome."""
         if self.cache:
-            with suppress(Exception):  # a cache that cannot be read is as good as none
+            with suppress(Exception):  # a cache that cannot be read counts as empty
                 if known := self.cache.get(self.target, self.where, request):
                     self.left_out.update(known.dropped)
                     return known
@@ -341,7 +341,7 @@ class TextClient:
                 attempt += 1
                 answered = self.limiter.has_answered
                 if error.transient and self.stop and request.purpose == "case":
-                    raise Stopped(str(self.stop.reason)) from error  # nobody has given it up: it stays to be asked
+                    raise Stopped(str(self.stop.reason)) from error  # not a failure: a resumed run sends it
                 silent = not answered and self._is_agent_silent(error)
                 last = attempt >= (ATTEMPTS if answered else FIRST_ATTEMPTS)
                 if not error.transient or self.stop or last or silent:
@@ -352,7 +352,7 @@ class TextClient:
                 await self._wait(attempt, error)
 
     def _is_agent_silent(self, error: ProviderError) -> bool:
-        """Tell whether an agent took the connection and said nothing, for as long as one may, and has to everyone."""
+        """Return whether an agent accepts connections but stays silent until the timeout, in every call so far."""
         return self.reached is not None and not self.reached.is_set() and isinstance(error.__cause__, TimeoutError)
 
     async def _ask_once(self, request: Request, sent_request: Request, attempt: int) -> Reply:
@@ -362,8 +362,8 @@ class TextClient:
             async with self.place:
                 while self.budget.is_exhausted():
                     await self.budget.wait_for_request_end()
-                # Only now: many wait, and what was true before they did may not be true any more.
-                if self.stop and (attempt or request.purpose == "case"):  # a case under way may still be judged
+                # Checked only now: while this request waited, the state may have changed.
+                if self.stop and (attempt or request.purpose == "case"):  # replies in flight may still be judged
                     raise Stopped(str(self.stop.reason))
                 start = clock.monotonic()
                 self.budget.begin_request()
@@ -389,20 +389,20 @@ class TextClient:
                     raise
                 except (KeyboardInterrupt, GeneratorExit):
                     raise
-                except BaseException as error:  # also what would end the whole process: it is one request's
+                except BaseException as error:  # even an error that would end the process affects only this request
                     raise ProviderError(
                         f"the provider {self.target.provider} failed: {describe_exception(error)}"
                     ) from error
                 finally:
                     self._deadlines.end(task)
-                    self.budget.end_request()  # those that wait go on after the reply was counted, which awaits nothing
+                    self.budget.end_request()  # no await in between: waiters go on after the reply was counted
                 self.limiter.count_success()
         finally:
             self.limiter.leave()
         return self._account_for_reply(request, sent_request, reply, start)
 
     def _account_for_reply(self, request: Request, sent_request: Request, reply: Reply, start: float) -> Reply:
-        """Return the reply with what it cost and what was left out, counted and kept."""
+        """Return the reply with its cost and the parameters left out; add it to the budget and the cache."""
         if not self._ours:
             if wrong := describe_invalid_reply(reply):
                 what = f"the provider {self.target.provider} returned an invalid reply: {wrong}"
@@ -417,7 +417,7 @@ class TextClient:
             self.left_out.update(reply.dropped)
         self.budget.add_reply(reply)
         if self.cache:
-            with suppress(Exception):  # and so is one that cannot be written
+            with suppress(Exception):  # a failed write is ignored
                 self.cache.put(self.target, self.where, request, reply)
         return reply
 
@@ -429,13 +429,13 @@ class TextClient:
                 raise OutOfCredit(
                     f"{error}; it asks for a wait of {error.retry_after:,.0f} s: resume the run after that"
                 )
-            # Of a rate limit the limiter holds everyone back; this one need not wait twice.
+            # After a rate limit the limiter already makes every request wait; this one need not wait twice.
             seconds = 0 if isinstance(error, RateLimited) else error.retry_after
         await self.stop.sleep(seconds)
 
 
 async def ask_lines_in_turn(ask: Ask, request: Request, script: Sequence[Line]) -> Reply:
-    """Ask each line of a script after the answer to the one before; return all answers as one reply."""
+    """Send each line of a script after the answer to the previous one; return all answers as one reply."""
     turns, replies = list(request.turns[:-1]), []
     for line in script:
         turns.append(Turn("user", line.text))

@@ -1,10 +1,9 @@
 """One spoken conversation: a script and an open channel in, a stereo recording and an event log out.
 
-Everything about time is here and in what it is made of: the microphone sends a frame each 20 ms from one monotonic
-clock, speech or silence; what arrives is laid on the playout clock; a line is said when the answer before it is over,
-or into it; nobody waits beyond the deadline. It measures nothing: whoever wants to know a time reads it from the
-recording and the log, now or in a year. Each call enters one stage after another (`StageCounter`), only for people who
-wait.
+All timing of a call is here and in its parts. The microphone sends a frame every 20 ms by one monotonic clock, speech
+or silence; incoming sound is placed on the playout clock; a line starts when the previous answer is over, or interrupts
+it; no wait exceeds the deadline. Nothing is measured here: all times are computed from the recording and the log, at
+any later time. Each call moves through the stages of `StageCounter`, only to show progress.
 """
 
 import asyncio
@@ -26,13 +25,13 @@ from pramana.run.sound import FramePacer, Microphone, Playout
 
 Stage = Literal["ringing", "caller", "waiting", "agent", "scoring"]
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
-"""In the order in which a call with one line passes them; with more lines, the middle three repeat."""
+"""In the order of a call with one line; with more lines, the middle three repeat."""
 Enter = Callable[[Stage], None]
 """Called with the stage that a call enters."""
 
 
 class StageCounter:
-    """The calls of one run that are under way. For one event loop."""
+    """The calls of one run in flight, by stage. For one event loop only."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self.on_change = on_change
@@ -41,7 +40,7 @@ class StageCounter:
 
     @contextmanager
     def track_call(self, first: Stage = "ringing") -> Iterator[Enter]:
-        """Count a call for the length of a block; what it yields moves the call to another stage."""
+        """Count a call for the duration of a block; the yielded function moves it to another stage."""
         number, self._next = self._next, self._next + 1
 
         def enter(stage: Stage) -> None:
@@ -57,7 +56,7 @@ class StageCounter:
             self.on_change()
 
     def counts(self) -> Mapping[Stage, int]:
-        """Return how many calls are at each stage, in the order of the stages; empty while there is none.
+        """Return the number of calls at each stage, in the order of the stages; empty if there are none.
 
         >>> stages = StageCounter()
         >>> with stages.track_call(), stages.track_call() as enter:
@@ -72,49 +71,50 @@ class StageCounter:
 # ── One call ──
 
 LOG_VERSION = 3
-"""2: lines say whether they are backchannels, the pace is told, and an interruption of nothing is none. 3: the call
-says whether the agent's sound was synthesised in this process from the words of its `agent_text` events."""
+"""2: lines record whether they are backchannels, the pacing is logged, and interrupting silence does not count. 3: the
+call records whether the agent's sound was synthesised in this process from the words of its `agent_text` events."""
 GREETING_S = 8.0
-"""How long an agent that speaks first may take to begin."""
+"""Longest wait for the greeting of an agent that speaks first."""
 LEAD_S = 0.2
-"""Of silence before the first word."""
+"""Silence before the first word."""
 PAUSE_S = 0.3
-"""Between the end of an answer and the next line, as people make it."""
+"""Between the end of an answer and the next line, as in human conversation."""
 QUIET_S = 5.0
-"""An answer is over when so long nothing was heard after its last audible sound, though its end was not declared; a
-wire format that never declares one says how long by its `quiet_s`."""
+"""An answer is over after this much silence, if its end was not declared; a wire format that never declares the end
+sets its own `quiet_s`."""
 TRANSCRIPT_S = 2.0
-"""How long the words of an answer may come after its sound."""
+"""Longest wait for the words of an answer after its sound."""
 STUCK_S = 5.0
 SWITCH_INTERVAL_S = 0.0005
-"""For how long a thread may keep the interpreter's lock while somebody is called."""
+"""How long a thread may hold the interpreter's lock during a call."""
 MOST_EVENTS, MOST_TEXT = 100_000, 10_000_000
-"""In the log of one call; characters of all texts. An agent that says more is broken, and may not fill our memory."""
+"""Limits on the log of one call: events, and characters of all texts. An agent that sends more is broken, and must not
+exhaust memory."""
 
 
 class Patience(Struct, frozen=True):
     """How long a caller waits."""
 
     answer_within_s: float = 15.0
-    """From the last sound of a line to the first of the answer."""
+    """Maximum time from the last sound of a line to the first of the answer."""
     longest_s: float = 300.0
-    """For the whole call, beside what the caller says: a prompt alone may take that long."""
+    """For the whole call, not counting what the caller says: a prompt alone may take that long."""
 
 
 class FinishedCall(Struct, frozen=True):
-    """A call that is over."""
+    """A finished call."""
 
     recording: bytes
-    """WAV, stereo: the caller left, the agent right."""
+    """A stereo WAV: the caller left, the agent right."""
     log: bytes
-    """JSON lines."""
+    """JSON Lines."""
     answers: tuple[str, ...]
-    """What the agent said to each line, in its own transcript; empty where it gave none."""
+    """The agent's transcript of its answer to each line; empty where it sent none."""
     cut: tuple[bool, ...]
-    """Of each answer: it was talked into while something of it was left to be heard, and that was dropped, or never
-    came. What `answers` has of it may then hold words that nobody heard."""
+    """For each answer: whether it was interrupted while some of it was left to play, which was dropped or never
+    arrived. `answers` may then contain words that were not heard."""
     reason: str
-    """Why it ended: `done`, `closed`, `error`, `no_answer`, `deadline`."""
+    """Why the call ended: `done`, `closed`, `error`, `no_answer`, `deadline`."""
     usage: Usage
 
 
@@ -125,10 +125,10 @@ class _CallEnded(Exception):
 
 
 class _InterpreterPriority:
-    """While somebody is called, threads that score give up the interpreter's lock ten times as often.
+    """During calls, makes scoring threads release the interpreter's lock ten times as often.
 
-    At Python's own 5 ms a frame that is due may wait for several of them in turn. Measured by the self-test on two busy
-    cores: 95 of 100 times were off by at most 14 to 17 ms, and by 6 to 9 with this.
+    At Python's default of 5 ms, a frame that is due may wait for several threads in turn. Measured by the self-test on
+    two busy cores: 95 of 100 times were off by at most 14 to 17 ms, and by 6 to 9 ms with this setting.
     """
 
     def __init__(self) -> None:
@@ -187,17 +187,17 @@ class Conversation:
         )
 
     async def hold(self) -> FinishedCall:
-        """Say every line, hear every answer, hang up."""
+        """Say every line, record every answer, hang up."""
         said_s = sum(len(each.samples) for each in self._spoken) / audio.CALLER_RATE
         longest_s = self._patience.longest_s + said_s
-        # All rates are changed before the first frame, and in a thread: on the event loop it would hold up other calls.
+        # Resample before the first frame, in a thread: on the event loop it would delay other calls.
         self._microphone = await asyncio.to_thread(Microphone, self._channel.uplink, self._spoken)
         self._start = clock.monotonic()
         _attention.enter()
         listening = asyncio.create_task(self._listen())
         listening.add_done_callback(lambda _: self._end("error"))
         try:
-            async with asyncio.timeout(longest_s + STUCK_S):  # who takes nothing any more holds up a send
+            async with asyncio.timeout(longest_s + STUCK_S):  # an agent that stops receiving would block `send`
                 await self._send_frames(longest_s)
             reason = "done"
         except _CallEnded as over:
@@ -210,7 +210,7 @@ class Conversation:
             (failure,) = await asyncio.gather(listening, return_exceptions=True)
             await self._channel.close()
         if isinstance(failure, Exception):
-            raise failure  # the agent could not go on, and says why: whoever asked may ask again
+            raise failure  # the agent failed and reported why: the caller may retry
         return await asyncio.to_thread(self._finished_call, reason)
 
     # ── The caller ──
@@ -233,7 +233,7 @@ class Conversation:
                 raise _CallEnded("deadline")
 
     async def _send(self, frame: bytes) -> None:
-        """Send a frame; who takes no more of them is not waited for until the end of the call."""
+        """Send a frame; an agent that stops receiving does not hold up the call until its end."""
         try:
             async with asyncio.timeout(STUCK_S):
                 await self._channel.send(frame)
@@ -243,7 +243,7 @@ class Conversation:
             raise _CallEnded("error") from None
 
     def _decide_next(self, now: float) -> None:
-        """Say the next line if it is time to; end the call if all is said."""
+        """Start the next line if it is time, or end the call after the last one."""
         following = self._line + 1
         if following < len(self._spoken) and self._may_speak(following, now):
             self._line, self._line_started = following, now
@@ -275,7 +275,7 @@ class Conversation:
         return self._is_answer_over(now) and now >= self._playout.audible_end + PAUSE_S
 
     def _is_answer_over(self, now: float) -> bool:
-        """Tell whether the answer is over for someone who listens, and its words have come or will not."""
+        """Return whether the answer is over for a listener, and its words have arrived or will not."""
         silent_s = self._answers.silent_s(now)
         answer = self._answers.current
         if silent_s is None or (not answer.done and silent_s < self._quiet_s):
@@ -313,7 +313,7 @@ class Conversation:
         self._ended = self._ended or reason
 
     async def _handle_event(self, received: ReceivedEvents) -> None:
-        now = max(0.0, received.at - self._start)  # the handshake came before the first frame
+        now = max(0.0, received.at - self._start)  # the handshake arrives before the first frame
         for event in received.events:
             self._text += len(event.text) + (len(repr(event.detail)) if event.detail else 0)
             if len(self._log) > MOST_EVENTS or self._text > MOST_TEXT:
@@ -384,7 +384,7 @@ class Conversation:
         )
 
     def _refuse_keys(self) -> None:
-        """Refuse a call in which a key was said in pieces: each is clean, and what is stored would hold it whole."""
+        """Refuse a call in which the agent said a key in pieces: each is clean, but together they hold the key."""
         pieces: dict[tuple[str, bool, str], list[str]] = {}
         for event in self._log:
             for is_detail, values in enumerate((event, event.get("detail", {}))):
@@ -397,7 +397,7 @@ class Conversation:
 
 
 def _encode_log_line(event: Mapping[str, Any]) -> bytes:
-    """Return an event as a line of the log; half of a surrogate pair, or a number beyond all measure, is none."""
+    """Return an event as a line of the log; lone surrogates are replaced, and numbers out of range become text."""
     try:
         return msgspec.json.encode(event) + b"\n"
     except (UnicodeEncodeError, OverflowError, TypeError):

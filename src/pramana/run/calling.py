@@ -1,9 +1,9 @@
-"""A model asked aloud: a request with speech in, a reply with its recording out, by way of one call.
+"""A spoken request: a request with speech goes in, one call is held, a reply with its recording comes out.
 
-`CallProvider` implements `Provider`, so that limits, retries and budgets guard a call as they guard any request. What
-was recorded is stored before anything else can fail. Then, and outside those limits, an answer without a transcript is
-written down by the speech recognition there is, and so is one that was cut off, of which a transcript says more than
-was heard. Who cannot write it down costs its words and never the call: the log says why.
+`CallProvider` implements `Provider`, so that limits, retries and budgets apply to calls as to any request. The
+recording is stored before anything else can fail. Then, outside those limits, speech recognition transcribes answers
+without a transcript, and interrupted answers, whose transcripts say more than was heard. If recognition fails, the
+reply has no words, but the call is kept: the log has the reason.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 GREETS = "greets"
 GREETING_WAIT_S = 3.0
-"""For an agent that may speak first, as those of most vendors are set to; who knows that it does waits longer."""
+"""For an agent that may speak first, as most vendors' defaults do; a known greeting is waited for longer."""
 INTERRUPTED_REASON = "cut off, and it is unknown how much of it was heard"
 
 
 class UntranscribedReply(Reply, frozen=True):
-    """The reply of a call whose answers are still to be written down."""
+    """The reply of a call whose answers are not yet transcribed."""
 
     held: FinishedCall | None = None
     language: str = "en"
@@ -52,24 +52,24 @@ class UntranscribedReply(Reply, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CallProvider:
-    """Asks by calling."""
+    """Sends requests by holding calls."""
 
     voice: VoiceProvider
     provider: str
-    """Its name, for the log."""
+    """The provider's name, for the log."""
     keep: Callable[[bytes], str]
-    """Stores a blob, returns its digest."""
+    """Stores a blob and returns its digest."""
     stt: SpeechRecognition | None = None
     patience: Patience = field(default_factory=Patience)
     _broken: WeakKeyDictionary[ProviderError, UntranscribedReply] = field(default_factory=WeakKeyDictionary)
-    """What there is of calls in which the agent failed: most are held again, and only the last is worth keeping."""
+    """What was recorded of calls in which the agent failed: most are retried, and only the last is kept."""
     reached: asyncio.Event = field(default_factory=asyncio.Event)
-    """The agent has been ready for a call, be it none that is over yet."""
+    """Set once the agent has been ready for a call, even if no call is over yet."""
     stages: StageCounter = field(default_factory=StageCounter)
-    """Where the calls under way are."""
+    """The stages of the calls in flight."""
 
     async def ask(self, request: Request) -> UntranscribedReply:
-        """Hold the conversation, store it and return what the agent says it said; then comes `transcribe_reply`."""
+        """Hold the call, store it and return the agent's own transcript; call `transcribe_reply` next."""
         with self.stages.track_call() as enter:
             return await self._hold_call(request, enter)
 
@@ -94,7 +94,7 @@ class CallProvider:
             "language": speech.language,
             "uplink": to_builtins(channel.uplink),
             "downlink": to_builtins(channel.downlink),
-            # Only our own agent can set this; the sound of all others is checked by ear.
+            # Only Pramana's own cascade sets this; the sound of all others is transcribed.
             "synthesised_here": isinstance(channel, CascadeChannel) and channel.synthesised_here,
         }
         listened = _MonitoredChannel(channel, greets)
@@ -117,12 +117,12 @@ class CallProvider:
         return await self._store_call(reply)
 
     async def partial_reply(self, failure: ProviderError) -> Reply | None:
-        """Return what was recorded until the agent failed, stored; None where that was not in a call."""
+        """Return what was recorded before the agent failed, stored; None if it failed outside a call."""
         broken = self._broken.pop(failure, None)
         return None if broken is None else _plain(await self._store_call(broken))
 
     async def transcribe_reply(self, reply: Reply) -> Reply:
-        """Return the reply with what the recording says where the agent gave no words, or more than were heard."""
+        """Return the reply with transcripts of answers that came without words, or with more than was heard."""
         if not isinstance(reply, UntranscribedReply) or (held := reply.held) is None:
             return reply
         cut = {number for number, was in enumerate(held.cut) if was}
@@ -142,7 +142,7 @@ class CallProvider:
             unwritten = {number: INTERRUPTED_REASON for number in wanted if held.answers[number]}
             for number in unwritten:
                 answers[number] = ""
-        # What the agent says it said stays for whoever reads; nothing is asserted of it.
+        # The agent's own transcript stays for readers; no assertion uses it.
         said = [held.answers[number] if number in unwritten else words for number, words in enumerate(answers)]
         found = replace(reply, text="\n".join(filter(None, said)), answers=tuple(answers))
         if unwritten:
@@ -158,7 +158,7 @@ class CallProvider:
         return replace(reply, call=replace(call, recording=recording, log=log))
 
     async def models(self) -> list[str]:
-        """Return the names of the models on offer."""
+        """Return the names of the available models."""
         return await self.voice.models()
 
     async def close(self) -> None:
@@ -167,7 +167,7 @@ class CallProvider:
 
 
 class VoiceClient(Struct, frozen=True):
-    """A target asked aloud: the call within the agent's limits, the writing down after it; implements `Ask`."""
+    """The voice client of a target: the call within the agent's limits, then its transcription; implements `Ask`."""
 
     client: TextClient
     calls: CallProvider
@@ -176,7 +176,7 @@ class VoiceClient(Struct, frozen=True):
         self.client.reached = self.calls.reached
 
     async def __call__(self, request: Request) -> Reply:
-        """Return the reply, as far as it came where the agent failed in the call for good."""
+        """Return the reply; if the agent failed for good during the call, what was recorded until then."""
         try:
             reply = await self.client(request)
         except ProviderError as error:
@@ -187,9 +187,9 @@ class VoiceClient(Struct, frozen=True):
 
 
 class _MonitoredChannel:
-    """A channel whose failure ends the call as an event of it, so that what was said until then is recorded.
+    """A channel that reports its failure as an event, so that what was said until then is recorded.
 
-    It greets as whoever calls says, who knows it better than the description of a vendor.
+    Whether the agent greets is taken from the caller, which knows better than a vendor's description.
     """
 
     def __init__(self, channel: Channel, greets: bool | None) -> None:
@@ -212,7 +212,7 @@ class _MonitoredChannel:
 
 
 def _split_greets_parameter(request: Request) -> tuple[bool | None, Request]:
-    """Return whether the agent greets, where a parameter says it, and the request without: no agent is told."""
+    """Return whether the agent greets, if a parameter says so, and the request without that parameter."""
     greets = request.parameters.get(GREETS)
     if greets is not None and not isinstance(greets, bool):
         raise Rejected(f"the parameter {GREETS} says whether the agent speaks first: true or false, not {greets!r}")
@@ -225,7 +225,7 @@ def _plain(reply: UntranscribedReply) -> Reply:
 
 
 def _log_with_reasons(log: bytes, unwritten: Mapping[int, str]) -> bytes:
-    """Return a log that says of which answers nobody knows the words, and why; its end stays the last event."""
+    """Return the log with the reasons why answers have no words, inserted before its last event."""
     *before, end = log.splitlines(keepends=True)
     at = msgspec.json.decode(end)["t"]
     said = [
@@ -251,10 +251,10 @@ def _system_prompt(turns: tuple[Turn, ...]) -> str:
 
 
 def _answer_clips(held: FinishedCall) -> "dict[int, Samples]":
-    """Return what is heard of the agent in answer to each line, as speech recognition takes it.
+    """Return the audible sound of the agent's answer to each line, as input for speech recognition.
 
-    An answer lasts until the next line begins; one that is talked into, until that line is over, or on if it only says
-    that somebody listens.
+    An answer lasts until the next line begins; an interrupted one until that line is over, and longer if the line is a
+    backchannel.
     """
     samples, rate = audio.read_wav(held.recording)
     agent: Any = samples[:, 1]

@@ -1,9 +1,9 @@
-"""Cases in, a stream of results out: bounded workers ask and judge, results are finished many at a time.
+"""Cases in, a stream of results out: bounded workers send requests and judge replies, and results come in batches.
 
-There are as many tasks as requests may be under way and never one a case: work is drawn when a worker is free, so a run
-of a million cases needs no more memory than one of a thousand. An answer that cannot be had is a result with a failure;
-only what makes further asking pointless (a wrong key, a spent budget) ends the stream early. The engine does not know
-that a database exists.
+There are as many tasks as concurrent requests, never one per case: work is drawn when a worker is free, so a run of a
+million cases needs no more memory than one of a thousand. A failed request is a result with a failure; only an error
+that affects every further request (a wrong key, a spent budget) ends the stream early. The engine does not know that a
+database exists.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from pramana.model import Result
 
 
 class Stop:
-    """Ends a run early: no new work is begun, what is under way is finished, waiting ends at once."""
+    """Ends a run early: no new work starts, requests in flight finish, waits end at once."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
@@ -29,25 +29,25 @@ class Stop:
         self._callbacks: list[Callable[[], None]] = []
 
     def __call__(self, reason: str, error: PramanaError | None = None) -> None:
-        """Stop, for the first reason given; may be called by a signal's handler, in any thread, and after the run."""
+        """Stop, with the first reason given. Safe to call from a signal handler, from any thread, and after the run."""
         if self.reason is None:
             self.reason, self.error = reason, error
             if self._loop:
                 with suppress(RuntimeError):  # the run has just ended, and its event loop with it
-                    self._loop.call_soon_threadsafe(self._notify)  # a handler does not wake a loop that sleeps
+                    self._loop.call_soon_threadsafe(self._notify)  # a signal handler does not wake a sleeping loop
 
     def __bool__(self) -> bool:
         return self.reason is not None
 
     def add_callback(self, callback: Callable[[], None]) -> None:
-        """Have something done, on this event loop, when told to stop; soon, if that has happened already."""
+        """Register a callback for the stop, on this event loop; if already stopped, it is called soon."""
         self._loop = asyncio.get_running_loop()
         self._callbacks.append(callback)
-        if self:  # whoever stopped it may not have known this loop
+        if self:  # it may have been stopped before it knew this loop
             self._loop.call_soon(callback)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep that long, or until told to stop."""
+        """Sleep, but no longer than until the stop."""
         self._loop = asyncio.get_running_loop()
         if self:
             return
@@ -69,17 +69,17 @@ Work = TypeVar("Work")
 Asked = TypeVar("Asked")
 BUFFER = 1_000
 BATCH_SIZE = 64
-"""What is done to each of many is done to as many in a row: between one request and the next, the processor has
-forgotten all it knew of the code, and the same steps take three times as long."""
+"""Results are finished in batches: between two requests the processor's instruction cache goes cold, and the same steps
+take three times as long."""
 LINGER_S = 0.02
-"""How long the first of them may wait for the others."""
+"""How long the first result of a batch may wait for the others."""
 
 
 class WorkFeed(Generic[Work]):
-    """Draws work a chunk at a time: to come by a chunk may block, so that happens in a thread; what is in it, here.
+    """Draws work in chunks: fetching a chunk may block, so a thread does it; the event loop uses its items.
 
-    A chunk may be lazy. What it takes to make a piece of work should be spent on the event loop, where nobody else
-    wants the interpreter's lock: in a thread it costs three times as much. While one chunk is used the next is drawn.
+    A chunk may be lazy. The cost of creating an item belongs on the event loop, where no other thread competes for the
+    interpreter's lock: in a thread it costs three times as much. While one chunk is used, the next is fetched.
     """
 
     def __init__(self, chunks: Iterator[Iterable[Work]]) -> None:
@@ -90,14 +90,14 @@ class WorkFeed(Generic[Work]):
         self._over = False
 
     def next_ready(self) -> Work | None:
-        """Return the next piece of work if it is at hand, else None."""
+        """Return the next item if one is available without waiting, else None."""
         if not self._ready:
             self._ready = list(islice(self._chunk, BATCH_SIZE))
             self._ready.reverse()
         return self._ready.pop() if self._ready else None
 
     async def next(self) -> Work | None:
-        """Return the next piece of work, None when there is no more."""
+        """Return the next item, or None if there are no more."""
         while True:
             if (work := self.next_ready()) is not None:
                 return work
@@ -105,13 +105,13 @@ class WorkFeed(Generic[Work]):
                 return None
             coming = self._next_chunk = self._next_chunk or self._draw()
             await asyncio.wait((coming,))
-            if self._next_chunk is coming:  # else another worker has taken it
+            if self._next_chunk is coming:  # otherwise another worker has taken it
                 chunk = coming.result()
                 self._over, self._next_chunk = chunk is None, None if chunk is None else self._draw()
                 self._chunk = iter(chunk or ())
 
     async def close(self) -> None:
-        """Wait for what is being drawn; nobody wants it any more."""
+        """Wait for the chunk being fetched, and discard it."""
         if self._next_chunk:
             await asyncio.gather(self._next_chunk, return_exceptions=True)
 
@@ -120,9 +120,9 @@ class WorkFeed(Generic[Work]):
 
 
 class Window:
-    """Bounds how many results there are that nobody has taken yet, requests under way included.
+    """Bounds the number of results not yet taken, requests in flight included.
 
-    Work is drawn when there is room; `take` is called when a result is used, in any thread. A run that stops does not
+    Work is drawn when there is room; call `take` when a result is used, from any thread. A run that stops does not
     wait.
     """
 
@@ -132,13 +132,13 @@ class Window:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def draw(self, feed: WorkFeed[Work], stop: Stop) -> Work | None:
-        """Return the next piece of work once there is room for it; None when there is no more, or the run stops."""
+        """Return the next item once there is room; None if there are no more, or the run stops."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             stop.add_callback(self._room.set)
         while not stop and self._begun - self._taken >= self._size:
             self._room.clear()
-            if self._begun - self._taken >= self._size:  # nothing was taken before the event was cleared
+            if self._begun - self._taken >= self._size:  # also true after clearing the event: nothing was taken
                 await self._room.wait()
         self._begun += 1
         piece = None if stop else feed.next_ready() or await feed.next()
@@ -148,7 +148,7 @@ class Window:
         return piece
 
     def take(self) -> None:
-        """Count a result that was used."""
+        """Count a result as taken."""
         self._taken += 1
         if self._loop:
             with suppress(RuntimeError):  # the run has ended, and its event loop with it
@@ -156,28 +156,28 @@ class Window:
 
 
 class WorkerPool(Struct, Generic[Work, Asked], frozen=True):
-    """The workers of one model: a slow or limited provider never keeps the others waiting."""
+    """The workers of one model: a slow or limited provider never delays the others."""
 
     feed: WorkFeed[Work]
     workers: int
     ask: Callable[[Work], Awaitable[Asked]]
-    """Whatever takes waiting; a `PramanaError` that leaves it ends the whole stream."""
+    """The part that waits; a `PramanaError` raised here ends the whole stream."""
     finish: Callable[[Asked], Result]
-    """The rest, which takes none."""
+    """The part that does not wait."""
 
 
 def identity(result: Result) -> Result:
-    """Finish what is a result already."""
+    """Return the result unchanged: nothing is left to finish."""
     return result
 
 
 async def stream(
     pools: Sequence[WorkerPool[Any, Any]], stop: Stop, window: Window | None = None
 ) -> AsyncGenerator[list[Result]]:
-    """Yield results soon after they were asked for, many together, until all is done or told to stop.
+    """Yield results in batches soon after their requests, until all is done or the run is stopped.
 
-    With a `window`, no request is begun while it is full.
-    A list at a time, because a queue's coming and going costs more than the rest of the engine.
+    With a `window`, no request starts while it is full. Results come in lists, because passing each through a queue
+    would cost more than the rest of the engine.
     """
     asked: list[tuple[Callable[[Any], Result], Any]] = []
     news, room = asyncio.Event(), asyncio.Event()
@@ -201,7 +201,7 @@ async def stream(
                 news.set()
             elif soon is None:
                 soon = loop.call_later(LINGER_S, news.set)
-            while len(asked) >= BUFFER:  # whoever consumes is slower than we are
+            while len(asked) >= BUFFER:  # the consumer is slower than the workers
                 room.clear()
                 await room.wait()
 

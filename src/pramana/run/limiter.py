@@ -1,8 +1,8 @@
-"""How many requests may be under way at one provider account: found out by trying, never by asking the user.
+"""Concurrency per provider account, found by trial rather than by configuration.
 
-It starts small and doubles each clean round, until the provider first says "too fast"; from then on it grows slowly,
-and only while all it allows is in use. A rate limit cuts it by a third, once for a burst of them, and a Retry-After
-holds everyone back that long. Trouble that is not about speed pauses growth and cuts nothing. Judges share it.
+The limit starts small and doubles each clean round until the provider's first rate limit; from then on it grows slowly,
+and only while it is fully used. A rate limit cuts it by a third, once per burst, and a Retry-After makes every request
+wait that long. Errors that are not about speed pause growth but cut nothing. Judges share the limiter.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class LimitChange(Struct, frozen=True):
 
 
 class Limiter:
-    """A semaphore whose size follows the provider: `try_enter` or `enter`, then `leave`."""
+    """A semaphore whose size adapts to the provider: `try_enter` or `enter`, then `leave`."""
 
     def __init__(self, ceiling: int, clock: Callable[[], float] = clock.monotonic) -> None:
         self.ceiling, self.limit = ceiling, min(INITIAL_LIMIT, ceiling)
@@ -39,14 +39,14 @@ class Limiter:
         self._held_until = self._cut_at = 0.0
         self._doubling = True
         self.has_answered = False
-        """Somebody at the other end has answered at least once."""
+        """Whether the provider has responded at least once."""
         self._is_released = False
         self._clean = self._peak = 0
         self._timer: asyncio.TimerHandle | None = None
         self.history: list[LimitChange] = [LimitChange(0.0, self.limit, "start")]
 
     def try_enter(self) -> bool:
-        """Enter without waiting, if nobody has to wait; then `leave`. The common case costs no coroutine."""
+        """Enter without waiting if possible; then `leave`. The common case needs no coroutine."""
         if self.in_use >= self.limit or self._waiting or self._held_until:
             return False
         self.in_use += 1
@@ -54,13 +54,13 @@ class Limiter:
         return True
 
     def leave(self) -> None:
-        """Let the next one in."""
+        """Leave, and let the next request enter."""
         self.in_use -= 1
         if self._waiting:
             self._wake()
 
     async def enter(self) -> None:
-        """Enter, when it is one's turn; then `leave`."""
+        """Wait to enter; then `leave`."""
         if not self.try_enter():
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -74,7 +74,7 @@ class Limiter:
             self._peak = max(self._peak, self.in_use)
 
     def count_success(self) -> None:
-        """Count a clean answer; after a clean round at full use, allow more."""
+        """Count a success; after a clean round at full use, raise the limit."""
         self.has_answered = True
         self._clean += 1
         if self._clean < self.limit:
@@ -87,7 +87,7 @@ class Limiter:
             self._wake()
 
     def count_rate_limit(self, retry_after: float | None) -> None:
-        """Cut the limit, once for a burst, and hold everyone back as long as the provider asks."""
+        """Cut the limit, once per burst, and make every request wait as long as the provider asks."""
         now = self._clock()
         if now - self._cut_at >= DEBOUNCE_S and now >= self._held_until:
             self._doubling = False
@@ -99,15 +99,15 @@ class Limiter:
             self._schedule_release()
 
     def count_trouble(self) -> None:
-        """Pause growth: the provider has trouble, but not with our speed."""
+        """Pause growth: the provider has errors that are not about speed."""
         self._clean = 0
 
     def held_s(self) -> float:
-        """Return for how many more seconds the provider wants nobody to ask."""
+        """Return the seconds left until the provider's rate limit ends."""
         return max(0.0, self._held_until - self._clock())
 
     def release_all(self) -> None:
-        """Hold nobody back any more: the run ends, and who waits has to learn of it."""
+        """End all waits: the run ends, and waiting requests must notice."""
         self._is_released, self._held_until = True, 0.0
         self._wake()
 
@@ -130,7 +130,7 @@ class Limiter:
                 turn.set_result(None)
 
     def _schedule_release(self) -> None:
-        """Wake those who wait when the hold is over, even if nobody else comes or goes."""
+        """Wake waiting requests when the rate limit ends, even if no other request enters or leaves."""
         if self._timer is None or self._timer.cancelled() or self._timer.when() < asyncio.get_running_loop().time():
             delay = max(0.0, self._held_until - self._clock()) + 0.001
             self._timer = asyncio.get_running_loop().call_later(delay, self._end_hold)

@@ -1,13 +1,11 @@
-"""The sound of a call, both ways: lines go out frame after frame, and what arrives is laid where it is heard.
+"""The sound of a call in both directions: outgoing frames, and incoming sound placed where it is heard.
 
-The microphone: all that takes time, a change of rate above all, is done when it is made, which belongs in a thread.
-Frames are of 20 ms whatever the rate: where that is no whole number of samples, one is longer than the next, and none
-is lost.
+The microphone does all slow work, above all resampling, when it is created, so create it in a thread. Frames last 20 ms
+at any rate: if that is not a whole number of samples, frames differ by one sample, and none is lost.
 
-The loudspeaker: agents send faster than anyone can listen, so that each piece is played when all before it has been; an
-interruption drops what was not. Some agents send silence whenever they say nothing: what is queued says little, and
-what is audible of it is known apart. Positions are seconds since the call's first frame. Nothing is decided or measured
-here.
+Playout: agents send faster than real time, so each piece plays after all earlier ones; an interruption drops what was
+not played. Some agents send silence whenever they do not speak: the queue's length means little, so audible sound is
+tracked separately. Positions are seconds since the call's first frame. Nothing is decided or measured here.
 """
 
 import math
@@ -30,25 +28,25 @@ if TYPE_CHECKING:
 
 FRAMES_A_SECOND = round(1 / FRAME_S)
 LATE_S = 0.02
-"""A frame that goes out later spoils the times around it: it is what the self-test allows."""
+"""A frame later than this makes the times around it unreliable: the tolerance of the self-test."""
 AT_ONCE, CATCHES_UP_S = 5, FRAME_S / 4
-"""Frames that are late go out so many at once, and then so far apart: at four times the pace of speech, never all in a
-burst. Were it one at a time, a machine that wakes us late each time would never let us catch up."""
+"""`AT_ONCE` late frames are sent together, the rest `CATCHES_UP_S` apart: at four times real time, never all in a
+burst. With one at a time, a machine that always wakes late would never catch up."""
 MAX_STALLS = 1000
 
 
 class _Line(Struct, frozen=True):
     samples: "Samples"
-    """At `audio.CALLER_RATE`, with silence to the end of the last frame."""
+    """At `audio.CALLER_RATE`, padded with silence to the end of the last frame."""
     sent: bytes
-    """As it travels."""
+    """The encoded frames."""
     frames: int
     heard_s: float
-    """Until the end of its last audible sample; all of it where none is."""
+    """Until the end of its last audible sample; the whole length if none is audible."""
 
 
 class Microphone:
-    """The caller's side: frame after frame, of the line being said or of silence."""
+    """The caller's sound: frame after frame, of the current line or of silence."""
 
     def __init__(self, uplink: Format, spoken: Sequence[Utterance]) -> None:
         import numpy as np
@@ -62,16 +60,16 @@ class Microphone:
             heard = len(each.samples) if last is None else last + 1
             sent = audio.encode(uplink.codec, audio.resample(samples, audio.CALLER_RATE, uplink.rate))
             self._lines.append(_Line(samples, sent, len(samples) // frame, heard / audio.CALLER_RATE))
-        # One sample more than a frame has, for rates at which some are longer.
+        # One extra sample, for rates at which some frames are longer.
         self._quiet = audio.encode(uplink.codec, np.zeros(uplink.rate // FRAMES_A_SECOND + 1, np.int16))
         self._spoken_lines: list[tuple[int, Samples]] = []
-        """First frame and samples of each line, as said."""
+        """First frame and samples of each spoken line."""
         self._line: _Line | None = None
         self._line_start = 0
         self.frames = 0
 
     def begin_line(self, line: int) -> float:
-        """Begin a line with the next frame; return where its last audible sample will end."""
+        """Begin a line with the next frame; return the position where its last audible sample will end."""
         self._line, self._line_start = self._lines[line], self.frames
         self._spoken_lines.append((self.frames, self._line.samples))
         return self.frames * FRAME_S + self._line.heard_s
@@ -93,7 +91,7 @@ class Microphone:
         return piece + self._quiet[: end - start - len(piece)]
 
     def render(self, rate: int, length: int) -> "Samples":
-        """Return what was said on the recording's clock."""
+        """Return the caller's sound on the recording's clock."""
         import numpy as np
 
         track: Samples = np.zeros(length, np.int16)
@@ -104,28 +102,28 @@ class Microphone:
         return track
 
     def _place(self, frame: int) -> int:
-        """Return where in all that is sent a frame begins, in bytes."""
+        """Return the byte offset of a frame in all that is sent."""
         return frame * self._rate // FRAMES_A_SECOND * self._width
 
 
 class FramePacer:
-    """How late frames went out, from which whoever reads a log knows whether its clock was right."""
+    """Records how late frames were sent, so that readers of a log know whether its clock is reliable."""
 
     def __init__(self) -> None:
         self._lateness: list[float] = []
         self._longest_gap = 0.0
         self._last: float | None = None
         self._paced_until = 0.0
-        """When all that was sent would be out, had each frame taken `CATCHES_UP_S`."""
+        """When all frames so far would have been sent at one per `CATCHES_UP_S`."""
         self._stalls: list[list[float]] = []
-        """From when until when frames were late by more than `LATE_S`, and how late at most."""
+        """Intervals in which frames were later than `LATE_S`, each with the maximum lateness."""
 
     def next_due(self, frame: int) -> float:
-        """Return when a frame goes out: when it has been heard, and not in one burst with others that are late."""
+        """Return when to send a frame: when its sound is over, and not in one burst with other late frames."""
         return max((frame + 1) * FRAME_S, self._paced_until - (AT_ONCE - 1) * CATCHES_UP_S)
 
     def record_sent(self, frame: int, now: float) -> None:
-        """Take down that a frame goes out now."""
+        """Record that a frame is sent now."""
         due = (frame + 1) * FRAME_S
         late = max(0.0, now - due)
         self._lateness.append(late)
@@ -142,7 +140,7 @@ class FramePacer:
             self._stalls.append([due, now, late])
 
     def to_log(self) -> dict[str, Any]:
-        """Return it for the log."""
+        """Return the pacing for the log."""
         ordered = sorted(self._lateness)
         p95 = ordered[math.ceil(0.95 * len(ordered)) - 1] if ordered else 0.0
         return {
@@ -154,22 +152,22 @@ class FramePacer:
         }
 
 
-# ── The loudspeaker ──
+# ── Playout ──
 
 MAX_BUFFERED_S = 600.0
-"""Of sound waiting to be played: no answer is that long."""
+"""Maximum sound waiting to be played: no answer is that long."""
 _LOOK_S = 0.25
-"""Of sound looked through at a time for what is audible: to look through all of a long piece would hold up frames."""
+"""Length of sound searched at a time: searching a long piece in one go would delay frames."""
 
 
 class SoundPiece(Struct):
-    """A piece of the agent's sound, and when it is played."""
+    """A piece of the agent's sound, and when it plays."""
 
     start: float
     seconds: float
     data: bytes
     audible: tuple[float, float] | None
-    """Positions of its first audible sample and of the end of its last; None where it is silence."""
+    """Positions of its first audible sample and of the end of its last; None if it is silent."""
 
     @property
     def end(self) -> float:
@@ -177,21 +175,21 @@ class SoundPiece(Struct):
 
 
 class Playout:
-    """What a listener hears of a stream that comes faster than it is spoken."""
+    """What a listener hears of a stream that arrives faster than real time."""
 
     def __init__(self, downlink: Format) -> None:
         self.downlink = downlink
         self._width = 2 if downlink.codec == "pcm" else 1
         self._pieces: list[SoundPiece] = []
         self._answer = 0
-        """The place of the first piece of the answer at hand."""
+        """Index of the current answer's first piece."""
         self.end = 0.0
         """When all sound has been played."""
         self.audible_end = 0.0
-        """When all sound that can be heard has been."""
+        """When all audible sound has been played."""
 
     def add(self, data: bytes, now: float) -> SoundPiece:
-        """Queue sound that arrives now; half a sample at its end is none."""
+        """Queue sound that arrives now; half a sample at its end is dropped."""
         data = data[: len(data) // self._width * self._width]
         start, seconds = max(now, self.end), len(data) / self._width / self.downlink.rate
         if start + seconds - now > MAX_BUFFERED_S:
@@ -204,15 +202,15 @@ class Playout:
         return piece
 
     def begin_answer(self) -> None:
-        """Count what is played from the next piece on."""
+        """Start counting `played_s` with the next piece."""
         self._answer = len(self._pieces)
 
     def played_s(self, now: float) -> float:
-        """Return how much of the answer at hand has been played: its sound, without the gaps between."""
+        """Return how many seconds of the current answer have been played, without gaps."""
         return sum(max(0.0, min(piece.end, now) - piece.start) for piece in self._pieces[self._answer :])
 
     def drop(self, now: float) -> float:
-        """Forget what would be played from now on; return how many seconds that is."""
+        """Drop sound not yet played; return its length in seconds."""
         dropped = sum(max(0.0, piece.end - max(piece.start, now)) for piece in reversed(self._pieces))
         while self._pieces and self._pieces[-1].start >= now:
             self._pieces.pop()
@@ -228,7 +226,7 @@ class Playout:
         return dropped
 
     def render(self, rate: int, length: int) -> "Samples":
-        """Return all of it on the recording's clock; what belongs together is resampled in one piece."""
+        """Return all sound on the recording's clock; contiguous pieces are resampled as one."""
         import numpy as np
 
         track: Samples = np.zeros(length, np.int16)
@@ -240,7 +238,7 @@ class Playout:
         return track
 
     def _audible(self, data: bytes, start: float) -> tuple[float, float] | None:
-        """Return from when until when something is heard in sound that begins at a position."""
+        """Return the interval in which sound that starts at a position is audible, or None."""
         rate = self.downlink.rate
         samples = audio.decode(self.downlink.codec, data)
         first = _first_audible(samples, rate)
@@ -265,9 +263,9 @@ class Playout:
 
 
 def _first_audible(samples: "Samples", rate: int) -> int | None:
-    """Return what `audio.first_audible` does, without going on behind it."""
+    """Return the same as `audio.first_audible`, but stop at the first match."""
     step = max(1, round(_LOOK_S * rate))
-    beside = round(0.01 * rate)  # two windows of the rule, so that none is cut in half
+    beside = round(0.01 * rate)  # two windows of the audibility rule, so that none is cut in half
     for begin in range(0, len(samples), step):
         found = audio.first_audible(samples[begin : begin + step + beside], rate)
         if found is not None:

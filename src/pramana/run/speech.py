@@ -1,7 +1,7 @@
-"""What a case says, as sound: its recordings or the embedded voice, then whatever befalls it on the way.
+"""A case as sound: its recordings or the embedded voice, then the conditions.
 
 A case comes in, the samples of each of its lines go out, kept by digest and the same for every agent. What cannot be
-spoken is refused with the reason and never replaced; nothing here asks or times anyone.
+spoken is refused with the reason and never replaced. Nothing here sends or measures anything.
 """
 
 import asyncio
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     from pramana.audio import Samples
 
 Keep = Callable[[bytes], str]
-"""Stores a blob, returns its digest."""
+"""Stores a blob and returns its digest."""
 Fetch = Callable[[str, Case], Awaitable[bytes]]
 """Returns the file of a recording."""
 
 MAX_CACHED_LINES = 128
-"""Lines: the same case is asked of several models, several times."""
+"""Lines kept in memory: the same case goes to several models, several times."""
 LAYING_VERSION = 2
-"""How conditions are laid over a line: another version, another sound. 2: from its first word on, not from the first
-sample of its file."""
+"""The version of how conditions are applied to a line; a new version means different sound. 2: from the first word, not
+from the first sample of the file."""
 UNSPOKEN_ASSERTIONS = ("is_json", "json_schema")
 PLAIN, NOISY = "voice", "noise=10dB"
-"""What is meant by `--modality voice`, and by what conditions `noisy` adds to it."""
+"""The variant for `--modality voice`, and the conditions that `noisy` adds to it."""
 
 
 class CannotBeSpoken(Exception):
-    """The case cannot be put into sound; it says why."""
+    """The case cannot be spoken; the message says why."""
 
 
 def case_script(case: Case) -> tuple[Line, ...]:
-    """Return what the caller says: the script, or the last thing the user asks."""
+    """Return what the caller says: the script, or the user's last message."""
     if case.script:
         return case.script
     return (Line(case.turns[-1].text, case.prompt_audio_url),)
 
 
 def variant_conditions(variant: str) -> str:
-    """Return the conditions that a variant names.
+    """Return the conditions in a variant's name.
 
     >>> variant_conditions("voice+noise=10dB,phone"), variant_conditions("voice")
     ('noise=10dB,phone', '')
@@ -55,7 +55,7 @@ def variant_conditions(variant: str) -> str:
 
 
 def effective_conditions(case: Case, variant: str) -> str:
-    """Return what befalls a case: what it states itself, and what the variant says; where both do, the variant."""
+    """Return the conditions of a case in a variant: those of both; where both set one, the variant's."""
     stated = [
         each for each in (case.conditions, variant_conditions(variant)) if each not in ("", audio.conditions.CLEAN)
     ]
@@ -64,7 +64,7 @@ def effective_conditions(case: Case, variant: str) -> str:
 
 
 def why_not_spoken(case: Case) -> str | None:
-    """Say why a case is not asked aloud; None where it can be."""
+    """Return why a case cannot be spoken, or None."""
     stated = [case.assertion, *(expected.assertion for line in case.script for expected in line.expected)]
     for each in stated:
         if each is not None and each.type in UNSPOKEN_ASSERTIONS:
@@ -84,7 +84,7 @@ class SpeechMaker:
         self._known: OrderedDict[tuple[str, ...], asyncio.Future[tuple[Samples, str]]] = OrderedDict()
 
     async def make_speech(self, case: Case, variant: str) -> Speech:
-        """Return what is said; `CannotBeSpoken` where it cannot be, a `PramanaError` where a recording is of no use."""
+        """Return a case's speech; raise `CannotBeSpoken`, or a `PramanaError` for an unusable recording."""
         if reason := why_not_spoken(case):
             raise CannotBeSpoken(reason)
         language = case.facets.language or "en"
@@ -107,12 +107,12 @@ class SpeechMaker:
         try:
             return await asyncio.shield(self._known[key])
         except Exception:
-            self._known.pop(key, None)  # a file that is missing now may be there when it is asked for again
+            self._known.pop(key, None)  # forget a failure: a file that is missing now may exist on the next request
             raise
 
     async def _make_sound(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
         recorded = await self._fetch(line.audio_url, case) if line.audio_url else None
-        # espeak-ng takes a thousandth of the time it speaks; a neural voice would be heard in the times of an agent.
+        # espeak-ng takes a thousandth of the time it speaks; a neural voice would affect the times of agents.
         async with machine.work if self._voice == "piper" and recorded is None else nullcontext():
             return await asyncio.to_thread(self._render_line, line, recorded, language, conditions)
 
@@ -128,9 +128,9 @@ class SpeechMaker:
 
 
 def _apply_conditions(samples: "Samples", conditions: str) -> "Samples":
-    """Return a line under conditions, from its first word to its last: noise beside them would be taken for speech.
+    """Apply conditions to a line from its first word to its last: noise around them would count as speech.
 
-    What is silent before and after lasts as long as it did, and is silence.
+    Silence before and after keeps its length and stays silent.
     """
     import numpy as np
 
@@ -162,7 +162,7 @@ def _decode_recording(recorded: bytes, url: str) -> "Samples":
 
     shown = (
         guard.strip_credentials(url) if "://" in url else escape_control_characters(url)
-    )  # the query of an address may be a signature
+    )  # the query of a URL may be a signature
     try:
         sound = audio.read_sound(recorded)
     except audio.BadAudio as bad:
