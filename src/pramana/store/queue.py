@@ -188,8 +188,7 @@ class Queue(StorePart):
         return Lease(self, run_id, on_lost, on_cancelled, is_claimed=is_claimed)
 
     def claim(self, run_id: str, owner: str, seconds: float = LEASE_S) -> bool:
-        """Claim an unfinished run without a holder, or whose holder is gone or late; only one of several claims
-        succeeds.
+        """Claim an unfinished run without a holder, or whose holder is gone or late; one of several claims succeeds.
 
         `owner` is the name of the claiming process. A claimed run is `running` again; each claim counts as an attempt.
         """
