@@ -165,7 +165,7 @@ def shorten_reason(text: str, limit: int = 160) -> str:
     return words if len(words) <= limit else words[: limit - 1] + "…"
 
 
-# ── Scenarios, by a rubric ──
+# ── Scenarios, by rubric ──
 
 RUBRIC_VERSION: Final = "1"
 

@@ -83,7 +83,7 @@ Prompt = str | Sequence[Mapping[str, str]]
 Parameters = Mapping[str, Any] | None
 
 
-# ── What a scorer sees ──
+# ── Contexts ──
 
 
 def _refuse_blocking_ask(_prompt: Prompt, _model: str | None, _parameters: Parameters) -> Reply:
@@ -294,7 +294,7 @@ class Scorers:
         named: Callable[[str], Judge] | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """`named` returns the judge for a model that a scorer names; async scorers run in `loop`, if set."""
+        """Take the scorers, and a function that returns the judge of a model name; coroutines run in `loop`, if set."""
         self._scorers = [(each, is_asynchronous(each.function)) for each in these]
         self._named = named
         self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
@@ -446,7 +446,7 @@ def _describe_type(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-# ── What a scorer asks ──
+# ── Requests of a scorer ──
 
 
 class _ScorerRequests:

@@ -141,7 +141,7 @@ def sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-# ── Recordings that people bring ──
+# ── Uploaded recordings ──
 
 MAX_NAME_LENGTH = 200
 ENDINGS = (".wav", ".flac", ".ogg", ".mp3")

@@ -349,7 +349,7 @@ def _explain_errors() -> Iterator[None]:
         raise StoreFailed(f"the database failed: {said}") from error
 
 
-# ── What is new ──
+# ── The log of changes ──
 
 KEPT_CHANGES = 10_000
 ChangeKind = Literal["scenario", "suite", "provider", "run", "submission", "settings", "price"]

@@ -176,7 +176,7 @@ class History(StorePart):
         return [tuple(label for label, _ in groupby(found.get(run.id, ()))) for run in run_records]
 
 
-# ── Which cases runs have ──
+# ── Digests of cases ──
 
 
 def _cases_digest(connection: Connection, run_no: int, alike: dict[bytes, str]) -> str | None:
@@ -197,7 +197,7 @@ def _cases_digest(connection: Connection, run_no: int, alike: dict[bytes, str]) 
     return alike[key]
 
 
-# ── How runs ended ──
+# ── Outcomes of runs ──
 
 
 def _run_rows(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[_Judged, int]]:

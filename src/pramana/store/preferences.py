@@ -91,7 +91,7 @@ def _is_valid_origin(origin: Any) -> bool:
     return True
 
 
-# ── Prices that were set for everyone ──
+# ── Prices ──
 
 _PRICE_PREFIX = "price:"
 """Prefix of a price's row; no setting begins with it."""

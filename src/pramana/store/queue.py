@@ -263,7 +263,7 @@ class Queue(StorePart):
             mine = update(runs).where(runs.c.id == escape_text(run_id), runs.c.attempts > 0)
             connection.execute(mine, {"limits": to_json(dict(limits))})
 
-    # ── Who waits ──
+    # ── Waiting runs ──
 
     def list_waiting(self) -> list[str]:
         """Return the IDs of the runs that a server may take now, oldest first: queued, or their server is gone."""
@@ -278,7 +278,7 @@ class Queue(StorePart):
         """Return whether the run was cancelled."""
         return self._value(select(runs.c.cancelled).where(runs.c.id == escape_text(run_id))) is not None
 
-    # ── How it ends ──
+    # ── Ending, cancelling, requeuing ──
 
     def finish(
         self,

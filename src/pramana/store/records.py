@@ -84,7 +84,7 @@ def unescape_optional_text(text: str | None) -> str | None:
     return None if text is None else unescape_text(text)
 
 
-# ── Nouns to columns ──
+# ── Structs to columns ──
 
 RESULT_COLUMNS = (
     "model",

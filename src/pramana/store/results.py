@@ -70,7 +70,7 @@ class RescoredResult(NamedTuple):
 class Results(StorePart):
     """The results of runs, with their checks."""
 
-    # ── All of a run ──
+    # ── Streams ──
 
     def iterate(
         self, run: RunRef, after: int = 0, scoring: int | None = None, *, raw: bool = True
@@ -146,7 +146,7 @@ class Results(StorePart):
         with self._database.read_transaction() as connection:
             return ResultWriter(self._database, read_run(connection, run).number, on_stored, owner)
 
-    # ── What they amount to ──
+    # ── Counts ──
 
     def count_outcomes(self, run: RunRef, scoring: int | None = None) -> Mapping[Outcome, int]:
         """Count a run's results by outcome, by their newest checks or those as of a scoring."""
@@ -165,7 +165,7 @@ class Results(StorePart):
                 counts[unescape_text(model)][outcome] = number
         return counts
 
-    # ── Judged again ──
+    # ── Rescoring and spending ──
 
     def iterate_rescored(self, run: Run, scoring: int) -> Iterator["RescoredResult"]:
         """Yield each result that a scoring re-scored, before and after it, in the order of cases."""
@@ -207,7 +207,7 @@ class Results(StorePart):
             bool(uncounted) or judged.unknown_tokens,
         )
 
-    # ── Some of them ──
+    # ── Pages ──
 
     def page(
         self,
@@ -288,7 +288,7 @@ class Results(StorePart):
             after = query.where(results.c.seq > seq).order_by(results.c.seq).limit(1)
             return connection.execute(before).scalar(), connection.execute(after).scalar()
 
-    # ── What is new ──
+    # ── New results ──
 
     def last_seq(self, run_no: int) -> int:
         """Return the sequence number of a run's newest result; 0 if there is none."""

@@ -232,7 +232,7 @@ class Scenarios(StorePart):
             [_make_stored(each, existing.get(each.id, now), now) for each in taken],
         )
 
-    # ── Deleting, and bringing back ──
+    # ── Deleting and restoring ──
 
     def delete(self, scenario_id: str) -> DeletedScenario:
         """Delete a scenario; it can be restored for a day."""
@@ -282,7 +282,7 @@ class Scenarios(StorePart):
             total = connection.execute(select(func.count()).select_from(deleted_scenarios).where(fresh)).scalar_one()
         return [_make_deleted(*row) for row in rows], total
 
-    # ── Parts of these ──
+    # ── Internals ──
 
     @contextmanager
     def _change_transaction(self) -> Iterator[Connection]:

@@ -170,7 +170,7 @@ checks = Table(
     sqlite_with_rowid=False,
 )
 
-# ── What a server keeps besides ──
+# ── Tables of a server ──
 
 scenarios = Table(
     "scenarios",
@@ -233,7 +233,7 @@ tokens = Table(
     Column("created", Text, nullable=False),
     Column("used", Text),
     Column("revoked", Text),
-    Column("expires", Text),  # null: never
+    Column("expires", Text),  # NULL: never
 )
 
 sessions = Table(
@@ -263,7 +263,7 @@ changes = Table(
     sqlite_autoincrement=True,
 )
 
-# ── What a community submits ──
+# ── Community results ──
 
 submission_series = Table(  # one model's replies to one prompt of one suite, over time
     "submission_series",
@@ -271,7 +271,7 @@ submission_series = Table(  # one model's replies to one prompt of one suite, ov
     Column("series_no", _Number, primary_key=True),
     Column("verified", Boolean, nullable=False),  # whether the suite was known; both kinds are kept separate
     Column("model", Text, nullable=False),
-    Column("suite_hash", Text, nullable=False),  # empty: not stated
+    Column("suite_hash", Text, nullable=False),  # empty: none was stated
     Column("prompt", Text, nullable=False),
     UniqueConstraint("model", "suite_hash", "prompt", "verified"),
     sqlite_autoincrement=True,

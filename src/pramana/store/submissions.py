@@ -408,7 +408,7 @@ class Submissions(StorePart):
             among = f"IN {_placeholders(1, len(some))}" if sqlite else "= ANY(?)"
             yield from self._database.run(connection, f"{query} {among}", (*before, *(some if sqlite else [some])))
 
-    # ── Asking ──
+    # ── Reading ──
 
     def chart(
         self, *, verified: bool, first: str, last: str, model: str | None = None, models: int = 50
@@ -441,7 +441,7 @@ class Submissions(StorePart):
         ((passed, scored),) = self._rows(select(*sums).where(mine))
         return PassCounts(int(passed), int(scored))
 
-    # ── What this machine has submitted elsewhere ──
+    # ── Deliveries to other servers ──
 
     def list_delivered(self, url: str) -> set[str]:
         """Return what was delivered to a server: IDs of runs, digests of blocks."""
