@@ -154,7 +154,7 @@ class History(StorePart):
         return [found.get(run.id) for run in run_records]
 
     def rescoring_labels(self, run_records: Sequence[Run]) -> list[tuple[str, ...]]:
-        """Return the labels of the re-scorings that each run is read by, in order.
+        """Return the labels of the rescorings that each run is read by, in order.
 
         The first scoring, which came with the replies, is left out.
 
@@ -172,7 +172,7 @@ class History(StorePart):
         for run_id, labels in every.items():
             used = set(read_by(list(labels))) - {0}
             found[run_id] = [label for link, label in labels.items() if link.number in used]
-        # Two re-scorings in a row by the same judge count as one.
+        # Two rescorings in a row by the same judge count as one.
         return [tuple(label for label, _ in groupby(found.get(run.id, ()))) for run in run_records]
 
 
@@ -221,9 +221,9 @@ def _count_runs(
     known: Mapping[_Judged, EndedCounts],
     several: Container[_Judged],
 ) -> dict[_Judged, EndedCounts]:
-    """Count the results of runs that have new ones: uncounted runs in one query, others from where counting stopped.
+    """Count the results of runs that have new ones: uncounted runs together, others from where counting stopped.
 
-    Re-scored runs are counted from the start. `several` holds the runs with more than one model or variant.
+    Rescored runs are counted from the start. `several` holds the runs with more than one model or variant.
     """
     found = dict.fromkeys(grown, _NO_RESULTS)
 

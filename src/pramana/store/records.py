@@ -127,7 +127,7 @@ _PLAIN_TYPES = frozenset({str, int, float, bool, bytes, type(None)})
 _MAX_INTEGER = 1 << 63
 
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
-"""Not ASCII: two unpaired surrogates side by side must not be decoded as one character."""
+"""Not ASCII: the escapes of two separate surrogates side by side would be decoded as one character."""
 
 
 def to_json(value: Any) -> str:

@@ -7,8 +7,8 @@ never reported. Once another process holds the run, nothing more is stored. Erro
 exit; a result that is not plain data is skipped alone, and the error is raised on exit. No error is swallowed, nothing
 is retried.
 
-Rows are built on the event loop, where the result is still in the CPU cache. In the writer's thread, which waits for
-the GIL at each step, building them takes four times as long, so the thread only executes the statements.
+Rows are built on the event loop, which has just handled the result. In the writer's thread, which waits for the GIL at
+each step, building them takes four times as long, so the thread only executes the statements.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ Numbered = tuple[int, Result]
 
 
 class RescoredResult(NamedTuple):
-    """A result before and after a re-scoring."""
+    """A result before and after a rescoring."""
 
     before: Result
     after: Result
@@ -168,7 +168,7 @@ class Results(StorePart):
     # ── Rescoring and spending ──
 
     def iterate_rescored(self, run: Run, scoring: int) -> Iterator["RescoredResult"]:
-        """Yield each result that a scoring re-scored, before and after it, in the order of cases."""
+        """Yield each result that a scoring rescored, before and after it, in the order of cases."""
         with self._database.read_transaction() as connection:
             earlier = scorings_before(connection, run.number, scoring)
         for some in split_into_chunks(self._ordered_seqs(run)):
@@ -373,8 +373,7 @@ def _read_results(
 MAX_QUEUED = 1_500
 MAX_GROUP = 1_000
 LINGER_SECONDS = 0.1
-"""Seconds that the first result of a group waits for others: half of the promised 200 ms, the rest is for the commit.
-"""
+"""Seconds that the first result of a group waits for others: half of the promised 200 ms; the commit gets the rest."""
 
 _INSERT_RESULTS = (
     f"INSERT INTO results (run_no, case_no, {', '.join(RESULT_COLUMNS)})"  # noqa: S608 - names of ours
