@@ -1,5 +1,4 @@
-"""Measurement of a call: its recording and log in; times, words, sound and the evidence guard's result out, as one
-check.
+"""Measures a call: its recording and log in; times, words, sound and the evidence guard's result out, as one check.
 
 Everything comes from the stereo recording and the event log, so that a stored call can be measured again: the same
 speech recognition and detectors give the same numbers to the last digit. Words are compared only if there is a text to

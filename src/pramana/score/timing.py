@@ -56,8 +56,7 @@ class LineTimes(Struct, frozen=True):
     to_first_byte_s: float | None = None
     """Time from the end of speech; None if the sound arrived before it."""
     voice_to_voice_s: float | None = None
-    """Time from the last audible sample of the line to the first of the answer; None without an answer or for a cut-in.
-    """
+    """Time from the last audible sample of the line to the first of the answer; None without one, and for a cut-in."""
     leading_silence_s: float | None = None
     """Time from the first played sound of the answer to its first audible sample."""
     total_s: float | None = None
