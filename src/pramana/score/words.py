@@ -170,7 +170,7 @@ _SAME: Final = {
     "mr": "mister", "mrs": "missus", "dr": "doctor", "ok": "okay", "vs": "versus", "dollar": "dollars",
     "pound": "pounds", "euro": "euros", "cent": "cents", "degree": "degrees",
 }  # fmt: skip
-"""Abbreviations of one word, and units that do not depend on their number."""
+"""Abbreviations of one word, and units, as plurals: a sign such as "$" does not state the number."""
 
 
 def _english(plain: str) -> Iterator[str]:
