@@ -1,4 +1,4 @@
-"""What judges a reply with more than its text: a case and its reply go in, one check comes out.
+"""Stage 3, score: checks that need more than a reply's text. A case and its reply go in, checks come out.
 
-A scorer that cannot judge says `unscored` and what to do, never `failed`.
+A scorer that cannot judge returns `unscored` with what to do about it, never `failed`.
 """

@@ -1,11 +1,11 @@
-"""Whether the sound of a call bears out its transcript: samples and texts in; ok, why not, or "not checked" out.
+"""The evidence guard: does the sound of a call match its transcript? Samples and texts in; a state and its reason out.
 
-What was written down is only evidence when the recording says it too. So the recording is transcribed again by an ear
-of our own, and both texts are compared by character. How far they may differ was measured, not chosen: see
-`MAX_CHARACTER_ERROR_RATE`. Where the ear cannot tell (a language it does not know, a text too short, a recogniser that
-has lost itself) the guard says "not checked" and why; it never passes for a check. Nor is anything proven by ear of an
-agent whose sound the bench itself synthesised from the transcript: the words are the source of that sound, so that an
-ear which hears others is wrong. Silence, clipping and a sound too short for its words are held against it all the same.
+A transcript is evidence only if the recording says the same. So the recording is transcribed again by independent
+speech recognition, and both texts are compared by character. How much they may differ was measured, not chosen: see
+`MAX_CHARACTER_ERROR_RATE`. Where speech recognition cannot decide (an unsupported language, a short text, output that
+loops), the state is "not checked", with the reason, and this never counts as a check. Nor are words compared if this
+process synthesised the agent's sound from the transcript: any difference is then an error of recognition. Silence,
+clipping and sound too short for its words are detected in all cases.
 """
 
 import zlib
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
     Samples = NDArray[np.int16]
 
 GUARD_VERSION: Final = "3"
-"""3: sound that the bench synthesised from the transcript is not checked by ear."""
+"""Since 3, words are not compared if this process synthesised the sound from the transcript."""
 State = Literal["ok", "not checked", "silent", "clipped", "contradicts"]
 MAX_CHARACTER_ERROR_RATE = 0.55
-"""Character error rate above which the recording says something else than the transcript, as measured by
-`benchmarks/evidence_guard.py`. Of 260 sentences of the embedded voice 95 % stay below 0.32 and two are above this, of
-1,300 pairs that do not belong together none is below 0.57; half of the sentences had no say in the choice."""
+"""Character error rate above which the recording contradicts the transcript, as measured by
+`benchmarks/evidence_guard.py`. Of 260 sentences of the embedded voice, 95 % stay below 0.32 and two exceed this limit;
+of 1,300 mismatched pairs, none is below 0.57. Half of the sentences were not used for the choice."""
 MIN_CHARACTERS = 40
-"""On one side at least: a word alone is misheard too often to prove anything."""
+"""Minimum length of the longer text: single words are misheard too often to prove anything."""
 MAX_CHARACTERS = 40_000
-"""Of both together, which is half an hour of speech; comparing takes time with their square."""
+"""Maximum length of both texts together, half an hour of speech; the comparison takes quadratic time."""
 MAX_CHARACTERS_A_SECOND = 60
-"""Characters a second: three times what the fastest people say. A transcript beyond is not of this sound."""
+"""Three times the rate of the fastest speakers; a longer transcript cannot belong to this sound."""
 CLIPPED_SHARE = 0.05
-"""Of audible samples at full scale: speech made 20 dB too loud. Its words outlive that; as a sound it is broken."""
+"""Share of audible samples at full scale: speech 20 dB too loud. Its words survive that, but the sound is broken."""
 LOOP_COMPRESSION = 2.4
-"""How many times smaller a text can be packed when a recogniser has said the same again and again: Whisper's rule."""
+"""Compression ratio above which recognised text counts as looping: Whisper's own limit."""
 MAX_CUTS = 4
 SYNTHESISED_HERE_REASON = "not checked by ear: the agent's sound was synthesised in this process from its transcript"
 
 
 class GuardResult(Struct, frozen=True):
-    """What the sound says about the transcript."""
+    """The guard's result: whether the sound matches the transcript."""
 
     state: State
     reason: str
     rate: float | None = None
-    """The character error rate that decided; None where none did."""
+    """The character error rate that decided; None if none did."""
 
     @property
     def is_tripped(self) -> bool:
@@ -68,11 +68,12 @@ def check_evidence(
     unheard: str = "nobody has transcribed the recording",
     synthesised_here: bool = False,
 ) -> GuardResult:
-    """Compare what an agent says it said with what was recorded.
+    """Compare an agent's transcript with its recording.
 
-    `speech` is the audible part of its channel at `rate` samples a second, and `recorded` what an ear made of it, None
-    for the reason `unheard`. `cuts` is how often it fell silent because the caller talked: so many stretches of its
-    words were never heard. `synthesised_here`: the bench made the sound from the words of `transcript`.
+    `speech` is the audible part of the agent's channel, at `rate` samples per second. `recorded` is its transcript by
+    speech recognition, or None for the reason `unheard`. `cuts` is the number of times the caller interrupted the
+    agent, so that a part of its words was never played. `synthesised_here` is set if this process synthesised the sound
+    from `transcript`.
     """
     seconds = speech.size / rate
     if not speech.size:
@@ -81,7 +82,7 @@ def check_evidence(
         return GuardResult("clipped", f"{share:.1%} of the agent's sound is at full scale, above {CLIPPED_SHARE:.0%}")
     if not transcript.strip():
         return GuardResult("not checked", "not checked: the agent gave no transcript of what it said")
-    # The embedded voice leaves out what has no sound; how others transcribe their speech is theirs to answer for.
+    # The embedded voice skips characters without a sound; other agents are responsible for their transcripts.
     length = sum(map(str.isalnum, transcript)) if synthesised_here else len(transcript)
     fast = f"the recording contradicts the transcript: {length:,} characters were not said in {seconds:.1f} s"
     is_too_fast = not cuts and length > MIN_CHARACTERS + MAX_CHARACTERS_A_SECOND * seconds
@@ -115,7 +116,7 @@ def check_evidence(
 
 
 def compression_ratio(text: str) -> float:
-    """Return how many times smaller a text can be packed.
+    """Return the compression ratio of a text.
 
     >>> answer = "We open at nine on weekdays, and at ten on Saturdays."
     >>> compression_ratio("so it is " * 40) > LOOP_COMPRESSION > compression_ratio(answer)
@@ -126,10 +127,10 @@ def compression_ratio(text: str) -> float:
 
 
 def transcript_error_rate(transcript: str, recorded: str, language: str, *, cuts: int = 0) -> float:
-    """Return the character error rate of a recording against its transcript; 1 where there is no transcript.
+    """Return the character error rate of a recording against its transcript; 1 for an empty transcript.
 
-    Where the agent was cut off, as many stretches of the transcript may be missing without counting, and the rate is
-    that of the characters heard.
+    For each of `cuts` interruptions, a passage of the transcript may be missing without counting, and the rate is per
+    character recognised.
     """
     if not cuts:
         rate = count_character_errors(transcript, recorded, language).rate
@@ -140,10 +141,10 @@ def transcript_error_rate(transcript: str, recorded: str, language: str, *, cuts
 
 
 def _edit_distance(reference: str, recognised: str, cuts: int) -> int:
-    """Return the least number of edits between two texts when so many stretches of the first may be left out free.
+    """Return the edit distance between two texts, where `cuts` passages of the first may be left out at no cost.
 
-    One row of the usual table for each character of the reference, in a copy for each stretch left out so far, and one
-    for each that is being left out: there a character of the reference costs nothing.
+    One row of the usual table per character of the reference, in one copy for each number of passages left out so far,
+    and one for each passage being left out, where a character of the reference costs nothing.
     """
     import numpy as np
 
@@ -166,7 +167,7 @@ def _edit_distance(reference: str, recognised: str, cuts: int) -> int:
 def trim_silences(
     samples: "Samples", rate: int, spans: Sequence[tuple[float, float]], margin_s: float = 0.25
 ) -> "Samples":
-    """Return a channel without its long silences: what is audible, with a little of what is beside it."""
+    """Return a channel without its long silences: audible passages with a margin on both sides."""
     import numpy as np
 
     places: list[list[int]] = []

@@ -1,12 +1,12 @@
-"""Judging by a model: a reply and a question in, YES or NO out, with the judge's evidence.
+"""Judging by a model: a reply and a question in; YES or NO out, with the judge's evidence.
 
-The judged text is data: it stands between marks that it cannot hold, since they are made of its own hash, and the
-verdict is read from the end of the answer alone (`verdicts.py`). A judge that gives neither YES nor NO, or whose answer
-was cut off before its end, is asked once more, then the check is `unscored`: an unreadable verdict is never a wrong
-answer. What no test without a real judge can show is how well a judge resists a text that argues with it.
+The judged text is data: it is placed between delimiters that it cannot contain, since they are made of its own hash,
+and the verdict is read only from the end of the judge's answer (`verdicts.py`). A judge that answers neither YES nor
+NO, or whose answer was cut off, is called once more; then the check is `unscored`, because an unreadable verdict is
+never a wrong answer. How well a judge resists a reply that argues with it cannot be tested without a real judge.
 
-Each type of scenario has a rubric of its own. `passed` means that the judge finds the task completed; accuracy,
-helpfulness, naturalness and efficiency are values from 1 to 10 with reasons, and never decide an outcome.
+Each type of scenario has its own rubric. `passed` means that the judge finds the task completed; accuracy, helpfulness,
+naturalness and efficiency are values from 1 to 10 with reasons, and never decide an outcome.
 """
 
 import hashlib
@@ -54,11 +54,11 @@ _CUT_OFF_REASONS: Final = frozenset(
         "prohibited_content", "spii", "language", "other", "malformed_response",
     }
 )  # fmt: skip
-"""Providers' words for an answer that was not spoken to its end; any other word, and none, means that it was."""
+"""Finish reasons of providers for an answer that was cut off; any other reason, or none, means that it is complete."""
 
 
 def was_cut_off(reply: Reply) -> bool:
-    """Tell whether an answer stops before its end: what its last line then says was never meant as the last.
+    """Return whether an answer was cut off, so that its last line is not its conclusion.
 
     >>> was_cut_off(Reply("YES", finish_reason="MAX_TOKENS")), was_cut_off(Reply("YES", finish_reason="end_turn"))
     (True, False)
@@ -68,12 +68,12 @@ def was_cut_off(reply: Reply) -> bool:
 
 
 def prompt_fingerprint(*prompts: str) -> str:
-    """Return the short hash that a check records of the prompts it was made with."""
+    """Return a short hash of prompts, which a check records."""
     return hashlib.sha256("\0".join(prompts).encode()).hexdigest()[:12]
 
 
 def make_delimiter(*texts: str) -> str:
-    """Return a line that none of the texts can hold, since it is made of their hash."""
+    """Return a delimiter line that none of the texts can contain, since it is made of their hash."""
     digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
     return f"=====[{digest[:32]}]====="
 
@@ -82,7 +82,7 @@ T = TypeVar("T")
 
 
 class JudgeAnswer(Struct, Generic[T], frozen=True):
-    """What came of asking a judge: what it decided, or why it decided nothing."""
+    """A judge's decision, or the reason why there is none."""
 
     decided: T | None
     evidence: Mapping[str, Any]
@@ -90,19 +90,19 @@ class JudgeAnswer(Struct, Generic[T], frozen=True):
 
 
 class Judge(Struct, frozen=True):
-    """A model that judges, and how it is reached."""
+    """A judge model and the function that calls it."""
 
     ask: Ask
     model: str
-    """The provider's own name."""
+    """The provider's name of the model."""
     name: str
-    """As the user typed it."""
+    """The name as typed."""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 42})
 
     async def ask_and_parse(
         self, turns: tuple[Turn, ...], read: Callable[[str], T | None], repeat_question: str, expected: str
     ) -> JudgeAnswer[T]:
-        """Ask, read the answer, and ask once more where it cannot be read or was cut off."""
+        """Call the judge and parse its answer; call it once more if the answer is unreadable or was cut off."""
         answers: list[str] = []
         evidence: dict[str, Any] = {"judge": self.name, "answers": answers}
         cost: float | None = 0.0
@@ -143,7 +143,7 @@ class Judge(Struct, frozen=True):
 
 
 async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
-    """Decide an `llm_judge` assertion."""
+    """Score an `llm_judge` assertion."""
     criterion = (case.assertion.judge_prompt if case.assertion else None) or ""
     mark = make_delimiter(reply.text, criterion)
     turns = (
@@ -160,12 +160,12 @@ async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
 
 
 def shorten_reason(text: str, limit: int = 160) -> str:
-    """Return text on one line, no longer than a reason bears."""
+    """Return text on one line, cut to the length of a reason."""
     words = " ".join(text.split())
     return words if len(words) <= limit else words[: limit - 1] + "…"
 
 
-# ── Scenarios, by a rubric ──
+# ── Scenarios, by rubric ──
 
 RUBRIC_VERSION: Final = "1"
 
@@ -188,7 +188,7 @@ GENERAL_RUBRIC: Final = (
     "The caller wants what the expected outcome below says. Completed means: the answer shows it, and got nothing "
     "in it wrong."
 )
-"""For a case of any other category, as a program may build it."""
+"""For cases of any other category, which programs may build."""
 
 RUBRIC_INSTRUCTIONS: Final = """\
 You judge what an agent answered to a caller.
@@ -223,10 +223,10 @@ def _number_lines(texts: Sequence[str]) -> str:
 
 
 async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
-    """Decide whether a scenario's task was completed."""
+    """Score whether a scenario's task was completed."""
     rubric, expected = RUBRICS.get(case.facets.category, GENERAL_RUBRIC), case.expected_outcome or ""
     prompt, output = case.turns[-1].text, reply.text
-    if len(case.script) > 1:  # each line with its answer, by their numbers
+    if len(case.script) > 1:  # each line with its answer, numbered
         prompt, output = (
             _number_lines([line.text for line in case.script]),
             _number_lines(reply.answers or (reply.text,)),

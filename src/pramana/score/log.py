@@ -1,7 +1,6 @@
-"""What the event log of a call says, checked: plain events in; lines, groups of sound, texts and the end out.
+"""Parses and validates the event log of a call: plain events in; lines, groups of sound, texts and the ending out.
 
-Everything is read once and with care, since a log may come from a file: what does not fit is an error that names the
-event. It knows nothing of the recording.
+Logs may come from files, so all fields are validated, and an error names the event. Never reads the recording.
 """
 
 import math
@@ -16,17 +15,17 @@ from pramana.errors import InvalidInput, quote_text
 from pramana.providers.voice.vocabulary import CORRECTION_KEY, is_backchannel
 
 INTERRUPTION_WINDOW_S = 2.0
-"""After a line: an agent that hears late that it was talked into still was."""
+"""Time after a line in which an interruption still counts as caused by it: agents notice late."""
 NORMAL_CLOSE_CODE = 1000
-"""The code of a connection that is closed because all is said."""
+"""The WebSocket close code of a normal closure."""
 SLACK_S = 0.1
-"""By which a position may lie behind the recording: both are rounded, and the last frame may be cut short."""
+"""Tolerance for positions after the end of the recording: both are rounded, and the last frame may be cut short."""
 MAX_CALL_S = 1e6
-"""No call is that long."""
+"""An upper bound: no call is that long."""
 
 
 class SaidLine(Struct, frozen=True):
-    """A line of the caller as it was played, in positions of the recording."""
+    """A line of the caller as it was played; positions are in seconds of the recording."""
 
     number: int
     text: str
@@ -34,21 +33,21 @@ class SaidLine(Struct, frozen=True):
     end: float
     barge_in: bool
     backchannel: bool = False
-    """It says only that somebody listens, into an answer: the caller wants none to it."""
+    """A sign of listening during an answer, such as "mhm": the caller expects no answer to it."""
 
 
 class PaceReport(Struct, frozen=True):
-    """How late the caller's frames went out: the lateness of everything in that process."""
+    """How late the caller's frames were sent, which shows how late everything in that process was."""
 
     frames: int
     late_p95_s: float
     late_most_s: float
     longest_gap_s: float
-    """Between two frames, which are 0.02 s apart by right."""
+    """Longest time between two frames; 0.02 s is the nominal value."""
 
 
 class Stall(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Frames were late for so long, and at most by so much."""
+    """A period in which frames were late, and the maximum lateness."""
 
     start: float
     end: float
@@ -56,7 +55,7 @@ class Stall(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class ReceivedSound(Struct, frozen=True):
-    """Sound of the agent as it arrived."""
+    """A piece of the agent's sound, as it arrived."""
 
     arrived: float
     plays: float
@@ -68,7 +67,7 @@ class ReceivedSound(Struct, frozen=True):
 
 
 class SoundGroup(Struct):
-    """Pieces that belong together, and until when they were played at most."""
+    """Pieces of sound that belong to one answer, and the position where their playback ended at the latest."""
 
     pieces: list[ReceivedSound]
     end: float = math.inf
@@ -87,45 +86,45 @@ class SoundGroup(Struct):
 
     @property
     def is_cut(self) -> bool:
-        """Some of it was never played."""
+        """Whether some of it was never played."""
         return self.end < self.pieces[-1].end
 
 
 class CallLog:
-    """The events of one call."""
+    """The parsed events of a call."""
 
     def __init__(self, events: Sequence[Mapping[str, Any]]) -> None:
         self.version = 1
-        """In 1, nothing is told of pace, of backchannels, and of what the format can say."""
+        """In version 1, the log lacks pace, backchannels and the capabilities of the format."""
         self.synthesised_here = False
-        """The bench made the agent's sound itself, from the words of its transcript; never so before version 3."""
+        """Whether this process synthesised the agent's sound from its transcript; always False before version 3."""
         self.says_interrupted: bool | None = None
-        """The agent's format has a word for it; None where the log does not tell, and none is in it."""
+        """Whether the agent's format reports interruptions; None if the log does not state it and contains none."""
         self.conditions: str | None = None
-        """How the caller sounded; None where the log does not tell."""
+        """The conditions of the caller's sound; None if the log does not state them."""
         self.quiet_s: float | None = None
-        """How long an answer is silent before it is over, in a format that need not say so."""
+        """Silence after which an answer counts as over, in a format that need not report its end."""
         self.pace: PaceReport | None = None
         self.stalls: list[Stall] = []
         self.lines: list[SaidLine] = []
         self.interrupted: list[float] = []
         self.cuts = 0
-        """How often the agent fell silent in the middle: so many stretches of its words were never heard."""
+        """Number of times the agent's sound was cut: as many passages of its words were never played."""
         self.interruption_count = 0
-        """How often of these the caller talked: what it calls an interruption while nobody does excuses nothing."""
+        """How many of these happened while the caller talked; interruptions reported at other times excuse nothing."""
         self.waited: dict[int, float] = {}
-        """By line, how long nothing was heard."""
+        """By line, how long the caller waited without an answer."""
         self.reason, self.trouble, self.ended = "", "", 0.0
         self.finished = False
-        """After its last sound the agent has said that it was the last."""
+        """Whether the agent reported the end of its answer after its last sound."""
         self.turn_ends = 0
-        """How often the agent has said that its answer was over."""
+        """Number of times the agent reported the end of an answer."""
         self._orderly = False
-        """The other end closed the connection, and without trouble."""
+        """Whether the other end closed the connection normally."""
         self._has_sounded = False
-        """Sound came since the agent was interrupted the last time."""
+        """Whether sound arrived since the last interruption."""
         self._silenced_at: list[float] = []
-        """When it was, after sound."""
+        """Positions of interruptions that followed sound."""
         self._events = [_Event(place, event) for place, event in enumerate(events)]
         for event in self._events:
             self._parse_event(event)
@@ -213,11 +212,11 @@ class CallLog:
 
     @property
     def hung_up(self) -> bool:
-        """The agent closed the call in order, in a format in which no message ends an answer: it was over."""
+        """Whether the agent ended the call normally, in a format without a message for the end of an answer."""
         return self._orderly and self.quiet_s is not None and not self.turn_ends
 
     def check_fits(self, seconds: float) -> None:
-        """Refuse a log that tells of sound behind the end of a recording of so many seconds."""
+        """Raise `InvalidInput` if the log has sound after the end of a recording of this length."""
         until = seconds + SLACK_S
         for line in self.lines:
             if line.end > until:
@@ -228,7 +227,7 @@ class CallLog:
         played = True
         for event in reversed(self._events):
             if event.kind == "interrupted" or event.is_ignored_interruption:
-                played = False  # what came before may have been dropped, and was to be played later
+                played = False  # earlier sound may have been dropped instead of played later
             elif event.kind == "agent_audio":
                 ends = event.read_seconds("plays") + event.read_seconds("seconds") if played else event.at
                 if ends > until:
@@ -238,9 +237,10 @@ class CallLog:
                     )
 
     def groups(self, starts: Sequence[float]) -> list[SoundGroup]:
-        """Return the agent's sound: what came between two ends of an answer, or between two starts, belongs together.
+        """Return the agent's sound in groups, each ended by the end of an answer, an interruption or one of `starts`.
 
-        The starts are those of lines that nobody was talked into with: what arrives after them is no part of before.
+        `starts` are the starts of the lines that did not interrupt the agent: what arrives after them belongs to a new
+        answer.
         """
         found: list[SoundGroup] = []
         fresh, lines_before = True, 0
@@ -261,9 +261,9 @@ class CallLog:
         return found
 
     def texts(self, kind: Literal["agent_text", "user_text"]) -> list[str]:
-        """Return what was said, or what the provider heard: before the first line, then for each line.
+        """Return the transcript of one side: before the first line, then for each line.
 
-        Whole texts, where there are any, else the pieces put together.
+        Uses final texts if there are any, else the joined partial texts.
         """
         starts = [line.start for line in self.lines]
         whole: list[list[str]] = [[] for _ in range(len(starts) + 1)]
@@ -280,7 +280,7 @@ class CallLog:
 
 
 def _correct_words(texts: Sequence[list[str]], original: str, corrected: str) -> None:
-    """Put words in the place of others that turned out never to have been said; of the last that are alike."""
+    """Replace words that were never spoken, in the last text that contains them."""
     for said in reversed(texts):
         for place in reversed(range(len(said))):
             if original and original in said[place]:
@@ -289,7 +289,7 @@ def _correct_words(texts: Sequence[list[str]], original: str, corrected: str) ->
 
 
 def _cut_groups(groups: Sequence[SoundGroup], at: float) -> None:
-    """End at a position whatever was still waiting to be played."""
+    """End groups at a position, because sound waiting to be played then was dropped."""
     for group in reversed(groups):
         if group.ends_at <= at:
             return
@@ -297,7 +297,7 @@ def _cut_groups(groups: Sequence[SoundGroup], at: float) -> None:
 
 
 class _Event:
-    """One event of the log, read with errors that say where."""
+    """One event of the log; errors name its position."""
 
     def __init__(self, place: int, given: object) -> None:
         if not isinstance(given, Mapping) or not isinstance(given.get("event"), str):
@@ -308,7 +308,7 @@ class _Event:
 
     @property
     def is_ignored_interruption(self) -> bool:
-        """It is an interruption of nothing, for which silence may have been dropped all the same."""
+        """Whether this is an interruption of nothing audible; pending silence may have been dropped anyway."""
         detail = self.fields.get("detail")
         return self.kind == "unknown" and isinstance(detail, Mapping) and detail.get("event") == "interrupted"
 

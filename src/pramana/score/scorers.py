@@ -1,10 +1,10 @@
-"""Scorers: functions that score a reply beside its assertion; a case and its reply go in, checks come out.
+"""Scorers: functions that score a reply beside its assertion. A case and its reply go in, checks come out.
 
-`@scorer` makes one of a function, sync or async, that takes a `ScoringContext`. What it returns decides: a bool passes
-or fails, a number is a score, text is a label, None is nothing to say; a mapping holds several, `Score` adds a reason.
-A number decides only where the scorer has a bar to compare it with. A function that raises, or returns anything else,
-makes an `errored` check and never a failed one. Functions run beside the event loop; what they ask passes the limits of
-the run. Nothing here opens a provider or knows a store.
+`@scorer` makes a scorer from a sync or async function that takes a `ScoringContext`. The returned value decides: a bool
+passes or fails, a number is a score, text is a label, None is no score; a mapping holds several of them, and `Score`
+adds a reason. A number decides an outcome only if the scorer has `pass_at`. A function that raises, or returns anything
+else, makes an `errored` check and never a failed one. Functions run beside the event loop; their requests to models
+pass the limits of the run. Nothing here opens a provider or accesses a store.
 """
 
 import asyncio
@@ -50,40 +50,40 @@ if TYPE_CHECKING:
     from pramana.model import PublicCase
 
 THREADS = 32
-"""Of functions that are not async, at once."""
+"""Maximum number of sync functions that run at the same time."""
 MAX_NAME_LENGTH = 130
-"""Of a check: the scorer's, a dot and the name of one of several scores."""
+"""Maximum length of a check's name: the scorer's name, a dot, and a score's name if there are several."""
 MAX_LABEL_LENGTH = 100
 MAX_REASON_LENGTH = 1_000
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 _RESERVED_NAMES = ("rubric", "call", "voice")
-"""Names of checks of ours besides the assertion types."""
+"""Names of built-in checks, besides the assertion types."""
 _MESSAGE_KEYS = ("role", "content")
 
 
 class Score(Struct, frozen=True):
-    """What a scorer says of a reply, with the reason.
+    """A score of a reply, with its reason.
 
     >>> Score(0.5, reason="One of two facts is there.", evidence={"found": ["Paris"]}).value
     0.5
     """
 
     value: bool | float | str | None
-    """True or False, a number, a label, or None where there is nothing to say."""
+    """True or False, a number, a label, or None for no score."""
     reason: str = ""
     evidence: Mapping[str, object] = msgspec.field(default_factory=dict)
-    """Plain data, as JSON has it."""
+    """JSON-compatible data."""
 
 
 ScoreValue = bool | float | str | Score | None
 Scored = ScoreValue | Mapping[str, ScoreValue]
-"""What a scorer returns."""
+"""The return value of a scorer."""
 Prompt = str | Sequence[Mapping[str, str]]
 """A prompt, or messages as `{"role": …, "content": …}`."""
 Parameters = Mapping[str, Any] | None
 
 
-# ── What a scorer sees ──
+# ── Contexts ──
 
 
 def _refuse_blocking_ask(_prompt: Prompt, _model: str | None, _parameters: Parameters) -> Reply:
@@ -96,7 +96,7 @@ async def _refuse_ask(prompt: Prompt, model: str | None, parameters: Parameters)
 
 @dataclass(frozen=True, slots=True)
 class ScoringContext:
-    """What an async scorer sees of one reply.
+    """The argument of an async scorer: one reply and its case.
 
     >>> from pramana import Case, Reply
     >>> ScoringContext(Case("What is the capital of France?", ideal="Paris"), Reply("Paris.")).reply.text
@@ -104,22 +104,22 @@ class ScoringContext:
     """
 
     case: "PublicCase"
-    """What was asked, with its ideals, tags and expected outcome."""
+    """The case, with its ideals, tags and expected outcome."""
     reply: Reply
-    """The whole reply: text, tokens, costs, times, the raw response."""
+    """The whole reply: text, tokens, costs, times and the raw response."""
     model: str = ""
-    """The model that replied, as it was named."""
+    """The model that replied, as typed."""
     asking: Callable[[Prompt, str | None, Parameters], Awaitable[Reply]] = field(default=_refuse_ask, repr=False)
-    """How `ask` reaches a model; a test can pass a function of its own."""
+    """How `ask` calls a model; a test can pass its own function."""
 
     async def ask(self, prompt: Prompt, *, model: str | None = None, parameters: Parameters = None) -> Reply:
-        """Ask a model, within the limits and the budget of the run: the judge, unless another is named."""
+        """Call a model within the limits and the budget of the run: the judge, unless `model` is set."""
         return await self.asking(prompt, model, parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockingScoringContext:
-    """What a scorer that is not async sees of one reply: the same, and `ask` waits for the answer."""
+    """The argument of a sync scorer: like `ScoringContext`, but `ask` blocks until the reply is there."""
 
     case: "PublicCase"
     reply: Reply
@@ -127,7 +127,7 @@ class BlockingScoringContext:
     asking: Callable[[Prompt, str | None, Parameters], Reply] = field(default=_refuse_blocking_ask, repr=False)
 
     def ask(self, prompt: Prompt, *, model: str | None = None, parameters: Parameters = None) -> Reply:
-        """Ask a model, within the limits and the budget of the run: the judge, unless another is named."""
+        """Call a model within the limits and the budget of the run: the judge, unless `model` is set."""
         return self.asking(prompt, model, parameters)
 
 
@@ -142,13 +142,13 @@ class Scorer(Struct, frozen=True):
 
     name: str
     version: str
-    """Of the meaning: raise it when the same reply could get another score."""
+    """Version of its meaning; raise it if the same reply could get another score."""
     function: Callable[[Any], Any]
     pass_at: float | None = None
-    """The number from which on a score passes; None: numbers are measurements, which decide nothing."""
+    """The lowest number that passes; None makes numbers measurements, which never decide."""
 
     def __call__(self, context: ScoringContext | BlockingScoringContext) -> Any:
-        """Call the function itself, as a test of it does."""
+        """Call the function directly, as a test does."""
         return self.function(context)
 
 
@@ -169,7 +169,7 @@ def scorer(
     version: str = "1",
     pass_at: float | None = None,
 ) -> Scorer | Callable[[ScorerFunction], Scorer]:
-    """Make a scorer of a function, which is called with a `ScoringContext` for each reply.
+    """Make a scorer from a function, which is called with a `ScoringContext` for each reply.
 
     >>> @scorer(version="2", pass_at=0.5)
     ... def brevity(context):
@@ -183,7 +183,7 @@ def scorer(
 
 
 def make_scorer(function: Any, name: Any = None, version: Any = "1", pass_at: Any = None) -> Scorer:
-    """Return a scorer; one that is given is returned as it is."""
+    """Return a scorer from a function; return a scorer unchanged."""
     if isinstance(function, Scorer):
         return function
     if not callable(function):
@@ -208,9 +208,10 @@ def _is_number(value: Any) -> bool:
 
 
 def scorer_path(scorer_: Scorer) -> str:
-    """Return the name that a scorer which a Python caller passed is stored by.
+    """Return the name under which a scorer passed from Python is stored.
 
-    It ends with the scorer's own name where several may be made in one place, or of one function.
+    The scorer's own name is appended unless the path identifies it, since several scorers may share one place or
+    function.
 
     >>> scorer_path(make_scorer(len)), scorer_path(make_scorer(len, "size"))
     ('python:builtins:len', 'python:builtins:len:size')
@@ -225,7 +226,7 @@ def scorer_path(scorer_: Scorer) -> str:
 
 
 def find_scorer(typed: str, given: Mapping[str, Scorer]) -> Scorer:
-    """Return the scorer of a name: one of those `given`, an installed one, or a function, `python:module:name`."""
+    """Return a scorer by name: one of `given`, an installed one, or a function as `python:module:name`."""
     if typed in given:
         return given[typed]
     kind, colon, path = typed.partition(":")
@@ -254,7 +255,7 @@ def find_scorer(typed: str, given: Mapping[str, Scorer]) -> Scorer:
 
 
 def make_planned_scorers(typed: Sequence[str], given: Mapping[str, Scorer]) -> tuple[PlannedScorer, ...]:
-    """Return what a plan records of scorers."""
+    """Return the scorers as a plan records them."""
     found = [find_scorer(each, given) for each in typed]
     for name, count in Counter(each.name for each in found).items():
         if count > 1:
@@ -263,7 +264,7 @@ def make_planned_scorers(typed: Sequence[str], given: Mapping[str, Scorer]) -> t
 
 
 def find_planned_scorers(planned: Sequence[PlannedScorer], given: Mapping[str, Scorer]) -> list[Scorer]:
-    """Return the scorers of a plan; raises `InvalidInput` where one is not what it was when the run was planned."""
+    """Return the scorers of a plan; raise `InvalidInput` if one differs from what was planned."""
     found = []
     for each in planned:
         made = find_scorer(each.typed, given)
@@ -280,12 +281,12 @@ def find_planned_scorers(planned: Sequence[PlannedScorer], given: Mapping[str, S
 
 
 def ends_run(error: BaseException) -> bool:
-    """Return whether an error that came while scoring ends the whole run."""
+    """Return whether an error during scoring ends the whole run."""
     return isinstance(error, BudgetSpent | Stopped) or (isinstance(error, ProviderError) and error.fatal)
 
 
 class Scorers:
-    """The scorers of a run, as they are called. One for a whole run, shared by its workers."""
+    """Calls the scorers of a run. One instance per run, shared by its workers."""
 
     def __init__(
         self,
@@ -293,7 +294,7 @@ class Scorers:
         named: Callable[[str], Judge] | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Take the scorers and how a model that one of them names is asked; coroutines run in `loop`, if given."""
+        """Take the scorers, and a function that returns the judge of a model name; coroutines run in `loop`, if set."""
         self._scorers = [(each, is_asynchronous(each.function)) for each in these]
         self._named = named
         self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
@@ -308,12 +309,12 @@ class Scorers:
         return [each.name for each, _ in self._scorers]
 
     def close(self) -> None:
-        """Let the threads end; a function that still runs is not waited for."""
+        """Stop the threads without waiting for functions that still run."""
         self._threads.close()
         self._coroutines.close()
 
     async def checks(self, case: Case, reply: Reply, model: str, judge: Judge | None, no_judge: str) -> list[Check]:
-        """Return the checks of a reply; only what ends a run raises. `no_judge` says why there is none."""
+        """Return a reply's checks; raise only errors that end the run. `no_judge` is the reason if `judge` is None."""
         found: list[Check] = []
         for each, asynchronous in self._scorers:
             asked = _ScorerRequests(judge, no_judge, self._named)
@@ -339,7 +340,7 @@ class Scorers:
         ended = await self._threads.call(lambda: each.function(context))
         if isawaitable(ended.value):
             if hasattr(ended.value, "close"):
-                ended.value.close()  # or Python warns that nobody has awaited it
+                ended.value.close()  # otherwise Python warns that the coroutine was never awaited
             return CallOutcome(error=TypeError("it returned a coroutine; declare it with async def"))
         return ended
 
@@ -354,7 +355,7 @@ class Scorers:
         )
 
     def _checks(self, each: Scorer, value: object, evidence: Mapping[str, object]) -> Iterator[Check]:
-        """Yield the checks of what a scorer returned; the money it spent stands in the first of them."""
+        """Yield the checks from a scorer's return value; the cost of its requests is in the evidence of the first."""
         several = {f"{each.name}.{name}": one for name, one in value.items()} if isinstance(value, Mapping) else {}
         for number, (name, one) in enumerate(several.items() or [(each.name, None if several == value else value)]):
             check = self._check(each, name, one)
@@ -369,11 +370,11 @@ class Scorers:
 
 
 class _InvalidScore(Exception):
-    """What was returned is no score."""
+    """The returned value is not a valid score."""
 
 
 def _parse_score(name: str, value: object, keys: redaction.Secrets) -> Score:
-    """Return what a scorer returned as it may be stored; raises `_InvalidScore`."""
+    """Validate a returned value as a score that can be stored; raise `_InvalidScore` otherwise."""
     if len(name) > MAX_NAME_LENGTH or not name.isprintable():
         raise _InvalidScore(f"a name of {len(name):,} characters, or of some that cannot be shown")
     given = value if isinstance(value, Score) else Score(_to_scalar(value))
@@ -406,9 +407,9 @@ def _make_check(name: str, each: Scorer, given: Score) -> Check:
 
 
 def _to_scalar(value: object) -> bool | float | str | None:
-    """Return a value as plain Python has it; raises `_InvalidScore` for one that is no score."""
+    """Convert a value to plain Python; raise `_InvalidScore` if it is not a valid score."""
     item = getattr(value, "item", None)
-    if callable(item) and getattr(value, "shape", None) == ():  # of numpy, or a tensor
+    if callable(item) and getattr(value, "shape", None) == ():  # a numpy scalar or a tensor
         value = item()
     if value is None or isinstance(value, bool):
         return value
@@ -445,30 +446,30 @@ def _describe_type(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-# ── What a scorer asks ──
+# ── Requests of a scorer ──
 
 
 class _ScorerRequests:
-    """What one scorer asks about one reply, and what that costs."""
+    """The model requests of one scorer for one reply, with their cost."""
 
     def __init__(self, judge: Judge | None, no_judge: str, named: Callable[[str], Judge] | None) -> None:
         self._judge, self._no_judge, self._named = judge, no_judge, named
         self._loop = asyncio.get_running_loop()
         self._replies: list[tuple[Judge, Reply]] = []
         self.ended_run: PramanaError | None = None
-        """What ends the run, also where the function has caught it."""
+        """The error that ends the run, kept even if the function catches it."""
         self.lacks_judge = False
-        """Whether there was no judge to ask."""
+        """Whether a request failed because there is no judge."""
 
     async def ask_async(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
-        """Ask, from a coroutine of whichever event loop."""
+        """Call a model from a coroutine of any event loop."""
         asking = self._ask(prompt, model, parameters)
         if asyncio.get_running_loop() is self._loop:
             return await asking
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self._loop))
 
     def ask_blocking(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
-        """Ask, from a thread that waits for the answer."""
+        """Call a model from a thread, and block until the reply is there."""
         return asyncio.run_coroutine_threadsafe(self._ask(prompt, model, parameters), self._loop).result()
 
     async def _ask(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
@@ -493,7 +494,7 @@ class _ScorerRequests:
         return reply
 
     def evidence(self) -> dict[str, object]:
-        """Return who was asked, what they answered and what that cost; nothing where nobody was."""
+        """Return the models called, their replies and the cost; empty if none was called."""
         if not self._replies:
             return {}
         replies = [reply for _, reply in self._replies]

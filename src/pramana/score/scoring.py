@@ -1,7 +1,7 @@
-"""Which judge decides which case: a case and its reply in, its checks out, whatever it takes to make them.
+"""Routes each case to what judges it: a case and its reply in, its checks out.
 
-Offline assertions are decided here and now, in a thread where the output is long; `llm_judge`, `semantic_similarity`
-and scenarios go to their scorers. What cannot be judged is `unscored` and says why; a scorer that fails is `errored`.
+Offline assertions are evaluated here, in a thread if the output is long; `llm_judge`, `semantic_similarity` and
+scenarios go to their scorers. What cannot be judged is `unscored`, with the reason; a scorer that fails is `errored`.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from pramana.score.judge import Judge, score_by_judge, score_by_rubric
 from pramana.score.scorers import Scorers, ends_run
 
 LONG_OUTPUT_LENGTH = 50_000
-"""Characters from which on an offline assertion may take over a millisecond, and so leaves the event loop."""
+"""Characters from which an offline assertion may take over a millisecond, so it runs in a thread."""
 MODEL_BACKED_ASSERTIONS = ("llm_judge", "semantic_similarity")
 NO_JUDGE = "the embedded model cannot judge; name another model as judge"
 NOT_WRITTEN_TO = "a voice agent is called and cannot judge; name a model as judge"
@@ -30,9 +30,9 @@ def _name(case: Case) -> str:
 
 
 def _is_incomplete(call: Check) -> bool:
-    """Tell whether a call is no whole conversation: its words prove nothing then, neither good nor bad.
+    """Return whether a call is incomplete: its words then prove nothing, neither right nor wrong.
 
-    One whose sound contradicts its words is whole, and both are worth knowing.
+    A call whose sound contradicts its transcript is complete, and both findings are reported.
     """
     guard = call.evidence.get("guard")
     contradicted = isinstance(guard, Mapping) and guard.get("reason") == call.reason
@@ -40,27 +40,27 @@ def _is_incomplete(call: Check) -> bool:
 
 
 def _no_transcript_check(name: str, call: Check) -> Check:
-    """Return the check of an answer that was heard, and of which nobody knows the words."""
+    """Return the check of an answer that has sound but no transcript."""
     words = call.evidence.get("words")
     unheard = words.get("why_not") if isinstance(words, Mapping) else None
     return Check(name, "1", Outcome.UNSCORED, str(unheard or "no words could be made out in the answer"))
 
 
 def _explain_check(check: Check, reply: Reply) -> Check:
-    """Return the check of a reply; where it has tool calls instead of text, the reason says so."""
+    """Return the check; if the reply has tool calls instead of text, its reason mentions them."""
     if not reply.tool_calls or reply.text.strip():
         return check
     return replace(check, reason=f"{check.reason} (no text; {describe_calls(reply.tool_calls)})")
 
 
 class CaseScorer(Protocol):
-    """Decides `semantic_similarity`; or measures a call, and tells whether its recording bears out what was said."""
+    """Scores `semantic_similarity`, or measures a call and checks its recording against the transcript."""
 
     async def score(self, case: Case, reply: Reply) -> Check: ...
 
 
 class Scoring:
-    """Everything that can judge the replies of one model."""
+    """All checks for the replies of one model."""
 
     def __init__(
         self,
@@ -71,24 +71,24 @@ class Scoring:
         scorers: Scorers | None = None,
         model: str = "",
     ) -> None:
-        """Take what judges, and the `scorers` of the run; `model` is the name they see."""
+        """Take the judge and scorers of a run; `model` is the model's name as passed to `scorers`."""
         self.judge, self.similarity, self.calls, self._no_judge = judge, similarity, calls, no_judge
         self._scorers, self._model = scorers or None, model
 
     def can_decide_now(self, case: Case, reply: Reply) -> bool:
-        """Tell whether the reply can be judged here and now, as by far the most can: see `decide_now`."""
+        """Return whether `decide_now` can judge the reply, as is true for most replies."""
         stated = case.assertion
         if stated is None or stated.type in MODEL_BACKED_ASSERTIONS or len(reply.text) >= LONG_OUTPUT_LENGTH:
             return False
         return reply.call is None and not case.script and self._scorers is None
 
     def decide_now(self, case: Case, reply: Reply) -> tuple[Check, ...]:
-        """Return the checks of a reply that needs no waiting."""
+        """Return the checks of a reply that needs no model, thread or call."""
         assert case.assertion is not None  # noqa: S101 - or it would need a judge
         return (_explain_check(check_output(case.assertion, reply.text, case.ideals), reply),)
 
     async def checks(self, case: Case, reply: Reply) -> tuple[Check, ...]:
-        """Return the checks of one reply; only what ends a run raises."""
+        """Return the checks of a reply; raise only errors that end the run."""
         if self.can_decide_now(case, reply):
             return self.decide_now(case, reply)
         found: list[Check] = []
@@ -96,7 +96,7 @@ class Scoring:
         if call and (_is_incomplete(call) or not reply.text.strip()):
             if call.outcome is not Outcome.PASSED:
                 return (call,)
-            return (_no_transcript_check(_name(case), call), call)  # there was an answer, and nobody to write it down
+            return (_no_transcript_check(_name(case), call), call)  # there was an answer, but no transcript of it
         answers = reply.answers or (reply.text,)
         for number, line in enumerate(case.script):
             said = answers[number] if number < len(answers) else ""
@@ -111,7 +111,7 @@ class Scoring:
                 if call and not said.strip():
                     check = _no_transcript_check(_name(asked), call)
                 else:
-                    calls = reply.tool_calls if len(case.script) == 1 else ()  # of several lines, any may have them
+                    calls = reply.tool_calls if len(case.script) == 1 else ()  # with several lines, any of them may
                     check = await self._check_whole(asked, replace(reply, text=said, tool_calls=calls))
                 found.append(replace(check, evidence={**check.evidence, "line": number}))
         if self._is_judged(case):
@@ -121,11 +121,11 @@ class Scoring:
         return (*found, call) if call else tuple(found)
 
     def _is_judged(self, case: Case) -> bool:
-        """Tell whether a case is judged as a whole, besides at the lines of its script."""
+        """Return whether a case is judged as a whole, besides the lines of its script."""
         if case.assertion:
             return True
         at_a_line = any(line.expected for line in case.script)
-        if case.expected_outcome is None and self._scorers:  # they decide
+        if case.expected_outcome is None and self._scorers:  # the scorers decide
             return False
         return self.judge is not None or not at_a_line
 
@@ -133,14 +133,14 @@ class Scoring:
         name = _name(case)
         try:
             return await self._check(name, case, reply)
-        except Exception as error:  # one bad check must not end a run, nor read as a wrong answer
+        except Exception as error:  # one failing check must not end a run, nor count as a wrong answer
             if ends_run(error):
                 raise
             reason = f"{name} could not be judged: {type(error).__name__}: {error}"
             return Check(name, "1", Outcome.ERRORED, reason)
 
     def make_unjudged_checks(self, case: Case, reply: Reply, error: PramanaError) -> tuple[Check, ...]:
-        """Return the checks of a reply whose judging ended the run."""
+        """Return the checks of a reply for which judging raised an error that ends the run."""
         reason, stated = f"not judged: {error}; judge it later: pramana rescore", case.assertion
         if (
             self._scorers

@@ -1,12 +1,12 @@
-"""The `semantic_similarity` scorer: a case's ideals and a reply's text go in, one check comes out.
+"""The `semantic_similarity` scorer: a case's ideals and a reply's text in, one check out.
 
-The text passes when its embedding is as near one of the ideals' as the threshold, by cosine; the nearest ideal counts.
-The embedding is all-MiniLM-L6-v2 in this process, or a provider's through `make_embed`; its name stands in the check's
-version, because values of two models must not be mixed. Nor must their thresholds: the default was measured for MiniLM,
-so with another embedder a case that states none is `unscored`, with the similarity that was found. What cannot be
-embedded is `unscored` too and says what to do. A small embedding sees the subject of a text, hardly its truth: "is" and
-"is not", or who bit whom, look alike (`benchmarks/similarity.py` shows how much). It compares a paraphrase with an
-answer; it does not check facts.
+The text passes if the cosine similarity of its embedding to that of the nearest ideal reaches the threshold. The
+embedding is all-MiniLM-L6-v2 in this process, or a provider's through `make_embed`; its name is part of the check's
+version, because values of two models must not be mixed. Neither must their thresholds: the default was measured for
+MiniLM, so with another embedder a case without a threshold is `unscored`, and its similarity is reported. Text that
+cannot be embedded is `unscored` too, with what to do. A small embedding captures the subject of a text, hardly its
+truth: "is" and "is not", or who bit whom, look alike (`benchmarks/similarity.py` shows how much). It compares a
+paraphrase with an answer; it does not check facts.
 """
 
 import asyncio
@@ -25,38 +25,37 @@ from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, add_u
 
 NAME = "semantic_similarity"
 MEANING_VERSION = "1"
-"""Raised when the same embeddings could give another outcome."""
+"""Increment it if the same embeddings could give another outcome."""
 MODEL, WEIGHTS, WEIGHTS_FILE = "all-MiniLM-L6-v2", "minilm-l6-v2", "model/model.safetensors"
 DEFAULT_THRESHOLD = 0.53
 """Chosen by `benchmarks/similarity.py` on one half of tests/score/pairs.jsonl; a test compares the two.
 
 On the other half, where three of four differing pairs differ in little, its balanced accuracy is 0.64: 9 of 10
-paraphrases pass and every unrelated text fails, but so passes every negated one. It fits all-MiniLM-L6-v2 only.
-"""
+paraphrases pass and all unrelated texts fail, but all negated ones pass. It fits all-MiniLM-L6-v2 only."""
 DECIMALS = 4
-"""Kept of a similarity: a batch's other texts change the seventh."""
+"""Decimals of a similarity: other texts in the same batch change the seventh."""
 MAX_CACHED_IDEALS = 4096
-"""Ideals whose embedding is kept: every repeat and every model asks for the same ones."""
+"""Maximum number of cached embeddings of ideals, which all repeats and models share."""
 
 LONG_PRODUCT = 10_000
-"""Products from which on comparing may take over a millisecond, and so leaves the event loop."""
+"""Number of multiplications from which a comparison may take over a millisecond, so it runs in a thread."""
 
 
 class EmbeddedTexts(Struct, frozen=True):
     """Texts as vectors."""
 
     vectors: Sequence[Sequence[float]]
-    """One a text, in their order, of any length but all alike."""
+    """One vector per text, in order, all of the same length."""
     evidence: Mapping[str, object] = field(default_factory=dict)
-    """What a check records of how they came."""
+    """Evidence for the check: how the vectors were made."""
 
 
 Embed = Callable[[Sequence[str]], Awaitable[EmbeddedTexts]]
-"""Raises `ProviderError` when there is no vector to be had."""
+"""Raises `ProviderError` if there is no vector."""
 
 
 class Similarity:
-    """Scores replies by how near they are to what was hoped for. One for a whole run, shared by its workers."""
+    """Scores replies by their similarity to the ideals. One instance per run, shared by its workers."""
 
     def __init__(self, embed: Embed | None = None, model: str = MODEL) -> None:
         self._embed, self._model = embed or embed_locally, model
@@ -64,7 +63,7 @@ class Similarity:
         self._default = DEFAULT_THRESHOLD if model == MODEL else None
         self._known: OrderedDict[str, Sequence[float]] = OrderedDict()
         self._pending: dict[str, asyncio.Event] = {}
-        """Ideals that are being embedded: whoever needs one meanwhile waits for it instead of paying for it again."""
+        """Ideals whose embedding is in progress: other workers wait for it instead of paying for it again."""
 
     async def score(self, case: Case, reply: Reply) -> Check:
         """Compare a reply with the case's ideals."""
@@ -104,7 +103,7 @@ class Similarity:
         return self._check(Outcome.PASSED if passed else Outcome.FAILED, reason, similarity, evidence)
 
     async def _vectors(self, text: str, ideals: Sequence[str]) -> EmbeddedTexts:
-        """Return the vector of the text, then of each ideal: one call for all that is not known yet."""
+        """Return the vectors of the text and of each ideal, with one request for those that are not cached."""
         while coming := next((self._pending[ideal] for ideal in ideals if ideal in self._pending), None):
             await coming.wait()
         found = {ideal: self._known[ideal] for ideal in ideals if ideal in self._known}
@@ -138,7 +137,7 @@ class Similarity:
 
 
 def cosine_similarity(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the cosine of the angle between two vectors, rounded; NaN where there is none.
+    """Return the cosine similarity of two vectors, rounded; NaN if it is undefined.
 
     >>> cosine_similarity([1, 0], [1, 1])
     0.7071
@@ -158,7 +157,7 @@ async def _cosine_similarities(text: Sequence[float], *ideals: Sequence[float]) 
 
 
 def make_embed(ask: Ask, model: str) -> Embed:
-    """Return how a provider's model embeds, through whatever guards the asking."""
+    """Return a function that embeds with a provider's model, through `ask`, which applies the limits."""
 
     async def embed(texts: Sequence[str]) -> EmbeddedTexts:
         reply = await ask(Request(model, tuple(Turn("user", text) for text in texts), purpose="embedding"))
@@ -175,7 +174,7 @@ def make_embed(ask: Ask, model: str) -> Embed:
 
 
 def local_embedding_name() -> str:
-    """Return the name of the embedding in this process, with the version and the digest of its weights."""
+    """Return the name of the embedding in this process, with its version and the digest of its weights."""
     from pramana.embedded.weights import find_pin
 
     weights = find_pin(WEIGHTS)
@@ -183,7 +182,7 @@ def local_embedding_name() -> str:
 
 
 async def embed_locally(texts: Sequence[str]) -> EmbeddedTexts:
-    """Embed in this process, on a thread of its own, so that the event loop stays free."""
+    """Embed in this process, in a separate thread, so that the event loop stays free."""
     return await asyncio.get_running_loop().run_in_executor(_embedding_thread(), _encode, list(texts))
 
 
@@ -196,7 +195,7 @@ def _encode(texts: Sequence[str]) -> EmbeddedTexts:
 
 @lru_cache(maxsize=1)
 def _embedding_thread() -> ThreadPoolExecutor:
-    # One, because the encoder takes one call at a time: more would only wait, and fill asyncio's own pool.
+    # One thread, because the encoder handles one call at a time: more would only wait, and fill asyncio's own pool.
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="pramana-similarity")
 
 

@@ -1,14 +1,15 @@
-"""One measurement of a call: its recording and its log in; times, words, sound and the guard's word out, and a check.
+"""Measures a call: its recording and log in; times, words, sound and the evidence guard's result out, as one check.
 
-Everything comes from the stereo recording and the event log, so that a stored call can be measured again: the same ears
-and detectors give the same numbers to the last digit. Words are compared only where there is something to compare them
-with: what the provider heard with what was said, what was recorded with a reference that a scenario states, and with
-the agent's own transcript for the guard; never with the description of an outcome. What cannot be measured is None and
-says why. Nothing here asks a network.
+Everything comes from the stereo recording and the event log, so that a stored call can be measured again: the same
+speech recognition and detectors give the same numbers to the last digit. Words are compared only if there is a text to
+compare them with: what the provider recognised with the caller's lines, the recording with a scenario's reference, and,
+for the guard, with the agent's own transcript; never with the description of an expected outcome. What cannot be
+measured is None, with the reason. Nothing here accesses a network.
 
-`CallScoring` reads both by their digests, so that a call is scored again, in a year or with other ears, from what was
-stored and nothing else. It works in a thread: to listen takes longer than the event loop may wait; and not while an
-embedded agent is in a call, whose times it would lengthen. Ears that fail cost what needs words, and never the times.
+`CallScoring` reads both by their digests, so that a call can be scored again later, or with other speech recognition,
+from stored data only. It works in a thread, because transcription takes longer than the event loop may block, and not
+during a call of an embedded agent, whose times it would lengthen. If speech recognition fails, only measurements that
+need words are lost, never the times.
 """
 
 import asyncio
@@ -58,18 +59,18 @@ if TYPE_CHECKING:
 
 NAME: Final = "call"
 _NORMALISER_NAMES = " ".join(map(normaliser_name, ("en", "fr", "ja")))
-"""All there are, whatever the call's language: calls in two languages are measured by one version."""
+"""The names for all languages, so that calls in different languages are measured by one version."""
 MARGIN_S = 0.25
-"""Of what is beside speech, kept for the ear."""
+"""Margin kept around speech for speech recognition."""
 
 Transcribe = Callable[["Samples"], str]
-"""Words in samples at 16 kHz."""
+"""Returns the transcript of samples at 16 kHz."""
 Estimate = Callable[["Samples"], Any]
-"""Quality of samples at 16 kHz: `overall`, `signal`, `background` and `p808`, from 1 to 5."""
+"""Returns the quality of samples at 16 kHz: `overall`, `signal`, `background` and `p808`, from 1 to 5."""
 
 
 class TextComparison(Struct, frozen=True):
-    """One text held against another."""
+    """A comparison of a text with its reference."""
 
     reference: str
     heard: str
@@ -78,29 +79,29 @@ class TextComparison(Struct, frozen=True):
     wer: float | None
     cer: float | None
     count: int
-    """Words that differ."""
+    """Number of word errors."""
     missed: tuple[Entity, ...]
-    """Numbers, names and dates of the reference that are not in the other."""
+    """Numbers, names and dates of the reference that are missing in the other text."""
 
 
 class CallTexts(Struct, frozen=True):
-    """What was said, as different ears have it."""
+    """The transcripts of a call, compared."""
 
     normaliser: str
     heard: TextComparison | None = None
-    """What the provider heard, against what was said; None where it does not tell."""
+    """What the provider recognised, against the caller's lines; None if it does not report that."""
     transcript: TextComparison | None = None
-    """What the recording says, against the agent's own transcript."""
+    """The transcript of the recording, against the agent's own transcript."""
     references: tuple[TextComparison | None, ...] = ()
-    """What the recording says in answer to each line, against what it must say; None where nothing is stated."""
+    """The transcript of each answer in the recording, against its reference; None for lines without one."""
     recorded: str | None = None
-    """What the recording says; None where nobody could tell."""
+    """The transcript of the recording; None if there is no speech recognition for it."""
     why_not: str = ""
     """Why the recording was not transcribed."""
 
 
 class QualityEstimate(Struct, frozen=True):
-    """An estimate of what listeners would say, from 1 to 5: a diagnosis, never a score."""
+    """Estimated ratings by listeners, from 1 to 5: a diagnosis, never a score."""
 
     overall: float
     signal: float
@@ -112,20 +113,20 @@ class SoundMeasurements(Struct, frozen=True):
     """How the agent sounds."""
 
     level_dbfs: float | None = None
-    """Of what is audible; None where nothing is."""
+    """Level of the audible part; None if nothing is audible."""
     clipped_share: float | None = None
-    """Of its samples, those at full scale."""
+    """Share of the agent's samples at full scale."""
     silence_share: float | None = None
-    """Of its answers, what is not audible."""
+    """Share of the answers that is not audible."""
     speaking_s: float | None = None
-    """By the detector where there is one, else by level."""
+    """Duration of speech, by the detector if there is one, else by level."""
     words_a_minute: float | None = None
-    """Of the transcript over the time it speaks; None without either, and where the agent was cut off."""
+    """Words of the transcript per minute of speech; None without either, or if the agent was interrupted."""
     quality: QualityEstimate | None = None
 
 
 class CallMeasurements(Struct, frozen=True):
-    """All that can be told of a call."""
+    """All measurements of a call."""
 
     language: str
     times: CallTimes
@@ -133,9 +134,9 @@ class CallMeasurements(Struct, frozen=True):
     sound: SoundMeasurements
     guard: GuardResult
     complete: bool = True
-    """Every line of the script was said."""
+    """Whether all lines of the script were played."""
     conditions: str | None = None
-    """How the caller sounded, by the variant and by the case itself; None where the log does not tell."""
+    """The conditions of the caller's sound, from the variant and the case; None if the log does not state them."""
 
 
 def measure_call(
@@ -154,8 +155,8 @@ def measure_call(
 ) -> CallMeasurements:
     """Measure a call from its recording and its log.
 
-    `transcribe` hears the `languages`; `references` are what must be said in answer to each line, where that is stated;
-    `confirm` and `vad` are a voice activity detector and its settings; `lines` is how many lines the script has.
+    `transcribe` supports the `languages`; `references` are the expected words of each answer, where stated; `confirm`
+    and `vad` are a voice activity detector and its settings; `lines` is the number of lines in the script.
     """
     times = measure_times(samples, rate, events, confirm=confirm, vad=vad)
     log, (_, agent) = CallLog(events), split_tracks(samples, rate)
@@ -188,7 +189,7 @@ def measure_call(
 
 
 class _AgentTranscriber:
-    """Whoever can transcribe the agent's channel, or why nobody can."""
+    """Transcribes the agent's channel, or holds the reason why that is not possible."""
 
     def __init__(
         self,
@@ -210,7 +211,7 @@ class _AgentTranscriber:
         return self._transcribe(audio.resample(samples, self.rate, audio.CALLER_RATE)) if samples.size else ""
 
     def transcribe_answer(self, line: LineTimes) -> str | None:
-        """Return what is heard in answer to a line; nothing where there is none."""
+        """Return the transcript of a line's answer; empty if there is no answer, None without speech recognition."""
         if line.first_audible_s is None or line.answer_end_s is None:
             return None if self.reason_unavailable else ""
         return self.transcribe(
@@ -245,7 +246,7 @@ def _compare_words(
 
 
 def _compare_texts(reference: str, recognised: str, language: str) -> TextComparison | None:
-    """Return the comparison; None of texts that are too long for one."""
+    """Return the comparison; None if the texts are too long to compare."""
     try:
         words, characters = (
             count_word_errors(reference, recognised, language),
@@ -300,14 +301,14 @@ def _estimate_quality(speech: "Samples", estimate: Estimate | None) -> QualityEs
     try:
         return msgspec.convert(estimate(speech), QualityEstimate, from_attributes=True)
     except (WeightsMissing, InvalidInput):
-        return None  # a diagnosis that cannot be had is no trouble
+        return None  # only a diagnosis, so a failure does not matter
 
 
 # ── The check ──
 
 
 def make_call_check(measured: CallMeasurements) -> Check:
-    """Return the check of a call: passed when its sound is evidence, errored with the reason when it is not."""
+    """Return the check of a call: passed if it is usable as evidence, else errored with the reason."""
     times = measured.times
     trouble = _find_evidence_problem(measured)
     first = times.lines[0].voice_to_voice_s if times.lines else None
@@ -323,7 +324,7 @@ def make_call_check(measured: CallMeasurements) -> Check:
 
 
 def _describe_unreliable_times(times: CallTimes) -> str:
-    """Say which times are not to be relied upon, because this machine was late itself."""
+    """Return which times are unreliable because this machine was late, or an empty string."""
     late = [line for line in times.lines if line.reliable is False]
     if not late:
         return ""
@@ -333,14 +334,14 @@ def _describe_unreliable_times(times: CallTimes) -> str:
 
 
 def _to_plain(data: Any) -> Any:
-    """Return plain data as it comes back from a store, where nothing is a tuple."""
+    """Return plain data in the form that a store returns: lists instead of tuples."""
     if isinstance(data, dict):
         return {key: _to_plain(value) for key, value in data.items()}
     return [_to_plain(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 def _find_evidence_problem(measured: CallMeasurements) -> str:
-    """Say why a call is no evidence; nothing where it is."""
+    """Return why a call is not usable as evidence; empty if it is."""
     times = measured.times
     if not times.lines:
         return f"the call ended before a line was said: {times.trouble or times.reason or 'its log has no end'}"
@@ -355,7 +356,7 @@ def _find_evidence_problem(measured: CallMeasurements) -> str:
     for line in times.lines:
         if line.censored:
             return f"no answer to line {line.line + 1} was heard in the {line.waited_s or 0:.1f} s that were waited"
-    ignored = times.reason == "no_answer" and last.backchannel and last.talked_into  # as it should be
+    ignored = times.reason == "no_answer" and last.backchannel and last.talked_into  # as expected for a backchannel
     if times.reason not in ("done", "closed") and not ignored:
         return f"the call was not held to its end: {times.reason or 'its log has no end'}"
     if not measured.complete:
@@ -367,23 +368,23 @@ def _find_evidence_problem(measured: CallMeasurements) -> str:
 
 MEASURING_THREADS = 2
 _measuring = ThreadPoolExecutor(MEASURING_THREADS, "pramana-measures")
-"""Threads of their own: each waits for ears, which work in the threads that everybody shares. Were these the same, all
-of them could wait for one that none is left to be."""
+"""Separate threads: each waits for speech recognition, which runs in the shared threads. In one pool, all threads could
+be waiting, with none left to run it."""
 
 
 class _RecognitionFailed(Exception):
-    """The ears have failed; it says why."""
+    """Speech recognition failed, with the reason."""
 
 
 class CallScoring:
-    """Implements `Scores` for calls."""
+    """Implements `CaseScorer` for calls."""
 
     def __init__(self, blob: Callable[[str], bytes], ears: SpeechRecognition, *, by_whisper: bool = False) -> None:
-        """`by_whisper` says that the ears are the embedded ones, whose engine is recorded with what they hear."""
+        """`by_whisper` is set if `ears` is the embedded speech recognition, whose engine is added to the evidence."""
         self._blob, self._ears, self._by_whisper = blob, ears, by_whisper
 
     async def score(self, case: Case, reply: Reply) -> Check:
-        """Measure the call of a reply; evidence that is damaged is no wrong answer, and ends no run."""
+        """Measure the call of a reply; damaged evidence makes an errored check and never ends a run."""
         assert reply.call is not None  # noqa: S101 - only calls come here
         loop = asyncio.get_running_loop()
         try:
@@ -429,7 +430,7 @@ class CallScoring:
             found = measure_as(language) if self._ears.supports_language(language) else measure_as()
         except _RecognitionFailed as unheard:
             found = _with_unheard_reason(measure_as(), str(unheard))
-        # Why an answer has no words was told when the call was held, and no ear of today can tell it better.
+        # The reason for missing words was recorded during the call; recognition today cannot know it better.
         told = [event["text"] for event in events if event.get("event") == "not_written_down" and event.get("text")]
         check = make_call_check(replace(found, words=replace(found.words, why_not=str(told[0]))) if told else found)
         if self._by_whisper and found.words.recorded is not None:
@@ -440,7 +441,7 @@ class CallScoring:
 
 
 def _parse_events(log: bytes) -> list[Any]:
-    """Return the events of a log; a line that is none is named by its number."""
+    """Return the events of a log; an invalid line raises an error with its number."""
     events = []
     for number, line in enumerate(log.splitlines(), 1):
         try:
@@ -453,7 +454,7 @@ def _parse_events(log: bytes) -> list[Any]:
 
 
 def _with_unheard_reason(measured: CallMeasurements, reason: str) -> CallMeasurements:
-    """Return the measurement of a call that nobody has heard, with another reason for that."""
+    """Return the measurements of a call without a transcript, with this reason for it."""
     guard, before = measured.guard, measured.words.why_not
     guard = replace(guard, reason=guard.reason.replace(before, reason)) if guard.state == "not checked" else guard
     return replace(measured, words=replace(measured.words, why_not=reason), guard=guard)

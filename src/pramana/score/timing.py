@@ -1,10 +1,10 @@
-"""When a person heard what: a call's stereo recording and its event log in, times out.
+"""Times of a call: its stereo recording and its event log in; when each side was heard, out.
 
-A position is in seconds on the recording's clock, a duration in seconds. What is audible is found in the recording, by
-level and to the sample; the log only tells which sound belongs together, when it arrived, and what nobody answered. A
-voice activity detector confirms that there is speech in an answer; it moves no time. No answer by the deadline is a
-censored observation with the time that was waited, and an agent that cuts in is not a fast one: it has no time at all.
-The same recording and log give the same numbers to the last digit.
+Positions are in seconds on the recording's clock, durations in seconds. Audible sound is found in the recording, by
+level and to the sample; the log only tells which sound belongs together, when it arrived, and which lines were not
+answered. A voice activity detector confirms that an answer contains speech; it never changes a time. No answer by the
+deadline is a censored observation with the time waited, and an agent that cuts in has no response time at all, instead
+of a fast one. The same recording and log give the same numbers to the last digit.
 """
 
 import math
@@ -28,69 +28,69 @@ if TYPE_CHECKING:
 
 TIMING_VERSION: Final = "2"
 GAP_S = 0.2
-"""Silence up to here is part of speech, as between two words."""
+"""Silence up to this length is part of speech, as between two words."""
 MAX_YIELD_S = 2.0
-"""An agent that talks on for longer has not given way."""
+"""An agent that continues for longer than this has not yielded."""
 MAX_RELIABLE_LATENESS_S = 0.02
-"""Whoever measures may be so late; more, and a time says something about this machine."""
+"""Maximum lateness of this machine; with more, a time reflects this machine instead of the agent."""
 _INCOMPLETE_REASONS: Final = frozenset({"closed", "error", "deadline", "no_answer"})
 
 Confirm = Callable[["Samples"], Sequence[tuple[int, int]]]
-"""Speech in samples at 16 kHz, as spans of them."""
+"""Returns the spans of speech in samples at 16 kHz."""
 
 
 class LineTimes(Struct, frozen=True):
-    """What became of one line of the caller."""
+    """Times of one line of the caller and its answer."""
 
     line: int
     barge_in: bool = False
     speech_start_s: float | None = None
-    """Position of the first audible sample of the line; None where it has none, and nothing can be measured."""
+    """Position of the first audible sample of the line; None if it has none, so that nothing can be measured."""
     speech_end_s: float | None = None
     first_byte_s: float | None = None
     """Position at which the first sound of the answer arrived, audible or not."""
     first_audible_s: float | None = None
     """Position of the first audible sample of the answer."""
     answer_end_s: float | None = None
-    """Position of its last one."""
+    """Position of the last audible sample of the answer."""
     to_first_byte_s: float | None = None
-    """From the end of speech; None where it came before."""
+    """Time from the end of speech; None if the sound arrived before it."""
     voice_to_voice_s: float | None = None
-    """From the last audible sample of the line to the first of the answer; None without one, and where it cut in."""
+    """Time from the last audible sample of the line to the first of the answer; None without one, and for a cut-in."""
     leading_silence_s: float | None = None
-    """From the first sound of the answer, as it was played, to the first that is audible."""
+    """Time from the first played sound of the answer to its first audible sample."""
     total_s: float | None = None
-    """From the end of speech to the end of the answer."""
+    """Time from the end of speech to the end of the answer."""
     cut_in: bool = False
-    """The agent talks before the line ends, and on, or into it and no more; only the latter may have answered later."""
+    """Whether the agent spoke before the line ended; only if it also stopped before that may it have answered later."""
     censored: bool = False
-    """Nothing was heard until `waited_s`: the time it would have taken is longer."""
+    """Whether there was no answer until `waited_s`, so that the true time is longer."""
     waited_s: float | None = None
     late_s: float = 0.0
-    """How late this machine was at most, between the end of the line and what was heard first."""
+    """Maximum lateness of this machine between the end of the line and the first audible sample of the answer."""
     reliable: bool | None = None
-    """That is within `MAX_RELIABLE_LATENESS_S`; None where the log does not tell."""
+    """Whether that is within `MAX_RELIABLE_LATENESS_S`; None if the log lacks pace."""
     overlap_s: float = 0.0
-    """Both are audible, while the line is said."""
+    """Time during the line in which both sides are audible."""
     gaps: int = 0
-    """Silences of more than `GAP_S` inside the answer."""
+    """Number of silences longer than `GAP_S` in the answer."""
     longest_gap_s: float = 0.0
     speech_confirmed: bool | None = None
-    """The detector finds speech in the answer; None where none was asked."""
+    """Whether the detector found speech in the answer; None without a detector."""
     speech_s: float | None = None
-    """As much of it as it finds."""
+    """Duration of the speech that the detector found."""
     talked_into: bool = False
-    """The agent was audible when the line began."""
+    """Whether the agent was audible when the line began."""
     yield_s: float | None = None
-    """Of a line said into an answer: until the agent's last audible sample of it; None where it did not give way."""
+    """For a line that interrupts an answer: time until the agent's last audible sample; None if it did not yield."""
     yield_censored_s: float | None = None
-    """It had not given way by then."""
+    """The agent had not yielded by this time."""
     ended_by_itself: bool = False
-    """It fell silent, but not for the line: all it had to say had come before, and was played."""
+    """Whether the agent fell silent because its answer was complete, not because of the line."""
     backchannel: bool = False
-    """The line says only that somebody listens."""
+    """Whether the line is only a sign of listening."""
     false_interruption: bool | None = None
-    """The agent stopped for a backchannel; None where there was none to stop for."""
+    """Whether the agent stopped for a backchannel; None if there was none during an answer."""
 
 
 class CallTimes(Struct, frozen=True):
@@ -98,17 +98,17 @@ class CallTimes(Struct, frozen=True):
 
     lines: tuple[LineTimes, ...]
     seconds: float
-    """Of the recording."""
+    """Duration of the recording."""
     reason: str
-    """Why it ended, as the log has it."""
+    """Why the call ended, from the log."""
     finished: bool = False
-    """The agent said that its last answer was over, or hung up in order where its format has no other word for it."""
+    """Whether the agent reported the end of its last answer, or hung up normally if its format has no such message."""
     trouble: str = ""
-    """What the other end said when it broke off."""
+    """Error message of the other end, if the call broke off."""
     vad: str = ""
     """The detector that confirmed speech, and its settings."""
     pace: PaceReport | None = None
-    """How late frames went out; None where the log does not tell."""
+    """How late frames were sent; None if the log does not state it."""
 
 
 def measure_times(
@@ -119,7 +119,7 @@ def measure_times(
     confirm: Confirm | None = None,
     vad: str = "",
 ) -> CallTimes:
-    """Return the times of a call: the caller's channel is the left one, the agent's the right one."""
+    """Return the times of a call; the left channel is the caller, the right one the agent."""
     caller, agent = split_tracks(samples, rate)
     log = CallLog(events)
     log.check_fits(len(agent) / rate)
@@ -151,7 +151,7 @@ def split_tracks(samples: "Samples", rate: int) -> "tuple[Samples, Samples]":
 
 
 class _Track:
-    """One channel, and where in it something is heard."""
+    """One channel, and the spans in which it is audible."""
 
     def __init__(self, samples: "Samples", rate: int) -> None:
         self.samples, self.rate = samples, rate
@@ -161,11 +161,11 @@ class _Track:
         return min(len(self.samples), max(0, round(at * self.rate)))
 
     def first_audible(self, start: float, end: float) -> float | None:
-        """Return the position of the first audible sample between two others."""
+        """Return the position of the first audible sample between two positions."""
         return self._find_audible(audio.first_audible, start, end)
 
     def last_audible(self, start: float, end: float) -> float | None:
-        """Return the position of the last one."""
+        """Return the position of the last audible sample between two positions."""
         return self._find_audible(audio.last_audible, start, end)
 
     def _find_audible(self, find: "Callable[[Samples, int], int | None]", start: float, end: float) -> float | None:
@@ -174,7 +174,7 @@ class _Track:
         return None if found is None else (offset + found) / self.rate
 
     def span_at(self, at: float) -> tuple[float, float] | None:
-        """Return the span that holds a position, pauses within speech included."""
+        """Return the span around a position; a span includes the pauses within speech."""
         return next((each for each in self.spans if each[0] <= at <= each[1]), None)
 
     def spans_within(self, start: float, end: float) -> list[tuple[float, float]]:
@@ -183,7 +183,7 @@ class _Track:
 
 
 def audible_spans(samples: "Samples", rate: int, gap_s: float = GAP_S) -> list[tuple[float, float]]:
-    """Return where something is audible, as positions of first and last samples; short silences part nothing."""
+    """Return the audible spans, as positions of first and last samples; short silences do not split a span."""
     import numpy as np
 
     audible = np.flatnonzero(_mark_audible(samples, rate))
@@ -195,7 +195,7 @@ def audible_spans(samples: "Samples", rate: int, gap_s: float = GAP_S) -> list[t
 
 
 def _mark_audible(samples: "Samples", rate: int) -> "NDArray[np.bool_]":
-    """Mark each audible sample, by the rule of `audio.first_audible`: loud itself, and in 5 ms that are loud."""
+    """Mark each audible sample, by the rule of `audio.first_audible`: loud itself, and within 5 ms that are loud."""
     import numpy as np
 
     least = 32768 * 10 ** (audio.AUDIBLE_DBFS / 20)
@@ -203,7 +203,7 @@ def _mark_audible(samples: "Samples", rate: int) -> "NDArray[np.bool_]":
     magnitudes = np.abs(samples.astype(np.int64))
     so_far = np.concatenate(([0], np.cumsum(np.square(magnitudes))))
     loud = so_far[window:] - so_far[:-window] >= least**2 * window
-    # A sample stands in a loud window when one begins at it or up to a window before it.
+    # A sample is in a loud window if one begins at it or up to a window before it.
     begun = np.concatenate(([0], np.cumsum(loud)))
     last = np.minimum(np.arange(len(samples)), len(loud) - 1) + 1
     first = np.maximum(np.arange(len(samples)) - window + 1, 0)
@@ -229,11 +229,11 @@ class _CallMeasurement:
             self._split_interrupted_answer(place, line)
 
     def _next_line_start(self, place: int) -> float:
-        """Return where the line behind another begins; behind the last one, never."""
+        """Return the start of the next line; infinity after the last one."""
         return self.log.lines[place + 1].start if place + 1 < len(self.log.lines) else math.inf
 
     def _split_interrupted_answer(self, place: int, line: SaidLine) -> None:
-        """Part an answer that fell silent for a line from the one to it, where the log has no word between them."""
+        """Split an answer that stopped for a line from the answer to that line, if the log does not separate them."""
         begins, ends = self.begins[place], self.ends[place]
         if not line.barge_in or begins is None or ends is None or line.backchannel:
             return
@@ -268,7 +268,7 @@ class _CallMeasurement:
         )
         if line.barge_in and self.agent.span_at(begins):
             known = msgspec.structs.replace(known, talked_into=True, **self._measure_yield(place, begins))
-        # A log of version 1 has no verdict of the caller's: said into silence, the same words want an answer.
+        # Version 1 does not state backchannels: into silence, the same words expect an answer.
         wants_none = known.backchannel and (known.talked_into or self.log.version > 1)
         if known.first_audible_s is None and not wants_none:
             waited = self._measure_wait(place, ends)
@@ -276,7 +276,7 @@ class _CallMeasurement:
         return msgspec.structs.replace(known, **self._measure_lateness(ends, known.first_audible_s))
 
     def _measure_wait(self, place: int, ends: float) -> float | None:
-        """Return how long nobody answered; None where something was heard, be it no answer."""
+        """Return how long the caller waited without an answer; None if anything was heard, answer or not."""
         told = self.log.waited.get(self.log.lines[place].number)
         if told is not None:
             return told
@@ -289,7 +289,7 @@ class _CallMeasurement:
     def _measure_lateness(self, ends: float, first_audible: float | None) -> dict[str, Any]:
         if self.log.pace is None:
             return {}
-        # The frame with the last sample of the line goes out once it is over.
+        # The frame with the line's last sample is sent when it is over.
         start, end = ends - FRAME_S, self.log.ended if first_audible is None else first_audible
         late = max((each.late_s for each in self.log.stalls if each.start <= end and each.end >= start), default=0.0)
         return {"late_s": late, "reliable": late <= MAX_RELIABLE_LATENESS_S}
@@ -354,14 +354,14 @@ class _CallMeasurement:
         return {"yield_s": lasted} if unfinished else {"ended_by_itself": True}
 
     def _had_more_to_say(self, running: Sequence[SoundGroup], begins: float, following: float, stopped: float) -> bool:
-        """Tell whether an agent had more to say: some of it was dropped, or it was still sending when it stopped."""
+        """Return whether the agent had more to say: sound was dropped, or it was still sending when it stopped."""
         if any(each.is_cut and begins <= each.end < following for each in running):
             return True
         last = [piece for each in running for piece in each.pieces if piece.plays <= stopped]
         return bool(last) and last[-1].arrived >= begins
 
     def _fell_silent(self, begins: float) -> bool:
-        """Tell whether the agent fell silent soon, and for good: all there is to go by without a word about it."""
+        """Return whether the agent fell silent soon and for good: the only sign if the log reports no interruption."""
         running = self.agent.span_at(begins)
         return (
             running is not None

@@ -1,8 +1,8 @@
-"""Reading a judge's answer: its text in, YES or NO or ratings out, or None where it does not say one thing.
+"""Parses a judge's answer: its text in; YES, NO or ratings out, or None if it is unclear.
 
 The verdict is at the very end: a last line `YES`, a last line with a label (`Verdict: YES`, `Answer: no.`), or a JSON
-object, on one line or pretty-printed, in a Markdown fence or not. An answer that claims both verdicts is unreadable:
-it is asked for once more, and is never guessed. Nothing is asked here.
+object, on one line or pretty-printed, in a Markdown fence or not. An answer that contains both verdicts is unreadable:
+the judge is called once more, and nothing is guessed. Nothing here calls a model.
 """
 
 import re
@@ -17,11 +17,11 @@ RATINGS: Final = (
     'a last line {"completed": "yes" or "no", "accuracy": 1-10, "helpfulness": 1-10, "naturalness": 1-10, '
     '"efficiency": 1-10}'
 )
-"""What can be read, in words."""
+"""The readable form of ratings, in words."""
 
 _VERDICT = re.compile(r"(?P<mark>\*{0,3}|_{0,3})(?P<word>YES|NO)(?:\.?(?P=mark)|(?P=mark)\.)", re.ASCII | re.IGNORECASE)
 _JUDGES_OWN = r"verdict|judge?ment|decision|final answer"
-"""Labels that introduce a judge's verdict; other labels may be quoted from the judged output."""
+"""Labels that introduce a judge's own verdict; other labels may be quoted from the judged output."""
 _ANY_LABEL = rf"{_JUDGES_OWN}|answer|result|conclusion|criterion met"
 _ADJECTIVES = r"(?:(?:my|the|final|overall) ){0,2}"
 _FLAGS = re.ASCII | re.IGNORECASE
@@ -36,13 +36,13 @@ _CLAIM_IN_JSON = re.compile(
 _VERDICT_KEYS = ("verdict", "answer", "passed", "completed", "criterion_met")
 _COMPLETED_KEYS = ("completed", "passed")
 _MOST_BRACES = 32
-"""Opening braces at which an object is looked for, from the end: no answer of a judge needs more."""
+"""Maximum number of opening braces tried from the end; no judge's answer needs more."""
 
 
 def parse_verdict(answer: str) -> bool | None:
-    """Read the end of an answer: True for YES, False for NO, None for anything else.
+    """Parse the end of an answer: True for YES, False for NO, None for anything else.
 
-    The word may be emphasised and end in a full stop. In quotation marks it is no verdict but somebody's words.
+    The word may be emphasised and end in a full stop. In quotation marks it is a quotation, not a verdict.
 
     >>> *map(parse_verdict, ("It says so.\\n**YES**", "Verdict: no.", "YES, because", 'It says:\\n"YES"')),
     (True, False, None, None)
@@ -62,9 +62,9 @@ def parse_verdict(answer: str) -> bool | None:
 
 
 def read_ratings(answer: str) -> dict[str, Any] | None:
-    """Read the object at the end of an answer as ratings, with `completed` as "yes" or "no"; None for anything else.
+    """Parse the object at the end of an answer as ratings, with `completed` as "yes" or "no"; None for anything else.
 
-    What JSON has no number for, a key twice, and `completed` beside a different `passed` cannot be read.
+    Unreadable: values that JSON has no number for, a duplicate key, and a `completed` that contradicts `passed`.
 
     >>> read_ratings('{"completed": "yes", "accuracy": 11}') is None
     True
@@ -79,7 +79,7 @@ def read_ratings(answer: str) -> dict[str, Any] | None:
 
 
 def evidence_before(answer: str) -> str:
-    """Return what an answer says before the JSON object at its end; all of it where there is none.
+    """Return the text before the JSON object at the end of an answer; the whole answer if there is none.
 
     >>> evidence_before('It asks.\\n```json\\n{"completed": true}\\n```')
     'It asks.'
@@ -96,7 +96,7 @@ class _Closing(NamedTuple):
 
 
 def _closing_object(answer: str) -> _Closing | None:
-    """Return the outermost JSON object that the answer ends in."""
+    """Return the outermost JSON object at the end of an answer."""
     text = answer.rstrip().removesuffix("```").rstrip()
     if not text.endswith("}"):
         return None
@@ -111,7 +111,7 @@ def _closing_object(answer: str) -> _Closing | None:
 
 
 def _decision(value: Mapping[str, Any], keys: tuple[str, ...], before: str) -> bool | None:
-    """Return the one verdict that an object gives under some keys; None where it, or one before it, gives another."""
+    """Return the verdict of an object under these keys; None if they, or the text before it, disagree."""
     claims = {_yes_or_no(value[key]) for key in keys if key in value}
     if len(claims) != 1 or None in claims:
         return None
@@ -130,7 +130,7 @@ def _is_yes(word: str) -> bool:
 
 
 def _without_marks(line: str) -> str:
-    """Return a line of Markdown without its bullet and its emphasis; marks without a partner stay."""
+    """Return a line of Markdown without its bullet and its emphasis; unpaired marks stay."""
     text = _BULLET.sub("", line, count=1) if _BULLET.match(line) else line
     marks = Counter(_EMPHASIS.findall(text))
     return text if any(count % 2 for count in marks.values()) else _EMPHASIS.sub("", text)

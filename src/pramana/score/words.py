@@ -1,12 +1,12 @@
-"""Words compared: what should have been said and what was, as text; counts of errors and lost entities out.
+"""Compares words: a reference and a recognised text in; counts of errors and missed entities out.
 
-Both texts are first written one way; the alignment is jiwer's. Words, characters and entities are
-counted apart: a call that gets every word but the amount has failed, whatever its rate. Nothing here hears, judges or
-guesses a reference: without one there is no rate.
+Both texts are normalised first; the alignment is jiwer's. Words, characters and entities are counted separately: a call
+that gets every word right but the amount has failed, whatever its rate. Nothing here transcribes, judges or guesses a
+reference: without a reference there is no rate.
 
-Spelling is no error of an ear: case, punctuation, contractions with one meaning and the many ways to write a number are
-made one. English numbers are their digits, one token each, since "7:30", "seven thirty" and "730" sound alike; marks
-that carry vowels are kept in every script. Languages written without spaces are given by character. The rules have a
+Spelling is not a recognition error: case, punctuation, unambiguous contractions and the many ways to write a number are
+normalised. English numbers become digits, one token each, since "7:30", "seven thirty" and "730" sound alike; marks
+that carry vowels are kept in every script. Languages written without spaces are split by character. The rules have a
 version, and rates of two versions must not be compared.
 """
 
@@ -22,14 +22,14 @@ from pramana.errors import InvalidInput
 
 NORMALISER_VERSION: Final = "1"
 MAX_TEXT_LENGTH = 100_000
-"""Characters; an hour of speech has no more, and an alignment takes time with the square of it."""
+"""Characters; an hour of speech has fewer, and alignment takes quadratic time."""
 CHARACTER_LANGUAGES: Final = frozenset({"zh", "cmn", "yue", "ja", "th", "lo", "km", "my"})
-"""Written without spaces between words."""
+"""Languages written without spaces between words."""
 APOSTROPHE_TABLE = str.maketrans(dict.fromkeys("’‘ʼ`´＇", "'"))
 
 
 def is_compared_by_character(language: str) -> bool:
-    """Tell whether the language is compared by character.
+    """Return whether the language is compared by character.
 
     >>> is_compared_by_character("zh-Hant-TW"), is_compared_by_character("ko")
     (True, False)
@@ -38,7 +38,7 @@ def is_compared_by_character(language: str) -> bool:
 
 
 def normaliser_name(language: str) -> str:
-    """Return the name of the rules for a language, with their version, as a check records it.
+    """Return the name and version of the rules for a language, as a check records it.
 
     >>> normaliser_name("en-GB"), normaliser_name("fr"), normaliser_name("ja")
     ('english-1', 'words-1', 'characters-1')
@@ -54,7 +54,7 @@ def normaliser_name(language: str) -> str:
 
 
 def normalise_text(text: str, language: str) -> list[str]:
-    """Return the tokens of a text in the one way in which texts are compared.
+    """Return the normalised tokens of a text.
 
     >>> normalise_text("He didn't pay twenty-five dollars, Mr. O'Neil.", "en")
     ['he', 'did', 'not', 'pay', '2', '5', 'dollars', 'mister', "o'neil"]
@@ -62,7 +62,7 @@ def normalise_text(text: str, language: str) -> list[str]:
     ['東', '京', 'は', '晴', 'れ']
     """
     plain = _plain(text[: MAX_TEXT_LENGTH + 1])
-    if len(plain) > MAX_TEXT_LENGTH:  # a few signs stand for many letters
+    if len(plain) > MAX_TEXT_LENGTH:  # a few characters expand to many letters
         raise InvalidInput(
             f"a text of {len(text):,} characters cannot be compared word by word: {MAX_TEXT_LENGTH:,} are the most"
         )
@@ -73,7 +73,7 @@ def normalise_text(text: str, language: str) -> list[str]:
 
 
 def count_words(text: str, language: str) -> int | None:
-    """Return the number of words as people count them; None where words are not written apart."""
+    """Return the number of words; None for languages written without spaces."""
     return None if is_compared_by_character(language) else len(_words(_plain(text)))
 
 
@@ -83,7 +83,7 @@ def primary_language(language: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text in one alphabet of digits, apostrophes and small letters."""
+    """Return a text with one form of digits and apostrophes, in lower case."""
     text = unicodedata.normalize("NFKC", text.translate(APOSTROPHE_TABLE)).casefold()
     text = unicodedata.normalize("NFKC", text).translate(APOSTROPHE_TABLE)
     return "".join(map(_sign, text))
@@ -95,7 +95,7 @@ def _sign(each: str) -> str:
     category = unicodedata.category(each)
     if category == "Nd":
         return str(unicodedata.digit(each))
-    return "" if category == "Cf" else each  # joiners and soft hyphens are not seen
+    return "" if category == "Cf" else each  # joiners and soft hyphens are invisible
 
 
 _BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[.,:'](?=[0-9])")
@@ -104,7 +104,7 @@ _BESIDE_DIGITS = re.compile(r"(?<=[^\W\d_])(?=[0-9])|(?<=[0-9])(?=[^\W\d_])")
 
 
 def _words(plain: str, kept: str = "'") -> list[str]:
-    """Return the words: letters, marks, digits, and apostrophes between letters; all else parts them.
+    """Return the words: letters, marks, digits, and apostrophes between letters; everything else separates words.
 
     >>> _words("the u.s.a. paid 1.000 for 'rock'n'roll' at 10db")
     ['the', 'usa', 'paid', '1000', 'for', "rock'n'roll", 'at', '10', 'db']
@@ -165,16 +165,16 @@ _CONTRACTIONS: Final = (
     (re.compile(r"(?<=[a-z])'ve\b"), " have"),
     (re.compile(r"\bi'm\b"), "i am"),
 )
-"""Those that stand for one thing; "it's" and "he'd" stand for several."""
+"""Unambiguous ones; "it's" and "he'd" have several meanings."""
 _SAME: Final = {
     "mr": "mister", "mrs": "missus", "dr": "doctor", "ok": "okay", "vs": "versus", "dollar": "dollars",
     "pound": "pounds", "euro": "euros", "cent": "cents", "degree": "degrees",
 }  # fmt: skip
-"""Short forms of one word, and units whose number their sign does not tell."""
+"""Abbreviations of one word, and units, as plurals: a sign such as "$" does not state the number."""
 
 
 def _english(plain: str) -> Iterator[str]:
-    """Give the words of a text, numbers digit by digit."""
+    """Yield the words of a text, with numbers digit by digit."""
     for pattern, instead in (*_SIGNS, *_CONTRACTIONS):
         plain = pattern.sub(instead, plain)
     marked = _ORDINAL.sub(_ORDINAL_MARK, plain.replace(_ORDINAL_MARK, " "))
@@ -202,7 +202,7 @@ def _begins_with_digit(token: str) -> bool:
 
 
 def _with_zeros(tokens: list[str]) -> list[str]:
-    """Return the tokens with a zero for what is said instead of it: "seven oh five"."""
+    """Return the tokens with a zero for a spoken "oh", as in "seven oh five"."""
     return [
         "0" if each == "oh" and _begins_with_digit(before) and _begins_with_digit(after) else each
         for before, each, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False)
@@ -210,7 +210,7 @@ def _with_zeros(tokens: list[str]) -> list[str]:
 
 
 def _number(words: Sequence[str], start: int) -> tuple[str, int]:
-    """Return the digits of the number that begins there, and where it ends; where it begins if there is none.
+    """Return the digits of the number at `start` and the index after it; the index is `start` if there is no number.
 
     >>> _number("two thousand and twenty six of them".split(), 0)
     ('2026', 5)
@@ -242,12 +242,12 @@ def _number(words: Sequence[str], start: int) -> tuple[str, int]:
         elif word in _CARDINALS and (place == start or 0 < _CARDINALS[word] < room):
             group += _CARDINALS[word]
             room = 10 if _CARDINALS[word] >= 20 else 0
-            if not group:  # nothing follows a zero
+            if not group:  # a zero ends a number
                 return "0", place + 1
         elif word.isascii() and word.isdigit() and (place == start or (after_scale and _fits(word, room))):
             if place == start:
                 written = word
-                if not _fits(word, 1000):  # too large for a scale behind it, or written with a zero in front
+                if not _fits(word, 1000):  # too large for a following scale, or with a leading zero
                     return written, place + 1
             group, room = group + int(word), 0
         else:
@@ -270,11 +270,11 @@ def _fits(digits: str, room: int) -> bool:
 # ── Errors ──
 
 COMMON_NOUNS_ARE_CAPITAL: Final = frozenset({"de", "lb"})
-"""A capital tells nothing about names there."""
+"""A capital letter does not mark a name in these languages."""
 
 
 class Errors(Struct, frozen=True):
-    """How one text differs from another, in words, or in characters where those were compared."""
+    """Differences of a text from its reference, in words, or in characters if those were compared."""
 
     substitutions: int = 0
     deletions: int = 0
@@ -287,12 +287,12 @@ class Errors(Struct, frozen=True):
 
     @property
     def rate(self) -> float | None:
-        """Errors a word of the reference, above 1 where much was added; None where the reference has no word."""
+        """Errors per word of the reference, above 1 if much was added; None for a reference without words."""
         return self.count / self.reference_words if self.reference_words else None
 
 
 def count_word_errors(reference: str, recognised: str, language: str) -> Errors:
-    """Count the words (the characters of a language without spaces) that differ; its rate is the WER.
+    """Count word errors (character errors in languages without spaces); its rate is the WER.
 
     >>> count_word_errors("Take the 7:30 train.", "take the seven thirty rain", "en")
     Errors(substitutions=1, deletions=0, insertions=0, reference_words=6)
@@ -301,13 +301,13 @@ def count_word_errors(reference: str, recognised: str, language: str) -> Errors:
 
 
 def count_character_errors(reference: str, recognised: str, language: str) -> Errors:
-    """Count the characters that differ, the spaces between words included; its rate is the CER.
+    """Count character errors, including spaces between words; its rate is the CER.
 
     >>> count_character_errors("the cat", "the hat", "en").rate
     0.14285714285714285
     """
     between = "" if is_compared_by_character(language) else " "
-    # A space is no token to jiwer; any sign that no normalised text holds will do in its place.
+    # jiwer does not count a space as a token, so it is replaced by a character that normalised text never contains.
     said, written = (
         list(between.join(normalise_text(text, language)).replace(" ", "_")) for text in (reference, recognised)
     )
@@ -336,9 +336,9 @@ _MONTHS = (
     "january", "february", "april", "june", "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
 _MONTHS_AND_WORDS = ("march", "may")
-"""Months only with a capital within a sentence, or beside a number."""
+"""Only months if capitalised within a sentence, or beside a number."""
 LONGEST_GAP = 20
-"""Characters looked at before a word, to tell whether it begins a sentence."""
+"""Characters to search backwards from a word for the start of its sentence."""
 _TITLES = ("mr", "mrs", "ms", "dr", "prof", "st")
 _CAPITAL = re.compile(r"(?<![\w'])[^\W\d_][\w'-]*")
 _BEFORE_A_SENTENCE = frozenset('.!?:;…\n"“”«»(*')
@@ -350,13 +350,13 @@ class Entity(Struct, frozen=True):
 
     kind: Kind
     text: str
-    """As normalised, a number in one piece: `730 pm`, `new york`."""
+    """Normalised, with a number in one piece: `730 pm`, `new york`."""
 
 
 def entities(text: str, language: str = "en") -> list[Entity]:
     """Return numbers with their units, weekdays and months, and names, each once.
 
-    A name is a word with a capital that does not begin a sentence: there is no more to go by in a text alone.
+    A name is a capitalised word that does not begin a sentence: text alone offers no better sign.
 
     >>> [each.text for each in entities("On Friday Ada owes Ben Lee twenty-five dollars at 7:30 p.m.")]
     ['25 dollars', '730 pm', 'friday', 'ada', 'ben lee']
@@ -376,7 +376,7 @@ def entities(text: str, language: str = "en") -> list[Entity]:
 
 
 def find_missed_entities(reference: str, recognised: str, language: str = "en") -> list[Entity]:
-    """Return the entities of the reference that the other text does not hold.
+    """Return the entities of the reference that the other text does not contain.
 
     >>> find_missed_entities("Ada owes Ben 25 dollars.", "Ada owes Ken twenty five dollars.")
     [Entity(kind='name', text='ben')]
@@ -386,7 +386,7 @@ def find_missed_entities(reference: str, recognised: str, language: str = "en") 
 
 
 class _Held:
-    """The entities that a text holds, whoever looks for them."""
+    """The entities of a text, for lookup by `in`."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
         self._numbers = {each.text for each in _numbers(tokens)}
@@ -427,7 +427,7 @@ def _numbers(tokens: Sequence[str]) -> Iterator[Entity]:
 
 
 def _names(text: str, language: str) -> Iterator[Entity]:
-    """Give the names; words that follow each other are one."""
+    """Yield the names; adjacent capitalised words are one name."""
     name: list[str] = []
     end = -1
     for found in _CAPITAL.finditer(text):
@@ -452,7 +452,7 @@ def _is_name(text: str, start: int, word: str) -> bool:
     if not word[0].isupper() or word == "I" or word.startswith("I'") or word.casefold() in _TITLES:
         return False
     if len(word) > 1 and word.isupper():
-        return True  # letters that stand for words, wherever they stand
+        return True  # an acronym, wherever it is
     before = text[max(0, start - LONGEST_GAP) : start].rstrip(" ")
     if before.endswith(".") and before[:-1].rpartition(" ")[2].casefold() in _TITLES:
         return True

@@ -1,7 +1,7 @@
-"""Stage 4, store: results in, rows out, and back again; a counted result is on disk.
+"""Stage 4, store: results in, rows out, and back again. A result that is reported as stored is on disk.
 
-`open_store` gives the one object everything goes through: SQLite in the data folder, or PostgreSQL by URL, by the same
-code. Rows of results and checks are only ever added. Nothing here asks a model, judges a reply or draws a number.
+`open_store` returns the one object for all access: SQLite in the data folder, or PostgreSQL by URL, with the same code.
+Rows of results and checks are only ever added. Nothing here calls a model, scores a reply or computes statistics.
 """
 
 import os
@@ -20,9 +20,9 @@ _SQLITE = "sqlite:///"
 
 
 def open_store(url: str) -> "Store":
-    """Open the store at a URL, `sqlite:////path/to/file` or `postgresql://…`; make and migrate it where needed.
+    """Open the store at a URL, `sqlite:////path/to/file` or `postgresql://…`; create or migrate it where needed.
 
-    In the path of a file `%25`, `%3F` and `%23` stand for a percent sign, a question mark and a number sign.
+    In a file's path, `%25`, `%3F` and `%23` encode a percent sign, a question mark and a number sign.
     """
     from sqlalchemy import make_url
 
@@ -32,7 +32,7 @@ def open_store(url: str) -> "Store":
     settings.restrict_data_folder()
     if not url.startswith(_SQLITE):
         return Store(open_database(url))
-    # Taken apart here: SQLAlchemy 2.0 does not undo the escapes of a path, 2.1 does.
+    # Parsed here because SQLAlchemy 2.0 does not decode percent escapes in a path, while 2.1 does.
     path = unquote(url.removeprefix(_SQLITE).partition("?")[0])
     try:
         return Store(open_database(make_url(url).set(database=path)))
@@ -41,7 +41,7 @@ def open_store(url: str) -> "Store":
 
 
 def absolute_url(url: str) -> str:
-    """Return a store's URL so that it names the same store in every working directory.
+    """Return a store's URL with an absolute path, so that it is the same store in every working directory.
 
     >>> absolute_url("postgresql://localhost/pramana"), absolute_url("sqlite:////data/pramana.sqlite3")
     ('postgresql://localhost/pramana', 'sqlite:////data/pramana.sqlite3')
@@ -53,7 +53,7 @@ def absolute_url(url: str) -> str:
 
 
 def _path_hint(path: Path) -> str:
-    """Return a hint that ends a message, where a file or its folder is in the way."""
+    """Return a hint to append to an error message when a file or its folder is not writable, else an empty string."""
     there = path.exists()
     writable = os.access(path.parent, os.W_OK | os.X_OK) and (not there or os.access(path, os.R_OK | os.W_OK))
     if writable or not path.parent.exists():

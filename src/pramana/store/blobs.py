@@ -1,13 +1,13 @@
-"""Sound and logs by their digest: bytes go in, `sha256:…` comes out, and the same bytes come back for it or an error.
+"""Content-addressed storage for sound and logs: bytes in, `sha256:…` out; reading returns the same bytes or raises.
 
-A blob is a file, written beside its place, made durable, and only then renamed to its name: whoever finds the name
-finds the whole content, whatever was killed in between. Any number of processes may put the same blob at once. No
-blob is changed or removed, and no digest leads outside the folder.
+A blob is a file. It is written to a temporary file, synced to disk, and only then renamed, so that a file with its
+final name is always complete, even after a crash. Several processes may store the same blob at once. Blobs are never
+changed or removed, and no digest leads outside the folder.
 
-Recordings that people bring are files below one folder, found by the path they were given or by their content; what a
-scenario names as `/audio/…` is looked for there. A path is taken as it is written and never leads outside the folder,
-also not by a link. Of two who bring one at once only one has the name. What a call has recorded is a blob; its digest
-finds it as a recording too.
+Uploaded recordings are files below one folder, found by their path or by their content; the `/audio/…` paths of
+scenarios are looked up there. A path is used exactly as given and never leads outside the folder, not even through a
+symbolic link. When two uploads of one name race, only one gets the name. Recordings of calls are blobs, and can be
+found by their digest too.
 """
 
 import hashlib
@@ -29,23 +29,23 @@ from pramana.hash import PREFIX
 
 UNFINISHED_SUFFIX = ".part"
 ABANDONED_S = 3600.0
-"""A file that is this long unfinished belongs to nobody any more."""
+"""Age in seconds after which a temporary file counts as left behind by a dead process."""
 
 _DIGEST = re.compile(rf"{PREFIX}([0-9a-f]{{64}})")
 
 
 class Blobs:
-    """A folder of blobs; it is made when the first one is put."""
+    """A folder of blobs, created with the first one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known_folders: set[Path] = set()
-        """Folders known to be on the disk."""
+        """Folders that are synced to disk."""
         self._verified_digests: set[str] = set()
-        """Digests known to be on the disk, every byte of them."""
+        """Digests whose content was verified on disk."""
 
     def put(self, data: bytes) -> str:
-        """Keep the bytes and return their digest; when it returns, they survive a loss of power.
+        """Store the bytes and return their digest; once it returns, they survive a power failure.
 
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
@@ -60,17 +60,17 @@ class Blobs:
             if digest in self._verified_digests and path.exists():
                 return digest
             self._make(path.parent)
-            if not _has_content(path, data):  # a damaged one is written again: the right bytes are at hand
+            if not _has_content(path, data):  # a damaged file is rewritten, since the right bytes are at hand
                 with write_temporary(path, data) as unfinished:
                     unfinished.replace(path)
-            sync_folder(path.parent)  # also when another process has just renamed it there
+            sync_folder(path.parent)  # also when another process has just renamed the file
         except OSError as error:
             raise StoreFailed(f"{self.folder} cannot store the recording: {error.strerror or error}") from None
         self._verified_digests.add(digest)
         return digest
 
     def get(self, digest: str) -> bytes:
-        """Return the bytes of a digest; nothing that differs from it is ever returned."""
+        """Return the bytes of a digest; raise `StoreFailed` if they are missing or do not match it."""
         path = self.path(digest)
         try:
             data = path.read_bytes()
@@ -83,14 +83,14 @@ class Blobs:
         return data
 
     def path(self, digest: str) -> Path:
-        """Return where the blob of a digest is, or would be."""
+        """Return the path of a digest's blob, whether it exists or not."""
         found = _DIGEST.fullmatch(digest)
         if not found:
             raise InvalidInput(f"{quote_text(digest, 80)} is not a digest; expected sha256: and 64 digits of 0-9a-f")
         return self.folder / found[1][:2] / found[1][2:]
 
     def _make(self, folder: Path) -> None:
-        """Make a folder of blobs, and be sure that it stays; sweep out what killed processes have left there."""
+        """Create a folder of blobs and sync it to disk; delete what killed processes left there."""
         if folder in self._known_folders and folder.is_dir():
             return
         holders = {self.folder, *(each.parent for each in folder.parents if not each.exists())}
@@ -107,7 +107,7 @@ class Blobs:
 
 @contextmanager
 def write_temporary(path: Path, data: bytes) -> Iterator[Path]:
-    """Give a file beside a path that has the data, on the disk; removed afterwards unless it was renamed."""
+    """Write the data to a synced temporary file beside a path; delete it afterwards unless it was renamed."""
     unfinished = path.with_name(f".{token_hex(8)}{UNFINISHED_SUFFIX}")
     try:
         with settings.open_private_file(unfinished) as file:
@@ -128,20 +128,20 @@ def _has_content(path: Path, data: bytes) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk; where the system has no such call, it does so by itself."""
+    """Sync a folder's entries to disk; do nothing on systems without such a call, which sync by themselves."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(opened)
     except OSError as error:
-        if error.errno != EINVAL:  # which is how a filesystem says that it cannot
+        if error.errno != EINVAL:  # the error of filesystems that cannot sync folders
             raise
     finally:
         os.close(opened)
 
 
-# ── Recordings that people bring ──
+# ── Uploaded recordings ──
 
 MAX_NAME_LENGTH = 200
 ENDINGS = (".wav", ".flac", ".ogg", ".mp3")
@@ -149,24 +149,24 @@ _NAME_PART_RE = re.compile(r"[^\W_][\w .()+=,@-]*")
 
 
 class KeptFile(msgspec.Struct, frozen=True):
-    """A file that is there."""
+    """An uploaded file."""
 
     name: str
-    """Its path below the folder."""
+    """Path below the folder."""
     size: int
     changed: str
 
 
 class Recordings:
-    """The folder of recordings, made when the first one is brought."""
+    """The folder of uploaded recordings, created with the first one."""
 
     def __init__(self, folder: Path, blobs: Blobs) -> None:
         self.folder, self._blobs = folder, blobs
 
     def put(self, name: str | None, data: bytes, *, replace: bool = False) -> tuple[KeptFile, bool]:
-        """Keep a file under a name, or under its digest where it has none; tell whether it is new.
+        """Store a file by name, or by digest if it has no name; return it and whether it is new.
 
-        A name that has other content is taken only to replace it.
+        A name that already has other content raises `AlreadyExists`, unless `replace` is set.
         """
         path = self._resolve_path(PREFIX + hashlib.sha256(data).hexdigest() if name is None else _check_name(name))
         try:
@@ -184,7 +184,7 @@ class Recordings:
             ) from None
 
     def _write(self, path: Path, data: bytes, *, replace: bool) -> bool:
-        """Write a file and tell whether it is new: of several who bring one at once, the first has the name."""
+        """Write a file and return whether it is new; when uploads of one name race, the first wins."""
         with write_temporary(path, data) as unfinished:
             if replace:
                 unfinished.replace(path)
@@ -194,12 +194,12 @@ class Recordings:
                     path.hardlink_to(unfinished)
                 except FileExistsError:
                     if self._has_same_content(path, data):
-                        return False  # else it has just been removed
+                        return False  # otherwise it was removed in the meantime
                 else:
                     return True
 
     def _has_same_content(self, path: Path, data: bytes, *, replace: bool = False) -> bool:
-        """Tell whether a file has this content; one with another is refused, unless it is to be replaced."""
+        """Return whether a file has this content; raise `AlreadyExists` if it has another, unless `replace` is set."""
         try:
             same = path.read_bytes() == data
         except FileNotFoundError:
@@ -210,7 +210,7 @@ class Recordings:
         return same
 
     def find(self, name: str) -> Path:
-        """Return the file of a path or a digest; `NotFound` where there is none."""
+        """Return the file of a path or a digest; raise `NotFound` if there is none."""
         missing = NotFound(f"there is no recording /audio/{escape_control_characters(name)[:MAX_NAME_LENGTH]}")
         try:
             found = self._resolve_path(name)
@@ -223,11 +223,11 @@ class Recordings:
         return found
 
     def remove(self, name: str) -> None:
-        """Take a file away; what a call has recorded stays with its run."""
+        """Delete an uploaded file; recordings of calls stay with their run."""
         path = self._resolve_path(name)
         try:
             there = path.is_file()
-        except OSError:  # too long for any file
+        except OSError:  # the name is too long for the filesystem
             there = False
         if not there:
             raise NotFound(
@@ -236,17 +236,17 @@ class Recordings:
         path.unlink(missing_ok=True)
 
     def list(self) -> Iterator[KeptFile]:
-        """Yield every file that was uploaded, by name."""
+        """Yield all uploaded files, by name."""
         for parent, folders, files in os.walk(self.folder):
             folders.sort()
             for each in sorted(files):
                 path = Path(parent, each)
                 if not each.startswith(".") and path.is_file() and not path.is_symlink():
-                    with suppress(FileNotFoundError):  # somebody has just removed it
+                    with suppress(FileNotFoundError):  # removed in the meantime
                         yield self._describe_file(path)
 
     def _resolve_path(self, name: str) -> Path:
-        """Return where a name leads, once it is sure that it stays inside."""
+        """Return the path of a name; raise `InvalidInput` if it leads outside the folder."""
         try:
             root = self.folder.resolve()
             path = (root / name).resolve()

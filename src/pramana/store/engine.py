@@ -1,12 +1,12 @@
-"""A database URL in, a database at the newest schema out: connections, transactions, and a line for each change.
+"""A database URL in, a database with the latest schema out: connections, transactions and the log of changes.
 
-One SQLite file is shared by processes from the first day: write-ahead log, `synchronous=FULL`, and write transactions
-that begin IMMEDIATE, so that two writers wait for each other instead of failing. No exception of a driver leaves this
-stage: what the database says becomes a `StoreFailed`.
+One SQLite file is shared by several processes: write-ahead log, `synchronous=FULL`, and write transactions that start
+with BEGIN IMMEDIATE, so that two writers wait for each other instead of failing. No driver exception leaves this stage:
+database errors are raised as `StoreFailed`.
 
-Each thing made, changed or removed is a numbered line (`record_change`), so that whoever watches asks what came after.
-It is written in the transaction that makes the change: nobody hears of what was undone. Only the last lines are kept;
-who was away for longer looks at everything anyway.
+Everything created, changed or deleted adds a numbered row (`record_change`), so that watchers can fetch what is newer
+than the last row they have. It is written in the same transaction as the change, so a rolled-back change is never
+announced. Only the latest rows are kept; a watcher that has missed more reloads everything.
 """
 
 import sqlite3
@@ -48,17 +48,18 @@ _Each = TypeVar("_Each")
 
 BUSY_SECONDS = 30
 LOG_PAGES = 8_192
-"""Pages of SQLite's log (32 MB) before they are copied into the file: eight times the usual, and less copying."""
+"""Pages of SQLite's write-ahead log (32 MB) before a checkpoint: eight times the default, so fewer checkpoints."""
 CHUNK_ROWS = 256
-"""Rows a query: small enough that an event loop hardly notices, large enough that the query hardly counts."""
+"""Rows per query: few enough not to block an event loop noticeably, many enough to make the query's overhead
+negligible."""
 _BAD_URL_MESSAGE = "the database URL is neither sqlite:////path/to/file nor postgresql://user@host/name"
 _FIRST_LOCK = 0x5072616D
-"""Others may use advisory locks in the same database; these begin with the letters Pram."""
+"""The letters "Pram" as a prefix, because other programs may use advisory locks in the same database."""
 
 
 @unique
 class Lock(IntEnum):
-    """What PostgreSQL's advisory locks are for; no two have the same number.
+    """Keys of PostgreSQL's advisory locks; each is unique.
 
     SQLite needs none: it has one writer at a time.
     """
@@ -73,8 +74,8 @@ class Lock(IntEnum):
 
 SQLITE_POOL = {"pool_size": 20, "max_overflow": 40, "pool_use_lifo": True}
 POSTGRESQL_POOL = {"pool_size": 10, "max_overflow": 20, "pool_use_lifo": True}
-"""Connections that are kept, and how many more there may be: enough for every thread of a server, its runs and what
-looks after it, so that nobody waits for one. PostgreSQL takes a hundred of all processes together."""
+"""Connections to keep, and how many more to allow: enough for all threads of a server, its runs and its maintenance, so
+that none waits for a connection. PostgreSQL allows a hundred in total for all processes."""
 CONNECT_SECONDS = 10
 
 
@@ -82,22 +83,23 @@ _VERSION_TABLE = (
     "CREATE TABLE alembic_version"
     " (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
-"""As Alembic creates it."""
+"""The statement that Alembic uses."""
 _TAKE_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 INSERT_BATCH_SIZES = (100, 20, 4)
-"""Rows of one statement in SQLite: at 25 values a row, well under its limit of 32,766; what is left goes by fewer."""
+"""Rows per INSERT statement in SQLite. At 25 values a row, 100 rows stay well under its limit of 32,766 values;
+remaining rows use smaller batches."""
 
 
 @cache
 def _multi_row_statement(statement: str, count: int) -> str | None:
-    """Return the statement for so many rows at once; None when it is not of the form `… VALUES (…) …`."""
+    """Return the statement for `count` rows at once; None if it does not have the form `… VALUES (…) …`."""
     head, values, rest = statement.partition(" VALUES ")
     row, conflict, tail = rest.partition(" ON CONFLICT")
     return f"{head}{values}{', '.join([row] * count)}{conflict}{tail}" if values else None
 
 
 class Database:
-    """An engine and how it is read and written."""
+    """A database engine with its read and write transactions."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -105,43 +107,43 @@ class Database:
         self._once = engine.execution_options(pramana_once=True)
         self.is_sqlite = engine.dialect.name == "sqlite"
         self.on_commit: list[Callable[[], None]] = []
-        """Called, in whichever thread it was, after something was committed here: whoever watches need not wait."""
+        """Callbacks to run after each commit of this process, in the thread that committed: watchers need not poll."""
 
     @contextmanager
     def read_transaction(self) -> Iterator[Connection]:
-        """Give a connection in a read transaction: keep it short, a long one stops the log from shrinking."""
+        """Open a read transaction; keep it short, because a long one stops the write-ahead log from shrinking."""
         with _explain_errors(), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def read_once(self) -> Iterator[Connection]:
-        """Give a connection for one statement: in SQLite no transaction is begun around it, which costs as much again.
+        """Open a connection for one statement; in SQLite without a transaction, which would double the cost.
 
-        Nor is the interpreter's lock given up for that, which beside a busy event loop costs far more.
+        It also avoids releasing the GIL for BEGIN, which costs far more beside a busy event loop.
         """
         with _explain_errors(), self._once.connect() as connection:
             yield connection
 
     @contextmanager
     def write_transaction(self) -> Iterator[Connection]:
-        """Give a connection in a write transaction, committed when the block ends and undone when it raises."""
+        """Open a write transaction; commit it when the block ends, roll it back when the block raises."""
         with _explain_errors(), self._writer.begin() as connection:
             yield connection
         for each in self.on_commit:
             each()
 
     def run(self, connection: Connection, statement: str, values: Any) -> Any:
-        """Run a statement with `?` for values, once or for each row of a list, by the driver itself."""
+        """Run a statement with `?` placeholders through the driver, once or for each row of a list."""
         return connection.exec_driver_sql(statement if self.is_sqlite else statement.replace("?", "%s"), values)
 
     def run_many(self, connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Run a statement with `?` for values once for each row, by the driver itself: nothing is faster."""
+        """Run a statement with `?` placeholders for each row through the driver, the fastest way."""
         if not self.is_sqlite:
             if rows:
                 self.run(connection, statement, list(rows))
             return
-        # Python's sqlite3 gives up the interpreter's lock for each row, and the event loop takes it: with many rows a
-        # statement, the two threads fight for it a hundred times less.
+        # Python's sqlite3 releases the GIL for each row, and the event loop takes it. With many rows per statement, the
+        # two threads contend for it a hundred times less.
         done = 0
         for size in INSERT_BATCH_SIZES:
             while len(rows) - done >= size and (many := _multi_row_statement(statement, size)):
@@ -151,10 +153,10 @@ class Database:
             connection.exec_driver_sql(statement, list(rows[done:]))
 
     def fetch_as_json(self, connection: Connection, query: Select[Any]) -> Sequence[Any]:
-        """Return the rows of a query as lists: the database writes all of them as one JSON text.
+        """Return the rows of a query as lists; the database serialises all of them into one JSON text.
 
-        Python's sqlite3 gives up the interpreter's lock for each row that it reads, too, and a thread that reads many
-        beside a busy event loop waits for it each time.
+        Python's sqlite3 also releases the GIL for each row that it reads, and beside a busy event loop a thread waits
+        each time to get it back.
         """
         rows = query.subquery()
         array, gather = ("json_array", "json_group_array") if self.is_sqlite else ("json_build_array", "json_agg")
@@ -165,18 +167,18 @@ class Database:
 
     @staticmethod
     def lock(connection: Connection, key: Lock) -> None:
-        """Wait until no other transaction holds that lock: PostgreSQL's, since SQLite has one writer."""
+        """Wait for an advisory lock of PostgreSQL; does nothing in SQLite, which has one writer."""
         if connection.dialect.name == "postgresql":
             connection.execute(_TAKE_LOCK, {"key": int(key)})
 
     def now(self, connection: Connection) -> float:
-        """Return the time leases are measured by: of the database server, where machines share one."""
+        """Return the clock for leases: that of the database server, because several machines may share it."""
         if self.is_sqlite:
             return clock.timestamp()
         return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
 
     def migrate(self) -> None:
-        """Bring the schema to the newest version, once, however many processes open the store at the same time."""
+        """Migrate the schema to the latest version, once, even if several processes open the store at the same time."""
         with self.read_transaction() as connection:
             if _schema_version(connection) == LATEST_MIGRATION:
                 return
@@ -188,37 +190,37 @@ class Database:
                 _upgrade_schema(connection)
 
     def release_connections(self) -> None:
-        """Close the connections that nobody uses, with the memory of their caches and statements."""
+        """Close idle connections, and free their caches and prepared statements."""
         self._engine.dispose()
 
     def close(self) -> None:
-        """Close every connection; one that a thread still works with, when it is given back."""
+        """Close all connections; one that a thread still uses is closed when it is returned."""
         event.listen(self._engine, "checkin", lambda _, entry: entry.invalidate())
         self.release_connections()
 
 
 class StorePart:
-    """A part of a store, by noun: all of them read and write one database."""
+    """One part of a store, such as its runs; all parts share one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def _rows(self, query: Select[Any]) -> Sequence[Any]:
-        """Return the rows of a query that is read alone."""
+        """Return the rows of a query, run in a read transaction by itself."""
         with self._database.read_transaction() as connection:
             return connection.execute(query).all()
 
     def _value(self, query: Select[Any]) -> Any:
-        """Return the first value of a query that is read alone; None where there is no row."""
+        """Return the first value of a query, run in a read transaction by itself; None if there is no row."""
         with self._database.read_transaction() as connection:
             return connection.execute(query).scalar()
 
 
 def open_database(url: str | URL) -> Database:
-    """Connect, create the folder of an SQLite file, and migrate."""
+    """Connect, create the folder of an SQLite file, and migrate the schema."""
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):  # the latter of a port that is no number
+    except (ArgumentError, ValueError):  # ValueError: the port is not a number
         raise InvalidInput(_BAD_URL_MESSAGE) from None
     make = {"sqlite": _open_sqlite, "postgresql": _open_postgresql, "postgres": _open_postgresql}.get(
         parsed.get_backend_name()
@@ -242,7 +244,7 @@ def _open_sqlite(url: URL) -> Engine:
         settings.make_private_folder(path.parent)
     except OSError as error:
         raise StoreFailed(f"the folder {path.parent} cannot be created: {error.strerror}") from error
-    with suppress(OSError):  # it is there, or SQLite says why it cannot be; its log gets the mode of the file
+    with suppress(OSError):  # it exists, or SQLite reports why it cannot; its log gets the file's mode
         settings.open_private_file(path).close()
     engine = create_engine(
         url.set(drivername="sqlite+pysqlite"),
@@ -252,14 +254,14 @@ def _open_sqlite(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:
-        connection.isolation_level = None  # the driver must not begin transactions of its own
+        connection.isolation_level = None  # the driver must not start transactions itself
         try:
             _enable_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
             connection.execute("PRAGMA foreign_keys=ON")
         except sqlite3.Error:
-            connection.close()  # the pool never gets it, and would not
+            connection.close()  # the pool never gets this connection, so would not close it
             raise
 
     @event.listens_for(engine, "begin")
@@ -272,7 +274,7 @@ def _open_sqlite(url: URL) -> Engine:
 
 
 def _enable_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch the file to a write-ahead log. SQLite does not wait here as it does elsewhere, so we do."""
+    """Switch the file to a write-ahead log; retry while it is locked, as SQLite's timeout does not apply here."""
     give_up = clock.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -304,7 +306,7 @@ def _schema_version(connection: Connection) -> str | None:
 
 
 def _create_schema(connection: Connection) -> None:
-    """Create the newest schema in an empty database, as all migrations together would, without importing Alembic."""
+    """Create the latest schema in an empty database, equal to all migrations together, without importing Alembic."""
     metadata.create_all(connection, checkfirst=False)
     connection.execute(text(_VERSION_TABLE))
     connection.execute(text("INSERT INTO alembic_version (version_num) VALUES (:head)"), {"head": LATEST_MIGRATION})
@@ -327,12 +329,12 @@ def _upgrade_schema(connection: Connection) -> None:
 
 
 def timestamp() -> str:
-    """Return the time, ISO 8601 in UTC."""
+    """Return the current time in UTC, as ISO 8601."""
     return clock.now().isoformat(timespec="milliseconds")
 
 
 def split_into_chunks(items: Iterable[_Each]) -> Iterator[list[_Each]]:
-    """Yield things by the chunk."""
+    """Yield the items in lists of `CHUNK_ROWS`."""
     iterator = iter(items)
     while some := list(islice(iterator, CHUNK_ROWS)):
         yield some
@@ -347,28 +349,28 @@ def _explain_errors() -> Iterator[None]:
         raise StoreFailed(f"the database failed: {said}") from error
 
 
-# ── What is new ──
+# ── The log of changes ──
 
 KEPT_CHANGES = 10_000
 ChangeKind = Literal["scenario", "suite", "provider", "run", "submission", "settings", "price"]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One thing that changed."""
+    """One change of the store."""
 
     number: int
     at: str
     kind: str
     subject: str
-    """Its id; of many at once, how many."""
+    """ID of what changed; for several at once, their number."""
     action: str
-    """In one word: created, updated, deleted, imported, finished …"""
+    """One word: created, updated, deleted, imported, finished …"""
 
 
 def record_change(connection: Connection, kind: ChangeKind, subject: str, action: str) -> None:
-    """Write a line in the transaction at hand, as the last thing it does: lines of others wait until it ends.
+    """Record a change in the current transaction. Call it last, because it locks out other changes until the commit.
 
-    Or a line could become visible after one with a higher number, and whoever has read that would never see it.
+    Without the lock, a row could become visible after one with a higher number, and watchers would miss it.
     """
     Database.lock(connection, Lock.CHANGES)
     row = {"at": timestamp(), "kind": kind, "subject": escape_text(subject), "action": action}
@@ -378,17 +380,17 @@ def record_change(connection: Connection, kind: ChangeKind, subject: str, action
 
 
 class Changes(StorePart):
-    """The lines of a store."""
+    """The log of changes of a store."""
 
     def first(self) -> int:
-        """Return the oldest number that is kept; 0 where there is none."""
+        """Return the number of the oldest change kept; 0 if there is none."""
         return int(self._value(select(func.coalesce(func.min(changes.c.change_no), 0))))
 
     def last(self) -> int:
-        """Return the newest number; 0 where nothing has changed yet."""
+        """Return the number of the latest change; 0 if there is none."""
         return int(self._value(select(func.coalesce(func.max(changes.c.change_no), 0))))
 
     def after(self, number: int, limit: int = 500) -> list[Change]:
-        """Return what came after a number, oldest first."""
+        """Return the changes after a number, oldest first."""
         query = select(changes).where(changes.c.change_no > number).order_by(changes.c.change_no).limit(limit)
         return [Change(row[0], row[1], row[2], unescape_text(row[3]), row[4]) for row in self._rows(query)]

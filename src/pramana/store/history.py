@@ -1,7 +1,8 @@
-"""How runs ended, and a model over time: what is counted run by run, and kept in memory once it was counted.
+"""Outcomes of runs, and a model's results over time: counted run by run and cached in memory.
 
-Results are only ever added, so that what a run of so many results and scorings amounts to never changes: whoever looks
-again only counts what is new. Times are kept as they are, a few bytes each, so that those of a day can be put together.
+Results are only ever added, so the counts for a given number of results and a given set of scorings never change, and
+only new results need counting. Times are kept individually, at a few bytes each, so that those of one day can be
+merged.
 """
 
 import hashlib
@@ -25,43 +26,43 @@ from pramana.store.scoring import LINK_COLUMNS, Link, count_outcomes, read_by
 _Of = TypeVar("_Of")
 _Sums = TypeVar("_Sums")
 KEPT_TIMES = 4_000_000
-"""Of all runs together: 32 MB."""
+"""Limit for all runs together: 32 MB."""
 _KEPT_SUMS = 10_000
 
 
 class RunMeasurements(Struct, frozen=True):
-    """What a model did in a run, asked in one way."""
+    """Outcomes and times of one model in one variant of a run."""
 
     outcomes: Mapping[Outcome, int]
     times_s: "array[float]"
-    """How long each reply took that was written and not taken from the cache, in order."""
+    """Durations of replies that were not read from the cache, sorted."""
 
 
 class EndedCounts(Struct, frozen=True):
-    """How the results of a run ended."""
+    """Outcomes of a run, as counted so far."""
 
     outcomes: Mapping[Outcome, int]
-    """Of all its models together."""
+    """Counts over all models."""
     ways: frozenset[tuple[str, str]]
-    """Each model and variant that has a verdict: so many results of a case there are in every repeat."""
+    """Pairs of model and variant that have a verdict: a case has that many results per repeat."""
     stored: int
-    """How many results the run had when they were counted."""
+    """Number of results in the run at the time of counting."""
     last: int
-    """The number of the last of them."""
+    """Sequence number of the last counted result."""
     by_model: Mapping[str, Mapping[Outcome, int]] = {}
-    """Of each model, where the run has several."""
+    """Counts of each model, if the run has several."""
 
 
 _Measured = Mapping[str, RunMeasurements]
-"""By variant."""
+"""Measurements by variant."""
 _Key = tuple[int, str, int, tuple[int, ...]]
 _Judged = tuple[int, tuple[int, ...]]
-"""A run, and its finished scorings."""
+"""A run and its finished scorings."""
 _NO_RESULTS = EndedCounts({}, frozenset(), 0, 0)
 
 
 class _CountCache(Generic[_Of, _Sums]):
-    """What was counted lately, up to a number of sums and of times in them; the oldest go first."""
+    """A cache of counts, limited by entries and by the times in them; the oldest entries are evicted first."""
 
     def __init__(self, times_in: Callable[[_Sums], int] = lambda _: 0) -> None:
         self._lock, self._times_in = threading.Lock(), times_in
@@ -69,7 +70,7 @@ class _CountCache(Generic[_Of, _Sums]):
         self._times = 0
 
     def get_many(self, keys: Iterable[_Of]) -> dict[_Of, _Sums]:
-        """Return those of what is wanted that are kept."""
+        """Return the cached entries among the keys."""
         with self._lock:
             return {each: self._kept[each] for each in keys if each in self._kept}
 
@@ -84,7 +85,7 @@ class _CountCache(Generic[_Of, _Sums]):
 
 
 class History(StorePart):
-    """The runs of a store, as a model's past."""
+    """Outcomes and times of past runs."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -96,7 +97,7 @@ class History(StorePart):
         self._ended: _CountCache[_Judged, EndedCounts] = _CountCache()
 
     def count_ended(self, run_records: Sequence[Run]) -> list[EndedCounts | None]:
-        """Return how the results of each of some runs ended, by their newest checks; of a run that is gone, None."""
+        """Return the outcomes of each run by its newest checks; None for a deleted run."""
         with self._database.read_transaction() as connection:
             rows = _run_rows(connection, [run.id for run in run_records])
             known = self._ended.get_many(key for key, _ in rows.values())
@@ -108,7 +109,7 @@ class History(StorePart):
         return [found.get(rows[run.id][0], _NO_RESULTS) if run.id in rows else None for run in run_records]
 
     def measure_model(self, run_records: Sequence[Run], model: str) -> list[_Measured]:
-        """Return what a model, as it was typed, did in each of some runs; of one that is gone, nothing."""
+        """Return a model's measurements in each run; empty for a deleted run. `model` is the name as typed."""
         found: list[_Measured] = []
         with self._database.read_transaction() as connection:
             rows = _run_rows(connection, [run.id for run in run_records])
@@ -127,7 +128,7 @@ class History(StorePart):
         return found
 
     def distinct_cases(self, run_ids: Iterable[str]) -> int:
-        """Return how many different cases some runs have: a case that several of them asked counts once."""
+        """Return the number of distinct cases in some runs; a case that several of them share counts once."""
         ids = frozenset(run_ids)
         known = self._distinct.get_many([ids])
         if ids not in known:
@@ -138,12 +139,12 @@ class History(StorePart):
         return known[ids]
 
     def cases_digests(self, run_records: Sequence[Run]) -> list[str | None]:
-        """Return a digest of the cases of each of some runs, equal where the cases are; of a run that is gone, None.
+        """Return a digest of each run's cases, equal for equal cases; None for a deleted run.
 
-        Neither models nor the order of the cases matter. A run never changes its cases: each is read once.
+        Neither models nor the order of cases matter. The cases of a run never change, so each run is read once.
         """
         found = self._asked.get_many(run.id for run in run_records)
-        alike: dict[bytes, str] = {}  # most runs in a list ask what others in it do, and only one of those is read
+        alike: dict[bytes, str] = {}  # runs in a list mostly share their cases, which are then read once
         for run in run_records:
             if run.id not in found:
                 with self._database.read_transaction() as connection:
@@ -153,11 +154,11 @@ class History(StorePart):
         return [found.get(run.id) for run in run_records]
 
     def rescoring_labels(self, run_records: Sequence[Run]) -> list[tuple[str, ...]]:
-        """Return how each of some runs was judged again, in turn: the labels of the scorings it is read by.
+        """Return the labels of the rescorings that each run is read by, in order.
 
-        Without the first, which came with the replies.
+        The first scoring, which came with the replies, is left out.
 
-        Empty where the verdicts are those that the run itself made.
+        Empty if the run is read by its own verdicts.
         """
         query = select(runs.c.id, scorings.c.label, *LINK_COLUMNS)
         query = query.join_from(scorings, runs, scorings.c.run_no == runs.c.run_no)
@@ -171,15 +172,15 @@ class History(StorePart):
         for run_id, labels in every.items():
             used = set(read_by(list(labels))) - {0}
             found[run_id] = [label for link, label in labels.items() if link.number in used]
-        # Twice in a row by the same judge is as once.
+        # Two rescorings in a row by the same judge count as one.
         return [tuple(label for label, _ in groupby(found.get(run.id, ()))) for run in run_records]
 
 
-# ── Which cases runs have ──
+# ── Digests of cases ──
 
 
 def _cases_digest(connection: Connection, run_no: int, alike: dict[bytes, str]) -> str | None:
-    """Return the digest of a run's cases; `alike` has those that are known, by the numbers of the cases."""
+    """Return the digest of a run's cases; `alike` caches digests by the numbers of the cases."""
     mine = run_cases.c.run_no == run_no
     listed = select(func.aggregate_strings(cast(run_cases.c.case_no, String), ",")).where(mine)
     numbers: str | None = connection.execute(listed).scalar()
@@ -196,11 +197,11 @@ def _cases_digest(connection: Connection, run_no: int, alike: dict[bytes, str]) 
     return alike[key]
 
 
-# ── How runs ended ──
+# ── Outcomes of runs ──
 
 
 def _run_rows(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[_Judged, int]]:
-    """Return by what the sums of some runs are kept, and how many results each has; without those that are gone."""
+    """Return the cache key and the number of results of each run; deleted runs are left out."""
     query = select(runs.c.id, runs.c.run_no, runs.c.stored).where(
         runs.c.id.in_([escape_text(each) for each in run_ids])
     )
@@ -220,9 +221,9 @@ def _count_runs(
     known: Mapping[_Judged, EndedCounts],
     several: Container[_Judged],
 ) -> dict[_Judged, EndedCounts]:
-    """Count runs that have so many results now: those that nobody has counted yet together, of others what is new.
+    """Count the results of runs that have new ones: uncounted runs together, others from where counting stopped.
 
-    What was judged again is counted anew; `several` says which have more than one model or way of asking.
+    Rescored runs are counted from the start. `several` holds the runs with more than one model or variant.
     """
     found = dict.fromkeys(grown, _NO_RESULTS)
 
@@ -259,7 +260,7 @@ def _plus(counts: Mapping[Outcome, int], outcome: Outcome, number: int) -> Mappi
 
 
 def _count_query(*conditions: ColumnElement[bool], many: bool) -> Select[Any]:
-    """Return the query of how results ended; unless there are many ways of asking, the index alone answers it."""
+    """Return the query that counts outcomes; if `many` is not set, an index alone answers it."""
     ways = [results.c.model, results.c.variant] if many else [literal(""), literal("")]
     query = select(results.c.run_no, *ways, results.c.outcome, func.count(), func.max(results.c.seq)).where(*conditions)
     return query.group_by(results.c.run_no, results.c.outcome, *(ways if many else ()))

@@ -1,7 +1,7 @@
-"""What an administrator decides for everyone: read often, written seldom, the same for every process of a store.
+"""Server settings of the administrator: read often, written rarely, the same for all processes of a store.
 
-Prices (dollars a million tokens by the name of a model) are preferences like others, a row each, so that two who set
-two prices at once do not undo each other.
+Prices (US dollars per million tokens, by model name) are stored as settings too, one row each, so that two prices set
+at the same time do not overwrite each other.
 """
 
 from collections.abc import Mapping
@@ -24,34 +24,35 @@ UPSERT_PREFERENCE = (
     " ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated = excluded.updated"
 )
 ORIGIN_PATTERN = r"^https?://[^/?#\s@*]+$"
-"""What a page of another host may be called."""
+"""Pattern of an allowed CORS origin."""
 _Origin = Annotated[str, msgspec.Meta(pattern=ORIGIN_PATTERN, max_length=300, examples=["https://bench.example"])]
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is decided; the defaults hold until somebody does."""
+    """Server settings, with defaults for those that were never set."""
 
     anonymous_submission: bool = False
-    """Whether results are taken from people without a token."""
+    """Whether to accept community results without a token."""
     refuse_unverified: bool = False
-    """Whether results of a suite that nobody here knows are refused, instead of kept apart."""
+    """Whether to reject results of suites that are unknown to this server, instead of storing them separately."""
     allow_private_addresses: bool = False
-    """Whether recordings and models may be at private addresses; of a server for this machine alone they always may."""
+    """Whether recordings and models may be at private addresses; a server that listens on this machine only always
+    allows it."""
     requests_per_minute: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1_200
-    """Of one token; of one address without."""
+    """Per token, or per address for requests without a token."""
     largest_body_mb: Annotated[int, msgspec.Meta(ge=1, le=1_024)] = 32
     largest_upload_mb: Annotated[int, msgspec.Meta(ge=1, le=10_240)] = 50
-    """Of one recording."""
+    """Per recording."""
     cors_origins: Annotated[tuple[_Origin, ...], msgspec.Meta(max_length=100)] = ()
-    """Pages of other hosts that may use the API, such as https://bench.example."""
+    """Origins whose pages may use the API, such as https://bench.example."""
 
 
 class PreferencesStore(StorePart):
-    """The preferences of a store."""
+    """The settings of a store."""
 
     def read(self) -> Preferences:
-        """Return what holds now."""
-        mine = preferences.c.name.in_(Preferences.__struct_fields__)  # prices are kept beside them
+        """Return the current settings."""
+        mine = preferences.c.name.in_(Preferences.__struct_fields__)  # prices are in the same table
         query = select(preferences.c.name, preferences.c.value).where(mine)
         known = {name: msgspec.json.decode(value) for name, value in self._rows(query)}
         if origins := known.get("cors_origins"):
@@ -59,7 +60,7 @@ class PreferencesStore(StorePart):
         return msgspec.convert(known, Preferences)
 
     def write(self, changed: Mapping[str, Any]) -> Preferences:
-        """Decide anew about some of them; None takes a decision back. All are good, or none is taken."""
+        """Change some settings, all or none; None resets one to its default."""
         names = Preferences.__struct_fields__
         for name in changed:
             if name not in names:
@@ -70,7 +71,7 @@ class PreferencesStore(StorePart):
         except msgspec.ValidationError as error:
             raise InvalidInput(f"invalid setting: {error}") from None
         with self._database.write_transaction() as connection:
-            for name in sorted(changed):  # in one order, or two who decide at once wait for each other for ever
+            for name in sorted(changed):  # in a fixed order, so that two writers cannot deadlock
                 if name in kept:
                     row = (name, msgspec.json.encode(kept[name]).decode(), timestamp())
                     self._database.run_many(connection, UPSERT_PREFERENCE, [row])
@@ -81,7 +82,8 @@ class PreferencesStore(StorePart):
 
 
 def _is_valid_origin(origin: Any) -> bool:
-    # What was kept before the rule became stricter is left out: a server that does not start helps nobody to mend it.
+    # Origins stored before the rule became stricter are dropped: a server that does not start cannot be used to fix
+    # them.
     try:
         msgspec.convert(origin, _Origin)
     except msgspec.ValidationError:
@@ -89,14 +91,14 @@ def _is_valid_origin(origin: Any) -> bool:
     return True
 
 
-# ── Prices that were set for everyone ──
+# ── Prices ──
 
 _PRICE_PREFIX = "price:"
-"""Of the name of a row; no decision is called so."""
+"""Prefix of a price's row; no setting begins with it."""
 
 
 class SetPrice(msgspec.Struct, frozen=True):
-    """What somebody has set."""
+    """A price set by an administrator."""
 
     model: str
     rates: "Rates"
@@ -107,7 +109,7 @@ class SetPrices(StorePart):
     """The prices of a store."""
 
     def list(self) -> list[SetPrice]:
-        """Return all of them, by name."""
+        """Return all prices, by model name."""
         rows = select(preferences).where(preferences.c.name.startswith(_PRICE_PREFIX)).order_by(preferences.c.name)
         return [
             SetPrice(unescape_text(name.removeprefix(_PRICE_PREFIX)), _parse_rates(value), updated)
@@ -115,11 +117,11 @@ class SetPrices(StorePart):
         ]
 
     def rates(self) -> "dict[str, Rates]":
-        """Return what a run is counted by."""
+        """Return the rates by which runs are priced, by model name."""
         return {each.model: each.rates for each in self.list()}
 
     def put(self, model: str, rates: "Rates") -> None:
-        """Set a price; runs that begin or go on from now on are counted by it."""
+        """Set a price; it applies to runs that start or resume from now on."""
         value = {"input": rates.input, "output": rates.output, "cached": rates.cached}
         row = (_PRICE_PREFIX + escape_text(model), msgspec.json.encode(value).decode(), timestamp())
         with self._database.write_transaction() as connection:
@@ -127,7 +129,7 @@ class SetPrices(StorePart):
             record_change(connection, "price", model, "updated")
 
     def delete(self, model: str) -> SetPrice:
-        """Take a price back; return what it was."""
+        """Delete a price and return it."""
         every = {each.model: each for each in self.list()}
         with self._database.write_transaction() as connection:
             mine = preferences.c.name == _PRICE_PREFIX + escape_text(model)

@@ -1,7 +1,7 @@
-"""Registered providers: who may be asked under which name, and their keys, which only the vault can read.
+"""Registered providers: their IDs, settings and keys, which only the vault can decrypt.
 
-A key goes in as text and is stored locked; it comes out by `Registered.unlock` alone, when an account is opened. A run
-records what it needs of a provider, so that changing or deleting one changes no run that was made with it.
+A key enters as plain text and is stored encrypted; only `Registered.unlock` decrypts it, when an account is opened. A
+run records what it needs of a provider, so changing or deleting a provider never changes an earlier run.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ _INSERT = text(
 
 
 class KnownProvider(msgspec.Struct, frozen=True):
-    """What is known of a registered provider; its key, nobody can show."""
+    """A registered provider, as it may be shown: without its key."""
 
     id: str
     kind: str
@@ -44,18 +44,18 @@ class Providers(StorePart):
         self._vault = vault
 
     def list(self) -> list[KnownProvider]:
-        """Return all of them, by id."""
+        """Return all providers, by ID."""
         return [_row_to_provider(row) for row in self._rows(select(providers).order_by(providers.c.id))]
 
     def read(self, provider_id: str) -> KnownProvider:
-        """Return what is known of one."""
+        """Return a provider; raise `NotFound` if there is none."""
         row = self._find(provider_id)
         if row is None:
             raise self._make_not_found(provider_id)
         return _row_to_provider(row)
 
     def find_registered(self, provider_id: str) -> Registered | None:
-        """Return one as it is asked; None where none is registered under the id."""
+        """Return a provider with access to its key; None if none is registered under the ID."""
         row = self._find(provider_id)
         if row is None:
             return None
@@ -70,7 +70,7 @@ class Providers(StorePart):
         )
 
     def create(self, made: Registered, key: str | None = None) -> KnownProvider:
-        """Register a provider; one of the same id is in the way."""
+        """Register a provider; raise `AlreadyExists` if the ID is taken."""
         now = timestamp()
         row = {"id": made.id, "kind": made.kind, "arguments": _encode_arguments(made), "secret": self._encrypt_key(key)}
         row |= {"created": now, "updated": now}
@@ -83,7 +83,7 @@ class Providers(StorePart):
     def change(
         self, provider_id: str, make: Callable[[KnownProvider], Registered], *, key: str | bool | None = True
     ) -> KnownProvider:
-        """Change a provider to what `make` makes of it; `key` is a new one, None for none, True for what there is."""
+        """Replace a provider by what `make` returns for it. `key`: a new key, None to remove it, True to keep it."""
         locked = self._encrypt_key(key)
         with self._database.write_transaction() as connection:
             mine = providers.c.id == escape_text(provider_id)
@@ -101,7 +101,7 @@ class Providers(StorePart):
         return self.read(provider_id)
 
     def delete(self, provider_id: str) -> None:
-        """Forget a provider and its key."""
+        """Delete a provider and its key."""
         with self._database.write_transaction() as connection:
             gone = connection.execute(delete(providers).where(providers.c.id == escape_text(provider_id)))
             if not gone.rowcount:
@@ -109,7 +109,7 @@ class Providers(StorePart):
             record_change(connection, "provider", provider_id, "deleted")
 
     def rotate_keys(self) -> int:
-        """Lock every key anew by the vault's first key, all of them or none; return how many there are."""
+        """Re-encrypt all keys with the vault's first key, all or none; return how many there are."""
         vault = self._vault()
         with self._database.write_transaction() as connection:
             query = select(providers.c.id, providers.c.secret).where(providers.c.secret.is_not(None))
@@ -123,7 +123,7 @@ class Providers(StorePart):
         return self._vault().encrypt(key) if isinstance(key, str) else None
 
     def _find(self, provider_id: str) -> Any:
-        """Return the row of a provider; None where there is none."""
+        """Return the row of a provider; None if there is none."""
         return next(iter(self._rows(select(providers).where(providers.c.id == escape_text(provider_id)))), None)
 
     def _make_not_found(self, provider_id: str) -> NotFound:

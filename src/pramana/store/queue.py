@@ -1,13 +1,12 @@
-"""Whose turn it is: which runs wait for a server, who holds which, and how each of them ended.
+"""The queue of runs: which runs wait for a server, which process holds each run, and how each one ended.
 
-A run is held by one process at a time, for as long as it says that it is still there (`Lease`): it claims the run,
-prolongs its lease a few times before it would run out, and lets go at the end. The name it does so by says which
-process of which machine it is, so that whoever finds the lease of one that was killed on the same machine need not
-wait; from any other machine, only time tells.
+One process at a time holds a run, by a lease (`Lease`): it claims the run, renews the lease by heartbeats, and releases
+it at the end. The holder's name identifies machine and process, so a process on the same machine can take over from a
+killed one at once; processes on other machines must wait until the lease expires.
 
-A server takes runs of servers alone: those that were queued, and those whose server is gone. How often it was begun is
-counted, but not where a server hands a run on in good order; one that was begun as often as is allowed and never came
-to an end is left alone, with the reason. Every change is told in the transaction that makes it.
+A server takes only runs that belong to servers: queued ones, and those whose server is gone. Each start counts as an
+attempt, except when a server hands a run over in good order. A run that used up its attempts without finishing is
+ended, with the reason. Every change is recorded in the transaction that makes it.
 """
 
 import asyncio
@@ -39,17 +38,17 @@ from pramana.store.records import (
 from pramana.store.schema import runs
 
 LEASE_S = 60.0
-"""How long a lease lasts unless it is prolonged: the longest that a killed process of another machine is waited for."""
+"""Seconds that a lease lasts without renewal: the longest wait for a killed process of another machine."""
 HEARTBEATS_PER_LEASE = 4
-"""How often it is prolonged in that time, so that a slow disk loses none."""
+"""Renewals per lease duration: enough that a slow disk does not lose the lease."""
 CANCEL_POLL_S = 1.0
-"""How often whoever holds a run looks whether somebody wants it to end."""
+"""Seconds between the holder's checks whether its run was cancelled."""
 _NAME = re.compile(r"(?P<shown>process (?P<pid>\d+) on .*) \[(?P<machine>.*) (?P<started>\S+)\]", re.DOTALL)
 _UNKNOWN, _GONE = "?", ""
 
 
 class Lease:
-    """Holds a run while its context lasts; raises `AlreadyRunning` on entry when another process does."""
+    """Holds a run as a context manager; raises `AlreadyRunning` on entry if another process holds it."""
 
     def __init__(
         self,
@@ -63,10 +62,10 @@ class Lease:
         self._queue, self._run_id, self._is_claimed = queue, run_id, is_claimed
         self._on_lost, self._on_cancelled = on_lost, on_cancelled
         self.owner = process_name()
-        """The name by which it holds."""
+        """Name of the holder."""
         self._tasks: list[asyncio.Task[None]] = []
         self.is_lost = False
-        """Another process has taken the run over: this one was silent for too long."""
+        """Another process took the run over, because this one sent no heartbeat for too long."""
 
     async def __aenter__(self) -> Self:
         if not self._is_claimed and not self._queue.claim(self._run_id, self.owner, LEASE_S):
@@ -83,7 +82,7 @@ class Lease:
     async def _send_heartbeats(self) -> None:
         while not self.is_lost:
             await asyncio.sleep(LEASE_S / HEARTBEATS_PER_LEASE)
-            with suppress(StoreFailed):  # the writer will say so; one beat that is missed ends nothing
+            with suppress(StoreFailed):  # the writer will report it; one missed heartbeat does no harm
                 held = await asyncio.to_thread(self._queue.heartbeat, self._run_id, self.owner, LEASE_S)
                 self.is_lost = not held
         self._on_lost(self._make_already_running("it took over, because this process sent no heartbeat for too long"))
@@ -91,7 +90,7 @@ class Lease:
     async def _watch_for_cancel(self) -> None:
         while True:
             await asyncio.sleep(CANCEL_POLL_S)
-            with suppress(StoreFailed):  # the next look will tell
+            with suppress(StoreFailed):  # the next check will succeed or report it
                 if await asyncio.to_thread(self._queue.is_cancelled, self._run_id):
                     self._on_cancelled()
                     return
@@ -106,13 +105,13 @@ class Lease:
 
 
 def process_name() -> str:
-    """Return the name by which this process holds leases: unlike any other's, even when its number is given again."""
+    """Return this process's name as a lease holder: unique even if the system reuses its process ID."""
     pid = os.getpid()
     return f"process {pid} on {platform.node()} [{_machine_id()} {_process_start_time(pid)}]"
 
 
 def holder_label(holder: str) -> str:
-    """Return a holder's name for people.
+    """Return a holder's name as shown to users.
 
     >>> holder_label("process 7 on desk [4f1c 1234]")
     'process 7 on desk'
@@ -122,7 +121,7 @@ def holder_label(holder: str) -> str:
 
 
 def is_holder_gone(holder: str) -> bool:
-    """Tell whether a holder is surely no more: it was a process of this machine, and there is none such now."""
+    """Return whether a holder is certainly gone: a process of this machine that no longer exists."""
     found = _NAME.fullmatch(holder)
     if found is None or found["machine"] != _machine_id():
         return False
@@ -132,7 +131,7 @@ def is_holder_gone(holder: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _machine_id() -> str:
-    """Return what tells this machine and its process numbers from others: two containers may both have a process 7."""
+    """Return what identifies this machine and its process IDs: two containers may both have a process 7."""
     parts = [platform.node()]
     with suppress(OSError):
         parts += [Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()]
@@ -141,15 +140,15 @@ def _machine_id() -> str:
 
 
 def _process_start_time(pid: int) -> str:
-    """Return the moment a process began, as the system counts; unknown where it does not say, nothing if it is gone."""
-    if os.name == "nt":  # there, the question itself would end the process
+    """Return when a process started, in clock ticks; `_UNKNOWN` if the system does not say, `_GONE` if it ended."""
+    if os.name == "nt":  # on Windows, os.kill would end the process
         return _UNKNOWN
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return _GONE
     except OSError:
-        pass  # another user's
+        pass  # it belongs to another user
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except (OSError, ValueError):
@@ -161,7 +160,7 @@ def _process_start_time(pid: int) -> str:
 
 UNDER_WAY: tuple[RunStatus, ...] = ("queued", "running")
 MAX_ATTEMPTS = 3
-"""How often a server begins a run whose servers end while it runs: it may be what ends them."""
+"""Starts of a run whose servers die during it, before it is given up: the run itself may be the cause."""
 GAVE_UP_REASON = (
     f"its server ended {('never', 'once', 'twice', 'three times')[MAX_ATTEMPTS]} during the run; resume it to try again"
 )
@@ -170,7 +169,7 @@ _CANDIDATES_PER_QUERY = 200
 
 
 class Queue(StorePart):
-    """Who works on what."""
+    """The queue of runs and their leases."""
 
     # ── The lease ──
 
@@ -182,16 +181,16 @@ class Queue(StorePart):
         *,
         is_claimed: bool = False,
     ) -> Lease:
-        """Return this process's lease of a run, to be entered as a context; `is_claimed`: the run is claimed already.
+        """Return this process's lease of a run, as a context manager; `is_claimed` if the run is claimed already.
 
-        It is told when another process has taken the run over, and when somebody wants the run to end.
+        `on_lost` is called when another process takes the run over, `on_cancelled` when the run is cancelled.
         """
         return Lease(self, run_id, on_lost, on_cancelled, is_claimed=is_claimed)
 
     def claim(self, run_id: str, owner: str, seconds: float = LEASE_S) -> bool:
-        """Take an unfinished run that nobody holds, or whose holder is gone or late; exactly one of many succeeds.
+        """Claim an unfinished run without a holder, or whose holder is gone or late; one of several claims succeeds.
 
-        `owner` names the holder, one process. A claimed run is `running` again; each claim counts as an attempt.
+        `owner` is the name of the claiming process. A claimed run is `running` again; each claim counts as an attempt.
         """
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
@@ -202,9 +201,9 @@ class Queue(StorePart):
             return True
 
     def claim_for_server(self, run_id: str, owner: str, seconds: float = LEASE_S) -> bool:
-        """Claim a run as a server does: only if it waits for one, nobody has cancelled it, and it was not tried often.
+        """Claim a run for a server: only a run that waits for one, is not cancelled, and has attempts left.
 
-        What must not be begun any more is ended here, with the reason.
+        Otherwise a cancelled or given-up run is ended here, with the reason.
         """
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
@@ -235,7 +234,7 @@ class Queue(StorePart):
         record_change(connection, "run", row["id"], "started")
 
     def heartbeat(self, run_id: str, owner: str | None = None, seconds: float = LEASE_S) -> bool:
-        """Say that the run is still worked on, and prolong its lease; False when the owner named holds it no more."""
+        """Record a heartbeat and renew the lease; return False if `owner` no longer holds it."""
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
             now = self._database.now(connection)
@@ -248,26 +247,26 @@ class Queue(StorePart):
             return True
 
     def release(self, run_id: str, owner: str) -> None:
-        """End the lease, if it is still the owner's: the next need not wait."""
+        """End the lease if `owner` still holds it, so that the next process need not wait."""
         with self._database.write_transaction() as connection:
             mine = update(runs).where(runs.c.id == escape_text(run_id), runs.c.lease_holder == escape_text(owner))
             connection.execute(mine, {"lease_holder": None, "lease_until": None})
 
     def holder(self, run_id: str) -> str | None:
-        """Return the name of who holds the run; None when nobody does."""
+        """Return the name of the run's holder; None if it has none."""
         with self._database.read_transaction() as connection:
             return unescape_optional_text(read_row(connection, run_id)["lease_holder"])
 
     def keep_limits(self, run_id: str, limits: Mapping[str, Any]) -> None:
-        """Store the limits that a run is carried out within: it keeps them when it is resumed."""
+        """Store the limits of a run, so that it keeps them when it is resumed."""
         with self._database.write_transaction() as connection:
             mine = update(runs).where(runs.c.id == escape_text(run_id), runs.c.attempts > 0)
             connection.execute(mine, {"limits": to_json(dict(limits))})
 
-    # ── Who waits ──
+    # ── Waiting runs ──
 
     def list_waiting(self) -> list[str]:
-        """Return the ids of the runs that a server may take now, oldest first: queued, or their server is gone."""
+        """Return the IDs of the runs that a server may take now, oldest first: queued, or their server is gone."""
         columns = (runs.c.id, runs.c.lease_holder, runs.c.lease_until)
         query = select(*columns).where(runs.c.owner == "server", runs.c.status.in_(UNDER_WAY))
         with self._database.read_transaction() as connection:
@@ -276,10 +275,10 @@ class Queue(StorePart):
         return [row["id"] for row in rows if _is_claimable(row, now)]
 
     def is_cancelled(self, run_id: str) -> bool:
-        """Tell whether somebody wants the run to end."""
+        """Return whether the run was cancelled."""
         return self._value(select(runs.c.cancelled).where(runs.c.id == escape_text(run_id))) is not None
 
-    # ── How it ends ──
+    # ── Ending, cancelling, requeuing ──
 
     def finish(
         self,
@@ -289,11 +288,10 @@ class Queue(StorePart):
         reason: str | None = None,
         notes: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Record how a run ended; notes are added to those there are. Its lease ends too.
+        """Record how a run ended, add notes, and end its lease; return False if `owner` does not hold it.
 
-        Only who holds it may: False, and nothing is changed, where that is not the owner named. None ends a run that
-        was begun and that nobody holds. Ended as `queued` it is handed on to the next server, and this attempt was
-        none.
+        In that case nothing is changed. `owner=None` ends a run that was started and is not held. The status `queued`
+        hands the run over to the next server, and this attempt does not count.
         """
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
@@ -303,7 +301,7 @@ class Queue(StorePart):
             return True
 
     def cancel(self, run_id: str) -> Run:
-        """Ask that a run end: at once where nobody works on it, else whoever does is told within seconds."""
+        """Cancel a run: at once if no process works on it, otherwise its process stops within seconds."""
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
             if row["status"] not in UNDER_WAY:
@@ -317,7 +315,7 @@ class Queue(StorePart):
             return run_from_row(read_row(connection, run_id))
 
     def requeue(self, run_id: str, limits: Mapping[str, Any] | None = None) -> Run:
-        """Let a server go on with a run that ended before it was done; within other limits, if some are given."""
+        """Queue a run that ended early, so that a server resumes it; replace its limits if `limits` is set."""
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
             if row["owner"] != "server":
@@ -341,13 +339,13 @@ class Queue(StorePart):
 
 
 def refuse_if_held(row: RowMapping, now: float) -> None:
-    """Raise while somebody works on a run."""
+    """Raise `AlreadyRunning` while a process works on a run."""
     if row["status"] in UNDER_WAY and not _is_claimable(row, now):
         raise AlreadyRunning(f"run {row['id']} is running; cancel it first")
 
 
 def is_abandoned(row: RowMapping, now: float) -> bool:
-    """Tell whether the process that claimed a run is gone or its lease has expired, with no end recorded."""
+    """Return whether the process that claimed a run is gone or its lease has expired, with no end recorded."""
     return row["status"] == "running" and row["lease_holder"] is not None and _is_claimable(row, now)
 
 
@@ -360,7 +358,7 @@ def current_status(row: RowMapping, now: float) -> RunStatus:
 
 
 def current_reason(row: RowMapping, now: float) -> str | None:
-    """Return why a run ended, in words; for an abandoned one, what happened to its process."""
+    """Return the reason why a run ended; for an abandoned run, what happened to its process."""
     if not is_abandoned(row, now) or row["owner"] == "server":
         return unescape_optional_text(row["reason"])
     holder = unescape_text(row["lease_holder"])

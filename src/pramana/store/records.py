@@ -1,11 +1,11 @@
-"""The model's nouns to columns and back: plain functions, one pair a noun, no pickle and no reflection.
+"""Converts model structs to columns and back: plain functions, one pair per struct, no pickle and no reflection.
 
-Whatever text enters, in a column of its own or inside JSON, passes one rule, so that both engines can hold it and
-nothing is lost or guessed. PostgreSQL refuses NUL, and neither engine has UTF-8 for half of a surrogate pair; models
-emit both. NUL, each surrogate, and U+FDD0 itself (a noncharacter, which Unicode reserves for a program's own use) are
-written as U+FDD0 and the character's four hexadecimal digits; any other text is stored as it is.
+All text, in a column or inside JSON, is escaped by one rule, so that both engines can store it without loss. PostgreSQL
+rejects NUL, and neither engine can encode an unpaired surrogate as UTF-8; models emit both. NUL, each surrogate, and
+U+FDD0 itself (a noncharacter, which Unicode reserves for internal use) are written as U+FDD0 and the character's four
+hexadecimal digits; any other text is stored unchanged.
 
-A result becomes a tuple in the order of `RESULT_COLUMNS`, because a run writes many; a raw response over a kilobyte is
+A result becomes a tuple in the order of `RESULT_COLUMNS`, because a run writes many. Raw responses over 4 KB are
 compressed.
 """
 
@@ -43,7 +43,7 @@ _written = re.compile("\ufdd0([0-9a-f]{4})")
 
 
 def escape_text(text: str) -> str:
-    """Return text as a column holds it.
+    """Escape text for a column.
 
     >>> escape_text("a\\0b") == "a\\ufdd00000b"
     True
@@ -54,7 +54,7 @@ def escape_text(text: str) -> str:
 
 
 def escape_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a row with `escape_text` done to every text in it; nearly all need nothing, and one look tells so.
+    """Escape all text in a row; one check for all columns finds that nearly all rows need nothing.
 
     >>> escape_row(("a\\0", 1, None)) == ("a\\ufdd00000", 1, None)
     True
@@ -66,7 +66,7 @@ def escape_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def unescape_text(text: str) -> str:
-    """Return what `escape_text` was given.
+    """Undo `escape_text`.
 
     >>> unescape_text(escape_text("half \\ud83d and \\0")) == "half \\ud83d and \\0"
     True
@@ -75,16 +75,16 @@ def unescape_text(text: str) -> str:
 
 
 def escape_optional_text(text: str | None) -> str | None:
-    """Return `escape_text` of a text that may be absent."""
+    """Escape a text that may be None."""
     return None if text is None else escape_text(text)
 
 
 def unescape_optional_text(text: str | None) -> str | None:
-    """Return `unescape_text` of a text that may be absent."""
+    """Unescape a text that may be None."""
     return None if text is None else unescape_text(text)
 
 
-# ── Nouns to columns ──
+# ── Structs to columns ──
 
 RESULT_COLUMNS = (
     "model",
@@ -111,37 +111,37 @@ RESULT_COLUMNS = (
     "digest",
     "conversation",
 )
-"""What a result row holds besides its run and its case."""
+"""Columns of a result, besides its run and its case."""
 
 CHECK_COLUMNS = ("name", "version", "outcome", "reason", "value", "evidence")
-"""What a check row holds besides its result, its scoring and its position."""
+"""Columns of a check, besides its result, its scoring and its position."""
 MEASURED_OUTCOME = "measured"
-"""The outcome in the row of a check that does not decide."""
+"""Outcome column of a check that does not decide."""
 
 COMPRESS_OVER = 4096
 _LEVEL, _WINDOW, _MEMORY = 1, 13, 6
-"""An eighth of zlib's usual tables: to clear those costs 50 µs a response, eight times what small ones need."""
+"""An eighth of zlib's default tables: clearing those takes 50 µs per response, eight times as long as small ones."""
 _ZLIB_FIRST_BYTE = 0x58
 _NO_REPLY = (None,) * 13
 _PLAIN_TYPES = frozenset({str, int, float, bool, bytes, type(None)})
 _MAX_INTEGER = 1 << 63
 
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
-"""Not ASCII: two halves of a pair that stand side by side but apart must not be read back as one character."""
+"""Not ASCII: the escapes of two separate surrogates side by side would be decoded as one character."""
 
 
 def to_json(value: Any) -> str:
-    """Return plain data as the text of a JSON column."""
+    """Encode plain data for a JSON column."""
     return escape_text(_encode(value))
 
 
 def from_json(text: str) -> Any:
-    """Return the plain data of a JSON column."""
+    """Decode a JSON column."""
     return json.loads(unescape_text(text))
 
 
 def case_to_json(case: Case) -> str:
-    """Return a case as JSON: what differs from the defaults, without where it was read."""
+    """Encode a case as JSON: the fields that differ from their defaults, without its source."""
     plain = msgspec.to_builtins(case)
     return to_json({name: value for name, value in plain.items() if name != "source" and value != _CASE_DEFAULTS[name]})
 
@@ -151,8 +151,8 @@ _decode_case = msgspec.json.Decoder(Case).decode
 
 
 def case_from_json(text: str, source_file: str | None = None, source_line: int | None = None) -> Case:
-    """Return the case that `case_to_json` was given."""
-    # A mark stands for what no JSON can say, and so no decoder of it can read.
+    """Decode a case that `case_to_json` encoded."""
+    # Escaped text may hold characters that a strict JSON decoder rejects.
     case = msgspec.convert(from_json(text), Case) if ESCAPE_MARK in text else _decode_case(text)
     return case if source_file is None else replace(case, source=Source(unescape_text(source_file), source_line or 0))
 
@@ -168,11 +168,11 @@ def plan_to_plain(plan: Plan) -> dict[str, Any]:
 
 
 _ADDED_PLAN_FIELDS = {"embedder": None, "variants": ("text",), "stt": None, "voice": "espeak", "scorers": ()}
-"""Only where they are stated: plans that were stored before there were any keep their digest."""
+"""Omitted at these defaults: plans stored before these fields existed keep their digest."""
 
 
 def plan_from_json(text: str) -> Plan:
-    """Return the plan whose plain data was stored."""
+    """Decode a stored plan."""
     return msgspec.convert(from_json(text), Plan)
 
 
@@ -220,7 +220,7 @@ def result_to_row(result: Result) -> tuple[Any, ...]:
 
 
 def _check_row(*row: Any) -> tuple[Any, ...]:
-    """Return the row, once it is sure that a database can hold it: one that cannot would take a whole group along."""
+    """Return the row if a database can store it, else raise `TypeError`: one bad row would fail its whole group."""
     if not _PLAIN_TYPES.issuperset(map(type, row)):
         strange = next(value for value in row if type(value) not in _PLAIN_TYPES)
         raise TypeError(f"{type(strange).__name__} has no column")
@@ -228,7 +228,7 @@ def _check_row(*row: Any) -> tuple[Any, ...]:
 
 
 def result_from_row(case: str, row: Sequence[Any], checks: tuple[Check, ...]) -> Result:
-    """Return the result of a case digest, the values of `RESULT_COLUMNS`, and its checks."""
+    """Return a result from the digest of its case, the values of `RESULT_COLUMNS`, and its checks."""
     model, variant, repeat, case_id, _ = row[:5]
     code, message, result_hash, digest, conversation = row[18:]
     return Result(
@@ -277,7 +277,7 @@ def _reply_from_row(row: Sequence[Any], conversation: str | None) -> Reply:
 def check_to_row(check: Check) -> tuple[Any, ...]:
     """Return the values of `CHECK_COLUMNS`."""
     if type(check.name) is not str or type(check.version) is not str or type(check.reason) is not str:
-        raise TypeError("name, version and reason of a check are text")  # a stranger's assertion type makes checks too
+        raise TypeError("name, version and reason of a check are text")  # plugins make checks too
     evidence = _evidence_json(check.evidence) if check.evidence else None
     outcome = check.outcome.value if check.decides else MEASURED_OUTCOME
     return escape_row(_check_row(check.name, check.version, outcome, check.reason, check.value, evidence))
@@ -286,12 +286,12 @@ def check_to_row(check: Check) -> tuple[Any, ...]:
 def _evidence_json(evidence: Mapping[str, object]) -> str:
     try:
         return msgspec.json.encode(evidence).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):  # half of a pair, a number beyond 64 bits
+    except (TypeError, ValueError, OverflowError, RecursionError):  # a lone surrogate, or a number beyond 64 bits
         return _encode(dict(evidence))
 
 
 def check_from_row(row: Sequence[Any]) -> Check:
-    """Return the check of the values of `CHECK_COLUMNS`."""
+    """Return the check from the values of `CHECK_COLUMNS`."""
     name, version, outcome, reason, value, evidence = row
     found: Mapping[str, object] = {} if evidence is None else from_json(evidence)
     if outcome == MEASURED_OUTCOME:
@@ -324,11 +324,11 @@ def _decompress(data: bytes) -> bytes:
 
 _Column = TypeVar("_Column")
 RunRef = Run | str
-"""A run that was read, whose row need not be read again, or the id of one."""
+"""A run that was already read, so its row is not read again, or a run's ID."""
 
 
 def read_row(connection: Connection, run_id: str, *, lock: bool = False) -> RowMapping:
-    """Return the row of a run; locked, nobody else changes it in the meantime."""
+    """Return the row of a run; `lock` blocks other writers of the row until the transaction ends."""
     query = select(runs).where(runs.c.id == escape_text(run_id))
     found = connection.execute(query.with_for_update() if lock else query).mappings().first()
     if found is None:
@@ -337,12 +337,12 @@ def read_row(connection: Connection, run_id: str, *, lock: bool = False) -> RowM
 
 
 def read_run(connection: Connection, run: RunRef) -> Run:
-    """Return a run; it is read only where an id is given."""
+    """Return a run; query it only if an ID is passed."""
     return run if isinstance(run, Run) else run_from_row(read_row(connection, run))
 
 
 def run_from_row(row: RowMapping) -> Run:
-    """Return the run of a row; without its notes where they were not read."""
+    """Return the run of a row; its notes are empty if they were not selected."""
     return Run(
         id=row["id"],
         plan=_read_column(row, "plan", plan_from_json),
@@ -366,7 +366,7 @@ def run_from_row(row: RowMapping) -> Run:
 
 
 def _read_column(row: RowMapping, column: str, read: Callable[[str], _Column]) -> _Column:
-    """Read what is JSON in a run's row; others can write to the database too, and disks fail."""
+    """Decode a JSON column of a run; it may be damaged by other programs or a failing disk."""
     try:
         return read(row[column])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgspec.ValidationError) as error:

@@ -1,14 +1,14 @@
-"""Results of runs: all of them as a stream, some by the page, what they amount to, and what came after a number.
+"""Results of runs: streams of all, pages, counts, and the results after a sequence number.
 
-A list of results reads neither the raw responses nor all of an answer; those of a page are found by the index of their
-run first. Results are written by `ResultWriter` alone, at most 200 ms after they were put, in
-groups of at most 1,000, each group one transaction; only then is a result reported. Putting waits while 2,000 are
-queued. A second result of the same key is ignored and never reported. Once another process holds the run, nothing more
-is stored. What could not be done surfaces at the next put and at the end; a result that is no plain data costs itself
-alone and is told at the end. Nothing is swallowed, nothing is retried here.
+A page excludes raw responses and cuts long replies; its rows are found first, by the run's index. Only `ResultWriter`
+writes results, at most 200 ms after they were queued, in groups of at most 1,000, one transaction per group; a result
+is reported only after its commit. `put` waits while 1,500 are queued. A second result with the same key is ignored and
+never reported. Once another process holds the run, nothing more is stored. Errors are raised by the next `put` and on
+exit; a result that is not plain data is skipped alone, and the error is raised on exit. No error is swallowed, nothing
+is retried.
 
-Rows are made on the event loop, which has just had the result in its hands: made in the thread, where every step waits
-for the interpreter's lock, they cost four times as much. The thread only gives them to the database.
+Rows are built on the event loop, which has just handled the result. In the writer's thread, which waits for the GIL at
+each step, building them takes four times as long, so the thread only executes the statements.
 """
 
 import asyncio
@@ -51,33 +51,33 @@ from pramana.store.scoring import (
 )
 
 EXCERPT_LENGTH = 400
-"""Characters of an answer that a list shows."""
+"""Characters of a reply that lists show."""
 _CUT_OFF = re.compile("\ufdd0[0-9a-f]{0,3}$")
 _OUTPUT = RESULT_COLUMNS.index("output")
 Numbered = tuple[int, Result]
-"""A result and its sequence number."""
+"""A sequence number and its result."""
 
 
 class RescoredResult(NamedTuple):
-    """A result that was judged again."""
+    """A result before and after a rescoring."""
 
     before: Result
     after: Result
     attempt: Result | None
-    """With the new checks, where they gave no verdict and the earlier one was kept."""
+    """With the new checks, if they gave no verdict and the earlier ones were kept."""
 
 
 class Results(StorePart):
-    """What was answered, and how it was judged."""
+    """The results of runs, with their checks."""
 
-    # ── All of a run ──
+    # ── Streams ──
 
     def iterate(
         self, run: RunRef, after: int = 0, scoring: int | None = None, *, raw: bool = True
     ) -> Iterator[Numbered]:
-        """Yield the results stored after a sequence number, with the checks each had last, or had as of a scoring.
+        """Yield the results after a sequence number, each with its newest checks, or those as of a scoring.
 
-        The raw responses, which nobody adds up, can be left out.
+        `raw=False` leaves out the raw responses, which summaries do not need.
         """
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
@@ -93,7 +93,7 @@ class Results(StorePart):
             after = some[-1][0]
 
     def iterate_with_cases(self, run: RunRef, scoring: int | None = None) -> Iterator[tuple[Case, Result]]:
-        """Yield each result with its case: in the order the run was given its cases, then by model, variant, repeat."""
+        """Yield each case with its result, in the run's order of cases, then by model, variant and repeat."""
         for _, asked, result in self._attach_cases(self._iterate_ordered(run, scoring)):
             yield asked, result
 
@@ -107,7 +107,7 @@ class Results(StorePart):
             yield from ((seq, read[seq]) for seq in some if seq in read)
 
     def _ordered_seqs(self, run: Run) -> Iterator[int]:
-        """Yield the numbers of a run's results in the order of the cases, reading about one chunk at a time."""
+        """Yield the sequence numbers of a run in the order of its cases, reading about one chunk at a time."""
         plan = run.plan
         models = {escape_text(target.typed): place for place, target in enumerate(plan.targets)}
         variants = {escape_text(variant): place for place, variant in enumerate(plan.variants)}
@@ -124,7 +124,7 @@ class Results(StorePart):
     def iterate_numbered_with_cases(
         self, run: RunRef, after: int = 0, *, raw: bool = False
     ) -> Iterator[tuple[int, Case, Result]]:
-        """Yield each result stored after a sequence number with that and its case; the raw response if wanted."""
+        """Yield number, case and result for each result after a sequence number; `raw` adds the raw response."""
         return self._attach_cases(self.iterate(run, after, raw=raw))
 
     def _attach_cases(self, numbered: Iterable[Numbered]) -> Iterator[tuple[int, Case, Result]]:
@@ -139,17 +139,17 @@ class Results(StorePart):
     def writer(
         self, run: RunRef, on_stored: Callable[[list[Numbered]], None], owner: str | None = None
     ) -> "ResultWriter":
-        """Return the writer of a run's results, to be entered as a context; it stores while the owner holds the run.
+        """Return a writer of a run's results, as a context manager; it stores results while `owner` holds the run.
 
-        Without an owner, while nobody does.
+        Without an owner, it stores them while no process holds the run.
         """
         with self._database.read_transaction() as connection:
             return ResultWriter(self._database, read_run(connection, run).number, on_stored, owner)
 
-    # ── What they amount to ──
+    # ── Counts ──
 
     def count_outcomes(self, run: RunRef, scoring: int | None = None) -> Mapping[Outcome, int]:
-        """Return how many results ended how, by the checks each had last, or had as of a scoring."""
+        """Count a run's results by outcome, by their newest checks or those as of a scoring."""
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
             among = list_finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
@@ -157,7 +157,7 @@ class Results(StorePart):
             return dict.fromkeys(Outcome, 0) | {outcome: number for outcome, number, _ in rows}
 
     def count_outcomes_by_model(self, run: Run, scoring: int) -> Mapping[str, Mapping[Outcome, int]]:
-        """Return how many results of each model ended how, as of a scoring; in the order of the plan."""
+        """Count each model's results by outcome, as of a scoring; in the plan's order of models."""
         counts = {target.typed: dict.fromkeys(Outcome, 0) for target in run.plan.targets}
         with self._database.read_transaction() as connection:
             among = list_finished_scorings(connection, run.number, scoring)
@@ -165,10 +165,10 @@ class Results(StorePart):
                 counts[unescape_text(model)][outcome] = number
         return counts
 
-    # ── Judged again ──
+    # ── Rescoring and spending ──
 
     def iterate_rescored(self, run: Run, scoring: int) -> Iterator["RescoredResult"]:
-        """Yield each result that a scoring judged again, as it was before and as it is by it, in the order of cases."""
+        """Yield each result that a scoring rescored, before and after it, in the order of cases."""
         with self._database.read_transaction() as connection:
             earlier = scorings_before(connection, run.number, scoring)
         for some in split_into_chunks(self._ordered_seqs(run)):
@@ -184,7 +184,7 @@ class Results(StorePart):
                     yield RescoredResult(before[seq], after[seq], attempts[seq] if seq in failed else None)
 
     def sum_spending(self, run: RunRef) -> Spent:
-        """Return what the replies of a run have cost, with the checks that came with them."""
+        """Return what a run's replies have cost, including the checks that came with them."""
         unknown_tokens = and_(results.c.input_tokens.is_(None), results.c.output_tokens.is_(None))
         tokens = func.coalesce(results.c.input_tokens, 0) + func.coalesce(results.c.output_tokens, 0)
         sums = (
@@ -207,7 +207,7 @@ class Results(StorePart):
             bool(uncounted) or judged.unknown_tokens,
         )
 
-    # ── Some of them ──
+    # ── Pages ──
 
     def page(
         self,
@@ -221,9 +221,9 @@ class Results(StorePart):
         limit: int = 50,
         offset: int = 0,
     ) -> tuple[list[Numbered], int]:
-        """Return some results of a run in the order of storing, each with the start of its answer, and the total.
+        """Return a page of a run's results in storage order, with shortened replies, and the total.
 
-        `case` is an id or a digest, `text` a part of an id, whatever the case of its letters.
+        `case` is an ID or a digest; `text` is a part of an ID, ignoring case.
         """
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
@@ -231,11 +231,11 @@ class Results(StorePart):
             models = {target.typed for target in found.plan.targets}
             if model is not None and model not in models:
                 return [], 0
-            model = None if models == {model} else model  # all of them are: the index alone will do
+            model = None if models == {model} else model  # the only model: the index alone will do
             wanted = _selected_seqs_query(found.number, list(among), outcome, model, case, text).order_by(results.c.seq)
             judged_again = outcome is not None and list(among) != [0]
             if tag is not None or text is not None or case is not None or judged_again:
-                # No index has that: to count them and to find them is one look.
+                # No index has these filters, so one query both counts and finds.
                 every = _filter_by_tag(connection, wanted, found.number, tag)
                 total, seqs = len(every), every[offset : offset + limit]
             else:
@@ -246,7 +246,7 @@ class Results(StorePart):
             return _read_results(connection, [results.c.seq.in_(seqs)], among, excerpt=True), total
 
     def read(self, run: RunRef, seq: int) -> tuple[Case, Result]:
-        """Return a result of a run, all of it, and its case."""
+        """Return a case and its complete result."""
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
             mine = (results.c.seq == seq, results.c.run_no == found.number)
@@ -270,7 +270,7 @@ class Results(StorePart):
         text: str | None = None,
         tag: str | None = None,
     ) -> tuple[int | None, int | None]:
-        """Return the numbers of the results before and after one that `page` has with these filters; None at an end."""
+        """Return the results before and after one in the order of `page` with these filters; None at either end."""
         with self._database.read_transaction() as connection:
             found = read_run(connection, run)
             run_no, among = found.number, list(list_finished_scorings(connection, found.number, found.scoring))
@@ -288,22 +288,22 @@ class Results(StorePart):
             after = query.where(results.c.seq > seq).order_by(results.c.seq).limit(1)
             return connection.execute(before).scalar(), connection.execute(after).scalar()
 
-    # ── What is new ──
+    # ── New results ──
 
     def last_seq(self, run_no: int) -> int:
-        """Return the number of the newest result of a run; 0 where there is none."""
+        """Return the sequence number of a run's newest result; 0 if there is none."""
         newest = select(func.coalesce(func.max(results.c.seq), 0)).where(results.c.run_no == run_no)
         return int(self._value(newest))
 
     def list_after(self, run_no: int, seq: int, limit: int = 500) -> list[Numbered]:
-        """Return the results of a run that were stored after a number, each with the beginning of its answer."""
+        """Return the results of a run after a sequence number, with shortened replies."""
         mine = (results.c.run_no == run_no, results.c.seq > seq)
         with self._database.read_transaction() as connection:
             return _read_results(connection, mine, [0], excerpt=True, limit=limit)
 
 
 def _filter_by_tag(connection: Connection, wanted: Select[Any], run_no: int, tag: str | None) -> Sequence[int]:
-    """Return the numbers that a query finds, in its order; with a tag, only of cases that have it."""
+    """Return the sequence numbers of a query, in its order; with a tag, only those of cases that have it."""
     if tag is None:
         return connection.scalars(wanted).all()
     bodies = select(cases.c.case_no, cases.c.body).join(run_cases, run_cases.c.case_no == cases.c.case_no)
@@ -320,7 +320,7 @@ def _selected_seqs_query(
     case: str | None,
     text: str | None = None,
 ) -> Select[Any]:
-    """Return the query of the numbers that are wanted; without a filter on texts, the index alone answers it."""
+    """Return the query of the selected sequence numbers; without a filter on text, an index alone answers it."""
     query = select(results.c.seq).where(results.c.run_no == run_no)
     if outcome is not None and among == [0]:
         query = query.where(results.c.outcome == outcome.value)
@@ -351,7 +351,7 @@ def _read_results(
     excerpt: bool = False,
     limit: int | None = None,
 ) -> list[Numbered]:
-    """Return results with their newest checks; an excerpt has the beginning of the answer alone."""
+    """Return results with their newest checks; `excerpt` shortens the reply."""
     instead: dict[str, Any] = {} if raw else {"raw": null()}
     if excerpt:
         instead["output"] = func.substr(results.c.output, 1, EXCERPT_LENGTH)
@@ -373,7 +373,7 @@ def _read_results(
 MAX_QUEUED = 1_500
 MAX_GROUP = 1_000
 LINGER_SECONDS = 0.1
-"""How long the first of a group waits for company: half of what is promised, the commit has the other half."""
+"""Seconds that the first result of a group waits for others: half of the promised 200 ms; the commit gets the rest."""
 
 _INSERT_RESULTS = (
     f"INSERT INTO results (run_no, case_no, {', '.join(RESULT_COLUMNS)})"  # noqa: S608 - names of ours
@@ -383,7 +383,7 @@ _INSERT_RESULTS = (
 
 _run = bindparam("run", type_=results.c.run_no.type)
 _HOLDER_QUERY = select(runs.c.id, runs.c.lease_holder).where(runs.c.run_no == _run).with_for_update()
-"""The row is locked as well; in SQLite the whole file is."""
+"""Locks the run's row as well; SQLite locks the whole file."""
 _LAST_SEQ_QUERY = select(func.coalesce(func.max(results.c.seq), 0)).where(results.c.run_no == _run)
 _new = and_(results.c.run_no == _run, results.c.seq > bindparam("before"))
 _NEW_RANGE_QUERY = select(func.count(), func.min(results.c.seq), func.max(results.c.seq)).where(_new)
@@ -401,7 +401,7 @@ _Kept = tuple[Result, tuple[Any, ...], list[tuple[Any, ...]]]
 
 
 class ResultWriter:
-    """Takes the results of one run; leaving its context stores what is still queued."""
+    """Stores the results of one run; leaving its context stores what is still queued."""
 
     def __init__(
         self, database: Database, run_no: int, on_stored: Callable[[list[Numbered]], None], owner: str | None = None
@@ -421,7 +421,7 @@ class ResultWriter:
         return self
 
     async def put(self, results: Sequence[Result]) -> None:
-        """Queue results; waits only while the queue is full."""
+        """Queue results; wait only while the queue is full."""
         queue = self._queue
         while len(queue) >= MAX_QUEUED and self._error is None:
             self._has_room.clear()
@@ -450,7 +450,7 @@ class ResultWriter:
         while self._task and not self._task.done():
             try:
                 await asyncio.wait({self._task})
-            except asyncio.CancelledError as again:  # what was put is stored first, however often we are told to stop
+            except asyncio.CancelledError as again:  # queued results are stored first, however many cancellations come
                 cancelled = again
         self._thread.shutdown()
         if self._error is not None and self._error is not error:
@@ -475,10 +475,10 @@ class ResultWriter:
                     alarm = loop.call_at(oldest + LINGER_SECONDS, self._is_full_group.set)
                     await self._is_full_group.wait()
                     alarm.cancel()
-                oldest = loop.time()  # of what is left or comes while this group is committed
+                oldest = loop.time()  # of results that are left or arrive during this commit
                 group = queue[:MAX_GROUP]
                 stored = await loop.run_in_executor(self._thread, self._commit, group)
-                del queue[: len(group)]  # only now: until it is stored it counts as queued
+                del queue[: len(group)]  # only after the commit: until then they count as queued
                 if not queue and not self._closing:
                     self._has_work.clear()
                 self._has_room.set()
@@ -491,7 +491,8 @@ class ResultWriter:
 
     def _commit(self, kept: Sequence[_Kept]) -> list[Numbered]:
         with self._database.write_transaction() as connection:
-            # The run's row is locked first: with one writer at a time, whatever is new afterwards is ours.
+            # The run's row is locked first. With one writer at a time, all rows that are new afterwards are this
+            # writer's.
             self._refuse_if_lost(connection)
             this = {
                 "run": self._run_no,
@@ -502,7 +503,7 @@ class ResultWriter:
             whole = number > 0 and last - first + 1 == number
             seqs = range(first, last + 1) if whole else connection.scalars(_NEW_SEQS_QUERY, this).all()
             if number != len(kept):
-                by_key = {each[0].key: each for each in reversed(kept)}  # of two that are alike the first was stored
+                by_key = {each[0].key: each for each in reversed(kept)}  # of equal keys, the first was stored
                 kept = [
                     by_key[Key(digest, unescape_text(model), unescape_text(variant), repeat)]
                     for digest, model, variant, repeat in connection.execute(_NEW_KEYS_QUERY, this)
@@ -517,7 +518,7 @@ class ResultWriter:
         return [(seq, result) for seq, (result, _, _) in zip(seqs, kept, strict=True)]
 
     def _refuse_if_lost(self, connection: Connection) -> None:
-        """Raise when the run is another's by now: what it holds is asked and stored by that one."""
+        """Raise if another process holds the run by now: that process sends and stores the remaining cases."""
         run = connection.execute(_HOLDER_QUERY, {"run": self._run_no}).one_or_none()
         if run is None:
             raise NotFound("the run was deleted while its results were stored")

@@ -1,8 +1,8 @@
-"""Runs: a plan and its cases in, the run of an id or a page of them out. A list of runs never reads their notes.
+"""Runs: a plan and its cases in; a run by its ID, or a page of runs out. A page never reads the notes of runs.
 
-Runs are made in one transaction or not at all. A case is stored once by its digest, and a run points at its own by
-their position. Everything long is streamed: each chunk is read in a short transaction of its own, so memory stays flat
-and nobody's write waits for a reader.
+A run is created in one transaction or not at all. A case is stored once by its digest; a run refers to its cases by
+position. Long reads are streamed: each chunk is read in a short transaction, so memory stays flat and readers do not
+block writers.
 """
 
 import hashlib
@@ -48,13 +48,13 @@ _INSERT_RUN_CASES = (
     " SELECT ?, ?, case_no, ?, ? FROM cases WHERE digest = ? ON CONFLICT DO NOTHING"
 )
 _CaseRow = tuple[int, str, str, str | None, int | None]
-"""Position, digest and body of a case of a run, and where it was read."""
+"""Position, digest, body, source file and source line of a case of a run."""
 Prepared = tuple[str, str, str | None, int | None]
-"""Digest and body of a case, and where it was read."""
+"""Digest, body, source file and source line of a case."""
 
 
 class Cases(StorePart):
-    """What the runs of a store ask."""
+    """The cases of runs."""
 
     def iterate(self, run: RunRef) -> Iterator[Case]:
         """Yield the cases of a run in order."""
@@ -65,12 +65,12 @@ class Cases(StorePart):
                 yield case_from_json(body, file, line)
 
     def pending_chunks(self, run: RunRef, model: str | None = None) -> Iterator[Iterator[tuple[Key, Case]]]:
-        """Yield what has no result yet, by the chunk: each case in order, each model (or the one named), each repeat.
+        """Yield pending keys with their cases, in chunks: by case, model (only `model` if set), variant and repeat.
 
-        What blocks is done when a chunk is drawn; cases are made as it is read.
+        Fetching a chunk blocks on the database; iterating over it only decodes cases.
         """
         with self._database.read_transaction() as connection:
-            found = read_run(connection, run if isinstance(run, str) else run.id)  # how much is stored has changed
+            found = read_run(connection, run if isinstance(run, str) else run.id)  # more may be stored by now
         plan = found.plan
         models = tuple(dict.fromkeys(target.typed for target in plan.targets if model in (None, target.typed)))
         asked = run_cases.join(
@@ -89,7 +89,7 @@ class Cases(StorePart):
 
         done: set[tuple[Any, ...]] = set()
         for chunk in self._chunks(found.number, 2 * CHUNK_ROWS):
-            if found.stored:  # else nobody has asked anything yet, and what is asked from now on was drawn here
+            if found.stored:  # else the run is new, and all later requests come from this iterator
                 within = there.where(run_cases.c.position.between(chunk[0][0], chunk[-1][0]))
                 with self._database.read_transaction() as connection:
                     done = {tuple(row) for row in connection.execute(within)}
@@ -106,11 +106,11 @@ class Cases(StorePart):
                 found = self._database.fetch_as_json(connection, query.where(run_cases.c.position > position))
             if not found:
                 return
-            yield sorted(found)  # each is a list, and positions differ
+            yield sorted(found)  # rows are lists and positions are unique, so this sorts by position
             position = max(row[0] for row in found)
 
     def positions(self, run: RunRef, digests: Iterable[str]) -> dict[str, int]:
-        """Return the place of each of some cases in the order in which the run was given them."""
+        """Return the positions of some cases in the run's order of cases, by digest."""
         columns = select(cases.c.digest, run_cases.c.position).join_from(run_cases, cases)
         found: dict[str, int] = {}
         with self._database.read_transaction() as connection:
@@ -123,7 +123,7 @@ class Cases(StorePart):
 
 @contextmanager
 def prepare_cases(cases: Iterable[Case]) -> Iterator[Iterator[Prepared]]:
-    """Give the rows of cases from a file beside: nobody who writes must wait while they are read and checked."""
+    """Yield the rows of cases from a temporary file, so that no writer waits while cases are read and validated."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
         for each in cases:
             source = each.source
@@ -134,7 +134,7 @@ def prepare_cases(cases: Iterable[Case]) -> Iterator[Iterator[Prepared]]:
 
 
 def add_cases(database: Database, connection: Connection, run_no: int, rows: Iterator[Prepared]) -> Iterator[str]:
-    """Store the cases of a new run, each once however often it is given; yield their digests in order."""
+    """Store the cases of a new run, each once even if it is repeated; yield their digests in order."""
     position = 0
     for some in split_into_chunks(rows):
         shared, mine = [], []
@@ -161,7 +161,7 @@ _LAST_CHARACTER = "\U0010ffff"
 
 
 class RunState(Struct, frozen=True):
-    """How far a run is."""
+    """Status and progress of a run."""
 
     run_no: int
     status: RunStatus
@@ -185,9 +185,9 @@ class Runs(StorePart):
         name: str | None = None,
         note: str | None = None,
     ) -> Run:
-        """Store a plan and its cases, each case once however often it is given, and return the run to be done.
+        """Store a plan and its cases, each case once even if it is repeated, and return the new run.
 
-        One of a server is queued, with what it may spend, until a server takes it.
+        A server's run is queued, with its limits, until a server takes it.
         """
         with prepare_cases(cases) as rows, self._database.write_transaction() as connection:
             self._database.lock(connection, Lock.SHARING_CASES)
@@ -226,12 +226,12 @@ class Runs(StorePart):
         return self.read(str(row["id"]))
 
     def read(self, run_id: str) -> Run:
-        """Return the run of an id; only a whole id will do."""
+        """Return a run by its complete ID."""
         with self._database.read_transaction() as connection:
             return self._current(connection, read_row(connection, run_id))
 
     def find(self, reference: str) -> Run:
-        """Return the run of an id, of the beginning of one, or the `latest`."""
+        """Return a run by its ID, by the start of its ID, or as `latest`."""
         if not reference:
             raise NotFound("the run is empty; pass an ID, the beginning of one, or latest")
         newest = select(runs).order_by(runs.c.run_no.desc())
@@ -253,7 +253,7 @@ class Runs(StorePart):
             raise NotFound(message, hint=Hint("list_runs"))
 
     def find_scored(self, reference: str) -> Run:
-        """Return the run of a reference; `RUN@1` is the run as its scoring 1 left it."""
+        """Return a run by a reference; `RUN@1` is the run as of its scoring 1."""
         name, mark, number = reference.rpartition("@")
         if not mark:
             return self.find(reference)
@@ -276,7 +276,7 @@ class Runs(StorePart):
         limit: int = 50,
         offset: int = 0,
     ) -> tuple[list[Run], int]:
-        """Return some runs, newest first, and how many there are in all; without their notes."""
+        """Return a page of runs, newest first and without notes, and the total."""
         wanted: list[ColumnElement[bool]] = []
         if model is not None:
             of_model = and_(run_models.c.model == escape_text(model), run_models.c.role == "target")
@@ -299,7 +299,7 @@ class Runs(StorePart):
             return [self._current(connection, row) for row in found], int(total)
 
     def _has_status(self, connection: Connection, status: str) -> ColumnElement[bool]:
-        """Return the condition that a run has a status; whether a run is abandoned cannot be decided in SQL."""
+        """Return the SQL condition for a status. Abandoned runs are queried first, as only Python can detect them."""
         columns = [runs.c[name] for name in ("run_no", *_LEASE_COLUMNS)]
         rows = connection.execute(select(*columns).where(runs.c.status == "running")).mappings().all()
         now = self._now(connection, rows)
@@ -312,11 +312,11 @@ class Runs(StorePart):
         return current_run(row, self._now(connection, [row]))
 
     def _now(self, connection: Connection, rows: Sequence[RowMapping]) -> float:
-        """Return the time that leases are measured by; 0 when none of the runs can have one, which saves a query."""
+        """Return the clock for leases; 0 if none of the runs can have a lease, which saves a query."""
         return self._database.now(connection) if any(row["status"] == "running" for row in rows) else 0.0
 
     def states(self, run_ids: Iterable[str]) -> dict[str, RunState]:
-        """Return how far some runs are; those that are gone are left out."""
+        """Return status and progress of some runs; deleted runs are left out."""
         names = ("id", "run_no", "stored", "expected", "reason", "cancelled", *_LEASE_COLUMNS)
         query = select(*[runs.c[name] for name in names])
         with self._database.read_transaction() as connection:
@@ -336,7 +336,7 @@ class Runs(StorePart):
         }
 
     def edit(self, run_id: str, changes: RunEdit) -> Run:
-        """Change the name or the note of a run; an empty text removes it."""
+        """Change the name or the note of a run; empty text removes it."""
         check_struct_values(changes)
         stated = {field: _text_or_none(value) for field, value in asdict(changes).items() if value is not None}
         with self._database.write_transaction() as connection:
@@ -347,7 +347,7 @@ class Runs(StorePart):
         return self.read(run_id)
 
     def models(self) -> list[str]:
-        """Return the models that runs were made of, as they were typed."""
+        """Return the models that runs have tested, as they were typed."""
         query = select(run_models.c.model).where(run_models.c.role == "target").distinct()
         with self._database.read_transaction() as connection:
             return sorted(map(unescape_text, connection.scalars(query)))
@@ -355,7 +355,7 @@ class Runs(StorePart):
     def delete(self, run_id: str, *, unless_held: bool = False) -> None:
         """Delete a run, its results and their checks, and each case that no other run uses.
 
-        `unless_held` refuses that while somebody works on it.
+        `unless_held` raises `AlreadyRunning` while a process works on the run.
         """
         with self._database.write_transaction() as connection:
             self._database.lock(connection, Lock.SHARING_CASES)
@@ -377,19 +377,19 @@ class Runs(StorePart):
 
 
 def _model_rows(run_no: int, plan: Plan) -> list[tuple[int, str, str]]:
-    """Return the rows of the models of a plan."""
+    """Return the rows of a plan's models."""
     others = (("judge", plan.judge), ("embedder", plan.embedder), ("stt", plan.stt))
     named = (*(("target", each) for each in plan.targets), *others)
     return [(run_no, role, escape_text(each.typed)) for role, each in named if each]
 
 
 def _text_or_none(text: str | None) -> str | None:
-    """Return what a user wrote as a column holds it; nothing but spaces is nothing."""
+    """Escape text from a user; None if it is blank."""
     return escape_text(text.strip()) or None if text else None
 
 
 def _make_run_id(connection: Connection) -> str:
-    """Return an id that sorts by time and can be typed: date, time, and four digits against coincidence."""
+    """Return an ID that sorts by time and can be typed: date, time, and four random digits."""
     while True:
         new = f"r{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         if connection.execute(select(runs.c.run_no).where(runs.c.id == new)).first() is None:
@@ -397,5 +397,5 @@ def _make_run_id(connection: Connection) -> str:
 
 
 def _like_pattern(text: str) -> str:
-    """Return a text as a pattern that finds it alone."""
+    """Escape a text for LIKE, so that it matches itself only."""
     return re.sub(r"([\\%_])", r"\\\1", text)

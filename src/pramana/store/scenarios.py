@@ -1,8 +1,8 @@
-"""Scenarios that a server keeps: `model.Scenario` in, the same out with when it was made and last changed.
+"""Scenarios of a server: `model.Scenario` in; the same out, with the times of its creation and last change.
 
-The body of a row is the struct as JSON, in the struct's own names: how an API spells them is no matter of the store.
-Whoever changes some holds one lock for all, so that an import sees what is there and nobody comes between; an import is
-one transaction. What is deleted can be brought back for a day.
+The body of a row is the struct as JSON, with the struct's field names; the names in the API do not matter here. All
+changes take one lock, so that an import sees a stable set of scenarios; an import is one transaction. Deleted scenarios
+can be restored for a day.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from pramana.store.records import escape_text, unescape_text
 from pramana.store.schema import deleted_scenarios, scenarios
 
 Mode = Literal["skip", "update", "fail"]
-"""What becomes of those whose ids are there already."""
+"""What to do with scenarios whose IDs already exist."""
 _Decoded = TypeVar("_Decoded")
 RESTORE_PERIOD = timedelta(days=1)
 _UPSERT = (
@@ -33,39 +33,39 @@ _UPSERT = (
     " name = excluded.name, type = excluded.type, difficulty = excluded.difficulty, language = excluded.language,"
     " tags = excluded.tags, body = excluded.body, updated = excluded.updated"
 )
-"""Adds, or replaces all but when it was made."""
+"""Inserts a row, or updates all of its columns except `created`."""
 _encode = msgspec.json.Encoder().encode
 
 
 class StoredScenario(Scenario, frozen=True, kw_only=True):
-    """A scenario, and when it was made and changed."""
+    """A scenario with the times of its creation and last change."""
 
     created_at: str
     updated_at: str
 
 
 class ImportResult(msgspec.Struct, frozen=True):
-    """What an import did, or would do: ids in the order they were given."""
+    """The result of an import or of its dry run; IDs in the order of the input."""
 
     imported: list[str]
     updated: list[str]
     skipped: list[str]
     scenarios: list[StoredScenario]
-    """Those that were imported or updated."""
+    """The imported and updated scenarios."""
 
 
 class DeletedScenario(msgspec.Struct, frozen=True):
-    """A scenario that can be brought back."""
+    """A deleted scenario that can be restored."""
 
     scenario: StoredScenario
-    """As it was."""
+    """The scenario as it was before."""
     deleted: str
     until: str
-    """When it is gone for good."""
+    """When it is deleted for good."""
 
 
 class ScenarioIdsExist(AlreadyExists):
-    """Scenarios that were to be new are there already."""
+    """Scenarios to import already exist, and the mode is `fail`."""
 
     def __init__(self, ids: Sequence[str], problems: Sequence[Problem] = ()) -> None:
         some = ", ".join(map(quote_text, ids[:3])) + (" …" if len(ids) > 3 else "")
@@ -98,12 +98,12 @@ class Scenarios(StorePart):
     # ── Reading ──
 
     def page(self, wanted: Selection, offset: int, limit: int) -> tuple[list[StoredScenario], int]:
-        """Return a page of those that are wanted, by id, and how many there are in all."""
+        """Return a page of the selected scenarios, by ID, and the total."""
         if wanted.text:
             return self._search(wanted, offset, limit)
         where, values = self._where(wanted)
-        # One row for all of them: Python's sqlite3 gives up the interpreter's lock for each, and beside a busy event
-        # loop gets it back only after milliseconds.
+        # One row for all of them: Python's sqlite3 releases the GIL for each row, and beside a busy event loop gets it
+        # back only after milliseconds.
         query = (
             f"SELECT {self._joined}, (SELECT count(*) FROM scenarios{where}) FROM "  # noqa: S608 - texts of ours
             f"(SELECT id, body, created, updated FROM scenarios{where} ORDER BY {self._id} LIMIT ? OFFSET ?) AS page"
@@ -113,7 +113,7 @@ class Scenarios(StorePart):
         return _decode(_several, f"[{text or ''}]"), total
 
     def _search(self, wanted: Selection, offset: int, limit: int) -> tuple[list[StoredScenario], int]:
-        """Look into each: neither engine knows capitals beyond what its locale says."""
+        """Search in Python: how the engines fold case outside ASCII depends on their locale."""
         found: list[StoredScenario] = []
         total = 0
         for row in self._iterate(wanted):
@@ -123,7 +123,7 @@ class Scenarios(StorePart):
         return found, total
 
     def chunks(self, wanted: Selection) -> Iterator[list[Scenario]]:
-        """Yield those that are wanted, by id, some at once."""
+        """Yield the selected scenarios in chunks, by ID."""
         return split_into_chunks(scenario for scenario, _, _ in islice(self._iterate(wanted), wanted.limit))
 
     def _iterate(self, wanted: Selection) -> Iterator[tuple[Scenario, str, str]]:
@@ -146,24 +146,24 @@ class Scenarios(StorePart):
             last = rows[-1][0]
 
     def read(self, scenario_id: str) -> StoredScenario:
-        """Return a scenario."""
+        """Return a scenario; raise `NotFound` if there is none."""
         with self._database.read_transaction() as connection:
             return _decode_row(*self._row(connection, scenario_id))
 
     def find_existing(self, ids: Sequence[str]) -> set[str]:
-        """Return those of the ids that are there."""
+        """Return the IDs that exist."""
         with self._database.read_transaction() as connection:
             return set(self._existing(connection, ids))
 
     def require(self, ids: Sequence[str]) -> None:
-        """Raise `NotFound` with the ids that are not there, if any."""
+        """Raise `NotFound` with the IDs that do not exist, if any."""
         known = self.find_existing([escape_text(each) for each in ids]) if ids else set()
         if unknown := [each for each in ids if each not in known]:
             some = ", ".join(map(quote_text, unknown[:5])) + (" …" if len(unknown) > 5 else "")
             raise NotFound(f"there is no scenario {some}", hint=Hint("list_scenarios"))
 
     def facets(self) -> dict[str, dict[str, int]]:
-        """Return what there is to choose by: how many scenarios have each type, difficulty, language and tag."""
+        """Return the values to filter by: the number of scenarios of each type, difficulty, language and tag."""
         query = (
             "SELECT type, difficulty, language, tags, count(*) FROM scenarios GROUP BY type, difficulty, language, tags"
         )
@@ -180,7 +180,7 @@ class Scenarios(StorePart):
     # ── Changing ──
 
     def create(self, scenario: Scenario, *, may_rename: bool = False) -> StoredScenario:
-        """Add a scenario; when its id is only a wish and taken, under the next that is free."""
+        """Add a scenario; if its ID is taken and `may_rename` is set, append the next free number."""
         with self._change_transaction() as connection:
             found = scenario.id
             if may_rename:
@@ -197,7 +197,7 @@ class Scenarios(StorePart):
     def change(
         self, scenario_id: str, alter: Callable[[Scenario], Scenario], *, seen: str | None = None
     ) -> StoredScenario:
-        """Replace a scenario by what is made of it; of one that was `seen` as of a time, only if it is still that."""
+        """Replace a scenario by `alter(scenario)`; raise `Conflict` if it was updated since the time `seen`."""
         with self._change_transaction() as connection:
             body, created, updated = self._row(connection, scenario_id)
             if seen is not None and seen != updated:
@@ -213,7 +213,7 @@ class Scenarios(StorePart):
         return _make_stored(scenario, created, updated)
 
     def import_(self, given: Sequence[Scenario], mode: Mode, *, dry_run: bool = False) -> ImportResult:
-        """Add scenarios, each id once, all or none; `ScenarioIdsExist` when one is there that must not be."""
+        """Import scenarios with unique IDs, all or none; raise `ScenarioIdsExist` if one exists in mode `fail`."""
         now = timestamp()
         ids = [each.id for each in given]
         with self._database.read_transaction() if dry_run else self._change_transaction() as connection:
@@ -232,10 +232,10 @@ class Scenarios(StorePart):
             [_make_stored(each, existing.get(each.id, now), now) for each in taken],
         )
 
-    # ── Deleting, and bringing back ──
+    # ── Deleting and restoring ──
 
     def delete(self, scenario_id: str) -> DeletedScenario:
-        """Take a scenario away; for a day it can be brought back."""
+        """Delete a scenario; it can be restored for a day."""
         with self._change_transaction() as connection:
             body, created, updated = self._row(connection, scenario_id)
             connection.execute(delete(scenarios).where(scenarios.c.id == scenario_id))
@@ -250,7 +250,7 @@ class Scenarios(StorePart):
         return _make_deleted(body, created, updated, now)
 
     def restore(self, scenario_id: str) -> StoredScenario:
-        """Bring back what was deleted."""
+        """Restore a deleted scenario."""
         mine = deleted_scenarios.c.id == escape_text(scenario_id)
         columns = deleted_scenarios.c
         query = select(columns.body, columns.created, columns.updated, columns.deleted).where(mine)
@@ -272,7 +272,7 @@ class Scenarios(StorePart):
         return made
 
     def list_deleted(self, offset: int, limit: int) -> tuple[Sequence[DeletedScenario], int]:
-        """Return a page of what can be brought back, what was deleted last first, and how many there are in all."""
+        """Return a page of the scenarios that can be restored, last deleted first, and the total."""
         columns = deleted_scenarios.c
         fresh = columns.deleted > _expiry_time()
         query = select(columns.body, columns.created, columns.updated, columns.deleted).where(fresh)
@@ -282,20 +282,20 @@ class Scenarios(StorePart):
             total = connection.execute(select(func.count()).select_from(deleted_scenarios).where(fresh)).scalar_one()
         return [_make_deleted(*row) for row in rows], total
 
-    # ── Parts of these ──
+    # ── Internals ──
 
     @contextmanager
     def _change_transaction(self) -> Iterator[Connection]:
-        """Give a write transaction that no other change of scenarios meets."""
+        """Open a write transaction that excludes other changes of scenarios."""
         with self._database.write_transaction() as connection:
             self._database.lock(connection, Lock.SCENARIOS)
             yield connection
 
     def _existing(self, connection: Connection, ids: Sequence[str]) -> dict[str, str]:
-        """Return those that are there, with when they were made."""
+        """Return the IDs that exist, with their times of creation."""
         sqlite = self._database.is_sqlite
         given = _encode(ids).decode() if sqlite else list(ids)
-        among = "IN (SELECT value FROM json_each(?))" if sqlite else "= ANY(?)"  # one value, however many they are
+        among = "IN (SELECT value FROM json_each(?))" if sqlite else "= ANY(?)"  # one value, however many IDs
         query = f"SELECT id, created FROM scenarios WHERE id {among}"  # noqa: S608 - texts of ours
         return {row[0]: row[1] for row in self._database.run(connection, query, (given,))}
 
@@ -310,7 +310,7 @@ class Scenarios(StorePart):
         raise NotFound(f"there is no scenario {quote_text(scenario_id)}{hint}")
 
     def _where(self, wanted: Selection) -> tuple[str, list[str]]:
-        """Return a condition, empty when all are wanted, and its values."""
+        """Return the WHERE clause of a selection, empty if it selects all, and its values."""
         among = {
             "id": wanted.ids,
             "type": wanted.categories,
@@ -329,7 +329,7 @@ _TIMES = """|| ',"created_at":"' || created || '","updated_at":"' || updated || 
 
 
 def _decode(decoder: msgspec.json.Decoder[_Decoded], text: str) -> _Decoded:
-    """Decode what is stored; others can write to the database too, and disks fail."""
+    """Decode stored JSON; it may be damaged by other programs or a failing disk."""
     try:
         return decoder.decode(unescape_text(text))
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -351,12 +351,12 @@ def _scenario_row(scenario: Scenario, created: str, updated: str) -> tuple[str, 
 
 
 def _encode_tag(tag: str) -> str:
-    """Return a tag as the list of them holds it: between line breaks, which no text in JSON holds as they are."""
+    """Return a tag as stored in the list: between line breaks, which cannot occur unescaped inside a JSON string."""
     return f"\n{_encode(tag).decode()}\n"
 
 
 def _tag_pattern(tag: str) -> str:
-    """Return what the list of tags holds where it has this tag, or one of its branch."""
+    """Return the text to search a list of tags for: the whole tag, or its beginning if it is a prefix."""
     return _encode_tag(tag)[:-2] if is_tag_prefix(tag) else _encode_tag(tag)
 
 

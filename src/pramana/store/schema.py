@@ -1,9 +1,9 @@
-"""The tables, once for both engines: SQLAlchemy Core metadata, and nothing that runs.
+"""The tables, for both engines: SQLAlchemy Core metadata only, no functions.
 
-A case is stored once by its digest; a run points at its cases by position. A result is one row, written once and never
-changed; its checks are rows of their own, numbered by scoring, so that judging again adds rows beside the old ones.
-Rows meet by short integers: the unique index of the results then grows at its end instead of all over, which is what
-keeps a group commit small.
+A case is stored once by its digest; a run refers to its cases by position. A result is one row, written once and never
+changed. Its checks are separate rows, numbered by scoring, so that rescoring adds rows beside the old ones. Tables are
+joined by short integers: the unique index of the results then grows at its end instead of everywhere, which keeps a
+group commit small.
 """
 
 from sqlalchemy import (
@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 LATEST_MIGRATION = "0009"
-"""The migration that makes the tables below; a store that has it is opened without loading Alembic."""
+"""The migration that matches the tables below; a store at this version is opened without loading Alembic."""
 
 metadata = MetaData(
     naming_convention={
@@ -37,10 +37,10 @@ metadata = MetaData(
 )
 
 _Number = BigInteger().with_variant(Integer, "sqlite")
-"""64 bits on both: SQLite counts rows by INTEGER only, which is as wide."""
+"""64 bits in both engines: SQLite autoincrements only INTEGER, which is as wide."""
 
 _Ordered = Text().with_variant(Text(collation="C"), "postgresql")
-"""Text that is looked for by how it begins: in the order of its characters, whatever the locale."""
+"""Text that is searched by prefix: ordered by code point, whatever the locale."""
 
 runs = Table(
     "runs",
@@ -61,18 +61,18 @@ runs = Table(
     Column("lease_until", Double),  # seconds of the Unix clock
     Column("heartbeat", Double),
     Column("attempts", Integer, nullable=False),
-    Column("limits", Text),  # JSON: what a server's run may spend, whichever server goes on with it
-    Column("cancelled", Text),  # when somebody asked that it end
-    Column("creator", Text),  # who made it: the name of a token
-    Column("suite", _Ordered, nullable=False, server_default=text("''")),  # of the plan, to be found by
-    Column("selection", Text),  # JSON: the filters of the plan; null where every case is asked
-    Column("name", Text),  # what its user calls it
-    Column("note", Text),  # what its user wrote about it
+    Column("limits", Text),  # JSON: the limits of a server's run, kept when another server resumes it
+    Column("cancelled", Text),  # when its cancellation was requested
+    Column("creator", Text),  # name of the token that created it
+    Column("suite", _Ordered, nullable=False, server_default=text("''")),  # the plan's suite, for filters
+    Column("selection", Text),  # JSON: the plan's filters; null if it has all cases
+    Column("name", Text),  # set by the user
+    Column("note", Text),  # set by the user
     Index(None, "suite"),
     sqlite_autoincrement=True,
 )
 
-run_models = Table(  # the models of each plan, as they were typed
+run_models = Table(  # the models of each plan, as typed
     "run_models",
     metadata,
     Column("run_no", _Number, ForeignKey("runs.run_no"), nullable=False),
@@ -147,9 +147,9 @@ scorings = Table(
     Column("scoring", Integer, nullable=False),
     Column("label", Text, nullable=False),
     Column("created", Text, nullable=False),
-    Column("finished", Text),  # null while checks are still being added: nobody reads them yet
-    Column("base", Integer),  # the scoring it was added to, where that was not the newest then
-    Column("chosen", Integer),  # the newest scoring when this one was made current; a newer one ends the choice
+    Column("finished", Text),  # null while checks are being added; not visible until then
+    Column("base", Integer),  # the scoring that it extends, if that was not the newest
+    Column("chosen", Integer),  # the newest scoring when this one was chosen; a newer scoring ends the choice
     PrimaryKeyConstraint("run_no", "scoring"),
     sqlite_with_rowid=False,
 )
@@ -170,7 +170,7 @@ checks = Table(
     sqlite_with_rowid=False,
 )
 
-# ── What a server keeps besides ──
+# ── Tables of a server ──
 
 scenarios = Table(
     "scenarios",
@@ -181,8 +181,8 @@ scenarios = Table(
     Column("type", Text, nullable=False),
     Column("difficulty", Text, nullable=False),
     Column("language", Text, nullable=False),
-    Column("tags", Text, nullable=False),  # a list in JSON
-    Column("body", Text, nullable=False),  # all of it: a `model.Scenario` in JSON
+    Column("tags", Text, nullable=False),  # JSON array
+    Column("body", Text, nullable=False),  # the whole scenario: a `model.Scenario` in JSON
     Column("created", Text, nullable=False),
     Column("updated", Text, nullable=False),
     sqlite_autoincrement=True,
@@ -206,7 +206,7 @@ suite_tiers = Table(
     Column("hash", Text, nullable=False),
     Column("test_count", BigInteger, nullable=False),
     Column("estimated_tokens", BigInteger, nullable=False),
-    Column("content", LargeBinary, nullable=False),  # JSONL, packed by zlib
+    Column("content", LargeBinary, nullable=False),  # JSONL, compressed by zlib
     Column("created", Text, nullable=False),
     PrimaryKeyConstraint("version", "tier"),
     Index(None, "hash"),
@@ -215,7 +215,7 @@ suite_tiers = Table(
 providers = Table(
     "providers",
     metadata,
-    Column("id", Text, primary_key=True),  # what is typed before the colon: id:MODEL
+    Column("id", Text, primary_key=True),  # the prefix of a model's name: id:MODEL
     Column("kind", Text, nullable=False),
     Column("arguments", Text, nullable=False),  # JSON: base URL, agent, description
     Column("secret", Text),  # the key, encrypted by the vault
@@ -229,7 +229,7 @@ tokens = Table(
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("role", Text, nullable=False),
-    Column("hash", Text, nullable=False, unique=True),  # SHA-256 of what its holder has
+    Column("hash", Text, nullable=False, unique=True),  # SHA-256 of the token
     Column("created", Text, nullable=False),
     Column("used", Text),
     Column("revoked", Text),
@@ -239,7 +239,7 @@ tokens = Table(
 sessions = Table(
     "sessions",
     metadata,
-    Column("hash", Text, primary_key=True),  # SHA-256 of what the browser has
+    Column("hash", Text, primary_key=True),  # SHA-256 of the session's secret
     Column("token_id", Text, ForeignKey("tokens.id"), nullable=False),
     Column("expires", Text, nullable=False),
 )
@@ -257,19 +257,19 @@ changes = Table(
     metadata,
     Column("change_no", _Number, primary_key=True),
     Column("at", Text, nullable=False),
-    Column("kind", Text, nullable=False),  # scenario, suite, provider, run, submission
+    Column("kind", Text, nullable=False),  # a `ChangeKind`
     Column("subject", Text, nullable=False),
     Column("action", Text, nullable=False),
     sqlite_autoincrement=True,
 )
 
-# ── What a community submits ──
+# ── Community results ──
 
-submission_series = Table(  # one model's answers to one prompt of one suite, over time
+submission_series = Table(  # one model's replies to one prompt of one suite, over time
     "submission_series",
     metadata,
     Column("series_no", _Number, primary_key=True),
-    Column("verified", Boolean, nullable=False),  # whether the suite was known here; never mixed with what was not
+    Column("verified", Boolean, nullable=False),  # whether the suite was known; both kinds are kept separate
     Column("model", Text, nullable=False),
     Column("suite_hash", Text, nullable=False),  # empty: none was stated
     Column("prompt", Text, nullable=False),
@@ -281,24 +281,24 @@ submissions = Table(
     "submissions",
     metadata,
     Column("submission_no", _Number, primary_key=True),
-    Column("digest", LargeBinary, nullable=False),  # of the content; once a day
-    Column("day", Text, nullable=False),  # of the answer, in UTC
+    Column("digest", LargeBinary, nullable=False),  # of the content; unique per day
+    Column("day", Text, nullable=False),  # of the reply, in UTC
     Column("series_no", _Number, ForeignKey("submission_series.series_no"), nullable=False),
     Column("received", Text, nullable=False),
-    Column("stated", Text),  # when it was answered, as its contributor says
-    Column("contributor", Text, nullable=False),  # the id of a token, or anonymous
+    Column("stated", Text),  # time of the reply, as stated by its contributor
+    Column("contributor", Text, nullable=False),  # ID of a token, or anonymous
     Column("batch", Text),
-    Column("copies", BigInteger, nullable=False),  # how often it was sent that day
+    Column("copies", BigInteger, nullable=False),  # how many times it was submitted that day
     Column("suite_version", Text),
     Column("temperature", Double),
     Column("seed", BigInteger),
     Column("output", Text, nullable=False),
     Column("output_hash", LargeBinary, nullable=False),
     Column("salt", LargeBinary, nullable=False),
-    Column("commitment", LargeBinary, nullable=False),  # SHA-256 of salt and output hash: can be shown, tells nothing
+    Column("commitment", LargeBinary, nullable=False),  # SHA-256 of salt and output hash: safe to publish
     Column("score", Double),
     Column("passed", Boolean),
-    Column("fingerprint", Text),  # what the provider called the system that answered
+    Column("fingerprint", Text),  # system fingerprint, as reported by the provider
     Column("runner_version", Text),
     Column("result_hash", Text),
     Column("latency_ms", Double),
@@ -314,14 +314,14 @@ submission_cells = Table(  # the outputs of one series on one day
     metadata,
     Column("day", Text, nullable=False),
     Column("series_no", _Number, ForeignKey("submission_series.series_no"), nullable=False),
-    Column("outputs", BigInteger, nullable=False),  # how many differ
-    Column("all_outputs", LargeBinary, nullable=False),  # their hashes, joined by exclusive or: equal for equal sets
-    Column("changed", Boolean, nullable=False),  # whether they differ from the last day before that has any
-    PrimaryKeyConstraint("day", "series_no"),  # a batch is of one day, nearly always: its cells stand together
+    Column("outputs", BigInteger, nullable=False),  # number of distinct outputs
+    Column("all_outputs", LargeBinary, nullable=False),  # XOR of their hashes: equal for equal sets
+    Column("changed", Boolean, nullable=False),  # whether they differ from the previous day with outputs
+    PrimaryKeyConstraint("day", "series_no"),  # a batch mostly has one day, so its rows are adjacent
     sqlite_with_rowid=False,
 )
 
-submission_days = Table(  # what the chart shows
+submission_days = Table(  # the data of the chart
     "submission_days",
     metadata,
     Column("verified", Boolean, nullable=False),
@@ -335,10 +335,10 @@ submission_days = Table(  # what the chart shows
     sqlite_with_rowid=False,
 )
 
-deliveries = Table(  # what this machine has submitted, and where
+deliveries = Table(  # what this installation has submitted, and where
     "deliveries",
     metadata,
-    Column("subject", Text, nullable=False),  # a run's id, or the digest of a block of a file
+    Column("subject", Text, nullable=False),  # a run's ID, or the digest of a block of a file
     Column("url", Text, nullable=False),
     Column("delivered", Text, nullable=False),
     PrimaryKeyConstraint("subject", "url"),

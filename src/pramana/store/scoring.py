@@ -1,10 +1,10 @@
-"""Checks by scoring: those that came with the replies are number 0, each judging again is one more beside them.
+"""Checks by scoring: number 0 came with the replies, and each rescoring adds another number beside it.
 
-A scoring is seen only when it is finished. The newest one is current, unless an earlier one was made current by choice.
-What a result is judged by is its newest checks: those of the current scoring or, for a result that it did not judge, of
-the scoring that it was added to, so that judging some results again leaves the others as they were. New checks that
-give no verdict, for a result that has one, are kept under the scoring's negative number, where they hide nothing. What
-its other checks have cost was paid all the same; the newest check says how much.
+A scoring is visible only when it is finished. The newest one is current, unless an earlier one was chosen. A result is
+judged by its newest checks: those of the current scoring or, if it has none there, of the scoring that the current one
+extends, so that rescoring some results leaves the others unchanged. If rescoring gives no verdict for a result that has
+one, the new checks are stored under the scoring's negative number, where they hide nothing. Their cost and that of
+older checks still counts; the evidence of the newest check states it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,17 +36,17 @@ Judged = tuple[Key, tuple[Check, ...]]
 
 
 class Link(NamedTuple):
-    """A finished scoring, as far as it decides which scorings a run is read by."""
+    """The columns of a finished scoring that decide which scorings a run is read by."""
 
     number: int
     base: int | None
-    """The scoring that it was added to; None for the one before it."""
+    """The scoring that it extends; None for the one before it."""
     chosen: int | None
-    """The newest scoring when this one was made current; None where it was not."""
+    """The newest scoring when this one was chosen as current; None if it was not chosen."""
 
 
 def current_scoring(links: Sequence[Link]) -> int:
-    """Return the scoring that was made current by choice, else the newest.
+    """Return the scoring that was chosen as current, else the newest.
 
     >>> current_scoring([Link(0, None, 1), Link(1, None, None)])
     0
@@ -58,7 +58,7 @@ def current_scoring(links: Sequence[Link]) -> int:
 
 
 def read_by(links: Sequence[Link], scoring: int | None = None) -> list[int]:
-    """Return the scorings that a run is read by, in ascending order: one, by default the current, and what it extends.
+    """Return the scorings that a run is read by, ascending: one (by default the current) and those that it extends.
 
     >>> read_by([Link(0, None, None), Link(1, None, None), Link(2, 0, None)])
     [0, 2]
@@ -77,7 +77,7 @@ LINK_COLUMNS = (scorings.c.scoring, scorings.c.base, scorings.c.chosen)
 
 
 def list_finished_scorings(connection: Connection, run_no: int, scoring: int | None = None) -> dict[int, str]:
-    """Return number and label of the finished scorings that a run is read by: as of one, by default the current."""
+    """Return number and label of the finished scorings that a run is read by, as of one (by default the current)."""
     labels, links = _read_finished(connection, run_no)
     if scoring is not None and scoring not in labels:
         raise NotFound(f"the run has no scoring {scoring}; it has {', '.join(map(str, labels))}")
@@ -85,13 +85,13 @@ def list_finished_scorings(connection: Connection, run_no: int, scoring: int | N
 
 
 def scorings_before(connection: Connection, run_no: int, scoring: int) -> list[int]:
-    """Return the scorings that a run was read by before a re-scoring, which need not be finished."""
+    """Return the scorings that a run was read by before a rescoring, which may be unfinished."""
     labels, links = _read_finished(connection, run_no)
     return [number for number in read_by(links, scoring if scoring in labels else None) if number != scoring]
 
 
 def _read_finished(connection: Connection, run_no: int) -> tuple[dict[int, str], list[Link]]:
-    """Return the labels of all finished scorings of a run, and how they are linked."""
+    """Return the labels of a run's finished scorings, and their links."""
     query = select(scorings.c.label, *LINK_COLUMNS).where(scorings.c.run_no == run_no, scorings.c.finished.is_not(None))
     rows = connection.execute(query.order_by(scorings.c.scoring)).all()
     return {row.scoring: unescape_text(row.label) for row in rows}, [
@@ -100,10 +100,10 @@ def _read_finished(connection: Connection, run_no: int) -> tuple[dict[int, str],
 
 
 def read_newest_checks(connection: Connection, seqs: Sequence[int], among: Iterable[int]) -> dict[int, list[Check]]:
-    """Return the newest checks of some results, among the scorings named.
+    """Return the newest checks of some results, among the given scorings.
 
-    Where a model was asked for other checks of a result, for older ones or in a scoring that nobody sees, the first of
-    its newest has the sum of that in its evidence, as `other_scorings`: what was paid for does not become free.
+    If a model was called for other checks of a result (older ones, or those of a hidden scoring), their total cost and
+    tokens are added to the evidence of the first newest check as `other_scorings`, so that no cost is lost.
     """
     columns, seen = [checks.c[name] for name in _COLUMNS], frozenset(among)
     query = select(*columns).where(checks.c.seq.in_(seqs))
@@ -129,13 +129,13 @@ def read_newest_checks(connection: Connection, seqs: Sequence[int], among: Itera
 
 
 def find_rescored(connection: Connection, seqs: Sequence[int], scoring: int) -> set[int]:
-    """Return which of some results have checks of a scoring."""
+    """Return those of some results that have checks of a scoring."""
     query = select(checks.c.seq).where(checks.c.seq.in_(seqs), checks.c.scoring == scoring)
     return set(connection.scalars(query))
 
 
 def _sum_evidence(evidence: Sequence[Mapping[str, object]], name: str) -> float | None:
-    """Return the sum of what each has under a name; None when any has no number there."""
+    """Return the sum of one evidence field; None if any has no number there."""
     known = [value for each in evidence if isinstance(value := each.get(name), int | float)]
     return sum(known) if len(known) == len(evidence) else None
 
@@ -147,9 +147,9 @@ def count_outcomes(
     *by: ColumnElement[Any],
     where: Iterable[ColumnElement[bool]] = (),
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield how many results ended how by some columns: their values, the outcome, the number and the last result.
+    """Yield counts of results grouped by columns: their values, the outcome, the count and the highest sequence number.
 
-    `Result.outcome` in SQL wherever there was a second scoring.
+    If there is more than one scoring, this is `Result.outcome` in SQL.
     """
     scored = list(among)
     judged = outcome_levels_query(run_no, scored).subquery()
@@ -162,7 +162,7 @@ def count_outcomes(
 
 
 def outcome_levels_query(run_no: int, among: Sequence[int]) -> Select[tuple[int, int]]:
-    """Return the query of each result's number and outcome, an index in `OUTCOMES_BY_SEVERITY`, by newest checks."""
+    """Return the query of each result's number and outcome (index in `OUTCOMES_BY_SEVERITY`) by newest checks."""
     each = checks.alias()
     newest = select(func.max(each.c.scoring)).where(each.c.seq == results.c.seq, each.c.scoring.in_(among))
     places = {outcome.value: level for level, outcome in enumerate(OUTCOMES_BY_SEVERITY)} | {MEASURED_OUTCOME: -1}
@@ -186,14 +186,14 @@ class FinishedScoring(NamedTuple):
     label: str
     created: str
     current: bool
-    """Whether the run is read by it unless another is named."""
+    """Whether the run is read by it by default."""
 
 
 class Scorings(StorePart):
-    """The scorings of the runs of a store."""
+    """The scorings of runs."""
 
     def describe(self, run: RunRef) -> Sequence[FinishedScoring]:
-        """Return the finished scorings of a run, with their labels and the times they began."""
+        """Return a run's finished scorings, with their labels and start times."""
         with self._database.read_transaction() as connection:
             run_no = read_run(connection, run).number
             labels, links = _read_finished(connection, run_no)
@@ -203,7 +203,7 @@ class Scorings(StorePart):
         return [FinishedScoring(number, label, created[number], number == current) for number, label in labels.items()]
 
     def use(self, run: RunRef, number: int) -> None:
-        """Make a finished scoring current: the run is read by it until the next re-scoring, or the next choice."""
+        """Make a finished scoring current, until the next rescoring or the next choice."""
         with self._database.write_transaction() as connection:
             run_no = read_run(connection, run).number
             connection.execute(select(runs.c.run_no).where(runs.c.run_no == run_no).with_for_update())
@@ -220,19 +220,19 @@ class Scorings(StorePart):
             return list_finished_scorings(connection, read_run(connection, run).number)
 
     def begin(self, run: RunRef, label: str) -> "Rescoring":
-        """Return a new scoring, to be entered as a context: its checks are added beside those there are.
+        """Return a new scoring, as a context manager, which adds checks beside those there are.
 
-        Nobody sees them until the context ends. A result without new checks keeps those it had.
+        They are hidden until the context ends. A result without new checks keeps the earlier ones.
         """
         with self._database.read_transaction() as connection:
             return Rescoring(self._database, read_run(connection, run).number, label)
 
 
 class Rescoring:
-    """Checks added beside those there are, chunk by chunk, so that nobody waits for a judge.
+    """Adds checks beside those there are, in chunks, so that no transaction is open while a judge is called.
 
-    They are seen when its context ends, however it ends: what was judged was paid for. One without any leaves nothing;
-    one that only failed is never seen.
+    They become visible when the context ends, even by an exception, because they have been paid for. A scoring without
+    checks is deleted; one with only failed checks is never visible.
     """
 
     def __init__(self, database: Database, run_no: int, label: str) -> None:
@@ -260,14 +260,14 @@ class Rescoring:
         return self
 
     def add(self, judged: Sequence[Judged]) -> None:
-        """Store some new checks; all of them or, when a result is not there, none."""
+        """Store new checks, all or none; raise `NotFound` if a result does not exist."""
         with self._database.write_transaction() as connection:
             rows = _make_check_rows(connection, self._run_no, self.number, judged)
             self._database.run_many(connection, INSERT_CHECKS, rows)
         self._added += len(judged)
 
     def add_failed(self, judged: Sequence[Judged]) -> None:
-        """Store checks that gave no verdict for results that have one: they count for what they cost, and hide none."""
+        """Store checks without a verdict for results that have one: their cost counts, and they hide nothing."""
         with self._database.write_transaction() as connection:
             rows = _make_check_rows(connection, self._run_no, -self.number, judged)
             self._database.run_many(connection, INSERT_CHECKS, rows)
@@ -276,7 +276,7 @@ class Rescoring:
     def __exit__(self, *_: object) -> None:
         try:
             self._end()
-        except KeyboardInterrupt:  # what was judged is kept even from who cannot wait
+        except KeyboardInterrupt:  # keep the checks even if the user is impatient
             self._end()
             raise
 
@@ -292,7 +292,7 @@ class Rescoring:
 
 
 def sum_check_spending(connection: Connection, run_no: int) -> Spent:
-    """Return what judges and embedders have cost that were asked while the run was."""
+    """Return what judges and embedders have cost during the run itself."""
     asked = checks.c.evidence.like('%"cost_usd"%')
     query = select(checks.c.evidence).join_from(checks, results, results.c.seq == checks.c.seq)
     cost, tokens, unknown_cost, unknown_tokens = 0.0, 0, False, False

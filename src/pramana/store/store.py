@@ -1,4 +1,4 @@
-"""`Store`: the parts of a store, by noun, over one database."""
+"""The `Store`: all parts of a store, by noun, on one database."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -20,7 +20,7 @@ from pramana.store.tokens import Tokens
 
 
 class Store:
-    """Everything that is kept. Safe to share among threads."""
+    """All stored data. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -39,7 +39,7 @@ class Store:
         self.submissions = Submissions(database)
         self.changes = Changes(database)
         self.blobs = Blobs(settings.data_folder() / "blobs")
-        """Recordings and logs: files, wherever the rows are."""
+        """Recordings and logs: always files, even with PostgreSQL."""
         self.sounds = Recordings(settings.data_folder() / "audio", self.blobs)
 
     @property
@@ -47,11 +47,11 @@ class Store:
         return "sqlite" if self._database.is_sqlite else "postgresql"
 
     def on_commit(self, callback: Callable[[], None]) -> None:
-        """Have somebody told, in whichever thread it happens, whenever this process has written something."""
+        """Register a callback to run after each commit of this process, in the thread that committed."""
         self._database.on_commit.append(callback)
 
     def release_connections(self) -> None:
-        """Close the connections that nobody uses, with the memory of their caches and statements."""
+        """Close idle connections, and free their caches and prepared statements."""
         self._database.release_connections()
 
     def close(self) -> None:

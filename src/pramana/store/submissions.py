@@ -1,13 +1,13 @@
-"""What a community submits: results in, rows and a chart out that the transaction which adds them keeps current.
+"""Community results: results in; rows and a chart out, which the same transaction keeps up to date.
 
-Content is one contributor's: model, suite hash, prompt, output and parameters. Sent again it is a `duplicate`. On one
-day it is one row, however often it is sent; on another day it is a row of that day, for that a model still says the
-same is what a chart is for. What was sent before its suite was known here may be sent again, and is then marked as of a
-known suite, by the column `verified`.
+The content of a result is its contributor, model, suite hash, prompt, output and parameters. The same content submitted
+again is a `duplicate`. On the same day it does not add a row; on another day it does, because a chart must show that a
+model still replies the same. A result submitted while its suite was unknown to the server may be submitted again later,
+and is then marked as of a known suite by the column `verified`.
 
-A *series* is one model's answers to one prompt of one suite; a *cell* is a series on one day. Each keeps what its
-neighbours need: a result that arrives late changes its own day and the next that has any, and no other, so that a chart
-costs the same however much was submitted. Results of known and of unknown suites never share a series.
+A *series* is one model's replies to one prompt of one suite; a *cell* is a series on one day. Each cell stores what its
+neighbours need: a late result changes only its own day and the next day with results, so the cost of a chart does not
+grow with the number of submissions. Results of known and of unknown suites never share a series.
 """
 
 import hashlib
@@ -33,18 +33,18 @@ from pramana.store.records import escape_row, escape_text, unescape_text
 from pramana.store.schema import deliveries, submission_days
 
 MAX_RESULTS = 1_000
-"""Of one batch."""
+"""Per batch."""
 MAX_OUTPUT_BYTES = 1 << 20
-"""In bytes of UTF-8."""
+"""As UTF-8."""
 MAX_METADATA_BYTES = 16 << 10
 ANONYMOUS = "anonymous"
 MAX_CLOCK_SKEW = timedelta(days=1)
-"""A clock may be wrong, and a day begins earlier elsewhere; but nobody has answered yet what is further ahead."""
+"""Clocks may be wrong, and other time zones are a day ahead; a later timestamp cannot be right."""
 MAX_PROBLEMS = 100
 _SALT, _IDENTITY = 16, 16
 _KEPT_SERIES = 200_000
 _CACHE_SIZE_PRAGMA = "PRAGMA cache_size = -16384"
-"""In KB: digests fall all over their index, and what does not fit into memory is written twice."""
+"""In KiB: digests are scattered over their index, and pages that do not fit into memory are written twice."""
 
 _Name = Annotated[str, Meta(min_length=1, max_length=256)]
 _Label = Annotated[str, Meta(max_length=256)]
@@ -54,14 +54,14 @@ Status = Literal["accepted", "duplicate"]
 
 
 class Verdict(Struct, frozen=True):
-    """What the contributor's own check said."""
+    """The contributor's own verdict."""
 
     passed: bool | None = None
     details: dict[str, Any] | None = None
 
 
 class _SharedFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be stated of one result, or once of a whole batch."""
+    """Fields of a result that can also be set once for a whole batch."""
 
     suite_hash: _Label | None = None
     suite_version: _Label | None = None
@@ -72,7 +72,7 @@ class _SharedFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Submission(_SharedFields, frozen=True, forbid_unknown_fields=True):
-    """One result as it is sent."""
+    """A result as submitted."""
 
     model_id: _Name
     prompt_id: _Name
@@ -85,17 +85,17 @@ class Submission(_SharedFields, frozen=True, forbid_unknown_fields=True):
 
 
 class Batch(_SharedFields, frozen=True, forbid_unknown_fields=True):
-    """Results that belong together; what they share is stated once, and holds where a result does not say otherwise."""
+    """Results submitted together; shared fields are set once, and each result can override them."""
 
     results: Annotated[list[Submission], Meta(min_length=1, max_length=MAX_RESULTS)]
 
     def suite_hash_of(self, result: Submission) -> str:
-        """Return the hash of a result's suite; empty when none is stated."""
+        """Return the hash of a result's suite; empty if none is stated."""
         return (self.suite_hash if result.suite_hash is None else result.suite_hash) or ""
 
 
 class Receipt(Struct, frozen=True):
-    """What became of each result, in order."""
+    """The status of each result, in order."""
 
     batch: str
     received: str
@@ -117,12 +117,12 @@ class DayPoint(Struct, frozen=True):
 
     @property
     def consistency(self) -> float:
-        """The share of prompts that were answered in one way only."""
+        """The share of prompts with a single distinct output."""
         return self.steady / self.prompts
 
 
 class PassCounts(Struct, frozen=True):
-    """How many of the scored results have passed."""
+    """The numbers of passed and of scored results."""
 
     passed: int
     scored: int
@@ -170,7 +170,7 @@ _OUTPUTS_QUERY = (
 
 
 class _Prepared(Struct):
-    """A result before it is known whether it is new."""
+    """A validated result, before duplicates are known."""
 
     kind: tuple[bool, str, str]
     """Whether the suite is known, model, suite hash."""
@@ -195,21 +195,21 @@ class _Cell:
 _New = Mapping[tuple[int, str], set[bytes]]
 """Hashes of outputs by series and day."""
 _Days = Mapping[tuple[bool, str, str], list[int]]
-"""What is to be added to each day of a model."""
+"""Increments of the counts of each model and day."""
 
 
 class Submissions(StorePart):
-    """The submissions of a store."""
+    """The community results of a store."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._numbers: dict[tuple[bool, str, str, str], int] = {}
-        """Numbers of series that are committed: they never change."""
+        """Numbers of committed series, which never change."""
 
     # ── Adding ──
 
     def add(self, batch: Batch, verified: Sequence[bool], contributor: str = ANONYMOUS) -> Receipt:
-        """Store the results of a batch, all or none; `verified` says of each whether its suite is known here."""
+        """Store the results of a batch, all or none; `verified` states for each whether its suite is known here."""
         received, batch_id = timestamp(), f"b{secrets.token_hex(8)}"
         given = _prepare_results(batch, verified, contributor, received, batch_id)
         statuses: list[Status] = []
@@ -245,7 +245,7 @@ class Submissions(StorePart):
                 models[number] = each.kind[:2]
             touched = self._count_new_outputs(connection, new, models, days)
             for statement, some in ((INSERT, rows), (_CELL_STATEMENT, touched)):
-                if some:  # row by row: where the event loop has little to do, faster than many rows a statement
+                if some:  # executemany: faster than multi-row inserts while the event loop is mostly idle
                     self._database.run(connection, statement, some)
             self._database.run_many(connection, _COUNT_COPIES, [(times, *which) for which, times in again.items()])
             changed = [(verified, escape_text(model), day, *counts) for (verified, model, day), counts in days.items()]
@@ -265,7 +265,7 @@ class Submissions(StorePart):
     def _series_numbers(
         self, connection: Connection, given: Sequence[_Prepared]
     ) -> dict[tuple[bool, str, str, str], int]:
-        """Return the numbers of the series of some results; new ones are made."""
+        """Return the numbers of some results' series; missing series are created."""
         known, found = self._numbers, {}
         missing: dict[tuple[bool, str, str], set[str]] = defaultdict(set)
         for each in given:
@@ -313,7 +313,7 @@ class Submissions(StorePart):
         models: Mapping[int, tuple[bool, str]],
         days: _Days,
     ) -> list[tuple[Any, ...]]:
-        """Add new outputs to their cells; return the cells that change, and count what that means for each day."""
+        """Add new outputs to their cells; return the rows of the changed cells, and update the counts in `days`."""
         if len(new) > len(models):  # several days of one series
             return self._count_new_outputs_slowly(connection, new, models, days)
         rows: list[tuple[Any, ...]] = []
@@ -328,7 +328,7 @@ class Submissions(StorePart):
             if newest >= day or len(hashes) > 1:
                 others[cell] = hashes
                 continue
-            (output,) = hashes  # as nearly always: one, on a day that is new
+            (output,) = hashes  # the usual case: one output, on a new day
             changed = newest != "" and said != output
             counts = days[(*models[number], day)]
             counts[_PROMPTS] += 1
@@ -341,7 +341,7 @@ class Submissions(StorePart):
     def _count_new_outputs_slowly(
         self, connection: Connection, new: _New, models: Mapping[int, tuple[bool, str]], days: _Days
     ) -> list[tuple[Any, ...]]:
-        """Do the same for any: late ones, several outputs, several days of one series."""
+        """Add outputs in the general case: late results, several outputs, several days of one series."""
         series: dict[int, dict[str, _Cell]] = {number: {} for number, _ in new}
         for number, day, outputs, joined, changed in self._query_with_rows(
             connection, _NEIGHBOURS_QUERY, ("bigint", "text"), list(new)
@@ -373,7 +373,7 @@ class Submissions(StorePart):
             cells = series[number]
             ordered = sorted(cells)
             place = ordered.index(day)
-            for at in range(place, min(place + 2, len(ordered))):  # this day, and the next that was compared with it
+            for at in range(place, min(place + 2, len(ordered))):  # this day, and the next, which was compared with it
                 cell = cells[ordered[at]]
                 changed = at > 0 and cell.all_outputs != cells[ordered[at - 1]].all_outputs
                 if changed != cell.changed:
@@ -388,7 +388,7 @@ class Submissions(StorePart):
     def _query_with_rows(
         self, connection: Connection, query: str, kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]
     ) -> Iterable[Sequence[Any]]:
-        """Run a query over rows of ours, called `wanted`: of series, day and perhaps hash."""
+        """Run a query with a table `wanted` of the given rows: series, day and optionally hash."""
         if not rows:
             return []
         names = ", ".join(("series", "day", "hash")[: len(kinds)])
@@ -402,18 +402,18 @@ class Submissions(StorePart):
     def _query_with_values(
         self, connection: Connection, query: str, before: tuple[Any, ...], values: Iterable[Any]
     ) -> Iterator[Sequence[Any]]:
-        """Run a query that ends with the name of a column: for the rows where it has one of the values."""
+        """Run a query that ends with a column's name, for the rows whose column has one of the values."""
         if some := list(values):
             sqlite = self._database.is_sqlite
             among = f"IN {_placeholders(1, len(some))}" if sqlite else "= ANY(?)"
             yield from self._database.run(connection, f"{query} {among}", (*before, *(some if sqlite else [some])))
 
-    # ── Asking ──
+    # ── Reading ──
 
     def chart(
         self, *, verified: bool, first: str, last: str, model: str | None = None, models: int = 50
     ) -> tuple[list[DayPoint], int]:
-        """Return the days of a model, or of those with the most submissions; and how many models there are at all."""
+        """Return the days of a model, or of those with the most submissions, and the total number of models."""
         table = submission_days.c
         within = and_(table.verified == verified, table.day >= first, table.day <= last)
         with self._database.read_transaction() as connection:
@@ -434,23 +434,23 @@ class Submissions(StorePart):
         return points, there if model is None else int(bool(points))
 
     def count_passed(self, model: str, since: str) -> PassCounts:
-        """Return how many of a model's results of known suites have passed, from a day on."""
+        """Return how many of a model's results of known suites have passed, since a day."""
         table = submission_days.c
         sums = [func.coalesce(func.sum(column), 0) for column in (table.passed, table.scored)]
         mine = and_(table.verified.is_(True), table.model == escape_text(model), table.day >= since)
         ((passed, scored),) = self._rows(select(*sums).where(mine))
         return PassCounts(int(passed), int(scored))
 
-    # ── What this machine has submitted elsewhere ──
+    # ── Deliveries to other servers ──
 
     def list_delivered(self, url: str) -> set[str]:
-        """Return what was delivered to a server: ids of runs, digests of blocks."""
+        """Return what was delivered to a server: IDs of runs, digests of blocks."""
         return {
             row.subject for row in self._rows(select(deliveries.c.subject).where(deliveries.c.url == escape_text(url)))
         }
 
     def mark_delivered(self, subject: str, url: str) -> None:
-        """Remember that something was delivered to a server."""
+        """Record that something was delivered to a server."""
         mark = "INSERT INTO deliveries (subject, url, delivered) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
         with self._database.write_transaction() as connection:
             self._database.run_many(connection, mark, [(subject, escape_text(url), timestamp())])
@@ -465,7 +465,7 @@ def _placeholders(rows: int, columns: int) -> str:
 def _prepare_results(
     batch: Batch, verified: Sequence[bool], contributor: str, received: str, batch_id: str
 ) -> list[_Prepared]:
-    """Return results with their digests; whatever does not fit is told, with its number."""
+    """Return results with their digests; raise `InvalidInput` with the index of each invalid one."""
     problems: list[Problem] = []
     salts = os.urandom(_SALT * len(batch.results))
     latest = clock.now() + MAX_CLOCK_SKEW
@@ -539,7 +539,7 @@ def _make_problem(index: int, name: str, message: str) -> Problem:
 
 
 def _day_of(when: datetime | None, latest: datetime) -> tuple[str, str | None]:
-    """Return the day of an answer, and when it was in words; a time without a zone is UTC."""
+    """Return the day of a reply and its time as ISO 8601; a time without a zone is UTC."""
     if when is None:
         raise ValueError("is missing")
     when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
@@ -549,7 +549,7 @@ def _day_of(when: datetime | None, latest: datetime) -> tuple[str, str | None]:
 
 
 def _decide_passed(given: Submission) -> tuple[bool | None, str | None]:
-    """Return whether a result has passed, and its verdict in JSON; without a verdict, half the score decides."""
+    """Return whether a result has passed, and its verdict in JSON; without a verdict, a score of 0.5 or more passes."""
     verdict = given.assertion_result
     if verdict is None or verdict.passed is None:
         passed = None if given.score is None else given.score >= 0.5
@@ -566,5 +566,5 @@ def _metadata_fingerprint(metadata: Mapping[str, Any]) -> str | None:
 def _to_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
-    except (UnicodeEncodeError, ValueError):  # half of a surrogate pair
+    except (UnicodeEncodeError, ValueError):  # a lone surrogate
         return json.dumps(msgspec.to_builtins(value))

@@ -1,7 +1,6 @@
-"""Suites that were uploaded: JSONL in, the same JSONL out, under a version that never changes once it is there.
+"""Uploaded suites: JSONL in, the same JSONL out, under a version that never changes.
 
-The content is stored packed, a tier a row, with the hash by which everybody knows it. Whether it is a good suite is for
-`load` to say, before it comes here.
+The content is stored compressed, one row per tier, with the suite hash. `load` validates it beforehand.
 """
 
 import zlib
@@ -21,7 +20,7 @@ _TIER_COLUMNS = [
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """A tier as it is uploaded."""
+    """A tier to upload."""
 
     content: bytes
     """JSONL."""
@@ -31,7 +30,7 @@ class Upload(msgspec.Struct, frozen=True):
 
 
 class Tier(msgspec.Struct, frozen=True):
-    """What is known of a tier that was uploaded."""
+    """An uploaded tier, without its content."""
 
     version: str
     tier: str
@@ -45,21 +44,21 @@ class Suites(StorePart):
     """The uploaded suites of a store."""
 
     def list(self) -> list[Tier]:
-        """Return every tier, by version, in the order of uploading within it."""
+        """Return all tiers by version, in the order of their upload."""
         query = select(*_TIER_COLUMNS).order_by(suite_tiers.c.version, suite_tiers.c.created, suite_tiers.c.tier)
         return [Tier(*row) for row in self._rows(query)]
 
     def tiers(self, version: str) -> dict[str, Tier]:
-        """Return the tiers of a version by name; none where no such version was uploaded."""
+        """Return the tiers of a version by name; empty if the version does not exist."""
         query = select(*_TIER_COLUMNS).where(suite_tiers.c.version == escape_text(version)).order_by(suite_tiers.c.tier)
         return {row.tier: Tier(*row) for row in self._rows(query)}
 
     def hashes(self, version: str) -> Mapping[str, str]:
-        """Return the hashes of a version's tiers by name; none where no such version was uploaded."""
+        """Return the hashes of a version's tiers by name; empty if the version does not exist."""
         return {name: tier.hash for name, tier in self.tiers(version).items()}
 
     def content(self, version: str, tier: str) -> bytes:
-        """Return the JSONL of a tier, byte by byte as it was uploaded."""
+        """Return the JSONL of a tier, byte for byte as uploaded."""
         where = (suite_tiers.c.version == escape_text(version), suite_tiers.c.tier == escape_text(tier))
         packed = self._value(select(suite_tiers.c.content).where(*where))
         if packed is None:
@@ -69,7 +68,7 @@ class Suites(StorePart):
         return _decompress(packed, f"{version} {tier}")
 
     def find_known_hashes(self, hashes: Collection[str]) -> set[str]:
-        """Return those of some hashes that a tier has which was uploaded."""
+        """Return those hashes that belong to an uploaded tier."""
         wanted = {escape_text(each): each for each in hashes}
         found: set[str] = set()
         with self._database.read_transaction() as connection:
@@ -79,13 +78,13 @@ class Suites(StorePart):
         return found
 
     def read_by_hash(self, suite_hash: str) -> bytes | None:
-        """Return the JSONL of a tier of that hash; None where none was uploaded."""
+        """Return the JSONL of the tier with that hash; None if there is none."""
         query = select(suite_tiers.c.content).where(suite_tiers.c.hash == escape_text(suite_hash)).limit(1)
         packed = self._value(query)
         return None if packed is None else _decompress(packed, suite_hash)
 
     def upload(self, version: str, tiers: Mapping[str, Upload]) -> bool:
-        """Keep a version, whole or not at all; tell whether it is new. Its name with other content is refused."""
+        """Store a version, all or nothing; return whether it is new. Raise `AlreadyExists` if its content differs."""
         now = timestamp()
         rows = [
             {

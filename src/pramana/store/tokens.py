@@ -1,7 +1,7 @@
-"""Tokens and the sessions of browsers, each by its SHA-256, never the secrets themselves.
+"""Tokens and browser sessions, stored by their SHA-256; the secrets themselves are never stored.
 
-A secret is 256 random bits, so that a plain hash guards it: there is nothing to guess. Its holder sees a token once,
-when it is made. A session ends with its token: when that is revoked or expires.
+A secret has 256 random bits, so that a plain hash is safe: it cannot be guessed. A token is shown once, when it is
+created. A session ends when its token is revoked or expires.
 """
 
 import hashlib
@@ -21,27 +21,27 @@ from pramana.store.schema import sessions, tokens
 
 Role = Literal["viewer", "editor", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
-"""Each may do what those before it may."""
+"""In ascending order: each role includes the rights of those before it."""
 TOKEN_PREFIX = "pramana_"
-"""So that whoever finds one in a file knows what it is, and scanners of secrets find it."""
+"""A fixed prefix, so that people and secret scanners recognise a leaked token."""
 _RANDOM_BYTES = 32
 _TOKEN_LENGTH = len(TOKEN_PREFIX) + 43
-"""What that many bytes are in base64."""
+"""The random bytes have 43 characters in base64."""
 MAX_NAME_LENGTH = 100
 EXPIRES_DAYS, MOST_DAYS = 90, 3_650
-"""After how many days a token expires unless its maker says otherwise, and the most that can be said."""
+"""The default and the maximum number of days until a token expires."""
 SESSION_DAYS = 30
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What is known of a token."""
+    """A token, without its secret."""
 
     id: str
     name: str
     role: Role
     created: str
     used: str | None = None
-    """The day it was last seen."""
+    """The day of its last use."""
     revoked: str | None = None
     expires: str | None = None
     """None: never."""
@@ -51,9 +51,9 @@ class Tokens(StorePart):
     """The tokens of a store."""
 
     def create(self, name: str, role: str, days: int | None = EXPIRES_DAYS) -> tuple[Token, str]:
-        """Make a token; return what is known of it, and the token itself, which nobody can show again.
+        """Create a token; return it and its secret, which cannot be shown again.
 
-        Without a number of days it never expires.
+        With `days=None` it never expires.
         """
         name = name.strip()
         if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
@@ -80,19 +80,19 @@ class Tokens(StorePart):
         return made, secret
 
     def list(self) -> list[Token]:
-        """Return all of them, oldest first; the revoked and expired ones too."""
+        """Return all tokens, oldest first, including revoked and expired ones."""
         return [_row_to_token(row) for row in self._rows(select(tokens).order_by(tokens.c.created, tokens.c.id))]
 
     def has_valid_token(self) -> bool:
-        """Tell whether a token is valid."""
+        """Return whether any token is valid."""
         return bool(self._rows(select(tokens.c.id).where(_is_valid_condition()).limit(1)))
 
     def has_ever_existed(self) -> bool:
-        """Tell whether there has been a token."""
+        """Return whether any token was ever created."""
         return bool(self._rows(select(tokens.c.id).limit(1)))
 
     def revoke(self, token_id: str) -> Token:
-        """End a token; one that was ended already stays so."""
+        """Revoke a token; do nothing if it is revoked already."""
         with self._database.write_transaction() as connection:
             mine = tokens.c.id == escape_text(token_id)
             row = connection.execute(select(tokens).where(mine)).first()
@@ -105,19 +105,19 @@ class Tokens(StorePart):
         return found
 
     def find_by_secret(self, secret: str) -> Token | None:
-        """Return whose token it is; None when it is nobody's, was revoked or has expired."""
+        """Return the token of a secret; None if there is none, or if it was revoked or has expired."""
         found = self._rows(select(tokens).where(tokens.c.hash == hash_secret(secret), _is_valid_condition()))
         return _row_to_token(found[0]) if found else None
 
     def roles(self, token_ids: Collection[str]) -> dict[str, Role]:
-        """Return the roles of those of some tokens that are valid."""
+        """Return the roles of those tokens that are valid, by ID."""
         rows = self._rows(select(tokens.c.id, tokens.c.role).where(tokens.c.id.in_(token_ids), _is_valid_condition()))
         return {row.id: row.role for row in rows}
 
     # ── Sessions ──
 
     def begin_session(self, token_id: str) -> str:
-        """Return the secret of a new session of a token; those that have expired are deleted."""
+        """Create a session of a token and return its secret; delete expired sessions."""
         secret = make_secret()
         row = {"hash": hash_secret(secret), "token_id": token_id, "expires": _days_from_now(SESSION_DAYS)}
         with self._database.write_transaction() as connection:
@@ -131,30 +131,30 @@ class Tokens(StorePart):
             connection.execute(delete(sessions).where(sessions.c.hash == session))
 
     def find_by_session(self, secret: str) -> Token | None:
-        """Return whose session it is; None when there is no such session, or when it or its token has ended."""
+        """Return the token of a session's secret; None if the session or its token has ended."""
         joined = select(tokens).join_from(tokens, sessions)
         mine = (sessions.c.hash == hash_secret(secret), sessions.c.expires > timestamp())
         found = self._rows(joined.where(*mine, _is_valid_condition()))
         return _row_to_token(found[0]) if found else None
 
     def open_sessions(self, hashes: Collection[str]) -> set[str]:
-        """Return those of some sessions that have not ended."""
+        """Return those sessions that have not ended, by the hashes of their secrets."""
         query = select(sessions.c.hash).where(sessions.c.hash.in_(hashes), sessions.c.expires > timestamp())
         return {row.hash for row in self._rows(query)}
 
     def record_use(self, token_id: str) -> None:
-        """Write down that a token was used today. It waits for other writers, so nobody should wait for it."""
+        """Record that a token was used today. It waits for other writers, so a request should not wait for it."""
         with self._database.write_transaction() as connection:
             connection.execute(update(tokens).where(tokens.c.id == token_id), {"used": timestamp()[:10]})
 
 
 def make_secret() -> str:
-    """Return a secret that nobody can guess, for a token or a session."""
+    """Return a random secret for a token or a session."""
     return TOKEN_PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
 
 
 def looks_like_token(secret: str) -> bool:
-    """Tell whether a text could be a token; of any other nobody need look whose it is.
+    """Return whether a text has the form of a token; any other needs no query.
 
     >>> looks_like_token("pramana_" + "x" * 43), looks_like_token("x" * 51), looks_like_token("pramana_x")
     (True, False, False)
@@ -163,7 +163,7 @@ def looks_like_token(secret: str) -> bool:
 
 
 def hash_secret(secret: str) -> str:
-    """Return what is stored of a token."""
+    """Return the hash by which a secret is stored."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

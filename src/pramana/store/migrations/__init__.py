@@ -1,1 +1,1 @@
-"""The schema's history, as Alembic reads it: one file a step, never edited once released."""
+"""Migrations of the schema, run by Alembic: one file each, never edited once released."""

@@ -1,4 +1,4 @@
-"""Conversations: what was answered to each line, and where a call's recording and log are kept."""
+"""Conversations: the answers to each line, and the digests of a call's recording and log."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,5 +8,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Give results room for them."""
+    """Add the column for conversations."""
     op.add_column("results", sa.Column("conversation", sa.Text))

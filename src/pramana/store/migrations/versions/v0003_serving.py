@@ -1,4 +1,4 @@
-"""What a server keeps: scenarios, suites, providers, tokens, preferences, changes, and whose runs may spend what."""
+"""The tables of a server: scenarios, suites, providers, tokens, preferences, changes; creator and limits of runs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -14,7 +14,7 @@ def _text(name: str, *, nullable: bool = False) -> sa.Column[str]:
 
 
 def upgrade() -> None:
-    """Make the tables of a server, and give runs room for its limits."""
+    """Create the tables of a server, and add columns to runs."""
     for name in ("limits", "cancelled", "creator"):
         op.add_column("runs", sa.Column(name, sa.Text))
     op.create_table(

@@ -1,4 +1,4 @@
-"""What a community submits, the chart of it, and what this machine has submitted elsewhere."""
+"""Community results, their chart, and what this installation has submitted elsewhere."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -19,7 +19,7 @@ def _bytes(name: str) -> sa.Column[bytes]:
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "submission_series",
         sa.Column("series_no", _number, nullable=False),

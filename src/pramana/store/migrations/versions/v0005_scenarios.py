@@ -1,4 +1,4 @@
-"""Scenarios in the names of the model: before, their JSON had the names of the API."""
+"""Stored scenarios use the field names of the model; before, their JSON had the names of the API."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ _NAMES = {
 
 
 def upgrade() -> None:
-    """Rename the fields of every scenario that is kept, and of those that can be restored."""
+    """Rename the fields of all scenarios, including deleted ones that can be restored."""
     connection = op.get_bind()
     for table in ("scenarios", "deleted_scenarios"):
         rows = sa.table(table, sa.column("id"), sa.column("body"))

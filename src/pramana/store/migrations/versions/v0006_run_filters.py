@@ -1,4 +1,4 @@
-"""Suite, selection and models of a run in columns: before, they were looked for in the JSON of its plan."""
+"""Columns for the suite, selection and models of a run; before, filters searched the JSON of its plan."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ _ordered = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Make the columns and the table, and fill them from the plans."""
+    """Create the columns and the table, and fill them from the plans."""
     op.add_column("runs", sa.Column("suite", _ordered, nullable=False, server_default=sa.text("''")))
     op.add_column("runs", sa.Column("selection", sa.Text))
     op.create_index("ix_runs_suite", "runs", ["suite"])
@@ -53,7 +53,7 @@ def _fill(connection: sa.Connection, models: sa.Table) -> None:
 def _plan(text: str) -> dict[str, Any]:
     try:
         plan = json.loads(unescape_text(text))
-    except ValueError:  # damaged: whoever reads the run is told so
+    except ValueError:  # damaged: reading the run reports it
         plan = None
     return plan if isinstance(plan, dict) else {}
 

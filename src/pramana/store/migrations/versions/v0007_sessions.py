@@ -1,4 +1,4 @@
-"""When tokens expire, and the sessions of browsers. Tokens that were made before never expire."""
+"""Expiry of tokens, and browser sessions. Earlier tokens never expire."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Which scoring of a run is current, and which one a re-scoring was added to: the newest, in every run there is."""
+"""Which scoring of a run is current, and which one a rescoring extends: the newest, in all existing runs."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Runs have a name and a note, which their users give them. Runs that were made before have neither."""
+"""Names and notes of runs, set by their users. Earlier runs have neither."""
 
 import sqlalchemy as sa
 from alembic import op
