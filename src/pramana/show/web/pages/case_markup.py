@@ -64,7 +64,7 @@ def render_case(case: Mapping[str, Any]) -> Safe:
 
 
 def render_tags(names: Sequence[str], links: Mapping[str, str] | None = None) -> Safe:
-    """Return tags side by side, each linked if it has a link."""
+    """Return tags side by side, each as a link if `links` has its address."""
     return tag("span", join((_render_tag(each, (links or {}).get(each)) for each in names), " "), class_="tags")
 
 

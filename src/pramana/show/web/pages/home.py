@@ -1,6 +1,6 @@
 """Home: runs that need attention, the newest runs, and models over time; in an empty store, the steps to a first run.
 
-It updates itself as runs arrive, whoever started them.
+Updates live as runs arrive, including those of other users.
 """
 
 import asyncio

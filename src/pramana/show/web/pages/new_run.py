@@ -50,7 +50,7 @@ NAMES = _field_labels(RunRequest, numbers=False)
 NUMBERS = _field_labels(RunRequest, numbers=True) | _field_labels(Limits, "limits.", numbers=True)
 SAMPLING_FIELDS = {published_field_name(each): each for each in SAMPLING.values()}
 SENT_AS_NULL = [name for name, each in SAMPLING_FIELDS.items() if each.default is not None]
-"""Sampling parameters that are sent as null when their field is empty: left out, they would get their default."""
+"""Sampling parameters with a default. An empty field is sent as null, so that the model gets none, not the default."""
 _PATHS = {each.name: published_field_name(each) for each in fields(RunRequest)}
 _PATHS |= {f"limits.{each.name}": f"limits.{published_field_name(each)}" for each in fields(Limits)}
 """The form path of each request field."""

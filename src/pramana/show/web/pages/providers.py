@@ -322,7 +322,7 @@ class _ProviderForm:
         return (value or "").strip() or None
 
     def _relocate_errors(self, error: UseCaseRefused) -> UseCaseRefused:
-        """Attach an error to its field: a taken id to the id, a description's problems to the editor."""
+        """Return an error with a taken id placed at its field; show a description's problems in the editor."""
         if error.reason == "already_exists":
             return UseCaseRefused(error.status, str(error), error.reason, [Problem(str(error), "id")])
         if any(each.file == "description" for each in error.problems):
