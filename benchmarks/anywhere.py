@@ -1,8 +1,8 @@
-"""Do the tests pass on any machine? The whole suite again, in clones of the last commit, under other conditions.
+"""Do the tests pass on any machine? Runs the whole suite again under other conditions, in clones of the last commit.
 
-A run is named by its conditions, `one-core+order-1+fault-loop`; runs with a comma between them go at once, each in a
-clone of its own. Without arguments those of `PROOF` are run, in which every condition occurs once: an hour and a half.
-Another Python is a condition too, where it is on the PATH. Bar: every run passes, and with it every claim.
+A run is named by its conditions, such as `one-core+order-1+fault-loop`; runs separated by commas go at the same time,
+each in its own clone. Without arguments, it runs those of `PROOF`, where every condition occurs once: an hour and a
+half. Another Python version is a condition too, if it is on the PATH. Bar: every run passes, and with it every claim.
 """
 
 import os
@@ -28,7 +28,7 @@ PROOF = (
 
 @dataclass(frozen=True)
 class Condition:
-    """One way in which a machine may differ."""
+    """One way in which machines differ."""
 
     says: str
     options: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ CONDITIONS = {
 
 
 def main() -> int:
-    """Print the table; exit 1 when a run failed."""
+    """Print the table; return 1 if a run failed."""
     groups = [[run.split("+") for run in group.split(",")] for group in sys.argv[1:] or PROOF]
     if unknown := {name for group in groups for run in group for name in run} - CONDITIONS.keys():
         print(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(CONDITIONS)}")
@@ -74,7 +74,7 @@ def main() -> int:
 
 @dataclass
 class Run:
-    """The tests in a clone of their own, under some conditions."""
+    """One run of the tests in its own clone, under some conditions."""
 
     conditions: Sequence[Condition]
     checkout: Path
@@ -110,7 +110,7 @@ class Run:
             return subprocess.Popen(command, cwd=self.checkout, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
     def summary(self) -> str:
-        """Return what pytest counted; of a run that failed, also which tests."""
+        """Return the last line of pytest's summary, followed by the failed tests of a failed run."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
         lines = text.splitlines()
         counted = next((line for line in reversed(lines) if re.search(r"\d+ (passed|failed|error)", line)), "no end")
@@ -123,7 +123,7 @@ class Run:
 
 
 def run_at_once(wanted: Sequence[Sequence[Condition]], folder: Path) -> list[Run]:
-    """Run the tests under each of the sets of conditions, all at the same time."""
+    """Run the tests under each set of conditions, all at the same time."""
     runs = [Run(conditions, folder / str(number)) for number, conditions in enumerate(wanted)]
     for each in runs:
         each.prepare()
@@ -146,7 +146,7 @@ def run_at_once(wanted: Sequence[Sequence[Condition]], folder: Path) -> list[Run
 
 @contextmanager
 def burning() -> Iterator[None]:
-    """Keep one core busy."""
+    """Keep one core busy while the context is open."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         yield

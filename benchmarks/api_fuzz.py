@@ -1,7 +1,7 @@
-"""Does any request break the API? Schemathesis asks it, from its own OpenAPI description, what nobody would think of.
+"""Does any request break the API? Sends requests that Schemathesis generates from the server's own OpenAPI document.
 
-Bar: at least 20,000 generated requests over every operation, no 5xx, and no answer that differs from its description
-(status, media type, headers, schema). The server is a process of its own with an empty store; the seed is fixed.
+Bar: at least 20,000 generated requests over every operation, no 5xx, and no response that violates the document
+(status, media type, headers, schema). The server is a separate process with an empty store; the seed is fixed.
 """
 
 import argparse
@@ -23,13 +23,14 @@ CHECKS = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
     "response_schema_conformance", "unsupported_method",
 )  # fmt: skip
-"""Not allow_header_conformance: it takes /api/scenarios/import for an address of its own, but a scenario may be called
-import, and is then read, changed and deleted there."""
+"""Without allow_header_conformance: it treats /api/scenarios/import as a path with methods of its own, but a scenario
+may have the id `import` and can then be read, changed and deleted at that path.
+"""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What came of it."""
+    """The outcome of one Schemathesis run."""
 
     operations: int
     requests: int
@@ -38,7 +39,7 @@ class Asked:
 
 
 def ask(url: str, examples: int, seed: int, token: str, *which: str) -> Asked:
-    """Let Schemathesis ask so many examples an operation, in all its phases."""
+    """Run all phases of Schemathesis, with the given number of examples per operation."""
     command = [
         str(Path(sys.executable).with_name("st")), "run", f"{url}/openapi.json", "--max-examples", str(examples),
         "--seed", str(seed), "--checks", ",".join(CHECKS), "--phases", "coverage,fuzzing,stateful",
@@ -58,7 +59,7 @@ def ask(url: str, examples: int, seed: int, token: str, *which: str) -> Asked:
 
 
 def first_token(url: str) -> str:
-    """Return an administrator's token, which counts as any caller's does."""
+    """Lift the request limit and return an administrator's token; its requests are counted like any other's."""
     body = json.dumps({"name": "fuzz", "role": "admin"}).encode()
     unlimited = json.dumps({"requestsPerMinute": 1_000_000}).encode()
     kind = {"Content-Type": "application/json"}
@@ -71,7 +72,7 @@ def first_token(url: str) -> str:
 
 
 def main() -> int:
-    """Ask until enough requests were made, each round with another seed."""
+    """Fuzz until enough requests were sent, each round with another seed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=REQUESTS)
     parser.add_argument("--examples", type=int, default=150, help="of one operation in one round")
@@ -79,10 +80,10 @@ def main() -> int:
     total, operations, seed = 0, 0, 0
     while total < given.requests:
         seed += 1
-        # A new server: what a round has made must not fill the next. A vendor that it may register is never reached.
+        # A new server per round, so that data does not pile up. The proxies keep registered vendors unreachable.
         with server(HTTPS_PROXY="http://127.0.0.1:9", HTTP_PROXY="http://127.0.0.1:9") as url:
             token = first_token(url)
-            # The settings last: a limit of one request a minute, once decided, would spare all the others theirs.
+            # The settings come last: a fuzzed limit of one request a minute would stop all other requests.
             rounds = [ask(url, given.examples, seed, token, *which) for which in (("--exclude-path", SETTINGS), ONLY)]
         for asked in rounds:
             if not asked.good:

@@ -1,7 +1,7 @@
 """How long does CI take? `.ci/run` in clean clones of the last commit, one after the other.
 
 Needs an idle machine and a warm package cache. Bar: every run passes, and the median of three takes at most 12 minutes.
-A test fails when this measurement is over 40 commits old; in the clones it counts as made at their commit.
+A test fails if this measurement is more than 40 commits old; in the clones it counts as taken at their commit.
 """
 
 import os
@@ -19,7 +19,7 @@ BAR_S = 12 * 60
 
 
 def main() -> int:
-    """Time the runs, print a table, and return whether the bar is met."""
+    """Time the runs and print a table; return 1 if the bar is missed."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -30,7 +30,7 @@ def main() -> int:
             subprocess.run(["git", "clone", "-q", ROOT, folder], check=True)
             renew_own_claim(Path(folder), commit.stdout.strip())
             began = perf_counter()
-            log = Path(tempfile.gettempdir(), f"pramana-ci-{number}.log")  # to read what failed while it runs
+            log = Path(tempfile.gettempdir(), f"pramana-ci-{number}.log")  # readable while the run goes on
             with log.open("w") as out:
                 done = subprocess.run([".ci/run"], cwd=folder, stdout=out, stderr=out, check=False)
             took.append(perf_counter() - began)
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def renew_own_claim(checkout: Path, commit: str) -> None:
-    """State in a clone that this command was last run at `commit`: a stale claim would fail the run that renews it."""
+    """Set the commit of this command's claim in a clone: an outdated claim would fail the very run that renews it."""
     for name, pattern in (
         ("docs/claims.toml", r'(command = "python -m benchmarks\.ci_time"\n(?:\w+ = .*\n)*?commit = ")\w+'),
         ("docs/claims.md", r"(`python -m benchmarks\.ci_time`: .*, commit )\w+"),

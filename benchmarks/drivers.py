@@ -1,6 +1,6 @@
-"""What the rivals of `benchmarks.overhead` are given: one small file each, in the tool's own language.
+"""The driver files of the rivals in `benchmarks.overhead`: one small file each, in the tool's own language.
 
-They are written beside the cases and read them from there. None is imported here: each belongs to another environment.
+They are written beside the cases and read them from there. Never imported here: each belongs to another environment.
 """
 
 INSPECT = """

@@ -1,11 +1,11 @@
-"""When does a recording contradict its transcript? The threshold of the evidence guard, measured.
+"""When does a recording contradict its transcript? Measures the threshold of the evidence guard.
 
-English sentences (the prompts and expected outcomes of the scenario library, the prompts of the comprehensive tier) are
-spoken by the embedded voice and transcribed by the embedded ears. A clean pair is a sentence and what was heard of it;
-a mismatched one is a sentence and what was heard of another. A threshold gives false alarms on the first and misses on
-the second; the one that is right most often on every other sentence is held against the rest, which had no say. Answers
-that were cut off are two sentences, the first of which stops half way. Last, how loud speech may be made before words
-go with its peaks.
+English sentences (prompts and expected outcomes of the scenario library, prompts of the comprehensive tier) are spoken
+by the embedded voice and transcribed by the embedded speech recognition. A clean pair is a sentence and its own
+transcript; a mismatched pair is a sentence and the transcript of another. A threshold causes false alarms on clean
+pairs and misses on mismatched ones. The most accurate threshold on every other sentence is then evaluated on the
+remaining sentences, which had no part in choosing it. Interrupted answers are modelled as two sentences of which the
+first stops half way. Finally, it measures how much amplification speech takes before clipping costs words.
 """
 
 import sys
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
 STEPS = [step / 100 for step in range(20, 100)]
 SHIFTS = (1, 17, 41, 73, 101)
-"""How far from a sentence the others stand that it is mismatched with."""
+"""Offsets to the sentences whose transcripts make mismatched pairs."""
 GAINS_DB = (0, 12, 18, 24, 30, 36)
 CUT_OFF, CLIPPED = 60, 25
-"""Sentences that are cut off, and that are made louder."""
+"""Number of sentences that are cut off, and of those that are amplified."""
 NEAR = 0.05
-"""The constant may be so far from what is best here: another processor hears a few words otherwise."""
+"""Tolerance between the constant and the best threshold here: processors transcribe a few words differently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A sentence, its sound, and what was heard of it."""
+    """A sentence, its audio and its transcript."""
 
     text: str
     samples: "Samples"
@@ -62,12 +62,12 @@ class Spoken:
 
     @property
     def usable(self) -> bool:
-        """Say whether the guard would compare it at all."""
+        """Return whether the guard would compare it at all."""
         return self.characters >= MIN_CHARACTERS and compression_ratio(self.heard) <= LOOP_COMPRESSION
 
 
 def sentences() -> list[str]:
-    """Return the English texts, each once."""
+    """Return the distinct English texts."""
     root = Path(pramana.__file__).parent
     found: list[str] = []
     for path in find_files([root / "scenarios", root / "suites" / "v1.0" / "comprehensive.jsonl"]):
@@ -79,7 +79,7 @@ def sentences() -> list[str]:
 
 
 def spoken(ears: WhisperModel) -> list[Spoken]:
-    """Speak and transcribe every sentence that can be spoken."""
+    """Speak and transcribe every sentence that the voice can speak."""
     found = []
     for text in sentences():
         try:
@@ -91,21 +91,21 @@ def spoken(ears: WhisperModel) -> list[Spoken]:
 
 
 def row(name: str, rates: Sequence[float]) -> None:
-    """Print a line of a distribution."""
+    """Print a row of percentiles."""
     ordered = sorted(rates)
     shown = [percentile(ordered, share) for share in (0, 0.01, 0.05, 0.5, 0.95, 0.99, 1)]
     print(f"| {name} | {len(rates)} | " + " | ".join("–" if each is None else f"{each:.2f}" for each in shown) + " |")
 
 
 def share_of(hits: Iterable[bool], each: int = 1) -> str:
-    """Return a share with its 95 % interval; of so many pairs of each sentence, which are not that many sentences."""
+    """Return a share with its 95 % interval; `each` pairs of one sentence count as one observation."""
     counted = list(hits)
     interval = wilson_interval(sum(counted) / each, len(counted) / each)
     return f"{fmean(counted):.1%} ({interval.low:.1%} to {interval.high:.1%})"
 
 
 def best(clean: Sequence[float], mismatched: Sequence[float]) -> tuple[float, float]:
-    """Return the lowest and the highest threshold that are right most often, both kinds weighing the same."""
+    """Return the lowest and the highest of the most accurate thresholds; both kinds of pairs have equal weight."""
     scores = [
         round(fmean(rate <= step for rate in clean) + fmean(rate > step for rate in mismatched), 9) for step in STEPS
     ]
@@ -114,7 +114,7 @@ def best(clean: Sequence[float], mismatched: Sequence[float]) -> tuple[float, fl
 
 
 def cut_off(ears: WhisperModel, pairs: Sequence[Spoken]) -> tuple[list[float], list[float]]:
-    """Return the rates of answers that were cut off half way, and of others held against the same transcripts."""
+    """Return error rates of answers cut off half way: against their own transcripts, and against those of others."""
     texts, heard = [], []
     for first, second in zip(pairs[:CUT_OFF], pairs[CUT_OFF : 2 * CUT_OFF], strict=False):
         texts.append(f"{first.text} {second.text}")
@@ -127,7 +127,7 @@ def cut_off(ears: WhisperModel, pairs: Sequence[Spoken]) -> tuple[list[float], l
 
 
 def clipped(ears: WhisperModel, pairs: Sequence[Spoken]) -> None:
-    """Print what happens to the words of speech that is made too loud."""
+    """Print the error rates of speech amplified until it clips."""
     print("\n| louder by | samples at full scale | character error rate |\n| --- | --- | --- |")
     for gain in GAINS_DB:
         loud = [np.clip(each.samples * 10 ** (gain / 20), -32768, 32767).astype(np.int16) for each in pairs[:CLIPPED]]
@@ -140,7 +140,7 @@ def clipped(ears: WhisperModel, pairs: Sequence[Spoken]) -> None:
 
 
 def main() -> int:
-    """Print the tables; exit 1 when the guard's threshold is not near the best one."""
+    """Print the tables; return 1 if the guard's threshold is not near the best one."""
     ears = WhisperModel.open()
     every = spoken(ears)
     pairs = [each for each in every if each.usable]

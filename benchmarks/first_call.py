@@ -1,13 +1,13 @@
 """Does the first call end in time, whatever the embedded models hear and say on this machine?
 
-The built-in first call (`library:information-retrieval/first-call`) is held 20 times with the embedded voice agent:
-five transcripts that its ears may have made of the question (the true words and four mishearings) by four ways to
-sample the answer. Everything else is real: the caller's voice, the agent's model and voice, the clock, the recording,
-the scoring. Bars, for each call: the whole run takes at most 30 s, the result is not errored, and the agent does not
-repeat itself. Whether it repeats itself is decided by a rule of this file, which is not the agent's own: no three words
-occur three times, and the answer does not compress better than Whisper allows. What this machine's own ears make of the
-question is printed for comparison, and how busy the machine was: the bar is for a machine with a processor to spare.
-Method: one run a call, in one process, one after another; the first loads the models.
+Runs the built-in first call (`library:information-retrieval/first-call`) 20 times with the embedded voice agent: five
+possible transcripts of the question (the true words and four mishearings) times four sampling settings for the answer.
+Everything else is real: the caller's voice, the agent's model and voice, the clock, the recording, the scoring. Bars,
+for each call: the whole run takes at most 30 s, the result is not errored, and the agent does not repeat itself. This
+file has its own rule for repetition, independent of the agent's: no three words occur three times, and the answer does
+not compress better than Whisper allows. Two things are printed for comparison: this machine's own transcript of the
+question, and its load, since the bar is for a machine with a processor to spare. Method: one run per call, one after
+another in one process; the first one loads the models.
 """
 
 import argparse
@@ -45,7 +45,7 @@ HEARD = (
     "Which can species allowed to jump over the others?",
     "what is",
 )
-"""What the agent's ears make of the question; None is the true words."""
+"""What the agent's speech recognition returns for the question; None is the true words."""
 SAMPLING = (
     {"temperature": 0, "seed": 42},
     {"temperature": 0.7, "seed": 1},
@@ -56,7 +56,7 @@ SAMPLING = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call, and what came of it."""
+    """One call and its outcome."""
 
     heard: str
     temperature: float
@@ -67,7 +67,7 @@ class Call:
 
     @property
     def missed(self) -> list[str]:
-        """The bars that it misses."""
+        """The bars that the call misses."""
         bars = {
             f"over {LONGEST_S:g} s": self.seconds > LONGEST_S,
             "errored": self.outcome is Outcome.ERRORED,
@@ -78,7 +78,7 @@ class Call:
 
 
 def is_loop(text: str) -> bool:
-    """Tell whether a text repeats itself: three words three times, or a text that compresses too well."""
+    """Return whether a text repeats itself: three words occur three times, or the text compresses too well."""
     words = re.findall(r"\w+", text.casefold())
     threes = Counter(zip(words, words[1:], words[2:], strict=False))
     data = text.encode()
@@ -86,7 +86,7 @@ def is_loop(text: str) -> bool:
 
 
 def hold(home: Path, heard: str, sampling: dict[str, float]) -> Call:
-    """Hold one call in a run of its own."""
+    """Make one call in its own run."""
     real = WhisperModel.transcribe
 
     def transcribe(self: WhisperModel, samples: object) -> str:
@@ -121,7 +121,7 @@ def _load() -> str:
 
 
 def main(transcripts: int, samplings: int) -> int:
-    """Print a row a call; 1 when a call misses a bar."""
+    """Print a row per call; return 1 if a call misses a bar."""
     (case,) = cases_of(FILE)
     question = case.turns[-1].text
     print(

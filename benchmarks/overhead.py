@@ -1,13 +1,13 @@
-"""What does the harness cost? The same calls through `pramana run`, a bare aiohttp loop and other tools.
+"""What does the harness cost? Sends the same calls through `pramana run`, a bare aiohttp loop and other tools.
 
 Bars: without latency, everything durable, at least 57 % of the bare loop's rate as the median of five rounds and at
 least 50 % in each of them; with 50 ms of latency at least 92 %; without latency also at least 60 times the rate of
-Inspect AI and 25 times that of promptfoo. A loopback OpenAI-compatible server in a process of its own answers at once
-(or after 50 ms); `contains_any` cases, 10,000 for the loop and Pramana, 500 for the others; concurrency 64; rates taken
-at the server from first to last request. A round runs the loop, Pramana twice and the loop again, then the others, and
-its share is of the loop in the same round; whole-command times beside them. A wide range says that the machine was busy
-with other work: measure again. The cases are synthetic. Each other tool is installed on first use (see
-`benchmarks.rivals`); `--without-rivals` leaves them all out.
+Inspect AI and 25 times that of promptfoo. A loopback OpenAI-compatible server in a separate process answers at once (or
+after 50 ms); `contains_any` cases, 10,000 for the loop and Pramana, 500 for the others; concurrency 64; rates are
+measured at the server, from the first to the last request. A round runs the loop, Pramana twice and the loop again,
+then the others; shares are relative to the loop of the same round. The table also has the time of the whole command.
+A wide range means that the machine was busy with other work: measure again. The cases are synthetic. Each other tool
+is installed on first use (see `benchmarks.rivals`); `--without-rivals` leaves them all out.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from benchmarks.rivals import RIVALS, Rival
 
 CASES, RIVAL_CASES, CONCURRENCY, ROUNDS = 10_000, 500, 64, 5
 BARS = {0.0: 0.57, 0.05: 0.92}
-"""Of the bare loop's rate by latency: the median of all rounds."""
+"""Minimum share of the bare loop's rate by latency, as the median of all rounds."""
 BARS_OF_A_ROUND = {0.0: 0.50, 0.05: 0.0}
 LIMIT_S = 900
 LOOP, OURS = "bare aiohttp loop", "pramana run"
@@ -55,12 +55,12 @@ asyncio.run(main())
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row of the table: what runs, and what it must show for the run to count."""
+    """One row of the table: a command, and the output that proves its run."""
 
     name: str
     command: Sequence[str]
     prepare: Callable[[Path], Mapping[str, str]]
-    """Fill a new folder for one run; return all it sees of the environment."""
+    """Fill a new folder for one run; return the complete environment of the command."""
     cases: int = CASES
     concurrency: str = str(CONCURRENCY)
     proof: str = ""
@@ -69,7 +69,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One run: calls a second at the server, and the seconds of the whole command."""
+    """One run: requests per second at the server, and seconds of the whole command."""
 
     rate: float
     seconds: float
@@ -77,7 +77,7 @@ class Taken:
 
 @contextmanager
 def serving(latency: float) -> Iterator[str]:
-    """Run the loopback server; give its URL."""
+    """Run the loopback server; yield its URL."""
     command = [sys.executable, "-m", "tests.loopback", "openai", "--says", "Yes."]
     with subprocess.Popen([*command, "--latency", str(latency)], stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline() if process.stdout else ""
@@ -91,7 +91,7 @@ def serving(latency: float) -> Iterator[str]:
 
 
 def synthetic(number: int) -> rivals.Case:
-    """Return one case."""
+    """Return one synthetic case."""
     return {
         "id": f"coding-{number:05}",
         "category": "coding",
@@ -103,7 +103,7 @@ def synthetic(number: int) -> rivals.Case:
 
 
 def measured(url: str, entry: Entry, folder: Path) -> Taken:
-    """Run a command in its folder; end the program when it did not do all it was asked to."""
+    """Run a command in its folder; exit unless it has done all its work."""
     folder.mkdir()
     environment = dict(entry.prepare(folder))
     statistics_of(url)
@@ -123,7 +123,7 @@ def measured(url: str, entry: Entry, folder: Path) -> Taken:
 
 
 def statistics_of(url: str) -> Any:
-    """Ask the loopback server how many requests came, within how many seconds; it counts anew from here."""
+    """Return the request count and duration from the loopback server, and reset them."""
     root = url.removesuffix("/v1")
     request = urllib.request.Request(f"{root}/loopback", method="DELETE")  # noqa: S310 - loopback
     with urllib.request.urlopen(request) as response:  # noqa: S310
@@ -131,7 +131,7 @@ def statistics_of(url: str) -> Any:
 
 
 def own_entries(url: str, suite: Path) -> list[Entry]:
-    """Return the bare loop and `pramana run`."""
+    """Return the rows of the bare loop and `pramana run`."""
     bare = [sys.executable, "-c", BARE, url, str(CASES), str(CONCURRENCY)]
     ours = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--json"]
 
@@ -145,7 +145,7 @@ def own_entries(url: str, suite: Path) -> list[Entry]:
 
 
 def rival_entry(rival: Rival, place: Path, url: str) -> Entry:
-    """Return a rival's row."""
+    """Return the row of a rival."""
 
     def prepare(folder: Path) -> Mapping[str, str]:
         rivals.lay_out(rival, folder, [synthetic(number) for number in range(RIVAL_CASES)])
@@ -165,19 +165,19 @@ def rival_entry(rival: Rival, place: Path, url: str) -> Entry:
 def in_balance(entries: Sequence[Entry]) -> list[Entry]:
     """Return the commands of a round: the loop, ours twice, the loop, then the others.
 
-    A machine that grows faster or slower within the round then favours neither of the first two.
+    If the machine speeds up or slows down within the round, that favours neither of the first two.
     """
     loop, ours, *others = entries
     return [loop, ours, ours, loop, *others]
 
 
 def pooled(taken: Sequence[Taken]) -> Taken:
-    """Return what several commands of one round took together: the rate of all their calls, and seconds a command."""
+    """Combine the runs of a command in one round: the rate over all requests, and the mean seconds per run."""
     return Taken(len(taken) / sum(1 / each.rate for each in taken), sum(each.seconds for each in taken) / len(taken))
 
 
 def compared(latency: float, entries: Sequence[Entry], url: str, folder: Path) -> bool:
-    """Measure all entries in turn, print a row for each; tell whether every bar is met."""
+    """Measure all entries in turn and print a row for each; return whether every bar is met."""
     taken: dict[str, list[Taken]] = {entry.name: [] for entry in entries}
     for number in range(ROUNDS):
         found: dict[str, list[Taken]] = {entry.name: [] for entry in entries}
@@ -213,11 +213,11 @@ def compared(latency: float, entries: Sequence[Entry], url: str, folder: Path) -
 
 
 def main() -> int:
-    """Print the table; exit 1 when a bar is missed."""
+    """Print the table; return 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
     parser.add_argument("--without-rivals", action="store_true", help="only the bare loop and pramana run")
     chosen = () if parser.parse_args().without_rivals else RIVALS
-    places = [rivals.install(rival) for rival in chosen]  # all before any is measured
+    places = [rivals.install(rival) for rival in chosen]  # install all before measuring any
     met = True
     heads = (
         "latency",
@@ -235,7 +235,7 @@ def main() -> int:
         for latency in BARS:
             with serving(latency) as url:
                 entries = own_entries(url, suite)
-                if not latency:  # with latency a slow harness hides behind the server: nothing to compare
+                if not latency:  # with latency, the server hides a slow harness, so there is nothing to compare
                     entries += [rival_entry(rival, place, url) for rival, place in zip(chosen, places, strict=True)]
                 met &= compared(latency, entries, url, Path(folder))
     if chosen:

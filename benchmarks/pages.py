@@ -1,9 +1,9 @@
-"""Do pages stay quick when there is much? The list of runs and a run's page, in Chromium, with little and with much.
+"""Do pages stay fast with much data? Loads the list of runs and a run's page in Chromium, with little and with much.
 
-Bars: the list with 10,000 runs stored takes at most 1.5 times what it takes with 100, a run's page with 100,000 results
-at most twice what it takes with 100; medians of 9 loads each, in turns, until the page is complete: everything that it
-shows is there. Servers are processes of their own. The runs are asked of the fake provider, and
-the many are copies of a hundred real ones, made by SQL: synthetic.
+Bars: the list with 10,000 stored runs takes at most 1.5 times as long as with 100, and a run's page with 100,000
+results at most twice as long as with 100; medians of 9 loads each, alternating, until everything on the page is there.
+Servers are separate processes. The runs use the fake provider; the many are SQL copies of a hundred real ones:
+synthetic.
 """
 
 import json
@@ -29,7 +29,7 @@ FEW_RESULTS, MANY_RESULTS = 100, 100_000
 
 
 def main() -> int:
-    """Print the table; fail when a bar is not kept."""
+    """Print the table; return 1 if a bar is missed."""
     with tempfile.TemporaryDirectory(prefix="pramana-pages-") as folder:
         few, many = Path(folder, "few"), Path(folder, "many")
         asked = Path(folder, "asked.jsonl")
@@ -116,9 +116,9 @@ def _copy_runs(store: Path, times: int) -> None:
 
 
 def _in_turns(page: Page, addresses: Sequence[str], last: str) -> list[float]:
-    """Return the medians; `last` finds what is there when everything else is."""
+    """Return the median load times; `last` selects the element that appears last."""
     for each in addresses:
-        # Scripts and styles are in the browser's cache then, as for anyone who was here before, and a run is added up.
+        # The first load fills the browser's cache and the server's summary, as for any returning visitor.
         print(
             f"first load of {each.partition('/runs')[2] or 'the list'}: {_load(page, each, last):.1f} s",
             file=sys.stderr,

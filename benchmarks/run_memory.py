@@ -1,6 +1,6 @@
-"""Is memory flat? Peak resident memory of `pramana run` over 2,000 and over 200,000 cases.
+"""Is memory flat? Compares the peak resident memory of `pramana run` over 2,000 and over 200,000 cases.
 
-Bar: the larger run takes at most 1.3 times the memory of the smaller. Each is a process of its own, asking the shipped
+Bar: the larger run takes at most 1.3 times the memory of the smaller. Each is a separate process that calls the shipped
 `fake:echo`, with the store, the summary and everything else a user gets. Synthetic cases.
 """
 
@@ -40,7 +40,7 @@ def write_suite(path: Path, count: int) -> None:
 
 
 def main() -> int:
-    """Print the table; exit 1 when the bar is missed."""
+    """Print the table; return 1 if the bar is missed."""
     peaks = {}
     print("| cases | peak memory | seconds |")
     print("| --- | --- | --- |")

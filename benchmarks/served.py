@@ -1,4 +1,4 @@
-"""A server for benchmarks: `pramana serve` as a process of its own, with a data folder of its own."""
+"""A server for benchmarks: `pramana serve` as a separate process with its own data folder."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def server(*options: str, **environment: str) -> Iterator[str]:
-    """Yield the address of a server with an empty store, until the context ends."""
+    """Yield the URL of a server with an empty store; stop it when the context ends."""
     with tempfile.TemporaryDirectory(prefix="pramana-bench-") as folder:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PRAMANA_")}  # noqa: TID251
         process = subprocess.Popen(

@@ -1,10 +1,9 @@
-"""What does the server cost? Each of its jobs against the least that could do the same, in one run.
+"""What does the server cost? Compares each of its jobs with the minimum that could do the same, in one run.
 
-Every row is a function: it prepares, measures both in turns, and returns medians. Servers are processes of their own.
-Bars: listing 20 scenarios at no less than 60 % of the requests a second of a bare FastAPI route that runs the same
-SELECT and returns the same JSON; importing 10,000 scenarios by one request in at most 2 times the parse alone.
-Synthetic scenarios.
-The rows of what a community submits stand in `benchmarks.submissions`.
+Every row is a function: it prepares, measures both sides alternately, and returns medians. Servers are separate
+processes. Bars: listing 20 scenarios at no less than 60 % of the requests per second of a bare FastAPI route that runs
+the same SELECT and returns the same JSON; importing 10,000 scenarios in one request in at most twice the time of
+parsing alone. Synthetic scenarios. The rows of community submissions are in `benchmarks.submissions`.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ ONE = text().partition("  - id: booking-ferry-1\n")[0].replace("booking-ferry-0"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """One row of the table."""
 
     what: str
     yardstick: str
@@ -45,7 +44,7 @@ class Row:
     ratio: float
     bar: float
     at_least: bool
-    """Whether the ratio must not be below the bar, or not above it."""
+    """Whether the bar is a minimum for the ratio, not a maximum."""
 
     @property
     def kept(self) -> bool:
@@ -61,7 +60,7 @@ class Row:
 
 @contextmanager
 def process(command: list[str], home: Path) -> Iterator[str]:
-    """Start a server, and give its address once it says so."""
+    """Start a server; yield its URL once it is printed."""
     environment = {**os.environ, "PRAMANA_HOME": str(home)}  # noqa: TID251 - a child gets what a child gets
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as started:
         assert started.stdout  # noqa: S101 - it is a pipe
@@ -75,19 +74,19 @@ def process(command: list[str], home: Path) -> Iterator[str]:
 
 
 def ours(home: Path) -> AbstractContextManager[str]:
-    """Serve a data folder as everybody does."""
+    """Serve a data folder with `pramana serve`."""
     return process([sys.executable, "-m", "pramana", "serve", "--port", "0"], home)
 
 
 def bare(home: Path) -> AbstractContextManager[str]:
-    """Serve a data folder by the least that can."""
+    """Serve a data folder with the bare route."""
     return process([sys.executable, "-m", "benchmarks.server", "--bare"], home)
 
 
 def serve_bare(home: Path) -> None:
-    """Serve one route without gate, roles, filters or errors: the same SELECT, the same JSON, nothing taken apart.
+    """Serve one route without gate, roles, filters or errors: the same SELECT, the same JSON, no row decoded.
 
-    Stored names become those of the API by replacing text, which only synthetic scenarios allow.
+    Stored field names become those of the API by text replacement, which only synthetic scenarios allow.
     """
     import socket
 
@@ -113,7 +112,7 @@ def serve_bare(home: Path) -> None:
         whole = f'{{"success":true,"data":[{found}],"meta":{written}}}'
         return Response(whole, media_type="application/json")
 
-    # Named TCP, or asyncio does not switch Nagle's algorithm off, and every answer waits for an acknowledgement.
+    # With protocol 0, asyncio would not disable Nagle's algorithm, and every response would wait for an ACK.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -122,11 +121,11 @@ def serve_bare(home: Path) -> None:
     asyncio.run(server.serve([listening]))
 
 
-# ── Asking ──
+# ── Requests ──
 
 
 def post_yaml(url: str, document: str) -> tuple[float, bytes]:
-    """Import a document; return the seconds until the answer is here, and the answer."""
+    """Import a document; return the response time in seconds and the response."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
     start = time.perf_counter()
@@ -141,13 +140,13 @@ def post_yaml(url: str, document: str) -> tuple[float, bytes]:
 
 
 def get(url: str) -> object:
-    """Return what an address answers."""
+    """Return the JSON at a URL."""
     with urlopen(url) as response:  # noqa: S310 - our own servers
         return json.load(response)
 
 
 async def requests_per_second(url: str, path: str, seconds: float) -> float:
-    """Ask the same again and again over some connections; return the rate."""
+    """Repeat a request over several connections; return the rate."""
     parts = urlsplit(url)
     request = f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode()
     done = 0
@@ -175,7 +174,7 @@ async def requests_per_second(url: str, path: str, seconds: float) -> float:
 
 
 def listing() -> Row:
-    """List 20 scenarios of 1,000."""
+    """List 20 of 1,000 scenarios."""
     path = f"/api/scenarios?pageSize={LISTED}"
     rates: dict[str, list[float]] = {"bare": [], "ours": []}
     with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as mine:
@@ -185,13 +184,13 @@ def listing() -> Row:
                 sys.exit("the two do not answer the same")
             for name, url in (("bare", theirs), ("ours", mine)) * (LISTING_ROUNDS + 1):
                 rates[name].append(asyncio.run(requests_per_second(url, path, LISTING_S)))
-    theirs_, ours_ = (statistics.median(rates[name][1:]) for name in rates)  # the first round warms both up
+    theirs_, ours_ = (statistics.median(rates[name][1:]) for name in rates)  # the first round is a warm-up
     what = f"list {LISTED} scenarios of {KEPT:,}, requests a second"
     return Row(what, "bare FastAPI route", f"{theirs_:,.0f}", f"{ours_:,.0f}", ours_ / theirs_, 0.6, at_least=True)
 
 
 def importing() -> Row:
-    """Import 10,000 new scenarios by one request, into an empty store each time."""
+    """Import 10,000 new scenarios in one request, into an empty store each time."""
     document = text()
     alone, imported = [], []
     command = [sys.executable, "-m", "benchmarks.server", "--parse"]
@@ -215,7 +214,7 @@ def importing() -> Row:
 
 
 def parse_alone() -> None:
-    """Parse the document each time a line comes in, and say how many seconds it took."""
+    """Parse the document for each line of stdin; print the seconds it took."""
     document = text()
     for _ in sys.stdin:
         start = time.perf_counter()
@@ -230,8 +229,8 @@ ROWS: tuple[Callable[[], Row], ...] = (listing, importing)
 
 
 def main() -> int:
-    """Print the table; exit 1 when a bar is missed."""
-    from benchmarks import submissions  # it builds on this file
+    """Print the table; return 1 if a bar is missed."""
+    from benchmarks import submissions  # here, since it imports this module
 
     print("| what | yardstick | Pramana | ratio |")
     print("| --- | --- | --- | --- |")

@@ -1,8 +1,8 @@
-"""Does a server keep its word under load? 64 clients import, run and delete at once, for a minute, on one store.
+"""Does a server stay correct under load? 64 clients import, run and delete at once on one store, for a minute.
 
-Bar: no error but the documented ones, no row lost, none doubled. Each client keeps its own account of what it was told:
-which scenarios it imported and deleted, which runs it started, cancelled and deleted; in the end the server's lists are
-compared with all the accounts. The models are `fake`, on loopback, and answer at once.
+Bar: no error but the documented ones, no row lost, none duplicated. Each client records the responses it got: which
+scenarios it imported and deleted, which runs it started, cancelled and deleted; at the end, the server's lists are
+compared with all the records. The models are `fake`, on loopback, and answer at once.
 """
 
 import argparse
@@ -21,27 +21,27 @@ from benchmarks.served import server
 
 CLIENTS, SECONDS = 64, 60.0
 ALLOWED = frozenset((200, 201, 202, 204, 404, 409, 429))
-"""404 of what somebody has deleted meanwhile, 409 of what is there already or still runs."""
+"""404 if another client has deleted it meanwhile, 409 if it already exists or is still running."""
 ENDED = frozenset(("finished", "stopped", "interrupted", "cancelled"))
 
 
 @dataclass
 class Account:
-    """What one client was told."""
+    """The record of one client."""
 
     number: int
     url: str
     said: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     mine: set[str] = field(default_factory=set)
-    """Scenarios that must be there."""
+    """Scenarios that must exist."""
     gone: set[str] = field(default_factory=set)
     runs: dict[str, int] = field(default_factory=dict)
-    """Runs that must be there, and how many results each must end with."""
+    """Runs that must exist, with the number of results each must end with."""
     deleted_runs: set[str] = field(default_factory=set)
 
     def call(self, method: str, path: str, value: Any = None) -> tuple[int, Any]:
-        """Ask the server; whatever it must not answer is written down."""
+        """Send a request; record an error for any undocumented status."""
         parts = urlsplit(self.url)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
         body = None if value is None else json.dumps(value)
@@ -60,7 +60,7 @@ class Account:
         return status, json.loads(data)
 
     def work(self, until: float) -> None:
-        """Do what clients do, in an order of its own."""
+        """Perform random actions, seeded by the client's number."""
         chance = random.Random(self.number)
         turn = 0
         while time.monotonic() < until:
@@ -112,7 +112,7 @@ class Account:
 
 
 def compare(url: str, accounts: list[Account]) -> list[str]:
-    """Return what the server holds otherwise than the accounts say."""
+    """Return every difference between the server's data and the clients' records."""
     reader = Account(-1, url)
     wrong: list[str] = []
     there: Counter[str] = Counter()
@@ -156,7 +156,7 @@ def _run_is_whole(reader: Account, name: str, expected: int) -> list[str]:
 
 
 def main() -> int:
-    """Let the clients loose, then compare."""
+    """Run the clients, then compare; return 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--seconds", type=float, default=SECONDS)

@@ -1,10 +1,10 @@
-"""How far can a cosine be trusted? The default threshold of `semantic_similarity`, chosen and then measured.
+"""How far can a cosine be trusted? Chooses the default threshold of `semantic_similarity`, then measures it.
 
 `tests/score/pairs.jsonl` holds pairs of a reference and an answer, each labelled by hand: does the answer say the same?
-Each kind of pair is split in two halves by a fixed field. The threshold that separates the labels of the *choose* half
-best (balanced accuracy, in steps of 0.01; of equals the middle one) becomes the default; the *report* half, which had
-no say, tells how often it is right. Kinds that keep the words and change the meaning (negation, word order, another
-number or name) are in the set on purpose: an embedding hardly sees them.
+A fixed field splits each kind of pair into two halves. The threshold that separates the labels of the *choose* half
+best (balanced accuracy, in steps of 0.01; the middle one of equals) becomes the default; its accuracy is measured on
+the *report* half, which had no part in choosing it. Kinds that keep the words and change the meaning (negation, word
+order, another number or name) are included on purpose: an embedding hardly distinguishes them.
 """
 
 import json
@@ -23,7 +23,7 @@ STEPS = [step / 100 for step in range(101)]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One labelled pair and how similar its texts are."""
+    """One labelled pair and the similarity of its texts."""
 
     kind: str
     same: bool
@@ -31,7 +31,7 @@ class Pair:
     similarity: float
 
     def is_right(self, threshold: float) -> bool:
-        """Say whether the threshold gives this pair its label."""
+        """Return whether the threshold assigns this pair its label."""
         return (self.similarity >= threshold) == self.same
 
 
@@ -51,17 +51,17 @@ def measured(path: Path = PAIRS) -> list[Pair]:
 
 
 def accuracy(pairs: Iterable[Pair], threshold: float) -> float:
-    """Return the share of pairs the threshold gives their label."""
+    """Return the share of pairs that the threshold labels correctly."""
     return fmean(pair.is_right(threshold) for pair in pairs)
 
 
 def balanced(pairs: Sequence[Pair], threshold: float) -> float:
-    """Return the mean of the accuracies on both labels, so that the more frequent one has no more say."""
+    """Return the mean of the accuracies on both labels, so that each label has the same weight."""
     return fmean(accuracy([pair for pair in pairs if pair.same is same], threshold) for same in (True, False))
 
 
 def chosen(pairs: Sequence[Pair]) -> float:
-    """Return the threshold that is best on the *choose* half."""
+    """Return the best threshold on the *choose* half."""
     choose = half(pairs, "choose")
     scores = [round(balanced(choose, step), 9) for step in STEPS]
     best = [step for step, score in zip(STEPS, scores, strict=True) if score == max(scores)]
@@ -74,7 +74,7 @@ def half(pairs: Iterable[Pair], name: str) -> list[Pair]:
 
 
 def main() -> int:
-    """Print the tables; exit 1 when the constant in the scorer is not what is chosen here."""
+    """Print the tables; return 1 if the constant in the scorer differs from the threshold chosen here."""
     pairs = measured()
     threshold = chosen(pairs)
     report = half(pairs, "report")

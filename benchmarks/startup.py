@@ -1,10 +1,10 @@
-"""How long does a command take before it does its work? Against the imports of the packages that it cannot do without.
+"""How long does a command take before it does its work? Compares it with the imports that it cannot do without.
 
 Bars: `pramana --help` at most 1.5 times `import click`; `pramana runs` at most 1.3 times `import click, sqlalchemy`;
 `pramana run` of two cases on an existing store at most 1.4 times `import click, aiohttp, sqlalchemy, pydantic, yaml`;
-the first run, on an empty store, at most 1.2 times the second. Whole processes in turns, median of 21; the cases are
-synthetic and the `fake` provider answers them. The last column has the processor time beside the wall time: on a busy
-machine it is the steadier of the two.
+the first run, on an empty store, at most 1.2 times the second. Whole processes, alternating, median of 21; the cases
+are synthetic, answered by the `fake` provider. The last column is the ratio of CPU times: on a busy machine it is
+steadier than wall time.
 """
 
 import json
@@ -55,7 +55,7 @@ class Command:
 
 
 def commands(suite: Path) -> list[Command]:
-    """Return what is measured, each yardstick before what it measures."""
+    """Return the commands to measure, each after its yardstick."""
 
     def imports(names: str) -> Command:
         return Command(f'python -c "import {names}"', ["-c", f"import {names}"])
@@ -72,13 +72,13 @@ def commands(suite: Path) -> list[Command]:
 
 
 def main() -> int:
-    """Print the table; exit 1 when a bar is missed."""
+    """Print the table; return 1 if a bar is missed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         suite = folder / "two.jsonl"
         suite.write_text("".join(json.dumps({"id": f"coding-{n}", **CASE}) + "\n" for n in (1, 2)), encoding="utf-8")
         measured = commands(suite)
-        for round_number in range(ROUNDS + 1):  # the first compiles modules and makes the store; it does not count
+        for round_number in range(ROUNDS + 1):  # the first is a warm-up: modules and store are made
             for command in measured:
                 command.measure(folder)
                 if not round_number:

@@ -1,7 +1,7 @@
-"""Did setting the seams make the program smaller? Statements of `src/` at three commits, by coverage's count.
+"""Did the seams make the program smaller? Statements of `src/` at three commits, as counted by coverage.
 
-Bar: before the library was built on them, fewer than 30,035, which is what 72082ae has. The commits are fixed, so the
-answer does not change; what came later is counted beside them, without a bar.
+Bar: before the library was built on the seams, fewer than 30,035, the count at 72082ae. The commits are fixed, so the
+result does not change; the current count is printed beside them, without a bar.
 """
 
 import io
@@ -19,7 +19,7 @@ FEWER_THAN = 30_035
 
 
 def main() -> int:
-    """Print the table; exit 1 when the bar is missed."""
+    """Print the table; return 1 if the bar is missed."""
     print("| commit | modules | statements |", "| --- | --: | --: |", sep="\n")
     counts = {}
     for commit in (BEFORE, AFTER, "HEAD"):
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def count(commit: str) -> tuple[int, int]:
-    """Return the modules of `src/` at a commit, and their statements."""
+    """Return the number of modules in `src/` at a commit, and of their statements."""
     packed = subprocess.run(["git", "archive", commit, "src"], cwd=ROOT, check=True, capture_output=True).stdout
     with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder, filter="data")

@@ -1,10 +1,10 @@
-"""What does it cost to take in what a community submits, and to chart it? Two rows of `benchmarks.server`.
+"""What does it cost to receive community submissions, and to chart them? Two rows of `benchmarks.server`.
 
-Bars: batches of 1,000 results at no less than half the rows a second of a bare script, which reads the same bodies with
-`json.loads`, computes the same digests and inserts with `sqlite3.executemany` into the same table with the same indexes
-and the same durability, and counts nothing; the chart over one million submissions in at most 1.5 times what it takes
-over ten thousand with the same models and days. The bare script has a process of its own, as the server has; each body
-goes to both, in turns. Synthetic results.
+Bars: batches of 1,000 results at no less than half the rows per second of a bare script, which reads the same bodies
+with `json.loads`, computes the same digests and inserts with `sqlite3.executemany` into the same table with the same
+indexes and the same durability, and counts nothing; the chart over one million submissions in at most 1.5 times as long
+as over ten thousand with the same models and days. The bare script is a separate process, like the server; each body
+goes to both, alternating. Synthetic results.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def suite() -> str:
 
 
 def body(number: int, suite_hash: str, chance: random.Random) -> bytes:
-    """Return what one run of a suite submits: a model's answers on one day, a few hundred letters each."""
+    """Return a submission of one run of a suite: a model's answers on one day, a few hundred characters each."""
     model, day = number % MODELS, number // MODELS
     results = [
         {
@@ -65,9 +65,9 @@ def body(number: int, suite_hash: str, chance: random.Random) -> bytes:
 
 
 def bare(path: str) -> None:
-    """Insert each body that a line names; say how many seconds it took."""
+    """Insert the body in each file named on stdin; print the seconds it took."""
     connection = sqlite3.connect(path, isolation_level=None)
-    # As ours, the memory for pages too: with less, the ratio would flatter us.
+    # The same page cache as ours: a smaller one would flatter our ratio.
     same = ("journal_mode=WAL", "synchronous=FULL", f"wal_autocheckpoint={LOG_PAGES}", "foreign_keys=ON")
     for pragma in (*same, "cache_size=-16384"):
         connection.execute(f"PRAGMA {pragma}")
@@ -79,7 +79,7 @@ def bare(path: str) -> None:
 
 
 def insert(connection: sqlite3.Connection, numbers: dict[tuple[str, str, str], int], content: bytes) -> None:
-    """Put a body into the table."""
+    """Insert a body into the table."""
     whole = json.loads(content)
     suite_hash, stated = whole["suite_hash"], whole["timestamp"]
     temperature, seed = whole["temperature"], whole["seed"]
@@ -111,14 +111,14 @@ def insert(connection: sqlite3.Connection, numbers: dict[tuple[str, str, str], i
 
 
 class Connection:
-    """One connection to a server, kept open."""
+    """One persistent connection to a server."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
 
     def ask(self, method: str, path: str, content: bytes | None = None) -> tuple[float, Any]:
-        """Return the seconds until the answer is here, and what it holds."""
+        """Send a request; return the response time in seconds and the decoded response."""
         start = time.perf_counter()
         self._connection.request(method, path, content, {"Content-Type": "application/json"} if content else {})
         response = self._connection.getresponse()
@@ -135,7 +135,7 @@ def batches() -> Row:
     theirs, mine = [], []
     with tempfile.TemporaryDirectory() as folder:
         home, path = Path(folder, "ours"), Path(folder, "bare.sqlite3")
-        open_store(f"sqlite:///{path}").close()  # the same tables
+        open_store(f"sqlite:///{path}").close()  # creates the same tables
         command = [sys.executable, "-m", "benchmarks.submissions", "--bare", str(path)]
         with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as script, ours(home) as url:
             assert script.stdin  # noqa: S101 - they are pipes
@@ -165,7 +165,7 @@ def batches() -> Row:
 
 
 def filled(home: Path, count: int) -> None:
-    """Fill a store with submissions of the same models and days, however many."""
+    """Fill a store with `count` submissions; models and days are the same for every count."""
     home.mkdir()
     store, chance, last = open_store(f"sqlite:///{home / 'pramana.sqlite3'}"), random.Random(3), date(2026, 3, 31)
     each_day = count // (MODELS * DAYS)
@@ -191,7 +191,7 @@ def _thousands(count: int) -> Iterator[Sequence[int]]:
 
 
 def chart() -> Row:
-    """Chart ten models over 90 days: of ten thousand submissions, and of a million."""
+    """Chart ten models over 90 days: with ten thousand submissions, and with a million."""
     path = "/api/data/chart?from=2026-01-01&to=2026-03-31"
     with tempfile.TemporaryDirectory() as folder:
         homes = [Path(folder, str(count)) for count in (FEW, MANY)]

@@ -1,9 +1,9 @@
 """Does a suite's length cost memory? Validation, duplicate detection and hash of 200,000 and of 2,000,000 lines.
 
-Bar: peak memory of `check_suite` and `hash_suite` together grows by at most 64 bytes a line between the two. Each size
-runs in a process of its own on a synthetic suite of about 500 bytes a line, ids shuffled so that the order on disk is
-not the order of the hash, then on one with an id twice, which must be found with both lines. Peak resident memory, from
-the kernel.
+Bar: the peak memory of `check_suite` and `hash_suite` together grows by at most 64 bytes a line between the two. Each
+size runs in a separate process on a synthetic suite of about 500 bytes a line, its ids shuffled so that the order on
+disk differs from the order of the hash; then on one with a repeated id, which must be reported with both lines. Peak
+resident memory, from the kernel.
 """
 
 import json
@@ -41,13 +41,13 @@ def write_suite(path: Path, lines: int, *, repeat: bool) -> None:
 
 
 def peak() -> int:
-    """Return this process's peak resident memory in KB. Not ru_maxrss: Linux hands that down from the parent."""
+    """Return this process's peak resident memory in KB. Not ru_maxrss, which Linux inherits from the parent."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0])
 
 
 def child(path: Path, lines: int) -> None:
-    """Measure one size: a suite that is sound gets its hash, one with a repeated id names both lines."""
+    """Measure one size: a valid suite gets its hash, one with a repeated id a problem that names both lines."""
     before = peak()
     start = time.process_time()
     problems = Problems()
@@ -62,7 +62,7 @@ def child(path: Path, lines: int) -> None:
 
 
 def main() -> int:
-    """Print the table; exit 1 when the bar is missed."""
+    """Print the table; return 1 if the bar is missed."""
     if len(sys.argv) == 3:
         child(Path(sys.argv[1]), int(sys.argv[2]))
         return 0

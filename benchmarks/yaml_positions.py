@@ -1,7 +1,7 @@
-"""How much do positions cost? Our reader against PyYAML's C loader on the same 10,000 scenarios.
+"""How much do positions cost? Compares our reader with PyYAML's C loader on the same 10,000 scenarios.
 
-Bar: parsing and validating with positions takes at most 1.5 times what `yaml.CSafeLoader` takes to load the text
-without any. Process CPU time, the collector paused for both, minimum of 5, alternating in one run. Synthetic text.
+Bar: parsing and validating with positions takes at most 1.5 times as long as `yaml.CSafeLoader` takes to load the text
+without positions. CPU time, garbage collector paused for both, minimum of 5, alternating in one run. Synthetic text.
 """
 
 import sys
@@ -36,7 +36,7 @@ def text() -> str:
 
 
 def ours(document: str) -> int:
-    """Parse and validate; return how many scenarios came out."""
+    """Parse and validate; return the number of scenarios."""
     problems = Problems()
     count = len(parse_scenarios(document, problems))
     if problems.errors:
@@ -50,7 +50,7 @@ def theirs(document: str) -> int:
 
 
 def cpu(work: Callable[[str], int], document: str) -> float:
-    """Return the CPU seconds of one call, collector paused."""
+    """Return the CPU seconds of one call, with the garbage collector paused."""
     with paused_garbage_collector():
         start = time.process_time()
         count = work(document)
@@ -61,7 +61,7 @@ def cpu(work: Callable[[str], int], document: str) -> float:
 
 
 def main() -> int:
-    """Print the table; exit 1 when the bar is missed."""
+    """Print the table; return 1 if the bar is missed."""
     document = text()
     yardstick, reader = [], []
     for _ in range(ROUNDS):

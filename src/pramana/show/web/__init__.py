@@ -1,8 +1,8 @@
-"""The workbench: pages beside the API, on the same port. What a page does, the API can do.
+"""The workbench: web pages beside the API, on the same port. The API can do everything that a page does.
 
-`make_app()` puts both behind one gate. A page calls use cases as whoever looks at it (`desk`), so that roles, limits
-and messages are the API's; it is drawn with labelled parts (`parts`) in one visual language (`style`).
-NiceGUI keeps what it serves in its module, so a process has one workbench.
+`make_app()` puts both behind one gate. Pages call use cases with the user's own credential (`PageContext`), so roles,
+limits and messages are those of the API. They are built of labelled controls (`parts`) in one design (`style`).
+NiceGUI keeps its state in module globals, so a process can have only one workbench.
 """
 
 from collections.abc import AsyncIterator
@@ -32,17 +32,17 @@ PAGES = (
     "providers",
     "prices",
 )
-"""The modules whose pages there are, in the order in which an address is looked up: /scenarios/ID comes last."""
+"""Page modules, in the order in which their routes are matched: the catch-all /scenarios/ID comes last."""
 _API = ("/api", "/audio", "/docs", "/openapi.json")
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""A page asks nobody else for anything. NiceGUI needs inline and evaluated scripts; what others wrote is only text."""
+"""Pages load nothing from other hosts. NiceGUI needs inline and evaluated scripts; foreign text is always escaped."""
 
 
 def make_app(serving: App) -> ASGIApp:
-    """Return the API and the workbench of a server, with the gate before them."""
+    """Return the API and the workbench of a server, behind the gate."""
     routes = make_routes(serving)
     pages = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     _install(pages, routes)
@@ -58,7 +58,7 @@ def make_app(serving: App) -> ASGIApp:
 
 
 def _install(pages: FastAPI, routes: FastAPI) -> None:
-    """Register every page, and what they call."""
+    """Register the pages and everything they need."""
     import nicegui
 
     from pramana.show.web.kit import frame, sockets, style
@@ -87,7 +87,7 @@ def _is_api_path(path: str) -> bool:
 
 
 class _Dispatcher:
-    """Two applications on one port: an unknown address below /api is the API's to refuse, in its envelope."""
+    """Route requests to the API or the pages; unknown paths below /api get the API's error envelope."""
 
     def __init__(self, routes: ASGIApp, pages: ASGIApp) -> None:
         self._routes, self._pages = routes, pages
@@ -108,7 +108,7 @@ def _with_policy(send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers["content-security-policy"] = _POLICY
-            # With none at all, browsers hide from us too which page a form was sent from, and the gate asks for that.
+            # Without any referrer, browsers also hide the origin of a form post, which the gate checks.
             headers["referrer-policy"] = "same-origin"
         await send(message)
 

@@ -1,8 +1,8 @@
-"""Forms: filled in, sent by Enter or by their button, and told what is wrong at the field where it is.
+"""Forms: submitted by Enter or by their button, with each error shown at its field.
 
-A field for names suggests what is known, and takes anything else too. Files come singly or as a folder: only those with
-the right endings are sent, the others are named. The browser sends them over HTTP, some at a time, to an address that
-only this page of this visitor has.
+A field for names suggests known ones and accepts any other. Files are picked one by one or as a folder: only those with
+a supported extension are sent, the others are listed. The browser uploads them over HTTP in batches, to a URL that
+belongs to one page of one visitor.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,15 +21,15 @@ from pramana.show.web.kit import parts
 from pramana.show.web.kit.page_context import UseCaseRefused
 
 BROWSER_TIMEOUT_S = 10.0
-"""How long a browser may take to say what was typed."""
+"""How long to wait for the browser to return the value of a field."""
 MAX_FILES = 500
 MAX_BYTES = 64 << 20
-"""Of all files of one choice: a page keeps them in memory."""
+"""Limit for all files of one selection: the page keeps them in memory."""
 MAX_REQUEST_BYTES = 8 << 20
 
 
 class Field(Protocol):
-    """What can be told that it is wrong."""
+    """A form field that can show an error."""
 
     error: str | None
 
@@ -43,18 +43,18 @@ class Form(ui.element):
     def __init__(self, act: parts.Act) -> None:
         super().__init__("form")
         self.classes("stack form").props("novalidate")
-        self.on("submit.prevent", js_handler="() => {}")  # its button is pressed instead, by Enter too
+        self.on("submit.prevent", js_handler="() => {}")  # submitting, also by Enter, clicks the button instead
         self._act = act
         with self:
             self._trouble = ui.element("div").classes("trouble-box")
 
     def submit(self, words: str) -> ui.button:
-        """Put the button that sends it."""
+        """Add the submit button."""
         return parts.add_button(words, self._act, "primary").props("type=submit")
 
     @contextmanager
     def show_errors_at(self, fields: Mapping[str, Field]) -> Iterator[None]:
-        """Tell what the API refuses at the field it names, else above them all; one types on in the first wrong one."""
+        """Show validation errors at their fields, any others above the form; focus the first invalid field."""
         self._trouble.clear()
         for each in fields.values():
             each.error = None
@@ -75,7 +75,7 @@ class Form(ui.element):
 
 
 def message_of(field: Any, message: str) -> str:
-    """Return what is wrong with a field, after its label: an error is read out, and read, away from its field too."""
+    """Return an error message that begins with the field's label, as it is also read away from its field."""
     label = str(field.props.get("label") or "").removesuffix(" (optional)")
     if message.startswith("expected "):
         message = f"enter {message.removeprefix('expected ').removesuffix(', found None')}"
@@ -84,19 +84,19 @@ def message_of(field: Any, message: str) -> str:
 
 
 def find_field_path(path: str, fields: Mapping[str, Any]) -> str:
-    """Return the path of the field that a path is about: `corsOrigins[2]` is about `corsOrigins`; none is empty."""
+    """Return the field that an error path belongs to: `corsOrigins` for `corsOrigins[2]`; empty if there is none."""
     while path and path not in fields:
         path = path.rpartition("[" if path.endswith("]") else ".")[0]
     return path
 
 
 def add_number_field(label: str, value: float | None, hint: str) -> ui.number:
-    """Put a field for a number: one that does not fit is told by the API, and not made another on the way."""
+    """Add a number field; its value is validated by the API, not rounded or clamped by the browser."""
     return parts.add_number_field(label, value, hint=hint).props("step=any", remove="min")
 
 
 class SecretField:
-    """A field for a key. What is typed stays in the browser until it is sent, and is never sent back."""
+    """A field for a key. Its value stays in the browser until submitted and is never sent back to it."""
 
     def __init__(self, label: str, hint: str) -> None:
         self._field = ui.element("q-field").props("outlined dense stack-label")
@@ -125,7 +125,7 @@ class SecretField:
         self._field.props["error"], self._field.props["error-message"] = message is not None, message
 
     async def read_value(self) -> str:
-        """Return what was typed; `UseCaseRefused` where the browser does not say it in time."""
+        """Return the value; raise `UseCaseRefused` if the browser does not answer in time."""
         asked = ui.run_javascript(f"return document.getElementById({self.html_id!r}).value", timeout=BROWSER_TIMEOUT_S)
         try:
             found: Any = await asked
@@ -135,13 +135,13 @@ class SecretField:
         return str(found or "")
 
 
-# ── Names that people type ──
+# ── Names, typed or suggested ──
 
 
 def add_suggestions(field: Any, texts: Iterable[str]) -> Callable[[Iterable[str]], None]:
-    """Have the browser suggest texts while somebody fills in a field; return what makes it suggest others."""
+    """Attach a list of suggestions to a field; return a function that replaces them."""
     found = ui.element("datalist")
-    found.props["id"] = f"{field.html_id}-datalist"  # where NiceGUI's field looks for one
+    found.props["id"] = f"{field.html_id}-datalist"  # the id that NiceGUI's field looks for
 
     def replace(texts: Iterable[str]) -> None:
         with parts.redraw(found):
@@ -153,7 +153,7 @@ def add_suggestions(field: Any, texts: Iterable[str]) -> Callable[[Iterable[str]
 
 
 class NamesField:
-    """Several names, typed one after another; each is shown, and can be taken away again."""
+    """A list of names: each one typed is added and shown, with a button to remove it."""
 
     def __init__(
         self, what: str, names: Iterable[str], changed: Callable[[], Awaitable[None]], known: Iterable[str] = ()
@@ -162,7 +162,7 @@ class NamesField:
         self._changed = changed
         with parts.open_box("stack"):
             self.field = parts.add_text_field(f"Add a {what}", hint="Press Enter to add it.")
-            # The browser says that it changed on Enter, when one of its suggestions was taken, and when it is left.
+            # The browser fires `change` on Enter, when a suggestion is picked, and on blur.
             self.field.on("change", lambda event: parts.show_errors(self._add)(event.args))
             self.suggest = add_suggestions(self.field, known)
             self._list = ui.element("ul").classes("chosen")
@@ -180,7 +180,7 @@ class NamesField:
     async def _remove(self, name: str) -> None:
         self.names.remove(name)
         self._show()
-        self.field.run_method("focus")  # the button that had the focus is gone
+        self.field.run_method("focus")  # the focused button has just been removed
         await self._changed()
 
     def _show(self) -> None:
@@ -193,12 +193,12 @@ class NamesField:
         self._list.set_visibility(bool(self.names))
 
 
-# ── Files that somebody picks ──
+# ── File picker ──
 
 
 @dataclass(frozen=True, slots=True)
 class PickedFile:
-    """A file, by its path within the folder that was chosen."""
+    """A picked file; its name is the path within the picked folder."""
 
     name: str
     data: bytes
@@ -206,25 +206,25 @@ class PickedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileSelection:
-    """What somebody chose."""
+    """The outcome of one selection."""
 
     files: Sequence[PickedFile]
     ignored: Sequence[str]
-    """Names of what was not sent: it has another ending."""
+    """Names of files that were not sent because of their extension."""
     failed: Sequence[tuple[str, str]]
-    """Names of what could not be sent, and why."""
+    """Names of files that could not be sent, with the reason."""
 
 
 def add_file_picker(
     label: str, endings: Sequence[str], callback: Callable[[FileSelection], Awaitable[None]], *, folder: bool = False
 ) -> None:
-    """Put a button that opens the browser's dialog for files, or for a folder."""
+    """Add a button that opens the browser's file dialog, or its folder dialog."""
     arrived: list[FileUpload] = []
     inbox = ui.upload(multiple=True).classes("visually-hidden").props("inert aria-hidden=true")
 
     def on_upload(event: events.UploadEventArguments) -> None:
         weight = event.file.size() + sum(each.size() for each in arrived)
-        # The script below says so; others may send what they like.
+        # The script below enforces these limits too, but other clients may send anything.
         if len(arrived) < MAX_FILES and weight <= MAX_BYTES:
             arrived.append(event.file)
 

@@ -1,4 +1,4 @@
-"""What stands around every page: where one is, where one can go, who one is, and light or dark."""
+"""The frame of every page: title, navigation, user menu and theme."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -23,16 +23,16 @@ NAVIGATION = (
     ("/settings", "Settings"),
 )
 PAGES: dict[str, str] = {}
-"""The title of every page there is, by its path."""
+"""The title of every page, by its path."""
 BUILD_TIMEOUT_S = 60.0
-"""How long a page may take to be built."""
+"""How long building a page may take."""
 Build = Callable[[PageContext], Awaitable[None]]
 
 
 def register_page(path: str, title: str, *needs: Callable[..., Any]) -> Callable[[Build], Build]:
-    """Register a page: it gets a desk, and draws itself within the frame. Strangers are asked for their token first.
+    """Register a page that is drawn within the frame; anonymous visitors are redirected to sign in.
 
-    `needs` are the use cases without which there is nothing to do on it; whose role does not allow them reads that.
+    `needs` are the use cases without which the page is useless; a user whose role does not allow them sees an error.
     """
 
     def register(build: Build) -> Build:
@@ -51,7 +51,7 @@ def register_page(path: str, title: str, *needs: Callable[..., Any]) -> Callable
                         raise _forbidden(desk, *needs)
                     await build(desk)
                 except UseCaseRefused as error:
-                    if error.status == 401:  # the token was revoked while the page was built
+                    if error.status == 401:  # the token was revoked while the page was being built
                         return RedirectResponse(desk.sign_in_url, 303)
                     parts.add_heading(title, 1)
                     parts.show_refusal_page(error)
@@ -68,10 +68,10 @@ def _forbidden(context: PageContext, *needs: Callable[..., Any]) -> UseCaseRefus
 
 
 def _add_content() -> ui.element:
-    """Put where a page draws itself; nothing in it can be pressed or filled in before the server can hear of it.
+    """Add the container of a page's content, inert until the browser is connected.
 
-    What is done before the browser has its connection is sent later, and not in the order in which it was done: a
-    button would be pressed before what was typed for it has arrived.
+    Events before the connection are sent later, and not in their order: a button's click would arrive before the text
+    typed for it.
     """
     made = ui.element("main").classes("main").props("id=main tabindex=-1 inert")
     ui.context.client.on_connect(lambda: made.props(remove="inert"))
@@ -79,7 +79,7 @@ def _add_content() -> ui.element:
 
 
 def install_not_found_page() -> None:
-    """Answer addresses that are no page, and let every page come back to where it was scrolled."""
+    """Install the page for unknown addresses, and restore the scroll position of every page."""
     ui.add_head_html(f"<script>{_SCROLL}</script>", shared=True)
 
     @nicegui.app.exception_handler(404)
@@ -96,7 +96,7 @@ def install_not_found_page() -> None:
 
 
 def add_page_heading(title: Child, about: Child = None, crumbs: tuple[tuple[str, str], ...] = ()) -> ui.element:
-    """Put the heading of a page; what is made within the element it returns stands beside, as buttons do."""
+    """Add the page heading; elements created within the returned container appear beside it, such as buttons."""
     with parts.open_box("head"):
         above = (
             tag(
@@ -113,13 +113,13 @@ def add_page_heading(title: Child, about: Child = None, crumbs: tuple[tuple[str,
 
 
 def set_window_title(words: str) -> None:
-    """Name the window after what is shown in it."""
+    """Set the window title to what the page shows."""
     ui.page_title(f"{words[:80]} · Pramana")
 
 
 def _begin_page(context: PageContext) -> None:
-    """Begin a page: light or dark as was chosen, else as the system has it; then the way to the others."""
-    ui.query(".q-page").props("role=none")  # it is no landmark: our header stands in it too
+    """Start a page: apply the chosen theme, or the system's, then add the navigation."""
+    ui.query(".q-page").props("role=none")  # not a landmark: it contains our header too
     ui.dark_mode(None if context.theme not in ("light", "dark") else context.theme == "dark")
     parts.add_markup(render_link("#main", "To the content", class_="skip"))
     with ui.element("header").classes("top"), parts.open_box("top-inner"):
@@ -127,7 +127,7 @@ def _begin_page(context: PageContext) -> None:
         with ui.element("nav").classes("nav").props('aria-label="Pages"'):
             parts.add_markup(join(_navigation_entry(context, to, words) for to, words in NAVIGATION))
         _add_user_menu(context)
-        # What was chosen is kept in a cookie for a year.
+        # A cookie keeps the choice for a year.
         switch = ui.button("Theme", color=None).props("unelevated no-caps")
         switch.classes("btn plain small").on("click", js_handler=_SWITCH)
 
@@ -167,8 +167,9 @@ _SCROLL = """
   addEventListener("DOMContentLoaded", scroll);
 })();
 """
-"""A page is drawn after it has loaded, so the browser does not find the place to scroll back to. This scrolls there for
-a second, while the page grows, and then until the place exists, unless the reader scrolls first."""
+"""Pages are drawn after they load, so the browser cannot restore the scroll position. This script does, for a second
+while the page grows and then until the position exists, unless the reader scrolls first.
+"""
 _SWITCH = f"""() => {{
   const dark = !document.body.classList.contains("body--dark");
   Quasar.Dark.set(dark);

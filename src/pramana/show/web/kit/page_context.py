@@ -1,7 +1,7 @@
-"""Where a page sits: whoever looks at it, what its address says, and the use cases that this person may call.
+"""The context of a page: its user, its URL parameters, and the use cases that this user may call.
 
-Every page calls them with the credential of the browser that opened it. So whatever a person may not do, no page can do
-for them, and a token that was revoked ends with its next click.
+Every call uses the credential of the browser that opened the page. So a page can do nothing that its user may not do,
+and a revoked token stops working at the next click.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _View = TypeVar("_View")
 _Filter = TypeVar("_Filter", bound=msgspec.Struct)
 _Rest = ParamSpec("_Rest")
 DEBOUNCE_S = 0.3
-"""News within so long are told together."""
+"""Changes within this time trigger a single update."""
 
 
 PAGE_HINTS: Mapping[HintKey, str] = {
@@ -47,11 +47,11 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     "pull_weights": "download them: Home offers it",
     "any_suite": "compare {}: Compare offers it",
 }
-"""What to do about an error, for people at a page; some of it only a command can do."""
+"""What to do about an error, worded for users of the workbench; some fixes need a command."""
 
 
 class UseCaseRefused(PramanaError):
-    """What a use case said no to."""
+    """A use case failed or refused a call."""
 
     def __init__(self, status: int, message: str, code: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class UseCaseRefused(PramanaError):
 
 
 class PageContext:
-    """One page that somebody looks at."""
+    """One open page of one user."""
 
     def __init__(self, request: Request, credential: Credential | None = None) -> None:
         self._app: App = nicegui.app.state.app_layer
@@ -68,20 +68,20 @@ class PageContext:
         self.path: dict[str, str] = {name: str(value) for name, value in request.path_params.items()}
         self.query = request.query_params
         self.address = request.url.path
-        """The path of this page, without what follows the question mark."""
+        """The path of this page, without the query string."""
         self.sign_in_url = make_sign_in_url(request)
-        """Where one brings a token, and comes back from."""
+        """The sign-in page, with a redirect back to this one."""
         self.theme = request.cookies.get(THEME)
         self._credential: Credential = credential or request.scope["pramana.credential"]
 
     async def begin(self) -> None:
-        """Note the time before a page reads anything, so that it is told of whatever is new since then."""
+        """Record the position in the change feed before the page reads any data, so that no later change is missed."""
         self._since = await self._app.tail.now()
 
-    # ── Asking ──
+    # ── Calls ──
 
     def may(self, *use_cases: Callable[..., Any]) -> bool:
-        """Return whether the role of this page's user allows use cases: controls that it does not are left out."""
+        """Return whether the user's role allows the use cases; pages leave out controls for the others."""
         return all(self.user.has_role(role_of(each)) for each in use_cases)
 
     async def call(
@@ -90,7 +90,7 @@ class PageContext:
         *given: _Rest.args,
         **named: _Rest.kwargs,
     ) -> _View:
-        """Do something as whoever looks at this page."""
+        """Call a use case with the user's credential; raise `UseCaseRefused` for every error."""
         app, credential = self._app, self._credential
         try:
             await app.access.authorize(credential)
@@ -105,7 +105,7 @@ class PageContext:
     def read_request(
         self, struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | None] | None = None, **given: Any
     ) -> _Filter:
-        """Return what the address of this page, or some texts, ask for, as the request of a use case."""
+        """Parse the query string, or the given texts, into the request struct of a use case."""
         stated = texts if texts is not None else {name: self.query.getlist(name) for name in self.query}
         try:
             return struct_from_texts(
@@ -116,10 +116,10 @@ class PageContext:
                 error.http_status, public_message(error, PAGE_HINTS), error.code, error.problems
             ) from error
 
-    # ── Following ──
+    # ── Live updates ──
 
     def on_change(self, kinds: set[str], callback: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Call a function of this page whenever something of these kinds is made, changed or removed, by whomever.
+        """Call a function of this page whenever something of these kinds is created, changed or deleted, by any user.
 
         Kinds are those of `/api/events`: run, scenario, suite, provider and so on.
         """
@@ -133,7 +133,7 @@ class PageContext:
                     news.clear()
                     with suppress(
                         UseCaseRefused
-                    ):  # the next news may find the store; strangers are led away by `sockets`
+                    ):  # the next change may find the store back; `sockets` redirects a revoked user
                         await callback()
 
         async def listen() -> None:
@@ -154,9 +154,9 @@ class PageContext:
         then: Callable[[RunEvent], Coroutine[Any, Any, None]],
         over: Callable[[], None] | None = None,
     ) -> None:
-        """Call a function of this page with every event of a run, but for `Heartbeat`.
+        """Call a function of this page with every event of a run except `Heartbeat`.
 
-        `over` is called when no more will come, for whatever reason: the run or the page ended, or something broke.
+        `over` is called once no more events will come: the run or the page has ended, or the stream has failed.
         """
 
         async def listen() -> None:
@@ -172,25 +172,25 @@ class PageContext:
         async def start() -> None:
             try:
                 await client.connected()
-                with client, suppress(PramanaError):  # whoever may not listen is led away by `sockets`
+                with client, suppress(PramanaError):  # `sockets` redirects a user without access
                     await work
             finally:
                 work.close()
 
         task = background_tasks.create(start(), name="news for a page")
         if on_end:
-            task.add_done_callback(lambda _: on_end())  # a task that is cancelled before it begins has no `finally`
+            task.add_done_callback(lambda _: on_end())  # a task that is cancelled before it starts never runs `finally`
         client.on_delete(lambda: task.cancel() and None)
 
-    # ── Addresses ──
+    # ── URLs ──
 
     def page_url(self, **changed: Any) -> str:
-        """Return the address of this page with some of its query changed; None takes one away."""
+        """Return the URL of this page with query parameters replaced; None removes one."""
         return make_url(self.address, **{**dict(self.query), **changed})
 
 
 def make_url(path: str, **query: Any) -> str:
-    """Return an address within the workbench.
+    """Return a URL within the workbench.
 
     >>> make_url("/runs", model="a b", page=None)
     '/runs?model=a+b'
@@ -205,7 +205,7 @@ def make_url(path: str, **query: Any) -> str:
 
 
 def quote_path_part(text: str) -> str:
-    """Return a text as one part of a path of the API; dots that stand alone would be taken for a way up or nowhere.
+    """Quote a text as one segment of an API path, `.` and `..` included, which clients would otherwise resolve.
 
     >>> quote_path_part("a/b?"), quote_path_part("v1.0"), quote_path_part("."), quote_path_part("..")
     ('a%2Fb%3F', 'v1.0', '%2E', '%2E%2E')
@@ -214,6 +214,6 @@ def quote_path_part(text: str) -> str:
 
 
 def make_sign_in_url(request: Request) -> str:
-    """Return where whoever asks for a page brings a token, and is led back from."""
+    """Return the URL of the sign-in page, with a redirect back to the requested page."""
     url = request.url
     return make_url("/sign-in", to=f"{url.path}?{url.query}" if url.query else url.path)

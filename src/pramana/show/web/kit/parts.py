@@ -1,6 +1,6 @@
-"""What can be pressed or filled in, each with its label; a page is made of these and of `markup`.
+"""Controls and their labels: buttons, fields, boxes. Pages are built of these and of `markup`.
 
-Handlers are guarded: what the API refuses is told to whoever pressed, in its own words, and the page stays as it was.
+Handlers are guarded: when the API refuses a call, its message is shown and the page stays as it was.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -24,27 +24,27 @@ COPY = """(event) => {
     () => Quasar.Notify.create({ message: "Copied", position: "bottom", timeout: 2000 }),
     () => Quasar.Notify.create({ message: "The browser did not let us copy: select it, and copy it yourself" }));
 }"""
-"""What a browser does when a button that says what to copy is pressed."""
+"""Browser handler of a copy button: copies the text that the button carries."""
 
 
 def add_markup(markup: Safe, *, classes: str = "") -> ui.html:
-    """Put markup on the page. It is sanitized once more in the browser."""
+    """Add markup to the page. The browser sanitizes it once more."""
     return ui.html(markup).classes(classes)
 
 
 def add_heading(words: str, level: Literal[1, 2, 3] = 2) -> None:
-    """Put a heading."""
+    """Add a heading."""
     add_markup(tag(f"h{level}", words))
 
 
 def add_paragraph(*words: str | Safe, quiet: bool = False) -> ui.html:
-    """Put a paragraph."""
+    """Add a paragraph."""
     return add_markup(tag("p", join(words), class_="quiet" if quiet else None))
 
 
 @contextmanager
 def open_box(classes: str, role: str | None = None, label: str | None = None) -> Iterator[ui.element]:
-    """Open a box of one of the classes of `style`."""
+    """Open a box with classes from `style`."""
     found = ui.element("div").classes(classes)
     if role:
         found.props["role"] = role
@@ -56,7 +56,7 @@ def open_box(classes: str, role: str | None = None, label: str | None = None) ->
 
 @contextmanager
 def open_card(title: Child) -> Iterator[ui.element]:
-    """Open a box with a title, apart from what stands around it."""
+    """Open a box with a title."""
     with open_box("card stack") as made:
         add_markup(tag("h2", title, class_="card-title"))
         yield made
@@ -64,32 +64,32 @@ def open_card(title: Child) -> Iterator[ui.element]:
 
 @contextmanager
 def redraw(place: ui.element) -> Iterator[None]:
-    """Open an element to draw anew what stands in it."""
+    """Clear an element and open it for new content."""
     place.clear()
     with place:
         yield
 
 
 class Panel:
-    """A place that is drawn anew only when what it shows has changed: else a press would miss its button."""
+    """A container redrawn only when its data changes; otherwise a click could hit a button that was just replaced."""
 
     def __init__(self, classes: str = "") -> None:
         self.place = ui.element("div").classes(classes)
         self._shown: object = None
 
     def show(self, what: object, draw: Callable[[], None]) -> None:
-        """Draw what is shown, if it is not what was shown before."""
+        """Redraw the content, unless the data is the same as before."""
         if what != self._shown:
             self._shown = what
             with redraw(self.place):
                 draw()
 
 
-# ── To press ──
+# ── Buttons ──
 
 
 def show_errors(act: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler that tells what the API refused."""
+    """Return a handler that shows the API's error message instead of raising."""
 
     @wraps(act)
     async def handle(*given: Any) -> None:
@@ -98,7 +98,7 @@ def show_errors(act: Callable[..., Any]) -> Callable[..., Any]:
             if isawaitable(result):
                 await result
         except UseCaseRefused as error:
-            if error.status == 401:  # a token that was revoked, or the first one that was made
+            if error.status == 401:  # the token was revoked, or the first token was just created
                 ui.navigate.to(make_sign_in_url(ui.context.client.request))
             else:
                 show_notification(describe_refusal(error), "negative")
@@ -107,9 +107,9 @@ def show_errors(act: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def add_button(words: str, act: Act, kind: Kind = "", *, small: bool = False, label: str | None = None) -> ui.button:
-    """Put a button; while it works it cannot be pressed again. A label tells buttons of the same words apart.
+    """Add a button, disabled while its handler runs. `label` names it for screen readers where several share a text.
 
-    What it does may take the button away.
+    The handler may remove the button.
     """
     made = ui.button(words, color=None).props("unelevated no-caps").classes(f"btn {kind}{' small' if small else ''}")
     client = ui.context.client
@@ -125,7 +125,7 @@ def add_button(words: str, act: Act, kind: Kind = "", *, small: bool = False, la
             if not made.is_deleted:
                 made.enable()
                 with client:
-                    ui.run_javascript(_REFOCUS % made.id)  # a button that is disabled loses the focus
+                    ui.run_javascript(_REFOCUS % made.id)  # a disabled button loses the focus
 
     made.on_click(on_press)
     return made
@@ -139,11 +139,11 @@ _REFOCUS = """(async () => {
     await new Promise((done) => setTimeout(done, 50));
   }
 })()"""
-"""Give the focus back to a button, unless it is elsewhere by now: a dialog that closes may take it along once more."""
+"""Return the focus to a button unless it has moved elsewhere; retry, as a closing dialog may take it away again."""
 
 
 def add_link_button(words: str, to: str, kind: Kind = "") -> None:
-    """Put a link that looks like a button: it leads somewhere and changes nothing."""
+    """Add a link styled as a button, for navigation only."""
     add_markup(tag("a", words, href=to, class_=f"btn {kind}"))
 
 
@@ -151,15 +151,15 @@ _ICONS = {"positive": "check_circle", "negative": "error", "warning": "warning",
 
 
 def show_notification(words: str, kind: Literal["positive", "negative", "warning", "info"] = "info") -> None:
-    """Say something that passes: read out at once, gone after ten seconds."""
-    # Not by `type`: its colours cannot be overruled, and dark on brown cannot be read.
+    """Show a notification: read out at once, gone after ten seconds."""
+    # Not by `type`: its colours cannot be overridden, and dark text on brown is unreadable.
     ui.notify(
         words, icon=_ICONS[kind], classes=f"notice {kind}", position="bottom", timeout=10_000, close_button="Close"
     )
 
 
 def describe_refusal(error: UseCaseRefused) -> str:
-    """Return what was refused, with the first of its places."""
+    """Return the error message with the first of its places."""
     words = str(error)
     if error.problems:
         first = error.problems[0]
@@ -171,7 +171,7 @@ def describe_refusal(error: UseCaseRefused) -> str:
 
 
 async def confirm(question: str, consequence: str, yes: str) -> bool:
-    """Ask before something that cannot be taken back. What is asked stays, whatever becomes of the list it is about."""
+    """Ask for confirmation of something irreversible. The dialog stays open when the list behind it is redrawn."""
     with ui.context.client, ui.dialog() as dialog, ui.card() as card:
         card.props["role"], card.props["aria-label"] = "alertdialog", question
         add_markup(tag("h2", question))
@@ -184,7 +184,7 @@ async def confirm(question: str, consequence: str, yes: str) -> bool:
     return answer
 
 
-# ── To fill in ──
+# ── Fields ──
 
 
 def add_text_field(
@@ -195,7 +195,7 @@ def add_text_field(
     hint: str = "",
     lines: bool = False,
 ) -> ui.input | ui.textarea:
-    """Put a field for text; one for a key is `forms.SecretField`, as what is typed here is sent back to the browser."""
+    """Add a text field; use `forms.SecretField` for keys, since this field's value is sent back to the browser."""
     made = ui.textarea(label, value=value) if lines else ui.input(label, value=value)
     _set_up_field(made, change, hint)
     return made
@@ -204,7 +204,7 @@ def add_text_field(
 def add_number_field(
     label: str, value: float | None, change: Change | None = None, *, least: float = 0, hint: str = ""
 ) -> ui.number:
-    """Put a field for a number."""
+    """Add a number field."""
     made = ui.number(label, value=value, min=least)
     _set_up_field(made, change, hint)
     return made
@@ -220,7 +220,7 @@ def add_select(
     clearable: bool = False,
     searchable: bool = False,
 ) -> ui.select:
-    """Put a list to choose from; `searchable`: by what is typed, too."""
+    """Add a select field; `searchable` also filters its options by typed text."""
     given = dict(options) if isinstance(options, Mapping) else list(options)
     made = ui.select(given, label=label, value=value, multiple=several, clearable=clearable, with_input=searchable)
     made.props(f"popup-content-class=choices {'use-chips' if several else ''}")
@@ -229,7 +229,7 @@ def add_select(
 
 
 def add_checkbox(label: str, value: bool = False, change: Change | None = None) -> ui.checkbox:
-    """Put a box to tick."""
+    """Add a checkbox."""
     made = ui.checkbox(label, value=value)
     if change:
         made.on_value_change(lambda event: show_errors(change)(event.value))
@@ -245,18 +245,18 @@ def _set_up_field(field: Any, change: Change | None, hint: str = "") -> None:
 
 
 def add_search_field(value: str, hint: str, callback: Callable[[str], None]) -> None:
-    """Put a field for what is looked for; Enter and the button beside it begin."""
+    """Add a search field; Enter or its button starts the search."""
     made = add_text_field("Search", value, hint=hint)
     made.on("keydown.enter", lambda: callback(made.value))
     add_button("Search", lambda: callback(made.value))
 
 
-# ── What to do when there is nothing, or something is wrong ──
+# ── Empty states and errors ──
 
 
 @contextmanager
 def open_empty_state(title: str, words: str) -> Iterator[None]:
-    """Say that there is nothing yet, and within it what to do next."""
+    """Show that there is nothing yet; add inside what to do next."""
     with open_box("empty"):
         add_markup(tag("h2", title, style="margin: 0"))
         add_paragraph(words, quiet=True)
@@ -265,12 +265,12 @@ def open_empty_state(title: str, words: str) -> Iterator[None]:
 
 
 def show_refusal_page(error: UseCaseRefused) -> None:
-    """Show what was refused where a page would be."""
+    """Show an error in place of the page's content."""
     add_markup(render_refusal(error))
     if error.status == 404:
         add_paragraph(tag("a", "Home", href="/"))
 
 
 def render_refusal(error: UseCaseRefused) -> Safe:
-    """Return what was refused, set apart and read out."""
+    """Return an error as an alert box that screen readers announce."""
     return tag("div", tag("p", render_foreign_text(describe_refusal(error))), class_="warn trouble", role="alert")

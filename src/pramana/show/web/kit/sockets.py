@@ -1,8 +1,8 @@
-"""The sockets of pages: each takes part only in pages of the same session, and what is malformed is dropped unheard.
+"""Sockets of pages: each can use only pages of its own session; malformed messages are dropped.
 
-NiceGUI knows a page by its id alone, which nobody can guess. That an id may be read in a proxy's log is reason enough
-not to leave it at that: whoever speaks for a page must have opened it, by the session or the token that they show. A
-socket ends when that ends or loses its role: its page is led to sign in.
+NiceGUI identifies a page by an unguessable id alone. An id may still be read in a proxy's log, so a socket must also
+prove that its session or token opened the page. A socket ends when that session or token ends or loses its role, and
+its page is redirected to sign in.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ MAX_TAB_ID_LENGTH = 100
 TAB_LIFETIME_S = 600.0
 _UPLOAD = "/_nicegui/client/"
 _WATCHED_SOCKETS: dict[str, ExitStack] = {}
-"""Of each open socket, what ends its being watched."""
+"""The watch on the user of each open socket; closing it ends the watch."""
 
 
 def install_socket_rules(serving: App) -> None:
-    """Put the rule before what NiceGUI does with messages."""
+    """Wrap NiceGUI's message handlers with these checks."""
     app.storage.max_tab_storage_age = TAB_LIFETIME_S
     core.sio.eio.cors_allowed_origins = []
     handlers: dict[str, Callable[..., Any]] = core.sio.handlers["/"]
@@ -36,11 +36,11 @@ def install_socket_rules(serving: App) -> None:
         handlers[name] = _wrap_handler(handlers[name])
     handlers["connect"] = _wrap_connect(handlers["connect"], serving)
     handlers["disconnect"] = _wrap_disconnect(handlers["disconnect"])
-    handlers["log"] = lambda *_: None  # a browser writes nothing into the log of a server
+    handlers["log"] = lambda *_: None  # a browser must not write into the server's log
 
 
 def may_upload(scope: Scope) -> bool:
-    """Tell whether a request that brings a file to a page comes from whoever opened the page."""
+    """Return whether a request may pass: a file upload must come from the session or token that opened the page."""
     path: str = scope["path"]
     if not path.startswith(_UPLOAD):
         return True
@@ -71,7 +71,7 @@ def _wrap_disconnect(disconnect: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _redirect_to_sign_in(sid: str) -> None:
-    """Lead the page of a socket to sign in; the gate closes the socket, whether the page goes or not."""
+    """Redirect the pages of a socket to sign in; the gate closes the socket whether or not they follow."""
     if watched := _WATCHED_SOCKETS.pop(sid, None):
         watched.close()
         for client in [Client.instances[room] for room in core.sio.rooms(sid) if room in Client.instances]:
@@ -89,7 +89,7 @@ def _wrap_handler(handle: Callable[..., Any]) -> Callable[..., Any]:
         try:
             found = handle(sid, message)
             return await found if isawaitable(found) else found
-        except (KeyError, TypeError, ValueError, AttributeError):  # no browser of ours has written it
+        except (KeyError, TypeError, ValueError, AttributeError):  # not written by NiceGUI's own client
             return False
 
     return handle_message
@@ -98,7 +98,7 @@ def _wrap_handler(handle: Callable[..., Any]) -> Callable[..., Any]:
 def _is_own_client(client_id: Any, scope: Scope) -> bool:
     client = Client.instances.get(client_id) if isinstance(client_id, str) else None
     if client is None or client.request is None:
-        return True  # there is no such page, and nothing is done
+        return True  # there is no such page, so the message has no effect
     user, opener = _socket_user(scope), _socket_user(client.request.scope)
     return (user.token_id, user.session) == (opener.token_id, opener.session)
 

@@ -1,8 +1,8 @@
-"""How pages look: the shared colours (`report.look`) in both themes, and the classes of `report/style.css`.
+"""The design of pages: the shared colours (`report.look`) in both themes, and the classes of `report/style.css`.
 
-Text is set in the system's own fonts: nothing is fetched. Pages use these classes and none of a framework's. Pages for
-strangers are plain HTML, without a script, and nothing is kept for them on the server: every other page is an object in
-memory for as long as somebody looks at it.
+Text uses system fonts: nothing is fetched. Pages use these classes and none of a framework's. Pages for anonymous
+visitors are plain HTML without scripts and need no server state; every other page is an object in the server's memory
+for as long as it is open.
 """
 
 from nicegui import app, ui
@@ -13,7 +13,7 @@ from pramana.report.look import DARK, LIGHT, css_variables, stylesheet
 from pramana.report.markup import Child, Safe, join, tag
 
 THEME = "pramana_theme"
-"""The cookie that says light or dark; without it, as the system has it."""
+"""The cookie with the chosen theme, light or dark; without it, the system's applies."""
 FAVICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#1d5f8a"/>'
     '<path d="M8 17.5l5.5 5.5L24 10" fill="none" stroke="#fff" stroke-width="3.5" stroke-linecap="round"/></svg>'
@@ -25,9 +25,9 @@ _THEMES = (
 
 
 def install_style() -> None:
-    """Give every page its looks."""
+    """Install the style sheet and the colours of every page."""
     ui.add_css(_THEMES + stylesheet(), shared=True)
-    app.config.quasar_config["loadingBar"]["skipHijack"] = True  # a bar nobody named, for requests that no page makes
+    app.config.quasar_config["loadingBar"]["skipHijack"] = True  # an unlabelled bar, and no page needs it
     app.colors(
         primary=LIGHT["accent"],
         dark=DARK["raised"],
@@ -39,7 +39,7 @@ def install_style() -> None:
 
 
 def render_plain_page(request: Request, title: str, *content: Child, status: int = 200) -> HTMLResponse:
-    """Return a page of markup in the looks of all others."""
+    """Return a page of plain markup in the same design."""
     light, dark = (
         f":root {{ color-scheme: {name}; {css_variables(of)} }}" for name, of in (("light", LIGHT), ("dark", DARK))
     )

@@ -1,7 +1,7 @@
-"""How a call looks: the peaks of both sides and their turns in; a picture out, the caller above and the agent below.
+"""The waveform of a call: takes the peaks and turns of both sides, draws the caller above and the agent below.
 
-Both sides stand on one time axis and one scale of loudness, so that a side which is drawn low was low. The picture is
-a slider: where it is pressed, the player goes.
+Both sides share one time axis and one scale of loudness, so a side that is drawn low was quiet. The picture is a
+slider: clicking it moves the player there.
 """
 
 import json
@@ -16,16 +16,16 @@ from pramana.report.pictures import draw_time_axis
 from pramana.show.web.kit import parts
 
 PLAYER_ID, PICTURE_ID, TRANSCRIPT_ID = "call-sound", "call-place", "call-told"
-"""Ids in the page: the player, the picture, and what was said."""
+"""Element ids: the player, the waveform and the transcript."""
 _HALF_HEIGHT = 50
 _MIN_LEVEL = 0.02
-"""A call that is softer than this as a whole is not drawn as if it were loud."""
+"""Calls quieter than this are not scaled up to full height."""
 _STEP_S, _LEAP_S = 1.0, 5.0
 _SPEAKERS = ("caller", "agent")
 
 
 def draw_call(call: CallView) -> Safe:
-    """Draw a call."""
+    """Return the waveform of a call as SVG."""
     seconds, peaks = call.duration_seconds, {"caller": call.peaks.caller, "agent": call.peaks.agent}
     columns = len(call.peaks.caller)
     loudest = max(_MIN_LEVEL, *call.peaks.caller, *call.peaks.agent)
@@ -63,7 +63,7 @@ def draw_call(call: CallView) -> Safe:
 
 
 def _draw_side(peaks: Sequence[float], middle: float, loudest: float) -> str:
-    """Return the outline of one side: its peaks above the middle, and back below it."""
+    """Return the outline of one side as a path: the peaks above its middle line, then back below it."""
     heights = [max(0.3, 0.9 * _HALF_HEIGHT / 2 * each / loudest) for each in peaks]
     there = "L".join(f"{x} {middle - height:.1f}" for x, height in enumerate(heights))
     back = "L".join(f"{x} {middle + heights[x]:.1f}" for x in reversed(range(len(heights))))
@@ -71,7 +71,7 @@ def _draw_side(peaks: Sequence[float], middle: float, loudest: float) -> str:
 
 
 def render_conversation(conversation: Sequence[SaidView]) -> Safe:
-    """Return a conversation as a list; what was spoken has a button that plays from there."""
+    """Return the transcript as a list; each spoken line has a button that plays from there."""
     return tag("ol", (_render_line(each) for each in conversation), class_="talk", id=TRANSCRIPT_ID)
 
 
@@ -97,12 +97,12 @@ def _render_line(each: SaidView) -> Safe:
 
 
 def play_on_next_page(path: str) -> None:
-    """Let the next page of this tab play its call by itself, if it is this one: somebody has pressed to hear it."""
+    """Autoplay the call when this tab next opens the given path: the user has pressed a button to hear it."""
     ui.run_javascript(f"sessionStorage.setItem('pramana-play', {json.dumps(path)})")
 
 
 def add_player(call: CallView) -> None:
-    """Put the player, the picture that follows it, and what was said beside them."""
+    """Add the player, the waveform that follows it, and the transcript beside them."""
     seconds = call.duration_seconds
     with parts.open_box("halves"):
         with parts.open_box("stack"):

@@ -1,19 +1,19 @@
-// What the YAML editor does in the browser: its name for screen readers, its theme, its marks, and what must not be lost.
-// Marks are set here and not by NiceGUI's own, which would send the server's copy of the text along with each of them, and
-// so take back what was typed on the way.
+// The browser side of the YAML editor: its label for screen readers, its theme, its marks and its drafts.
+// It sets the marks itself, because NiceGUI's own marks come with the server's copy of the text and would overwrite what
+// was typed in the meantime.
 window.pramanaEditor = (() => {
   const kept = {};
   const marking = {};
   const draft = () => `pramana draft of ${location.pathname}`;
 
-  // Columns count characters, the editor counts units of UTF-16.
+  // Columns count characters; the editor counts UTF-16 code units.
   const units = (text, column) => [...text].slice(0, column - 1).join("").length;
 
   const remember = (id, text) => {
     try {
       if (text === kept[id]) sessionStorage.removeItem(draft());
       else sessionStorage.setItem(draft(), text);
-    } catch {} // a full store remembers nothing, and nothing else is wrong
+    } catch {} // storage is full: the draft is not kept, nothing else fails
   };
 
   async function begin(id, named) {

@@ -1,7 +1,7 @@
-"""An editor for a YAML document: what is wrong is marked on its line as one types, and told below with its place.
+"""An editor for a YAML document: problems are marked on their lines as the user types, and listed below.
 
-The page that holds one hears of every check. What was typed and not kept is asked about before the page is left, and is
-there again when the page is reloaded.
+The page that contains it receives the result of every check. Leaving the page with unsaved text asks for confirmation,
+and reloading the page restores that text.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from pramana.show.web.kit import parts
 from pramana.show.web.kit.page_context import PageContext, UseCaseRefused
 
 DEBOUNCE_S = 0.3
-"""How long nothing is typed before it is checked."""
+"""Seconds without typing before the text is checked."""
 MAX_LENGTH = 250_000
-"""Characters of a document here: a message from a browser may have a megabyte, and a character three bytes or more."""
+"""Maximum length in characters: a browser's message may have 1 MB, and a character takes three bytes or more."""
 MAX_LISTED_PROBLEMS = 200
-"""Of what is wrong, below the editor; its lines are marked all."""
+"""Problems listed below the editor; all are marked on their lines."""
 _SCRIPT = Path(__file__).with_name("yaml_editor.js").read_text(encoding="utf-8")
 _GO = """(event) => {
   const found = event.target.closest("button[data-line]");
@@ -33,14 +33,14 @@ _GO = """(event) => {
 
 @dataclass(frozen=True, slots=True)
 class CheckedDocument:
-    """What a document is worth."""
+    """A document with the results of its check."""
 
     text: str
     problems: Sequence[Problem] = ()
     read: Sequence[ReadScenario] = ()
     """Its valid scenarios."""
     also: Sequence[Problem] = ()
-    """What only the page knows to be wrong."""
+    """Problems that only the page can find."""
 
     @property
     def all_problems(self) -> Sequence[Problem]:
@@ -52,12 +52,12 @@ class CheckedDocument:
 
 
 def is_error(problem: Problem) -> bool:
-    """Tell whether a problem is more than a warning."""
+    """Return whether a problem is an error, not a warning."""
     return problem.severity == "error"
 
 
 async def check_document(context: PageContext, text: str) -> CheckedDocument:
-    """Return what a document is worth; what is not even looked at is a problem too."""
+    """Check a document; a refusal to check it is returned as a problem too."""
     try:
         found = await context.call(validate_document, text)
     except UseCaseRefused as error:
@@ -66,7 +66,7 @@ async def check_document(context: PageContext, text: str) -> CheckedDocument:
 
 
 class YamlEditor:
-    """One such editor on a page."""
+    """A YAML editor with live checks."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class YamlEditor:
         on_touch: Callable[[], None] = lambda: None,
         may_be_empty: bool = False,
     ) -> None:
-        """Add an editor; `extra_check` finds what only the page can know, `on_touch` is called at every change."""
+        """Add an editor; `extra_check` finds problems only the page can know, `on_touch` is called at every change."""
         self._context, self._on_check, self._extra_check, self._on_touch = context, on_check, extra_check, on_touch
         self._may_be_empty = may_be_empty
         self._turn = self._puts = 0
@@ -104,7 +104,7 @@ class YamlEditor:
 
     @property
     def text(self) -> str:
-        """What stands in it."""
+        """The text in the editor."""
         return self._box.value or ""
 
     @property
@@ -112,13 +112,13 @@ class YamlEditor:
         return self.text == self.saved_text
 
     def mark_saved(self, text: str) -> None:
-        """Take what is kept now: from here on only what differs from it is unsaved."""
+        """Set the saved version: only text that differs from it counts as unsaved."""
         self.saved_text = text
         self._box.client.run_javascript(f"pramanaEditor.keep({self._box.id}, {json.dumps(text)})")
         self._notice.clear()
 
     async def replace(self, text: str) -> None:
-        """Put another document in the place of this one, and check it."""
+        """Replace the document and check it."""
         clean = normalise_line_breaks(text)
         if clean != self.text:
             self._puts += 1
@@ -126,22 +126,22 @@ class YamlEditor:
         await self.check()
 
     async def check(self) -> None:
-        """Check what stands in it, mark what is wrong, and tell the page."""
+        """Check the text, mark its problems and notify the page."""
         text = self.text
         found = await self.check_text(text)
-        if text == self.text:  # else somebody types, and it is checked again
+        if text == self.text:  # otherwise it has changed meanwhile and will be checked again
             self.show(found)
             await self._on_check(found)
 
     async def check_text(self, text: str) -> CheckedDocument:
-        """Return what a text is worth."""
+        """Return a text with the results of its check."""
         if self._may_be_empty and not text.strip():
             return CheckedDocument(text)
         found = await check_document(self._context, text)
         return replace(found, also=await self._extra_check(found)) if self._extra_check else found
 
     def show(self, checked: CheckedDocument) -> None:
-        """Mark what is wrong, and tell it below."""
+        """Mark the problems and list them below."""
         every = checked.all_problems
         marks = [
             {**_marker_position(each), "message": each.message, "warned": not is_error(each)}
@@ -158,10 +158,10 @@ class YamlEditor:
         self._list.set_content(join(told))
 
     async def _on_input(self) -> None:
-        if self._puts:  # nobody has typed: it was put, and is being checked
+        if self._puts:  # set by `replace`, which checks it itself
             self._puts -= 1
             return
-        if len(self._box.value or "") > MAX_LENGTH:  # no browser of ours sends so much
+        if len(self._box.value or "") > MAX_LENGTH:  # our script never sends this much
             await self.replace(self.saved_text)
             return
         self._on_touch()
@@ -187,7 +187,7 @@ _TOO_LONG_MESSAGE = (
 
 
 def normalise_line_breaks(text: str) -> str:
-    """Return a document with the line breaks an editor counts by.
+    """Return a document with line breaks as the editor counts them.
 
     >>> normalise_line_breaks("a\\r\\nb\\rc")
     'a\\nb\\nc'
@@ -196,7 +196,7 @@ def normalise_line_breaks(text: str) -> str:
 
 
 def render_problems(problems: Sequence[Problem], *, buttons: bool = True) -> Safe:
-    """Return problems with their places; as buttons, they lead to their lines."""
+    """Return problems with their places; as buttons, they jump to their lines."""
     return tag("ul", (tag("li", _render_problem(each, button=buttons)) for each in problems)) if problems else Safe("")
 
 

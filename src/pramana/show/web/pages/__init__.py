@@ -1,1 +1,1 @@
-"""The pages of the workbench: a module for each address, and what only one page draws."""
+"""The pages of the workbench: one module for each address, plus markup that only one page uses."""

@@ -1,4 +1,4 @@
-"""How a case is asked and what must hold of the answer, as people read it: a scenario, or a test case of a suite."""
+"""Markup of a scenario or a test case: what is sent, and what the answer must fulfil."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ _ASSERTION_PHRASES = {
     "semantic_similarity": "means about the same as",
     "regex": "matches the pattern",
 }
-"""What a type of assertion says of an answer; others are called by their names."""
+"""The wording of an assertion by type; other types are shown by name."""
 
 
 def render_scenario(scenario: Scenario) -> Safe:
-    """Return a scenario as it will be asked."""
+    """Return a scenario as markup: its lines, context and expectations."""
     known: list[tuple[str, Child]] = [
         ("Type", scenario.type),
         ("Difficulty", scenario.difficulty),
@@ -48,7 +48,7 @@ def render_scenario(scenario: Scenario) -> Safe:
 
 
 def render_case(case: Mapping[str, Any]) -> Safe:
-    """Return a test case: what is said to the model, what is expected, and by what the answer is judged."""
+    """Return a test case as markup: its messages, the expected answer and its assertions."""
     asked = case["input"]
     turns = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     assertion = msgspec.convert({**case["assertion"], "ideal": case.get("ideal")}, StatedAssertion)
@@ -64,12 +64,12 @@ def render_case(case: Mapping[str, Any]) -> Safe:
 
 
 def render_tags(names: Sequence[str], links: Mapping[str, str] | None = None) -> Safe:
-    """Return tags side by side, each as a link where it leads somewhere."""
+    """Return tags side by side, each as a link if `links` has its address."""
     return tag("span", join((_render_tag(each, (links or {}).get(each)) for each in names), " "), class_="tags")
 
 
 def render_beginning(content: str, length: int = 160) -> Safe:
-    """Return how a text begins, in the direction it runs."""
+    """Return the beginning of a text, with the text's own writing direction."""
     cut = " ".join(content[: 2 * length].split())
     return tag(
         "div", render_text(cut if len(cut) <= length else cut[:length].rstrip() + "…"), dir="auto", class_="clip"
@@ -89,7 +89,7 @@ def _render_words(words: str) -> Safe:
 
 
 def _render_line(line: ScenarioTurn) -> Safe:
-    """Return what the caller says, and what must hold of the answer."""
+    """Return a caller's line and what the agent's answer must fulfil."""
     barged, recorded = line.barge_in, line.audio_url
     when = "The caller says" if barged is None else f"The caller breaks in, {barged:g} s into the answer"
     must = [tag("li", "Passes when the answer ", *_render_assertion(each)) for each in line.assert_ or ()]

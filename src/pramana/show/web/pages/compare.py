@@ -1,9 +1,10 @@
-"""Two runs or two models side by side on the same cases: the answer first, then the evidence, then what flipped.
+"""Compare two runs or two models on the same cases: first the verdict, then the evidence, then the changed cases.
 
-The address holds all of it (`base`, `new`, `model`, `newModel`, `page`, `anySuite`, `anyJudge`), so that whoever opens
-it sees the same. Without both sides the page helps to choose them, from lists of the recent runs and their models.
-What is not chosen is suggested: the newest run, and against it the run before of the same cases, or else another of its
-own models. Where only the run before is named, it is the newest other run of the same cases, never one of others.
+The address holds all parameters (`base`, `new`, `model`, `newModel`, `page`, `anySuite`, `anyJudge`), so a link shows
+everyone the same. Without both sides, the page offers the recent runs and their models to choose from. It suggests
+missing sides: the newest run as new, compared with the previous run of the same cases, or with another of its own
+models. If only the base is given, the new side is the newest other run of the same cases. Runs of other cases are
+never suggested.
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ from pramana.show.web.pages.comparison_markup import (
 from pramana.store.queue import UNDER_WAY
 
 FLIPS_PER_PAGE = 20
-"""Cases that changed on one page."""
+"""Changed cases per page."""
 MAX_SHOWN_REPEATS = 5
 """Repeats of a case whose replies are shown."""
 MAX_RECENT_RUNS = 50
@@ -44,7 +45,7 @@ _SIDES = {"base": "before", "new": "now"}
 
 @frame.register_page("/compare", "Compare")
 async def compare(context: PageContext) -> None:
-    """Show what came of comparing the two that the address names, or help to choose them."""
+    """Show the comparison of the two sides in the address, and the form to choose others."""
     query = context.query
     both = bool(query.get("base") and query.get("new"))
     with frame.add_page_heading("Compare", "Two runs, or two models, on the same cases: is one better, and where?"):
@@ -63,7 +64,7 @@ async def compare(context: PageContext) -> None:
 
 
 async def _show_answer(context: PageContext) -> None:
-    """Show the answer, or what must be chosen before there is one; anew while a run is under way."""
+    """Show the comparison, or what must be chosen first; update while a run is under way."""
     under_way = False
 
     @ui.refreshable
@@ -76,11 +77,11 @@ async def _show_answer(context: PageContext) -> None:
             parts.show_refusal_page(error)
             return
         under_way = any(run.status in UNDER_WAY for run in (base, new))
-        # The address names both of two models of one run.
+        # Two models of one run are compared, and the address names neither.
         if base.id == new.id and len(base.models) > 1 and not context.query.get("model"):
             _add_model_choice(context, "model", base, new)
             return
-        # One of several models of a run was named, and not which one it is compared with.
+        # The address names one of several models of a run, but not the one to compare it with.
         if base.id == new.id and context.query.get("model") and not context.query.get("newModel"):
             _add_model_choice(context, "newModel", base, new)
             return
@@ -127,7 +128,7 @@ def _unfinished_note(run: RunView, word: str) -> str:
     return f"The run {word} is {run.status}, with {so_far}: cases it did not end are left out. Resume it on its page."
 
 
-# ── What changed ──
+# ── Changes ──
 
 
 def _draw_flips(data: ComparisonView, page: int, noun: Noun, context: PageContext) -> None:
@@ -147,12 +148,12 @@ def _draw_flips(data: ComparisonView, page: int, noun: Noun, context: PageContex
 
 
 def _draw_flip(flip: FlipView, data: ComparisonView, context: PageContext) -> None:
-    """Put one case that changed."""
+    """Add a changed case."""
     _openable(render_flip_line(flip), flip.base_results, flip.new_results, data, context)
 
 
 def _changed_replies(data: ComparisonView, context: PageContext) -> None:
-    """Put the replies that changed while their verdict stayed the same; nothing where none did."""
+    """Add the replies that changed although their verdict did not; nothing if there are none."""
     changes = data.reply_changes
     if not changes.changed:
         return
@@ -170,7 +171,7 @@ def _changed_replies(data: ComparisonView, context: PageContext) -> None:
 def _openable(
     line: Safe, base_results: Sequence[int], new_results: Sequence[int], data: ComparisonView, context: PageContext
 ) -> None:
-    """Put one case as a line; what was said is fetched when it is opened."""
+    """Add a case as a line that expands; its replies are loaded when it is opened."""
     with ui.element("details") as made:
         with ui.element("summary"):
             parts.add_markup(line, classes="inline")
@@ -189,7 +190,7 @@ def _openable(
                 ]
                 for old, now in islice(zip_longest(base_results, new_results), MAX_SHOWN_REPEATS)
             ]
-        finally:  # what was refused is fetched anew when it is opened again
+        finally:  # after an error, opening it again retries
             waiting.delete()
         with within:
             parts.add_markup(render_replies(pairs, data))
@@ -199,11 +200,11 @@ def _openable(
     made.on("toggle", parts.show_errors(load), js_handler="(event) => event.target.open && emit()")
 
 
-# ── What must be chosen ──
+# ── Missing choices ──
 
 
 def _draw_model_choice(context: PageContext, error: UseCaseRefused, base: RunView, new: RunView) -> None:
-    """Show why there is no answer yet, and offer what would give one."""
+    """Show why there is no comparison yet, with links that resolve it."""
     asked = error.problems[0].path if error.problems else None
     if asked in ("model", "newModel"):
         _add_model_choice(context, asked, base, new)
@@ -238,21 +239,21 @@ def _add_model_choice(context: PageContext, asked: str, base: RunView, new: RunV
 
 
 def _matching_model(model: str, base: RunView, new: RunView) -> str | None:
-    """Return which model of the new run stands against one of the base; None where that has to be chosen."""
+    """Return the model of the new run that corresponds to one of the base run; None if the user must choose."""
     others = [each for each in new.models if base.id != new.id or each != model]
     return model if model in others else others[0] if len(others) == 1 else None
 
 
-# ── Which two ──
+# ── Choosing two runs ──
 
 
 async def _read_run(context: PageContext, named: str) -> RunView:
-    """Return a run by its id, the beginning of one, or as the latest."""
+    """Return a run by its id, by the beginning of its id, or as `latest`."""
     return await context.call(read_progress, named)
 
 
 async def _draw_chooser(context: PageContext, *, both: bool) -> None:
-    """Put the lists to choose from; `both` says that the address names two already."""
+    """Add the form to choose two runs; `both` means that the address names both already."""
     parts.add_heading("Compare something else" if both else "Choose two")
     listed = (await context.call(list_runs, RunFilter(page_size=MAX_RECENT_RUNS, outcomes=True))).items
     if not listed:
@@ -268,7 +269,7 @@ async def _draw_chooser(context: PageContext, *, both: bool) -> None:
             try:
                 choosing.choose(which, choosing.runs.get(named) or await _read_run(context, named))
             except UseCaseRefused as error:
-                if not both:  # else it was told above
+                if not both:  # otherwise the error is already shown above
                     parts.show_refusal_page(error)
     if not choosing.chosen:
         choosing.choose("new", listed[0])
@@ -280,7 +281,7 @@ async def _draw_chooser(context: PageContext, *, both: bool) -> None:
 
 
 async def _suggest_other_side(context: PageContext, choosing: "_Choice", missing: str) -> str:
-    """Choose the side that was not named, where there is one that was asked the same; return what to say of it."""
+    """Choose the missing side if there is a comparable run or model; return the sentence that explains it."""
     (named,) = choosing.chosen.values()
     before = missing == "base"
     found, of = await _find_similar_run(context, named, before=before)
@@ -292,8 +293,8 @@ async def _suggest_other_side(context: PageContext, choosing: "_Choice", missing
 
 
 async def _find_similar_run(context: PageContext, run: RunView, *, before: bool) -> tuple[RunView | None, str]:
-    """Return the newest other run that was asked the same, or the newest before it; and among which, if not all."""
-    if run.cases_digest is None:  # it is gone
+    """Return the newest other run of the same cases (`before`: an older one), and the limit of the search, if any."""
+    if run.cases_digest is None:  # the run was deleted
         return None, ""
     listed = await context.call(list_runs, RunFilter(suite=run.suite, page_size=MAX_RECENT_RUNS, outcomes=True))
     for each in listed.items:
@@ -305,7 +306,7 @@ async def _find_similar_run(context: PageContext, run: RunView, *, before: bool)
 
 
 class _Choice:
-    """What is chosen, until it becomes an address."""
+    """The chosen runs and models, until they become an address."""
 
     def __init__(self, runs: dict[str, RunView], query: dict[str, str]) -> None:
         self.runs = runs
@@ -317,12 +318,12 @@ class _Choice:
         self._named = "newModel" in query
 
     def choose(self, which: str, run: RunView) -> None:
-        """Take a run for a side, and of its models the one that was named, or the first; of one run two."""
+        """Choose a run for a side, with the model in the address or its first; within one run, two different models."""
         self.runs[run.id] = self.chosen[which] = run
         if self.model[which] not in run.models:
             self.model[which] = run.models[0]
         same = self.chosen.get("base") == self.chosen.get("new") and self.model["base"] == self.model["new"]
-        if same and len(run.models) > 1 and not self._named:  # one against itself tells nobody anything
+        if same and len(run.models) > 1 and not self._named:  # comparing a model with itself says nothing
             self.model["new"] = next(each for each in run.models if each != self.model["base"])
 
     def address(self) -> str:
@@ -371,8 +372,8 @@ def _draw_form(choosing: _Choice) -> None:
 
 
 def _run_label(run: RunView) -> str:
-    """Return a run for a list to choose from."""
+    """Return the label of a run in a select field."""
     models = ", ".join(each[:40] for each in run.models[:3]) + (" …" if len(run.models) > 3 else "")
-    rate, several = run.pass_rate, len(run.models) > 1  # a rate over several models would be nobody's
+    rate, several = run.pass_rate, len(run.models) > 1  # a rate over several models describes none of them
     end = f" · {len(run.models)} models" if several else f" · {format_percent(rate)} passed" if rate is not None else ""
     return escape_unprintable(f"{run.suite[:60]} · {models} · {run.created_at[:16].replace('T', ' ')}{end}")

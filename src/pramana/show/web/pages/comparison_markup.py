@@ -1,4 +1,4 @@
-"""How a comparison looks: a view of it in, markup out; the answer, its evidence, both replies of a case."""
+"""Markup of a comparison: takes a view, returns the verdict, its evidence, and both replies of a case."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -37,7 +37,7 @@ VERDICTS = {
     "no_change": ("=", "skipped"),
     "inconclusive": ("?", "unscored"),
 }
-"""A sign and a colour; the word stands at the beginning of the sentence."""
+"""The sign and colour of each verdict; its sentence begins with the word."""
 _TESTS = {
     "exact McNemar": "exact McNemar test, by the {}s that changed",
     "sign flips by case": "sign-flip test, with {}s as the units",
@@ -50,9 +50,9 @@ Noun = Literal["case", "answer"]
 
 
 def choose_noun(base: Sequence[str], new: Sequence[str], *, left_out: bool = False) -> Noun:
-    """Return what is counted: cases, or answers, of which a case that was asked in several variants has one for each.
+    """Return the unit that is counted: cases, or answers if cases were sent in several variants.
 
-    Compared is what both were asked in; what is left out goes by its variant as soon as one side has several.
+    The variants that both sides share are compared; excluded cases are counted as answers once one side has several.
 
     >>> one, two = ("text",), ("text", "voice")
     >>> choose_noun(one, one), choose_noun(two, two), choose_noun(one, two), choose_noun(one, two, left_out=True)
@@ -63,11 +63,11 @@ def choose_noun(base: Sequence[str], new: Sequence[str], *, left_out: bool = Fal
     return "answer" if several > 1 else "case"
 
 
-# ── The answer ──
+# ── The verdict ──
 
 
 def render_verdict(data: ComparisonView, noun: Noun = "case") -> Safe:
-    """Return the answer, and the difference of the pass rates that it rests on."""
+    """Return the verdict with the difference of pass rates behind it."""
     sign, colour = VERDICTS[data.verdict]
     word, _, rest = data.sentence.partition(": ")
     said = [
@@ -91,7 +91,7 @@ def render_verdict(data: ComparisonView, noun: Noun = "case") -> Safe:
 
 
 def explain_p_value(p_value: float, test: str | None, noun: Noun = "case") -> str:
-    """Say in plain words what the test says."""
+    """Explain a p-value in plain words."""
     by = _TESTS[test].format(noun) if test in _TESTS else test
     if p_value >= 0.9995:
         return f"Had nothing changed, chance alone would do at least this much every time ({by}, p = 1)."
@@ -102,7 +102,7 @@ def explain_p_value(p_value: float, test: str | None, noun: Noun = "case") -> st
 
 
 def _format_frequency(share: float) -> str:
-    """Return how often something happens.
+    """Return a probability as a frequency.
 
     >>> _format_frequency(0.3), _format_frequency(0.002), _format_frequency(1e-9)
     ('about 30 times in 100', 'about 2 times in 1,000', 'less than once in 10,000 times')
@@ -114,7 +114,7 @@ def _format_frequency(share: float) -> str:
 
 
 def render_sides(base: RunView, new: RunView, data: ComparisonView, noun: Noun = "case") -> Safe:
-    """Return both sides: what they were, and how much of what was compared they passed."""
+    """Return both sides: their runs, and the share of compared cases that each passed."""
     return render_tiles(
         [
             (
@@ -138,7 +138,7 @@ def _format_passed(share: float | None) -> str:
 
 
 def _render_side(run: RunView, model: str, compared_rate: float | None, overall_rate: float | None) -> Safe:
-    """Return what a side is, and its rate in all where that is not the one of what is compared."""
+    """Return one side, with its overall pass rate where that differs from the rate over the compared cases."""
     named = render_link(make_url(f"/runs/{run.id}"), render_foreign_text(run.suite, 200))
     said: list[Child] = [render_foreign_text(model, 200), tag("br"), named, ", ", render_time(run.created_at)]
     if format_percent(compared_rate) != format_percent(overall_rate):
@@ -150,11 +150,11 @@ def _render_side(run: RunView, model: str, compared_rate: float | None, overall_
     return join(said)
 
 
-# ── Times, and how both were asked ──
+# ── Latency, and differences in setup ──
 
 
 def render_request_differences(data: ComparisonView) -> Safe:
-    """Return in what the two were asked differently."""
+    """Return the parameters in which the two runs differ."""
     return tag(
         "p",
         render_foreign_text(describe_request_differences(each.detail for each in data.asked_differently)),
@@ -163,12 +163,12 @@ def render_request_differences(data: ComparisonView) -> Safe:
 
 
 def render_engine_changes(data: ComparisonView) -> Safe:
-    """Return which embedded models ran on different engines, and what follows from it."""
+    """Return which embedded models ran on different engines, and what that means for the comparison."""
     return join(tag("p", render_foreign_text(each.sentence), class_="warn") for each in data.engine_changes)
 
 
 def render_measurements(data: ComparisonView, noun: Noun = "case") -> Safe:
-    """Return latency beside latency, and misheard words."""
+    """Return latencies and word error rates side by side."""
     rows = [_measurement_row(each, noun) for each in (*data.times, *data.words)]
     heading = tag("h2", "Times")
     if not rows:
@@ -204,7 +204,7 @@ def _measurement_row(each: ChangeView, noun: Noun) -> tuple[Child, ...]:
 
 
 def _format_bounds(given: Sequence[float | None], formatter: Any) -> str:
-    """Return a number of which perhaps only a bound is known."""
+    """Return a number, or the range that bounds it."""
     low, high = given
     if low is not None and high is not None:
         return str(formatter(low)) if abs(high - low) < 1e-9 else f"{formatter(low)} to {formatter(high)}"
@@ -212,7 +212,7 @@ def _format_bounds(given: Sequence[float | None], formatter: Any) -> str:
 
 
 def _with_minus_sign(difference: str) -> str:
-    """Return a difference with the minus sign of print; a terminal's is the hyphen that can be searched for."""
+    """Return a difference with a typographic minus; the terminal uses a hyphen, which can be searched for."""
     return difference.replace("-", "−")
 
 
@@ -220,7 +220,7 @@ def _with_minus_sign(difference: str) -> str:
 
 
 def render_flip_line(flip: FlipView) -> Safe:
-    """Return a case that changed in one line."""
+    """Return a changed case in one line."""
     lost = flip.direction == "lost"
     if flip.base_in_all.answers == flip.new_in_all.answers == 1:
         said = render_outcome("failed" if lost else "passed")
@@ -237,7 +237,7 @@ def render_flip_line(flip: FlipView) -> Safe:
 
 
 def render_replies(pairs: Sequence[Sequence[ResultDetailView | None]], data: ComparisonView) -> Safe:
-    """Return what was asked and expected, and the replies of both sides beside each other, repeat by repeat."""
+    """Return the prompt, the expected answer and both replies side by side, one row per repeat."""
     first = next(each for pair in pairs for each in pair if each)
     both = ("Before", data.base), ("Now", data.new)
     halves = [
@@ -290,7 +290,7 @@ def _render_reply(word: str, run: str, result: ResultDetailView | None) -> Safe:
 
 
 def render_excluded(data: ComparisonView, any_judge: str | None, noun: Noun = "case") -> Safe:
-    """Return what was not compared: answers by their number, cases with the names of the first of each kind."""
+    """Return what was excluded: the number of answers, and the first cases of each kind by name."""
     kinds = (
         (data.excluded, "No verdict on one side or both", "They ended in an error, or nothing could be decided."),
         (data.only_base, "Only before", "The run now has no result of them."),

@@ -1,7 +1,7 @@
-"""One scenario as YAML, with what is wrong marked on its line as one types.
+"""The editor of one scenario as YAML, with problems marked on their lines as the user types.
 
-What is saved is one scenario under the id it has; whoever wants another id writes another scenario. A change of
-somebody else in between is told, and never lost without a word.
+Saving stores exactly one scenario and never changes its id: another id means another scenario. A concurrent change by
+another user is reported and never overwritten silently.
 """
 
 from collections.abc import Awaitable, Callable
@@ -62,14 +62,14 @@ scenarios:
 
 @frame.register_page("/scenarios/new", "New scenario", import_documents)
 async def new(context: PageContext) -> None:
-    """Write a scenario."""
+    """Create a scenario."""
     await _EditorPage(context, None, START_TEXT).begin()
 
 
 @frame.register_page("/scenarios/id/{scenario_id}", "Scenario")
 @frame.register_page("/scenarios/{scenario_id}", "Scenario")
 async def edit(context: PageContext) -> None:
-    """Change a scenario."""
+    """Edit a scenario."""
     wanted = context.path["scenario_id"]
     found = await read_scenario_or_none(context, wanted)
     if found is None:
@@ -90,7 +90,7 @@ async def _export_yaml(context: PageContext, scenario_id: str) -> str:
 
 
 class _EditorPage:
-    """A page that edits a scenario, or a new one."""
+    """The editor page of a new or an existing scenario."""
 
     def __init__(self, context: PageContext, scenario: ScenarioView | None, text: str) -> None:
         self._context, self._scenario, self._text = context, scenario, text
@@ -126,7 +126,7 @@ class _EditorPage:
             self._context.on_change({"scenario"}, self._reload)
 
     def _head(self) -> None:
-        """Put the heading; again after every change, which may be one of the name."""
+        """Draw the heading, again after every change, since the name may have changed."""
         found, crumbs = self._scenario, (("/scenarios", "Scenarios"),)
         if found is None:
             about = "Edit the example, then save it."
@@ -144,7 +144,7 @@ class _EditorPage:
             if self._context.may(delete_scenario):
                 parts.add_button("Delete", lambda: self._on_deleted(found.id), "danger")
 
-    # ── While somebody types ──
+    # ── Live checks ──
 
     async def _on_check(self, checked: CheckedDocument) -> None:
         self._show_state()
@@ -162,7 +162,7 @@ class _EditorPage:
         self._state.set_content(tag("span", said, class_="quiet"))
 
     async def _page_problems(self, checked: CheckedDocument) -> list[Problem]:
-        """Return what only this page knows: one scenario is saved, under the id it has."""
+        """Return the problems that only this page can find: more than one scenario, a changed id, an id that exists."""
         if not checked.is_valid or not checked.read:
             return []
         if len(checked.read) > 1:
@@ -233,15 +233,15 @@ class _EditorPage:
         self._head()
         frame.set_window_title(scenario.name)
 
-    # ── Somebody else ──
+    # ── Changes by other users ──
 
     async def _reload(self) -> None:
-        """See whether somebody else has changed or deleted it; what nobody here has touched is shown anew."""
+        """Check whether another user changed or deleted the scenario; reload the text if it has no unsaved changes."""
         before = self._scenario
         if before is None or self._saving:
             return
         now = await read_scenario_or_none(self._context, before.id)
-        if self._scenario is not before:  # what was chosen here while it was read is newer
+        if self._scenario is not before:  # it was saved or replaced here meanwhile
             return
         if now is None:
             self._say(
@@ -254,7 +254,7 @@ class _EditorPage:
         text = await _export_yaml(self._context, before.id) if self._editor.is_kept else None
         if self._scenario is not before:
             return
-        if text is not None and self._editor.is_kept:  # still: nobody has typed here while it was read
+        if text is not None and self._editor.is_kept:  # check again: the user may have typed during the export
             await self._replace_text(now, text)
             parts.show_notification("Somebody else has changed this scenario: this is what it is now")
         else:
@@ -269,7 +269,7 @@ class _EditorPage:
             )  # fmt: skip
 
     def _say(self, words: str | Safe = "", *choices: tuple[str, Callable[[], Awaitable[None]]]) -> None:
-        """Say something above the editor, and what can be done about it; without words, nothing."""
+        """Show a notice with buttons above the editor; without words, remove it."""
 
         def draw() -> None:
             with parts.open_box("warn row spread", role="alert"):
@@ -285,13 +285,13 @@ class _EditorPage:
             await self._replace_text(found, await _export_yaml(self._context, found.id))
 
     async def _replace_text(self, scenario: ScenarioView, text: str) -> None:
-        """Put what somebody else wrote in the place of what stands here."""
+        """Replace the text with the version that another user saved."""
         self._accept(scenario)
         self._editor.mark_saved(text)
         await self._editor.replace(text)
 
     async def _keep_own_version(self) -> None:
-        """Let what stands here replace what somebody else wrote, when it is saved."""
+        """Keep the text: the next save overwrites the other user's version."""
         if self._scenario and (found := await read_scenario_or_none(self._context, self._scenario.id)):
             self._accept(found)
             parts.show_notification("Saving replaces their change with yours")

@@ -1,6 +1,6 @@
-"""Home: what needs attention, the newest runs, and how models do over time; in an empty store, the way to a first run.
+"""Home: runs that need attention, the newest runs, and models over time; in an empty store, the steps to a first run.
 
-It grows as runs arrive, from whomever.
+Updates live as runs arrive, including those of other users.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ from pramana.show.web.pages.runs import LiveTable, render_passed, render_status
 
 NEWEST_RUNS = 8
 RUNS_CHECKED_FOR_TROUBLE = 50
-"""Of how many of the newest runs trouble is still news."""
+"""Newest runs that are checked for trouble."""
 MAX_MODELS = 6
-"""How many models are shown over time: those of the newest runs."""
+"""Models shown over time, taken from the newest runs."""
 RUNS_PER_MODEL = 30
-"""Runs of a model that are drawn."""
+"""Runs drawn for each model."""
 _series_key = attrgetter("cases_digest", "variant", "setup_digest")
-"""What points of a trend have in common."""
+"""The key that all points of one trend share."""
 
 
 @frame.register_page("/", "Home")
 async def home(context: PageContext) -> None:
-    """Show what is new."""
+    """Show the home page."""
     beside = frame.add_page_heading(
         "Pramana", "Test language models and voice agents: quality, comparison, change over time."
     )
@@ -46,7 +46,7 @@ async def home(context: PageContext) -> None:
 
 
 class _HomeData(NamedTuple):
-    """All that the page shows."""
+    """All data of the page."""
 
     runs: list[RunView]
     weights: list[WeightsView]
@@ -54,15 +54,15 @@ class _HomeData(NamedTuple):
 
 
 class _HomePage:
-    """What stands on the page. All is read before any of it changes, and what is the same is not drawn anew."""
+    """The content of the page. All data is read before anything is redrawn, and unchanged parts stay as they are."""
 
     def __init__(self, context: PageContext, beside: ui.element) -> None:
         self._context, self._aside = context, beside
         self._place = ui.element("div")
         self._welcome: welcome.WelcomePanel | None = None
-        """Of an empty store; None while there are runs."""
+        """Shown in an empty store; None while there are runs."""
         self._untried_panel: welcome.WelcomePanel | None = None
-        """What nobody has tried, beside the runs."""
+        """Offers what has not been tried yet, below the runs."""
         self._drawn: tuple[_AttentionPanel, LiveTable, _ModelCards] | None = None
 
     async def read(self) -> _HomeData:
@@ -74,14 +74,14 @@ class _HomePage:
         return _HomeData(found.items, weights, [past.history for past in pasts])
 
     async def refresh(self) -> None:
-        """Show what is new. What is refused leaves the page as it is, until there is news again."""
+        """Update the page. After an error it stays as it is until the next change."""
         if not self._busy():
             found = await self.read()
             if not self._busy() and not self._place.is_deleted:
                 self.show(found)
 
     def _busy(self) -> bool:
-        return any(each.busy for each in (self._welcome, self._untried_panel) if each)  # what it tells would be gone
+        return any(each.busy for each in (self._welcome, self._untried_panel) if each)  # keep its progress
 
     def show(self, data: _HomeData) -> None:
         if not data.runs:
@@ -134,7 +134,7 @@ def _run_row(run: RunView) -> tuple[Safe, ...]:
 
 
 class _ModelCards:
-    """A card for each model; one that has nothing new stays as it is."""
+    """One card per model; unchanged cards stay as they are."""
 
     def __init__(self) -> None:
         self._whole = ui.element("div")
@@ -159,9 +159,9 @@ class _ModelCards:
 
 
 def _model_card(past: HistoryView) -> Safe:
-    """Return how a model did in its newest runs of the same cases, asked in the same way: others are no measure.
+    """Return the trend of a model over its newest runs of the same cases with the same setup; others do not compare.
 
-    Nor are runs that did not finish: the cases they lack may be the hard ones.
+    Unfinished runs are left out too: the cases they lack may be the hard ones.
     """
     finished = [each for each in past.runs if each.status == "finished"]
     if not finished:
@@ -220,11 +220,11 @@ def _card_figure(name: str, value: str, note: str) -> Safe:
     return tag("p", name, " ", tag("strong", value, class_="number"), " ", tag("span", note, class_="quiet small"))
 
 
-# ── What needs attention ──
+# ── Needs attention ──
 
 
 class _AttentionPanel:
-    """Runs with trouble, and weights that are missing; a download that is watched here goes on being watched."""
+    """Runs with trouble and missing weights; a download shown here continues to be shown."""
 
     def __init__(self, context: PageContext) -> None:
         self._context = context
@@ -260,7 +260,7 @@ class _AttentionPanel:
 
 
 def _run_trouble(run: RunView) -> Safe | None:
-    """Return what is wrong with a run and what to do, in a line; None where all is well."""
+    """Return the trouble of a run and what to do about it, in one line; None if there is none."""
     named = render_link(make_url(f"/runs/{run.id}"), render_foreign_text(run.suite, 80))
     about = join([named, " on ", join((render_foreign_text(each, 60) for each in run.models[:3]), ", ")])
     if run.status == "interrupted":

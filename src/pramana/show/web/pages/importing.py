@@ -1,7 +1,7 @@
-"""Scenarios brought in from files, folders or the clipboard, with a preview of what would change.
+"""Import scenarios from files, folders or the clipboard, with a preview of the changes.
 
-Every document is checked before anything is imported. Then all of them are imported together, or none is. Whatever is
-refused stays on the page as it was brought.
+Every document is checked first; then all are imported together or none is. A document that is refused stays on the page
+unchanged.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ MODES = {
 }
 NOTHING_CHOSEN = tag("p", "Nothing yet: choose files, or paste a document.", class_="quiet")
 MAX_SHOWN = 100
-"""Of ids, and of what is wrong with a document."""
+"""Maximum number of ids shown, and of problems per document."""
 MAX_LISTED = 50
-"""Of documents, each with its buttons; those with errors come first."""
+"""Maximum number of documents listed, each with its buttons; those with errors come first."""
 PASTED_NAME = "what was pasted"
 _FIELDS = {
     "name": "name", "type": "type", "prompt": "prompt", "expected_outcome": "expected outcome", "tags": "tags",
@@ -52,33 +52,33 @@ _FIELDS = {
 }  # fmt: skip
 
 
-# ── Documents on their way in ──
+# ── Documents to import ──
 
 
 @dataclass(slots=True, eq=False)
 class Document:
-    """A document on its way in."""
+    """A document to import."""
 
     name: str
     checked: CheckedDocument
 
 
 class CheckedImport(NamedTuple):
-    """A document, with what is wrong with it because of the others."""
+    """A document with its conflicts with the other documents."""
 
     document: Document
     conflicts: list[Problem]
 
     @property
     def problems(self) -> list[Problem]:
-        """All that is wrong with it."""
+        """All problems of the document."""
         return [*self.document.checked.problems, *self.conflicts]
 
 
 async def find_conflicts(documents: Sequence[Document]) -> list[CheckedImport]:
-    """Return what is wrong with each document; of an id that stands in two, only one can be kept.
+    """Return each document with its conflicts: of an id that occurs in two documents, only one can be kept.
 
-    They may have many megabytes: in a thread, so that nobody else's page waits for it.
+    Documents may have many megabytes, so the check runs in a thread and blocks no other page.
     """
     return await asyncio.to_thread(_find_conflicts, documents)
 
@@ -102,7 +102,7 @@ def _find_conflicts(documents: Sequence[Document]) -> list[CheckedImport]:
 
 @frame.register_page("/scenarios/import", "Import scenarios", import_documents)
 async def show_import_page(context: PageContext) -> None:
-    """Bring scenarios in."""
+    """Show the import page."""
     page = _ImportPage(context)
     frame.add_page_heading(
         "Import scenarios",
@@ -114,22 +114,22 @@ async def show_import_page(context: PageContext) -> None:
 
 
 class _ImportPage:
-    """The page: what was brought, which of it stands in the editor, and what an import would do."""
+    """The page: its documents, the one in the editor, and the preview of the import."""
 
     def __init__(self, context: PageContext) -> None:
         self._context = context
         self._documents: list[Document] = []
-        """Those from files; what was pasted is `_pasted`."""
+        """Documents from files; pasted text is in `_pasted`."""
         self._pasted = Document(PASTED_NAME, CheckedDocument(""))
         self._edited = self._pasted
         self._left_out: Sequence[tuple[str, str]] = ()
-        """Of the last choice: names, and why."""
+        """Files of the last selection that were left out, with the reason."""
         self._mode: Mode = "skip"
         self._done = NOTHING_CHOSEN
-        """What was imported last; it stays until something is brought again."""
+        """The result of the last import, shown until more documents are added."""
         self._turn = self._listing = self._picks = 0
         self._last_pick: dict[str, int] = {}
-        """By which pick a file of a name came last."""
+        """The number of the latest selection that contained a file of this name."""
         self._rows: dict[Document, parts.Panel] = {}
 
     async def begin(self) -> None:
@@ -162,10 +162,10 @@ class _ImportPage:
             with parts.open_box("row"):
                 parts.add_button("Import", self._import, "primary").props("data-saves")
 
-    # ── What was brought ──
+    # ── Adding documents ──
 
     async def _on_files_picked(self, pick: FileSelection) -> None:
-        """Take files beside those that are here; one of the same name replaces the earlier."""
+        """Add picked files; a file replaces the earlier one of the same name."""
         if len(pick.files) > 1:
             with parts.redraw(self._files_more):
                 parts.add_paragraph(f"Checking {len(pick.files):,} files …", quiet=True)
@@ -173,7 +173,7 @@ class _ImportPage:
         turn = self._picks
         self._last_pick |= dict.fromkeys((each.name for each in pick.files), turn)
         read = {each.name: Document(each.name, await self._read(each.data)) for each in pick.files}
-        # One that was picked again meanwhile was corrected: the later stands, whichever was checked first.
+        # A file that was picked again meanwhile was corrected: the later pick wins, whichever check ended first.
         brought = {name: each for name, each in read.items() if self._last_pick[name] == turn}
         stay = [each for each in self._documents if each.name not in brought]
         if sum(len(each.checked.text) for each in (*stay, *brought.values())) > MAX_BYTES:
@@ -202,7 +202,7 @@ class _ImportPage:
         turn = self._listing
         found = await find_conflicts(self._all_documents())
         if turn != self._listing:
-            return  # what is newer is listed
+            return  # a newer list has been drawn
         if len(found) > MAX_LISTED:
             found = sorted(found, key=lambda each: not any(map(is_error, each.problems)))
         with parts.redraw(self._files_heading):
@@ -214,7 +214,7 @@ class _ImportPage:
                 parts.add_paragraph(f"and {len(found) - MAX_LISTED:,} more", quiet=True)
 
     def _list_rows(self, documents: Sequence[CheckedImport]) -> None:
-        """Draw the rows that changed. The others keep their buttons: a button that is replaced loses a press."""
+        """Redraw only the rows that changed: a button that is replaced while it is clicked loses the click."""
         for gone in self._rows.keys() - {each.document for each in documents}:
             self._rows.pop(gone).place.delete()
         for index, each in enumerate(documents):
@@ -234,7 +234,7 @@ class _ImportPage:
                 row.place.move(target_index=index)
 
     def _list_left_out(self, left_out: Sequence[tuple[str, str]]) -> None:
-        """Say which files were not taken, apart from the list of the others."""
+        """List the files that were left out, apart from the others."""
         self._left_out = left_out
         with parts.redraw(self._omitted):
             if left_out:
@@ -261,14 +261,14 @@ class _ImportPage:
             parts.add_markup(render_problems(problems[:MAX_SHOWN], buttons=False)).classes("problems small")
 
     async def _edit_document(self, document: Document) -> None:
-        """Let a document stand in the editor; what was typed last goes to the one that stood there."""
+        """Open a document in the editor; the previous document keeps the text typed last."""
         await self._editor.check()
         if document is not self._edited:
             self._edited = document
             await self._editor.replace(document.checked.text)
 
     async def _on_check(self, checked: CheckedDocument) -> None:
-        """Take what stands in the editor now."""
+        """Store the checked text of the editor in its document."""
         self._edited.checked = replace(checked, also=())
         await self._list_files()
         await self._preview_import()
@@ -277,20 +277,20 @@ class _ImportPage:
         return [each for each in (self._pasted, *self._documents) if _is_not_empty(each)]
 
     async def _conflicts_of_edited(self, checked: CheckedDocument) -> list[Problem]:
-        """Return what is wrong with what stands in the editor because of the other documents."""
+        """Return the conflicts of the text in the editor with the other documents."""
         mine, as_typed = self._edited, Document(self._edited.name, checked)
         every = [as_typed if each is mine else each for each in (self._pasted, *self._documents)]
         found = await find_conflicts([each for each in every if _is_not_empty(each)])
         return next((each.conflicts for each in found if each.document is as_typed), [])
 
-    # ── What would change, and doing it ──
+    # ── Preview and import ──
 
     async def _on_mode_chosen(self, mode: Mode) -> None:
         self._mode = mode
         await self._preview_import()
 
     async def _preview_import(self) -> None:
-        """Show what an import would do."""
+        """Show a preview of the import."""
         self._turn += 1
         turn = self._turn
         shown = await self._render_changes()
@@ -319,7 +319,7 @@ class _ImportPage:
         return await self._context.call(import_documents, brought, self._mode, dry_run=dry_run)
 
     async def _differences(self, would: ImportedView) -> dict[str, list[str]]:
-        """Return what differs in each scenario that would be replaced."""
+        """Return the differences in each scenario that would be replaced."""
         ids = would.updated[:MAX_SHOWN]
         if not ids:
             return {}
@@ -334,7 +334,7 @@ class _ImportPage:
     async def _import(self) -> None:
         await self._editor.check()
         brought, left_out = self._all_documents(), self._left_out
-        documents = [Document(each.name, each.checked) for each in brought]  # as they are now, whatever is typed next
+        documents = [Document(each.name, each.checked) for each in brought]  # copies, as the text may change meanwhile
         if not documents:
             parts.show_notification("There is nothing to import: choose files, or paste a document", "warning")
             return
@@ -353,7 +353,7 @@ class _ImportPage:
         parts.show_notification("Imported", "positive")
 
     async def _remove_imported(self, sent: Mapping[Document, str]) -> None:
-        """Take away what was imported; what was picked or typed since then stays."""
+        """Remove the imported documents; whatever was picked or typed since then stays."""
         over = [each for each in (self._pasted, *self._documents) if self._is_fully_imported(each, sent)]
         self._documents = [each for each in self._documents if each not in over]
         if self._pasted in over:
@@ -366,7 +366,7 @@ class _ImportPage:
             await self._editor.check()
 
     def _is_fully_imported(self, document: Document, sent: Mapping[Document, str]) -> bool:
-        """Tell whether nothing of a document is left to import: it stands as it was sent, or there is nothing in it."""
+        """Return whether nothing of a document is left to import: its text was sent as it is, or it is empty."""
         text = self._editor.text if document is self._edited else document.checked.text
         if document in sent:
             return text == sent[document]
@@ -386,7 +386,7 @@ def _render_refusal(error: UseCaseRefused) -> Safe:
     return join([said, tag("ul", places, class_="ids small")]) if places else said
 
 
-# ── Words ──
+# ── Markup ──
 
 
 def _render_verdict(document: Document, problems: Sequence[Problem]) -> Safe:
@@ -430,7 +430,7 @@ def _render_ids(
     plural: str | None = None,
     links: bool = False,
 ) -> Safe:
-    """Return how many scenarios something is said of, and which."""
+    """Return how many scenarios something applies to, and their ids."""
     if not ids:
         return Safe("")
 

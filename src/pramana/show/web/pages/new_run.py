@@ -1,7 +1,7 @@
-"""A new run: what is asked, who is asked and how, and what it will take, before it starts.
+"""The form of a new run: test cases, models and options, with an estimate before it starts.
 
-What is chosen stands in the address, so that a run can be prepared for somebody else, and any page can lead here with
-something chosen already. The estimate is the API's own; what it refuses is said at the field that it is about.
+Every choice is in the address, so that a prepared run can be shared and any page can link here with fields filled in.
+The estimate is the API's; validation errors appear at their fields.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, p
 from pramana.show.web.kit.forms import NamesField, add_suggestions, find_field_path, message_of
 
 DEBOUNCE_S = 0.4
-"""What is changed within so long is estimated together."""
+"""Changes within this time lead to a single estimate."""
 FACETS = {"type": "Type", "difficulty": "Difficulty", "language": "Language", "tag": "Tag"}
 MODALITIES = {"text": "text", "voice": "voice: synthesized speech", "noisy": "noisy: speech with background noise"}
 
 
 def _field_labels(struct: type[Struct], within: str = "", *, numbers: bool) -> dict[str, str]:
-    """Return the label of each field that the form has, by the path that the API has for it."""
+    """Return the labels of the form's fields by their API paths."""
     return {
         f"{within}{published_field_name(each)}": title
         for each in fields(struct)
@@ -50,21 +50,21 @@ NAMES = _field_labels(RunRequest, numbers=False)
 NUMBERS = _field_labels(RunRequest, numbers=True) | _field_labels(Limits, "limits.", numbers=True)
 SAMPLING_FIELDS = {published_field_name(each): each for each in SAMPLING.values()}
 SENT_AS_NULL = [name for name, each in SAMPLING_FIELDS.items() if each.default is not None]
-"""Without a number, none of these is sent to a model; left out, the usual one would be."""
+"""Sampling parameters with a default. An empty field is sent as null, so that the model gets none, not the default."""
 _PATHS = {each.name: published_field_name(each) for each in fields(RunRequest)}
 _PATHS |= {f"limits.{each.name}": f"limits.{published_field_name(each)}" for each in fields(Limits)}
-"""Where the form has each field of a request."""
+"""The form path of each request field."""
 ALWAYS_OFFERED = ("local", "local-voice", "fake")
-"""Models that are there whatever is set up; first of all the one that anybody can ask."""
+"""Models that are always suggested; the first one needs no setup."""
 _PROVIDERS_NAMED_ALONE = ("local", "fake", "local-voice", "fake-voice")
-"""Providers whose name is enough."""
+"""Providers that need no model name."""
 NONE_VALUE = "none"
-"""What an address says where there is no number."""
+"""The value of an empty number field in the address."""
 
 
 @frame.register_page("/runs/new", "New run", create_run)
 async def new_run(context: PageContext) -> None:
-    """Let somebody put a run together, and start it."""
+    """Show the form of a new run."""
     suites = await context.call(list_suites)
     facets = asdict(await context.call(list_facets))
     frame.add_page_heading(
@@ -74,7 +74,7 @@ async def new_run(context: PageContext) -> None:
 
 
 class _RunForm:
-    """What somebody chooses, as it stands on the page."""
+    """The form and its current values."""
 
     def __init__(
         self, context: PageContext, suites: Sequence[ListedView], facets: Mapping[str, Mapping[str, int]]
@@ -84,15 +84,15 @@ class _RunForm:
         self._scenario_count = sum(facets["type"].values())
         self._has_scenario_filter = any(name in context.query for name in ("scenario", "text", *FACETS))
         self._fields: dict[str, Any] = {}
-        """By the path that the API has for each."""
+        """The fields by their API paths."""
         self._fold_boxes: list[tuple[ui.element, list[str]]] = []
         self._choosing: ui.element | None = None
         self._turn = 0
         self._estimated: RunRequest | None = None
-        """The run that was estimated last: only that one can be started."""
+        """The request of the latest estimate: only this one can be started."""
 
     async def draw(self) -> None:
-        """Put everything on the page, with the estimate of what the address has chosen."""
+        """Draw the page with the values from the address, and estimate them."""
         with parts.open_box("beside"):
             with parts.open_box("stack wide"):
                 with parts.open_card("Test cases"):
@@ -113,7 +113,7 @@ class _RunForm:
                 self._start = parts.add_button("Start", self._start_run, "primary")
         await self._update_estimate(self._turn)
 
-    # ── What is asked ──
+    # ── Test cases ──
 
     def _draw_suite(self) -> None:
         first = None if self._has_scenario_filter and "tier" not in self._query else next(iter(self._suites), None)
@@ -171,7 +171,7 @@ class _RunForm:
         await self._on_change()
 
     def _scenario_filters(self) -> dict[str, Any] | None:
-        """Return by what scenarios are chosen, in the words of their list; None: none are, nothing: all of them."""
+        """Return the scenario filters as parameters of the list; None without scenarios, empty for all of them."""
         if self._choosing is None or not self._choosing.visible:
             return None
         found: dict[str, Any] = {"id": self._ids.names}
@@ -189,7 +189,7 @@ class _RunForm:
             return f"All {total:,} scenarios are selected. Use the filters above to run only some."
         return f"{total:,} of {self._scenario_count:,} scenarios {'matches' if total == 1 else 'match'}."
 
-    # ── Who is asked, and how ──
+    # ── Models and options ──
 
     def _draw_models(self) -> None:
         self._models = NamesField("model", self._query.getlist("model"), self._on_change, ALWAYS_OFFERED)
@@ -203,7 +203,7 @@ class _RunForm:
                 said = await self._context.call(list_models)
                 registered = (await self._context.call(list_providers)).items
             except UseCaseRefused:
-                return  # names can be typed all the same
+                return  # without suggestions, names can still be typed
             if not problems.is_deleted:
                 own = {each.id: each.arguments.model for each in registered}
                 self._models.suggest([*ALWAYS_OFFERED, *_list_typed_models(said, own)])
@@ -251,7 +251,7 @@ class _RunForm:
 
     @contextmanager
     def _open_fold(self, title: str) -> Iterator[None]:
-        """Open a box that is closed until somebody wants it, or something in it was chosen already or is wrong."""
+        """Open a collapsible box, expanded if one of its fields is in the address or has an error."""
         before = set(self._fields)
         with ui.element("details").classes("card") as made:
             ui.html(title, tag="summary")
@@ -262,10 +262,10 @@ class _RunForm:
         if any(_last_part(path) in self._query for path in inside):
             made.props("open")
 
-    # ── What it will take ──
+    # ── Estimate and start ──
 
     def _field_values(self) -> dict[str, Any]:
-        """Return what is in the fields, by their paths, but for models and scenarios."""
+        """Return the values of the fields by path, without models and scenarios."""
         apart = ("models", "scenarios.")
         values = {
             path: _to_request_value(made.value) for path, made in self._fields.items() if not path.startswith(apart)
@@ -275,7 +275,7 @@ class _RunForm:
         return {path: value for path, value in values.items() if value not in (None, "", []) or path in SENT_AS_NULL}
 
     def _request(self) -> RunRequest:
-        """Return the run that is chosen."""
+        """Return the form as a run request."""
         chosen, scenarios = self._field_values(), self._scenario_filters()
         return RunRequest(
             models=tuple(self._models.names),
@@ -285,9 +285,9 @@ class _RunForm:
         )
 
     def _address(self) -> str:
-        """Return the address of what is chosen; what is as usual is left out."""
+        """Return the address of the form, without default values."""
         chosen, scenarios = self._field_values(), self._scenario_filters()
-        for name in ("systemPrompt", "note"):  # which may be longer than any address
+        for name in ("systemPrompt", "note"):  # these may be longer than an address can be
             chosen.pop(name, None)
         found = {_last_part(path): value for path, value in chosen.items() if value != DEFAULTS.get(path)}
         found |= {name: NONE_VALUE for name in SENT_AS_NULL if chosen[name] is None}
@@ -297,19 +297,19 @@ class _RunForm:
         return make_url("/runs/new", **found, model=list(self._models.names))
 
     async def _on_change(self, _: Any = None) -> None:
-        """Estimate anew, once nothing was changed for a moment."""
+        """Estimate again, once nothing has changed for a moment."""
         self._turn += 1
         turn = self._turn
         self._estimated = None
         self._start.disable()
         await asyncio.sleep(DEBOUNCE_S)
         if turn == self._turn and not self._estimate.is_deleted:
-            with self._estimate:  # the button that was pressed may be gone by now
+            with self._estimate:  # the button that was clicked may be gone by now
                 ui.navigate.history.replace(self._address())
             await self._update_estimate(turn)
 
     async def _update_estimate(self, turn: int) -> None:
-        """Show what it will take; the answer to what was chosen before is dropped."""
+        """Show the estimate; drop it if the form has changed meanwhile."""
         request, matching, refused = self._request(), "", None
         missing = shown = _render_missing(request)
         try:
@@ -325,13 +325,13 @@ class _RunForm:
             self._matching.set_content(tag("p", matching, class_="quiet") if matching else "")
         self._mark_errors(refused)
         self._estimate.set_content(shown or "")
-        # Whoever may not start a run may not have one estimated either; they are told so where they press.
+        # A role that may not start runs may not estimate them either; its user sees the error on pressing Start.
         ready = missing is None and (refused is None or refused.status == 403)
         self._estimated = request if ready else None
         self._start.set_enabled(ready)
 
     def _mark_errors(self, refused: UseCaseRefused | None) -> None:
-        """Say at each field what is wrong with it."""
+        """Show validation errors at their fields."""
         for made in self._fields.values():
             made.error = None
         for problem in refused.problems if refused else ():
@@ -344,7 +344,7 @@ class _RunForm:
 
     async def _start_run(self) -> None:
         request = self._request()
-        if request != self._estimated:  # something was changed while the button was on its way
+        if request != self._estimated:  # the form changed after the click
             await self._on_change()
             return
         made = await self._context.call(create_run, request)
@@ -352,7 +352,7 @@ class _RunForm:
 
 
 def _to_request_value(value: Any) -> Any:
-    """Return what is in a field as the API takes it: whole numbers as such, and texts without blanks around them."""
+    """Return a field's value in the API's type: integral floats as int, texts stripped."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value.strip() if isinstance(value, str) else value
@@ -363,26 +363,26 @@ def _last_part(path: str) -> str:
 
 
 def _set_fields(struct: type[Struct], chosen: Mapping[str, Any], within: str = "") -> dict[str, Any]:
-    """Return the fields of a request that are chosen; lists become tuples, as it has them."""
+    """Return the chosen values as arguments of a request struct, lists as tuples."""
     paths = {each.name: f"{within}{published_field_name(each)}" for each in fields(struct)}
     found = {name: chosen[path] for name, path in paths.items() if path in chosen}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
-# ── What is shown of an estimate ──
+# ── Markup of an estimate ──
 
 _UNKNOWN_TOKENS_NOTE = "Token counts of voice conversations are not known in advance."
 
 
 def _render_missing(request: RunRequest) -> Safe | None:
-    """Return what must be chosen before anything can be estimated."""
+    """Return what must be chosen before a run can be estimated, or None."""
     if request.suite is None and request.scenarios is None:
         return tag("p", "Choose a suite or scenarios.", class_="quiet")
     return None if request.models else tag("p", "Add a model.", class_="quiet")
 
 
 def _render_estimate(estimate: EstimateView, *, capped: bool) -> Safe:
-    """Return what a run will take, and what to do where that is not known."""
+    """Return the estimate, with advice where a part of it is unknown."""
     shares = [each for each in estimate.shares if each.calls]
     numbers = [
         (
@@ -424,7 +424,7 @@ def _format_cost(shares: Sequence[ShareView]) -> str:
 
 
 def _format_cost_range(estimate: EstimateView) -> str | None:
-    """Return the range of the cost; nothing where it is unknown, or the run costs nothing."""
+    """Return the cost range, or None if it is unknown or the run is free."""
     if estimate.cost_range_usd is None or not estimate.cost_range_usd[1]:
         return None
     low, high = estimate.cost_range_usd
@@ -432,7 +432,7 @@ def _format_cost_range(estimate: EstimateView) -> str | None:
 
 
 def _self_judged(estimate: EstimateView) -> Safe | None:
-    """Return which models judge their own replies; nothing where none does."""
+    """Return a warning about models that judge their own replies, or None."""
     if not estimate.self_judged:
         return None
     models = sum(each.purpose == "model" for each in estimate.shares)
@@ -441,7 +441,7 @@ def _self_judged(estimate: EstimateView) -> Safe | None:
 
 
 def _render_warnings(estimate: EstimateView, *, capped: bool) -> Safe | None:
-    """Return, in one place, what will be missing and what to do about it."""
+    """Return all warnings about missing parts, each with its remedy."""
     said = [tag("p", render_foreign_text(each, 300), ".") for each in estimate.warnings]
     if estimate.missing_keys:
         said.append(tag("p", render_link("/settings/providers", "Providers")))
@@ -458,11 +458,11 @@ def _render_warnings(estimate: EstimateView, *, capped: bool) -> Safe | None:
     return tag("div", said, class_="warn") if said else None
 
 
-# ── Whom one can ask ──
+# ── Available models ──
 
 
 def _list_typed_models(offers: Sequence[OfferView], registered: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield each model that is offered, as it is typed; `registered` has the model of each provider that has one."""
+    """Yield each offered model as a user types it; `registered` maps a provider to its default model."""
     for offer in offers:
         name = offer.provider
         if name in _PROVIDERS_NAMED_ALONE or registered.get(name):
@@ -472,7 +472,7 @@ def _list_typed_models(offers: Sequence[OfferView], registered: Mapping[str, str
 
 
 def _render_offer_problems(offers: Sequence[OfferView]) -> Safe:
-    """Return why providers could not be asked what they offer; nothing where all could."""
+    """Return the errors of providers whose models could not be listed, or nothing."""
     wrong = [each for each in offers if each.problem]
     if not wrong:
         return Safe("")

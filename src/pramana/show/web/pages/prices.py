@@ -1,4 +1,4 @@
-"""Prices: what models cost, who says so, and what is set here for everyone."""
+"""Prices of models: their values, their sources, and the prices set on this server."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ _FIELDS = {
 
 @frame.register_page("/settings/prices", "Prices")
 async def prices(context: PageContext) -> None:
-    """Show what models cost, and let prices be set."""
+    """Show the known prices, and the form to set one."""
     draw_section(context, "Prices", "US dollars per million tokens. A missing price is shown as unknown, never as 0.")
     wanted = context.query.get("model", "").strip()
     form = _PriceForm(context, wanted, await _read_price(context, wanted))
@@ -47,11 +47,11 @@ async def _read_price(context: PageContext, model: str) -> PriceView | None:
 
 
 class _PriceForm:
-    """The form that sets a price."""
+    """The form to set a price."""
 
     def __init__(self, context: PageContext, model: str, now: PriceView | None) -> None:
         self._context, self._shown_model = context, model
-        """Of which model the line above the form tells."""
+        """The model whose current price is shown above the form."""
         first = now.steps[0] if now and now.steps else None
         parts.add_heading("Set a price")
         with Form(self._save) as self._form:
@@ -74,7 +74,7 @@ class _PriceForm:
         self._current_price.set_visibility(now is not None)
 
     async def refresh(self) -> None:
-        """Tell what holds now, whoever set it or took it back."""
+        """Show the current price again, after any user has set or removed one."""
         told = self._shown_model
         now = await _read_price(self._context, told)
         if told == self._shown_model:
@@ -98,7 +98,7 @@ class _PriceForm:
             )
 
 
-# ── Those that are known ──
+# ── Known prices ──
 
 
 def _render_notes(price_list: PriceList) -> Safe:
@@ -171,7 +171,7 @@ def _describe_source(price: PriceView) -> Safe:
 
 
 def format_price(value: float | None) -> str:
-    """Return a price for people; unknown is never 0.
+    """Return a price as text; unknown is never shown as 0.
 
     >>> *map(format_price, (1.25, 0.075, 0, None, 12000, 4e-7)),
     ('$1.25', '$0.075', '$0', 'unknown', '$12,000.00', 'under $0.000001')
@@ -185,7 +185,7 @@ def format_price(value: float | None) -> str:
 
 
 def _draw_actions(context: PageContext, price: PriceView) -> None:
-    """Put what can be done about the price of one model."""
+    """Add the actions on a model's price."""
     model = price.model
     name = price.name or model
 

@@ -1,4 +1,4 @@
-"""The kinds of providers, as their forms ask for them: what each is, and what is written in which field."""
+"""The kinds of providers as their forms show them: a description, and the labels and hints of their fields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ _OWN_URL = "empty: the vendor’s own"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is asked for a kind of provider; a field without a label is one that it does not have."""
+    """The form of one kind of provider; a field without a label is not shown."""
 
     title: str
     about: str
     url: str = ""
-    """What stands below the field for its address."""
+    """The hint below the URL field."""
     model: str = ""
-    """What its model is called."""
+    """The label of the model field."""
     model_hint: str = ""
     key: str = ""
-    """What stands below the field for its key."""
+    """The hint below the key field."""
     key_needed: bool = True
     called: bool = False
-    """Whether a test must be told whom to call."""
+    """Whether a connection test needs to know which agent to call."""
     described: bool = False
 
 
@@ -30,7 +30,7 @@ _MODEL_HINT = "the one that is meant where the id stands alone; empty: none"
 
 
 def _embedded_kind(title: str, about: str) -> Kind:
-    """Return a kind that asks nobody."""
+    """Return the kind of an embedded provider, which calls no service."""
     return Kind(title, about, model="Options", model_hint="what would stand after the colon; empty: none")
 
 
@@ -199,5 +199,5 @@ turn_end:
 
 
 def find_kind(name: str) -> Kind:
-    """Return what is asked for a kind; of one that a newer program has stored, nothing."""
+    """Return a kind by name; an empty one for a kind that a newer version has stored."""
     return KINDS.get(name) or Kind(name, "")

@@ -1,6 +1,6 @@
-"""Registered providers: who they are, whether their keys are set, and whether they answer. A key is never shown.
+"""Registered providers: their settings, whether their keys are set, and a connection test. Never shows a key.
 
-Each kind has a form with the fields that it takes and no others, with what to write in them.
+The form of each kind has only the fields that it supports, with a hint for each.
 """
 
 import json
@@ -44,7 +44,7 @@ from pramana.show.web.pages.settings import draw_section
 
 @frame.register_page("/settings/providers", "Providers")
 async def providers(context: PageContext) -> None:
-    """List the registered providers, and which keys the server's environment has."""
+    """List the registered providers, and the keys in the server's environment."""
     with draw_section(context, "Providers", "Vendors, your own servers and voice agents to test."):
         if context.may(create_provider):
             parts.add_link_button("Add a provider", "/settings/new-provider", "primary")
@@ -72,7 +72,7 @@ def _draw_list(context: PageContext, providers_: Sequence[ProviderView]) -> None
 
 
 class _ProviderCard:
-    """One provider."""
+    """The card of one provider."""
 
     def __init__(self, context: PageContext, provider: ProviderView) -> None:
         self._context, self._id = context, provider.id
@@ -154,7 +154,7 @@ def _render_failure(why: str, after: str = "") -> Safe:
 
 
 def _format_ms(taken: float) -> str:
-    """Return how long something took.
+    """Return a duration in milliseconds.
 
     >>> _format_ms(12.34), _format_ms(1234.5)
     ('12.3 ms', '1,234 ms')
@@ -192,7 +192,7 @@ _CRUMBS = (("/settings", "Settings"), ("/settings/providers", "Providers"))
 
 @frame.register_page("/settings/new-provider", "Add a provider", create_provider)
 async def new(context: PageContext) -> None:
-    """Ask for the kind, then for what it needs."""
+    """Choose a kind, then register a provider of it."""
     name = context.query.get("kind", "")
     if name not in KINDS:
         frame.add_page_heading("Add a provider", "Which kind is it?", _CRUMBS)
@@ -208,7 +208,7 @@ async def new(context: PageContext) -> None:
 
 @frame.register_page("/settings/providers/{id}", "Change a provider", change_provider)
 async def change(context: PageContext) -> None:
-    """Let everything but id and kind be changed."""
+    """Edit a provider; its id and kind are fixed."""
     found = await context.call(read_provider, context.path["id"])
     kind = find_kind(found.kind)
     frame.add_page_heading(render_foreign_text(found.id), f"{kind.title}. {kind.about}", _CRUMBS)
@@ -230,7 +230,7 @@ def _render_group(context: PageContext, title: str, kinds: Mapping[str, Kind]) -
 
 
 class _ProviderForm:
-    """The form of one provider, new or registered."""
+    """The form of a provider, new or registered."""
 
     def __init__(self, context: PageContext, name: str, now: ProviderView | None, known: set[str]) -> None:
         self._context, self._name, self._now = context, name, now
@@ -322,7 +322,7 @@ class _ProviderForm:
         return (value or "").strip() or None
 
     def _relocate_errors(self, error: UseCaseRefused) -> UseCaseRefused:
-        """Return a refusal with its places: an id that is taken, a description that is told below the editor."""
+        """Return an error with a taken id placed at its field; show a description's problems in the editor."""
         if error.reason == "already_exists":
             return UseCaseRefused(error.status, str(error), error.reason, [Problem(str(error), "id")])
         if any(each.file == "description" for each in error.problems):
@@ -334,10 +334,10 @@ class _ProviderForm:
 
 
 class _DescriptionEditor(YamlEditor):
-    """The editor, for descriptions of agents."""
+    """The YAML editor for agent descriptions."""
 
     async def check_text(self, text: str) -> CheckedDocument:
-        """Return what a description is worth."""
+        """Check a description."""
         try:
             return CheckedDocument(text, (await self._context.call(check_description, text)).problems)
         except UseCaseRefused as error:
@@ -345,11 +345,11 @@ class _DescriptionEditor(YamlEditor):
 
 
 async def _ignore_check(_: CheckedDocument) -> None:
-    """Hear of a check, and do nothing: the editor has told it."""
+    """Do nothing: the editor shows the result of its check itself."""
 
 
 def _without_defaults(description: Any) -> Any:
-    """Return a description without what it does not say."""
+    """Return a description without its empty fields."""
     if isinstance(description, dict):
         return {name: _without_defaults(value) for name, value in description.items() if value not in (None, [], {})}
     return [_without_defaults(each) for each in description] if isinstance(description, list) else description

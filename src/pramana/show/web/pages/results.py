@@ -1,6 +1,6 @@
-"""The results of a run: as a table by the page, with its filters and the plan that the run follows; and each by itself.
+"""The results of a run as a table, with filters and the run's plan, and a page for each result.
 
-Of one result: what was asked, what came back, how it was judged, and how it sounds.
+The page of a result shows the prompt, the reply, the checks and, for calls, the recording.
 """
 
 import json
@@ -49,16 +49,16 @@ from pramana.store.queue import UNDER_WAY
 
 PAGE_SIZE = 50
 MAX_ROW_TEXT = 300
-"""Characters of an answer, or of why, that a row may hold; two lines of them are seen."""
+"""Characters of an answer or a reason in a table row; two lines of them are visible."""
 WAVEFORM_COLUMNS = 800
-"""Of a waveform."""
+"""Columns of a waveform."""
 OUTCOMES = ["passed", "failed", "errored", "unscored", "skipped"]
 FILTERS = ("outcome", "model", "case", "text", "tag")
-"""What results are filtered by, as an address has it."""
+"""The query parameters that filter results."""
 
 
 def draw_filters(context: PageContext, run: RunDetailView) -> Callable[[Iterable[str]], None]:
-    """Put the filters of a table of results; their values are in the address. Return what suggests tags."""
+    """Add the filters of a results table, with values from the address; return a function that suggests tags."""
     query = context.query
 
     def add_filter(name: str) -> Any:
@@ -93,7 +93,7 @@ def draw_filters(context: PageContext, run: RunDetailView) -> Callable[[Iterable
 
 
 def _kept_query(context: PageContext) -> dict[str, str]:
-    """Return the filters and the page of the list of results that an address carries along."""
+    """Return the filters and the page number that links carry along."""
     return {name: value for name in (*FILTERS, "page") if (value := context.query.get(name))}
 
 
@@ -102,7 +102,7 @@ def _if_known(value: str | None, among: Sequence[str]) -> str | None:
 
 
 def render_result_page(context: PageContext, run: RunDetailView, results: Sequence[ResultView]) -> Safe:
-    """Return a page of results; each links to its own page, which keeps the filters."""
+    """Return one page of results; each row links to its result and keeps the filters."""
     if results:
         return render_rows(context.address, run, results, _kept_query(context))
     if any(context.query.get(name) for name in FILTERS):
@@ -111,7 +111,7 @@ def render_result_page(context: PageContext, run: RunDetailView, results: Sequen
 
 
 def render_page_links(context: PageContext, meta: Mapping[str, Any]) -> Safe:
-    """Return which page of results this is, and the ways to others."""
+    """Return the pager of the results."""
     return render_pager(meta, lambda **changed: f"{context.page_url(**changed)}#results", "results")
 
 
@@ -122,7 +122,7 @@ def render_rows(
     kept_query: Mapping[str, str] | None = None,
     caption: str = "Results",
 ) -> Safe:
-    """Return results as a table; links keep a query."""
+    """Return results as a table; its links keep a query."""
     several = len(run.models) > 1 or len(run.variants) > 1 or run.repeats > 1
     columns = (
         Column("Outcome"),
@@ -154,12 +154,12 @@ def _render_row(
 
 
 def describe_variation(run: RunDetailView, each: ResultView) -> str:
-    """Return what tells a result from others of its case."""
+    """Return what distinguishes a result from others of the same case: model, variant, repeat."""
     return figures.describe_variation(run.models, run.variants, run.repeats, each)
 
 
 def _answer(each: ResultView) -> Safe:
-    """Return the beginning of an answer, or the tools that were called instead."""
+    """Return the beginning of an answer, or its tool calls if it has no text."""
     if each.output is None:
         return tag("i", "no reply", class_="quiet")
     only_calls = each.tool_calls and not each.output.strip()
@@ -174,22 +174,22 @@ def _render_excerpt(words: str) -> Safe:
 
 
 def format_duration_or_outcome(each: ResultView) -> str:
-    """Return how long a result took, in words where it was not asked for."""
+    """Return the duration of a result, or that it comes from the cache."""
     return "from the cache" if each.cached else figures.format_duration(each.latency_seconds)
 
 
 def format_result_cost(each: ResultView) -> str:
-    """Return what a result has cost; of no answer nothing is said."""
+    """Return the cost of a result, or a dash if there is no reply."""
     if each.output is None:
         return "–"
     return "unknown" if each.cost_usd is None else figures.format_cost(Total(each.cost_usd, 0))
 
 
-# ── The plan ──
+# ── Plan ──
 
 
 def render_plan(run: RunDetailView) -> Safe:
-    """Return what a run does, folded away."""
+    """Return the plan of a run, collapsed."""
     of = run.plan
     said: list[tuple[str, Child]] = [("Suite", render_foreign_text(run.suite))]
     said += [("Suite hash", tag("span", run.suite_hash, class_="mono"))] if run.suite_hash else []
@@ -236,17 +236,17 @@ def _render_pairs(data: Mapping[str, Any]) -> Safe:
     )
 
 
-# ── Once more ──
+# ── Run again ──
 
 MODALITIES = {"text": "text", "voice": "voice", "voice+noise=10dB": "noisy"}
 LONGEST_PROMPT, MOST_IDS, LONGEST = 1_500, 50, 16_000
-"""Characters of a system prompt, ids of scenarios, and characters in all, that an address can hold."""
+"""Limits of an address: characters of the system prompt, ids of scenarios, characters in total."""
 
 
 def new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | None:
-    """Return the address of a new run like this one, on a server of these suites.
+    """Return the address of a new run with the settings of this one, given the suites of the server.
 
-    None where an address cannot say all of it: a run that only resembles this one is not this one again.
+    Return None if the address cannot hold every setting: a similar run is not the same run.
     """
     who = {"model": run.models, "repeats": run.repeats if run.repeats != DEFAULTS["repeats"] else None}
     found: dict[str, Any] = {}
@@ -265,10 +265,10 @@ def new_run_url(run: RunDetailView, suites: Iterable[ListedView]) -> str | None:
 
 
 def _case_parameters(run: RunDetailView, suites: Iterable[ListedView]) -> dict[str, Any] | None:
-    """Return the tier and the scenarios that are asked; None where they are files, or a part of a tier."""
+    """Return the parameters for tier and scenarios; None if the cases come from files or are part of a tier."""
     named, selection = run.suite, dict(run.selection)
     found: dict[str, Any] = {}
-    if run.owner == "server" and run.suite_hash is None:  # with scenarios of the store, so filters are theirs
+    if run.owner == "server" and run.suite_hash is None:  # the run had stored scenarios, so its filters apply to them
         named = named.removesuffix(SELECTION_SUFFIX).removesuffix("scenarios").removesuffix("+")
         found = {name: selection.pop(name, None) for name in ("type", "difficulty", "language", "tag", "text")}
         ids = selection.pop("ids", [])
@@ -287,7 +287,7 @@ def _case_parameters(run: RunDetailView, suites: Iterable[ListedView]) -> dict[s
 
 
 def _modality_parameters(run: RunDetailView) -> dict[str, Any] | None:
-    """Return in which modalities cases are asked, and under which condition."""
+    """Return the parameters for modalities and condition."""
     variants = run.variants
     if variants == ("text",):
         return {}
@@ -302,7 +302,7 @@ def _modality_parameters(run: RunDetailView) -> dict[str, Any] | None:
 
 
 def _request_parameters(plan_view: PlanView) -> dict[str, Any] | None:
-    """Return what is sent with each case, and who judges, embeds and listens."""
+    """Return the parameters for sampling, system prompt, judge, embedder and speech recognition."""
     if plan_view.scorers:  # the form has no field for them
         return None
     parameters, prompt = dict(plan_view.parameters), plan_view.system_prompt or ""
@@ -319,25 +319,25 @@ def _request_parameters(plan_view: PlanView) -> dict[str, Any] | None:
 
 
 def _limit_parameters(limits: LimitsView) -> dict[str, Any] | None:
-    """Return the limits that are not the usual ones."""
+    """Return the limits that differ from the defaults; None if the form has no field for one."""
     found = {
         name: value for name, value in msgspec.to_builtins(limits).items() if value != DEFAULTS.get(f"limits.{name}")
     }
     return None if "timeoutSeconds" in found else found
 
 
-# ── One of them ──
+# ── One result ──
 
 
 class _ResultRequest(Struct, frozen=True):
-    """Which result."""
+    """The path parameters of a result's page."""
 
     seq: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 @frame.register_page("/runs/{run_id}/results/{seq}", "Result")
 async def result(context: PageContext) -> None:
-    """Show one result, and the ways to those beside it."""
+    """Show a result, with links to the previous and the next one."""
     run_id, wanted = context.path["run_id"], context.read_request(_ResultRequest, {"seq": context.path["seq"]})
     run = await context.call(read_progress, run_id)
     among = context.read_request(ResultFilter, {name: context.query.get(name) for name in FILTERS})
@@ -366,7 +366,7 @@ async def result(context: PageContext) -> None:
     parts.add_markup(_render_details(run, data))
 
 
-# ── Where it stands ──
+# ── Position in the list ──
 
 
 def _render_head(run: RunDetailView, data: ResultDetailView) -> Safe:
@@ -379,7 +379,7 @@ def _render_head(run: RunDetailView, data: ResultDetailView) -> Safe:
 
 
 def _render_neighbours(context: PageContext, run_id: str, previous: int | None, following: int | None) -> Safe:
-    """Return the links to the results beside one in the list it was opened from, and to that list."""
+    """Return the links to the previous and next result in the list it was opened from, and back to that list."""
     kept = _kept_query(context)
     filtered = kept.keys() & set(FILTERS)
     words = f" {kept['outcome']}" if "outcome" in kept else ""
@@ -399,14 +399,14 @@ def _render_neighbours(context: PageContext, run_id: str, previous: int | None, 
     )
 
 
-# ── What was said ──
+# ── Conversation ──
 
 
 async def _draw_call(context: PageContext, run_id: str, data: ResultDetailView) -> None:
     parts.add_heading("Call")
     try:
         call = await context.call(read_call, run_id, data.seq, WAVEFORM_COLUMNS)
-    except UseCaseRefused as error:  # the words are here all the same
+    except UseCaseRefused as error:  # the transcript is shown without the recording
         parts.add_markup(tag("p", render_foreign_text(parts.describe_refusal(error)), class_="warn"))
         parts.add_markup(render_exchange(data))
         return
@@ -414,7 +414,7 @@ async def _draw_call(context: PageContext, run_id: str, data: ResultDetailView) 
     parts.add_markup(join([*render_system_prompt(data.system_prompt), *render_expected(data.case)]))
 
 
-# ── Numbers, and what is left ──
+# ── Numbers and details ──
 
 
 def _render_numbers(data: ResultDetailView) -> Safe:
@@ -435,9 +435,9 @@ def _render_numbers(data: ResultDetailView) -> Safe:
 
 
 def _call_wait_tiles(checks: Sequence[CheckView]) -> Iterator[tuple[str, Child, Child]]:
-    """Yield how long the agent let the caller wait, as the check of the call has measured it line by line."""
+    """Yield the time that callers waited for the agent, as measured line by line by the check of the call."""
     for check in checks:
-        with suppress(InvalidInput):  # of another release
+        with suppress(InvalidInput):  # written by another release
             if (
                 check.name == CALL
                 and (times := measure_latency(latency_observations(measured_lines(check.evidence)))).n

@@ -1,7 +1,7 @@
-"""One run: how far it is, what it amounts to, and its results by the page; live while it runs.
+"""One run: progress, summary and results, updated live while it runs.
 
-Progress and failures come as they happen, the summary at most every two seconds. The first time after a start that a
-long run is added up takes seconds: the page does not wait for it.
+Progress and failures appear as they happen, the summary at most every two seconds. The first summary of a long run
+after a server start takes seconds, so the page does not wait for it.
 """
 
 import asyncio
@@ -56,29 +56,29 @@ EXPORTS = {
     "html": "HTML",
 }
 TICK_S, SUMMED_S, PATIENCE_S, AGAIN_S = 0.5, 2.0, 0.25, 5.0
-"""How often progress is drawn anew, how often the summary, how long a page waits for it, and when it asks again."""
+"""Intervals of progress and of summaries, the time a page waits for its summary, and the delay of a retry."""
 NEWEST_FAILURES = 10
-"""Failures that are shown as they come."""
+"""Failures shown live."""
 FIRST_FAILURES = 10
-"""Failed and errored results that are shown above all results."""
+"""Failed and errored results shown above the table."""
 RATE_WINDOW_S = 15.0
-"""Of so long the rate is."""
+"""The window over which the rate is measured."""
 _TO_RESULTS = """
 if (location.hash === "#results" && !window.pramanaScrolled) document.getElementById("results")?.scrollIntoView()
 """
-"""Go to the results, where an address says so, and the page was not left at another place."""
+"""Scroll to the results if the address says so, unless the page restores another scroll position."""
 _SLOW_FIRST_TIME_NOTE = "After a start of the server the first time takes some seconds."
 
 
 @frame.register_page("/runs/{run_id}", "Run")
 async def run(context: PageContext) -> None:
-    """Show a run, and follow it until it ends."""
+    """Show a run and follow it until it ends."""
     found = await context.call(read_progress, context.path["run_id"])
     await _RunPage(context, found, await context.call(list_suites)).build()
 
 
 class _RunPage:
-    """A run that somebody looks at."""
+    """The page of a run."""
 
     def __init__(self, context: PageContext, data: RunDetailView, suites: Sequence[ListedView]) -> None:
         self._context, self._run, self._suites = context, data, suites
@@ -88,11 +88,11 @@ class _RunPage:
         self._changed = self._are_failures_held = False
         self._counts = _LiveCounts()
         self._calls: Mapping[Stage, int] = {}
-        """How many calls are at each stage."""
+        """The number of calls at each stage."""
         self._follow_token: object | None = None
-        """What stands for the listener that tells of this run now."""
+        """Identifies the current listener of this run; None without one."""
         self._update_count = 0
-        """How often something newer was told of the run than the page had."""
+        """Counts updates of the run, to detect one that arrives while a summary is read."""
         self._summed_at = 0.0
         self._redrawing = asyncio.Lock()
 
@@ -167,11 +167,11 @@ class _RunPage:
             self._newest.set_content(join([tag("h2", "Newest failures"), listed]))
 
     def _hold_failures(self, held: bool) -> None:
-        """Let the newest failures stand still, for who is about to press one of them."""
+        """Freeze the list of newest failures while the user points at it or has focused a link in it."""
         self._are_failures_held = held
 
     def _rate(self) -> float | None:
-        """Return how many results come in a second, of late."""
+        """Return the recent rate in results per second."""
         now = clock.monotonic()
         if self._run.stored != self._seen[-1][1]:
             self._seen.append((now, self._run.stored))
@@ -180,16 +180,16 @@ class _RunPage:
         began, before = self._seen[0]
         return (self._seen[-1][1] - before) / (now - began) if self._seen[-1][1] > before else None
 
-    # ── Asking ──
+    # ── Data ──
 
     def _update_run(self, data: RunView) -> None:
-        """Take what is newer of the run, but what was added up of it before."""
+        """Update the run, but keep its summary."""
         newer = {name: value for name, value in asdict(data).items() if name not in ("summary", "aggregates")}
         self._run = replace(self._run, **newer)
         self._update_count += 1
 
     async def _update_summary(self) -> None:
-        """Add up what is there, and draw it; one after the other, so that an older summary never replaces a newer."""
+        """Read and draw the summary; one at a time, so that an older one never replaces a newer one."""
         async with self._redrawing:
             if not self._all.is_deleted:
                 await self._read_summary()
@@ -198,14 +198,14 @@ class _RunPage:
         self._summed_at, told = clock.monotonic(), self._update_count
         try:
             found = await self._context.call(read_run, self._id)
-            if self._update_count != told:  # how the run stands was told while this was added up
+            if self._update_count != told:  # a newer state arrived while the summary was computed
                 found = replace(self._run, summary=found.summary, aggregates=found.aggregates)
             self._run = found
             self._draw_summary()
         except UseCaseRefused as error:
             if error.status == 404:
                 self._on_deleted()
-            elif not self._run.summary:  # too many wait for one, or the store is away; an older one stays
+            elif not self._run.summary:  # too many are waiting, or the store is unavailable; keep an older summary
                 said = f"{parts.describe_refusal(error)}. It is tried again in some seconds."
                 self._summary.set_content(tag("p", render_foreign_text(said), class_="warn"))
                 with self._all:
@@ -215,7 +215,7 @@ class _RunPage:
         try:
             wanted = self._context.read_request(ResultFilter, page_size=PAGE_SIZE)
             found = await self._context.call(list_results, self._id, wanted)
-        except UseCaseRefused as error:  # an address that somebody has mistyped, or the run has just been deleted
+        except UseCaseRefused as error:  # the address is mistyped, or the run was just deleted
             back = render_link(f"{self._context.address}#results", "Show all results")
             self._rows.set_content(
                 tag("p", render_foreign_text(parts.describe_refusal(error)), ". ", back, class_="warn")
@@ -226,7 +226,7 @@ class _RunPage:
         self._pager.set_content(render_page_links(self._context, make_page_meta(wanted.page, PAGE_SIZE, found.total)))
 
     async def _render_failures(self, wanted: ResultFilter, total: int) -> Safe:
-        """Return the first failures of a run that has ended, above a list that has them among many others."""
+        """Return the first failures of a run that has ended, if the unfiltered table has more results than that."""
         unfiltered = wanted == ResultFilter(page_size=PAGE_SIZE)
         if not unfiltered or total <= FIRST_FAILURES or self._run.status in UNDER_WAY:
             return Safe()
@@ -243,7 +243,7 @@ class _RunPage:
         return tag("section", shown, class_="failures")
 
     async def _refresh(self) -> None:
-        """Bring everything up to date."""
+        """Update the whole page."""
         async with self._redrawing:
             if self._all.is_deleted:
                 return
@@ -252,10 +252,10 @@ class _RunPage:
                 await self._list()
                 self._draw_head()
 
-    # ── Following ──
+    # ── Live updates ──
 
     async def _follow(self) -> None:
-        """Listen to the run, if it is under way and nobody does; what is refused now is tried again."""
+        """Follow the run if it is under way and not followed yet; after an error, retry later."""
         if self._is_idle():
             return
         try:
@@ -266,21 +266,21 @@ class _RunPage:
             elif error.status != 401:
                 self._follow_later()
             return
-        if self._is_idle():  # or another was faster
+        if self._is_idle():  # another call may have started to follow it meanwhile
             return
         self._follow_token = following = object()
-        self._calls = {}  # the new stream sends those under way
+        self._calls = {}  # the new stream begins with the calls under way
         self._counts = _LiveCounts(counted)
         self._draw_progress()
         self._timer.activate()
         self._context.follow(self._id, last, self._handle_event, partial(self._on_follow_end, following))
 
     def _is_idle(self) -> bool:
-        """Tell whether there is nothing to begin to listen to."""
+        """Return whether there is no reason to follow the run."""
         return bool(self._follow_token) or self._run.status not in UNDER_WAY or self._all.is_deleted
 
     def _on_follow_end(self, following: object) -> None:
-        """Note that a listener has ended; if that was before the run did, another takes its place."""
+        """Record the end of a listener; if the run is still under way, follow it again."""
         if self._follow_token is following:
             self._follow_token = None
             if not self._is_idle():
@@ -291,7 +291,7 @@ class _RunPage:
             ui.timer(AGAIN_S, self._follow, once=True)
 
     async def _load_newest(self) -> tuple[int, int]:
-        """Return the number of the newest result and how many results there are up to it; keep the newest failures."""
+        """Return the number of the newest result and the count of results up to it; keep the newest failures."""
 
         async def list_page(page: int, outcome: Outcome | None = None) -> Listed[ResultView]:
             wanted = ResultFilter(page=page, page_size=PAGE_SIZE, outcome=outcome)
@@ -308,13 +308,13 @@ class _RunPage:
         return max((each.seq for each in found.items), default=0), (newest_page - 1) * PAGE_SIZE + len(found.items)
 
     def _keep_failures(self, some: Iterable[ResultView]) -> None:
-        """Keep those that failed, the newest of them."""
+        """Keep the newest failed and errored results."""
         self._failures |= {each.seq: each for each in some if each.outcome in (Outcome.FAILED, Outcome.ERRORED)}
         for seq in sorted(self._failures)[:-NEWEST_FAILURES]:
             del self._failures[seq]
 
     async def _handle_event(self, event: RunEvent) -> None:
-        """Take an event of the run; what it changes is drawn with the next tick."""
+        """Apply an event of the run; the next tick draws the change."""
         if isinstance(event, CallsView):
             self._calls = event.stages
             self._draw_progress()
@@ -343,7 +343,7 @@ class _RunPage:
             await self._refresh()
 
     async def _on_change(self) -> None:
-        """Look whether this run is among those that changed: somebody may have resumed or deleted it."""
+        """Check whether this run has changed: another user may have resumed or deleted it."""
         if self._follow_token:
             return
         try:
@@ -372,7 +372,7 @@ class _RunPage:
             parts.add_heading("This run was deleted", 1)
             parts.add_paragraph("Its results are deleted too. ", render_link("/runs", "Other runs"))
 
-    # ── Acting ──
+    # ── Actions ──
 
     async def _cancel(self) -> None:
         self._update_run(await self._context.call(cancel_run, self._id))
@@ -395,18 +395,18 @@ class _RunPage:
 
 
 class _LiveCounts:
-    """The outcomes of a run under way: those of its last summary, and of the results that the stream has had since.
+    """The outcomes of a run under way: those of the last summary plus later ones from the stream.
 
-    Summary and stream both have results in the order they were stored, so that none is counted twice.
+    Both have results in the order in which they were stored, so none is counted twice.
     """
 
     def __init__(self, before: int = 0) -> None:
         self._before = before
-        """Results that were stored before the first one of the stream."""
+        """Results stored before the first one of the stream."""
         self.streamed: list[Outcome] = []
 
     def of(self, summed: Rate) -> Rate:
-        """Return the outcomes of all results that are known, given those of the last summary."""
+        """Return the outcomes of all known results, given those of the last summary."""
         since = summed.total - self._before
         if since < 0:  # results between the two are unknown until the next summary
             return summed
@@ -414,11 +414,11 @@ class _LiveCounts:
         return replace(summed, **{name: getattr(summed, name) + count for name, count in newer.items()})
 
 
-# ── What is looked at ──
+# ── Markup ──
 
 
 def _render_head(run: RunDetailView, once_more: str | None) -> Safe:
-    """Return how a run stands, who is asked, when, by whom, where it can be taken, and why it is not offered again."""
+    """Return the head of a run: status, models, times, creator, exports, and a hint if it cannot be repeated here."""
     models = join((tag("b", render_foreign_text(each)) for each in run.models), ", ")
     by = join([" by ", render_foreign_text(run.creator, 80)]) if run.creator else None
     ended = join([", ended ", render_time(run.finished_at)]) if run.finished_at else None
@@ -443,7 +443,7 @@ _RUN_AGAIN_HINT = "To run it again, use the command line or the API: the form do
 
 
 def _render_reason(run: RunDetailView) -> Safe | None:
-    """Return why a run ended before its end, and, quietly, what is not reproducible of it."""
+    """Return why a run ended early and, less prominently, what is not reproducible about it."""
     if run.status in UNDER_WAY:
         return None
     targets, judge = run.plan.targets, run.plan.judge
@@ -470,7 +470,7 @@ def _render_reason(run: RunDetailView) -> Safe | None:
 def _render_progress(
     run: RunDetailView, counts: Rate | None, rate: float | None, where: str, calls: Mapping[Stage, int]
 ) -> Safe:
-    """Return how far a run is; the outcomes add up to the number of results that is shown."""
+    """Return the progress; its outcomes add up to the number of results shown."""
     stored, expected = counts.total if counts else run.stored, run.expected
     said = [f"{stored:,} of {expected:,} results"]
     if run.cancel_requested:
@@ -491,7 +491,7 @@ def _render_progress(
 
 
 def _format_time_left(seconds: float) -> str:
-    """Return how long something may take, roughly.
+    """Return a rough duration.
 
     >>> _format_time_left(0.2), _format_time_left(95), _format_time_left(9000)
     ('1 s', '2 min', '2.5 h')

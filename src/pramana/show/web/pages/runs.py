@@ -1,7 +1,7 @@
-"""The list of runs: newest first, with filters, growing as runs arrive from whomever and moving while they run.
+"""The list of runs: newest first, with filters, updated live as runs arrive and progress.
 
-Filters stand in the address, so that a list can be shared. What is new is put into the rows that are there: whoever
-reads, or walks through the links by keyboard, stays where they are.
+Filters are in the address, so a list can be shared. Updates change the existing rows in place, so reading position and
+keyboard focus stay where they are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,9 +35,9 @@ from pramana.store.queue import UNDER_WAY
 
 PAGE_SIZE = 50
 LOOK_S = 1.0
-"""How often the list is read again while something on it is under way."""
+"""How often the list is read again while a run on it is under way."""
 DEBOUNCE_MS = 400
-"""After so long without a key, what was typed is looked for."""
+"""How long to wait after the last key before searching."""
 STATUSES: Mapping[str, tuple[str, str]] = {
     "queued": ("…", ""),
     "running": ("▸", "running"),
@@ -46,14 +46,14 @@ STATUSES: Mapping[str, tuple[str, str]] = {
     "interrupted": ("!", "errored"),
     "cancelled": ("–", "skipped"),
 }
-"""The sign of each status, and the class of its colour; its word always stands beside."""
+"""The sign and the colour class of each status; its word is always shown too."""
 FILTERS = ("text", "status", "model", "suite")
 COLUMNS = ("Run", "Models", "Status", "Passed", "Results", "Started (UTC)")
 
 
 @frame.register_page("/runs", "Runs")
 async def runs(context: PageContext) -> None:
-    """Show the runs that pass the filters of the address."""
+    """Show the runs that match the filters of the address."""
     listed = _RunList(context)
     found = await listed.read_page()
     with frame.add_page_heading("Runs", "All runs from the command line, the API and this workbench."):
@@ -64,7 +64,7 @@ async def runs(context: PageContext) -> None:
 
 
 class _RunList:
-    """A page of the list, as somebody looks at it."""
+    """One page of the list."""
 
     def __init__(self, context: PageContext) -> None:
         self._context = context
@@ -75,7 +75,7 @@ class _RunList:
         return self._wanted[name] or ""
 
     def list_url(self, **changed: Any) -> str:
-        """Return the address of this list, with something of it changed."""
+        """Return the address of this list with parameters replaced."""
         return make_url("/runs", **{**self._wanted, **changed})
 
     async def read_page(self) -> Listed[RunView]:
@@ -83,17 +83,17 @@ class _RunList:
         return await self._context.call(list_runs, wanted)
 
     async def filter(self, name: str, value: str | None) -> None:
-        """Change a filter, and the address with it; the list begins anew."""
+        """Change a filter and the address, and return to the first page."""
         value = (value or "").strip() or None
         if value != self._wanted[name]:
             self._wanted |= {name: value, "page": None}
             ui.navigate.history.replace(self.list_url())
             await self.refresh()
 
-    # ── On the page ──
+    # ── Page ──
 
     def draw(self, page: Listed[RunView]) -> None:
-        """Put the filters and the list on the page."""
+        """Draw the filters and the list."""
         self._filters = _draw_filters(self, page.items)
         self._stale = parts.add_markup(Safe("")).props("role=status")
         self._place = ui.element("div")
@@ -103,7 +103,7 @@ class _RunList:
         self._show(page)
 
     async def refresh(self) -> None:
-        """Read the list again, and put what has changed on the page; an older answer never replaces a newer one."""
+        """Read the list again and show what has changed; an older response never replaces a newer one."""
         self._asked += 1
         asked = self._asked
         try:
@@ -164,19 +164,19 @@ def _draw_filters(listed: _RunList, runs_: Sequence[RunView]) -> ui.element:
 
 
 def _add_name_filter(listed: _RunList, name: str, label: str, known: Iterable[str]) -> None:
-    """Put a field for a name as it was typed in the run; those on the page are suggested."""
+    """Add a filter for a name as typed in runs; names on the page are suggested."""
     made = parts.add_text_field(label, listed.value(name))
     made.on("change", lambda event: parts.show_errors(listed.filter)(name, event.args))
     add_suggestions(made, known)
 
 
-# ── The table ──
+# ── Table ──
 
 
 class LiveTable:
-    """A table whose rows change while they are looked at: only cells that differ are drawn anew.
+    """A table that updates in place: only cells that differ are redrawn.
 
-    `aside` names a last column for those who do not see that it needs no name.
+    `aside` labels a last column without a visible header, for screen readers.
     """
 
     def __init__(self, caption: str, columns: Sequence[str], aside: str | None = None) -> None:
@@ -192,7 +192,7 @@ class LiveTable:
             self._body = ui.element("tbody")
 
     def put(self, rows: Mapping[str, Sequence[Safe]]) -> None:
-        """Show these rows in this order; the order of those that were there already does not change."""
+        """Show these rows in this order; existing rows keep theirs."""
         for gone in self._rows.keys() - rows.keys():
             self._rows.pop(gone)[0].delete()
         for place, (key, cells) in enumerate(rows.items()):
@@ -247,7 +247,7 @@ def _render_models(run: RunView) -> Safe:
 
 
 def render_status(run: RunView) -> Safe:
-    """Return how a run stands: its sign, its word, and why it did not come to its end."""
+    """Return the status of a run: sign, word, and the reason if it ended early."""
     return _render_cell(
         render_status_inline(run),
         tag("small", render_foreign_text(run.reason, 300), class_="quiet") if run.reason else None,
@@ -255,7 +255,7 @@ def render_status(run: RunView) -> Safe:
 
 
 def render_status_inline(run: RunView) -> Safe:
-    """Return the sign and the word of how a run stands, within a line."""
+    """Return the status of a run as inline text: sign and word."""
     named = str(run.status)
     sign, colour = STATUSES[named]
     word = "cancelling" if run.cancel_requested and named in UNDER_WAY else named
@@ -263,7 +263,7 @@ def render_status_inline(run: RunView) -> Safe:
 
 
 def render_passed(run: RunView) -> Safe:
-    """Return how much of a run passed; of several models how many results ended how: their rate would be nobody's."""
+    """Return the pass rate of a run; with several models, the outcome counts: a shared rate describes none of them."""
     counts = asdict(run.outcomes) if run.outcomes else {}
     if not any(counts.values()):
         return tag("span", "–", class_="quiet")
@@ -286,5 +286,5 @@ def _render_progress(run: RunView) -> Safe:
 
 
 def _render_cell(*some: Safe | str | None) -> Safe:
-    """Return things one below the other, within a cell."""
+    """Return items stacked in a table cell."""
     return tag("div", (tag("div", each) for each in some if each is not None), class_="cell")

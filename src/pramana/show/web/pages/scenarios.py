@@ -1,4 +1,4 @@
-"""The library of scenarios: found, looked at, copied, taken away and brought back."""
+"""The scenario library: search, view, duplicate, delete and restore scenarios."""
 
 from functools import partial
 from typing import Any
@@ -40,7 +40,7 @@ from pramana.show.web.pages import case_markup
 PAGE_SIZE = 50
 FILTERS = {"type": "Type", "difficulty": "Difficulty", "language": "Language", "tag": "Tag"}
 OWN_PAGES = frozenset(("new", "import", "deleted"))
-"""Words that stand for pages where else the id of a scenario stands."""
+"""Paths of pages that would otherwise be read as scenario ids."""
 _ACTS = """(event) => {
   const found = event.target.closest("button[data-act]");
   if (found) emit({ act: found.dataset.act, id: found.dataset.id });
@@ -57,22 +57,22 @@ def scenario_url(scenario_id: str) -> str:
 
 
 async def read_scenario_or_none(context: PageContext, scenario_id: str) -> ScenarioView | None:
-    """Return a scenario, None when it is not there."""
+    """Return a scenario, or None if there is none with this id."""
     found = (await context.call(list_scenarios, ScenarioPage(id=(scenario_id,)))).items
     return found[0] if found else None
 
 
 async def duplicate_scenario(context: PageContext, scenario_id: str) -> None:
-    """Copy a scenario under the next id that is free, and open the copy."""
+    """Copy a scenario under the next free id and open the copy."""
     ui.navigate.to(scenario_url((await context.call(copy_scenario, scenario_id)).id))
 
 
-# ── The list ──
+# ── List ──
 
 
 @frame.register_page("/scenarios", "Scenarios")
 async def scenarios(context: PageContext) -> None:
-    """Show the scenarios that pass the filters of the address."""
+    """Show the scenarios that match the filters of the address."""
     facets = asdict(await context.call(list_facets))
     if not facets["type"]:
         await _draw_empty(context)
@@ -194,11 +194,11 @@ def _render_actions(context: PageContext, scenario: ScenarioView) -> Safe:
     return tag("span", (made for use_case, made in allowed if context.may(use_case)), class_="acts")
 
 
-# ── Taken away, and brought back ──
+# ── Delete and restore ──
 
 
 def _offer_undo(context: PageContext, notice: ui.element, scenario_id: str, again: Any) -> None:
-    """Say that a scenario was deleted, with a button that brings it back."""
+    """Show that a scenario was deleted, with a button to restore it."""
     with notice:
         said = ui.element("div").classes("warn row spread").props("role=status")
 
@@ -206,7 +206,7 @@ def _offer_undo(context: PageContext, notice: ui.element, scenario_id: str, agai
         await context.call(restore_scenario, scenario_id)
         parts.show_notification("Restored", "positive")
         await again()
-        said.delete()  # last, since it takes the button along
+        said.delete()  # last, since it removes the button too
 
     with said:
         parts.add_paragraph(
@@ -218,12 +218,12 @@ def _offer_undo(context: PageContext, notice: ui.element, scenario_id: str, agai
         if not context.may(restore_scenario):
             return
         made = parts.add_button("Undo", undo, small=True, label=f"Undo: bring {scenario_id[:80]} back")
-    ui.run_javascript(f"getHtmlElement({made.id})?.focus()")  # the row that had it is gone
+    ui.run_javascript(f"getHtmlElement({made.id})?.focus()")  # the row that had the focus is gone
 
 
 @frame.register_page("/scenarios/deleted", "Deleted scenarios")
 async def show_deleted(context: PageContext) -> None:
-    """Show what was deleted within the last day, and bring it back."""
+    """Show what was deleted within the last day, with a button to restore each."""
     frame.add_page_heading(
         "Recently deleted",
         "Scenarios can be restored for one day after they are deleted.",
@@ -275,7 +275,7 @@ async def _render_deleted(context: PageContext) -> Safe:
     return join([render_table("What can be restored", columns, rows, hidden=True), pages])
 
 
-# ── Nothing yet ──
+# ── Empty store and library ──
 
 
 async def _draw_empty(context: PageContext) -> None:
@@ -299,7 +299,7 @@ async def _reload() -> None:
 
 
 async def library(context: PageContext) -> None:
-    """Offer the files of the library: some of them, or all."""
+    """Offer the files of the library for import, one by one or all."""
     files = await context.call(list_library)
     total = sum(len(each.ids) for each in files)
 
@@ -324,7 +324,7 @@ async def library(context: PageContext) -> None:
 
 
 def _file_label(file: LibraryView) -> str:
-    """Return what a file is.
+    """Return the label of a library file.
 
     >>> _file_label(LibraryView(file="multilingual/hindi.yaml", ids=("a", "b"), languages=("hi",), imported=1))
     'multilingual/hindi.yaml: 2 scenarios (hi), 1 here'

@@ -1,4 +1,4 @@
-"""What is decided here, in sections with addresses of their own: the way to them, looks, the server, and its tokens.
+"""Settings in sections with addresses of their own: overview with theme, server, and tokens.
 
 A new token is shown once.
 """
@@ -57,7 +57,7 @@ _CHOOSE = f"""(value) => {{
 
 
 def draw_section(context: PageContext, title: str, about: Child = None) -> ui.element:
-    """Put the heading of a section and the way to the others; what is made within what it returns stands beside."""
+    """Add a section's heading and the tabs; elements created in the returned container appear beside the heading."""
     beside = frame.add_page_heading(title, about)
     ways = (tag("a", words, href=to, aria_current="page" if to == context.address else None) for to, words in SECTIONS)
     parts.add_markup(tag("nav", ways, class_="tabs", aria_label="Settings"))
@@ -67,7 +67,7 @@ def draw_section(context: PageContext, title: str, about: Child = None) -> ui.el
 def draw_action_table(
     caption: str, columns: Sequence[Column], rows: Iterable[tuple[Sequence[Child], Callable[[], None]]]
 ) -> None:
-    """Put a table whose rows end with what can be done about them; on a narrow screen each folds into lines."""
+    """Add a table whose rows end with actions; on a narrow screen each row is stacked."""
     with ui.element("table").classes("data folds"):
         with ui.element("caption").classes("visually-hidden"):
             ui.label(caption)
@@ -93,7 +93,7 @@ def draw_action_table(
 
 @frame.register_page("/settings", "Settings")
 async def overview(context: PageContext) -> None:
-    """Show what is decided, in a line each, and let looks be chosen."""
+    """Show a line about each section, and the choice of theme."""
     draw_section(context, "Settings", "Providers, access, prices and appearance.")
     with parts.open_box("halves even"):
         for to, title, told in (
@@ -162,7 +162,7 @@ _NUMBERS = {
 
 @frame.register_page("/settings/server", "Server settings")
 async def server(context: PageContext) -> None:
-    """Show what the server is, and what an administrator decides for everyone."""
+    """Show the server's state, and the settings that administrators change for everyone."""
     draw_section(context, "Server")
     found = await context.call(describe_server)
     hosts = ", ".join(found.allowed_hosts)
@@ -245,7 +245,7 @@ _ROLE_DESCRIPTIONS = (
 
 @frame.register_page("/settings/tokens", "Tokens", list_tokens, create_token)
 async def tokens(context: PageContext) -> None:
-    """Show who has a token, make one, end one."""
+    """Show the tokens; create and revoke them."""
     draw_section(context, "Tokens", "Access to this server and the role of each token.")
     page = ui.element("div")
     with page:
@@ -262,7 +262,7 @@ async def tokens(context: PageContext) -> None:
 
 
 def _new_token(context: PageContext, page: ui.element, server_view: ServerView) -> None:
-    """Put the form that makes a token."""
+    """Add the form that creates a token."""
 
     async def make() -> None:
         wanted = TokenRequest(name=(name.value or "").strip(), role=role.value, expires_in_days=expires.value or None)
@@ -289,7 +289,7 @@ def _new_token(context: PageContext, page: ui.element, server_view: ServerView) 
 
 
 def _show_new_token(made: NewTokenView, *, refuses_private: bool) -> None:
-    """Show a token, this once."""
+    """Show a new token, this once."""
     with parts.open_box("card stack", role="region", label="The new token"):
         parts.add_markup(tag("h2", "The token of ", render_foreign_text(made.name), class_="card-title"))
         with parts.open_box("warn", role="alert"):
@@ -333,7 +333,7 @@ def _token_cells(context: PageContext, token: TokenView) -> tuple[Child, ...]:
 
 
 def _add_revoke_button(context: PageContext, token: TokenView, holding: Sequence[TokenView]) -> None:
-    """Put the button that ends a token, and say what comes of that."""
+    """Add the button that revokes a token, with the consequences in its confirmation."""
     words = "It stops working within seconds. This cannot be undone; you can create a new token."
     if token.id == context.user.token_id:
         words = f"It is the one you are signed in with: you will need another. {words}"

@@ -1,8 +1,8 @@
-"""Signing in with a token: the browser gets a session in a cookie that no script can read, and never keeps the token.
+"""Sign in with a token: the browser gets a session cookie that no script can read, and never stores the token.
 
-A plain form, so that password managers know it and nothing but the browser sends it. What it brings is looked up as the
-token of any request is, which also counts who tries too many. Only the start-up token may also come in an address, the
-one that the server prints.
+A plain form, so that password managers recognise it and only the browser sends it. A submitted token is authenticated
+like that of any request, which includes the limit on failed attempts. Only the start-up token, in the URL that the
+server prints, is also accepted as a query parameter.
 """
 
 from contextlib import suppress
@@ -23,7 +23,7 @@ from pramana.store.tokens import SESSION_DAYS
 
 COOKIE_LIFETIME_S = SESSION_DAYS * 24 * 3600
 MAX_URL_LENGTH = 2_000
-"""Characters of an address that one is led back to."""
+"""Maximum length of the URL to return to."""
 Why = Literal["wrong", "often", "away"]
 _MESSAGES: dict[Why, str] = {
     "wrong": "This token is not valid. It may be mistyped, revoked or expired.",
@@ -34,7 +34,7 @@ _MESSAGES: dict[Why, str] = {
 
 @nicegui.app.get("/sign-in", include_in_schema=False)
 async def sign_in(request: Request) -> Response:
-    """Ask for a token."""
+    """Show the sign-in form."""
     to = _local_url(request.query_params.get("to"))
     if request_user(request).role is not None:
         return RedirectResponse(to, 303)
@@ -50,7 +50,7 @@ async def sign_in(request: Request) -> Response:
             "input", id="token", name="token", type="password", required=True, autofocus=True,
             autocomplete="current-password", spellcheck="false",
         ),
-        # A name that nobody fills in, by which password managers keep the token.
+        # Hidden and pre-filled: password managers store the token under this name.
         tag(
             "input", class_="visually-hidden", name="username", autocomplete="username", tabindex=-1,
             aria_hidden="true", value="Pramana",
@@ -81,13 +81,13 @@ async def sign_in(request: Request) -> Response:
 
 @nicegui.app.post("/sign-in", include_in_schema=False)
 async def submit_token(request: Request) -> Response:
-    """Take a token that somebody knows."""
+    """Sign in with the submitted token."""
     form = await request.form()
     return await _start_session(request, str(form.get("token", "")).strip(), _local_url(str(form.get("to", "/"))))
 
 
 async def _start_session(request: Request, secret: str, to: str) -> Response:
-    """Begin a session; whoever needs none is led on, whatever they bring."""
+    """Start a session; a user who is already signed in is redirected even if the token is invalid."""
     shown: Credential = request.scope["pramana.credential"]
     try:
         session = await PageContext(request, Credential(secret or "none", address=shown.address)).call(
@@ -106,7 +106,7 @@ async def _start_session(request: Request, secret: str, to: str) -> Response:
 @nicegui.app.post("/sign-out", include_in_schema=False)
 async def sign_out(request: Request) -> Response:
     """End the session of this browser."""
-    with suppress(UseCaseRefused):  # it has ended already
+    with suppress(UseCaseRefused):  # the session has ended already
         await PageContext(request).call(server.end_session)
     answer = RedirectResponse("/sign-in", 303)
     answer.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=_is_secure(request))
@@ -114,9 +114,9 @@ async def sign_out(request: Request) -> Response:
 
 
 def _local_url(to: str | None) -> str:
-    """Return an address of this server, whatever a link has asked for.
+    """Return the path if it stays on this server, otherwise `/`.
 
-    Browsers read a backslash as a slash, and leave out line breaks and tabs before they read.
+    Browsers treat a backslash as a slash, and strip line breaks and tabs before parsing.
 
     >>> _local_url("/runs?page=2"), _local_url("//elsewhere.example"), _local_url("https://elsewhere.example")
     ('/runs?page=2', '/', '/')
@@ -129,5 +129,5 @@ def _local_url(to: str | None) -> str:
 
 
 def _is_secure(request: Request) -> bool:
-    """Tell whether the browser came by https, itself or to the first proxy before us."""
+    """Return whether the browser uses HTTPS, directly or up to the first proxy."""
     return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", "").partition(",")[0].strip())

@@ -34,7 +34,7 @@ ORIGINS = {"built-in": "built in", "published": "published into the data folder"
 
 @frame.register_page("/suites", "Suites")
 async def suites(context: PageContext) -> None:
-    """Show every version, and a way to add one."""
+    """Show every version, and the form to upload one."""
     frame.add_page_heading("Suites", "Test cases with a version and a hash. A version never changes.")
     listed = ui.html("").on("click", js_handler=parts.COPY)
 
@@ -101,7 +101,7 @@ def _suite_url(version: str) -> str:
 
 @frame.register_page("/suites/{version}", "Suite")
 async def suite(context: PageContext) -> None:
-    """Show what a version holds, and the cases of one of its tiers."""
+    """Show the tiers of a version, and the cases of one of them."""
     found = await context.call(read_suite, context.path["version"])
     version, tiers = found.version, found.tiers
     frame.set_window_title(f"Suite {version}")
@@ -161,11 +161,11 @@ def _render_case(case: dict[str, Any]) -> Safe:
     )
 
 
-# ── A new version ──
+# ── Upload a version ──
 
 
 class _UploadForm:
-    """What adds a version: its name, and a file for each tier."""
+    """The form that uploads a version: its name, and a file for each tier."""
 
     def __init__(self, context: PageContext) -> None:
         self._context = context
@@ -188,7 +188,7 @@ class _UploadForm:
         self._list({})
 
     async def _on_files_picked(self, pick: FileSelection) -> None:
-        """Take the files in the place of those that were chosen before."""
+        """Use the picked files in place of the previous ones."""
         failed = [*((name, "it is no .jsonl file") for name in pick.ignored), *pick.failed]
         tiers, counts = {}, {}
         for each in pick.files:
@@ -227,7 +227,7 @@ class _UploadForm:
 
 
 def _render_refusal(error: UseCaseRefused) -> Safe:
-    """Return why an upload was refused: each mistake once, with its count and its first place."""
+    """Return why an upload was refused: each problem once, with its count and its first place."""
     found = f"{pluralise(len(error.problems), 'error')}." if error.problems else render_foreign_text(str(error))
     words = join(["Not uploaded: ", found])
     if error.status == 409:
@@ -249,7 +249,7 @@ def _render_refusal(error: UseCaseRefused) -> Safe:
 
 
 def _describe_place(problem: Problem) -> str:
-    """Return where in which file something is wrong.
+    """Return the place of a problem: file, line and column.
 
     >>> _describe_place(Problem("", "[1].category", 2, 35, "smoke.jsonl")), _describe_place(Problem("", "version"))
     ('smoke.jsonl:2:35', 'version')
@@ -259,8 +259,8 @@ def _describe_place(problem: Problem) -> str:
 
 
 def _count_cases(data: bytes) -> int:
-    """Return how many lines of a file hold something; what is no text in UTF-8 is a UnicodeDecodeError.
+    """Return the number of lines with content; raise UnicodeDecodeError if the data is not UTF-8.
 
-    By the line: a single call about megabytes would hold up the event loop from another thread as well.
+    Line by line: one long call over megabytes would block the event loop even from another thread.
     """
     return sum(not line.isspace() for line in TextIOWrapper(BytesIO(data), "utf-8", newline="\n"))

@@ -1,6 +1,6 @@
-"""The way to a first result in an empty store: a question to the embedded model, a call to the embedded voice agent.
+"""The first steps in an empty store: send a question to the embedded model, or call the embedded voice agent.
 
-What is missing for it is downloaded first, with a bar to watch.
+Missing weights are downloaded first, with a progress bar.
 """
 
 import asyncio
@@ -23,21 +23,21 @@ from pramana.show.web.kit import PageContext, UseCaseRefused, parts
 from pramana.show.web.kit.waveform import play_on_next_page
 
 FILE, SCENARIO = "information-retrieval/first-call.yaml", "first-call-largest-ocean"
-"""What the first call is about: a question that the embedded ears understand and the embedded model can answer."""
+"""The first call: a question that the embedded speech recognition understands and the embedded model can answer."""
 CALL_DURATION_NOTE = "It usually takes less than 30 seconds."
 """Measured by `benchmarks/first_call.py`."""
 LOOK_S = 0.5
-"""Between two looks at a download."""
+"""Interval between two reads of a download's progress."""
 MAX_RUNS_OF_NEW_STORE = 5
-"""Runs from which on a store is no newcomer's any more."""
+"""Number of runs from which a store no longer counts as new."""
 
 
 class WelcomeFailed(Exception):
-    """What was begun cannot go on; the message says why, and what to do."""
+    """A step cannot go on; the message says why, and what to do."""
 
 
 class ProgressPanel:
-    """A sentence about what happens now, read out as it changes, and a bar where it is known how much is left."""
+    """A status line, announced by screen readers as it changes, with a bar where the remaining share is known."""
 
     def __init__(self) -> None:
         with parts.open_box("", role="status"):
@@ -54,16 +54,16 @@ class ProgressPanel:
         self._put(Safe(""))
 
     def _put(self, markup: Safe) -> None:
-        if not self._shown.is_deleted:  # the page was drawn anew meanwhile
+        if not self._shown.is_deleted:  # the page may have been redrawn meanwhile
             self._shown.set_content(markup)
 
 
 async def wait_for_weights(
     context: PageContext, weights: WeightsView, on_progress: Callable[[str, float | None], None]
 ) -> None:
-    """Bring weights here, and tell how far that is; whoever pulls the same meanwhile watches the same download.
+    """Download weights and report the progress; a download that is already under way is shared.
 
-    The download goes on without the page; to look at it does not.
+    The download goes on if the page is closed; only the waiting ends.
     """
     found, gone = weights, asyncio.Event()
     ui.context.client.on_delete(gone.set)
@@ -90,7 +90,7 @@ def _is_under_way(weights: WeightsView) -> bool:
 
 
 def offer_download(context: PageContext, weights: WeightsView) -> None:
-    """Put weights that are missing, with the button that brings them."""
+    """Add missing weights, with a button to download them."""
 
     async def download() -> None:
         try:
@@ -117,12 +117,12 @@ def offer_download(context: PageContext, weights: WeightsView) -> None:
 
 
 def may_try(context: PageContext) -> bool:
-    """Return whether a page's user may do what is offered here."""
+    """Return whether the page's user may do both steps."""
     return context.may(create_run, import_library)
 
 
 def find_untried(runs: Sequence[RunView]) -> tuple[str, ...]:
-    """Return which of the two nobody has tried, of a store that has but a few runs."""
+    """Return which of the two steps has not been tried yet, in a store with few runs."""
     asked = {model for run in runs for model in run.models}
     return (
         tuple(each for each in ("local", "local-voice") if each not in asked)
@@ -132,15 +132,15 @@ def find_untried(runs: Sequence[RunView]) -> tuple[str, ...]:
 
 
 class WelcomePanel:
-    """What an empty store shows, and a young one of what nobody has tried."""
+    """Both steps in an empty store; in a new store, those that have not been tried."""
 
     def __init__(self, context: PageContext) -> None:
         self._context = context
         self.busy = False
-        """Whether something was begun here that should not be swept away."""
+        """Whether a step is under way, which a redraw would interrupt."""
 
     def show(self, weights: Sequence[WeightsView]) -> None:
-        """Show both, and other ways to begin."""
+        """Show both steps, and other ways to begin."""
         if not may_try(self._context):
             parts.add_paragraph("No runs yet. Starting one needs the role editor.")
             return
@@ -165,7 +165,7 @@ class WelcomePanel:
             )
 
     def show_rest(self, untried: Sequence[str]) -> None:
-        """Show what nobody has tried, beside what has been asked already."""
+        """Show the steps that have not been tried yet, below the runs."""
         parts.add_heading("Try it")
         with parts.open_box("stack wide"):
             with parts.open_box("halves"):
@@ -197,7 +197,7 @@ class WelcomePanel:
                 parts.add_button("Hear a call", self._exclusive_handler(self._make_call))
 
     def _exclusive_handler(self, act: Callable[[], Any]) -> Callable[[], Any]:
-        """Return a handler of one of the two; while one is under way, the other waits."""
+        """Return a handler that runs only if no other step is under way."""
 
         async def run_handler() -> None:
             if self.busy:
@@ -243,13 +243,13 @@ class WelcomePanel:
         ui.navigate.to(there)
 
     async def _download_missing(self, model: str) -> None:
-        """Bring what a model needs."""
+        """Download the weights that a model needs."""
         for each in await self._context.call(list_weights):
             if model in each.models and not each.present:
                 await wait_for_weights(self._context, each, self._progress.show_progress)
 
     async def _wait_for_run(self, run: str, show: Callable[[Mapping[Stage, int]], None] = lambda _: None) -> int:
-        """Wait until a run of one call is over, and show where the call is; return the number of its result."""
+        """Wait for a run of one call to end, reporting its stage; return the number of its result."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def on_event(event: RunEvent) -> None:
@@ -258,7 +258,7 @@ class WelcomePanel:
             elif isinstance(event, ResultView | FinishedView | DeletedView) and not ended.done():
                 ended.set_result(None)
 
-        def on_end() -> None:  # the page was closed, the token revoked; where something broke, they read this
+        def on_end() -> None:  # page closed, token revoked, or stream failed: then the user reads this
             if not ended.done():
                 ended.set_exception(WelcomeFailed(f"The call is not followed any more. See its run, {run}."))
 
