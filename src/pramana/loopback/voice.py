@@ -377,9 +377,7 @@ class VoiceLoopback:
                 file.write(json.dumps(asdict(turn)) + "\n")
 
     async def __aenter__(self) -> Self:
-        make_answer_sound(
-            self.script, self.agent.downlink
-        )  # import numpy and make the sound before any timing
+        make_answer_sound(self.script, self.agent.downlink)  # import numpy and make the sound before any timing
         self._listening = await asyncio.get_running_loop().create_server(self._server, "127.0.0.1", self._port)
         port = self._listening.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}{self.agent.prefix}"
