@@ -381,7 +381,7 @@ def _open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Li
     @cache
     def judge_by_name(typed: str) -> Judge:
         target = resolve_model(typed, reach)
-        if limits.max_cost_usd is not None and not prices.is_known(target):
+        if limits.max_cost_usd is not None and not prices.can_count(target):
             raise InvalidInput(f"a cost limit needs a price, and none is known for {typed}")
         if reach.free_models_only and prices.may_cost(target):
             raise InvalidInput(f"{typed} may cost money, and this run has no cost limit; set one")
@@ -453,7 +453,7 @@ def _reached_limit(stop: Stop, limits: Limits) -> str | None:
 def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Reach) -> None:
     asked = [*plan.targets, *(each for each in (plan.judge, plan.embedder) if each)]
     # Looked up now in any case: to read the price list takes a fifth of a second, which no reply may wait for.
-    unknown = [target.typed for target in asked if not prices.is_known(target)]
+    unknown = [target.typed for target in asked if not prices.can_count(target)]
     _refuse_uncountable_cost(plan, prices, limits)
     if unknown and limits.max_cost_usd is not None:
         names = ", ".join(unknown)
