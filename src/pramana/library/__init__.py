@@ -412,16 +412,23 @@ def _split_options(options: Mapping[str, Any]) -> dict[str, Any]:
     limits = {name: value for name, value in options.items() if name in Limits.__struct_fields__}
     found = {name: value for name, value in options.items() if name not in limits}
     for name in ("selection", "scenarios"):
-        if isinstance(found.get(name), Mapping):
-            found[name] = _selection_of(name, found[name])
+        if found.get(name) is not None:
+            found[name] = read_selection(name, found[name])
     if found.get("modalities") is not None:
         given = found["modalities"]
         found["modalities"] = tuple(given.split(",")) if isinstance(given, str) else tuple(given)
     return {**found, "limits": Limits(**limits)}
 
 
-def _selection_of(argument: str, filters: Mapping[str, Any]) -> Selection:
-    """Return the selection that a dictionary stands for."""
+def read_selection(argument: str, filters: Selection | Mapping[str, Any]) -> Selection:
+    """Return a selection, or the one that a dictionary stands for; refuse a filter that was given as an empty list."""
+    selection = _selection_from_dict(argument, filters) if isinstance(filters, Mapping) else filters
+    if isinstance(selection, Selection) and (empty := selection.empty_filters()):
+        raise InvalidInput(f"{argument}: {empty[0]} is empty: no case would run; leave it out for all cases")
+    return selection
+
+
+def _selection_from_dict(argument: str, filters: Mapping[str, Any]) -> Selection:
     known = Selection.__struct_fields__
     for name in filters:
         if name not in known:
