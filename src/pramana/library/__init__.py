@@ -273,14 +273,17 @@ def load_report(run: str = "latest") -> Report:
 
 
 @_hide_internal_frames
-def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None) -> RunList:
-    """Return stored runs, newest first: those of a model or of a suite, if they are named. `print` shows a table.
+def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None, name: str | None = None) -> RunList:
+    """Return stored runs, newest first: those of a model or of a suite, or with a name. `print` shows a table.
+
+    `suite` is the beginning of a suite's name, `name` a part of the name that a run was given:
+    `pramana.evaluate(…, name="nightly")`.
 
     >>> evaluate({"input": "Say hello.", "ideal": "hello"}, model="fake:echo").run_id == runs(limit=1)[0].id
     True
     """
     with closing(open_store(settings.database_url())) as store:
-        return list_runs(store, limit, model, suite)
+        return list_runs(store, limit, model, suite, name)
 
 
 # ── What was asked for ──
@@ -420,7 +423,7 @@ def _split_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "limits": Limits(**limits)}
 
 
-def read_selection(argument: str, filters: Selection | Mapping[str, Any]) -> Selection:
+def read_selection(argument: str, filters: Any) -> Any:
     """Return a selection, or the one that a dictionary stands for; refuse a filter that was given as an empty list."""
     selection = _selection_from_dict(argument, filters) if isinstance(filters, Mapping) else filters
     if isinstance(selection, Selection) and (empty := selection.empty_filters()):

@@ -79,8 +79,8 @@ def parametrize(cases: Cases, *, selection: Selection | Mapping[str, Any] | None
     """Make one pytest test of each case. The test takes the argument `case`, and its id is the id of the case.
 
     `cases` are what `evaluate` takes: a file or folder, several of them, cases, dictionaries, or a data frame.
-    `selection` filters them: `{"tags": ["vip"]}`, or a `pramana.Selection`. A relative path is looked for in the current
-    folder, then beside the file that names it.
+    `selection` filters them: `{"tags": ["vip"]}`, or a `pramana.Selection`. A relative path is looked for in the
+    current folder, then beside the file that names it.
 
     >>> tests = parametrize([{"id": "capital", "input": "What is the capital of France?", "ideal": "Paris"}])
     >>> [each.id for each in tests.args[1]]
