@@ -107,6 +107,19 @@ def test_rescore_prints_what_changed_as_json_too(run_id: str) -> None:
     assert "the judge broke" in kept["reason"]
 
 
+def test_two_scorings_of_one_run_are_compared(run_id: str) -> None:
+    said("rescore", run_id, *STRICT)
+    first, second = f"{run_id}@0", f"{run_id}@1"
+    compared = json.loads(said("compare", first, second, "--any-judge", "--json", code=4))
+    assert [each["case"] for each in compared["lost"]] == ["line-2", "line-3"]
+    pairs = [(first, second), (library.load_report(first), library.load_report(second))]
+    for base, new in pairs:
+        found = library.compare(base, new, any_judge=True)
+        assert [flip.case_id for flip in found.lost] == ["line-2", "line-3"]
+    unknown = invoke("compare", first, f"{run_id}@7", "--any-judge")
+    assert "scoring 7" in str(unknown.exception)
+
+
 def test_the_same_verdicts_again_are_said_to_be_unchanged(run_id: str) -> None:
     text = said("rescore", run_id, "--quiet")
     assert "None of 4 verdicts changed." in text

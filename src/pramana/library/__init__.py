@@ -534,6 +534,7 @@ def compare(
 ) -> "Comparison":
     """Compare two runs, or two models of one run, case by case: reports, ids of runs, or paths of results.json files.
 
+    `RUN@0` is a run by its first scoring, so two scorings of one run are compared too, with `any_judge=True`.
     `str()` of what is returned is the answer in a sentence. Without `new`, two models of `base` are compared. Of runs
     with several models, `model` and `new_model` say which.
     """
@@ -556,4 +557,4 @@ def _open_reference(given: "str | Path | Report", stack: ExitStack) -> "Referenc
     if not isinstance(given, Report) and str(given).endswith(".json"):
         return reference_to_file(Path(given))
     store = stack.enter_context(closing(open_store(find_store_url(given))))
-    return reference_to_run(store, given.run_id if isinstance(given, Report) else str(given))
+    return reference_to_run(store, given.run.reference if isinstance(given, Report) else str(given))
