@@ -350,10 +350,11 @@ def _make_scoring(
     similarity: Similarity,
     calls: CallScoring,
     scorers: Scorers,
+    no_judge: str = "",
 ) -> Scoring:
     agent = is_voice_agent(target) and target.provider not in NEVER_JUDGES
-    no_judge = NOT_WRITTEN_TO if agent else NO_JUDGE
-    return Scoring(_make_judge(plan.judge or target, accounts), similarity, calls, no_judge, scorers, target.typed)
+    judge = None if no_judge and plan.judge is None else _make_judge(plan.judge or target, accounts)
+    return Scoring(judge, similarity, calls, no_judge or (NOT_WRITTEN_TO if agent else NO_JUDGE), scorers, target.typed)
 
 
 def _check_judge_reachable(plan: Plan, accounts: OpenAccounts) -> None:
@@ -544,6 +545,8 @@ async def judge_again(
     stop = Stop() if stop is None else stop
     reach = with_registered_providers(store, reach or Reach())
     judged_by = resolve_judge(judge, reach) or run.plan.judge
+    if judged_by and (lost := reach.explain_lost_function(judged_by)):
+        raise InvalidInput(lost)
     embedded_by = resolve_embedder_model(embedder, reach) if embedder else run.plan.embedder
     scored_by = plan_scorers(scorers, reach, planned=run.plan.scorers)
     plan = replace(run.plan, judge=judged_by, embedder=embedded_by, scorers=scored_by)
@@ -557,7 +560,12 @@ async def judge_again(
         calls = _make_call_scoring(store, plan, accounts)
         found = _open_scorers(plan, accounts, prices, limits, reach)
         stack.callback(found.close)
-        scorings = {each.typed: _make_scoring(plan, each, accounts, similarity, calls, found) for each in plan.targets}
+        scorings = {
+            each.typed: _make_scoring(
+                plan, each, accounts, similarity, calls, found, no_judge=reach.explain_lost_function(each)
+            )
+            for each in plan.targets
+        }
 
         failed: set[Key] = set()
 
