@@ -787,3 +787,44 @@ def test_a_reply_without_a_cost_ends_a_run_with_a_cost_limit() -> None:
 def test_a_cost_that_is_none_is_an_error_of_the_function(cost: Any) -> None:
     report = pramana.evaluate(SUMS[:1], model=lambda prompt: pramana.Reply("ok", cost_usd=cost))
     assert "returned a Reply whose cost_usd is" in (report.errors[0].reason or "")
+
+
+# ── The system prompt ──
+
+
+def test_a_function_with_a_parameter_system_prompt_gets_it_and_the_prompt_without_it() -> None:
+    def agent(prompt: str, system_prompt: str) -> str:
+        return f"[{system_prompt}] [{prompt}]"
+
+    def with_default(prompt: str, *, system_prompt: str = "Be kind.") -> str:
+        return f"[{system_prompt}] [{prompt}]"
+
+    def of_messages(messages: list[dict[str, str]], system_prompt: str) -> str:
+        return f"[{system_prompt}] {len(messages)}"
+
+    def plain(prompt: str) -> str:
+        return f"[{prompt}]"
+
+    def said(model: Callable[..., str], **options: Any) -> str:
+        (result,) = pramana.evaluate({"input": "Hi", "ideal": "Hi"}, model=model, **options).results()
+        assert result.reply is not None
+        return result.reply.text
+
+    assert said(agent, system_prompt="Be brief.") == "[Be brief.] [Hi]"
+    assert said(agent) == "[] [Hi]"
+    assert said(with_default) == "[Be kind.] [Hi]"
+    assert said(with_default, system_prompt="Be brief.") == "[Be brief.] [Hi]"
+    assert said(of_messages, system_prompt="Be brief.") == "[Be brief.] 2"
+    assert said(plain, system_prompt="Be brief.") == "[Be brief.\n\nHi]"
+
+
+def test_a_pass_rate_leaves_errors_out_which_passed_does_not() -> None:
+    def breaks(prompt: str) -> str:
+        if "1 + 1" in prompt:
+            return "2"
+        raise ValueError("broken")
+
+    report = pramana.evaluate(SUMS, model=breaks)
+    assert (report.pass_rate, report.passed) == (1.0, False)
+    assert pramana.evaluate(SUMS[1:], model=breaks).pass_rate is None
+    assert "errors do not count" in (pramana.Report.pass_rate.__doc__ or "")

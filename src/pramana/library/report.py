@@ -104,7 +104,10 @@ class Report:
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of results with a verdict that passed; None without any. Of several models: `by_model`."""
+        """The share of results with a verdict that passed; errors do not count. Of several models: `by_model`.
+
+        It is None when nothing has a verdict. In an `if`, use `passed` or `assert_pass_rate`, which count errors.
+        """
         return self._only_model.pass_rate
 
     @property

@@ -3,7 +3,8 @@
 `python:package.module:function`, or a callable that a Python caller passes to `pramana.evaluate`. The function gets the
 prompt as text; one with a parameter called `messages` gets a list of `{"role", "content"}` instead. A parameter called
 `temperature`, `seed` or as any other parameter of the run gets that value, `**kwargs` gets those that are set, and
-one called `parameters` gets all of them; the reply lists as dropped those that the function does not take. It returns
+one called `parameters` gets all of them; the reply lists as dropped those that the function does not take. A parameter
+called `system_prompt` gets the system prompt, which otherwise is put before the prompt. The function returns
 text or a `Reply`. It may be a coroutine function: plain functions run in threads that are reused,
 coroutines in an event loop of their own, so that code which blocks never holds up the run; a caller that awaits
 `evaluate_async` has them run in its own loop, where its clients live. All threads are daemons: none keeps the process
@@ -44,6 +45,7 @@ log = logging.getLogger("pramana.providers")
 THREADS = 10_000
 """Of one function at once: the highest concurrency of a run. How many calls there are is up to the run's limiter."""
 MESSAGE_LIMIT = 300
+SYSTEM_PROMPT = "system_prompt"
 USE_MESSAGES = "a function with a parameter `messages` gets the whole conversation, as a list of messages"
 _PACKAGE = Path(__file__).parents[2]
 _STANDARD_LIBRARY = tuple({Path(sysconfig.get_path(each)) for each in ("stdlib", "platstdlib")})
@@ -147,16 +149,22 @@ class FunctionProvider:
         if missing := self._missing(given):
             raise ProviderError(missing)
         more = accepted.make_arguments(given)
+        turns = request.turns
+        if accepted.system_prompt:
+            system = join_turns(turn for turn in turns if turn.role == "system")
+            if system or accepted.needs_system_prompt:
+                more[SYSTEM_PROMPT] = system or more.get(SYSTEM_PROMPT, "")
+            turns = tuple(turn for turn in turns if turn.role != "system")
         if accepted.messages:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
         # a judge's instructions and its question are one text by design
-        if request.purpose != "judge" and is_conversation(request.turns) and not self._hinted:
+        if request.purpose != "judge" and is_conversation(turns) and not self._hinted:
             self._hinted = True
             log.warning(
                 "%s takes only a prompt, so it gets each conversation as one text; %s", self._path, USE_MESSAGES
             )
-        return partial(self._function, join_turns(request.turns), **more)
+        return partial(self._function, join_turns(turns), **more)
 
 
 def _describe_location(error: BaseException, *, elsewhere: bool = True) -> str:
@@ -303,6 +311,10 @@ class _Signature:
 
     messages: bool = False
     """The messages, in place of the prompt."""
+    system_prompt: bool = False
+    """The system prompt by itself; the prompt is then without it."""
+    needs_system_prompt: bool = False
+    """It has no default: where there is no system prompt, it is empty."""
     parameters: bool = False
     """All parameters of the run, as a dictionary."""
     named: frozenset[str] = frozenset()
@@ -345,6 +357,7 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
     }
     bound = _bound_by_partials(function)
     messages, takes_all = "messages" in by_name, "parameters" in by_name.keys() - bound
+    takes_system = SYSTEM_PROMPT in by_name.keys() - bound
     prompt = None if messages else next(iter(signature.parameters), None)
     taken = frozenset({"messages", "parameters", *bound, *([prompt] if prompt else ())})
     named = frozenset(by_name.keys() - taken)
@@ -356,7 +369,16 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
             f"python:{path} cannot be called: {error}; expected a function of the prompt, or of `messages`"
         ) from None
     any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
-    return _Signature(messages, takes_all, named, tuple(name for name in required if name in named), any_name, taken)
+    return _Signature(
+        messages=messages,
+        system_prompt=takes_system and prompt != SYSTEM_PROMPT,
+        needs_system_prompt=SYSTEM_PROMPT in required,
+        parameters=takes_all,
+        named=named,
+        required=tuple(name for name in required if name in named and name != SYSTEM_PROMPT),
+        any_name=any_name,
+        taken_names=taken,
+    )
 
 
 def _bound_by_partials(function: Any) -> frozenset[str]:
