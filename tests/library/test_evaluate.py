@@ -828,3 +828,12 @@ def test_a_pass_rate_leaves_errors_out_which_passed_does_not() -> None:
     assert (report.pass_rate, report.passed) == (1.0, False)
     assert pramana.evaluate(SUMS[1:], model=breaks).pass_rate is None
     assert "errors do not count" in (pramana.Report.pass_rate.__doc__ or "")
+
+
+def test_the_sums_of_a_report_are_documented_properties() -> None:
+    report = pramana.evaluate(SUMS, model=wrong)
+    overall = report.summary.overall
+    assert overall.value == report.pass_rate
+    assert overall.interval is not None
+    assert (overall.interval.low, overall.interval.high) == report.interval
+    assert "`value` (the pass" in (pramana.Report.summary.__doc__ or "")

@@ -131,9 +131,9 @@ def test_two_scorings_of_one_run_are_compared(run_id: str) -> None:
     first, second = f"{run_id}@0", f"{run_id}@1"
     compared = json.loads(said("compare", first, second, "--any-judge", "--json", code=4))
     assert [each["case"] for each in compared["lost"]] == ["line-2", "line-3"]
-    pairs = [(first, second), (library.load_report(first), library.load_report(second))]
-    for base, new in pairs:
-        found = library.compare(base, new, any_judge=True)
+    by_name = library.compare(first, second, any_judge=True)
+    by_report = library.compare(library.load_report(first), library.load_report(second), any_judge=True)
+    for found in (by_name, by_report):
         assert [flip.case_id for flip in found.lost] == ["line-2", "line-3"]
     unknown = invoke("compare", first, f"{run_id}@7", "--any-judge")
     assert "scoring 7" in str(unknown.exception)

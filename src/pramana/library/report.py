@@ -66,12 +66,23 @@ class Report:
 
     def __init__(self, run: Run, summary: Summary, store_url: str | None = None) -> None:
         self._store_url = store_url or current_store_url()
-        self.run = run
-        """The run with its plan, as it was stored."""
-        self.summary = summary
-        """Every sum: by category, difficulty, tag, language, check and model, with tokens, costs and times."""
+        self._run, self._summary = run, summary
 
     # ── The run ──
+
+    @property
+    def run(self) -> Run:
+        """The run with its plan, as it was stored."""
+        return self._run
+
+    @property
+    def summary(self) -> Summary:
+        """Every sum: by category, difficulty, tag, language, check and model, with tokens, costs and times.
+
+        `report.summary.overall` and `report.summary.by["category"]["billing"]` are rates, each with `value` (the pass
+        rate) and `interval`.
+        """
+        return self._summary
 
     @property
     def run_id(self) -> str:
