@@ -171,6 +171,8 @@ ATTRIBUTES = {
     "pramana.app.comparisons:FlipView": "an item of `comparison.lost` and `comparison.gained`",
 }
 """Types that users meet as attributes of what they get, and where."""
+WITH_MEMBERS = ("Rate",)
+"""Those of them whose properties users need besides the fields."""
 
 
 def _attribute_tables() -> Iterator[str]:
@@ -184,6 +186,9 @@ def _attribute_tables() -> Iterator[str]:
         yield "| field | type | |\n| --- | --- | --- |"
         yield from (f"| `{each.name}` | `{_cell(each.type)}` | {_cell(each.text)} |" for each in _fields(found))
         yield ""
+        if name in WITH_MEMBERS:
+            yield from (line for each in _source_of(found).body for line in _member(each, found))
+            yield ""
 
 
 def _is_error(found: Any) -> bool:
@@ -373,10 +378,10 @@ $ pramana validate support.jsonl
 valid: 1 file, 3 test cases: 0 errors, 3 warnings
 $ pramana run support.jsonl --model fake:fixed=Yes. --quiet
 …
-All 3 results ended, none errored.
+3 results, no errors.
 $ pramana run support.jsonl --model python:bot:reply --quiet
 …
-All 3 results ended, none errored.
+3 results, no errors.
 $ pramana show latest --id return-period
 return-period · python:bot:reply · text · passed
             user     How many days do I have to return a jacket?

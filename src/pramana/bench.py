@@ -350,10 +350,11 @@ def _make_scoring(
     similarity: Similarity,
     calls: CallScoring,
     scorers: Scorers,
+    no_judge: str = "",
 ) -> Scoring:
     agent = is_voice_agent(target) and target.provider not in NEVER_JUDGES
-    no_judge = NOT_WRITTEN_TO if agent else NO_JUDGE
-    return Scoring(_make_judge(plan.judge or target, accounts), similarity, calls, no_judge, scorers, target.typed)
+    judge = None if no_judge and plan.judge is None else _make_judge(plan.judge or target, accounts)
+    return Scoring(judge, similarity, calls, no_judge or (NOT_WRITTEN_TO if agent else NO_JUDGE), scorers, target.typed)
 
 
 def _check_judge_reachable(plan: Plan, accounts: OpenAccounts) -> None:
@@ -381,7 +382,7 @@ def _open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Li
     @cache
     def judge_by_name(typed: str) -> Judge:
         target = resolve_model(typed, reach)
-        if limits.max_cost_usd is not None and not prices.is_known(target):
+        if limits.max_cost_usd is not None and not prices.can_count(target):
             raise InvalidInput(f"a cost limit needs a price, and none is known for {typed}")
         if reach.free_models_only and prices.may_cost(target):
             raise InvalidInput(f"{typed} may cost money, and this run has no cost limit; set one")
@@ -453,7 +454,7 @@ def _reached_limit(stop: Stop, limits: Limits) -> str | None:
 def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Reach) -> None:
     asked = [*plan.targets, *(each for each in (plan.judge, plan.embedder) if each)]
     # Looked up in any case, before the first request: reading the price list takes 0.2 s, which would delay a reply.
-    unknown = [target.typed for target in asked if not prices.is_known(target)]
+    unknown = [target.typed for target in asked if not prices.can_count(target)]
     _refuse_uncountable_cost(plan, prices, limits)
     if unknown and limits.max_cost_usd is not None:
         names = ", ".join(unknown)
@@ -545,6 +546,8 @@ async def judge_again(
     stop = Stop() if stop is None else stop
     reach = with_registered_providers(store, reach or Reach())
     judged_by = resolve_judge(judge, reach) or run.plan.judge
+    if judged_by and (lost := reach.explain_lost_function(judged_by)):
+        raise InvalidInput(lost)
     embedded_by = resolve_embedder_model(embedder, reach) if embedder else run.plan.embedder
     scored_by = plan_scorers(scorers, reach, planned=run.plan.scorers)
     plan = replace(run.plan, judge=judged_by, embedder=embedded_by, scorers=scored_by)
@@ -558,7 +561,12 @@ async def judge_again(
         calls = _make_call_scoring(store, plan, accounts)
         found = _open_scorers(plan, accounts, prices, limits, reach)
         stack.callback(found.close)
-        scorings = {each.typed: _make_scoring(plan, each, accounts, similarity, calls, found) for each in plan.targets}
+        scorings = {
+            each.typed: _make_scoring(
+                plan, each, accounts, similarity, calls, found, no_judge=reach.explain_lost_function(each)
+            )
+            for each in plan.targets
+        }
 
         failed: set[Key] = set()
 

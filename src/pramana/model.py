@@ -321,7 +321,7 @@ class Reply(Struct, frozen=True):
     dropped: tuple[str, ...] = ()
     """Parameters that the model rejected, left out when the request was sent again."""
     cost_usd: float | None = None
-    """None is unknown, never zero."""
+    """None is unknown, never zero. What a function or an installed provider states counts before any price list."""
     cached: bool = False
     """Whether the reply comes from the cache, without a request."""
     vectors: tuple[Sequence[float], ...] = ()
@@ -408,7 +408,7 @@ _REPLY_FIELD_CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "vectors": lambda it: isinstance(it, (tuple, list)),
     "tool_calls": lambda it: not it or (isinstance(it, (tuple, list)) and all(map(_is_tool_call, it))),
     "total_s": _is_duration,
-    "first_token_s": lambda it: it is None or _is_duration(it),
+    **dict.fromkeys(("first_token_s", "cost_usd"), lambda it: it is None or _is_duration(it)),
 }
 
 

@@ -43,6 +43,18 @@ PageNumber = Annotated[int, Meta(ge=1, le=1_000_000)]
 PageSize = Annotated[int, Meta(ge=1, le=500)]
 
 
+class _NoFilter(tuple[str, ...]):
+    """The default of a filter, which is left out: equal to an empty tuple, but not the one that a user gives."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "NO_FILTER"
+
+
+NO_FILTER = _NoFilter()
+
+
 class Selection(Struct, frozen=True, kw_only=True):
     """Filters on cases. A case must pass every filter; within one filter, any value may match (`all_tags`: all must).
 
@@ -50,14 +62,14 @@ class Selection(Struct, frozen=True, kw_only=True):
     (False, True)
     """
 
-    ids: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
+    ids: tuple[str, ...] = NO_FILTER
+    categories: tuple[str, ...] = NO_FILTER
     """Categories of test cases, or types of scenarios."""
-    tags: tuple[str, ...] = ()
+    tags: tuple[str, ...] = NO_FILTER
     """A tag that ends in a colon matches every tag that starts with it: `domain:` matches `domain:travel`."""
-    all_tags: tuple[str, ...] = ()
-    difficulties: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ()
+    all_tags: tuple[str, ...] = NO_FILTER
+    difficulties: tuple[str, ...] = NO_FILTER
+    languages: tuple[str, ...] = NO_FILTER
     text: str = ""
     """Found in the ID, name, prompt or expected outcome, ignoring case."""
     limit: int | None = None
@@ -72,6 +84,14 @@ class Selection(Struct, frozen=True, kw_only=True):
 
     def __bool__(self) -> bool:
         return bool(self.to_recorded())
+
+    def empty_filters(self) -> list[str]:
+        """Return the filters that were given as an empty list, unlike those that were left out.
+
+        >>> Selection(ids=()).empty_filters(), Selection().empty_filters()
+        (['ids'], [])
+        """
+        return [name for name in _OPTIONS if (value := getattr(self, name)) is not NO_FILTER and not value]
 
     def to_recorded(self) -> dict[str, object]:
         """Return the filters that are set, as plain data for the plan."""

@@ -187,7 +187,8 @@ def test_every_sentence_says_what_was_counted() -> None:
     assert decide_exit(summary(failed=2, unscored=1), 0.9, ENDED).sentence == (
         "90 % must pass: 33.3 % of 3 results did, even with 1 without a verdict counted as passed."
     )
-    assert decide_exit(summary(passed=2), None, ENDED).sentence == "All 2 results ended, none errored."
+    assert decide_exit(summary(passed=2), None, ENDED).sentence == "2 results, no errors."
+    assert decide_exit(summary(passed=1), None, ENDED).sentence == "1 result, no errors."
     assert decide_exit(summary(passed=2), None, {"m": 3}).sentence == "The run did not end: 3 results left."
     assert decide_exit(summary(passed=2), 0.9, {"m": 3}).sentence == (
         "90 % must pass: between 40 % and 100 % did, because 3 results of 5 have no verdict: 3 not asked yet."
@@ -217,7 +218,7 @@ def skipped(reason: str, count: int = 3, variant: str = "voice") -> Summary:
             "No case was asked: all 3 results were skipped. Ask it aloud: --modality voice.",
         ),
         (summary(), "No case was asked."),
-        (summary(passed=1, skipped=2), "All 3 results ended, none errored."),
+        (summary(passed=1, skipped=2), "3 results, no errors."),
         (summary(unscored=2), "No verdicts: 0 of 2 results passed or failed (2 unscored)."),
         (summary(unscored=1, skipped=2), "No verdicts: 0 of 3 results passed or failed (1 unscored, 2 skipped)."),
     ],

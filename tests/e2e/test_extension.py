@@ -83,6 +83,13 @@ print(report.save({str(tmp_path / "a.phrases")!r}).read_text().count("polly -> p
     assert ran.stdout.decode().splitlines() == ["0.0 ('volume.level', {'quiet': 4})", "2"], ran.stderr
 
 
+def test_an_unknown_format_is_refused_with_the_installed_ones_too(extension: Path) -> None:
+    refused = program(extension, "pramana", "export", "--format", "nope")
+    assert refused.returncode == 2
+    assert "'nope' is not one of 'json', 'jsonl', 'csv', 'parquet'" in refused.stderr.decode()
+    assert "'phrases'" in refused.stderr.decode()
+
+
 def test_without_the_package_each_is_refused_by_its_name(suite: Path) -> None:
     nothing = Path("nowhere")
     for arguments, message in (

@@ -750,3 +750,90 @@ def test_runs_reports_and_files_are_compared(report: pramana.Report, tmp_path: P
     both = pramana.evaluate(SUMS, models=[adder, wrong])
     found = pramana.compare(both, both, model=both.models[0], new_model=both.models[1])
     assert len(found.lost) == 2
+
+
+# ── Costs that functions state ──
+
+
+def test_the_cost_that_a_function_states_counts_before_a_price_list() -> None:
+    def paid(_: str) -> pramana.Reply:
+        return pramana.Reply("ok", usage=pramana.Usage(10, 2), cost_usd=0.25)
+
+    report = pramana.evaluate(SUMS[:2], model=paid)
+    assert report.cost_usd == 0.5
+    assert [each.cost_usd for each in report.results()] == [0.25, 0.25]
+    prices = settings.prices_file_path()
+    prices.parent.mkdir(parents=True, exist_ok=True)
+    name = report.models[0]
+    prices.write_text(f'[prices."{name}"]\ninput_per_million = 1e6\noutput_per_million = 1e6\n')
+    assert pramana.evaluate(SUMS[:2], model=paid).cost_usd == 0.5
+
+
+def test_a_cost_limit_counts_what_a_function_states() -> None:
+    def paid(_: str) -> pramana.Reply:
+        return pramana.Reply("ok", cost_usd=0.25)
+
+    report = pramana.evaluate(SUMS, model=paid, max_cost_usd=0.5, concurrency=1)
+    assert (report.cost_usd, report.stop_reason) == (0.5, "the run's limit of $0.5 is reached")
+
+
+def test_a_reply_without_a_cost_ends_a_run_with_a_cost_limit() -> None:
+    report = pramana.evaluate(SUMS, model=adder, max_cost_usd=0.5, concurrency=1)
+    assert (report.run.stored, report.cost_usd) == (1, None)
+    assert "so its cost is unknown; a function can state it: pramana.Reply(" in (report.stop_reason or "")
+
+
+@pytest.mark.parametrize("cost", [-1.0, float("nan"), "0.25"])
+def test_a_cost_that_is_none_is_an_error_of_the_function(cost: Any) -> None:
+    report = pramana.evaluate(SUMS[:1], model=lambda prompt: pramana.Reply("ok", cost_usd=cost))
+    assert "returned a Reply whose cost_usd is" in (report.errors[0].reason or "")
+
+
+# ── The system prompt ──
+
+
+def test_a_function_with_a_parameter_system_prompt_gets_it_and_the_prompt_without_it() -> None:
+    def agent(prompt: str, system_prompt: str) -> str:
+        return f"[{system_prompt}] [{prompt}]"
+
+    def with_default(prompt: str, *, system_prompt: str = "Be kind.") -> str:
+        return f"[{system_prompt}] [{prompt}]"
+
+    def of_messages(messages: list[dict[str, str]], system_prompt: str) -> str:
+        return f"[{system_prompt}] {len(messages)}"
+
+    def plain(prompt: str) -> str:
+        return f"[{prompt}]"
+
+    def said(model: Callable[..., str], **options: Any) -> str:
+        (result,) = pramana.evaluate({"input": "Hi", "ideal": "Hi"}, model=model, **options).results()
+        assert result.reply is not None
+        return result.reply.text
+
+    assert said(agent, system_prompt="Be brief.") == "[Be brief.] [Hi]"
+    assert said(agent) == "[] [Hi]"
+    assert said(with_default) == "[Be kind.] [Hi]"
+    assert said(with_default, system_prompt="Be brief.") == "[Be brief.] [Hi]"
+    assert said(of_messages, system_prompt="Be brief.") == "[Be brief.] 2"
+    assert said(plain, system_prompt="Be brief.") == "[Be brief.\n\nHi]"
+
+
+def test_a_pass_rate_leaves_errors_out_which_passed_does_not() -> None:
+    def breaks(prompt: str) -> str:
+        if "1 + 1" in prompt:
+            return "2"
+        raise ValueError("broken")
+
+    report = pramana.evaluate(SUMS, model=breaks)
+    assert (report.pass_rate, report.passed) == (1.0, False)
+    assert pramana.evaluate(SUMS[1:], model=breaks).pass_rate is None
+    assert "errors do not count" in (pramana.Report.pass_rate.__doc__ or "")
+
+
+def test_the_sums_of_a_report_are_documented_properties() -> None:
+    report = pramana.evaluate(SUMS, model=wrong)
+    overall = report.summary.overall
+    assert overall.value == report.pass_rate
+    assert overall.interval is not None
+    assert (overall.interval.low, overall.interval.high) == report.interval
+    assert "`value` (the pass" in (pramana.Report.summary.__doc__ or "")

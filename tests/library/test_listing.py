@@ -33,6 +33,28 @@ def test_runs_are_listed_newest_first_by_model_and_suite() -> None:
     assert pramana.load_report(found[0].id).run_id == second.run_id
 
 
+def test_a_run_is_found_by_its_name() -> None:
+    named = pramana.evaluate(CASES, model="fake:echo", name="Nightly 100%", note="New prompt")
+    pramana.evaluate(CASES, model="fake:echo")
+    (found,) = pramana.runs(name="nightly")
+    assert (found.id, found.name, found.note) == (named.run_id, "Nightly 100%", "New prompt")
+    assert str(found).endswith("  fake:echo  Nightly 100%")
+    assert [each.id for each in pramana.runs(name="100%")] == [named.run_id]
+    assert pramana.runs(name="1000") == []
+    expected = f'no run "nightly"; did you mean {named.run_id}, the run named "Nightly 100%"\\?; see: pramana.runs'
+    with pytest.raises(pramana.PramanaError, match=expected):
+        pramana.load_report("nightly")
+
+
+def test_a_list_says_when_there_are_more() -> None:
+    for _ in range(3):
+        pramana.evaluate(CASES, model="fake:echo")
+    found = pramana.runs(limit=2)
+    assert (len(found), found.total) == (2, 3)
+    assert str(found).splitlines()[-1] == "2 of 3 runs; limit=3 lists all"
+    assert len(str(pramana.runs(limit=3)).splitlines()) == 3
+
+
 def test_lists_that_differ_are_compared_by_the_cases_of_both_if_that_is_said() -> None:
     before = pramana.evaluate(CASES, model="fake:echo")
     after = pramana.evaluate([*CASES, {"id": "c", "input": "Say so.", "ideal": "so"}], model="fake:echo")

@@ -1,8 +1,10 @@
 """Options of `pramana.evaluate`: those it has, and what is said of those that are called otherwise."""
 
+import copy
 import logging
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +52,28 @@ def test_a_filter_that_is_a_text_is_refused_instead_of_read_letter_by_letter() -
         pramana.Selection(tags="vip")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r'write ids=\["a"\]'):
         pramana.evaluate(CASES, model="fake:echo", selection={"ids": "a"})
+
+
+EMPTY = "ids is empty: no case would run; leave it out for all cases"
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [{"ids": []}, {"ids": ()}, pramana.Selection(ids=()), pramana.Selection(limit=1, ids=[])],  # type: ignore[arg-type]
+)
+def test_an_empty_filter_is_refused_instead_of_selecting_everything(selection: Any) -> None:
+    for ask in (pramana.evaluate, pramana.estimate, pramana.stream):
+        with pytest.raises(InvalidInput, match=f"selection: {EMPTY}"):
+            ask(CASES, model="fake:echo", selection=selection)
+    with pytest.raises(InvalidInput, match=f"selection: {EMPTY}"):
+        pramana.parametrize(CASES, selection=selection)
+    assert pramana.runs() == []
+
+
+def test_filters_that_are_left_out_select_everything() -> None:
+    for selection in ({}, {"limit": 5}, pramana.Selection(), copy.deepcopy(pramana.Selection())):
+        report = pramana.evaluate(CASES, model="fake:echo", selection=selection)
+        assert report.summary.overall.total == len(CASES)
 
 
 def test_help_lists_every_option() -> None:

@@ -389,6 +389,7 @@ ODD, FIRST = pramana.Selection(tags=("odd",)), pramana.Selection(limit=1)
     [
         (ROWS, None, ["row-0", "row-1", "row-2"]),
         (ROWS, ODD, ["row-1"]),
+        (ROWS, {"tags": ["odd"]}, ["row-1"]),
         (Frame(), FIRST, ["row-0"]),
         (pramana.Case("Say yes.", ideal="yes", id="one"), None, ["one"]),
         (EXAMPLES / "warehouse.jsonl", None, ["reasoning-001", "coding-001"]),
@@ -396,7 +397,7 @@ ODD, FIRST = pramana.Selection(tags=("odd",)), pramana.Selection(limit=1)
         ("library:task-completion", FIRST, ["booking-eye-test-prepone"]),
     ],
 )
-def test_parametrize_takes_what_evaluate_takes(given: Any, selection: pramana.Selection | None, ids: list[str]) -> None:
+def test_parametrize_takes_what_evaluate_takes(given: Any, selection: Any, ids: list[str]) -> None:
     name, tests = parametrize(given, selection=selection).args
     assert name == "case"
     assert [(test_id, case.id) for (case,), _, test_id in tests] == [(each, each) for each in ids]
@@ -421,12 +422,13 @@ def test_scenarios_of_the_store_are_tests_and_evaluated_by_name() -> None:
         ([], None, InvalidInput, "no cases were given: the list is empty"),
         (None, None, InvalidInput, "no cases were given"),
         ({"input": "a"}, pramana.Selection(tags=("b",)), InvalidInput, "no case passes the filters --tag b"),
+        ({"input": "a"}, {"tag": ["b"]}, InvalidInput, r'there is no filter .tag.; did you mean "tags"'),
         ("library:nothing", None, NotFound, 'the library has no "nothing"'),
         ("store:nothing", None, NotFound, 'there is no scenario "nothing"'),
     ],
 )
 def test_parametrize_refuses_what_would_make_no_test(
-    given: Any, selection: pramana.Selection | None, error: type[Exception], why: str
+    given: Any, selection: Any, error: type[Exception], why: str
 ) -> None:
     with pytest.raises(error, match=why) as refused:
         parametrize(given, selection=selection)

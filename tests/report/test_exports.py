@@ -276,7 +276,7 @@ def test_one_judge_is_not_worth_a_word(kind: Format) -> None:
 def test_what_judges_took_stands_beside_what_replies_did() -> None:
     rows = judged(["gpt-5"] * 4)
     text = exported("markdown", a_run(), rows)
-    assert "Tokens: 40 in, 12 out; judges: 200 tokens, $0.0400; cost: $0.0440 with them;" in text
+    assert "Tokens: 40 in, 12 out; judges: 200 tokens, $0.0400; total cost: $0.0440;" in text
     page = exported("html", a_run(), rows)
     assert "<dt>Judge tokens</dt><dd>200<small>$0.0400 of the cost</small>" in page
     assert "judges" not in exported("markdown", a_run(), ALL)

@@ -28,7 +28,15 @@ def rescoring(changed: int, judged: int = 36) -> RescoringView:
         ChangeCountView(before=Outcome.FAILED, after=Outcome.PASSED, count=1),
     )
     return RescoringView(
-        scoring=1, judged=judged, changed=changed, counts=counts, changes=changes, kept=0, kept_verdicts=(), errored=0
+        scoring=1,
+        judged=judged,
+        changed=changed,
+        counts=counts,
+        changes=changes,
+        kept=0,
+        kept_verdicts=(),
+        new_verdicts=judged,
+        errored=0,
     )
 
 

@@ -151,12 +151,21 @@ def test_several_models_have_a_rate_each_and_none_together(capsys: pytest.Captur
 def test_what_judges_took_is_shown_with_what_was_paid_before(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [result("a-1", Outcome.PASSED, judge="gpt-5", cost_usd=0.25, tokens=1200)]
     text = " ".join(printed(a_run(), rows, capsys).split())
-    assert "Tokens: 10 in, 2 out; judges: 1,200 tokens, $0.2500; cost: $0.7500 with them;" in text
+    assert "Tokens: 10 in, 2 out; judges: 1,200 tokens, $0.2500; total cost: $0.7500;" in text
     case, judged = rows[0]
     evidence = {**judged.checks[0].evidence, "other_scorings": {"cost_usd": 1.0, "tokens": 300}}
     again = replace(judged, checks=(replace(judged.checks[0], evidence=evidence),))
     text = " ".join(printed(a_run(), [(case, again)], capsys).split())
-    assert "judges: 1,500 tokens, $1.25, earlier judgings included; cost: $1.75 with them;" in text
+    assert "judges: 1,500 tokens, $1.25 (earlier scorings included); total cost: $1.75;" in text
+
+
+def test_what_judges_took_may_be_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [result("a-1", Outcome.PASSED, judge="gpt-5", cost_usd=None, tokens=None)]
+    text = " ".join(printed(a_run(), rows, capsys).split())
+    assert "judges: tokens and cost unknown; total cost: at least $0.5000;" in text
+    rows = [result("a-1", Outcome.PASSED, judge="gpt-5", cost_usd=None, tokens=1200)]
+    text = " ".join(printed(a_run(), rows, capsys).split())
+    assert "judges: 1,200 tokens, cost unknown; total cost: at least $0.5000;" in text
 
 
 def of(provider: str) -> Run:

@@ -138,6 +138,12 @@ def test_without_pyarrow_the_message_names_the_extra(monkeypatch: pytest.MonkeyP
         write_parquet(a_run(), ROWS, io.BytesIO())
 
 
+def test_every_row_has_the_name_of_its_run() -> None:
+    (named,) = iterate_records(replace(a_run(), name="nightly"), ROWS[:1])
+    (nameless,) = iterate_records(a_run(), ROWS[:1])
+    assert (named["run_name"], nameless["run_name"]) == ("nightly", None)
+
+
 def test_a_run_read_by_an_earlier_scoring_is_named_so() -> None:
     (found,) = iterate_records(replace(a_run(), scoring=0), ROWS[:1])
     assert found["run_id"] == "run-1@0"

@@ -386,7 +386,7 @@ def test_show_prints_the_system_prompt_and_the_parameters(tmp_path: Path) -> Non
     assert "  system prompt: Be brief. Be kind.\n  parameters: temperature 1, seed 42, top_p 0.5\n" in shown
     assert "system   Be brief.\n                     Be kind.\n" in pramana("show", "--id", "coding-001").stdout
     found = json.loads(pramana("show", "--json").stdout)
-    assert found["system_prompt"] == "Be brief.\nBe kind.\n"
+    assert found["system_prompt"] == "Be brief.\nBe kind."
     assert found["parameters"] == {"temperature": 1.0, "seed": 42, "top_p": 0.5}
 
 

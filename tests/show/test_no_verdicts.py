@@ -48,7 +48,7 @@ def test_a_run_without_verdicts_says_so_before_anything_else_and_draws_no_bar() 
     assert first == "No verdicts: 0 of 2 results passed or failed (2 unscored)."
     assert model.strip() == f"model: {MUMBLE}"
     assert rates.split() == ["all", "–", "2", "unscored"]
-    assert "none errored" not in done.stdout
+    assert "no errors" not in done.stdout
     assert "0/0" not in done.stdout
     assert done.return_value == 0
     export = invoke("export", "latest", "--format", "md")

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import pramana as library
+from pramana.report.rescoring import NO_NEW_VERDICT
 from pramana.show.cli import pramana
 
 JUDGES = """\
@@ -107,6 +108,37 @@ def test_rescore_prints_what_changed_as_json_too(run_id: str) -> None:
     assert "the judge broke" in kept["reason"]
 
 
+def test_a_judge_that_was_a_function_of_a_program_is_refused_with_what_to_do(run_id: str) -> None:
+    judged = library.resume(run_id)  # has the cases of the run
+    cases = [each.case for each in judged.results()]
+    report = library.evaluate(cases, model="fake:echo", judge=lambda _: "YES")
+    refused = invoke("rescore", report.run_id, "--quiet")
+    assert "exists only in the program that started the run; name another judge with --judge MODEL" in str(
+        refused.exception
+    )
+    own = library.evaluate(cases[:1], model=lambda _: "YES")
+    found = json.loads(said("rescore", own.run_id, "--json", code=4))
+    (kept,) = found["rescoring"]["kept_verdicts"]
+    assert (
+        "cannot judge: it exists only in the program that started the run; name another judge with --judge"
+        in (kept["reason"])
+    )
+    assert (found["exit_code"], found["sentence"]) == (4, NO_NEW_VERDICT)
+
+
+def test_two_scorings_of_one_run_are_compared(run_id: str) -> None:
+    said("rescore", run_id, *STRICT)
+    first, second = f"{run_id}@0", f"{run_id}@1"
+    compared = json.loads(said("compare", first, second, "--any-judge", "--json", code=4))
+    assert [each["case"] for each in compared["lost"]] == ["line-2", "line-3"]
+    by_name = library.compare(first, second, any_judge=True)
+    by_report = library.compare(library.load_report(first), library.load_report(second), any_judge=True)
+    for found in (by_name, by_report):
+        assert [flip.case_id for flip in found.lost] == ["line-2", "line-3"]
+    unknown = invoke("compare", first, f"{run_id}@7", "--any-judge")
+    assert "scoring 7" in str(unknown.exception)
+
+
 def test_the_same_verdicts_again_are_said_to_be_unchanged(run_id: str) -> None:
     text = said("rescore", run_id, "--quiet")
     assert "None of 4 verdicts changed." in text
@@ -114,8 +146,8 @@ def test_the_same_verdicts_again_are_said_to_be_unchanged(run_id: str) -> None:
 
 
 def test_a_judge_that_always_breaks_changes_nothing_and_leaves_no_scoring(run_id: str) -> None:
-    text = said("rescore", run_id, "--judge", "python:judges_of_lines:broken", "--quiet")
-    assert "None of 4 verdicts changed." in text
+    text = said("rescore", run_id, "--judge", "python:judges_of_lines:broken", "--quiet", code=4)
+    assert NO_NEW_VERDICT in text
     assert "4 replies have no new verdict and keep the earlier one:" in text
     assert rate(run_id) == (4, 0)
     assert [each["number"] for each in json.loads(said("show", run_id, "--scorings", "--json"))] == [0]

@@ -53,6 +53,17 @@ def test_runs_are_filtered_by_model_suite_and_status() -> None:
     assert runs("--suite", "v3").stdout == "No run matches these filters.\n"
 
 
+def test_runs_are_filtered_by_a_part_of_their_name() -> None:
+    one, two = run(cases(1)), run(cases(1))
+    with closing(open_store(settings.database_url())) as store:
+        store.runs.edit(one, RunEdit(name="Short prompt"))
+        store.runs.edit(two, RunEdit(name="50% off"))
+    assert (listed("--name", "short"), listed("--name", "50%"), listed("--name", "%")) == ([one], [two], [two])
+    assert runs("--name", "long").stdout == "No run matches these filters.\n"
+    shown = CliRunner().invoke(pramana, ["show", "short"], standalone_mode=False)
+    assert f'there is no run "short"; did you mean {one}, the run named "Short prompt"?' in str(shown.exception)
+
+
 def test_json_lists_every_run_unless_it_is_limited() -> None:
     made = [run(cases(1)) for _ in range(24)]
     assert listed() == made[::-1]

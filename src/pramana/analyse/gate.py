@@ -104,7 +104,7 @@ def _decide_without_minimum(summary: Summary, missing: int) -> Decision:
         return Decision(GOOD, _explain_no_verdicts(summary))
     if not rate.scored_count:
         return Decision(GOOD, no_verdicts_sentence(rate))
-    return Decision(GOOD, f"All {pluralise(rate.total, 'result')} ended, none errored.")
+    return Decision(GOOD, f"{pluralise(rate.total, 'result')}, no errors.")
 
 
 def no_verdicts_sentence(rate: Rate) -> str:

@@ -14,7 +14,7 @@ from pramana.model import Outcome, Run
 
 
 class Rate(Struct, frozen=True):
-    """How many results ended how, and the pass rate of those that have a verdict.
+    """How many results passed, failed or have no verdict; `value` is the pass rate, `interval` its 95 % interval.
 
     >>> rate = Rate(passed=9, failed=1, errored=5)
     >>> rate.value, rate.undecided_count, rate.total
@@ -31,6 +31,7 @@ class Rate(Struct, frozen=True):
 
     @property
     def scored_count(self) -> int:
+        """Results with a verdict: passed or failed."""
         return self.passed + self.failed
 
     @property
@@ -40,16 +41,17 @@ class Rate(Struct, frozen=True):
 
     @property
     def total(self) -> int:
+        """All results, with a verdict or without."""
         return self.scored_count + self.undecided_count
 
     @property
     def value(self) -> float | None:
-        """The pass rate; None when nothing has a verdict."""
+        """The pass rate: the share of results with a verdict that passed; None when nothing has one."""
         return self.passed / self.scored_count if self.scored_count else None
 
     @property
     def interval(self) -> Interval | None:
-        """Wilson's 95 % interval of the pass rate, with cases as the units.
+        """Wilson's 95 % interval of the pass rate, with cases as the units: it has `low` and `high`. None without any.
 
         Several results of one case are not several cases. They are counted here as if they always agreed, which at
         temperature 0 they nearly do and which otherwise errs on the wide side: repeats never narrow this interval.

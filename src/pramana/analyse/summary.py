@@ -137,7 +137,7 @@ class Summary(Struct, frozen=True):
     cost_usd: Total
     """Of replies, judges and embedders together."""
     judge_cost_usd: Total
-    """The part of judges and embedders, earlier judgings included."""
+    """The part of judges and embedders, earlier scorings included."""
     judge_tokens: Total
     """Theirs, in and out together; none of them is among the tokens above."""
     latency: Times

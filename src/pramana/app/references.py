@@ -193,11 +193,15 @@ def _make_file_source(path: Path, block: "ModelResults") -> Source:
 
 
 def reference_to_run(store: Store, reference: str) -> Reference:
-    """Return the models of a stored run."""
-    run = store.runs.find(reference)
-    title, targets = _name_with_date(f"run {run.id}", run.created), run.plan.targets
+    """Return the models of a stored run; `RUN@1` is the run by its scoring 1."""
+    run = store.runs.find_scored(reference)
+    title, targets = _name_with_date(f"run {run.reference}", run.created), run.plan.targets
     return Reference(
-        reference, title, run.id, list_model_names(run), lambda at: _make_run_source(store, run, targets[at], title)
+        reference,
+        title,
+        run.reference,
+        list_model_names(run),
+        lambda at: _make_run_source(store, run, targets[at], title),
     )
 
 
@@ -209,7 +213,7 @@ def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Sour
     typed = target.typed
 
     def answers() -> Iterator[ComparedAnswer]:
-        for seq, result in store.results.iterate(run.id, raw=False):
+        for seq, result in store.results.iterate(run, raw=False):
             key, reply = result.key, result.reply
             if key.model != typed:
                 continue
@@ -243,9 +247,9 @@ def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Sour
 
     spoken = run.plan.variants != ("text",)
     return Source(
-        run.id,
+        run.reference,
         title,
-        run.id,
+        run.reference,
         typed,
         run.plan.suite_hash,
         by_digest=True,

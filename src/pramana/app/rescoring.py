@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from pramana.analyse.summary import Rate, explain_outcome
 from pramana.app.views import OutcomesView, View
-from pramana.bench import make_scoring_label
+from pramana.bench import VERDICTS, make_scoring_label
 from pramana.model import Outcome, Result, Run
 from pramana.store.store import Store
 
@@ -86,17 +86,19 @@ class RescoringView(View, frozen=True, kw_only=True):
     kept_verdicts: Annotated[
         tuple[KeptVerdictView, ...], Meta(description=f"In the order of the cases; the first {MAX_LISTED:,}")
     ]
+    new_verdicts: Annotated[int, Meta(description="Replies that passed or failed, by the checks made now")]
     errored: Annotated[int, Meta(description="Of the kept ones, those whose judging failed with an error")]
 
 
 def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
     """Return what a re-scoring changed, case by case."""
-    judged = errored = kept_count = 0
+    judged = errored = kept_count = new_verdicts = 0
     counts = Counter[tuple[Outcome, Outcome]]()
     changes: list[ChangedVerdictView] = []
     kept: list[KeptVerdictView] = []
     for before, after, attempt in store.results.iterate_rescored(run, scoring):
         judged += 1
+        new_verdicts += attempt is None and after.outcome in VERDICTS
         if attempt is not None:
             kept_count += 1
             errored += attempt.outcome is Outcome.ERRORED
@@ -114,6 +116,7 @@ def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
         changes=tuple(changes),
         kept=kept_count,
         kept_verdicts=tuple(kept),
+        new_verdicts=new_verdicts,
         errored=errored,
     )
 

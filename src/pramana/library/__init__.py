@@ -273,14 +273,17 @@ def load_report(run: str = "latest") -> Report:
 
 
 @_hide_internal_frames
-def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None) -> RunList:
-    """Return stored runs, newest first: those of a model or of a suite, if they are named. `print` shows a table.
+def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None, name: str | None = None) -> RunList:
+    """Return stored runs, newest first: those of a model or of a suite, or with a name. `print` shows a table.
+
+    `suite` is the beginning of a suite's name, `name` a part of the name that a run was given:
+    `pramana.evaluate(…, name="nightly")`.
 
     >>> evaluate({"input": "Say hello.", "ideal": "hello"}, model="fake:echo").run_id == runs(limit=1)[0].id
     True
     """
     with closing(open_store(settings.database_url())) as store:
-        return list_runs(store, limit, model, suite)
+        return list_runs(store, limit, model, suite, name)
 
 
 # ── What was asked for ──
@@ -412,16 +415,23 @@ def _split_options(options: Mapping[str, Any]) -> dict[str, Any]:
     limits = {name: value for name, value in options.items() if name in Limits.__struct_fields__}
     found = {name: value for name, value in options.items() if name not in limits}
     for name in ("selection", "scenarios"):
-        if isinstance(found.get(name), Mapping):
-            found[name] = _selection_of(name, found[name])
+        if found.get(name) is not None:
+            found[name] = read_selection(name, found[name])
     if found.get("modalities") is not None:
         given = found["modalities"]
         found["modalities"] = tuple(given.split(",")) if isinstance(given, str) else tuple(given)
     return {**found, "limits": Limits(**limits)}
 
 
-def _selection_of(argument: str, filters: Mapping[str, Any]) -> Selection:
-    """Return the selection that a dictionary stands for."""
+def read_selection(argument: str, filters: Any) -> Any:
+    """Return a selection, or the one that a dictionary stands for; refuse a filter that was given as an empty list."""
+    selection = _selection_from_dict(argument, filters) if isinstance(filters, Mapping) else filters
+    if isinstance(selection, Selection) and (empty := selection.empty_filters()):
+        raise InvalidInput(f"{argument}: {empty[0]} is empty: no case would run; leave it out for all cases")
+    return selection
+
+
+def _selection_from_dict(argument: str, filters: Mapping[str, Any]) -> Selection:
     known = Selection.__struct_fields__
     for name in filters:
         if name not in known:
@@ -524,6 +534,7 @@ def compare(
 ) -> "Comparison":
     """Compare two runs, or two models of one run, case by case: reports, ids of runs, or paths of results.json files.
 
+    `RUN@0` is a run by its first scoring, so two scorings of one run are compared too, with `any_judge=True`.
     `str()` of what is returned is the answer in a sentence. Without `new`, two models of `base` are compared. Of runs
     with several models, `model` and `new_model` say which.
     """
@@ -546,4 +557,4 @@ def _open_reference(given: "str | Path | Report", stack: ExitStack) -> "Referenc
     if not isinstance(given, Report) and str(given).endswith(".json"):
         return reference_to_file(Path(given))
     store = stack.enter_context(closing(open_store(find_store_url(given))))
-    return reference_to_run(store, given.run_id if isinstance(given, Report) else str(given))
+    return reference_to_run(store, given.run.reference if isinstance(given, Report) else str(given))

@@ -1,9 +1,11 @@
 """Stored runs in brief, for Python: what finds yesterday's run. Results stay in the store; `load_report` reads them."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pramana.errors import escape_control_characters
 from pramana.model import Outcome, RunStatus
 from pramana.report import figures
 
@@ -26,6 +28,8 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     """Results once it has finished."""
     passed: int
     failed: int
+    name: str | None = None
+    note: str | None = None
 
     @property
     def pass_rate(self) -> float | None:
@@ -37,21 +41,28 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         rate = "no verdict" if self.pass_rate is None else f"{figures.format_percent(self.pass_rate)} passed"
         counts = f"{self.stored:,}/{self.expected:,}"
         when = self.date[:16].replace("T", " ")
-        return f"{self.id}  {when}  {self.status}  {counts}  {rate}  {self.suite}  {', '.join(self.models)}"
+        name = f"  {escape_control_characters(self.name)}" if self.name else ""
+        return f"{self.id}  {when}  {self.status}  {counts}  {rate}  {self.suite}  {', '.join(self.models)}{name}"
 
 
 class RunList(list[RunRecord]):
-    """Stored runs, newest first; as text, a line for each."""
+    """Stored runs, newest first; as text, a line for each, and how many there are where these are not all."""
+
+    def __init__(self, runs: Iterable[RunRecord], total: int) -> None:
+        super().__init__(runs)
+        self.total = total
+        """How many stored runs match, listed or not."""
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self)) or "No runs yet."
+        more = [f"{len(self):,} of {self.total:,} runs; limit={self.total} lists all"] if len(self) < self.total else []
+        return "\n".join([*map(str, self), *more]) or "No runs yet."
 
 
-def list_runs(store: "Store", limit: int, model: str | None, suite: str | None) -> RunList:
+def list_runs(store: "Store", limit: int, model: str | None, suite: str | None, name: str | None) -> RunList:
     """Return the newest runs of a store."""
-    found = store.runs.page(limit=limit, model=model, suite=suite)[0]
+    found, total = store.runs.page(limit=limit, model=model, suite=suite, name=name)
     counts = (each.outcomes if each else {} for each in store.history.count_ended(found))
-    return RunList(
+    records = (
         RunRecord(
             id=run.id,
             date=run.created,
@@ -62,6 +73,9 @@ def list_runs(store: "Store", limit: int, model: str | None, suite: str | None) 
             expected=run.expected,
             passed=outcomes.get(Outcome.PASSED, 0),
             failed=outcomes.get(Outcome.FAILED, 0),
+            name=run.name,
+            note=run.note,
         )
         for run, outcomes in zip(found, counts, strict=True)
     )
+    return RunList(records, total)

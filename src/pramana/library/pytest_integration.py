@@ -5,7 +5,7 @@ its cases wherever pytest is started. Errors that we can explain leave without o
 shows is the line of the test.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from inspect import currentframe
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana import settings
 from pramana.errors import InvalidInput, NotFound, PramanaError
-from pramana.library import Cases, Report, evaluate, request_fields
+from pramana.library import Cases, Report, evaluate, read_selection, request_fields
 from pramana.load import CaseSources, names_library
 from pramana.planning import choose_stored_cases, names_store
 from pramana.request import Selection, check_struct_values
@@ -75,11 +75,12 @@ def make_evaluate(
     return pramana_evaluate
 
 
-def parametrize(cases: Cases, *, selection: Selection | None = None) -> "pytest.MarkDecorator":
+def parametrize(cases: Cases, *, selection: Selection | Mapping[str, Any] | None = None) -> "pytest.MarkDecorator":
     """Make one pytest test of each case. The test takes the argument `case`, and its id is the id of the case.
 
     `cases` are what `evaluate` takes: a file or folder, several of them, cases, dictionaries, or a data frame.
-    `selection` filters them. A relative path is looked for in the current folder, then beside the file that names it.
+    `selection` filters them: `{"tags": ["vip"]}`, or a `pramana.Selection`. A relative path is looked for in the
+    current folder, then beside the file that names it.
 
     >>> tests = parametrize([{"id": "capital", "input": "What is the capital of France?", "ideal": "Paris"}])
     >>> [each.id for each in tests.args[1]]
@@ -90,7 +91,8 @@ def parametrize(cases: Cases, *, selection: Selection | None = None) -> "pytest.
 
     folder = _folder_of_frame(currentframe())
     try:
-        found = _read_cases(_find_paths(cases, folder), selection or Selection())
+        filters = Selection() if selection is None else read_selection("selection", selection)
+        found = _read_cases(_find_paths(cases, folder), filters)
     except PramanaError as error:
         _add_search_paths(error, cases, folder)
         raise error.with_traceback(None) from None

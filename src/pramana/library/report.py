@@ -66,12 +66,23 @@ class Report:
 
     def __init__(self, run: Run, summary: Summary, store_url: str | None = None) -> None:
         self._store_url = store_url or current_store_url()
-        self.run = run
-        """The run with its plan, as it was stored."""
-        self.summary = summary
-        """Every sum: by category, difficulty, tag, language, check and model, with tokens, costs and times."""
+        self._run, self._summary = run, summary
 
     # ── The run ──
+
+    @property
+    def run(self) -> Run:
+        """The run with its plan, as it was stored."""
+        return self._run
+
+    @property
+    def summary(self) -> Summary:
+        """Every sum: by category, difficulty, tag, language, check and model, with tokens, costs and times.
+
+        `report.summary.overall` and `report.summary.by["category"]["billing"]` are rates, each with `value` (the pass
+        rate) and `interval`.
+        """
+        return self._summary
 
     @property
     def run_id(self) -> str:
@@ -104,7 +115,10 @@ class Report:
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of results with a verdict that passed; None without any. Of several models: `by_model`."""
+        """The share of results with a verdict that passed; errors do not count. Of several models: `by_model`.
+
+        It is None when nothing has a verdict. In an `if`, use `passed` or `assert_pass_rate`, which count errors.
+        """
         return self._only_model.pass_rate
 
     @property

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
 
 FREE_KINDS = ("local", "local-voice", "fake", "fake-voice")
-USER_CODE_KINDS = ("python", "command")
+FUNCTION_KIND = "python"
+USER_CODE_KINDS = (FUNCTION_KIND, "command")
 """Models that are the user's own code; its spending is not counted."""
 VENDORS: Mapping[str, str] = {
     "openai": "openai",
@@ -124,6 +125,15 @@ class Prices:
     def is_known(self, target: Target) -> bool:
         """Return whether the target's price is known before a request."""
         return target.provider in FREE_KINDS or bool(self._rates(target, None))
+
+    def can_count(self, target: Target) -> bool:
+        """Return whether a cost limit can count what a target costs: its price is known, or its replies may state it.
+
+        >>> targets = Target("", "openai", "no-such"), Target("", "python", "a:b"), Target("", "command", "a")
+        >>> list(map(Prices().can_count, targets))
+        [False, True, False]
+        """
+        return self.is_known(target) or target.provider == FUNCTION_KIND
 
     def may_cost(self, target: Target) -> bool:
         """Return whether a target costs or may cost money; an unknown price may, the user's own code never does.

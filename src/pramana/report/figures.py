@@ -199,7 +199,7 @@ def describe_spending(run: Run, summary: Summary) -> str:
     parts += [f"judges: {judges}"] if judges else []
     cost = summary.cost_usd
     if metered or judges or cost.known or not cost.unknown:
-        parts.append(f"cost: {format_cost(cost)}{' with them' if judges else ''}")
+        parts.append(f"{'total cost' if judges else 'cost'}: {format_cost(cost)}")
     first = summary.first_token
     if times.count == 1:
         parts.append(f"latency {format_duration(times.p50)} (n=1)")
@@ -431,8 +431,12 @@ def describe_judging_cost(summary: Summary) -> str:
     tokens, cost = summary.judge_tokens, summary.judge_cost_usd
     if not (tokens.known or tokens.unknown or cost.known or cost.unknown):
         return ""
-    again = ", earlier judgings included" if summary.judged_again else ""
-    return f"{format_count(tokens)} tokens, {format_cost(cost)}{again}"
+    again = " (earlier scorings included)" if summary.judged_again else ""
+    if all(each.unknown and not each.known for each in (tokens, cost)):
+        return f"tokens and cost unknown{again}"
+    used = f"{format_count(tokens)} tokens" if tokens.known or not tokens.unknown else "tokens unknown"
+    paid = format_cost(cost) if cost.known or not cost.unknown else "cost unknown"
+    return f"{used}, {paid}{again}"
 
 
 def format_tokens(number: int | None) -> str:

@@ -13,6 +13,7 @@ from pramana.model import Key, Outcome, Run
 from pramana.report import figures
 from pramana.report.terminal import fit_to_width, text_width, wrap_text
 
+NO_NEW_VERDICT = "No reply has a new verdict: the rescoring is inconclusive."
 SHOWN_CHANGES = 20
 SHOWN_REASON = 160
 """Columns of a reason."""
@@ -31,11 +32,10 @@ def _rescoring_lines(run: Run, rescoring: RescoringView) -> Iterator[str]:
         return
     verdicts = pluralise(rescoring.judged, "verdict")
     counts = ", ".join(f"{each.count:,} {each.before.value} -> {each.after.value}" for each in rescoring.counts)
-    yield (
-        f"{rescoring.changed:,} of {verdicts} changed: {counts}"
-        if rescoring.changed
-        else f"None of {verdicts} changed."
-    )
+    if rescoring.changed:
+        yield f"{rescoring.changed:,} of {verdicts} changed: {counts}"
+    else:
+        yield f"None of {verdicts} changed." if rescoring.new_verdicts else NO_NEW_VERDICT
     for changed in rescoring.changes[:SHOWN_CHANGES]:
         yield _verdict_line(run, changed, f"{changed.before.value} -> {changed.after.value}")
     yield from _more_line(rescoring.changed)

@@ -48,9 +48,10 @@ def read_runs(
     model: str | None = None,
     suite: str | None = None,
     status: str | None = None,
+    name: str | None = None,
 ) -> RunList:
     """Return the newest runs that pass the filters; without a limit, all of them."""
-    found, total = store.runs.page(limit=limit or _ALL, model=model, suite=suite, status=status)
+    found, total = store.runs.page(limit=limit or _ALL, model=model, suite=suite, status=status, name=name)
     ended = (each for some in split_into_chunks(found) for each in store.history.count_ended(some))
     listed = [
         ListedRun(run, model_rates(run, each.outcomes, each.by_model, each.ways) if each else {})

@@ -286,7 +286,7 @@ def _render_tiles(run: RunDetailView, summary: Summary) -> Safe | None:
         some.append(("Tokens in", figures.format_count(summary.input_tokens), _unknown_note(summary.input_tokens)))
         some.append(("Tokens out", figures.format_count(summary.output_tokens), _unknown_note(summary.output_tokens)))
     if judged:
-        again = "; earlier judgings included" if summary.judged_again else ""
+        again = "; earlier scorings included" if summary.judged_again else ""
         note = f"{figures.format_cost(summary.judge_cost_usd)} of the cost{again}"
         some.append(("Judge tokens", figures.format_count(summary.judge_tokens), note))
     if first.count:

@@ -63,6 +63,7 @@ COLUMN_TYPES: Mapping[str, type] = {
     "scores": str,
     "tool_calls": str,
     **{f"rubric_{name}": float for name in RUBRIC_SCORES},
+    "run_name": str,
 }
 """The columns of a record, and what each holds besides None."""
 Record = dict[str, str | float | bool | None]
@@ -110,6 +111,7 @@ def iterate_records(run: Run, results: Results) -> Iterator[Record]:
             "scores": to_json(scores) if (scores := scorer_scores(result)) else None,
             "tool_calls": to_json(tool_calls_data(reply.tool_calls)) if reply and reply.tool_calls else None,
             **{f"rubric_{name}": rated.get(name) for name in RUBRIC_SCORES},
+            "run_name": run.name,
         }
 
 

@@ -17,6 +17,7 @@ from pramana.model import EmbeddingProvider, Plan, Provider, Target
 from pramana.providers.accounts import Accounts, CommandLine, Lookup, PassedFunctions
 from pramana.providers.kinds import VARIABLES
 from pramana.providers.names import is_voice_agent, open_provider
+from pramana.providers.prices import FUNCTION_KIND
 from pramana.providers.voice.cascade import RecognitionChain, make_embedded_cascade
 from pramana.providers.voice.embedded import CALLS_AT_ONCE, BenchRecognition, EmbeddedRecognition, machine
 from pramana.providers.voice.vocabulary import VoiceProvider
@@ -71,6 +72,17 @@ class Reach:
     """The functions that a Python caller passed as models."""
     free_models_only: bool = False
     """Whether scorers may use only models that cost nothing."""
+
+    def explain_lost_function(self, judge: Target) -> str:
+        """Return why a function of another program cannot judge, and what to do; empty for any other judge."""
+        from pramana.providers.text.function import is_importable
+
+        if judge.provider != FUNCTION_KIND or is_importable(judge.model) or judge.model in self.functions.by_path:
+            return ""
+        return (
+            f"{judge.typed} cannot judge: it exists only in the program that started the run; name another judge with "
+            "--judge MODEL, or put the function in a module"
+        )
 
 
 class OpenAccounts:

@@ -58,6 +58,7 @@ from pramana.model import (
     parse_usage,
 )
 from pramana.providers.deadlines import Deadlines
+from pramana.providers.prices import FUNCTION_KIND
 from pramana.providers.voice.vocabulary import SpeechRecognition
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
@@ -77,6 +78,12 @@ MAX_HOLD_S = 900.0
 """A provider that asks for a longer pause has used up a daily quota: better to stop, and to resume when it is back."""
 NEVER_DROPPED = ("max_tokens",)
 """Without it a reply could cost without limit; a value that is too high must be reported to the user."""
+
+
+UNKNOWN_COST_REASON = (
+    "the run has a cost limit, and a reply has no token counts or no price, so its cost is unknown; a function can "
+    "state it: pramana.Reply(…, cost_usd=0.01)"
+)
 
 
 class Budget(Spent, kw_only=True):
@@ -117,7 +124,7 @@ class Budget(Spent, kw_only=True):
         if self.cost_usd >= self.max_cost_usd:
             return f"the run's limit of ${self.max_cost_usd:g} is reached"
         if self.unknown_cost:
-            return "the run has a cost limit, and a reply has no token counts, so its cost is unknown"
+            return UNKNOWN_COST_REASON
         return ""
 
     def _over_tokens(self) -> str:
@@ -308,6 +315,8 @@ class TextClient:
     """All parameters left out of some reply, by a rule of the adapter or because the model rejected them."""
     retries: int = 0
     _deadlines: Deadlines = field(init=False)
+    _states_costs: bool = field(init=False)
+    """A cost that a reply states counts, in place of what its tokens cost by the price list."""
     _ours: bool = field(init=False)
     """Whether the provider belongs to this package, so that its replies need no validation."""
 
@@ -315,6 +324,7 @@ class TextClient:
         self._deadlines = Deadlines(self.timeout_s)
         asked = self.provider.provider if isinstance(self.provider, EmbeddingAdapter) else self.provider
         self._ours = type(asked).__module__.startswith("pramana.")
+        self._states_costs = not self._ours or self.target.provider == FUNCTION_KIND
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; raise the error that retries could not overcome."""
@@ -408,7 +418,9 @@ class TextClient:
                 what = f"the provider {self.target.provider} returned an invalid reply: {wrong}"
                 raise ProviderError(what)
             reply = replace(reply, usage=parse_usage(reply.usage))
-        cost = self.cost_of(self.target, reply.served_model, reply.usage)
+        cost = reply.cost_usd if self._states_costs else None
+        if cost is None:
+            cost = self.cost_of(self.target, reply.served_model, reply.usage)
         if cost != reply.cost_usd or not reply.total_s:
             reply = replace(reply, cost_usd=cost, total_s=reply.total_s or clock.monotonic() - start)
         if sent_request is not request or reply.dropped:

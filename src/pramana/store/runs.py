@@ -171,6 +171,11 @@ class RunState(Struct, frozen=True):
     cancelled: bool
 
 
+def _has_name(part: str) -> ColumnElement[bool]:
+    """Return the condition that a run's name has some part, in upper or lower case."""
+    return runs.c.name.ilike(f"%{_like_pattern(escape_text(part))}%", escape="\\")
+
+
 class Runs(StorePart):
     """The runs of a store."""
 
@@ -248,9 +253,12 @@ class Runs(StorePart):
             if matches:
                 some = ", ".join(found["id"] for found in matches[:3])
                 raise NotFound(f"{quote_text(reference)} matches several runs ({some} …); type more of the ID")
+            message = f"there is no run {quote_text(reference)}"
+            if named := connection.execute(newest.where(_has_name(reference)).limit(1)).mappings().first():
+                name = quote_text(unescape_text(named["name"]))
+                raise NotFound(f"{message}; did you mean {named['id']}, the run named {name}?", hint=Hint("list_runs"))
             known = connection.scalars(select(runs.c.id).order_by(runs.c.run_no.desc()).limit(200))
-            message = f"there is no run {quote_text(reference)}{suggest_similar(reference, known)}"
-            raise NotFound(message, hint=Hint("list_runs"))
+            raise NotFound(f"{message}{suggest_similar(reference, known)}", hint=Hint("list_runs"))
 
     def find_scored(self, reference: str) -> Run:
         """Return a run by a reference; `RUN@1` is the run as of its scoring 1."""
@@ -273,11 +281,17 @@ class Runs(StorePart):
         model: str | None = None,
         suite: str | None = None,
         text: str | None = None,
+        name: str | None = None,
         limit: int = 50,
         offset: int = 0,
     ) -> tuple[list[Run], int]:
-        """Return a page of runs, newest first and without notes, and the total."""
+        """Return a page of runs, newest first and without notes, and the total.
+
+        `name` is a part of the name that a user gave a run, in upper or lower case.
+        """
         wanted: list[ColumnElement[bool]] = []
+        if name:
+            wanted.append(_has_name(name))
         if model is not None:
             of_model = and_(run_models.c.model == escape_text(model), run_models.c.role == "target")
             wanted.append(runs.c.run_no.in_(select(run_models.c.run_no).where(of_model)))

@@ -3,7 +3,8 @@
 `python:package.module:function`, or a callable that a Python caller passes to `pramana.evaluate`. The function gets the
 prompt as text; one with a parameter called `messages` gets a list of `{"role", "content"}` instead. A parameter named
 like a parameter of the run, such as `temperature` or `seed`, gets its value; `**kwargs` gets those that are set, and
-`parameters` gets all of them. The reply lists as dropped those that the function does not take. It returns text or a
+`parameters` gets all of them. A parameter called `system_prompt` gets the
+system prompt, which otherwise comes before the prompt. The reply lists as dropped those that the function does not take. It returns text or a
 `Reply`.
 
 Plain functions run in reused threads. Coroutines run in a separate event loop, so that blocking code never holds up the
@@ -46,6 +47,7 @@ log = logging.getLogger("pramana.providers")
 THREADS = 10_000
 """Threads per function: the highest concurrency of a run. The run's limiter decides how many calls are made."""
 MESSAGE_LIMIT = 300
+SYSTEM_PROMPT = "system_prompt"
 USE_MESSAGES = "a function with a parameter `messages` gets the whole conversation, as a list of messages"
 _PACKAGE = Path(__file__).parents[2]
 _STANDARD_LIBRARY = tuple({Path(sysconfig.get_path(each)) for each in ("stdlib", "platstdlib")})
@@ -149,16 +151,22 @@ class FunctionProvider:
         if missing := self._missing(given):
             raise ProviderError(missing)
         more = accepted.make_arguments(given)
+        turns = request.turns
+        if accepted.system_prompt:
+            system = join_turns(turn for turn in turns if turn.role == "system")
+            if system or accepted.needs_system_prompt:
+                more[SYSTEM_PROMPT] = system or more.get(SYSTEM_PROMPT, "")
+            turns = tuple(turn for turn in turns if turn.role != "system")
         if accepted.messages:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
         # a judge's instructions and its question are one text by design
-        if request.purpose != "judge" and is_conversation(request.turns) and not self._hinted:
+        if request.purpose != "judge" and is_conversation(turns) and not self._hinted:
             self._hinted = True
             log.warning(
                 "%s takes only a prompt, so it gets each conversation as one text; %s", self._path, USE_MESSAGES
             )
-        return partial(self._function, join_turns(request.turns), **more)
+        return partial(self._function, join_turns(turns), **more)
 
 
 def _describe_location(error: BaseException, *, elsewhere: bool = True) -> str:
@@ -305,6 +313,10 @@ class _Signature:
 
     messages: bool = False
     """Takes the messages instead of the prompt."""
+    system_prompt: bool = False
+    """Takes the system prompt by itself; the prompt is then without it."""
+    needs_system_prompt: bool = False
+    """The parameter has no default: without a system prompt it gets an empty text."""
     parameters: bool = False
     """Takes all parameters of the run as a dictionary."""
     named: frozenset[str] = frozenset()
@@ -347,6 +359,7 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
     }
     bound = _bound_by_partials(function)
     messages, takes_all = "messages" in by_name, "parameters" in by_name.keys() - bound
+    takes_system = SYSTEM_PROMPT in by_name.keys() - bound
     prompt = None if messages else next(iter(signature.parameters), None)
     taken = frozenset({"messages", "parameters", *bound, *([prompt] if prompt else ())})
     named = frozenset(by_name.keys() - taken)
@@ -358,7 +371,16 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
             f"python:{path} cannot be called: {error}; expected a function of the prompt, or of `messages`"
         ) from None
     any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
-    return _Signature(messages, takes_all, named, tuple(name for name in required if name in named), any_name, taken)
+    return _Signature(
+        messages=messages,
+        system_prompt=takes_system and prompt != SYSTEM_PROMPT,
+        needs_system_prompt=SYSTEM_PROMPT in required,
+        parameters=takes_all,
+        named=named,
+        required=tuple(name for name in required if name in named and name != SYSTEM_PROMPT),
+        any_name=any_name,
+        taken_names=taken,
+    )
 
 
 def _bound_by_partials(function: Any) -> frozenset[str]:

@@ -38,7 +38,11 @@ class ExportFormat(click.Choice[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         value = ALIASES.get(value, value)
-        return value if value not in self.choices and value in exporters else super().convert(value, param, ctx)
+        if value in self.choices:
+            return value
+        known = exporters.names()  # scans what is installed
+        named = [*self.choices, *(each for each in known if each not in self.choices)]
+        return value if value in known else click.Choice(named).convert(value, param, ctx)
 
 
 @click.command(

@@ -31,6 +31,7 @@ _ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict
     exit_codes={
         0: "No reply errored",
         3: "Some replies errored, or scoring them failed",
+        4: "Inconclusive: no reply has a new verdict",
         130: "Interrupted; replies not scored again keep their verdicts",
     },
     examples=(
@@ -100,6 +101,7 @@ def rescore(
     from pramana.app.rescoring import rescoring_view
     from pramana.bench import judge_again
     from pramana.report.progress import LiveProgress
+    from pramana.report.rescoring import NO_NEW_VERDICT
     from pramana.report.selection import select_results
     from pramana.report.summary import decide_run_exit, print_summary, summarise_results
     from pramana.request import Limits
@@ -138,9 +140,10 @@ def rescore(
         summary = summarise_results(found, selected.results())
         decision = decide_run_exit(found, summary)
         changed = rescoring_view(store, found, made)
-        code = 130 if stop else 3 if changed.errored else decision.code
+        code = 130 if stop else 3 if changed.errored else 4 if not changed.new_verdicts else decision.code
         if as_json:
-            said = {"run": found.id, "sentence": decision.sentence, "exit_code": code}
+            sentence = decision.sentence if changed.new_verdicts else NO_NEW_VERDICT
+            said = {"run": found.id, "sentence": sentence, "exit_code": code}
             terminal.print_json({**said, "rescoring": terminal.views_to_plain(changed), **summary.as_data()})
         else:
             print_summary(found, summary, decision.sentence)

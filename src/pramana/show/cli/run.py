@@ -395,12 +395,13 @@ def _system_prompt(path: Path | None) -> str | None:
         return None
     data = path.read_bytes()
     try:
-        return data.decode()
+        text = data.decode()
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         message = f"not UTF-8: byte 0x{data[error.start]:02x} is invalid here; save the file as UTF-8"
         raise InvalidInput.from_problems([Problem(message, line=line, column=column, file=str(path))]) from None
+    return text.removesuffix("\n").removesuffix("\r")  # the line end that an editor puts at the end of a file
 
 
 def _parse_parameter(text: str) -> tuple[str, Any]:

@@ -55,6 +55,7 @@ def _run_to_data(run: Run) -> dict[str, Any]:
 )
 @click.option("--model", default=None, metavar="MODEL", help="Filter by model")
 @click.option("--suite", default=None, metavar="SUITE", help="Filter by suite name or its beginning")
+@click.option("--name", default=None, metavar="TEXT", help="Filter by name or a part of it")
 @click.option(
     "--status",
     type=click.Choice(get_args(RunStatus)),
@@ -70,6 +71,7 @@ def runs(
     limit: int | None,
     model: str | None,
     suite: str | None,
+    name: str | None,
     status: RunStatus | None,
     as_json: bool,
 ) -> None:
@@ -80,7 +82,7 @@ def runs(
 
     most = limit or (None if as_json else SHOWN_RUNS)
     with local_store() as store:
-        found = read_runs(store, limit=most, model=model, suite=suite, status=status)
+        found = read_runs(store, limit=most, model=model, suite=suite, status=status, name=name)
         known = store.runs.models() if model and not found.total else []
     if as_json:
         terminal.print_json([_listed_data(each) for each in found.runs])
@@ -88,7 +90,7 @@ def runs(
             click.echo(f"{len(found.runs):,} of {found.total:,} runs; without --limit all are printed", err=True)
     elif found.runs:
         click.echo(render_runs(found, terminal.terminal_columns()))
-    elif not (model or suite or status):
+    elif not (model or suite or name or status):
         click.echo("No runs yet: `pramana run` makes the first.")
     else:
         meant = suggest_similar(model, known, 0.5) if model else ""
