@@ -3,9 +3,8 @@
 `python:package.module:function`, or a callable that a Python caller passes to `pramana.evaluate`. The function gets the
 prompt as text; one with a parameter called `messages` gets a list of `{"role", "content"}` instead. A parameter named
 like a parameter of the run, such as `temperature` or `seed`, gets its value; `**kwargs` gets those that are set, and
-`parameters` gets all of them. A parameter called `system_prompt` gets the
-system prompt, which otherwise comes before the prompt. The reply lists as dropped those that the function does not take. It returns text or a
-`Reply`.
+`parameters` gets all of them. A parameter called `system_prompt` gets the system prompt, which otherwise comes before
+the prompt. The reply lists as dropped those that the function does not take. It returns text or a `Reply`.
 
 Plain functions run in reused threads. Coroutines run in a separate event loop, so that blocking code never holds up the
 run; for a caller that awaits `evaluate_async` they run in the caller's loop, where its clients live. All threads are
