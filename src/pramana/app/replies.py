@@ -53,7 +53,7 @@ class _Wanted(NamedTuple):
 
 
 def read_reply_pairs(compared: ComparedSides, limit: int) -> tuple[ReplyPairView, ...]:
-    """Return the first cases with both replies: regressed flips, improved flips, then those with the same verdict."""
+    """Return the first cases with both replies: those lost, those gained, then those with the same verdict."""
     wanted = list(islice(_list_wanted(compared), limit))
     before, after = compared.sources
     base = before.read([each.base for each in wanted])
@@ -91,7 +91,7 @@ def _list_wanted(compared: ComparedSides) -> Iterator[_Wanted]:
 
 
 def _flip_answers(pair: Pair, change: Change, base: Side, new: Side) -> _Wanted:
-    """Return the first pair of answers of a flipped case whose outcomes differ in the direction of the flip."""
+    """Return each side's first answer to a flipped case that shows the flip: of a lost case, passed, then failed."""
     ends = (Outcome.PASSED, Outcome.FAILED) if change == "lost" else (Outcome.FAILED, Outcome.PASSED)
     places = [
         _first(list(islice(iterate_scored(side.answers[pair.case]), pair.repeats)), outcome)
