@@ -124,7 +124,7 @@ class App:
         self.tail, self.known_suites = Tail(self.store, self.closing), KnownSuites(self.store)
         self.streams = OpenStreams(self.access)
 
-    # ── What was decided ──
+    # ── Server settings ──
 
     def preferences(self) -> Preferences:
         """Return the server settings, at most some seconds old; while the store is unavailable, the last known ones."""
@@ -161,7 +161,7 @@ class App:
             await asyncio.sleep(LOOKUP_CACHE_S)
             await self.look()
 
-    # ── The store, and what takes long ──
+    # ── Store and threads ──
 
     async def is_store_available(self) -> bool:
         """Return whether the store can be read; concurrent callers share one probe, which runs in a reserved thread."""
@@ -201,7 +201,7 @@ class App:
         if sum(sizes) > most << 20:
             raise TooLarge(f"a request may have at most {most} MB; send less")
 
-    # ── Who can reach it ──
+    # ── Reachability ──
 
     @property
     def trusts_own_account(self) -> bool:

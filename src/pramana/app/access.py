@@ -157,7 +157,7 @@ class Access:
         return shown is None or self._is_owner(credential) or self._known.get(shown, (0.0, None))[1] is not None
 
     def make_unauthorized(self, reason: str) -> Unauthorized:
-        """Return the error for a refused caller; when every token has ended, it says how to get a new one."""
+        """Return the error for a refused caller; if every token has ended, with advice on how to get a new one."""
         return (
             Unauthorized(ALL_TOKENS_ENDED, hint=Hint("create_token"))
             if self._app.tokens_ended
@@ -183,7 +183,7 @@ class Access:
             self._note_tasks[token.id] = asyncio.create_task(self._note(token.id))
         return found
 
-    # ── Sessions, and what is open ──
+    # ── Sessions ──
 
     def make_startup_token(self, role: Role = "admin", name: str = "start-up token") -> str:
         """Return a token that is valid until the process ends and is never stored."""
@@ -259,7 +259,7 @@ class Access:
             raise TooManyRequests(bucket)
 
 
-# ── What is open ──
+# ── Open streams ──
 
 
 class TooManyStreams(PramanaError, code="rate_limited", http_status=429, exit_code=1):
@@ -342,7 +342,7 @@ class OpenStreams:
                     each.end()
 
 
-# ── What all of these use ──
+# ── Shared parts ──
 
 
 def require_role(user: User, role: Role) -> None:

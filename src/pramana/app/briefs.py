@@ -150,7 +150,7 @@ def make_brief(run: RunDetailView) -> RunBriefView:
 
 
 def _limit_to_raise(run: RunDetailView) -> list[str]:
-    """Return the limits that would end the run again on resume, unless they are raised."""
+    """Return the advice to raise the limit that would end a resumed run again; empty if there is none."""
     name = LASTING_LIMITS.get(run.notes.get("reached_limit", ""))
     if name is None or run.status == "finished":
         return []

@@ -345,11 +345,11 @@ def _named_view(cases: tuple[str, ...]) -> NamedView:
     return NamedView(count=len(cases), cases=cases[:MAX_NAMED])
 
 
-# ── Making them ──
+# ── Building the views ──
 
 
 def comparison_view(compared: ComparedSides, examples: int = 0) -> WholeComparisonView:
-    """Return a comparison with all cases and up to `examples` replies; statistics are None if nothing was paired."""
+    """Return a comparison with all cases, and up to `examples` reply pairs; without pairs, statistics are None."""
     found, name = compared.comparison, compared.name
     before, after = compared.sides
     weighed = found.pairs > 0

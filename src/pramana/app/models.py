@@ -226,7 +226,7 @@ def _to_milliseconds(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds * 1000, 3)
 
 
-# ── What providers offer ──
+# ── Models of providers ──
 
 
 class _OfferedModels(Struct, frozen=True):

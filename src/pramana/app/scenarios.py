@@ -315,7 +315,7 @@ def import_library(
     return _import_scenarios(app, documents.read_library_files(files), mode, dry_run)
 
 
-# ── The same for the command line ──
+# ── For the command line ──
 
 
 def scenario_views(store: Store, wanted: Selection, offset: int, limit: int) -> Listed[ScenarioView]:
@@ -335,7 +335,7 @@ def restore_scenarios(store: Store, ids: Sequence[str]) -> list[ScenarioView]:
     return [_scenario_view(store.scenarios.restore(each)) for each in dict.fromkeys(ids)]
 
 
-# ── Parts of these ──
+# ── Shared parts ──
 
 
 def _import_scenarios(app: App, scenarios: Sequence[LocatedScenario], mode: Mode, dry_run: bool) -> ImportedView:

@@ -92,7 +92,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
 
 @use_case("viewer", "here")
 def describe_caller(app: App, user: User) -> MeView:
-    """Return the current user and role: a viewer reads, an editor also changes data, an admin also changes settings."""
+    """Return the current user and role: a viewer reads, an editor also changes data, an admin manages the server."""
     assert user.role is not None  # noqa: S101 - or they were no viewer
     return MeView(name=user.name, role=user.role, tokens_required=app.tokens_required)
 

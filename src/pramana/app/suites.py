@@ -163,7 +163,7 @@ def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> U
     return UploadedSuite(there, new=False)
 
 
-# ── What is known of them ──
+# ── Known suites ──
 
 
 def _list_all_suites(app: App) -> Iterator[ListedView]:

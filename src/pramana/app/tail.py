@@ -260,7 +260,7 @@ class Tail:
             news.cancel()
             closing.cancel()
 
-    # ── Looking ──
+    # ── Polling ──
 
     @asynccontextmanager
     async def _listen(self, stream: _Stream[Any]) -> AsyncIterator[None]:

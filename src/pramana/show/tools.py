@@ -74,7 +74,7 @@ class Tool(NamedTuple):
     read_only: bool = True
 
 
-# ── What tools take ──
+# ── Arguments ──
 
 _RunId = Annotated[str, Meta(min_length=1, max_length=200, description="Id of a run, the beginning of one, or latest")]
 _Model = Annotated[str | None, Meta(description="Only this model, as it was named for the run")]
@@ -218,7 +218,7 @@ class CompareArguments(_Arguments, frozen=True, kw_only=True):
     page_size: _PageSize = 50
 
 
-# ── What they answer ──
+# ── Results ──
 
 
 class _PageView(View, frozen=True, kw_only=True):
@@ -247,7 +247,7 @@ class FailureListView(_PageView, frozen=True, kw_only=True):
     failures: tuple[FailedResultView, ...]
 
 
-# ── What they do ──
+# ── Tools ──
 
 
 async def _validate_tool(call: ToolCall, given: ValidateArguments) -> ToolAnswer:

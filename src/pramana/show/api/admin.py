@@ -78,7 +78,7 @@ async def check_health(app: AppDependency) -> Response:
 
 @router.get("/api/me", summary="Who I am", **document_route(MeView))
 async def me(app: AppDependency, caller: Annotated[Credential, require_caller(server.describe_caller)]) -> Response:
-    """Return the current user and role: a viewer reads, an editor also changes data, an admin also changes settings."""
+    """Return the current user and role: a viewer reads, an editor also changes data, an admin manages the server."""
     return make_answer(await server.describe_caller(app, caller))
 
 

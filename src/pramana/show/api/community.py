@@ -59,7 +59,7 @@ _SVG_TEMPLATE = """\
 """
 
 
-# ── What is sent and answered ──
+# ── Bodies and responses ──
 
 
 def _describe_body(kind: type) -> dict[str, Any]:

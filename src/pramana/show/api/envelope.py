@@ -46,7 +46,7 @@ _CODES = {
 }  # fmt: skip
 
 
-# ── What a route gets ──
+# ── Dependencies of a route ──
 
 
 async def _app(connection: HTTPConnection) -> App:
@@ -79,7 +79,7 @@ def request_user(connection: HTTPConnection) -> User:
     return found
 
 
-# ── What is sent and answered ──
+# ── Bodies and responses ──
 
 
 class Body(BaseModel):

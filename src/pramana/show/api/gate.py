@@ -146,7 +146,7 @@ class Gate:
             return is_loopback(name)
         return is_loopback(name) or _is_address(name)  # a page cannot make a browser send an IP address of its choice
 
-    # ── Who ──
+    # ── Authentication ──
 
     async def _authorize(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> None:
         """Authenticate the caller; refuse anonymous callers and those over their rate limit before reading the body."""
@@ -178,7 +178,7 @@ class Gate:
         return connection["own_account"]
 
     def _is_open_to_anonymous(self, path: str) -> bool:
-        """Return whether a path needs no token: pages do not, the API does unless an administrator has opened it.
+        """Return whether a path needs no token: pages, and submissions and badges if an administrator has opened them.
 
         The API's documentation is public, and the sign-in page must be reachable without a token.
         """
@@ -186,7 +186,7 @@ class Gate:
             return self._serving.preferences().anonymous_submission
         return not _is_below(path, "/api", UPLOAD_PATH) and not path.startswith(SOCKETS)
 
-    # ── How often and how much ──
+    # ── Rates and sizes ──
 
     def _client_address(self, scope: Scope) -> str:
         """Return the client's IP address; behind trusted proxies, the one that the outermost of them reported."""
@@ -232,7 +232,7 @@ class Gate:
 
         return receive_limited
 
-    # ── Answers ──
+    # ── Responses ──
 
     def _add_headers(self, scope: Scope, send: Send) -> Send:
         origin = Headers(scope=scope).get("origin")

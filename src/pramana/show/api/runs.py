@@ -61,7 +61,7 @@ _Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 _Several = _Name | Annotated[list[_Name], Field(max_length=100)] | None
 
 
-# ── What is sent ──
+# ── Bodies ──
 
 
 @add_fields_of(Limits)

@@ -68,7 +68,7 @@ class ValidatedShape(Shape):
     read: list[_FieldsShape] | None = Field(None, description="Those that are valid, where they were asked for")
 
 
-# ── What is sent ──
+# ── Bodies ──
 
 
 class YamlBody(Body):
@@ -150,7 +150,7 @@ def _describe_import(*errors: int) -> dict[str, Any]:
     return told
 
 
-# ── Lists; first, since they are asked for most ──
+# ── Lists; first, since they are requested most often ──
 
 
 @router.get(
@@ -168,7 +168,7 @@ async def list_scenarios(
     return make_answer(found.items, make_page_meta(wanted.page, wanted.page_size, found.total))
 
 
-# ── Documents; before the routes of one scenario, whose ids might be these words ──
+# ── Documents; before the routes of one scenario, whose id might be one of these words ──
 
 
 @router.post(

@@ -391,7 +391,7 @@ def _exported_remotely(remote: "ServerClient", filters: "ScenarioFilter") -> str
     return said.text_of("application/yaml")
 
 
-# ── On the way ──
+# ── Progress ──
 
 
 def _with_progress(

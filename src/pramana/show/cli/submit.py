@@ -127,7 +127,7 @@ def _report(
         click.echo(f"Submitted {terminal.pluralise(len(done), 'run')} to {url}: {results:,} new results.")
 
 
-# ── What there is to send ──
+# ── Collecting ──
 
 
 def _list_deliveries(store: "Store", what: str | None) -> list[_Delivery]:
@@ -248,7 +248,7 @@ def _as_integer(value: Any) -> int | None:
     return value if type(value) is int and -(2**63) <= value < 2**63 else None
 
 
-# ── On the way ──
+# ── Sending ──
 
 
 def _deliver(receiver: ServerClient, parcel: _Delivery, say: Callable[[str], None]) -> None:
