@@ -1,8 +1,8 @@
-"""The application layer: what can be done, one typed function a use case, whoever asks for it.
+"""The application layer: one typed function per use case, the same for every front end.
 
 Front ends (command line, API, pages, Python) await a use case with the `App`, a `Credential` and its request, and get a
 view, which they only render. `use_case` checks the caller's role and runs the function in a thread, so a use case is
-plain synchronous code that may read the store. One module a noun.
+plain synchronous code that may read the store. One module per noun.
 """
 
 import asyncio
@@ -32,31 +32,31 @@ log = logging.getLogger("pramana.app")
 _Made = TypeVar("_Made")
 _Given = ParamSpec("_Given")
 Lane = Literal["here", "work", "heavy", "outside", "runs"]
-"""The threads that a use case runs in: those of the store, or those for what takes long, waits for other hosts, or
-carries a run out."""
+"""Where a use case runs: on the event loop (`here`), or in the threads for store access, long work, requests to other
+hosts, or runs."""
 RULES: dict[str, Role] = {}
 """The role that each use case needs, by module and name."""
 OPEN_WHEN: dict[str, Callable[[Preferences], bool]] = {}
-"""The use cases that a setting opens to anonymous callers, with that setting."""
+"""The use cases that a setting can open to anonymous callers, each with a function that reads the setting."""
 PROBED_S, PATIENCE_S = 1.0, 3.0
-"""How long the store is believed to answer because it just did, and how long it may take to."""
+"""How long a successful read counts as proof that the store is available, and the timeout of a new probe."""
 AT_ONCE, WAITING = 4, 16
-"""How many requests that take long are worked on, and how many more may wait; the rest are told to come again."""
+"""How many long requests run at the same time, and how many more may wait; the rest are refused as busy."""
 
 
 class ServerBusy(PramanaError, code="busy", http_status=503):
-    """Others are being served; it is worth asking again."""
+    """The queue for long requests is full; retry later."""
 
     retry_after_s = 5
 
 
 class TooLarge(PramanaError, code="too_large", http_status=413):
-    """More was sent at once than an administrator allows."""
+    """One request sent more bytes than the settings allow."""
 
 
 @dataclass(slots=True)
 class _WorkQueue:
-    """A few threads for requests of a kind, and room for some that wait."""
+    """A few threads for one kind of request, with a bounded queue."""
 
     threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(AT_ONCE))
     there: int = 0
@@ -73,29 +73,29 @@ class _WorkQueue:
 
 @dataclass(slots=True)
 class App:
-    """What all use cases of one process share: the store, what was decided for everyone, and how much at once."""
+    """State that all use cases of one process share: the store, the server settings and the thread limits."""
 
     store: Store
     host: str = "127.0.0.1"
     port: int = 3000
     tokens_required: bool = False
-    """Whether the account that the server runs as needs a token too, as everyone else does."""
+    """Whether even the account that the server runs as needs a token."""
     open_to_all: bool = False
     """Whether everyone who can reach the server may do everything: --no-auth."""
     api_only: bool = False
     allowed_hosts: tuple[str, ...] = ()
-    """Names by which the server is reached, besides those of its address."""
+    """Host names that clients may use for the server, besides its address."""
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Whose word is taken for where a request comes from."""
+    """Proxies whose forwarding headers are trusted for the client's address."""
     began: float = field(default_factory=clock.timestamp)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the server is about to end: whoever waits for news stops waiting."""
+    """Set when the server is about to stop; open event streams end."""
     on_queued: Callable[[], None] = lambda: None
-    """Called when a run was queued here, so that whoever carries runs out need not look for it."""
+    """Called when this process queues a run, so that `jobs` starts it without polling the store."""
     tokens_existed: bool = False
-    """Whether there has been a token, valid or not: then others may use this server."""
+    """Whether a token was ever created, valid or not: if so, others may be using this server."""
     tokens_ended: bool = False
-    """Whether there have been tokens and all of them are revoked or expired."""
+    """Whether tokens exist and all of them are revoked or expired."""
     _preferences: Preferences = field(default_factory=Preferences)
     _changes: int = 0
     _store_is_away: bool = False
@@ -106,46 +106,46 @@ class App:
     _runs: _WorkQueue = field(default_factory=_WorkQueue)
     access: Access = field(init=False)
     findings: RunSummaries = field(init=False)
-    """What each run amounts to, kept while it grows."""
+    """Summaries of runs, cached and updated as results arrive."""
     comparisons: ComputationCache = field(default_factory=ComputationCache)
     tail: Tail = field(init=False)
-    """Who tells of news."""
+    """Publishes new results and changes to the event streams."""
     known_suites: KnownSuites = field(init=False)
 
     local: LocalProgram | None = None
-    """Set in a program that only the user of this account can reach; then `app.local` can be used."""
+    """Set in a program that only this account's user can reach; enables the use cases of `app.local`."""
     pulls: Downloads = field(default_factory=Downloads)
     """Downloads of weights by this process."""
     streams: OpenStreams = field(init=False)
-    """What is open now: streams of events, and the sockets of pages."""
+    """The open event streams and the WebSockets of pages."""
 
     def __post_init__(self) -> None:
         self.access, self.findings = Access(self), RunSummaries(self.store)
         self.tail, self.known_suites = Tail(self.store, self.closing), KnownSuites(self.store)
         self.streams = OpenStreams(self.access)
 
-    # ── What was decided ──
+    # ── Server settings ──
 
     def preferences(self) -> Preferences:
-        """Return what was decided for everyone, some seconds old; while the store is away, what held last."""
+        """Return the server settings, at most some seconds old; while the store is unavailable, the last known ones."""
         return self._preferences
 
     def set_preferences(self, preferences: Preferences) -> None:
-        """Take what this process has just decided: nobody here need wait for it."""
+        """Apply settings that this process has just stored, without waiting for the next refresh."""
         self._changes += 1
         self._preferences = preferences
 
     def refresh(self) -> None:
-        """Read what was decided, and whether there are tokens. Not for the event loop."""
+        """Read the settings and whether there are tokens. Blocks: never call it on the event loop."""
         self.tokens_existed = self.store.tokens.has_ever_existed()
         self.tokens_ended = self.tokens_existed and not self.store.tokens.has_valid_token()
         before = self._changes
         found = self.store.decisions.read()
-        if before == self._changes:  # what was decided meanwhile is newer than what was read
+        if before == self._changes:  # settings changed during the read are newer than what was read
             self._preferences = found
 
     async def look(self) -> None:
-        """Read what was decided, and when that cannot be read, go on with what was."""
+        """Read the settings; if the store cannot be read, keep the last known ones."""
         try:
             await anyio.to_thread.run_sync(self.refresh, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
         except Exception as error:  # noqa: BLE001 - whatever it is, the server goes on
@@ -156,15 +156,15 @@ class App:
             self._store_is_away = False
 
     async def refresh_periodically(self) -> None:
-        """Read what was decided every few seconds, beside the event loop, for as long as the server runs."""
+        """Read the settings every few seconds, in a thread, for as long as the server runs."""
         while True:
             await asyncio.sleep(LOOKUP_CACHE_S)
             await self.look()
 
-    # ── The store, and what takes long ──
+    # ── Store and threads ──
 
     async def is_store_available(self) -> bool:
-        """Tell whether the store can be read: one asks for all who want to know, in a thread that nobody else takes."""
+        """Return whether the store can be read; concurrent callers share one probe, which runs in a reserved thread."""
         now = clock.monotonic()
         if self._probe is None or (self._probe.done() and now - self._probed > PROBED_S):
             asked = anyio.to_thread.run_sync(
@@ -179,52 +179,52 @@ class App:
         return True
 
     async def run_in_thread(self, work: Callable[[], _Made]) -> _Made:
-        """Do what reads or writes the store in a thread: nothing may hold up the event loop."""
+        """Run store access in a thread, since nothing may block the event loop."""
         return await anyio.to_thread.run_sync(work)
 
     async def run_in_heavy_thread(self, work: Callable[[], _Made]) -> _Made:
-        """Do what takes long in one of a few threads of its own, so that it holds up nothing else."""
+        """Run long work in one of a few separate threads, so that it delays nothing else."""
         return await self._heavy.run(work)
 
     async def run_in_network_thread(self, work: Callable[[], _Made]) -> _Made:
-        """Do what waits for others, whom we do not know to be quick; in threads of its own too."""
+        """Run requests to other hosts, which may be slow, in separate threads."""
         return await self._outside.run(work)
 
     async def run_in_run_thread(self, work: Callable[[], _Made]) -> _Made:
-        """Carry a run out in this process, in one of a few threads of its own."""
+        """Run an evaluation run in this process, in one of a few separate threads."""
         return await self._runs.run(work)
 
     def check_size(self, *sent: str | bytes) -> None:
-        """Raise `TooLarge` for documents that have more bytes together than one request may have."""
+        """Raise `TooLarge` if the documents together exceed the size limit of one request."""
         most = self.preferences().largest_body_mb
         sizes = (len(each if isinstance(each, bytes) else each.encode(errors="surrogatepass")) for each in sent)
         if sum(sizes) > most << 20:
             raise TooLarge(f"a request may have at most {most} MB; send less")
 
-    # ── Who can reach it ──
+    # ── Reachability ──
 
     @property
     def trusts_own_account(self) -> bool:
         """Whether connections from the account that the server runs as need no token.
 
-        Only on loopback, and not behind a proxy or under another host name: the proxy may run as the same account, and
-        then every user would seem to be it.
+        Only on loopback, and not behind a proxy or under another host name: a proxy may run as the same account, and
+        then every user would appear to be that account.
         """
         known_elsewhere = self.allowed_hosts or self.trusted_proxies or self.tokens_required
         return is_loopback(self.host) and not known_elsewhere
 
     @property
     def is_local_only(self) -> bool:
-        """Whether nobody else can use the server: nobody was ever given a token, and no name or proxy leads to it."""
+        """Whether only this machine can use the server: no token was ever created, no host name or proxy is set."""
         return self.trusts_own_account and not self.tokens_existed
 
     def private_addresses_allowed(self) -> bool:
-        """Whether what users name may be at private addresses."""
+        """Whether URLs that users enter may point to private addresses."""
         return self.is_local_only or self.preferences().allow_private_addresses
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address to listen at is this machine's own.
+    """Return whether a listen address is on loopback.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -242,10 +242,10 @@ def use_case(
 ) -> Callable[
     [Callable[Concatenate[App, User, _Given], _Made]], Callable[Concatenate[App, Credential, _Given], Awaitable[_Made]]
 ]:
-    """Declare a use case: the role that it needs, and where it runs: in which threads, or here, if it never waits.
+    """Declare a use case: the role that it needs and where it runs (a thread pool, or `here` if it never waits).
 
-    Callers await it with a credential; the function gets the user. With `open_when`, anonymous callers are allowed as
-    long as that holds of the settings.
+    Callers await it with a credential; the function gets the user. With `open_when`, anonymous callers are allowed
+    while that function returns true for the settings.
     """
 
     def declare(
@@ -279,7 +279,7 @@ def use_case(
 
 
 async def allowed_user(app: App, credential: Credential, use_case: Callable[..., Any]) -> User:
-    """Return the user of a credential; raises when they may not call a use case."""
+    """Return the user of a credential; raises if they may not call a use case."""
     user, name = await app.access.user(credential), _use_case_name(use_case)
     if not (name in OPEN_WHEN and OPEN_WHEN[name](app.preferences())):
         require_role(user, RULES[name])

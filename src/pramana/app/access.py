@@ -1,8 +1,9 @@
-"""Authentication and rate limits: whose credential it is, which role they have, and how often they may call.
+"""Authentication and rate limits: resolves credentials to users and roles, and counts their requests.
 
-A front end hands over a `Credential`, never a role. `use_case` resolves it again at every call, so a token that is
-revoked, expired or demoted stops working with the next call. `OpenStreams` knows the open streams of events and sockets
-of pages; one task checks every two seconds whether their tokens and sessions are still valid, and ends the others.
+A front end passes a `Credential`, never a role. `use_case` resolves it again at every call, so a token that is
+revoked, expired or demoted stops working with the next call. `OpenStreams` holds the open event streams and the
+WebSockets of pages; one task checks every two seconds whether their tokens and sessions are still valid, and closes
+those that are not.
 """
 
 import asyncio
@@ -24,14 +25,14 @@ from pramana.store.store import Store
 from pramana.store.tokens import ROLES, Role, hash_secret, looks_like_token, make_secret
 
 LOOKUP_CACHE_S = 2.0
-"""How long a token that was looked up is trusted before it is looked up again."""
+"""How long the result of a token lookup is cached."""
 CONCURRENT_LOOKUPS = 4
-"""Each takes a connection to the store."""
+"""Each lookup takes one connection to the store."""
 INVALID_TOKEN = "invalid token: it is unknown, expired or revoked"
 NO_TOKEN = "this needs a token: send it as Authorization: Bearer TOKEN"
 ALL_TOKENS_ENDED = "this needs a token, and every token of this server is revoked or expired"
 MAX_REMEMBERED = 10_000
-"""Tokens and addresses kept in memory, so that made-up ones cannot fill it."""
+"""Most tokens and addresses kept in memory, so that made-up ones cannot fill it."""
 MAX_STREAMS_PER_TOKEN = 100
 MAX_STREAMS_PER_PROCESS = 1_000
 _Key = TypeVar("_Key")
@@ -43,11 +44,11 @@ class Forbidden(PramanaError, code="forbidden", http_status=403, exit_code=2):
 
 
 class Unauthorized(PramanaError, code="unauthorized", http_status=401, exit_code=2):
-    """There is no valid token."""
+    """The request has no valid token."""
 
 
 class TooManyRequests(PramanaError, code="rate_limited", http_status=429, exit_code=3):
-    """A token or an address has sent too many requests lately."""
+    """A token or an address has exceeded its rate limit."""
 
     def __init__(self, bucket: "Bucket") -> None:
         super().__init__(f"more than {bucket.limit:,} requests a minute; wait {bucket.wait_s:.0f} s")
@@ -55,7 +56,7 @@ class TooManyRequests(PramanaError, code="rate_limited", http_status=429, exit_c
 
 
 class Credential(Struct, frozen=True):
-    """What a front end knows about a caller; what they may do is decided here."""
+    """What a front end knows about a caller; permissions are decided here."""
 
     secret: str | None = None
     """A token."""
@@ -72,7 +73,7 @@ class User(Struct, frozen=True):
 
     name: str
     role: Role | None
-    """None: a stranger."""
+    """None: anonymous."""
     token_id: str | None = None
     session: str | None = None
     """The hash of the session's secret, for a browser."""
@@ -83,7 +84,7 @@ class User(Struct, frozen=True):
 
 
 OWNER = User("local", "admin")
-"""The account that the server runs as; with --no-auth, everyone."""
+"""The account that the server runs as; with --no-auth, every caller."""
 ANONYMOUS = User("anonymous", None)
 STARTUP_ID = "start-up"
 """The token id of the start-up token, which is not in the store."""
@@ -96,11 +97,11 @@ class Bucket(NamedTuple):
     left: int
     full_in_s: float
     wait_s: float
-    """Until the next request is served; 0 where this one is."""
+    """Until the next request is allowed; 0 if this one was."""
 
 
 class AccessHost(Protocol):
-    """What `Access` needs of the `App`."""
+    """What `Access` needs from the `App`."""
 
     open_to_all: bool
     tokens_ended: bool
@@ -140,7 +141,7 @@ class Access:
         return found or (OWNER if self._is_owner(credential) else ANONYMOUS)
 
     async def authorize(self, credential: Credential, note: Callable[[Bucket], None] = lambda _: None) -> User:
-        """Return the user of a credential and count the request; `note` is called with the requests left."""
+        """Return the user of a credential and count the request; `note` receives the bucket with the requests left."""
         if not self._is_known(credential):
             self._count(ANONYMOUS, credential, note)  # made-up tokens are counted before they are looked up
         user = await self.user(credential)
@@ -156,7 +157,7 @@ class Access:
         return shown is None or self._is_owner(credential) or self._known.get(shown, (0.0, None))[1] is not None
 
     def make_unauthorized(self, reason: str) -> Unauthorized:
-        """Return the error for a refused caller; when every token has ended, it says how to get a new one."""
+        """Return the error for a refused caller; if every token has ended, with advice on how to get a new one."""
         return (
             Unauthorized(ALL_TOKENS_ENDED, hint=Hint("create_token"))
             if self._app.tokens_ended
@@ -182,7 +183,7 @@ class Access:
             self._note_tasks[token.id] = asyncio.create_task(self._note(token.id))
         return found
 
-    # ── Sessions, and what is open ──
+    # ── Sessions ──
 
     def make_startup_token(self, role: Role = "admin", name: str = "start-up token") -> str:
         """Return a token that is valid until the process ends and is never stored."""
@@ -209,7 +210,7 @@ class Access:
         """End the user's session: at once in this process, within seconds in others. Writes to the store."""
         if user.session is None:
             return
-        self._known = OrderedDict()  # and not clear(): the event loop may be about to touch an entry
+        self._known = OrderedDict()  # not clear(): the event loop may be about to use an entry
         if self._startup_users.pop(user.session, None) is None:
             self._app.store.tokens.end_session(user.session)
 
@@ -234,7 +235,7 @@ class Access:
         }
 
     async def _note(self, token_id: str) -> None:
-        """Record that a token was used today; in the background, since it waits for other writers."""
+        """Record that a token was used today. Runs in the background, since it waits for other writers."""
         try:
             with suppress(StoreFailed):
                 await anyio.to_thread.run_sync(
@@ -250,7 +251,7 @@ class Access:
         left, at = self._buckets.get(key, (float(limit), now))
         left = min(float(limit), left + (now - at) * limit / 60)
         enough = left >= 1
-        left -= enough  # a refused request is not counted, so waiting as told is enough
+        left -= enough  # a refused request is not counted, so waiting for the reported time is enough
         put_in_cache(self._buckets, key, (left, now))
         wait_s = 0.0 if enough else (1 - left) * 60 / limit
         note(bucket := Bucket(limit, int(left), (limit - left) * 60 / limit, wait_s))
@@ -258,15 +259,15 @@ class Access:
             raise TooManyRequests(bucket)
 
 
-# ── What is open ──
+# ── Open streams ──
 
 
 class TooManyStreams(PramanaError, code="rate_limited", http_status=429, exit_code=1):
-    """A token has as many streams open as it may."""
+    """A token has reached its limit of open streams."""
 
 
 class TooManyServerStreams(PramanaError, code="unavailable", http_status=503, exit_code=1):
-    """A process has as many streams open as it may."""
+    """The process has reached its limit of open streams."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,7 +278,7 @@ class _OpenStream:
 
 
 class OpenStreams:
-    """The open streams of a process."""
+    """The open streams of one process."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -285,7 +286,7 @@ class OpenStreams:
         self._watching: asyncio.Task[None] | None = None
 
     def check_capacity(self, user: User) -> None:
-        """Raise where a token, or the process, has as many streams open as it may."""
+        """Raise if the token or the process has reached its limit of open streams."""
         counts = Counter(each.user.token_id for each in self._open if each.is_counted)
         if user.token_id and counts[user.token_id] >= MAX_STREAMS_PER_TOKEN:
             raise TooManyStreams(
@@ -298,9 +299,9 @@ class OpenStreams:
 
     @contextmanager
     def watch_user(self, user: User, end: Callable[[], None], *, is_counted: bool = False) -> Iterator[None]:
-        """Have `end` called, while the context lasts, when the user's token or session ends or loses its role.
+        """Call `end` if the user's token or session ends or its role is lowered while the context is open.
 
-        It may be called again until the context ends. Only streams of events are counted, not the sockets of pages.
+        `end` may be called more than once. Only event streams are counted, not the WebSockets of pages.
         """
         opened = _OpenStream(user, end, is_counted)
         self._open.add(opened)
@@ -315,7 +316,7 @@ class OpenStreams:
     async def cancel_when_ended(
         self, user: User, grace_s: float = 0.0, *, is_counted: bool = False
     ) -> AsyncIterator[asyncio.Timeout]:
-        """Cancel what is done within the context when the user's token or session ends; `expired()` tells of it."""
+        """Cancel the body of the context when the user's token or session ends; `expired()` then returns true."""
         limit = asyncio.timeout(None)
 
         def cancel() -> None:
@@ -333,19 +334,19 @@ class OpenStreams:
     async def _watch(self) -> None:
         while users := {each.user for each in self._open if each.user.token_id}:
             await asyncio.sleep(LOOKUP_CACHE_S)
-            with suppress(PramanaError):  # the store will be back, and until then nothing is sent either
+            with suppress(PramanaError):  # the store may come back; until then, nothing is sent either
                 ended = await self._access.find_ended_users(
                     users
-                )  # a stream that is opened meanwhile waits for the next look
+                )  # a stream opened during the lookup is checked by the next one
                 for each in [each for each in self._open if each.user in ended]:
                     each.end()
 
 
-# ── What all of these use ──
+# ── Shared parts ──
 
 
 def require_role(user: User, role: Role) -> None:
-    """Raise unless a user has at least this role."""
+    """Raise unless the user has at least this role."""
     if user.has_role(role):
         return
     if user.role is None:
@@ -354,7 +355,7 @@ def require_role(user: User, role: Role) -> None:
 
 
 def put_in_cache(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int = MAX_REMEMBERED) -> None:
-    """Keep a value, and drop the least recently used one when there are too many."""
+    """Cache a value and evict the least recently used one when the cache is full."""
     kept[key] = value
     kept.move_to_end(key)
     if len(kept) > most:

@@ -1,7 +1,7 @@
-"""Runs and failures in brief: what a reader with little room, such as a coding agent, needs to decide what to do next.
+"""Runs and failures in brief: what a reader with a small context, such as a coding agent, needs for its next step.
 
-A view of a whole run comes in and its few most important numbers go out; failed results come with what was asked and
-what was expected, so that nobody need read each one.
+The view of a whole run comes in, its few most important numbers go out. Failed results include the input and the
+expectation, so that they need not be read one by one.
 """
 
 from collections.abc import Mapping
@@ -26,15 +26,15 @@ from pramana.app.views import (
 from pramana.model import Case, Outcome, Result
 
 MAX_NAMED = 10
-"""Failed results and reasons that a brief names; the counts are of all."""
+"""Most failed results and reasons that a brief lists; its counts include all."""
 LASTING_LIMITS = {"max_cost_usd": "limits.maxCost", "max_total_tokens": "limits.maxTotalTokens"}
-"""The limits that are for all sittings of a run together, as an agent gives them."""
+"""The limits that span all sittings of a run, with the names that an agent uses for them."""
 MAX_TEXT_LENGTH = 2_000
-"""Characters of a prompt or a reply in a list of failures."""
+"""Most characters of a prompt or a reply in a list of failures."""
 
 
 class RateView(View, frozen=True, kw_only=True):
-    """How many results ended how, and the pass rate of those with a verdict."""
+    """The number of results per outcome, and the pass rate of those with a verdict."""
 
     passed: int
     failed: int
@@ -81,14 +81,14 @@ class RunBriefView(RunView, frozen=True, kw_only=True):
 
 
 class FailureFilter(PageRequest, frozen=True, kw_only=True):
-    """Which results that did not pass."""
+    """Filters for the results that did not pass."""
 
     outcome: Literal["failed", "errored", "unscored", "skipped"] = "failed"
     model: str | None = None
 
 
 class FailedResultView(View, frozen=True, kw_only=True):
-    """A result that did not pass, with what was asked and what was expected."""
+    """A result that did not pass, with the input and the expectation."""
 
     seq: Annotated[int, Meta(description="Its number in the run")]
     case_id: str
@@ -117,7 +117,7 @@ def list_failures(app: App, _: User, run_id: str, wanted: FailureFilter) -> List
 
 @use_case("viewer")
 def find_results(app: App, _: User, run_id: str, case: str, wanted: PageRequest) -> Listed[ResultDetailView]:
-    """Return all of the results of one case, by its id or digest: one for each model, variant and repeat."""
+    """Return the full results of one case, by its id or digest: one for each model, variant and repeat."""
     run = app.store.runs.find(run_id)
     found, total = app.store.results.page(run, case=case, limit=wanted.page_size, offset=wanted.offset)
     read = [(seq, *app.store.results.read(run, seq)) for seq, _ in found]
@@ -125,7 +125,7 @@ def find_results(app: App, _: User, run_id: str, case: str, wanted: PageRequest)
 
 
 def make_brief(run: RunDetailView) -> RunBriefView:
-    """Return a run in brief; it must have been read with its summary."""
+    """Return a run in brief; the run must include its summary."""
     summary = run.summary
     assert summary is not None  # noqa: S101 - `read_run` and `start_run` have it
     rows = {each: summary.by[each] for each in DIMENSIONS if each == "model" or len(summary.by[each]) > 1}
@@ -150,7 +150,7 @@ def make_brief(run: RunDetailView) -> RunBriefView:
 
 
 def _limit_to_raise(run: RunDetailView) -> list[str]:
-    """Return which limit ends the run again when it is resumed, unless it is raised."""
+    """Return the advice to raise the limit that would end a resumed run again; empty if there is none."""
     name = LASTING_LIMITS.get(run.notes.get("reached_limit", ""))
     if name is None or run.status == "finished":
         return []
@@ -158,7 +158,7 @@ def _limit_to_raise(run: RunDetailView) -> list[str]:
 
 
 def without_raw_response(result: ResultDetailView) -> ResultDetailView:
-    """Return a result without the provider's response as it came, which repeats the reply at length."""
+    """Return a result without the provider's raw response, which repeats the reply at length."""
     return replace(result, reply=replace(result.reply, raw=None)) if result.reply else result
 
 

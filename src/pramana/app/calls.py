@@ -1,7 +1,7 @@
-"""Calls and transcripts: who said what and when in one result, and how loud both sides of a call were.
+"""Calls and transcripts: one result in; its conversation with times, and the peaks of both sides of a call, out.
 
-What is drawn and sought in comes from here; the sound itself is fetched at `/audio/…`, in ranges. Times are those of
-the log and of the check that measured the call, words those of the log and of the reply; only the peaks are found here.
+The call player draws and seeks with this data; the sound itself is served at `/audio/…`, in ranges. Times come from the
+log and from the check that measured the call, words from the log and the reply; only the peaks are computed here.
 """
 
 import json
@@ -27,17 +27,17 @@ _DIGITS = 4
 
 
 class SaidView(View, frozen=True):
-    """One thing that somebody said, or heard."""
+    """One utterance, as spoken or as recognised."""
 
     who: str
     text: str
     at_s: float | None = field(default=None, name="atSeconds")
-    """On the recording's clock; None of what was typed or not measured."""
+    """On the recording's clock; None if it was typed or not measured."""
     note: str = ""
 
 
 class TurnTakenView(View, frozen=True, kw_only=True):
-    """When somebody was talking; null where that was not measured."""
+    """When a party was talking; null if not measured."""
 
     who: Literal["caller", "agent"]
     start_seconds: float
@@ -45,7 +45,7 @@ class TurnTakenView(View, frozen=True, kw_only=True):
 
 
 class PeaksView(View, frozen=True, kw_only=True):
-    """The loudest of each of so many equal parts of the recording, from 0 to 1."""
+    """The peak of each of equally long parts of the recording, from 0 to 1."""
 
     caller: tuple[float, ...]
     agent: tuple[float, ...]
@@ -66,7 +66,7 @@ class CallView(View, frozen=True, kw_only=True):
 def read_call(
     app: App, _: User, run_id: str, seq: int, columns: Annotated[int, Meta(ge=FEWEST, le=MOST)] = 800
 ) -> CallView:
-    """Return a call's conversation, its turns and the peaks of both sides in so many columns."""
+    """Return a call's conversation, its turns, and the peaks of both sides in `columns` parts."""
     found = app.store.runs.find(run_id).id
     case, result = app.store.results.read(found, seq)
     call = result.reply.call if result.reply else None
@@ -85,7 +85,7 @@ def read_call(
 
 
 def _read_recording(call: Call, blob: Callable[[str], bytes]) -> "tuple[Samples, int]":
-    """Return the samples of a call, the caller's first; what cannot be heard is not found."""
+    """Return the samples of a call, the caller's first; raises `NotFound` if there is no readable recording."""
     from pramana import audio
 
     try:
@@ -110,7 +110,7 @@ def _read_recording(call: Call, blob: Callable[[str], bytes]) -> "tuple[Samples,
 
 
 def make_transcript(case: Case, result: Result, blob: Callable[[str], bytes]) -> list[SaidView]:
-    """Return the conversation, in the order in which it began; without a reply, what was to be asked."""
+    """Return the conversation, ordered by start time; without a reply, the planned lines."""
     reply = result.reply
     if reply is None or reply.call is None:
         return _written_conversation(case, reply)
@@ -134,13 +134,13 @@ def make_transcript(case: Case, result: Result, blob: Callable[[str], bytes]) ->
             found.append(SaidView("agent", said or written or "(no words)", at or line.end, note))
             if said and written and written != said:
                 found.append(SaidView("our ear", written, at or line.end))
-        elif not line.backchannel:  # which wants no answer
+        elif not line.backchannel:  # a backchannel needs no answer
             found.append(SaidView("agent", "(nothing)", line.end, _describe_wait(times)))
     return sorted(found, key=lambda each: each.at_s or 0.0)
 
 
 def _written_conversation(case: Case, reply: Reply | None) -> list[SaidView]:
-    """Return what was typed: of a script each line, which begins with the prompt, with its answer."""
+    """Return a typed conversation: each line of the script, starting with the prompt, with its answer."""
     asked = [SaidView("user", line.text) for line in case.script] or [
         SaidView(turn.role, turn.text) for turn in case.turns
     ]
@@ -154,7 +154,7 @@ def _written_conversation(case: Case, reply: Reply | None) -> list[SaidView]:
     answers = [SaidView("answer", each) for each in reply.answers]
     answers[-1] = replace(answers[-1], note=f"{took} in all" if took else "")
     both = [each for pair in zip(asked, answers, strict=False) for each in pair]
-    return [*both, *asked[len(answers) :], *called]  # also lines whose answers never came
+    return [*both, *asked[len(answers) :], *called]  # includes lines without an answer
 
 
 def _measured_lines(result: Result) -> Mapping[int, MeasuredLine]:
@@ -173,7 +173,7 @@ def _describe_wait(times: MeasuredLine) -> str:
 
 
 def _describe_interruption(times: MeasuredLine) -> str:
-    """Say what became of an answer that was talked into."""
+    """Return a description of how the agent reacted to a barge-in."""
     if times.false_interruption is not None:
         return (
             f"into the answer: the agent {'stopped for it' if times.false_interruption else 'talked on, as it should'}"
@@ -189,11 +189,11 @@ def _describe_interruption(times: MeasuredLine) -> str:
 
 
 def list_turns(result: Result, call: Call, blob: Callable[[str], bytes]) -> list[TurnTakenView]:
-    """Return when who talked, in the order of beginning: lines as they were played, answers as they were measured."""
+    """Return who talked when, ordered by start time: lines as played, answers as measured."""
     try:
         log = CallLog([json.loads(line) for line in blob(call.log).splitlines()])
     except (PramanaError, ValueError):
-        return []  # the conversation says so
+        return []  # the conversation shows it
     found = [TurnTakenView(who="caller", start_seconds=line.start, end_seconds=line.end) for line in log.lines]
     found += [
         TurnTakenView(who="agent", start_seconds=each.first_audible_s, end_seconds=each.answer_end_s)
@@ -207,7 +207,7 @@ def list_turns(result: Result, call: Call, blob: Callable[[str], bytes]) -> list
 
 
 def measure_peaks(samples: "Samples", columns: int) -> tuple[float, ...]:
-    """Return the loudest sample of each of so many equal parts, from 0 to 1; no part is left out, however short.
+    """Return the loudest sample of each of `columns` equal parts, from 0 to 1; no part is left out, however short.
 
     >>> import numpy as np
     >>> measure_peaks(np.array([0, 16384, -32768, 8192], np.int16), 2)

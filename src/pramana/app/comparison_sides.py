@@ -1,8 +1,8 @@
-"""Two sides of a comparison, read and paired: what each answered in, what came of it out.
+"""Compare two sides: two `Source`s with their answers in, `ComparedSides` with the result out.
 
-Cases are paired by their digests; by their ids only where a file does not carry digests. Two are of the same suite when
-their hashes say so, or the digests of all their cases; what neither tells is not the same. Beside the verdicts stand
-the times and the misheard words of both, as far as both have them, and in what the two were asked differently.
+Cases are paired by digest; by id only if a file has no digests. Two sides have the same suite if their suite hashes are
+equal, or the digests of all their cases; if neither is known, they count as different. Besides the verdicts, the result
+has the times and misheard words as far as both sides have them, and the differences in how the two were requested.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ from pramana.model import Check, Outcome
 
 
 class ComparedAnswer(NamedTuple):
-    """One result, as much of it as is compared."""
+    """The parts of one result that are compared."""
 
     digest: str | None
     case_id: str
@@ -42,21 +42,21 @@ class ComparedAnswer(NamedTuple):
     checks: tuple[Check, ...]
     variant: str = "text"
     total_s: float | None = None
-    """How long it took in all, where it was written and timed; so `first_token_s`."""
+    """Total latency, if the reply was text and timed; the same holds for `first_token_s`."""
     first_token_s: float | None = None
     place: int = 0
     """The number of the result in its run, or its place in a file."""
     fingerprint: str | None = None
-    """What the provider, or the embedded engine, says of itself."""
+    """The fingerprint that the provider or the embedded engine reported."""
     reply: str | None = None
-    """Its text, of a call the transcript; None where there is none, or it is not recorded."""
+    """Its text, or the transcript of a call; None if there is none or it was not recorded."""
 
 
 class RecordedReply(NamedTuple):
-    """A reply as it is shown."""
+    """A reply, as shown to the user."""
 
     prompt: str | None
-    """None where it is not recorded; so `text`."""
+    """None if it was not recorded; the same holds for `text`."""
     text: str | None
     outcome: Outcome
     reason: str | None
@@ -71,7 +71,7 @@ class HashMismatch(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Say so in words.
+        """Return the mismatch as a sentence.
 
         >>> print(HashMismatch("old.json", 2, "capital-peru").sentence)
         old.json: the result_hash of 2 results does not match their output (first: capital-peru); check its origin.
@@ -88,50 +88,50 @@ class Source:
     where: str
     """The id of a run, or the path of a file."""
     title: str
-    """The run or the file, and when it was made, for people."""
+    """Display name: the run or the file, and its date."""
     identity: str
-    """The same for two models of one run."""
+    """Identifies the run or file; equal for two models of one run."""
     model: str
     """As it was typed."""
     suite_hash: str | None
     by_digest: bool
-    """Whether every answer says of which case it is."""
+    """Whether every answer has the digest of its case."""
     digests: Callable[[], frozenset[str] | None]
-    """Of all cases that were to be asked; None when that is not known."""
+    """Digests of all planned cases; None if not known."""
     answers: Callable[[], Iterable[ComparedAnswer]]
     read: Callable[[Sequence[int]], Mapping[int, RecordedReply]]
-    """Return the replies at some places."""
+    """Returns the replies at the given places."""
     repeats: int | None = None
-    """How often each case was to be asked; None when that is not known."""
+    """Planned repeats per case; None if not known."""
     variants: frozenset[str] = frozenset({"text"})
     voice: str | None = None
-    """Who spoke for the caller; None where nothing was spoken, or nobody knows."""
+    """The caller's voice; None if nothing was spoken or it is not known."""
     stt: str | None = None
-    """Who heard what was recorded; None likewise."""
+    """The speech-to-text model; None likewise."""
     provider: str | None = None
     engines: tuple[str, ...] = ()
-    """Lines on the engines of embedded models that are recorded for the whole, not with each answer."""
+    """Descriptions of embedded engines that are recorded once for the run, not with each answer."""
     system_prompt: str | None = None
-    """Empty where there was none; None when that is not known."""
+    """Empty if none was sent; None if not known."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Sent with each case, as far as they are known."""
+    """The known parameters, sent with each case."""
     all_parameters: bool = False
     """Whether `parameters` holds every parameter that was sent."""
     positions: Callable[[Iterable[str]], Mapping[str, int]] | None = None
-    """Return the places of cases by their digests; None where the answers come in the order of the cases."""
+    """Returns the places of cases by digest; None if the answers come in the order of the cases."""
     stored: bool = False
-    """Whether the places of answers are the numbers of results in a run."""
+    """Whether the places of answers are result numbers of a stored run."""
     hash_mismatch: Callable[[], HashMismatch | None] = lambda: None
-    """Return the results whose hash does not match their output; None where all match."""
+    """Returns the results whose hash does not match their output; None if all match."""
 
     @property
     def short_model(self) -> str:
-        """The model for a sentence: a Python function goes by its name alone."""
+        """The model's name for use in a sentence; of a Python function, only the function's name."""
         return ModelNames(self.model, self.model).short
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The display name."""
         return f"{self.where} {self.model}"
 
 
@@ -143,28 +143,28 @@ class Side:
     judges: Mapping[str, frozenset[VerdictSource]]
     taken: Mapping[str, CaseMeasurements]
     answers: Mapping[str, Sequence[Answered]]
-    """The answers to each case, in the order of repeats."""
+    """The answers to each case, in repeat order."""
     names: Mapping[str, str]
-    """What to call a case."""
+    """The display name of each case."""
     engines: tuple[EngineInfo, ...] = ()
-    """Of its embedded models."""
+    """The engines of its embedded models."""
     stored: bool = False
-    """Whether the places of answers are the numbers of results in a run."""
+    """Whether the places of answers are result numbers of a stored run."""
 
     def result_numbers(self, case: str) -> tuple[int, ...]:
-        """Return the numbers of the results of a case; none of a file."""
+        """Return the result numbers of a case; empty for a file."""
         return tuple(each.place for each in self.answers.get(case, ())) if self.stored else ()
 
     @property
     def rate(self) -> float | None:
-        """How many of all its answers with a verdict passed, whether they were compared or not."""
+        """The pass rate of all answers with a verdict, whether they were compared or not."""
         ended = Counter(outcome for given in self.outcomes.values() for outcome in given)
         scored = ended[Outcome.PASSED] + ended[Outcome.FAILED]
         return ended[Outcome.PASSED] / scored if scored else None
 
 
 class RequestDifference(NamedTuple):
-    """One difference in how two sides were asked."""
+    """One difference between the requests of the two sides."""
 
     what: str
     base: str
@@ -192,7 +192,7 @@ SYSTEM_PROMPT = "system prompt"
 
 
 def describe_request_differences(details: Iterable[str]) -> str:
-    """Return one sentence about all differences in how two sides were asked; empty where there are none.
+    """Return one sentence with all differences between the requests of two sides; empty if there are none.
 
     >>> describe_request_differences(["another system prompt", "temperature 0 before, 1 now"])
     'Asked differently: another system prompt; temperature 0 before, 1 now; that may be the difference.'
@@ -203,11 +203,11 @@ def describe_request_differences(details: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ComparedSides:
-    """What came of a comparison, and what to call its cases."""
+    """The result of a comparison, with display names for its cases."""
 
     comparison: Comparison
     changed: Sequence[Change]
-    """Times and misheard words, as far as both sides have them."""
+    """Changes in times and misheard words, as far as both sides have them."""
     asked_differently: Sequence[RequestDifference]
     sides: tuple[Side, Side]
     sources: tuple[Source, Source]
@@ -216,22 +216,22 @@ class ComparedSides:
     hash_mismatches: Sequence[HashMismatch] = ()
     """Files with results whose hash does not match their output."""
     engine_changes: Sequence[EngineChange] = ()
-    """Embedded models that the two computed on other engines or processors."""
+    """Embedded models that the two sides ran on different engines or processors."""
     heading: str = ""
-    """Which two were compared, in one line or two."""
+    """The two sides that were compared, in one or two lines."""
 
     def name(self, case: str) -> str:
-        """Return what to call a case."""
+        """Return the display name of a case."""
         before, after = self.sides
         return before.names.get(case) or after.names.get(case, case)
 
 
 class DifferentCasesError(InvalidInput):
-    """The two are not known to have been asked the same cases."""
+    """The two sides are not known to have the same cases."""
 
 
 def _shared_cases(before: Source, after: Source) -> int | None:
-    """Return how many cases both sides were to be asked; None when that is not known."""
+    """Return how many planned cases both sides share; None if not known."""
     known = before.digests(), after.digests()
     return None if known[0] is None or known[1] is None else len(known[0] & known[1])
 
@@ -251,7 +251,7 @@ def compare_sides(before: Source, after: Source, *, any_suite: bool, any_judge: 
             hint=Hint("any_suite", "what both have" if shared is None else f"the {pluralise(shared, 'case')} of both"),
         )
     by_id = not (before.by_digest and after.by_digest)
-    # Where each side was asked in one way only, what was spoken may be compared with what was written.
+    # If each side has only one variant, spoken replies may be compared with typed ones.
     by_variant = max(len(before.variants), len(after.variants)) > 1
     old, now = (_read_side(each, by_id=by_id, by_variant=by_variant) for each in (before, after))
     found = weigh(
@@ -285,14 +285,14 @@ def compare_sides(before: Source, after: Source, *, any_suite: bool, any_judge: 
 
 
 def _heading(before: Source, after: Source, *, one_run: bool) -> str:
-    """Return which two are compared: two models of one run, or two runs with their models and dates."""
+    """Return the heading of a comparison: two models of one run, or two runs with their models and dates."""
     if one_run:
         return f"{before.model} and {after.model}, {before.title}"
     return f"before: {before.model}, {before.title}\nnow: {after.model}, {after.title}"
 
 
 def _is_in_several_variants(change: Change, old: Side, now: Side) -> bool:
-    """Tell whether something was measured in several variants, each compared for itself."""
+    """Return whether a measurement exists in several variants, each compared separately."""
     both = [
         case
         for case in old.taken.keys() & now.taken.keys()
@@ -302,7 +302,7 @@ def _is_in_several_variants(change: Change, old: Side, now: Side) -> bool:
 
 
 def describe_pass_counts(pair: Pair, labels: SideLabels = TWO_RUNS) -> str:
-    """Return how often a case passed, and of how many answers; where a side has more than were compared, of all too.
+    """Return how many answers of a case passed, of how many; if a side has more than were compared, of all too.
 
     >>> from pramana.analyse.comparison import UnpairedAnswers, Pair
     >>> describe_pass_counts(Pair("a", 3, 1, 3))
@@ -330,7 +330,7 @@ def _is_same_suite(base: Source, new: Source) -> bool:
 
 
 def _find_request_differences(base: Source, new: Source) -> list[RequestDifference]:
-    """Return in what the two were asked differently, as far as both say."""
+    """Return the differences between the requests of two sides, as far as both recorded them."""
     found = []
     if base.system_prompt is not None and new.system_prompt is not None:
         found.append(RequestDifference(SYSTEM_PROMPT, base.system_prompt, new.system_prompt))
@@ -343,7 +343,7 @@ def _find_request_differences(base: Source, new: Source) -> list[RequestDifferen
 
 
 def _parameter_differences(base: Source, new: Source) -> Iterator[RequestDifference]:
-    """Yield the parameters of which both sides say how they were, or that they were not sent."""
+    """Yield each parameter of which both sides know the value, or that it was not sent."""
     for name in dict.fromkeys((*base.parameters, *new.parameters)):
         if all(name in each.parameters or each.all_parameters for each in (base, new)):
             yield RequestDifference(
@@ -352,7 +352,7 @@ def _parameter_differences(base: Source, new: Source) -> Iterator[RequestDiffere
 
 
 def _read_side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
-    """Read one side; where cases go by their ids, two of the same id cannot be told apart, and are refused."""
+    """Read one side. If cases are paired by id, two cases with the same id are ambiguous and raise an error."""
     engines = set(source.engines)
     answers: dict[str, list[tuple[int, Outcome, CaseMeasurements, Answered]]] = {}
     judges: dict[str, frozenset[VerdictSource]] = {}
@@ -371,7 +371,7 @@ def _read_side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
             )
         ids[case] = each.case_id + spoken
         engines.update(recorded_engine_lines(each.fingerprint, each.checks))
-        text_hash = None if each.reply is None else hash(each.reply)  # 8 bytes of each: no text is kept
+        text_hash = None if each.reply is None else hash(each.reply)  # 8 bytes each, instead of the text
         answered = Answered(each.outcome, text_hash, each.place)
         answers.setdefault(case, []).append((each.repeat, each.outcome, _measure_answer(each), answered))
         if each.outcome in (Outcome.PASSED, Outcome.FAILED):
@@ -396,7 +396,7 @@ def _read_side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
 
 
 def _measure_answer(answer: ComparedAnswer) -> CaseMeasurements:
-    """Return what was measured of an answer."""
+    """Return the measurements of an answer."""
     found = CaseMeasurements()
     if answer.variant == "text":
         found.add_written_times(answer.total_s, answer.first_token_s)
@@ -406,7 +406,7 @@ def _measure_answer(answer: ComparedAnswer) -> CaseMeasurements:
 
 
 def _verdict_sources(checks: Iterable[Check]) -> frozenset[VerdictSource]:
-    """Return what gave a verdict; a judge goes by its provider's name of it, however it was typed."""
+    """Return the sources of a verdict; a judge is identified by its provider's name for it, not by what was typed."""
     return frozenset(
         find_verdict_source(each, judge_name) for each in checks if each.outcome in (Outcome.PASSED, Outcome.FAILED)
     )

@@ -1,4 +1,4 @@
-"""Comparisons of two runs: which is better, case by case, with the interval of the difference.
+"""Comparisons of two runs, case by case: which one is better, with the interval of the difference.
 
 `comparison_view` has every case; the use case returns a page of it.
 """
@@ -23,13 +23,13 @@ from pramana.request import PageNumber, PageSize, Searched
 from pramana.store.store import Store
 
 MAX_NAMED = 100
-"""Cases that are named of each kind that is no flip."""
+"""Most cases listed by name for each kind other than flips."""
 _Run = Annotated[str, Meta(min_length=1, max_length=200)]
 _Bounds = tuple[float | None, float | None]
 
 
 class InAllView(View, frozen=True, kw_only=True):
-    """All answers with a verdict that a side has of a case, whether they were compared or not."""
+    """All answers of one side to a case that have a verdict, compared or not."""
 
     passed: int
     answers: int
@@ -55,19 +55,19 @@ class FlipView(View, frozen=True, kw_only=True):
 
     @property
     def case_id(self) -> str:
-        """The id of the case, as results call it; files and the API call it `case`."""
+        """The case's id, under the name that results use; files and the API call it `case`."""
         return self.case
 
 
 class NamedView(View, frozen=True, kw_only=True):
-    """How many cases, and the first of them."""
+    """The number of cases, and the first of them."""
 
     count: int
     cases: tuple[str, ...]
 
 
 class ApartView(View, frozen=True, kw_only=True):
-    """A case with verdicts of two judges."""
+    """A case whose sides were judged by different judges."""
 
     case: str
     base: tuple[str, ...]
@@ -75,19 +75,19 @@ class ApartView(View, frozen=True, kw_only=True):
 
     @property
     def case_id(self) -> str:
-        """The id of the case, as results call it; files and the API call it `case`."""
+        """The case's id, under the name that results use; files and the API call it `case`."""
         return self.case
 
 
 class ApartNamedView(View, frozen=True, kw_only=True):
-    """How many such cases, and the first of them."""
+    """The number of such cases, and the first of them."""
 
     count: int
     cases: tuple[ApartView, ...]
 
 
 class ChangeView(View, frozen=True, kw_only=True):
-    """Something that was measured on both sides, case by case. An end that is not known is null."""
+    """A measurement on both sides, paired case by case. An unknown end of the interval is null."""
 
     what: Annotated[str, Meta(description="total time, time to first token, voice to voice, misheard words …")]
     unit: Literal["seconds", "share of words"]
@@ -108,20 +108,20 @@ class ChangeView(View, frozen=True, kw_only=True):
 
 
 class TimeView(ChangeView, frozen=True, kw_only=True):
-    """How long both took."""
+    """The change in a time."""
 
     ratio: _Bounds
 
 
 class WordsView(ChangeView, frozen=True, kw_only=True):
-    """How many words of the calls were wrong."""
+    """The change in misheard words of the calls."""
 
     p_value: float | None
     words: Annotated[tuple[int, ...], Meta(description="That the rates are of, before and now")]
 
 
 class AskedView(View, frozen=True, kw_only=True):
-    """Something in which the two were asked differently."""
+    """One difference between the requests of the two sides."""
 
     what: Annotated[str, Meta(description="`system prompt`, the name of a parameter, `variants`, `voice` …")]
     base: Annotated[str, Meta(description="Empty: there was no system prompt")]
@@ -130,7 +130,7 @@ class AskedView(View, frozen=True, kw_only=True):
 
 
 class EngineView(View, frozen=True, kw_only=True):
-    """What an embedded model was computed with."""
+    """The engine and processor that an embedded model ran on."""
 
     engine: str
     version: str
@@ -144,7 +144,7 @@ class EngineView(View, frozen=True, kw_only=True):
 
 
 class EngineChangeView(View, frozen=True, kw_only=True):
-    """An embedded model that the two runs computed on other engines or processors."""
+    """An embedded model that ran on different engines or processors in the two runs."""
 
     model: str
     base: Annotated[
@@ -155,7 +155,7 @@ class EngineChangeView(View, frozen=True, kw_only=True):
 
 
 class OverView(View, frozen=True, kw_only=True):
-    """Answers with a verdict, to compared cases, that one side has more than the other: they are left out."""
+    """Surplus answers: one side has more answers with a verdict to compared cases; the surplus is left out."""
 
     base: int
     new: int
@@ -163,7 +163,7 @@ class OverView(View, frozen=True, kw_only=True):
 
 
 class ChangedReplyView(View, frozen=True, kw_only=True):
-    """Two replies to a case that have the same verdict and different texts."""
+    """Two replies to a case with the same verdict and different texts."""
 
     case: str
     base_result: Annotated[
@@ -174,7 +174,7 @@ class ChangedReplyView(View, frozen=True, kw_only=True):
 
     @property
     def case_id(self) -> str:
-        """The id of the case, as results call it; files and the API call it `case`."""
+        """The case's id, under the name that results use; files and the API call it `case`."""
         return self.case
 
 
@@ -197,7 +197,7 @@ class HashMismatchView(View, frozen=True, kw_only=True):
 
 
 class WeighedView(View, frozen=True, kw_only=True):
-    """What came of comparing, but for the cases."""
+    """A comparison without its cases."""
 
     verdict: Verdict
     sentence: Annotated[str, Meta(description="The answer in plain words; show it first")]
@@ -222,7 +222,7 @@ class WeighedView(View, frozen=True, kw_only=True):
 
 
 class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
-    """What came of comparing, with every case."""
+    """A comparison with every case."""
 
     heading: Annotated[str, Meta(description="Which two were compared: models and dates, a line or two")]
 
@@ -241,7 +241,7 @@ class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
 
 
 class ComparisonView(WeighedView, frozen=True, kw_only=True):
-    """What came of it."""
+    """A comparison with one page of the cases that changed."""
 
     base: str
     new: str
@@ -264,25 +264,25 @@ class ComparisonView(WeighedView, frozen=True, kw_only=True):
 
 
 class CompareRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which two runs; of runs with several models, which model of each. One run on both sides: two of its models."""
+    """The two runs to compare, and the model of each if it has several. One run on both sides compares two models."""
 
     base: _Run
     new: _Run
     model: Searched | None = None
     new_model: Searched | None = None
-    """None: as `model`."""
+    """None: the same as `model`."""
     any_suite: bool = False
     any_judge: bool = False
     page: PageNumber = 1
     page_size: PageSize = 50
-    """Of cases that changed."""
+    """Changed cases per page."""
 
 
 @use_case("viewer", "heavy")
 def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
-    """Pair the cases of two runs, or of two models of one run, and weigh the evidence; of several models, name one.
+    """Compare two runs, or two models of one run, case by case; if a run has several models, name one.
 
-    What has to be chosen before they can be compared is the `path` of a refusal's problem: model, newModel or anySuite.
+    If a choice is missing, the error's problem names it as its `path`: model, newModel or anySuite.
     """
     before, after = _find_sources(app.store, request)
     try:
@@ -312,7 +312,7 @@ def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
 
 
 def _compare_sources(app: App, before: Source, after: Source, request: CompareRequest) -> WholeComparisonView:
-    """Return what came of comparing two runs; it is kept until one of them grows or is judged again."""
+    """Return the comparison of two runs, cached until one of them gets more results or is rescored."""
     states: list[Any] = []
     for each in (before, after):
         run = app.store.runs.read(each.where)
@@ -345,11 +345,11 @@ def _named_view(cases: tuple[str, ...]) -> NamedView:
     return NamedView(count=len(cases), cases=cases[:MAX_NAMED])
 
 
-# ── Making them ──
+# ── Building the views ──
 
 
 def comparison_view(compared: ComparedSides, examples: int = 0) -> WholeComparisonView:
-    """Return a comparison with every case, and so many examples; where nothing was paired, what is weighed is None."""
+    """Return a comparison with all cases, and up to `examples` reply pairs; without pairs, statistics are None."""
     found, name = compared.comparison, compared.name
     before, after = compared.sides
     weighed = found.pairs > 0
@@ -436,7 +436,7 @@ def _reply_changes(compared: ComparedSides) -> ReplyChangesView:
 
 
 def change_view(change: Change) -> TimeView | WordsView:
-    """Return what was measured on both sides; an end that is not known is None."""
+    """Return the view of a measurement on both sides; an unknown end of the interval is None."""
     both: dict[str, Any] = {
         "what": change.what,
         "cases": change.cases,

@@ -1,7 +1,6 @@
-"""Scenarios on their way into a store: documents read, requests checked, the built-in library offered.
+"""Prepare scenarios for a store: YAML documents, request fields or library files in, storable scenarios out.
 
-Use cases and the command line share this, so that they refuse the same in the same words. What comes out are scenarios
-as a store keeps them.
+Use cases and the command line share this module, so that both report the same errors with the same messages.
 """
 
 import re
@@ -28,23 +27,23 @@ from pramana.store.scenarios import ImportResult, Mode, ScenarioIdsExist
 from pramana.store.store import Store
 
 MAX_ID_LENGTH = 1_000
-"""What an index of either store takes; the format itself sets no bound."""
+"""The limit of an index in SQLite and PostgreSQL; the format itself has none."""
 MAX_GENERATED_ID_LENGTH = 60
 _ID_TOO_LONG = f"id must be {MAX_ID_LENGTH:,} characters or less to be kept"
 _SERVER_FIELDS = frozenset(("createdAt", "created_at", "updatedAt", "updated_at"))
-"""What an answer holds and a request need not: it may be sent back as it came."""
+"""Fields of a response that a request may omit; they are ignored, so a response can be sent back unchanged."""
 
 
 class Document(NamedTuple):
-    """A YAML document that is to be kept."""
+    """A YAML document to import."""
 
     name: str
-    """Of its file; empty for one that was sent alone."""
+    """The name of its file; empty for one that was sent in a request."""
     data: str | bytes
 
 
 def read_document(data: str | bytes, problems: Problems, file: str = "") -> list[LocatedScenario]:
-    """Read a YAML document that is to be kept; what does not fit goes to `problems`."""
+    """Return the scenarios of a YAML document; errors are added to `problems`."""
     found = parse_scenarios(data, problems, file) if isinstance(data, str) else read_scenarios(data, problems, file)
     for each in found:
         if len(each.id) > MAX_ID_LENGTH:
@@ -53,7 +52,7 @@ def read_document(data: str | bytes, problems: Problems, file: str = "") -> list
 
 
 def read_documents(documents: Iterable[Document], problems: Problems) -> list[LocatedScenario]:
-    """Read documents that are to be kept together: an id stands once in all of them."""
+    """Return the scenarios of several documents; an id used twice among them is a problem."""
     first: dict[str, LocatedScenario] = {}
     for document in documents:
         for each in read_document(document.data, problems, document.name):
@@ -69,7 +68,7 @@ def read_documents(documents: Iterable[Document], problems: Problems) -> list[Lo
 
 
 def open_files(paths: Iterable[Path], problems: Problems) -> Iterator[Document]:
-    """Yield files as documents; one that cannot be read goes to `problems`."""
+    """Yield files as documents; a file that cannot be read is added to `problems`."""
     for path in paths:
         try:
             yield Document(str(path), read_bounded_file(path))
@@ -80,7 +79,7 @@ def open_files(paths: Iterable[Path], problems: Problems) -> Iterator[Document]:
 def import_located(
     store: Store, scenarios: Sequence[LocatedScenario], mode: Mode, *, dry_run: bool = False
 ) -> ImportResult:
-    """Import scenarios, all or none; `ScenarioIdsExist` has the places of ids that must not be there and are."""
+    """Import scenarios, all or none; raises `ScenarioIdsExist` with the places of ids that already exist."""
     try:
         return store.scenarios.import_([each.scenario.to_stored() for each in scenarios], mode, dry_run=dry_run)
     except ScenarioIdsExist as error:
@@ -92,7 +91,7 @@ def import_located(
 
 
 def check_scenario_fields(values: Mapping[str, Any]) -> model.Scenario:
-    """Return one scenario as a store keeps it, from a request; `InvalidInput` with everything that is wrong."""
+    """Return a storable scenario from the fields of a request; raises `InvalidInput` with all problems."""
     scenario, findings = examine_scenario({name: value for name, value in values.items() if name not in _SERVER_FIELDS})
     wrong = [Problem(each.message, format_path(each.path)) for each in findings if each.severity == "error"]
     if scenario is not None and len(scenario.id) > MAX_ID_LENGTH:
@@ -104,7 +103,7 @@ def check_scenario_fields(values: Mapping[str, Any]) -> model.Scenario:
 
 
 def _refuse_unexportable(scenario: Scenario) -> None:
-    """Refuse what an export could not give back: JSON nests deeper than our YAML may."""
+    """Refuse a scenario that an export could not reproduce: JSON may nest deeper than our YAML."""
     problems = Problems()
     read_back = parse_scenarios(write_scenarios([scenario]), problems)
     if problems.errors:
@@ -137,7 +136,7 @@ def read_library() -> Mapping[str, list[LocatedScenario]]:
 
 
 def read_library_files(files: Sequence[str] | None) -> list[LocatedScenario]:
-    """Return the scenarios of some files of the library; of all when none is named."""
+    """Return the scenarios of the named library files, or of all files."""
     known = read_library()
     for each in files or ():
         if each not in known:

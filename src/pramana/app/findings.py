@@ -1,7 +1,7 @@
-"""What a run amounts to, and what came of comparing two, kept for pages and answers that are asked for again and again.
+"""Caches of run summaries and comparisons, which pages and API clients request repeatedly.
 
-Of a run that grows, only what was stored since somebody last asked is read and added up. A run that was judged again is
-added up and compared anew.
+For a run in progress, only the results stored since the last request are read and added. A rescored run is summarised
+and compared anew.
 """
 
 import threading
@@ -18,9 +18,9 @@ from pramana.store.store import Store
 
 _Value = TypeVar("_Value")
 MAX_RUNS = 32
-"""Runs whose sums are kept."""
+"""Runs whose summaries are cached."""
 MAX_COMPARISONS = 16
-"""Pages of one comparison are asked for one after the other."""
+"""Comparisons that are cached, since the pages of one are requested one after the other."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class _RunSums:
 
 
 class RunSummaries:
-    """The sums of the runs of a store. Safe to share among threads."""
+    """The cached summaries of a store's runs. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class RunSummaries:
         self._lock = threading.Lock()
 
     def summarise(self, run: Run) -> tuple[Summary, RunTimes]:
-        """Return the summary of a run as it stands, and how its times are spread."""
+        """Return the current summary of a run, and the distribution of its times."""
         scorings = tuple(self._store.scorings.list(run))
         with self._lock:
             sums = self._kept.get(run.id)
@@ -66,14 +66,14 @@ class _Entry:
 
 
 class ComputationCache:
-    """The last values that were computed: each of them once, however many threads want it at the same time."""
+    """A cache of the latest computed values; each is computed once, even if several threads request it."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
-        """Return the value of a key, computed now or before."""
+        """Return the value of a key; compute it if it is not cached."""
         with self._lock:
             entry = self._kept.get(key) or _Entry()
             put_in_cache(self._kept, key, entry, MAX_COMPARISONS)

@@ -1,7 +1,7 @@
-"""What is known of suites by their hashes: hashes in, the prompts, categories and types of assertions of each out.
+"""Look up suites by hash: hashes in; the prompts, categories and assertion types of each known suite out.
 
-Whoever submits results names hashes, and may invent a thousand of them: files are looked through once for all of them
-and the store is asked once, and whoever asks again within seconds is told what was found then.
+Submitted results name suite hashes, possibly a thousand made-up ones. So one search of the files and one query of the
+store serves all hashes of a request, and an unknown hash is cached for some seconds.
 """
 
 import json
@@ -20,12 +20,12 @@ from pramana.store.store import Store
 MAX_KNOWN = 64
 """Suites whose facts are kept in memory."""
 MAX_UNKNOWN = 10_000
-"""Hashes that are remembered as nobody's."""
+"""Hashes that are cached as unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteFacts:
-    """What the cases of a tier are."""
+    """The facts about a tier's cases that submissions are checked against."""
 
     prompts: frozenset[str]
     categories: frozenset[str]
@@ -33,19 +33,19 @@ class SuiteFacts:
 
 
 class KnownSuites:
-    """The suites that a store has and that this machine's files hold, by the hashes of their tiers."""
+    """The suites in the store and in this machine's files, by the hashes of their tiers."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._lock = store, threading.Lock()
         self._known: OrderedDict[str, SuiteFacts] = OrderedDict()
-        """By hash; what was used last stands last."""
+        """By hash, the most recently used last."""
         self._unknown: OrderedDict[str, float] = OrderedDict()
-        """Until when a hash is believed to be nobody's."""
+        """The time until which each hash counts as unknown."""
         self._pins: tuple[tuple[object, ...], Mapping[str, tuple[Version, str]]] = ((), {})
-        """Manifests as they were when they were read last, and the tiers they name by their hashes."""
+        """The stamps of the manifests when last read, and their tiers by hash."""
 
     def find_facts(self, hashes: Iterable[str]) -> dict[str, SuiteFacts]:
-        """Return what is known of tiers by their hashes; those that nobody here knows are left out."""
+        """Return the facts about tiers by hash; unknown hashes are left out."""
         found: dict[str, SuiteFacts] = {}
         wanted, now = set(hashes), clock.monotonic()
         with self._lock:
@@ -68,7 +68,7 @@ class KnownSuites:
         return found
 
     def forget_unknown(self) -> None:
-        """Look again for what nobody knew: this process has just stored a suite."""
+        """Clear the cache of unknown hashes; called after this process has stored a suite."""
         with self._lock:
             self._unknown.clear()
 
@@ -84,7 +84,7 @@ class KnownSuites:
         return found
 
     def _pinned_tiers(self) -> Mapping[str, tuple[Version, str]]:
-        """Return the tiers of built-in and published suites by the hashes they are pinned with."""
+        """Return the tiers of built-in and published suites by the hashes in their manifests."""
         stamp = tuple(_manifest_stamps(BUILT_IN)) + tuple(_manifest_stamps(settings.published_suites_folder()))
         if self._pins[0] != stamp:
             found: dict[str, tuple[Version, str]] = {}
@@ -96,12 +96,12 @@ class KnownSuites:
 
 
 def iterate_case_lines(content: bytes) -> Iterator[bytes]:
-    """Yield the cases of a tier, each as it stands in its file."""
+    """Yield the cases of a tier as raw lines of its file."""
     return (line.data for line in jsonl.read_lines(BytesIO(content)) if not line.blank)
 
 
 def _manifest_stamps(root: Path) -> Iterator[tuple[str, int, int]]:
-    """Yield what changes when a manifest does."""
+    """Yield a stamp for each manifest, which changes when the manifest does."""
     for each in sorted(root.glob(f"*/{MANIFEST}")):
         try:
             said = each.stat()

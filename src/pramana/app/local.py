@@ -1,7 +1,7 @@
-"""Use cases of a program that the user started on their own machine: runs carried out in this process, local files.
+"""Use cases of a program on the user's own machine: runs in this process, and checks of local files.
 
-A server has none of them: `App.local` is set by front ends that only the user of this account can reach. What such a
-program may spend on models is limited for all of its runs together (`SpendingLimit`).
+A server has none of them: `App.local` is set by front ends that only this account's user can reach. One cost limit
+covers all runs of such a program together (`SpendingLimit`).
 """
 
 import asyncio
@@ -38,10 +38,10 @@ from pramana.run.engine import Stop
 from pramana.store.store import Store
 
 GRACE_S = 1.0
-"""How long requests under way may take to finish when a run is stopped; then they are dropped."""
+"""How long requests in flight may take to finish when a run is stopped; then they are cancelled."""
 _PACKAGES = frozenset(("site-packages", "dist-packages"))
 TEXT = "text"
-"""What problems of a text call its file."""
+"""The file name in the problems of a text that is in no file."""
 
 
 # ── Runs ──
@@ -49,24 +49,24 @@ TEXT = "text"
 
 @use_case("editor", "runs")
 def start_run(app: App, _: User, request: RunRequest, watch: Watch, stop: Stop) -> RunDetailView:
-    """Carry a run out in this process and return it with its summary; it takes as long as the run does.
+    """Execute a run in this process and return it with its summary; blocks until the run has ended.
 
-    `watch` is called in another thread. `stop` ends the run early; what is stored stays.
+    `watch` is called in another thread. `stop` ends the run early; stored results are kept.
     """
     local = _open_program(app, stop)
     run = planning.create_run(app.store, request)
     try:
         return _run_within_limits(app, local.spending, run, request.limits, watch, stop, use_cache=request.cache)
     except CostNotAllowed:
-        app.store.runs.delete(run.id)  # nothing was asked
+        app.store.runs.delete(run.id)  # nothing was sent
         raise
 
 
 @use_case("editor", "runs")
 def continue_run(app: App, _: User, run_id: str, limits: Mapping[str, Any], watch: Watch, stop: Stop) -> RunDetailView:
-    """Resume a run of this machine in this process; otherwise as `start_run`.
+    """Resume a run of this machine in this process; otherwise like `start_run`.
 
-    It keeps its limits, except the `limits` that are given: fields of `Limits`, of which None removes one.
+    The run keeps its limits, except those in `limits`, which are fields of `Limits`; None removes one.
     """
     local = _open_program(app, stop)
     run = app.store.runs.find(run_id)
@@ -75,7 +75,7 @@ def continue_run(app: App, _: User, run_id: str, limits: Mapping[str, Any], watc
 
 
 def _open_program(app: App, stop: Stop) -> LocalProgram:
-    """Return the program that a run is carried out in; raises when it was stopped while it waited for its turn."""
+    """Return the program that executes a run; raises if the run was stopped while it was queued."""
     local = _local_program(app)
     if stop:
         raise Stopped(f"the run was stopped before it began: {stop.reason}")
@@ -85,7 +85,7 @@ def _open_program(app: App, stop: Stop) -> LocalProgram:
 
 
 def unload_modules(project: Path) -> None:
-    """Forget what was imported from a folder, so that the next run imports it as it stands then."""
+    """Remove the modules of a folder from `sys.modules`, so that the next run imports their current code."""
     project = project.resolve()
     installed = _python_folders(project)
     for name, module in list(sys.modules.items()):
@@ -101,9 +101,9 @@ def unload_modules(project: Path) -> None:
 
 
 def _python_folders(project: Path) -> set[Path]:
-    """Return the folders of the Python that runs this program, which may lie in a project: a home has pyenv or conda.
+    """Return the folders of the running Python, which may lie inside a project (a home folder with pyenv or conda).
 
-    A prefix that is the project itself, or above it, holds the user's own code too; its standard library does not.
+    A prefix that is the project itself, or above it, also contains the user's own code; its standard library does not.
     """
     library = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
     prefixes = {Path(sys.prefix), Path(sys.base_prefix)}
@@ -123,7 +123,7 @@ def _run_within_limits(
     cache = ReplyCache(settings.data_folder() / "cache") if use_cache else None
     planning.pull_missing_weights(run.plan)
     paid = find_paid_models(app.store, run.plan)
-    # A scorer may ask any model. It may spend only under a cost limit that the request names.
+    # A scorer may call any model. It may spend only if the request has a cost limit.
     scorers_may_spend = run.plan.scorers and limits.max_cost_usd is not None and spending.left_usd > 0
     if paid or scorers_may_spend:
         before = app.store.results.sum_spending(run.id).cost_usd if run.stored else 0.0
@@ -135,7 +135,7 @@ def _run_within_limits(
                 budgets[:] = [progress.budget]
                 watch(progress)
 
-            # A run's cost limit counts what its earlier sittings have cost.
+            # A run's cost limit includes the cost of its earlier sittings.
             allowed = replace(limits, max_cost_usd=before + granted.max_cost_usd)
             kept = allowed if limits.max_cost_usd is None else limits
             try:
@@ -168,11 +168,11 @@ async def _execute_run(
     stop.add_callback(end_now)
     with suppress(asyncio.CancelledError):
         return await working
-    return store.runs.read(run.id)  # it was stopped, and what was under way took too long
+    return store.runs.read(run.id)  # it was stopped, and the requests in flight took too long
 
 
 def find_paid_models(store: Store, plan: Plan) -> list[str]:
-    """Return the models of a plan that cost money, or whose price is not known; the user's own code is neither."""
+    """Return the models of a plan that cost money or have no known price; the user's own code counts as free."""
     prices = Prices.load(settings.prices_file_path(), store.prices.rates())
     asked = (*plan.targets, *(each for each in (plan.judge, plan.embedder, plan.stt) if each))
     return list(dict.fromkeys(each.typed for each in asked if prices.may_cost(each)))
@@ -182,7 +182,7 @@ def find_paid_models(store: Store, plan: Plan) -> list[str]:
 
 
 class ProblemView(View, frozen=True, kw_only=True):
-    """One thing wrong at one place. Lines and columns count from one; 0 stands for the whole file."""
+    """One problem at one place. Lines and columns count from 1; 0 means the whole file."""
 
     file: str
     path: Annotated[str, Meta(description="Where in the document: [3].assertion.type")]
@@ -193,7 +193,7 @@ class ProblemView(View, frozen=True, kw_only=True):
 
 
 class ValidationView(View, frozen=True, kw_only=True):
-    """Whether files hold what can be run, with every problem."""
+    """Whether files are valid, and all of their problems."""
 
     valid: Annotated[bool, Meta(description="Whether there are no errors; warnings do not count")]
     files: int
@@ -207,7 +207,7 @@ class ValidationView(View, frozen=True, kw_only=True):
 
 
 def problem_view(problem: Problem) -> ProblemView:
-    """Return a problem for who reads JSON."""
+    """Return a problem as a view, for JSON."""
     return ProblemView(**{name: getattr(problem, name) for name in ProblemView.__struct_fields__})
 
 
@@ -215,7 +215,7 @@ def problem_view(problem: Problem) -> ProblemView:
 def validate_files(
     app: App, _: User, paths: tuple[Path, ...], *, max_errors: int, lint: bool = False
 ) -> ValidationView:
-    """Check suites, scenarios and described agents of this machine; folders are searched to the bottom."""
+    """Check suites, scenarios and agent descriptions on this machine; folders are searched recursively."""
     _local_program(app)
     return _validation_view(validate(paths, max_errors=max_errors, lint=lint))
 
@@ -224,7 +224,7 @@ def validate_files(
 def validate_text(
     app: App, _: User, text: str, kind: Literal["suite", "scenarios"], *, max_errors: int
 ) -> ValidationView:
-    """Check the text of a suite (JSONL) or of scenarios (YAML) that is in no file yet."""
+    """Check the text of a suite (JSONL) or of scenarios (YAML) that is not in a file yet."""
     app.check_size(text)
     report = ValidationReport(Problems(max_errors), files=1)
     if kind == "suite":

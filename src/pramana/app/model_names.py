@@ -1,4 +1,4 @@
-"""Names of a run's models: what somebody wrote in, which of the models is meant out."""
+"""Names of a run's models: the name that a user typed in, the index of the matching model out."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from pramana.model import Run
 
 
 class ModelNames(NamedTuple):
-    """The names of a model: as it was typed, and its provider's."""
+    """The names of a model: as the user typed it, and as the provider names it."""
 
     typed: str
     provider: str
 
     @property
     def short(self) -> str:
-        """The name of a Python function alone; of any other model the name that was typed.
+        """The function's name alone for a Python function, otherwise the name as typed.
 
         >>> ModelNames("python:shop:before", "shop:before").short, ModelNames("gpt-5", "gpt-5").short
         ('before', 'gpt-5')
@@ -28,9 +28,9 @@ def list_model_names(run: Run) -> list[ModelNames]:
 
 
 def find_model_index(models: Sequence[ModelNames], model_name: str | None) -> int | None:
-    """Return the place of the model that is meant: as it was typed, else by its provider's name or its short one.
+    """Return the index of a model by its name as typed, else by its provider's name, else by its short name.
 
-    None where no model has that name, or several have.
+    None if no model has that name, or several have.
 
     >>> models = [ModelNames("python:shop:before", "shop:before"), ModelNames("openai:gpt-5", "gpt-5")]
     >>> find_model_index(models, "before"), find_model_index(models, "gpt-5"), find_model_index(models, "gpt-4")

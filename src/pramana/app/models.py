@@ -1,7 +1,7 @@
-"""Models: which each provider offers now, and how one did over time.
+"""Models: the models that each provider offers, and the history of one model.
 
-What a provider has said it offers is believed for a day; a failure is not kept: it may be over the next minute, and a
-key may be set. The command line shares this with the server.
+A provider's list is cached for a day. A failure is not cached: it may pass in a minute, or a key may be set. The
+command line and the server share this module.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ MAX_CONCURRENT_PROVIDERS = 8
 
 
 class OfferView(View, frozen=True, kw_only=True):
-    """What a provider offers."""
+    """The models that a provider offers."""
 
     provider: str
     models: tuple[str, ...]
@@ -42,7 +42,7 @@ class OfferView(View, frozen=True, kw_only=True):
 
 
 class LatencyView(View, frozen=True, kw_only=True):
-    """How long written replies took that came from no cache, in milliseconds."""
+    """Latency of typed replies that did not come from the cache, in milliseconds."""
 
     count: int
     median: float | None
@@ -50,7 +50,7 @@ class LatencyView(View, frozen=True, kw_only=True):
 
 
 class RateView(OutcomesView, frozen=True, kw_only=True):
-    """How results ended. The pass rate is of those with a verdict; errors are kept apart."""
+    """Outcomes of results. The pass rate counts only those with a verdict; errors are counted separately."""
 
     pass_rate: float | None
     interval: Annotated[tuple[float, float] | None, Meta(description="Wilson's 95 % interval, with cases as the units")]
@@ -60,7 +60,7 @@ class RateView(OutcomesView, frozen=True, kw_only=True):
 
 
 class RunPointView(RateView, frozen=True, kw_only=True):
-    """A model in one run, asked in one way."""
+    """A model in one run, with one setup."""
 
     run: str
     created_at: str
@@ -81,7 +81,7 @@ class RunPointView(RateView, frozen=True, kw_only=True):
 
 
 class DayPointView(RateView, frozen=True, kw_only=True):
-    """A model on one day, asked in one way: its runs taken together."""
+    """A model on one day, with one setup: its runs pooled."""
 
     day: str
     variant: str
@@ -98,14 +98,14 @@ class HistoryView(View, frozen=True, kw_only=True):
 
 
 class HistoryRequest(Struct, frozen=True, kw_only=True):
-    """Which model, as it was typed, in how many of its newest runs."""
+    """The model, as it was typed, and how many of its newest runs to include."""
 
     model: Annotated[str, Meta(min_length=1, max_length=2_000)]
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
 
 
 class History(NamedTuple):
-    """A model over time, and in how many runs it was asked in all."""
+    """A model over time, and the total number of its runs."""
 
     history: HistoryView
     total: int
@@ -114,13 +114,13 @@ class History(NamedTuple):
 
 @use_case("viewer", "outside")
 def list_models(app: App, _: User, *, refresh: bool = False) -> list[OfferView]:
-    """Return what each provider offers that is registered or set up; what one has said is believed for a day."""
+    """Return the models of each registered or configured provider; a provider's list is cached for a day."""
     return list_offers(server_reach(app), [each.id for each in app.store.providers.list()], refresh=refresh)
 
 
 @use_case("viewer", "heavy")
 def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
-    """Return pass rate and latency of a model, a run and a day."""
+    """Return pass rate and latency of a model, per run and per day."""
     past, model = app.store.history, wanted.model
     runs, total = app.store.runs.page(model=model, limit=wanted.limit)
     runs.reverse()
@@ -157,9 +157,9 @@ def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
 
 
 def _setup_digest(plan: Plan, model: str, variant: str, judged_again: Sequence[str]) -> str:
-    """Return 16 hex digits of what, beside cases and variant, makes two points a measure of each other.
+    """Return 16 hex digits of the setup: all that two points must share, besides cases and variant, to be comparable.
 
-    The model itself is no part of it: whether that has changed is the question.
+    The model itself is excluded: the history shows whether it has changed.
     """
     own = next((each for each in plan.targets if each.typed == model), None)
     said: dict[str, Any] = {
@@ -179,14 +179,14 @@ def _setup_digest(plan: Plan, model: str, variant: str, judged_again: Sequence[s
 
 
 def _target_identity(target: Target | None) -> str | None:
-    """Return one name for who is asked, however it was typed; who has arguments goes by what was typed."""
+    """Return one name for a target, however it was typed; a target with arguments keeps the name as typed."""
     if target is None:
         return None
     return target.typed if target.arguments else f"{target.provider}:{target.model}"
 
 
 def _normalise_parameter(value: Any) -> Any:
-    """Return a parameter as it is told apart: 0.0 is 0."""
+    """Return a parameter in a form that compares equal for equal values: 0.0 becomes 0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -204,10 +204,10 @@ def _rate_fields(measured: Sequence[RunMeasurements], cases: int) -> dict[str, A
     """Return the fields of a `RateView`."""
     counts = {outcome.value: sum(each.outcomes.get(outcome, 0) for each in measured) for outcome in Outcome}
     whole = Rate(**counts)
-    # Several results of one case are not several cases: they narrow no interval, be they repeats or other runs.
+    # Several results of one case, repeats or other runs, are not several cases: they must not narrow the interval.
     a_case = max(1.0, whole.total / cases) if cases else 1.0
     interval = wilson_interval(whole.passed / a_case, whole.scored_count / a_case) if whole.scored_count else None
-    # Each is in order, and of what consists of ordered pieces sorting makes use: it is faster than merging them.
+    # Each list is sorted, and sorting a concatenation of sorted lists is faster than merging them.
     times = (
         measured[0].times_s if len(measured) == 1 else sorted(chain.from_iterable(each.times_s for each in measured))
     )
@@ -226,11 +226,11 @@ def _to_milliseconds(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds * 1000, 3)
 
 
-# ── What providers offer ──
+# ── Models of providers ──
 
 
 class _OfferedModels(Struct, frozen=True):
-    """What a provider said it offers, and when."""
+    """The models that a provider listed, and when."""
 
     at: float
     models: tuple[str, ...]
@@ -241,9 +241,9 @@ _OfferCache = dict[str, _OfferedModels]
 
 
 def list_offers(reach: Reach, registered: Iterable[str], *, refresh: bool, only: Sequence[str] = ()) -> list[OfferView]:
-    """Return what each configured provider offers, those registered in the store first.
+    """Return the models of each configured provider, those registered in the store first.
 
-    `only` names providers, configured or not, or addresses of servers: `openai`, `http://localhost:8000/v1`.
+    `only` names providers, configured or not, or URLs of servers: `openai`, `http://localhost:8000/v1`.
     """
     registered = list(registered)
     named = [_provider_name(each, registered) for each in only]
@@ -251,19 +251,19 @@ def list_offers(reach: Reach, registered: Iterable[str], *, refresh: bool, only:
     try:
         said = msgspec.json.decode(path.read_bytes(), type=_OfferCache)
     except (OSError, msgspec.MsgspecError, RecursionError):
-        said = {}  # whatever it holds, it is only a cache
+        said = {}  # only a cache: unreadable content is dropped
     said = {where: each for where, each in said.items() if 0 <= clock.timestamp() - each.at < DAY_S}
     found, heard = asyncio.run(_list_all_models(reach, registered, named, {} if refresh else said))
     kept = {where: each for where, each in said.items() if where not in heard}
     kept |= {where: each for where, each in heard.items() if each is not None}
     if kept != said:
-        with suppress(OSError):  # a folder that cannot be written to costs only the asking
+        with suppress(OSError):  # if the folder is not writable, the providers are asked again next time
             settings.write_private_file(path, json.dumps(msgspec.to_builtins(kept)))
     return found
 
 
 def _provider_name(typed: str, registered: Sequence[str]) -> str:
-    """Return the provider or the address that a user typed, with or without a model; refuse what is neither."""
+    """Return the provider or URL that a user typed, with or without a model; refuse anything else."""
     from pramana.providers.kinds import providers
     from pramana.providers.names import MIN_SIMILARITY
 
@@ -282,7 +282,7 @@ def _provider_name(typed: str, registered: Sequence[str]) -> str:
 async def _list_all_models(
     reach: Reach, registered: list[str], only: list[str], cached: Mapping[str, _OfferedModels]
 ) -> tuple[list[OfferView], dict[str, _OfferedModels | None]]:
-    """Return the offers, and of those asked now what each said, by provider and base URL; None: nothing."""
+    """Return the offers, and the fresh responses by provider and base URL; None for one that failed."""
     from pramana.providers.kinds import CALLED_KINDS, WITHOUT_ACCOUNT, providers
     from pramana.providers.names import open_provider, resolve_target
 
@@ -293,7 +293,7 @@ async def _list_all_models(
     async def list_models_of(name: str) -> Iterable[str]:
         where = name
         theirs = reach.registered(name) if reach.registered and name in registered else None
-        if theirs and theirs.kind in CALLED_KINDS:  # which there are of them is not asked for
+        if theirs and theirs.kind in CALLED_KINDS:  # their models are not listed
             return [theirs.model] if theirs.model else []
         if theirs:
             model = "" if theirs.model or theirs.kind in WITHOUT_ACCOUNT else ":any"
@@ -301,7 +301,7 @@ async def _list_all_models(
             target = resolve_target(typed, registered=reach.registered)
         elif "://" in name:
             target = resolve_target(f"{name}#any")
-        elif name == "command":  # a file names them: there is nobody to ask
+        elif name == "command":  # a file lists them: no request is needed
             return sorted(accounts.commands)
         elif name in CALLED_KINDS or name == "python":
             raise InvalidInput(f"{name} has no list of its models; see its documentation")

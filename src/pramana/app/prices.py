@@ -1,7 +1,7 @@
-"""Prices: what a model costs, who says so, and what an administrator sets for it.
+"""Prices of models: list them with their sources, and set or remove a price.
 
-What is set is kept in the store: every process of it, and every `pramana run` on it, counts by the same. The file
-`prices.toml` is one machine's own, and each process reads that of the machine it runs on.
+Set prices are stored, so every process and every `pramana run` on that store uses the same ones. The file `prices.toml`
+belongs to one machine, and each process reads that of the machine it runs on.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,12 +22,12 @@ from pramana.request import check_struct_values
 from pramana.store.preferences import SetPrice
 
 MAX_RECENT_RUNS = 100
-"""Runs whose models are listed."""
+"""Newest runs whose models are listed."""
 Dollars = Annotated[float, Meta(ge=0, le=MAX_PRICE)]
 
 
 class NewPrice(Struct, frozen=True, kw_only=True):
-    """A price that is set, in dollars a million tokens."""
+    """A price to set, in US dollars per million tokens."""
 
     input_per_million: Annotated[Dollars, Meta(description="Dollars a million tokens")]
     output_per_million: Annotated[Dollars, Meta(description="Dollars a million tokens")]
@@ -35,7 +35,7 @@ class NewPrice(Struct, frozen=True, kw_only=True):
 
 
 class StepView(View, frozen=True, kw_only=True):
-    """Dollars a million tokens of each kind; null is unknown."""
+    """US dollars per million tokens of each kind; null means unknown."""
 
     above: Annotated[int, Meta(description="For requests of more input tokens than this")]
     input_per_million: float | None
@@ -45,7 +45,7 @@ class StepView(View, frozen=True, kw_only=True):
 
 
 class PriceView(View, frozen=True, kw_only=True):
-    """What a model costs. Nothing in `steps`: nobody knows, which is not the same as nothing."""
+    """The price of a model. If `steps` is empty, the price is unknown, which does not mean free."""
 
     model: Annotated[str, Meta(description="As it is typed")]
     origin: Annotated[
@@ -59,19 +59,19 @@ class PriceView(View, frozen=True, kw_only=True):
 
 
 class PriceList(NamedTuple):
-    """What models cost, and where that is known from."""
+    """Prices of models, and their sources."""
 
     items: list[PriceView]
     published: str
-    """Which list of published prices is installed."""
+    """The installed list of published prices."""
     file_exists: bool
     file_problem: str | None
-    """Why this machine's own file cannot be read."""
+    """Why this machine's `prices.toml` cannot be read."""
 
 
 @use_case("viewer")
 def list_prices(app: App, _: User, models: Sequence[str] = ()) -> PriceList:
-    """Return what the named models cost; when none is named, those of the newest runs and those with a set price."""
+    """Return the prices of the named models; by default, of those in the newest runs and those with a set price."""
     kept = app.store.prices.list()
     prices, problem = _load_prices(kept)
     if models:
@@ -87,9 +87,9 @@ def list_prices(app: App, _: User, models: Sequence[str] = ()) -> PriceList:
 
 @use_case("admin")
 def set_price(app: App, _: User, model: str, price: NewPrice) -> PriceView:
-    """Set what a model costs, by the name that is typed or as `provider:model`; it goes before all others.
+    """Set the price of a model, by its name as typed or as `provider:model`; it takes precedence over all others.
 
-    Runs that begin or go on from now on are counted by it; what was counted stays.
+    It applies to runs started or resumed from now on; costs that are already stored do not change.
     """
     check_struct_values(price)
     name = model.strip()
@@ -101,18 +101,18 @@ def set_price(app: App, _: User, model: str, price: NewPrice) -> PriceView:
 
 @use_case("admin")
 def forget_price(app: App, _: User, model: str) -> PriceView:
-    """Take back what was set for a model; return what it costs then."""
+    """Remove the price that was set for a model; return the price that applies then."""
     app.store.prices.delete(model.strip())
     return _current_price_view(app, model.strip())
 
 
 def _check_name(app: App, name: str) -> None:
-    """Refuse names under which a price would hold for nothing, and nobody would see: slips, and what is free."""
+    """Refuse names for which a price would silently have no effect: misspelt ones, and free models."""
     if not name or len(name) > MAX_LENGTH or not name.isprintable():
         message = f"a model's name has 1 to {MAX_LENGTH:,} printable characters"
         raise InvalidInput(message, [Problem(message, "model")])
     if name.partition(":")[0] in KINDS_RUNNING_CODE:
-        return  # of another machine's command line, which may use this store
+        return  # may come from a command line on another machine with this store
     try:
         target = _resolve_target(app, name)
     except InvalidInput as error:
@@ -127,18 +127,18 @@ def _resolve_target(app: App, typed: str) -> Target:
 
 
 def _load_prices(set_prices: Sequence[SetPrice]) -> tuple[Prices, str | None]:
-    """Return the prices that hold in this process, and why its own file cannot be among them."""
+    """Return the prices that this process uses, and why its `prices.toml` could not be read, if so."""
     rates = {each.model: each.rates for each in set_prices}
     try:
         return Prices.load(settings.prices_file_path(), rates), None
-    except InvalidInput as error:  # no run begins then either; where the file is, is nobody's business here
+    except InvalidInput as error:  # no run starts then either; the path of the file stays private
         return Prices(kept=rates), escape_control_characters(
             str(error).replace(str(settings.prices_file_path()), "prices.toml")
         )
 
 
 def _recent_targets(app: App) -> dict[str, Target]:
-    """Return who was asked, judged, embedded or heard in the newest runs."""
+    """Return the models of the newest runs: tested models, judges, embedders and speech recognition."""
     runs, _ = app.store.runs.page(limit=MAX_RECENT_RUNS)
     plans = [run.plan for run in runs]
     every: Iterable[Target | None] = (

@@ -1,4 +1,4 @@
-"""Registered providers: listed, added, changed, tested and deleted. Keys go in, and never out."""
+"""Registered providers: list, add, change, test and delete them. Keys are accepted and never returned."""
 
 import asyncio
 import json
@@ -34,19 +34,19 @@ class NewProvider(Struct, frozen=True, kw_only=True):
     base_url: str | None = None
     model: str | None = None
     description: str | Mapping[str, Any] | None = None
-    """Of a WebSocket agent: YAML, JSON, or plain data."""
+    """The description of a WebSocket agent: YAML, JSON, or plain data."""
     api_key: str | None = None
 
 
 class ArgumentsView(View, frozen=True, kw_only=True):
-    """What else is said of a provider."""
+    """Further settings of a provider."""
 
     model: Annotated[str | None, Meta(description="The one that is meant where the id stands alone")]
     description: Annotated[Mapping[str, Any] | None, Meta(description="Of an agent of the kind websocket")]
 
 
 class ProviderView(View, frozen=True, kw_only=True):
-    """A registered provider. Its key, nobody can show."""
+    """A registered provider, without its key."""
 
     id: str
     kind: Kind
@@ -58,7 +58,7 @@ class ProviderView(View, frozen=True, kw_only=True):
 
 
 class VariableView(View, frozen=True, kw_only=True):
-    """A variable of the server's environment that holds a key, and which kinds it is for."""
+    """An environment variable of the server for a key, and the provider kinds that use it."""
 
     variable: str
     set: bool
@@ -74,21 +74,21 @@ class HealthyView(View, frozen=True, kw_only=True):
 
 
 class ProviderList(NamedTuple):
-    """Every registered provider, by id, and which keys the environment has."""
+    """All registered providers, by id, and the keys that the environment has."""
 
     items: list[ProviderView]
     environment: list[VariableView]
 
 
 class CheckedDescription(NamedTuple):
-    """Whether the description of an agent is valid, and what is wrong with it."""
+    """Whether an agent description is valid, and its problems."""
 
     valid: bool
     problems: list[Problem]
 
 
 class Probe(NamedTuple):
-    """What came of testing a provider: what it offers, or why it did not answer."""
+    """The result of testing a provider: what it offers, or why the test failed."""
 
     latency_ms: float
     models: tuple[str, ...]
@@ -96,13 +96,13 @@ class Probe(NamedTuple):
 
 
 def server_reach(app: App) -> Reach:
-    """Return whom a server may reach for those who use it."""
+    """Return which hosts and providers the server may reach for its users."""
     return Reach(app.store.providers.find_registered, for_others=True, allow_private=app.private_addresses_allowed())
 
 
 @use_case("viewer")
 def list_providers(app: App, _: User) -> ProviderList:
-    """Return every registered provider, and which keys of the server's environment are set; never a key."""
+    """Return all registered providers, and which keys are set in the server's environment; never a key."""
     return ProviderList([_provider_view(each) for each in app.store.providers.list()], _environment_variables())
 
 
@@ -128,7 +128,7 @@ def create_provider(app: App, _: User, new: NewProvider) -> ProviderView:
 
 @use_case("admin")
 def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, Any]) -> ProviderView:
-    """Change the fields of `NewProvider` that are named; None takes one away. Runs made with it stay as they are."""
+    """Change the given fields of `NewProvider`; None removes one. Runs made with the provider do not change."""
     if not changed:
         raise InvalidInput("nothing to change; send baseUrl, arguments or apiKey")
     said = {**changed, "description": _parse_description_fields(changed.get("description"))}
@@ -154,7 +154,7 @@ def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, A
 
 @use_case("admin")
 def delete_provider(app: App, _: User, provider_id: str) -> ProviderView:
-    """Delete a provider and its key; return what it was. Runs that were made with it stay as they are."""
+    """Delete a provider and its key, and return its last state. Runs made with it do not change."""
     found = app.store.providers.read(provider_id)
     app.store.providers.delete(provider_id)
     return _provider_view(found)
@@ -162,13 +162,13 @@ def delete_provider(app: App, _: User, provider_id: str) -> ProviderView:
 
 @use_case("admin")
 def rotate_keys(app: App, _: User) -> int:
-    """Lock every stored key anew by the newest key of PRAMANA_SECRET_KEY; return how many there are."""
+    """Re-encrypt every stored key with the newest key of PRAMANA_SECRET_KEY; return how many there are."""
     return app.store.providers.rotate_keys()
 
 
 @use_case("viewer")
 def check_description(_app: App, _: User, description: str | Mapping[str, Any]) -> CheckedDescription:
-    """Return what is wrong with the description of an agent, each problem at its line and column; nothing is kept."""
+    """Return the problems of an agent description, each with its line and column; nothing is stored."""
     problems = Problems()
     found = _parse_description(description, problems)
     return CheckedDescription(found is not None, problems.kept)
@@ -176,9 +176,9 @@ def check_description(_app: App, _: User, description: str | Mapping[str, Any]) 
 
 @use_case("editor", "outside")
 def probe_provider(app: App, _: User, provider_id: str, model: str | None = None) -> Probe:
-    """Ask a provider what it offers, or call an agent and hang up.
+    """Request a provider's list of models, or call an agent and hang up.
 
-    An agent that is called needs a model, unless the provider has one.
+    To call an agent, give a model unless the provider has one.
     """
     reach = server_reach(app)
     target = _probe_target(app.store.providers.read(provider_id), model, reach)
@@ -194,7 +194,7 @@ def probe_provider(app: App, _: User, provider_id: str, model: str | None = None
 
 
 def _parse_description_fields(description: str | Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the description of an agent as plain data; raises `InvalidInput` with every problem at its place."""
+    """Return an agent description as plain data; raises `InvalidInput` with every problem and its place."""
     if description is None:
         return None
     problems = Problems()
@@ -222,7 +222,7 @@ def _key_error(message: str) -> InvalidInput:
 
 
 def _key_destination(provider: KnownProvider | Registered) -> tuple[Any, ...]:
-    """Return where a provider's key goes."""
+    """Return the destination to which a provider's key is sent."""
     described: Mapping[str, Any] = provider.description or {}
     where = find_key_destination(provider.kind, provider.base_url, provider.description, provider.model)
     return provider.base_url, described.get("base_url"), described.get("url"), where
@@ -265,7 +265,7 @@ async def _probe(target: Target, accounts: Accounts) -> list[str]:
 
 
 def _environment_variables() -> list[VariableView]:
-    """Return the variables that hold keys of those that need no registering, and whether each is set."""
+    """Return the environment variables for keys of providers that need no registration, and whether each is set."""
     kinds: dict[str, list[str]] = {}
     for kind, known in VARIABLES.items():
         for variable in known.keys:

@@ -1,4 +1,4 @@
-"""Downloads of weights by this process: one for each name, in a thread, until it is done or has failed."""
+"""Downloads of weights by this process: at most one per name, each in a thread."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ log = logging.getLogger("pramana.app")
 
 
 class PullView(View, frozen=True, kw_only=True):
-    """A download: under way, or as the last one failed."""
+    """A download in progress, or the last one if it failed."""
 
     status: Literal["running", "failed"]
     phase: Phase
@@ -25,11 +25,11 @@ class PullView(View, frozen=True, kw_only=True):
 
 
 class _ServerClosing(Exception):
-    """The server ends, and the download with it."""
+    """Raised in a download when the server stops."""
 
 
 class Downloads:
-    """The downloads of one process. Safe to share among threads."""
+    """The downloads of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self._pulls: dict[str, PullView] = {}
@@ -37,21 +37,21 @@ class Downloads:
         self._closed = False
 
     def status(self, name: str) -> PullView | None:
-        """Return how far the download of some weights is, or how the last one failed."""
+        """Return the progress of a download, or the failure of the last one; None if there is neither."""
         return self._pulls.get(name)
 
     def start(self, name: str) -> None:
-        """Begin a download, unless it is under way or there is nothing to bring."""
+        """Start a download, unless it is in progress or the weights are here already."""
         with self._lock:
             found = self._pulls.get(name)
             if self._closed or find_folder(name) or (found and found.status == "running"):
                 return
             self._pulls[name] = _running_view("download", 0, find_pin(name).archive_size)
-        # A daemon, so that a server that must end does not wait for a connection that says nothing any more.
+        # A daemon, so that a stopping server does not wait for a stalled connection.
         threading.Thread(target=self._pull, args=(name,), name=f"pull {name}", daemon=True).start()
 
     def close(self) -> None:
-        """End what is under way at its next step; a pull that ends so leaves nothing behind."""
+        """Stop all downloads at their next step; a stopped download leaves no files behind."""
         self._closed = True
 
     def _pull(self, name: str) -> None:

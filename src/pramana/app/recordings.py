@@ -1,4 +1,4 @@
-"""Recordings: what people bring for their prompts, and what calls have recorded, by path or by digest."""
+"""Recordings: uploaded prompts and recordings of calls, found by path or by digest."""
 
 import hashlib
 from pathlib import Path
@@ -12,7 +12,7 @@ from pramana.store.blobs import KeptFile
 
 
 class RecordingView(View, frozen=True, kw_only=True):
-    """A recording that is there."""
+    """A stored recording."""
 
     path: str
     bytes: int
@@ -20,7 +20,7 @@ class RecordingView(View, frozen=True, kw_only=True):
 
 
 class UploadedView(RecordingView, frozen=True, kw_only=True):
-    """A recording that was brought."""
+    """An uploaded recording."""
 
     digest: str
     seconds: float
@@ -28,7 +28,7 @@ class UploadedView(RecordingView, frozen=True, kw_only=True):
 
 
 class UploadedRecording(NamedTuple):
-    """A recording that was brought, and whether none was there before."""
+    """An uploaded recording, and whether it is new."""
 
     recording: UploadedView
     is_new: bool
@@ -36,7 +36,7 @@ class UploadedRecording(NamedTuple):
 
 @use_case("viewer")
 def list_recordings(app: App, _: User) -> list[RecordingView]:
-    """Return those that people brought, by name."""
+    """Return the uploaded recordings, by name."""
     return [RecordingView(**_recording_fields(each)) for each in app.store.sounds.list()]
 
 
@@ -44,7 +44,7 @@ def list_recordings(app: App, _: User) -> list[RecordingView]:
 def upload_recording(
     app: App, _: User, data: bytes, name: str | None = None, *, replace: bool = False
 ) -> UploadedRecording:
-    """Keep a WAV, FLAC, OGG or MP3 under a path, which a scenario names as its `prompt_audio_url`, or its digest."""
+    """Store a WAV, FLAC, OGG or MP3 under a path, which a scenario can use as `prompt_audio_url`, or its digest."""
     try:
         sound = audio.read_sound(data)
     except audio.BadAudio as bad:
@@ -63,7 +63,7 @@ def upload_recording(
 
 @use_case("viewer")
 def find_recording(app: App, _: User, name: str) -> Path:
-    """Return where a recording is kept, by its path or digest."""
+    """Return the file of a recording, by its path or digest."""
     return app.store.sounds.find(name)
 
 

@@ -1,7 +1,7 @@
-"""Which two are compared: runs, results.json files and names of models in, two sides that can be read out.
+"""Choose the two sides of a comparison: runs, results.json files and model names in, two readable sides out.
 
-Two models of one run are two sides, too; of a run with exactly two, none need be named. A model is never compared with
-itself in the same run.
+Two models of one run can be the two sides; if it has exactly two, they need not be named. A model is never compared
+with itself in the same run.
 """
 
 import shlex
@@ -28,31 +28,31 @@ Missing = Literal["model", "new_model"]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A run or a file that was named, before one of its models is chosen."""
+    """A run or a file, before one of its models is chosen."""
 
     given: str
-    """As it was typed."""
+    """As the user typed it."""
     title: str
-    """The run or the file, and when it was made, for people."""
+    """Display name: the run or the file, and its date."""
     identity: str
-    """The same for two references to one run."""
+    """Equal for two references to one run."""
     models: Sequence[ModelNames]
     source: Callable[[int], Source]
-    """Return one of its models as a side."""
+    """Returns one of its models as a side, by index."""
 
 
 class ModelUnclear(InvalidInput):
-    """A side holds several models, or not the one that was named."""
+    """A side has several models, or lacks the one that was named."""
 
     def __init__(self, message: str, references: Sequence[str], models: Mapping[str, str], missing: Missing) -> None:
-        """`models` is a choice that would do, by `model` and `new_model`; `missing` is which of them has to be made."""
+        """Set a valid choice in `models`, by `model` and `new_model`; `missing` is the one that the user must make."""
         self.message, self.references, self.models, self.missing = message, tuple(references), models, missing
         options = (f"--{name.replace('_', '-')} {shlex.quote(model)}" for name, model in models.items())
         command = " ".join(["pramana compare", *map(shlex.quote, references), *options])
         super().__init__(f"{message}; choose, for example: {command}")
 
     def explain_call(self) -> str:
-        """Return the same with the call of Python."""
+        """Return the message with the Python call that fixes it."""
         given = [*map(repr, self.references), *(f"{name}={model!r}" for name, model in self.models.items())]
         return f"{self.message}; choose, for example: pramana.compare({', '.join(given)})"
 
@@ -60,7 +60,7 @@ class ModelUnclear(InvalidInput):
 def resolve_sides(
     base: Reference, new: Reference | None, model: str | None, new_model: str | None
 ) -> tuple[Source, Source]:
-    """Return the two sides that are meant: models of two runs, or without `new` two models of one run."""
+    """Return the two sides: models of two runs, or without `new` two models of one run."""
     if new is None or new.identity == base.identity:
         one, other = _find_two_models(base, model, new_model)
         return base.source(one), base.source(other)
@@ -75,7 +75,7 @@ def resolve_sides(
 
 
 def _find_two_models(run: Reference, model: str | None, new_model: str | None) -> tuple[int, int]:
-    """Return the places of the two models of one run that are meant; of exactly two, none need be named."""
+    """Return the indexes of the two models to compare within one run; if it has exactly two, none need be named."""
     if len(run.models) == 1:
         raise InvalidInput(
             f"{run.title} has one model, {run.models[0].typed}; a comparison needs a second side: another run or "
@@ -103,21 +103,21 @@ def _find_two_models(run: Reference, model: str | None, new_model: str | None) -
 
 
 def _suggest_two_models(run: Reference, known: Mapping[Missing, int]) -> dict[str, str]:
-    """Return two models of a run by `model` and `new_model`: those that are known, and the first of the others."""
+    """Return two models of a run as `model` and `new_model`: the known ones, filled up with the first of the others."""
     rest = [place for place in range(len(run.models)) if place not in known.values()]
     names: tuple[Missing, ...] = ("model", "new_model")
     return {name: run.models[known[name] if name in known else rest.pop(0)].typed for name in names}
 
 
 def _find_model_index(run: Reference, model: str | None) -> int | None:
-    """Return the place of the model that is meant; a run's only model need not be named."""
+    """Return the index of a model; a run's only model need not be named."""
     if model is None:
         return 0 if len(run.models) == 1 else None
     return find_model_index(run.models, model)
 
 
 def _explain_unclear_model(run: Reference, model: str | None) -> str:
-    """Return that a model must be named, or that the one that was named is not there."""
+    """Return the message that a model must be named, or that the named one is not in the run."""
     named = ", ".join(each.typed for each in run.models)
     if model is None:
         return f"{run.title} has {len(run.models)} models: {named}"
@@ -171,7 +171,7 @@ def _make_file_source(path: Path, block: "ModelResults") -> Source:
                 each.outcome,
                 each.checks,
                 each.variant,
-                each.latency_ms / 1000 if each.latency_ms else None,  # 0 is written where there was no reply
+                each.latency_ms / 1000 if each.latency_ms else None,  # 0 is written if there was no reply
                 place=place,
                 reply=each.output if has_outputs else None,
             )
@@ -182,7 +182,7 @@ def _make_file_source(path: Path, block: "ModelResults") -> Source:
         provider=block.provider,
         engines=block.engines,
         system_prompt=block.system_prompt,
-        # Where the prompt is recorded, null means that none was sent; in an older file it may mean anything.
+        # If the file records the prompt, null means that none was sent; in an older file it may mean anything.
         parameters={
             name: value
             for name, value in (("temperature", block.temperature), ("seed", block.seed))
@@ -217,7 +217,7 @@ def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Sour
             key, reply = result.key, result.reply
             if key.model != typed:
                 continue
-            # Nobody was asked, or it was no writing: then no time of it is a reply's.
+            # Without a request (no reply, or a cached one), or with a call, there is no latency to compare.
             timed = reply if reply and not reply.cached and reply.call is None else None
             yield ComparedAnswer(
                 key.case,

@@ -1,7 +1,7 @@
-"""Replies of a comparison in full: what was compared in, the first cases that flipped with the texts of both sides out.
+"""Full replies of a comparison: compared sides in, the first flipped cases with the texts of both sides out.
 
-Only the replies that are shown are read. After the cases that flipped come replies that changed while their verdict
-stayed the same.
+Only the replies that are shown are read. Flipped cases come first, then replies that changed while their verdict stayed
+the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,12 +39,12 @@ class ReplyPairView(View, frozen=True, kw_only=True):
 
     @property
     def case_id(self) -> str:
-        """The id of the case, as results call it."""
+        """The case's id, under the name that results use."""
         return self.case
 
 
 class _Wanted(NamedTuple):
-    """Two answers whose texts are read."""
+    """Two answers whose texts are to be read."""
 
     case: str
     change: Change
@@ -53,7 +53,7 @@ class _Wanted(NamedTuple):
 
 
 def read_reply_pairs(compared: ComparedSides, limit: int) -> tuple[ReplyPairView, ...]:
-    """Return the first cases that flipped with both replies: lost, gained, then those with the same verdict."""
+    """Return the first cases with both replies: those lost, those gained, then those with the same verdict."""
     wanted = list(islice(_list_wanted(compared), limit))
     before, after = compared.sources
     base = before.read([each.base for each in wanted])
@@ -91,7 +91,7 @@ def _list_wanted(compared: ComparedSides) -> Iterator[_Wanted]:
 
 
 def _flip_answers(pair: Pair, change: Change, base: Side, new: Side) -> _Wanted:
-    """Return the first answers of a case that flipped which ended differently, as the case did."""
+    """Return each side's first answer to a flipped case that shows the flip: of a lost case, passed, then failed."""
     ends = (Outcome.PASSED, Outcome.FAILED) if change == "lost" else (Outcome.FAILED, Outcome.PASSED)
     places = [
         _first(list(islice(iterate_scored(side.answers[pair.case]), pair.repeats)), outcome)

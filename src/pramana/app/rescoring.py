@@ -1,6 +1,6 @@
-"""Re-scorings of a run: its stored scorings in, a list of them, what one of them changed or the current one out.
+"""Rescorings of a run: stored scorings in; a list of them, or the changes made by one, out.
 
-A reply that gets no new verdict keeps the one it had; such replies are counted and listed apart. Nothing here judges.
+A reply that gets no new verdict keeps the old one; such replies are counted and listed separately. Nothing here scores.
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ from pramana.model import Outcome, Result, Run
 from pramana.store.store import Store
 
 MAX_LISTED = 1_000
-"""Changed and kept verdicts that a view lists, at most."""
+"""Most changed and kept verdicts that a view lists."""
 
 
 class ScoredModelView(View, frozen=True, kw_only=True):
-    """How one model did by a scoring."""
+    """The outcomes of one model by one scoring."""
 
     model: str
     outcomes: OutcomesView
@@ -28,7 +28,7 @@ class ScoredModelView(View, frozen=True, kw_only=True):
 
 
 class ScoringView(View, frozen=True, kw_only=True):
-    """A scoring of a run: number 0 came with the replies, each re-scoring adds one."""
+    """A scoring of a run: number 0 was made during the run, and each rescoring adds one."""
 
     number: int
     reference: Annotated[str, Meta(description="Names the run by this scoring: `RUN@1`")]
@@ -41,7 +41,7 @@ class ScoringView(View, frozen=True, kw_only=True):
 
 
 class ChangedVerdictView(View, frozen=True, kw_only=True):
-    """A result that a re-scoring changed."""
+    """A result whose outcome a rescoring changed."""
 
     case_id: str
     model: str
@@ -53,7 +53,7 @@ class ChangedVerdictView(View, frozen=True, kw_only=True):
 
 
 class KeptVerdictView(View, frozen=True, kw_only=True):
-    """A result that got no new verdict, and keeps the one it had."""
+    """A result that got no new verdict and keeps the old one."""
 
     case_id: str
     model: str
@@ -73,7 +73,7 @@ class ChangeCountView(View, frozen=True, kw_only=True):
 
 
 class RescoringView(View, frozen=True, kw_only=True):
-    """What a re-scoring changed."""
+    """The changes made by a rescoring."""
 
     scoring: int
     judged: Annotated[int, Meta(description="Replies that were judged again")]
@@ -91,7 +91,7 @@ class RescoringView(View, frozen=True, kw_only=True):
 
 
 def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
-    """Return what a re-scoring changed, case by case."""
+    """Return the changes made by a rescoring, case by case."""
     judged = errored = kept_count = new_verdicts = 0
     counts = Counter[tuple[Outcome, Outcome]]()
     changes: list[ChangedVerdictView] = []
@@ -148,13 +148,13 @@ def _kept_verdict_view(result: Result, attempt: Result) -> KeptVerdictView:
 
 
 def use_scoring(store: Store, run: Run, number: int) -> Sequence[ScoringView]:
-    """Make a scoring current, until the run is scored again; return all scorings of the run."""
+    """Make a scoring current until the run is rescored; return all scorings of the run."""
     store.scorings.use(run, number)
     return scoring_views(store, run)
 
 
 def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
-    """Return the scorings of a run, the first one first."""
+    """Return the scorings of a run, oldest first."""
     found = store.scorings.describe(run)
     plan = run.plan
     return [

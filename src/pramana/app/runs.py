@@ -1,6 +1,6 @@
-"""Runs and their results: started, listed, read, followed, cancelled, resumed and deleted.
+"""Runs and their results: create, list, read, follow, cancel, resume and delete them.
 
-A server or a command line carries them out.
+Runs are executed elsewhere: by a server's jobs or by a command line.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
@@ -59,9 +59,9 @@ SELECTION_NAMES = {
     "languages": "language",
     "all_tags": "allTags",
 }
-"""What a plan's filters are called where a run is asked for."""
+"""The names of a plan's filters in a request."""
 PUBLISHED_LIMITS = {each.name: published_name(each) for each in fields(Limits)}
-"""What the API calls each limit."""
+"""The name of each limit in the API."""
 
 
 class RunFilter(PageRequest, frozen=True, kw_only=True):
@@ -72,18 +72,18 @@ class RunFilter(PageRequest, frozen=True, kw_only=True):
     suite: Searched | None = None
     text: Searched | None = None
     outcomes: bool = False
-    """Whether to count how the results of each ended, and to tell by `cases_digest` which asked the same."""
+    """Whether to count the outcomes of each run, and to include `cases_digest`, equal for runs of the same cases."""
 
 
 class ResultFilter(PageRequest, frozen=True, kw_only=True):
-    """Which results of a run, in the order they were stored."""
+    """Filters for the results of a run, which are listed in the order they were stored."""
 
     outcome: Outcome | None = None
     model: Searched | None = None
     case: Searched | None = None
-    """The id of a case, or its digest."""
+    """The id or the digest of a case."""
     text: Searched | None = None
-    """A part of the id of a case, whatever the case of its letters."""
+    """A part of a case id; upper and lower case are equal."""
     tag: Searched | None = None
     """A tag of the case."""
 
@@ -92,7 +92,7 @@ ALL_RESULTS = ResultFilter()
 
 
 class ResultWithNeighbours(NamedTuple):
-    """A result, and the numbers of those before and after it."""
+    """A result, and the numbers of the previous and the next one."""
 
     result: ResultDetailView
     previous: int | None
@@ -101,7 +101,7 @@ class ResultWithNeighbours(NamedTuple):
 
 @use_case("editor")
 def create_run(app: App, user: User, request: RunRequest) -> RunView:
-    """Queue a run: a server carries it out."""
+    """Queue a run; a server executes it."""
     made = planning.create_run(app.store, request, server_reach(app), user.name)
     app.on_queued()
     return _run_view(made)
@@ -109,7 +109,7 @@ def create_run(app: App, user: User, request: RunRequest) -> RunView:
 
 @use_case("editor")
 def estimate_run(app: App, _: User, request: RunRequest) -> EstimateView:
-    """Return what a run would take; nothing is stored, and no model is asked."""
+    """Return an estimate of a run; nothing is stored and no request is sent."""
     return estimate_view(app.store, request, server_reach(app))
 
 
@@ -132,7 +132,7 @@ def list_runs(app: App, _: User, filter_: RunFilter) -> Listed[RunView]:
 
 @use_case("viewer", "heavy")
 def read_run(app: App, _: User, run_id: str) -> RunDetailView:
-    """Return a run's plan, its progress, its summary and how its times are spread."""
+    """Return a run's plan, its progress, its summary and the distribution of its times."""
     run = app.store.runs.find(run_id)
     return _read_run_detail(app, run, *app.findings.summarise(run))
 
@@ -147,20 +147,20 @@ def read_progress(app: App, _: User, run_id: str) -> RunDetailView:
 def render_run(
     app: App, _: User, run_id: str, render: Callable[[Run, Iterator[tuple[Case, Result]]], _Rendered]
 ) -> _Rendered:
-    """Return what a renderer makes of a run and its results, one by one."""
+    """Return the output of a renderer, which gets a run and an iterator of its results."""
     run = app.store.runs.find(run_id)
     return render(run, app.store.results.iterate_with_cases(run))
 
 
 @use_case("editor")
 def cancel_run(app: App, _: User, run_id: str) -> RunView:
-    """Ask that a run end. What is stored stays; whoever carries it out stops within seconds."""
+    """Request that a run be cancelled. It stops within seconds; stored results are kept."""
     return _run_view(app.store.queue.cancel(run_id))
 
 
 @use_case("editor")
 def resume_run(app: App, _: User, run_id: str, limits: Mapping[str, Any] | None = None) -> RunView:
-    """Queue a run again that was stopped, interrupted or cancelled; it keeps its limits, except those that are given.
+    """Queue a stopped, interrupted or cancelled run again; it keeps its limits, except those given here.
 
     `limits` are fields of `Limits`; None as a value removes one.
     """
@@ -178,7 +178,7 @@ def edit_run(app: App, _: User, run_id: str, changes: RunEdit) -> RunView:
 
 @use_case("editor")
 def delete_run(app: App, _: User, run_id: str) -> None:
-    """Delete a run with all of its results; while somebody works on it, it must be cancelled first."""
+    """Delete a run with all of its results; an active run must be cancelled first."""
     app.store.runs.delete(run_id, unless_held=True)
 
 
@@ -195,7 +195,7 @@ def _read_run_detail(
 
 @use_case("viewer")
 def list_results(app: App, _: User, run_id: str, filter_: ResultFilter) -> Listed[ResultView]:
-    """Return results in the order they were stored, each with the beginning of its answer."""
+    """Return results in the order they were stored, each with the beginning of its reply."""
     found, total = app.store.results.page(
         app.store.runs.find(run_id),
         outcome=filter_.outcome,
@@ -211,9 +211,9 @@ def list_results(app: App, _: User, run_id: str, filter_: ResultFilter) -> Liste
 
 @use_case("viewer")
 def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = ALL_RESULTS) -> ResultWithNeighbours:
-    """Return all of a result: what was sent, the reply, and its checks.
+    """Return a full result: the request, the reply and its checks.
 
-    The results beside it are the nearest that pass the filters; their page does not matter.
+    Its neighbours are the nearest results that pass the filters, on whatever page.
     """
     run = app.store.runs.find(run_id)
     case, result = app.store.results.read(run, seq)
@@ -228,13 +228,13 @@ def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = 
 
 @use_case("viewer")
 def follow_run(app: App, _: User, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent]:
-    """Return the results of a run after a number, and how far it is, until it has ended and all is told."""
+    """Yield the results of a run after a result number, and its progress, until it ends."""
     return app.tail.run(app.store.runs.find(run_id).id, after)
 
 
 @use_case("viewer", "here")
 def follow_changes(app: App, _: User, after: int | None = None) -> AsyncGenerator[ChangeEvent]:
-    """Return each thing that is made, changed or removed after a change's number; without one, from now on."""
+    """Yield everything created, changed or deleted after a change number; without one, from now on."""
     return app.tail.changes(after)
 
 
@@ -278,7 +278,7 @@ def _run_view(run: Run, ended: EndedCounts | Summary | None = None, cases_digest
 def run_detail_view(
     run: Run, summary: Summary | None, times: RunTimes | None, listed: RunView | None = None
 ) -> RunDetailView:
-    """Return all that a view of a run says."""
+    """Return the detail view of a run."""
     return RunDetailView(
         **asdict(listed or _run_view(run, summary)),
         judges=tuple(summary.judge_names) if summary else None,
@@ -293,7 +293,7 @@ def run_detail_view(
 
 
 def _model_rate_views(run: Run, ended: EndedCounts | Summary | None) -> tuple[ModelRateView, ...] | None:
-    """Return how each model of a run did."""
+    """Return the outcomes of each model of a run."""
     if ended is None:
         return None
     if isinstance(ended, EndedCounts):
@@ -335,7 +335,7 @@ def _target_view(target: Target) -> TargetView:
 
 
 def estimate_view(store: Store, request: RunRequest, reach: Reach | None = None) -> EstimateView:
-    """Return what a run would take; nothing is sent, and nothing is stored."""
+    """Return an estimate of a run; nothing is sent and nothing is stored."""
     reach = reach or Reach()
     found = planning.estimate(store, request, reach)
     missing_keys = planning.providers_missing_keys(store, request, reach)
@@ -377,7 +377,7 @@ def _limit_warnings(cost_usd: float | None, request: RunRequest) -> list[str]:
 
 
 def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str | None = None) -> ResultDetailView:
-    """Return all of a result."""
+    """Return the detail view of a result."""
     reply, failure = result.reply, result.failure
     call = reply.call if reply else None
     return ResultDetailView(

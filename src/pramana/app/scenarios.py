@@ -1,4 +1,4 @@
-"""Scenarios: kept, changed, imported from YAML and exported to it; and the built-in library of them."""
+"""Scenarios: store and change them, import and export them as YAML, and import the built-in library."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -20,7 +20,7 @@ from pramana.store.scenarios import DeletedScenario, ImportResult, Mode, StoredS
 from pramana.store.store import Store
 
 MAX_NAMED = 100
-"""Values of one filter."""
+"""Most values of one filter."""
 MAX_TEXT_CHARS = 1_000
 MAX_NAME_CHARS, MAX_STEM_CHARS = 255, documents.MAX_ID_LENGTH - 10
 _ANY = Meta(max_length=MAX_NAMED, description="Any of these")
@@ -42,7 +42,7 @@ class ScenarioTurnView(View, frozen=True, kw_only=True):
 
 
 class ScenarioFieldsView(View, frozen=True, kw_only=True):
-    """What a scenario says."""
+    """The fields of a scenario."""
 
     id: str
     name: str
@@ -62,14 +62,14 @@ class ScenarioFieldsView(View, frozen=True, kw_only=True):
 
 
 class ScenarioView(ScenarioFieldsView, frozen=True, kw_only=True):
-    """A scenario that is kept."""
+    """A stored scenario."""
 
     created_at: str
     updated_at: str
 
 
 class DeletedView(View, frozen=True, kw_only=True):
-    """A scenario that can be restored."""
+    """A deleted scenario that can be restored."""
 
     scenario: ScenarioView
     deleted_at: str
@@ -77,7 +77,7 @@ class DeletedView(View, frozen=True, kw_only=True):
 
 
 class ImportedView(View, frozen=True, kw_only=True):
-    """What an import did."""
+    """The result of an import."""
 
     imported: tuple[str, ...]
     updated: tuple[str, ...]
@@ -86,7 +86,7 @@ class ImportedView(View, frozen=True, kw_only=True):
 
 
 class FacetsView(View, frozen=True, kw_only=True):
-    """How many scenarios have what they can be chosen by."""
+    """The number of scenarios for each value of a filter."""
 
     type: Mapping[str, int]
     difficulty: Mapping[str, int]
@@ -107,7 +107,7 @@ class LibraryView(View, frozen=True, kw_only=True):
 
 
 class ScenarioFilter(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which scenarios, by id. Within one filter any value matches, but for `all_tags`."""
+    """Filters for scenarios, which are listed by id. Within one filter any value matches, except in `all_tags`."""
 
     id: Annotated[tuple[str, ...], _ANY] = ()
     type: Annotated[tuple[ScenarioType, ...], _ANY] = ()
@@ -132,7 +132,7 @@ class ScenarioFilter(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = ""
 
     def selection(self) -> Selection:
-        """Return the same filters as those of a run."""
+        """Return the filters as a `Selection`."""
         return Selection(
             ids=self.id,
             categories=self.type,
@@ -145,14 +145,14 @@ class ScenarioFilter(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ScenarioPage(ScenarioFilter, frozen=True, kw_only=True):
-    """Which of them to list."""
+    """A page of the scenarios that match."""
 
     page: PageNumber = 1
     page_size: PageSize = 50
 
 
 class ReadScenario(NamedTuple):
-    """A valid scenario of a document, and where its id stands."""
+    """A valid scenario of a document, and the place of its id."""
 
     scenario: Scenario
     line: int
@@ -160,12 +160,12 @@ class ReadScenario(NamedTuple):
 
 
 class DocumentValidation(NamedTuple):
-    """What a document is worth."""
+    """The result of validating a document."""
 
     read: list[ReadScenario]
-    """Those of its scenarios that are valid."""
+    """Its valid scenarios."""
     problems: list[Problem]
-    """Errors, and warnings of what is valid all the same, in the order of their places."""
+    """Errors and warnings, in the order of their places."""
 
 
 # ── Scenarios ──
@@ -179,7 +179,7 @@ def list_scenarios(app: App, _: User, wanted: ScenarioPage) -> Listed[ScenarioVi
 
 @use_case("viewer")
 def list_facets(app: App, _: User) -> FacetsView:
-    """Return how many of all scenarios have each type, difficulty, language and tag that there is."""
+    """Return the number of scenarios per type, difficulty, language and tag."""
     return FacetsView(**app.store.scenarios.facets())
 
 
@@ -191,7 +191,7 @@ def read_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
 
 @use_case("editor")
 def create_scenario(app: App, _: User, fields: Mapping[str, Any]) -> ScenarioView:
-    """Keep a new scenario, from fields as files or requests have them; an id that is left out is made from the name."""
+    """Store a new scenario, from fields in the names of files or requests; a missing id is made from the name."""
     wish = fields.get("id") is None
     stated = {**fields, "id": documents.make_id(fields.get("name"))} if wish else fields
     return _scenario_view(app.store.scenarios.create(documents.check_scenario_fields(stated), may_rename=wish))
@@ -199,7 +199,7 @@ def create_scenario(app: App, _: User, fields: Mapping[str, Any]) -> ScenarioVie
 
 @use_case("editor")
 def copy_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
-    """Copy a scenario under the next id that is free."""
+    """Copy a scenario under the next free id."""
     found = msgspec.convert(app.store.scenarios.read(scenario_id), Scenario, from_attributes=True)
     name = f"{found.name[: MAX_NAME_CHARS - 7]} (copy)"
     copy = replace(found, id=f"{scenario_id[:MAX_STEM_CHARS]}-copy", name=name)
@@ -210,9 +210,9 @@ def copy_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
 def change_scenario(
     app: App, _: User, scenario_id: str, fields: Mapping[str, Any], *, whole: bool, seen: str | None = None
 ) -> ScenarioView:
-    """Change the fields that are named, where None gives a field its default; or replace the whole scenario.
+    """Change the given fields of a scenario, where None restores a default; or, if `whole`, replace it.
 
-    Of one that was `seen` as of a time, only if it is still that.
+    With `seen`, the time of the version that the caller read, change it only if that is still the stored version.
     """
     if fields.get("id", scenario_id) not in (None, scenario_id):
         raise InvalidInput("the id of a scenario cannot be changed; create another one, and delete this")
@@ -230,19 +230,19 @@ def change_scenario(
 
 @use_case("editor")
 def delete_scenario(app: App, _: User, scenario_id: str) -> DeletedView:
-    """Delete a scenario; for a day it can be restored."""
+    """Delete a scenario; it can be restored for a day."""
     return _deleted_view(app.store.scenarios.delete(scenario_id))
 
 
 @use_case("editor")
 def restore_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
-    """Bring back a scenario that was deleted within the last day."""
+    """Restore a scenario that was deleted within the last day."""
     return _scenario_view(app.store.scenarios.restore(scenario_id))
 
 
 @use_case("viewer")
 def list_deleted(app: App, _: User, wanted: PageRequest) -> Listed[DeletedView]:
-    """Return what can be restored, what was deleted last first."""
+    """Return the scenarios that can be restored, last deleted first."""
     found, total = app.store.scenarios.list_deleted(wanted.offset, wanted.page_size)
     return Listed([_deleted_view(each) for each in found], total)
 
@@ -252,7 +252,7 @@ def list_deleted(app: App, _: User, wanted: PageRequest) -> Listed[DeletedView]:
 
 @use_case("viewer")
 def validate_document(app: App, _: User, data: str | bytes) -> DocumentValidation:
-    """Tell whether a YAML document could be imported, and everything that is wrong with it, each at its place."""
+    """Return the valid scenarios of a YAML document and all of its problems, each with its place."""
     app.check_size(data)
     problems, read = Problems(), []
     for each in documents.read_document(data, problems):
@@ -265,10 +265,10 @@ def validate_document(app: App, _: User, data: str | bytes) -> DocumentValidatio
 def import_documents(
     app: App, _: User, given: Sequence[Document], mode: Mode = "skip", *, dry_run: bool = False
 ) -> ImportedView:
-    """Import the scenarios of YAML documents, all or none; in a dry run, only tell what would change.
+    """Import the scenarios of YAML documents, all or none; in a dry run, only return what would change.
 
-    Of ids that exist already, `skip` leaves what is there, `update` replaces all of it but when it was made, and `fail`
-    refuses everything.
+    If an id already exists, `skip` keeps the stored scenario, `update` replaces all of it except its creation time, and
+    `fail` refuses the whole import.
     """
     app.check_size(*(each.data for each in given))
     problems = Problems()
@@ -282,9 +282,9 @@ def import_documents(
 
 @use_case("viewer")
 def export_scenarios(app: App, _: User, wanted: ScenarioFilter) -> Iterator[str]:
-    """Return the pieces of one YAML document with the scenarios that match, which imports to the same."""
+    """Return the matching scenarios as pieces of one YAML document, which imports to the same scenarios."""
     pieces = write_yaml(app.store.scenarios.chunks(wanted.selection()))
-    begun = [next(pieces), next(pieces)]  # a store that cannot be read says so at once
+    begun = [next(pieces), next(pieces)]  # raises at once if the store cannot be read
     return chain(begun, pieces)
 
 
@@ -293,7 +293,7 @@ def export_scenarios(app: App, _: User, wanted: ScenarioFilter) -> Iterator[str]
 
 @use_case("viewer")
 def list_library(app: App, _: User) -> list[LibraryView]:
-    """Return the files of the built-in library; none of them is in the store before somebody imports it."""
+    """Return the files of the built-in library; none is in the store until it is imported."""
     files = documents.read_library()
     there = app.store.scenarios.find_existing([placed.id for some in files.values() for placed in some])
     return [
@@ -311,31 +311,31 @@ def list_library(app: App, _: User) -> list[LibraryView]:
 def import_library(
     app: App, _: User, files: Sequence[str] | None = None, mode: Mode = "skip", *, dry_run: bool = False
 ) -> ImportedView:
-    """Import files of the built-in library, all when none is named, as documents are imported."""
+    """Import files of the built-in library, or all files if none is named, as `import_documents` does."""
     return _import_scenarios(app, documents.read_library_files(files), mode, dry_run)
 
 
-# ── The same for the command line ──
+# ── For the command line ──
 
 
 def scenario_views(store: Store, wanted: Selection, offset: int, limit: int) -> Listed[ScenarioView]:
-    """Return a page of the scenarios of a store that match, by id."""
+    """Return a page of a store's scenarios that match, by id."""
     found, total = store.scenarios.page(wanted, offset, limit)
     return Listed(msgspec.convert(found, list[ScenarioView], from_attributes=True), total)
 
 
 def delete_scenarios(store: Store, ids: Sequence[str]) -> list[DeletedView]:
-    """Delete scenarios, none if one of the ids is unknown; for a day they can be restored."""
+    """Delete scenarios, or none if an id is unknown; they can be restored for a day."""
     store.scenarios.require(ids)
     return [_deleted_view(store.scenarios.delete(each)) for each in dict.fromkeys(ids)]
 
 
 def restore_scenarios(store: Store, ids: Sequence[str]) -> list[ScenarioView]:
-    """Bring back scenarios that were deleted within the last day."""
+    """Restore scenarios that were deleted within the last day."""
     return [_scenario_view(store.scenarios.restore(each)) for each in dict.fromkeys(ids)]
 
 
-# ── Parts of these ──
+# ── Shared parts ──
 
 
 def _import_scenarios(app: App, scenarios: Sequence[LocatedScenario], mode: Mode, dry_run: bool) -> ImportedView:

@@ -1,4 +1,4 @@
-"""The server itself: who calls it, tokens and sessions, what it is, and the settings that hold for everyone."""
+"""The server itself: the current user, tokens and sessions, server information, and server settings."""
 
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -17,7 +17,7 @@ from pramana.store.tokens import EXPIRES_DAYS, MOST_DAYS, Role, Token
 
 
 class MeView(View, frozen=True, kw_only=True):
-    """Whoever asks."""
+    """The current user."""
 
     name: str
     role: Role
@@ -25,7 +25,7 @@ class MeView(View, frozen=True, kw_only=True):
 
 
 class ServerView(View, frozen=True, kw_only=True):
-    """What the server is."""
+    """Information about the server."""
 
     version: str
     database: Literal["sqlite", "postgresql"]
@@ -40,7 +40,7 @@ class ServerView(View, frozen=True, kw_only=True):
 
 
 class TokenView(View, frozen=True, kw_only=True):
-    """What is known of a token; itself, nobody can show again."""
+    """A token's metadata; its secret cannot be shown again."""
 
     id: str
     name: str
@@ -52,18 +52,18 @@ class TokenView(View, frozen=True, kw_only=True):
 
     @property
     def is_valid(self) -> bool:
-        """Whether it is neither revoked nor expired."""
+        """Whether the token is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > timestamp())
 
 
 class NewTokenView(TokenView, frozen=True, kw_only=True):
-    """A token, shown this once."""
+    """A new token with its secret, which is shown only once."""
 
     token: str
 
 
 class SettingsView(View, frozen=True, kw_only=True):
-    """What was decided for everyone."""
+    """The server settings."""
 
     anonymous_submission: bool
     refuse_unverified: bool
@@ -75,14 +75,14 @@ class SettingsView(View, frozen=True, kw_only=True):
 
 
 class Settings(NamedTuple):
-    """What holds now, and what would, had nobody decided."""
+    """The current settings, and their defaults."""
 
     now: SettingsView
     defaults: SettingsView
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True):
-    """The token that is wanted."""
+    """A token to create."""
 
     name: str
     role: str
@@ -92,14 +92,14 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
 
 @use_case("viewer", "here")
 def describe_caller(app: App, user: User) -> MeView:
-    """Return who asks, and what they may do: a viewer reads, an editor changes, an admin decides."""
+    """Return the current user and role: a viewer reads, an editor also changes data, an admin manages the server."""
     assert user.role is not None  # noqa: S101 - or they were no viewer
     return MeView(name=user.name, role=user.role, tokens_required=app.tokens_required)
 
 
 @use_case("viewer", "here")
 def describe_server(app: App, _: User) -> ServerView:
-    """Return what this process is and who can reach it."""
+    """Return what this process is and from where it can be reached."""
     host = f"[{app.host}]" if ":" in app.host else app.host
     return ServerView(
         version=version("pramana"),
@@ -118,13 +118,13 @@ def describe_server(app: App, _: User) -> ServerView:
 
 @use_case("admin")
 def read_settings(app: App, _: User) -> Settings:
-    """Return what was decided for everyone."""
+    """Return the server settings and their defaults."""
     return Settings(_settings_view(app.store.decisions.read()), _settings_view(Preferences()))
 
 
 @use_case("admin")
 def change_settings(app: App, _: User, changed: Mapping[str, Any]) -> SettingsView:
-    """Decide anew about those that are named; None takes a decision back."""
+    """Change the given settings; None restores a default."""
     if not changed:
         raise InvalidInput("nothing to change; send at least one setting, such as requestsPerMinute")
     types = {each.name: each.type for each in fields(Preferences)}
@@ -145,13 +145,13 @@ def _settings_view(preferences: Preferences) -> SettingsView:
 
 @use_case("admin")
 def list_tokens(app: App, _: User) -> list[TokenView]:
-    """Return what is known of every token, the revoked and expired ones too; never a token itself."""
+    """Return the metadata of all tokens, including revoked and expired ones; never a secret."""
     return [_token_view(each) for each in app.store.tokens.list()]
 
 
 @use_case("admin")
 def create_token(app: App, _: User, wanted: TokenRequest) -> NewTokenView:
-    """Create a token for somebody; it is shown this once."""
+    """Create a token; its secret is returned only here."""
     made, secret = app.store.tokens.create(wanted.name, wanted.role, wanted.expires_in_days)
     app.tokens_existed, app.tokens_ended = True, False
     return NewTokenView(**asdict(_token_view(made)), token=secret)
@@ -159,7 +159,7 @@ def create_token(app: App, _: User, wanted: TokenRequest) -> NewTokenView:
 
 @use_case("admin")
 def revoke_token(app: App, _: User, token_id: str) -> TokenView:
-    """End a token; within seconds nobody can use it any more."""
+    """Revoke a token; it stops working within seconds."""
     return _token_view(app.store.tokens.revoke(token_id))
 
 

@@ -1,6 +1,6 @@
-"""What `app.local` knows of the program that the user started: its folder, and what all its runs together may spend.
+"""The settings of a local program for `app.local`: its project folder, and the cost limit of all its runs together.
 
-A run reserves its part before it starts and gives back what it did not spend. What a model costs is not decided here.
+A run reserves its cost limit before it starts and releases what it did not spend. Prices are not decided here.
 """
 
 import threading
@@ -14,11 +14,11 @@ from pramana.errors import PramanaError
 
 
 class CostNotAllowed(PramanaError, code="cost_not_allowed", http_status=403, exit_code=2):
-    """The run would ask models that cost money, and this program may not spend any, or no more."""
+    """The run would use paid models, but this program has no cost limit, or has reached it."""
 
 
 class GrantedBudget(Struct):
-    """What one run may cost, and what it has cost."""
+    """The cost limit of one run, and its cost so far."""
 
     max_cost_usd: float
     spent_usd: float = 0.0
@@ -37,19 +37,19 @@ class SpendingLimit:
     """
 
     def __init__(self, max_cost_usd: float | None = None, advice: str = "set a cost limit") -> None:
-        """Set the limit in US dollars; None: nothing may be spent. `advice` says how the user changes it."""
+        """Set the limit in US dollars; None: nothing may be spent. `advice` tells the user how to change it."""
         self._max_cost_usd, self._advice = max_cost_usd, advice
         self._taken = 0.0
         self._lock = threading.Lock()
 
     @property
     def left_usd(self) -> float:
-        """What is neither spent nor reserved."""
+        """The US dollars that are neither spent nor reserved."""
         return max(0.0, (self._max_cost_usd or 0.0) - self._taken)
 
     @contextmanager
     def reserve(self, wanted_usd: float | None, models: str = "it") -> Iterator[GrantedBudget]:
-        """Reserve what a run may cost: what it wants, at most what is left. What it did not spend is given back."""
+        """Reserve the cost limit of a run, at most what is left; on exit, what it did not spend is released."""
         with self._lock:
             if self.left_usd <= 0:
                 raise self._cost_not_allowed(models)
@@ -74,8 +74,8 @@ class SpendingLimit:
 
 
 class LocalProgram(Struct, frozen=True):
-    """A program that only the user of this account can reach, and that carries runs out itself."""
+    """A program that only this account's user can reach, and that executes runs itself."""
 
     spending: SpendingLimit
     project: Path | None = None
-    """The folder of the user's code, whose modules are imported anew for each run: it may have changed meanwhile."""
+    """The folder of the user's code, which may change between runs: its modules are reimported for each run."""

@@ -1,6 +1,6 @@
-"""Community submissions: results of anyone's runs in, what models said day by day and how many passed out.
+"""Community submissions: results of other people's runs in, daily charts and pass-rate badges of models out.
 
-Where an administrator allows it, strangers may submit and see badges.
+If an administrator allows it, anonymous callers may submit results and see badges.
 """
 
 import re
@@ -20,10 +20,10 @@ from pramana.store.submissions import ANONYMOUS, Batch, PassCounts, Status, Subm
 MAX_DAYS = 366
 BADGE_DAYS = 30
 MAX_PROMPTS_FOR_HINT = 1_000
-"""Prompts of a suite among which the one that was meant is looked for."""
+"""Most prompts of a suite among which a similar one is suggested."""
 _HASH = re.compile("sha256:[0-9a-f]{64}")
 Verification = Literal["verified", "unverified"]
-"""Whether the server knows the suite of a result; what was answered and how it was scored is not checked."""
+"""Whether the server has the suite of a result; the output and the score are not checked."""
 KNOWN_SUITE = (
     "`verified`: of a known suite, which this server has by its hash; `unverified`: of an unknown suite. Outputs and "
     "scores are as they were sent"
@@ -31,7 +31,7 @@ KNOWN_SUITE = (
 
 
 class ChartRequest(Struct, frozen=True, kw_only=True):
-    """Which days of which models."""
+    """The days and models to chart."""
 
     verification: Verification = "verified"
     model: str | None = None
@@ -40,11 +40,11 @@ class ChartRequest(Struct, frozen=True, kw_only=True):
     last: date | None = None
     """None: today, in UTC."""
     models: int = 20
-    """At most so many: those with the most submissions."""
+    """The most models to return: those with the most submissions."""
 
 
 class SubmittedView(View, frozen=True, kw_only=True):
-    """What became of one result."""
+    """The response to one submitted result."""
 
     id: Annotated[str, Meta(description="Of what is stored; a duplicate of the same day has the id of the first")]
     status: Status
@@ -54,7 +54,7 @@ class SubmittedView(View, frozen=True, kw_only=True):
 
 
 class ToldView(View, frozen=True, kw_only=True):
-    """What became of one result of a batch."""
+    """The status of one result of a batch."""
 
     id: str | None
     status: Literal["accepted", "duplicate", "refused"]
@@ -63,7 +63,7 @@ class ToldView(View, frozen=True, kw_only=True):
 
 
 class BatchSubmittedView(View, frozen=True, kw_only=True):
-    """What became of a batch."""
+    """The response to a submitted batch."""
 
     batch: str
     time: str
@@ -89,7 +89,7 @@ class ChartPointView(View, frozen=True, kw_only=True):
 
 
 class Chart(NamedTuple):
-    """A point for each model and day, which days these are, and how many models there are."""
+    """A point for each model and day, the range of days, and the total number of models."""
 
     points: list[ChartPointView]
     first: date
@@ -103,7 +103,7 @@ def _allows_anonymous(preferences: Preferences) -> bool:
 
 @use_case("viewer", open_when=_allows_anonymous)
 def submit(app: App, user: User, result: Submission) -> SubmittedView:
-    """Store one result, marked by whether its suite is known here; a prompt that a known suite lacks is refused."""
+    """Store one result, marked by whether its suite is known; a prompt that a known suite does not have is refused."""
     batch = Batch([result])
     (found,) = _known_suites(app, batch)
     if isinstance(found, str):
@@ -126,8 +126,8 @@ def submit(app: App, user: User, result: Submission) -> SubmittedView:
 def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
     """Store the results of a batch in one transaction.
 
-    A result that is refused (its suite has no such prompt) stands alone: the others are stored. When all are refused,
-    nothing is, and `InvalidInput` says why.
+    A refused result (its suite has no such prompt) does not affect the others, which are stored. If all are refused,
+    nothing is stored, and `InvalidInput` has the reasons.
     """
     found = _known_suites(app, batch)
     taken = [each for each in found if not isinstance(each, str)]
@@ -190,7 +190,7 @@ def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
 
 @use_case("viewer", open_when=_allows_anonymous)
 def badge(app: App, _: User, model: str) -> PassCounts:
-    """Return how many scored results of known suites have passed in the last 30 days, and how many there were."""
+    """Return how many scored results of known suites passed in the last 30 days, and how many there were."""
     since = clock.now().date() - timedelta(days=BADGE_DAYS - 1)
     return app.store.submissions.count_passed(model, since.isoformat())
 
@@ -200,7 +200,7 @@ def _verification_word(is_known: bool) -> Verification:
 
 
 def _known_suites(app: App, batch: Batch) -> list[bool | str]:
-    """Return for each result whether its suite is known here, or why it cannot be accepted."""
+    """Return for each result whether its suite is known, or why the result is refused."""
     suites = app.known_suites.find_facts(
         suite for suite in map(batch.suite_hash_of, batch.results) if _HASH.fullmatch(suite)
     )
@@ -216,7 +216,7 @@ def _known_suites(app: App, batch: Batch) -> list[bool | str]:
         elif each.prompt_id in facts.prompts:
             found.append(True)
         else:
-            # Once: to compare a thousand names with a suite's thousands takes minutes.
+            # Only once: comparing a thousand names with the thousands of a suite takes minutes.
             far = hinted or len(facts.prompts) > MAX_PROMPTS_FOR_HINT
             hint = "" if far else suggest_similar(each.prompt_id, facts.prompts)
             hinted = True

@@ -1,7 +1,7 @@
-"""Suites: their versions listed, their tiers read, and a way to add one; a version never changes.
+"""Suites: list versions, read their tiers, and upload a version; a version never changes.
 
 Versions are built in, published into the server's data folder, or uploaded into its store; they are looked up in this
-order, and no two are called the same.
+order, and no two have the same name.
 """
 
 import json
@@ -29,14 +29,14 @@ from pramana.store.suites import Tier, Upload
 MAX_TIERS = 50
 MAX_TEXT_CHARS = 1_000
 _HASH = "hash"
-"""What no tier may be called: its address is taken."""
+"""A reserved tier name: its URL is taken by the route of the hashes."""
 
 
 # ── Views ──
 
 
 class TierView(View, frozen=True, kw_only=True):
-    """A tier, as its manifest has it."""
+    """A tier, as described by its manifest."""
 
     file: str
     hash: str
@@ -81,14 +81,14 @@ class TierHashView(View, frozen=True, kw_only=True):
 
 
 class CaseFilter(PageRequest, frozen=True, kw_only=True):
-    """Which cases of a tier, in the order of its file."""
+    """A page of a tier's cases, in the order of its file."""
 
     text: Annotated[str, Meta(max_length=MAX_TEXT_CHARS)] = ""
-    """In their id or input, in capitals or not."""
+    """Text in their id or input, ignoring case."""
 
 
 class UploadedSuite(NamedTuple):
-    """A version that was uploaded, now or before."""
+    """An uploaded version, and whether it is new."""
 
     suite: SuiteView
     new: bool
@@ -96,13 +96,13 @@ class UploadedSuite(NamedTuple):
 
 @use_case("viewer")
 def list_suites(app: App, _: User) -> list[ListedView]:
-    """Return every version: built in, published, uploaded."""
+    """Return all versions: built in, published, uploaded."""
     return list(_list_all_suites(app))
 
 
 @use_case("viewer")
 def read_suite(app: App, _: User, version: str) -> SuiteView:
-    """Return what a version's manifest says."""
+    """Return a version, as described by its manifest."""
     return _read_suite(app, version)
 
 
@@ -114,7 +114,7 @@ def read_hashes(app: App, _: User, version: str) -> HashView:
 
 @use_case("viewer")
 def read_tier_hash(app: App, _: User, version: str, tier: str) -> TierHashView:
-    """Return the hash by which everybody knows a tier."""
+    """Return the suite hash of a tier."""
     found = _read_hashes(app, version)
     if tier not in found.tiers:
         raise make_no_tier_error(version, tier, found.tiers)
@@ -123,7 +123,7 @@ def read_tier_hash(app: App, _: User, version: str, tier: str) -> TierHashView:
 
 @use_case("viewer")
 def list_cases(app: App, _: User, version: str, tier: str, wanted: CaseFilter) -> Listed[dict[str, Any]]:
-    """Return the cases of a tier, in the names of the file, by the page."""
+    """Return a page of a tier's cases, with field names as in the file."""
     lines = list(iterate_case_lines(_read_content(app, version, tier)))
     if wanted.text:
         folded = wanted.text.casefold()
@@ -134,13 +134,13 @@ def list_cases(app: App, _: User, version: str, tier: str, wanted: CaseFilter) -
 
 @use_case("viewer")
 def read_file(app: App, _: User, version: str, tier: str) -> bytes:
-    """Return the JSONL of a tier, byte by byte; a file that differs from its pin is refused."""
+    """Return the JSONL file of a tier unchanged; raises if it does not match the hash in its manifest."""
     return _read_content(app, version, tier)
 
 
 @use_case("editor")
 def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> UploadedSuite:
-    """Keep a version, from JSONL text by the name of its tier; its name with other content is refused."""
+    """Store a version, from JSONL text by tier name; an existing name with different content is refused."""
     app.check_size(*tiers.values())
     if _HASH in tiers:
         raise InvalidInput(f'no tier can be called "{_HASH}"; choose another name')
@@ -163,7 +163,7 @@ def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> U
     return UploadedSuite(there, new=False)
 
 
-# ── What is known of them ──
+# ── Known suites ──
 
 
 def _list_all_suites(app: App) -> Iterator[ListedView]:
@@ -173,7 +173,7 @@ def _list_all_suites(app: App) -> Iterator[ListedView]:
         yield _view_of_files(version)
     uploaded: dict[str, list[Tier]] = {}
     for tier in app.store.suites.list():
-        if tier.version not in names:  # published under the same name afterwards: files come first
+        if tier.version not in names:  # if the same name was published later, the files take precedence
             uploaded.setdefault(tier.version, []).append(tier)
     for tiers in uploaded.values():
         yield _view_of_store(tiers)

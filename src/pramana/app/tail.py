@@ -1,8 +1,8 @@
-"""News for whoever listens: one task a process looks into the store, and tells all of its listeners.
+"""Live events: one task per process polls the store and publishes what is new to all listeners.
 
-It looks while somebody listens, five times a second and at once when this process has written something. A run is
-followed by the numbers of its results, everything else by the numbers of the changes, so that a run of this process, of
-another or of the command line looks the same, and whoever was cut off goes on where they were.
+It polls only while there are listeners, five times a second and at once when this process has written something. A run
+is followed by result numbers, everything else by change numbers. So a run of this process, of another or of the command
+line looks the same, and a client that lost its connection resumes where it was.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ log = logging.getLogger("pramana.app")
 
 LOOK_S = 0.2
 MIN_LOOK_INTERVAL_S = 0.02
-"""Between two looks, however much is written."""
+"""Shortest time between two polls, however much is written."""
 HEARTBEAT_S = 15.0
 RESULTS_PER_READ = 500
-"""Results that are read at once."""
+"""Results per read of the store."""
 MAX_REMEMBERED_EVENTS = 2_000
-"""Events of one run, or changes, that are at hand; who is further behind reads from the store."""
+"""Events kept in memory, per run and for changes; a listener further behind reads from the store."""
 
 
 class ProgressView(View, frozen=True, kw_only=True):
@@ -45,11 +45,11 @@ class ProgressView(View, frozen=True, kw_only=True):
 
 
 class FinishedView(ProgressView, frozen=True, kw_only=True):
-    """How a run ended; nothing more comes of it."""
+    """How a run ended; the last event of a run."""
 
 
 class DeletedView(View, frozen=True):
-    """A run is gone."""
+    """A run was deleted."""
 
 
 class CallsView(View, frozen=True):
@@ -59,7 +59,7 @@ class CallsView(View, frozen=True):
 
 
 class ChangeView(View, frozen=True, kw_only=True):
-    """Something was made, changed or removed."""
+    """Something was created, changed or deleted."""
 
     number: int
     at: str
@@ -69,14 +69,14 @@ class ChangeView(View, frozen=True, kw_only=True):
 
 
 class MissedView(View, frozen=True):
-    """Changes were missed that are not kept any more: look at everything."""
+    """Changes were missed that are no longer kept: reload everything."""
 
     number: int
     """Of the newest change."""
 
 
 class Heartbeat(View, frozen=True):
-    """Nothing is new, and whoever listens is still told of news."""
+    """Nothing is new; the stream is still alive."""
 
 
 RunEvent = ResultView | ProgressView | CallsView | DeletedView | Heartbeat
@@ -86,14 +86,14 @@ _Event = TypeVar("_Event")
 
 @dataclass(slots=True)
 class _Stream(Generic[_Event]):
-    """Numbered events that are at hand, the newest last."""
+    """Numbered events kept in memory, the newest last."""
 
     floor: int = 0
-    """Events up to this number are not at hand."""
+    """Events up to this number are not in memory."""
     numbers: list[int] = field(default_factory=list)
     events: list[_Event] = field(default_factory=list)
     pulse: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set, and then replaced, when there is news."""
+    """Set, and then replaced, when events arrive."""
     listeners: int = 0
 
     @property
@@ -108,7 +108,7 @@ class _Stream(Generic[_Event]):
             del self.numbers[:many], self.events[:many]
 
     def after(self, number: int) -> list[tuple[int, _Event]] | None:
-        """Return what came after a number; None when it must be read from the store."""
+        """Return the events after a number; None if they must be read from the store."""
         if number < self.floor:
             return None
         place = bisect_right(self.numbers, number)
@@ -121,12 +121,12 @@ class _Stream(Generic[_Event]):
 
 @dataclass(slots=True)
 class _RunTopic(_Stream[ResultView]):
-    """A run that somebody follows."""
+    """A run with listeners."""
 
     state: RunState | None = None
-    """None: it is gone."""
+    """None: the run was deleted."""
     all_read: bool = False
-    """Whether the run had ended before the last look, and every result was read."""
+    """Whether the run had ended before the last poll, so that every result was read."""
 
 
 @dataclass(slots=True)
@@ -134,12 +134,12 @@ class _TailUpdate:
     states: dict[str, RunState]
     results: dict[str, list[ResultView]]
     floors: dict[str, int]
-    """Of runs that somebody has just begun to follow: the number of the last result that is there already."""
+    """Per newly followed run, the number of the last result already stored."""
     changes: list[ChangeView]
 
 
 class Tail:
-    """What the listeners of one process share."""
+    """The event source that all listeners of one process share."""
 
     def __init__(self, store: Store, closing: asyncio.Event) -> None:
         self._store, self._closing = store, closing
@@ -155,15 +155,15 @@ class Tail:
         self._looked = asyncio.Event()
 
     def wake(self) -> None:
-        """Look at once: this process has written something. From any thread."""
+        """Poll at once, because this process has written something. Callable from any thread."""
         if self._listeners and self._loop:
-            with suppress(RuntimeError):  # it has just ended
+            with suppress(RuntimeError):  # the event loop has just closed
                 self._loop.call_soon_threadsafe(self._news.set)
 
     def notify_call_stage(self, run_id: str) -> None:
-        """Notify followers of a run that one of its calls entered another stage. From any thread."""
+        """Notify listeners of a run that one of its calls entered another stage. Callable from any thread."""
         if run_id in self._topics and self._loop:
-            with suppress(RuntimeError):  # it has just ended
+            with suppress(RuntimeError):  # the event loop has just closed
                 self._loop.call_soon_threadsafe(self._notify_topic, run_id)
 
     def _notify_topic(self, run_id: str) -> None:
@@ -173,7 +173,7 @@ class Tail:
     # ── Listening ──
 
     async def run(self, run_id: str, number: int) -> AsyncGenerator[RunEvent]:
-        """Yield the events of a run after a result's number, until it has ended and all is told."""
+        """Yield the events of a run after a result number, until the run has ended and every event was sent."""
         topic = self._topics.setdefault(run_id, _RunTopic(floor=-1))
         try:
             async with self._listen(topic):
@@ -214,27 +214,27 @@ class Tail:
                 yield Heartbeat()
 
     async def now(self) -> int | None:
-        """Return the number of the newest change; None while the store is away."""
+        """Return the number of the newest change; None while the store is unavailable."""
         with suppress(PramanaError):
             return await asyncio.to_thread(self._store.changes.last)
         return None
 
     async def changes(self, number: int | None) -> AsyncGenerator[ChangeEvent]:
-        """Yield everything new after a change's number; without one, from now on."""
+        """Yield every change after a change number; without one, from now on."""
         try:
             async with self._listen(self._changes):
                 last = self._changes.head
                 if number is None:
                     number = last
                 elif number > last or number < await asyncio.to_thread(self._store.changes.first) - 1:
-                    # Another store, or longer ago than is kept: look at everything.
+                    # Another store, or the changes are no longer kept: the client must reload everything.
                     number = last
                     yield MissedView(last)
-                yield Heartbeat()  # whoever listens knows by it that nothing is missed from here on
+                yield Heartbeat()  # shows the listener that nothing is missed from here on
                 async for each in self._change_events(number):
                     yield each
         finally:
-            if not self._changes.listeners:  # nobody reads on from here: the next begins anew
+            if not self._changes.listeners:  # the last listener left: the next one starts a new stream
                 self._changes = _Stream[ChangeView](floor=-1)
 
     async def _change_events(self, number: int) -> AsyncIterator[ChangeEvent]:
@@ -250,7 +250,7 @@ class Tail:
                 yield Heartbeat()
 
     async def _wait_for_news(self, pulse: asyncio.Event) -> bool:
-        """Wait for news; False when it is time to say that somebody is still here."""
+        """Wait for events; return False when a heartbeat is due."""
         closing = asyncio.ensure_future(self._closing.wait())
         news = asyncio.ensure_future(pulse.wait())
         try:
@@ -260,11 +260,11 @@ class Tail:
             news.cancel()
             closing.cancel()
 
-    # ── Looking ──
+    # ── Polling ──
 
     @asynccontextmanager
     async def _listen(self, stream: _Stream[Any]) -> AsyncIterator[None]:
-        """Count a listener of a stream, which is no older than the listener when the context begins."""
+        """Register a listener for the context; on entry, the stream is at least as new as the listener."""
         self._loop = asyncio.get_running_loop()
         self._listeners += 1
         stream.listeners += 1
@@ -278,7 +278,7 @@ class Tail:
             stream.listeners -= 1
 
     async def _wait_for_fresh_read(self) -> None:
-        """Wait for a look that has begun after now: what it finds is no older than whoever listens."""
+        """Wait for a poll that begins after now, so that what it reads is not older than the listener."""
         wanted = self._begun + 1
         self._news.set()
         while self._done < wanted and not self._closing.is_set():
@@ -293,9 +293,9 @@ class Tail:
             try:
                 self._publish(await asyncio.to_thread(self._read_news, heads, changes), heads)
                 self._done = self._begun
-            except PramanaError:  # the store will be back, or the gate says that it is not
+            except PramanaError:  # the store may come back; until then the gate reports that it is unavailable
                 await asyncio.sleep(LOOK_S)
-            except Exception:  # whoever listens must not wait for somebody who has given up
+            except Exception:  # a dead task would leave its listeners waiting for ever
                 log.exception("cannot look for news")
                 await asyncio.sleep(HEARTBEAT_S / 15)
             looked, self._looked = self._looked, asyncio.Event()
@@ -306,9 +306,9 @@ class Tail:
                     await self._news.wait()
 
     def _read_news(self, heads: dict[str, int], changes: int | None) -> _TailUpdate:
-        """Read what is new; in a thread. A head of -1 is a beginner's: what is there already, listeners read by number.
+        """Read what is new; runs in a thread. A head of -1 marks a new topic: listeners read earlier results by number.
 
-        How runs stand is read before their results: of one that had ended then, every result is found.
+        The states of runs are read before their results, so every result of a run that had ended by then is found.
         """
         states = self._store.runs.states(heads) if heads else {}
         results, floors = dict[str, list[ResultView]](), dict[str, int]()
@@ -332,7 +332,7 @@ class Tail:
         for run_id, head in heads.items():
             topic = self._topics.get(run_id)
             if topic is None or topic.head != head:
-                continue  # nobody follows it any more, or somebody new does
+                continue  # no listener is left, or a new one has replaced the topic
             state, some = update.states.get(run_id), update.results.get(run_id, [])
             changed = bool(some) or state != topic.state
             topic.floor = update.floors.get(run_id, topic.floor)

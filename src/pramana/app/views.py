@@ -1,7 +1,7 @@
-"""What use cases return: typed, and the same for every front end.
+"""The views that use cases return: typed structs, the same for every front end.
 
-Names are snake_case here and camelCase in JSON, which the serialiser makes at the edge; units are in the names. What is
-said of a field is its description in the documentation of the API.
+Field names are snake_case here and camelCase in JSON, converted by the serialiser; units are in the names. The
+description of a field is published in the documentation of the API.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,23 +19,23 @@ _Item = TypeVar("_Item")
 
 
 class View(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What every view is."""
+    """The base of all views."""
 
 
 class PageRequest(Struct, frozen=True, kw_only=True):
-    """Which page of a list."""
+    """The page of a list to return."""
 
     page: PageNumber = 1
     page_size: PageSize = 50
 
     @property
     def offset(self) -> int:
-        """How many items come before the page."""
+        """The number of items before the page."""
         return (self.page - 1) * self.page_size
 
 
 class Listed(NamedTuple, Generic[_Item]):
-    """One page of a list, and how many items there are in all."""
+    """One page of a list, and the total number of items."""
 
     items: list[_Item]
     total: int
@@ -45,7 +45,7 @@ class Listed(NamedTuple, Generic[_Item]):
 
 
 class OutcomesView(View, frozen=True, kw_only=True):
-    """How many results ended how."""
+    """The number of results per outcome."""
 
     passed: int
     failed: int
@@ -55,7 +55,7 @@ class OutcomesView(View, frozen=True, kw_only=True):
 
 
 class ModelRateView(View, frozen=True, kw_only=True):
-    """How one model of a run did."""
+    """The outcomes of one model of a run."""
 
     model: str
     outcomes: OutcomesView
@@ -115,7 +115,7 @@ class RunView(View, frozen=True, kw_only=True):
 
 
 class TargetView(View, frozen=True, kw_only=True):
-    """A model as it was typed and as it is reached."""
+    """A model as it was typed, and the target that it resolved to."""
 
     typed: str
     provider: str
@@ -123,7 +123,7 @@ class TargetView(View, frozen=True, kw_only=True):
 
 
 class PlannedScorerView(View, frozen=True, kw_only=True):
-    """A scorer as it was asked for, and the version that the run began with."""
+    """A scorer as it was requested, and its version when the run began."""
 
     typed: str
     name: str
@@ -131,7 +131,7 @@ class PlannedScorerView(View, frozen=True, kw_only=True):
 
 
 class PlanView(View, frozen=True, kw_only=True):
-    """What a run does."""
+    """The plan of a run."""
 
     targets: tuple[TargetView, ...]
     parameters: Mapping[str, Any]
@@ -145,7 +145,7 @@ class PlanView(View, frozen=True, kw_only=True):
 
 
 class LimitsView(View, frozen=True, kw_only=True):
-    """What a run may spend, as far as its first sitting has said."""
+    """The limits of a run, as far as its first sitting recorded them."""
 
     max_cost: Annotated[float | UnsetType, Meta(description="US dollars")] = UNSET
     max_total_tokens: int | UnsetType = UNSET
@@ -157,7 +157,7 @@ class LimitsView(View, frozen=True, kw_only=True):
 
 
 class RunDetailView(RunView, frozen=True, kw_only=True):
-    """All of a run but its results."""
+    """A run in full, without its results."""
 
     plan: PlanView
     judges: Annotated[
@@ -181,7 +181,7 @@ class RunDetailView(RunView, frozen=True, kw_only=True):
 
 
 class ShareView(View, frozen=True, kw_only=True):
-    """What one of those that are asked would take."""
+    """One model's share of an estimate."""
 
     model: str
     purpose: Purpose
@@ -192,14 +192,14 @@ class ShareView(View, frozen=True, kw_only=True):
 
 
 class UnjudgedView(View, frozen=True, kw_only=True):
-    """Cases of one model that need a judge and have none."""
+    """Cases of one model that need a judge, where none is set."""
 
     model: str
     cases: int
 
 
 class EstimateView(View, frozen=True, kw_only=True):
-    """What a run would take: an estimate."""
+    """An estimate of a run's calls, tokens and cost."""
 
     dry_run: Literal[True]
     cases: int
@@ -264,7 +264,7 @@ class ResultView(View, frozen=True, kw_only=True):
 
 
 def result_view(seq: int, result: Result) -> ResultView:
-    """Return a result for a list, or for who follows its run."""
+    """Return a result for a list, or for the event stream of its run."""
     key, reply = result.key, result.reply
     return ResultView(
         seq=seq,
@@ -295,7 +295,7 @@ class TurnView(View, frozen=True, kw_only=True):
 
 
 class AssertionView(View, frozen=True, kw_only=True):
-    """What must hold of an answer."""
+    """An assertion about a reply."""
 
     type: str
     case_sensitive: bool | None
@@ -305,14 +305,14 @@ class AssertionView(View, frozen=True, kw_only=True):
 
 
 class ExpectedView(View, frozen=True, kw_only=True):
-    """An assertion about one answer, and the texts that it looks for."""
+    """An assertion about one answer, and the texts that it expects."""
 
     assertion: AssertionView | None
     ideals: tuple[str, ...]
 
 
 class LineView(View, frozen=True, kw_only=True):
-    """What the caller says, and what must hold of the answer to it."""
+    """A line of the caller, and the assertions about the answer to it."""
 
     text: str
     audio_url: str | None
@@ -322,9 +322,9 @@ class LineView(View, frozen=True, kw_only=True):
 
 
 class CaseView(View, frozen=True, kw_only=True, dict=True):
-    """A test case or scenario, as it was asked.
+    """A test case or scenario, as it was sent.
 
-    One that was made of a case has it as `original`, which is no field: a Python caller can run it again.
+    A view made from a case keeps it as `original`, which is not a field: a Python caller can run it again.
     """
 
     id: str
@@ -344,7 +344,7 @@ class CaseView(View, frozen=True, kw_only=True, dict=True):
 
 
 class ReplyView(View, frozen=True, kw_only=True):
-    """What came back."""
+    """A reply."""
 
     text: Annotated[str, Meta(description="Empty where the model only calls tools")]
     tool_calls: tuple[ToolCallView, ...]
@@ -358,14 +358,14 @@ class ReplyView(View, frozen=True, kw_only=True):
 
 
 class FailureView(View, frozen=True, kw_only=True):
-    """Why there is no answer."""
+    """Why there is no reply."""
 
     code: str
     message: str
 
 
 class CheckView(View, frozen=True, kw_only=True):
-    """How an answer was judged, with the evidence."""
+    """A check of a reply, with its evidence."""
 
     name: str
     version: str
@@ -374,7 +374,7 @@ class CheckView(View, frozen=True, kw_only=True):
     value: float | None
     evidence: Mapping[str, Any]
     decides: bool
-    """False for what a scorer only measured: the result does not depend on it."""
+    """False for a measurement by a scorer, on which the result's outcome does not depend."""
     rubric_scores: Annotated[
         Mapping[str, float],
         Meta(description="accuracy, helpfulness, naturalness and efficiency from 1 to 10, where a judge gave them"),
@@ -382,7 +382,7 @@ class CheckView(View, frozen=True, kw_only=True):
 
 
 class AudioView(View, frozen=True, kw_only=True):
-    """Where a call can be heard."""
+    """The URLs of a call's recording and log."""
 
     recording: str
     log: str
@@ -390,7 +390,7 @@ class AudioView(View, frozen=True, kw_only=True):
 
 
 class ResultDetailView(ResultView, frozen=True, kw_only=True):
-    """All of a result."""
+    """A result in full."""
 
     system_prompt: str | None
     case: CaseView

@@ -1,7 +1,7 @@
-"""Weights of the embedded models: whether they are on this machine, and their download, watched.
+"""Weights of the embedded models: whether they are on this machine, and the progress of their download.
 
-What came of the last download is kept until the next begins; whether weights are here is looked up each time, so
-whoever brought them, they are found.
+The result of the last download is kept until the next begins. Whether weights are present is checked each time, so
+weights that another process downloaded are found too.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ NEEDED_FOR: Mapping[str, str] = {
     "piper": "callers with the voice piper",
 }
 NEEDED_BY: Mapping[str, tuple[str, ...]] = {"smollm2-135m": ("local", "local-voice")}
-"""What is typed as a model and cannot answer without them."""
+"""The model names that need each set of weights."""
 
 
 class WeightsView(View, frozen=True, kw_only=True):
@@ -40,13 +40,13 @@ class WeightsView(View, frozen=True, kw_only=True):
 
 @use_case("viewer")
 def list_weights(app: App, _: User) -> list[WeightsView]:
-    """Return what each embedded model needs, whether it is here, and how far its download is."""
+    """Return the weights of each embedded model, whether they are on this machine, and any download's progress."""
     return [_weights_view(name, app.pulls) for name in WEIGHTS]
 
 
 @use_case("editor")
 def pull_weights(app: App, _: User, name: str) -> WeightsView:
-    """Bring weights to this machine; whoever asks while that is under way watches the same download."""
+    """Start the download of weights, unless one is in progress; return their state."""
     find_pin(name)
     app.pulls.start(name)
     return _weights_view(name, app.pulls)
@@ -54,7 +54,7 @@ def pull_weights(app: App, _: User, name: str) -> WeightsView:
 
 def _weights_view(name: str, pulls: Downloads) -> WeightsView:
     pin = find_pin(name)
-    under_way = pulls.status(name)  # first: what ends between the two is then here
+    under_way = pulls.status(name)  # read first: a download that ends before the next line is then present
     present = find_folder(name) is not None
     return WeightsView(
         name=name,

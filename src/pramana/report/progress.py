@@ -1,10 +1,10 @@
 """A run as it happens: a live bar in a terminal or a notebook, plain lines elsewhere, failures as they come.
 
-Only what is stored counts.
+Only stored results count.
 
-Both say the same: how many, how they ended, the rate, the cost, the time left, where the calls under way are, and when
-nothing happens because a provider wants nobody to ask. A plain line comes every five seconds while there is news, and
-every thirty in any case.
+Both show the same: the number of results, their outcomes, the rate, the cost, the time left, the stages of calls under
+way, and whether the run is waiting for a provider's rate limit. A plain line is printed every five seconds while there
+is news, and every thirty seconds in any case.
 """
 
 import math
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 LINE_EVERY_S = 5.0
 QUIET_LINE_EVERY_S = 30.0
-"""A run that stands still says so: whoever reads a log cannot see a bar that does not move."""
+"""Interval of lines without news: a log has no bar that shows that the run is still waiting."""
 FAILURES_SHOWN = 10
 REDRAW_S = 0.2
 
 
 class LiveProgress:
-    """Watches a run. Use as a context manager; `update` is called after each commit, and now and then besides."""
+    """Shows the progress of a run. Use as a context manager; call `update` after each commit and from time to time."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class LiveProgress:
         failures: bool = True,
         clock: Callable[[], float] = clock.monotonic,
     ) -> None:
-        """Watch a run of which results are stored already, `counts` of each outcome.
+        """Show a run with `counts` of results already stored, by outcome.
 
-        The heading is said at the first update, a second after the run has begun at the latest: one that cannot begin
-        is none. Without `failures`, these are only counted: a summary that follows has them.
+        The heading is printed at the first update, at most a second after the start, so a run that cannot start prints
+        none. Without `failures`, failures are only counted: a summary that follows has them.
         """
         self.counts: dict[Outcome, int] = dict(counts or {})
         stored = sum(self.counts.values())
@@ -76,10 +76,10 @@ class LiveProgress:
                 self._bar.stop()
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Draw it anew, where the thread that waits for a run has to; a terminal's bar does that itself."""
+        """Redraw, where the waiting thread has to; a terminal's bar redraws itself."""
 
     def __call__(self, progress: "Progress") -> None:
-        """Watch a run: a `bench.Watch`."""
+        """Update from a run's progress; makes this a `bench.Watch`."""
         self._plan = progress.run.plan
         self.update(
             list(progress.results),
@@ -92,10 +92,10 @@ class LiveProgress:
     def update(
         self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, calls: str = ""
     ) -> None:
-        """Count what was stored, perhaps nothing, and show how far the run is and where its calls are."""
+        """Count newly stored results, if any, and show the progress and the stages of calls."""
         try:
             self._update(results, cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, calls=calls)
-        except OSError:  # the terminal is gone: the run need not end for that
+        except OSError:  # the terminal is gone; the run goes on
             self.quiet = True
 
     def _update(
@@ -159,7 +159,7 @@ class NotebookBar(LiveProgress):
     """A bar below a notebook's cell. `refresh` draws it, in the thread whose output the cell shows."""
 
     def __init__(self, expected: int, counts: Mapping[Outcome, int] | None = None, *, beside: bool = False) -> None:
-        """Watch a run; `beside` says that it works in another thread, and that this one calls `refresh`."""
+        """Show a run; `beside` means that it runs in another thread while this one calls `refresh`."""
         super().__init__(expected, counts)
         self._beside, self._note_shown, self._drawn_at = beside, "", -math.inf
         self._handle: Any = None
@@ -201,7 +201,7 @@ class NotebookBar(LiveProgress):
 def show_progress(
     run: Run, counts: Mapping[Outcome, int] | None, wanted: bool | None, *, beside: bool = False
 ) -> "LiveProgress":
-    """Return what shows a run that a Python caller started; None: if a terminal or a notebook can show it."""
+    """Return the progress display of a run started from Python; None shows it in a terminal or a notebook only."""
     if wanted is not False and _in_notebook():
         return NotebookBar(run.expected, counts, beside=beside)
     visible_there = sys.stderr is not None and sys.stderr.isatty()
@@ -214,7 +214,7 @@ def _in_notebook() -> bool:
 
 
 def _format_wait(seconds: float) -> str:
-    """Return a time to wait, in two units at most.
+    """Format a waiting time in at most two units.
 
     >>> _format_wait(0.2), _format_wait(90), _format_wait(601), _format_wait(7300)
     ('1 s', '90 s', '10 min', '2 h 01 min')

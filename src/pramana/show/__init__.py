@@ -1,1 +1,1 @@
-"""Stage 6, show: findings to people, at the terminal; later over HTTP and in the browser."""
+"""Stage 6, show: results and findings for users, in the terminal, over HTTP, in the browser and in coding agents."""

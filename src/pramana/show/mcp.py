@@ -1,7 +1,7 @@
-"""`pramana mcp`: a server of the Model Context Protocol on stdin and stdout, with the SDK of the protocol.
+"""`pramana mcp`: a Model Context Protocol server on stdin and stdout, built with the protocol's SDK.
 
-Calls of tools come in; structured answers, progress and errors in words go out, never a traceback. The SDK keeps stdout
-to itself while it serves: whatever a model, an engine or a user's function prints goes to stderr.
+Tool calls come in; structured results, progress and error messages go out, never a traceback. While it serves, stdout
+belongs to the SDK: anything that a model, an engine or a user's function prints goes to stderr.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ AGENT_HINTS: Mapping[HintKey, str] = {
     "any_suite": "compare {} by anySuite",
     "run_stored": "give the path store:{}",
 }
-"""What to do about an error, for an agent; some of it only a command can do."""
+"""Hints for a coding agent; some of them name commands, where no tool can help."""
 EXAMPLE_CASE = (
     '{"id": "factual-001", "category": "factual", "input": "What is the capital of France?", "ideal": "Paris", '
     '"assertion": {"type": "contains"}, "metadata": {"difficulty": "easy", "tokens_est": 10}}'
@@ -66,7 +66,7 @@ can be shortened; `latest` is the newest run.
 
 
 def make_server(app: App, credential: Credential, money: str, under_way: UnderWay) -> Server[Any]:
-    """Return a server whose tools do what this credential may do; `money` says what runs may cost."""
+    """Return a server whose tools act with this credential; `money` is the sentence on what runs may cost."""
 
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
@@ -103,7 +103,7 @@ def _describe_tool(name: str, tool: Tool) -> types.Tool:
 
 
 async def _call_tool(call: ToolCall, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
-    """Call a tool; what goes wrong is an answer too, in words and never as a traceback."""
+    """Call a tool and return its result; an error becomes a result with a message, never a traceback."""
     try:
         tool = _find_tool(name)
         answer = await tool.do(call, read_arguments(tool.takes, arguments))
@@ -133,7 +133,7 @@ def _find_tool(name: str) -> Tool:
 
 
 def _make_error_result(error: PramanaError, more: str = "") -> types.CallToolResult:
-    """Return an error with what to do about it, and every problem at its place."""
+    """Return the result for an error: its message, its hint, and every problem with its place."""
     message = error.explain(AGENT_HINTS)
     if isinstance(error, Forbidden):
         message += "; ask the user to start the server without --role viewer"
@@ -154,7 +154,7 @@ def _make_result_with_error(content: dict[str, Any], text: str = "") -> types.Ca
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Return JSON values with what UTF-8 cannot hold, half of a surrogate pair, replaced; a model may say so."""
+    """Return JSON values with lone surrogates replaced: a reply may contain them, and UTF-8 cannot encode them."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
@@ -166,7 +166,7 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 async def serve(app: App, credential: Credential, money: str) -> None:
-    """Serve one client on stdin and stdout until it goes away."""
+    """Serve one client on stdin and stdout until it disconnects."""
     under_way: UnderWay = {}
     server = make_server(app, credential, money, under_way)
     with _end_runs_on_signal(under_way):
@@ -176,9 +176,9 @@ async def serve(app: App, credential: Credential, money: str) -> None:
 
 @contextmanager
 def _end_runs_on_signal(under_way: UnderWay) -> Iterator[None]:
-    """Have a signal stop the runs under way before it ends the process.
+    """On a signal, stop the active runs and then end the process.
 
-    The process cannot end in any other way: a thread of it waits for the next line of stdin.
+    The process must be ended explicitly, because one of its threads blocks on the next line of stdin.
     """
     loop = asyncio.get_running_loop()
     ending: list[asyncio.Task[None]] = []

@@ -1,6 +1,6 @@
-"""A server of ours, asked by the command line: plain requests in, its envelope out, every failure as one sentence.
+"""The command line's client for a Pramana server: requests in, responses out, each failure as one sentence.
 
-A token goes to the host that was named and nowhere else: no redirect is followed.
+A token is sent only to the given host: redirects are not followed.
 """
 
 import http.client
@@ -22,16 +22,16 @@ _NOT_PRAMANA = "the server at that address is not Pramana"
 
 
 class ServerFailed(PramanaError, code="server_failed", exit_code=3):
-    """The server could not be asked, or could not do it."""
+    """The server could not be reached, or failed."""
 
 
 class NotAllowed(PramanaError, code="not_allowed", exit_code=2):
-    """The server does not let whoever asks do this."""
+    """The server does not allow this caller to do this."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerResponse:
-    """What a server answered."""
+    """A server's response."""
 
     status: int
     body: bytes
@@ -50,7 +50,7 @@ class ServerResponse:
         raise ServerFailed(_NOT_PRAMANA)
 
     def text_of(self, kind: str) -> str:
-        """Return the text of an answer of a media type; anything else was not said by a server of ours."""
+        """Return the text of a response with this media type; any other response is not from a Pramana server."""
         if self.headers.get_content_type() == kind:
             with suppress(UnicodeDecodeError):
                 return self.body.decode()
@@ -69,7 +69,7 @@ class ServerClient:
     url: str
     token: str | None = field(default=None, repr=False)
     may_ask_to_wait: bool = False
-    """Whether an answer that asks to wait (429) comes back, too."""
+    """Whether a 429 response is returned instead of raised."""
 
     def __post_init__(self) -> None:
         try:
@@ -94,7 +94,7 @@ class ServerClient:
         body: bytes | None = None,
         kind: str = "application/json",
     ) -> ServerResponse:
-        """Ask for something; refusals for what was sent come back, whatever else went wrong is raised."""
+        """Send a request; return the response, including refusals of the content, and raise on any other failure."""
         address = self.url.rstrip("/") + path + (f"?{urlencode(query, doseq=True)}" if query else "")
         headers = {"Accept": "*/*", "User-Agent": "pramana"}
         if body is not None:

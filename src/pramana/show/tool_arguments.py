@@ -1,7 +1,7 @@
-"""What the tools of `pramana mcp` take: structs of ours in, JSON Schemas and checked structs out.
+"""The arguments of the tools of `pramana mcp`: our request structs in, JSON Schemas and validated structs out.
 
-Names are camelCase, as in the API; the names of Python are accepted too. A field of `RunRequest`, `Selection` or
-`Limits` is an argument by itself. Whatever does not fit is named by its argument.
+Names are camelCase, as in the API; the Python names are accepted too. Each field of `RunRequest`, `Selection` or
+`Limits` is an argument. Errors name the argument.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,8 @@ def make_arguments_struct(
 ) -> type[Struct]:
     """Return a struct of arguments with the fields of a request, under their published names.
 
-    `types` are the fields that look different in JSON, `omit` those that it cannot say; each field has a description.
+    `types` overrides fields that look different in JSON, `omit` drops fields that JSON cannot express; each field has a
+    description.
 
     >>> from pramana.request import Limits
     >>> made = make_arguments_struct(Limits, {"timeout_seconds": "Of one request"}, types={})
@@ -49,26 +50,26 @@ def _field_default(field: FieldInfo, type_: _Type) -> Any:
     if field.default_factory is not NODEFAULT:
         return msgspec.field(default_factory=field.default_factory)
     default = field.default
-    if isinstance(default, Struct):  # a nested request, which is a struct of arguments here
+    if isinstance(default, Struct):  # a nested request becomes a struct of arguments
         return msgspec.field(default_factory=_nested_struct(type_) or type(default))
     return default
 
 
 def changes_of(arguments: type[Struct]) -> type[Struct]:
-    """Return a struct of the same arguments, each of which may be left out: then nothing changes."""
+    """Return a struct with the same arguments, all optional; one that is left out changes nothing."""
     made = [(each.name, each.type | UnsetType, UNSET) for each in fields(arguments)]
     return msgspec.defstruct(f"{arguments.__name__}Changes", made, frozen=True, kw_only=True, rename="camel")
 
 
 def as_changes(struct: type[Struct], given: Struct) -> dict[str, Any]:
-    """Return the fields of a request that were given, by their names."""
+    """Return the fields that were given, by their names in the request."""
     published = {each.name: published_name(each) for each in fields(struct)}
     found = {name: getattr(given, argument) for name, argument in published.items()}
     return {name: value for name, value in found.items() if value is not UNSET}
 
 
 def arguments_to_request(struct: type[_Struct], arguments: Struct, **nested: Any) -> _Struct:
-    """Return the request that arguments stand for; `nested` are the fields that were made apart."""
+    """Return the request made from arguments; `nested` are fields that were converted separately."""
     names = {published_name(each): each.name for each in fields(struct)}
     found = {names[each.name]: getattr(arguments, each.name) for each in fields(type(arguments))}
     return struct(**{**found, **nested})
@@ -82,12 +83,12 @@ def input_schema(struct: type[Struct]) -> dict[str, Any]:
 
 @cache
 def output_schema(struct: type[Struct]) -> dict[str, Any]:
-    """Return the JSON Schema of a tool's structured answer."""
+    """Return the JSON Schema of a tool's structured result."""
     return _with_object_root(struct)
 
 
 def _with_object_root(struct: type[Struct]) -> dict[str, Any]:
-    """Return a schema whose root is an object, as the protocol wants it, instead of a reference to one."""
+    """Return a schema whose root is an object, as the protocol requires, instead of a reference to one."""
     schema = msgspec.json.schema(struct)
     definitions = schema["$defs"]
     root = definitions.pop(schema["$ref"].rpartition("/")[2])
@@ -95,7 +96,7 @@ def _with_object_root(struct: type[Struct]) -> dict[str, Any]:
 
 
 def read_arguments(struct: type[_Struct], given: Mapping[str, Any]) -> _Struct:
-    """Return checked arguments; raises `InvalidInput` with everything that does not fit, each by its name.
+    """Return validated arguments; raises `InvalidInput` with all problems, each with the name of its argument.
 
     >>> class Wanted(Struct, rename="camel"):
     ...     page_size: Annotated[int, Meta(ge=1)] = 50
@@ -147,7 +148,7 @@ def _nested_struct(type_: _Type) -> type[Struct] | None:
 
 
 def _without_unset(type_: _Type) -> _Type:
-    """Return the type of an argument that may be left out, as it is when it is given."""
+    """Return the type of an optional argument without `UNSET`."""
     inner = get_args(type_)
     return next(each for each in inner if each is not UnsetType) if UnsetType in inner else type_
 
@@ -157,5 +158,5 @@ def _is_nullable(type_: _Type) -> bool:
 
 
 def has_description(field: FieldInfo) -> bool:
-    """Tell whether an argument says what it is for."""
+    """Return whether an argument has a description."""
     return bool(field_metadata(field).description)

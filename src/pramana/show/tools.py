@@ -1,8 +1,8 @@
-"""The tools of `pramana mcp`: what each is for, what it takes, what it does and what it answers.
+"""The tools of `pramana mcp`: their descriptions, arguments, implementations and results.
 
-A tool reads its arguments, awaits a use case with the credential of whoever started the server, and answers with the
-view and a short text. Nothing is decided here: roles, limits and prices are the application's. Nothing here knows the
-protocol.
+A tool reads its arguments, awaits a use case with the credential of the account that started the server, and returns
+the view and a short text. It decides nothing: roles, limits and prices belong to the application layer. Nothing here
+depends on the protocol.
 """
 
 import asyncio
@@ -40,31 +40,31 @@ from pramana.show.tool_arguments import arguments_to_request, as_changes, change
 
 PROGRESS_EVERY_S = 0.25
 CASE_RESULTS = 20
-"""Results of one case that `show` returns: one for each model, variant and repeat."""
+"""Most results of one case that `show` returns: one for each model, variant and repeat."""
 
 
 class ToolAnswer(NamedTuple):
-    """What a tool answers: structured content, and the same in a few lines."""
+    """The result of a tool: structured content, and the same as a few lines of text."""
 
     data: Struct
     text: str
     error: PramanaError | None = None
-    """What ended a run early, when it is an error."""
+    """The error that ended a run early, if any."""
 
 
 class ToolCall(NamedTuple):
-    """What a tool needs besides its arguments."""
+    """The context of a tool call, besides its arguments."""
 
     app: App
     credential: Credential
     report: Callable[[float, float, str], Awaitable[None]]
-    """Sends a progress notification: how far, of how much, and in words."""
+    """Sends a progress notification: progress, total and message."""
     under_way: "dict[asyncio.Future[RunDetailView], Stop]"
-    """The runs that this process carries out, and what stops each."""
+    """The runs that this process executes, and the `Stop` of each."""
 
 
 class Tool(NamedTuple):
-    """A tool: what it is for, what it takes and what it answers."""
+    """A tool: its description, its arguments and its result."""
 
     title: str
     description: str
@@ -74,7 +74,7 @@ class Tool(NamedTuple):
     read_only: bool = True
 
 
-# ── What tools take ──
+# ── Arguments ──
 
 _RunId = Annotated[str, Meta(min_length=1, max_length=200, description="Id of a run, the beginning of one, or latest")]
 _Model = Annotated[str | None, Meta(description="Only this model, as it was named for the run")]
@@ -83,11 +83,11 @@ _PageSize = Annotated[int, Meta(ge=1, le=100, description="Items of a page")]
 
 
 class _Arguments(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What arguments of a tool are."""
+    """The base of a tool's arguments."""
 
 
 class ValidateArguments(_Arguments, frozen=True, kw_only=True):
-    """Files, or a text that is in no file yet."""
+    """Files, or a text that is not in a file yet."""
 
     paths: Annotated[
         tuple[str, ...],
@@ -163,7 +163,7 @@ RunArguments = make_arguments_struct(
 
 
 class ResumeArguments(_Arguments, frozen=True, kw_only=True):
-    """A run that did not end."""
+    """A run that has not finished."""
 
     run: _RunId
     limits: Annotated[
@@ -173,7 +173,7 @@ class ResumeArguments(_Arguments, frozen=True, kw_only=True):
 
 
 class RunsArguments(_Arguments, frozen=True, kw_only=True):
-    """Which runs."""
+    """The runs to list."""
 
     status: Annotated[RunStatus | None, Meta(description="Only runs of this status")] = None
     model: Annotated[str | None, Meta(description="Only runs of this model")] = None
@@ -183,7 +183,7 @@ class RunsArguments(_Arguments, frozen=True, kw_only=True):
 
 
 class ShowArguments(_Arguments, frozen=True, kw_only=True):
-    """A run, and perhaps one of its results."""
+    """A run, and optionally one of its results."""
 
     run: _RunId
     result: Annotated[
@@ -193,7 +193,7 @@ class ShowArguments(_Arguments, frozen=True, kw_only=True):
 
 
 class FailuresArguments(_Arguments, frozen=True, kw_only=True):
-    """Which results that did not pass."""
+    """Filters for the results that did not pass."""
 
     run: _RunId = "latest"
     outcome: Annotated[
@@ -206,7 +206,7 @@ class FailuresArguments(_Arguments, frozen=True, kw_only=True):
 
 
 class CompareArguments(_Arguments, frozen=True, kw_only=True):
-    """Which two runs."""
+    """The two runs to compare."""
 
     base: _RunId
     new: Annotated[_RunId | None, Meta(description="Without it, two models of base are compared")] = None
@@ -218,7 +218,7 @@ class CompareArguments(_Arguments, frozen=True, kw_only=True):
     page_size: _PageSize = 50
 
 
-# ── What they answer ──
+# ── Results ──
 
 
 class _PageView(View, frozen=True, kw_only=True):
@@ -234,7 +234,7 @@ class RunListView(_PageView, frozen=True, kw_only=True):
 
 
 class ShowView(View, frozen=True, kw_only=True):
-    """A run, and the results that were asked for."""
+    """A run, and the requested results."""
 
     run: RunBriefView
     results: tuple[ResultDetailView, ...]
@@ -247,7 +247,7 @@ class FailureListView(_PageView, frozen=True, kw_only=True):
     failures: tuple[FailedResultView, ...]
 
 
-# ── What they do ──
+# ── Tools ──
 
 
 async def _validate_tool(call: ToolCall, given: ValidateArguments) -> ToolAnswer:
@@ -281,10 +281,10 @@ async def _resume_tool(call: ToolCall, given: ResumeArguments) -> ToolAnswer:
 
 
 async def _carry_out(call: ToolCall, start: Callable[[Watch, Stop], Awaitable[RunDetailView]]) -> ToolAnswer:
-    """Wait for a run, report its progress, and stop it when the client cancels the call or goes away."""
+    """Execute a run, report its progress, and stop it if the client cancels the call or disconnects."""
     stop, latest, counts = Stop(), list[Progress](), Counter[Outcome]()
 
-    def watch(progress: Progress) -> None:  # in the thread of the run
+    def watch(progress: Progress) -> None:  # called in the thread of the run
         counts.update(each.outcome for each in progress.results)
         latest[:] = [progress]
 
@@ -298,14 +298,14 @@ async def _carry_out(call: ToolCall, start: Callable[[Watch, Stop], Awaitable[Ru
             if latest and latest[0].stored != shown:
                 shown = latest[0].stored
                 await call.report(shown, latest[0].run.expected, _format_progress(latest[0], counts))
-    except BaseException:  # cancelled, or the progress could not be reported: nobody waits for the run any more
+    except BaseException:  # cancelled, or progress could not be sent: the client no longer waits for the run
         working.add_done_callback(_ignore_result)
         stop(INTERRUPTED)
         with anyio.CancelScope(shield=True):
             await asyncio.wait({working}, timeout=2 * GRACE_S)
         raise
     found = make_brief(await working)
-    failed = None if isinstance(stop.error, BudgetSpent) else stop.error  # a budget ends a run as it was asked to
+    failed = None if isinstance(stop.error, BudgetSpent) else stop.error  # a limit that ends a run is not an error
     return ToolAnswer(found, briefs.render_run(found), failed)
 
 
@@ -316,7 +316,7 @@ def _format_progress(progress: Progress, counts: Mapping[Outcome, int]) -> str:
 
 
 def _ignore_result(working: "asyncio.Future[RunDetailView]") -> None:
-    """Take the exception of a run that nobody waits for any more."""
+    """Retrieve the exception of an abandoned run, so that asyncio does not log it."""
     if not working.cancelled():
         working.exception()
 

@@ -1,7 +1,7 @@
-"""The HTTP API: routes by noun, one envelope, one gate before all of them.
+"""The HTTP API: one module of routes per noun, one envelope, and one gate before all of them.
 
-`make_app()` joins them. A route translates: a request into a call of the store or of `jobs`, what comes back into the
-API's words. It decides nothing that the command line would decide otherwise.
+`make_app()` joins them. A route only translates: a request into a call of a use case, and the view that it returns into
+the envelope. It decides nothing that the command line would decide differently.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ from pramana.show.api import (
 from pramana.show.api.gate import Gate
 
 THREADS = {"sqlite": 40, "postgresql": 16}
-"""Of the routes. Each may hold a connection, and the pool has some to spare for tokens, settings, health and runs."""
+"""Threads for routes. Each may hold a connection; the pool has more, for tokens, settings, health and runs."""
 ROUTERS = (
-    scenarios.router,  # first: routes are tried in this order, and nothing is asked for more often
+    scenarios.router,  # first: routes are matched in this order, and these are requested most often
     admin.health,
     admin.router,
     audio.router,
@@ -49,12 +49,12 @@ ROUTERS = (
 
 
 def make_app(serving: App) -> ASGIApp:
-    """Return the API of a server, with the gate before it."""
+    """Return the ASGI application of a server: the API behind the gate."""
     return Gate(make_routes(serving), serving)
 
 
 def make_routes(serving: App) -> FastAPI:
-    """Return the API alone."""
+    """Return the API without the gate."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

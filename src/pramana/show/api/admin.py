@@ -1,4 +1,4 @@
-"""`/api/me`, `/api/server`, `/api/health`: who asks, and whom; `/api/tokens` and `/api/settings` for administrators."""
+"""`/api/me`, `/api/server` and `/api/health`; for administrators, `/api/tokens` and `/api/settings`."""
 
 import re
 from importlib.metadata import version
@@ -37,7 +37,7 @@ _Origin = Annotated[str, Field(max_length=300), AfterValidator(_check_origin)]
 
 
 class TokenBody(Body):
-    """The token that is wanted."""
+    """A token to create."""
 
     name: str = Field(min_length=1, max_length=MAX_NAME_LENGTH)
     role: Role
@@ -46,11 +46,11 @@ class TokenBody(Body):
 
 @add_fields_of(Preferences, partial=True, cors_origins=(list[_Origin] | None, Field(None, max_length=100)))
 class SettingsBody(Body):
-    """What is decided anew; null takes a decision back, what is left out stays."""
+    """The settings to change; null restores a default, fields left out stay as they are."""
 
 
 class Health(Shape):
-    """How the server is."""
+    """The health of the server."""
 
     status: Literal["healthy"]
     version: str
@@ -62,7 +62,7 @@ class Health(Shape):
 @health.get("/api/health", name="health", summary="Whether the server can do its work", **document_route(Health))
 @health.head("/api/health", include_in_schema=False)
 async def check_health(app: AppDependency) -> Response:
-    """Read from the store, and say so; however many requests of other kinds wait."""
+    """Report whether the store can be read, however many other requests are waiting."""
     if not await app.is_store_available():
         return make_error_response(503, "the store cannot be reached; the server's log says more", code="store_failed")
     return make_answer(
@@ -78,7 +78,7 @@ async def check_health(app: AppDependency) -> Response:
 
 @router.get("/api/me", summary="Who I am", **document_route(MeView))
 async def me(app: AppDependency, caller: Annotated[Credential, require_caller(server.describe_caller)]) -> Response:
-    """Return who asks, and what they may do: a viewer reads, an editor changes, an admin decides."""
+    """Return the current user and role: a viewer reads, an editor also changes data, an admin manages the server."""
     return make_answer(await server.describe_caller(app, caller))
 
 
@@ -86,7 +86,7 @@ async def me(app: AppDependency, caller: Annotated[Credential, require_caller(se
 async def describe_server(
     app: AppDependency, caller: Annotated[Credential, require_caller(server.describe_server)]
 ) -> Response:
-    """Return what this process is and who can reach it; `/api/health` says whether it can do its work."""
+    """Return what this process is and from where it can be reached; `/api/health` reports whether it works."""
     return make_answer(await server.describe_server(app, caller))
 
 
@@ -94,7 +94,7 @@ async def describe_server(
 async def list_tokens(
     app: AppDependency, caller: Annotated[Credential, require_caller(server.list_tokens)]
 ) -> Response:
-    """Return what is known of every token, the revoked and expired ones too; never a token itself."""
+    """Return the metadata of all tokens, including revoked and expired ones; never a secret."""
     return make_answer(await server.list_tokens(app, caller))
 
 
@@ -102,7 +102,7 @@ async def list_tokens(
 async def create_token(
     body: TokenBody, app: AppDependency, caller: Annotated[Credential, require_caller(server.create_token)]
 ) -> Response:
-    """Make a token for somebody; it is shown this once."""
+    """Create a token; its secret is returned only here."""
     wanted = server.TokenRequest(name=body.name, role=body.role, expires_in_days=body.expires_in_days)
     return make_answer(await server.create_token(app, caller, wanted), status=201)
 
@@ -111,7 +111,7 @@ async def create_token(
 async def revoke_token(
     token_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(server.revoke_token)]
 ) -> Response:
-    """End a token; within seconds nobody can use it any more."""
+    """Revoke a token; it stops working within seconds."""
     return make_answer(await server.revoke_token(app, caller, token_id))
 
 
@@ -119,7 +119,7 @@ async def revoke_token(
 async def read_settings(
     app: AppDependency, caller: Annotated[Credential, require_caller(server.read_settings)]
 ) -> Response:
-    """Return what holds now; `meta.defaults` is what would, had nobody decided."""
+    """Return the server settings; `meta.defaults` has their defaults."""
     found = await server.read_settings(app, caller)
     return make_answer(found.now, {"defaults": found.defaults})
 
@@ -128,6 +128,6 @@ async def read_settings(
 async def change_settings(
     body: SettingsBody, app: AppDependency, caller: Annotated[Credential, require_caller(server.change_settings)]
 ) -> Response:
-    """Decide anew about those that are named."""
+    """Change the given settings."""
     changed = {name: getattr(body, name) for name in body.model_fields_set}
     return make_answer(await server.change_settings(app, caller, changed))

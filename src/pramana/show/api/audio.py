@@ -1,4 +1,4 @@
-"""`/audio/…`: what people bring and what calls have recorded, by path or by digest, in ranges for seeking."""
+"""`/audio/…`: uploaded recordings and recordings of calls, by path or by digest, in ranges for seeking."""
 
 import os
 import re
@@ -45,7 +45,7 @@ async def list_recordings(
     page: PageNumber = 1,
     page_size: PageSize = 50,
 ) -> Response:
-    """Return those that people brought, by name."""
+    """Return the uploaded recordings, by name."""
     return make_answer(*take_page(await recordings.list_recordings(app, caller), page, page_size))
 
 
@@ -53,7 +53,7 @@ async def list_recordings(
     "/audio", summary="Bring a recording", **document_route(UploadedView, 409, status=201), openapi_extra=_BODY
 )
 async def upload(request: Request, app: AppDependency, caller: _Uploader) -> Response:
-    """Keep the body, a WAV, FLAC, OGG or MP3, under its digest: `/audio/sha256:…`."""
+    """Store the body, a WAV, FLAC, OGG or MP3, under its digest: `/audio/sha256:…`."""
     return _upload_response(await recordings.upload_recording(app, caller, await request.body()))
 
 
@@ -66,7 +66,7 @@ async def upload(request: Request, app: AppDependency, caller: _Uploader) -> Res
 async def upload_as(
     name: str, request: Request, app: AppDependency, caller: _Uploader, *, replace: Annotated[bool, Query()] = False
 ) -> Response:
-    """Keep the body under a path, which a scenario names as its `prompt_audio_url`."""
+    """Store the body under a path, which a scenario can use as its `prompt_audio_url`."""
     return _upload_response(await recordings.upload_recording(app, caller, await request.body(), name, replace=replace))
 
 
@@ -92,7 +92,7 @@ async def fetch(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(recordings.find_recording)],
 ) -> Response:
-    """Return a file by its path or digest, or the part of it that a Range asks for."""
+    """Return a file by its path or digest, or the part of it given by a Range header."""
     path = await recordings.find_recording(app, caller, name)
     return await app.run_in_thread(lambda: _send_file(path, request))
 
@@ -101,14 +101,14 @@ async def fetch(
 async def remove(
     name: str, app: AppDependency, caller: Annotated[Credential, require_caller(recordings.remove_recording)]
 ) -> Response:
-    """Take away a recording that was uploaded; recordings of calls stay with their runs."""
+    """Delete an uploaded recording; recordings of calls stay with their runs."""
     await recordings.remove_recording(app, caller, name)
     return make_answer(None)
 
 
 def _send_file(path: Path, request: Request) -> Response:
     try:
-        file = path.open("rb")  # once: it may be replaced or removed at any moment
+        file = path.open("rb")  # opened once, since it may be replaced or removed at any moment
     except FileNotFoundError:
         raise NotFound("the recording has just been removed") from None
     try:
@@ -133,7 +133,7 @@ def _range_response(file: IO[bytes], request: Request) -> Response:
         begin, end = wanted.groups()
         if begin:
             first, last = int(begin), min(int(end), size - 1) if end else size - 1
-        else:  # so many from the end
+        else:  # a suffix range: the last bytes
             first = max(0, size - int(end or 0))
         if first > last or first >= size or (begin and end and int(end) < int(begin)):
             outside = {"content-range": f"bytes */{size}"}

@@ -1,8 +1,8 @@
-"""`/api/submit`, `/api/data/chart` and `/api/badge`: results of anyone's runs in, what models said day by day out.
+"""`/api/submit`, `/api/data/chart` and `/api/badge`: results of other people's runs in, daily charts and badges out.
 
-These routes speak as the community's client does: names as in files (camelCase is read too), and `status` beside
-`success`. Bodies are read by msgspec straight from their bytes; only what does not fit is read a second time, to say
-where and why. A 400 always means that nothing was stored.
+These routes use the conventions of the community's client: names as in files (camelCase is accepted too), and `status`
+beside `success`. msgspec decodes bodies straight from their bytes; only an invalid body is parsed a second time, to
+report where and why. A 400 always means that nothing was stored.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ _TOO_DEEP_MESSAGE = f"nested more than {jsonl.MAX_DEPTH} levels deep"
 _encode = msgspec.json.Encoder().encode
 BADGE_CACHE_S = 300
 MAX_MODEL_LENGTH = 40
-"""Letters of a model that are shown."""
+"""Most characters of a model name that are shown."""
 _SVG_MEDIA_TYPE = "image/svg+xml"
 _COLOURS = ((0.9, "#2d7d46"), (0.7, "#8a6d00"), (0.0, "#b3392f"))
 _UNKNOWN = "#5f6368"
@@ -59,18 +59,18 @@ _SVG_TEMPLATE = """\
 """
 
 
-# ── What is sent and answered ──
+# ── Bodies and responses ──
 
 
 def _describe_body(kind: type) -> dict[str, Any]:
-    """Return what a route says of its body: the very rules by which it is read."""
+    """Return the documentation of a body, made from the types that decode it."""
     (found,), defined = msgspec.json.schema_components((kind,))
     content = {"application/json": {"schema": inline_references(found, defined)}}
     return {"requestBody": {"required": True, "content": content}}
 
 
 def _describe_answer(view: type[msgspec.Struct], name: str) -> dict[str, Any]:
-    """Return what a route says of its answers, with the status where the client looks for it."""
+    """Return the documentation of a response, with `status` where the client expects it."""
     model = create_model(name, __base__=make_envelope_model(view), status=(Status, ...))
     return document_route(view, status_200={"model": model, "description": "Done"})
 
@@ -94,9 +94,9 @@ _Bytes = Annotated[bytes, Depends(_read_request_body)]
 async def submit(
     app: AppDependency, caller: Annotated[Credential, require_caller(submissions.submit)], body: _Bytes
 ) -> Response:
-    """Store one result, marked by whether its suite is known here; a prompt that a known suite lacks is refused.
+    """Store one result, marked by whether its suite is known; a prompt that a known suite does not have is refused.
 
-    `verified` means only that: the output and the score are as they were sent, and are not checked.
+    `verified` means only that the suite is known: the output and the score are stored as sent, and are not checked.
     """
     found = await submissions.submit(app, caller, await app.run_in_thread(lambda: _read_body(body, Submission)))
     return _status_response(found.status, found)
@@ -113,9 +113,9 @@ async def submit_batch(
 ) -> Response:
     """Store the results of a batch in one transaction.
 
-    What does not fit the format is told by its number, and nothing is stored. A result that fits and is refused (its
-    suite has no such prompt) stands alone: the others are stored. When all are refused, that is a 400. The status is
-    `duplicate` when nothing in it was new.
+    If a result does not fit the format, the error gives its number, and nothing is stored. A valid result that is
+    refused (its suite has no such prompt) does not affect the others, which are stored; if all are refused, the
+    response is a 400. The status is `duplicate` if nothing in the batch was new.
     """
     found = await submissions.submit_batch(app, caller, await app.run_in_thread(lambda: _read_body(body, Batch)))
     return _status_response("accepted" if found.accepted else "duplicate", found)
@@ -148,7 +148,7 @@ def _status_response(status: Status, data: msgspec.Struct) -> Response:
 
 
 def _read_body(body: bytes, kind: type[_Read]) -> _Read:
-    """Return what was sent; InvalidInput with every problem and its place when it does not fit."""
+    """Return the decoded body; raises `InvalidInput` with every problem and its place."""
     try:
         found = msgspec.json.decode(body, type=kind)
     except RecursionError:
@@ -162,7 +162,7 @@ def _read_body(body: bytes, kind: type[_Read]) -> _Read:
 
 
 def _find_deep_nesting(read: Submission | Batch) -> Iterator[Problem]:
-    """Yield what is nested deeper than anybody after us can take; of most results there is nothing to look into."""
+    """Yield a problem for each value nested too deeply for its later readers; most results have none to check."""
     several = isinstance(read, Batch)
     for index, each in enumerate(read.results if isinstance(read, Batch) else (read,)):
         verdict = each.assertion_result
@@ -202,7 +202,7 @@ def _read_strictly(body: bytes, kind: type[_Read]) -> _Read:
 
 
 def _use_file_names(value: Any, kind: type[msgspec.Struct], place: str, problems: list[Problem]) -> Any:
-    """Return an object with its names as in files; one that stands there in both spellings is a problem."""
+    """Return an object with its names as in files; a name in both spellings is a problem."""
     if not isinstance(value, dict):
         return value
     spelled: dict[str, str] = {to_camel(name): name for name in kind.__struct_fields__}
@@ -249,8 +249,8 @@ async def badge(
 ) -> Response:
     """Return the share of scored results of known suites that passed in the last 30 days, and how many there were.
 
-    Scores are as they were submitted. A server that takes results from anybody shows it to anybody: a badge stands on
-    pages that have no token.
+    Scores are as they were submitted. A server that accepts anonymous results shows badges to anonymous callers too,
+    because a badge is embedded in pages that have no token.
     """
     public = app.preferences().anonymous_submission
     picture = draw_badge(model, await submissions.badge(app, caller, model)).encode()
@@ -266,7 +266,7 @@ async def badge(
 
 
 def draw_badge(model: str, counts: PassCounts) -> str:
-    """Return a badge as SVG; whatever a model is called, it is text.
+    """Return a badge as SVG; the model's name is escaped.
 
     >>> "unknown" in draw_badge("<script>", PassCounts(0, 0)), "<script>" in draw_badge("<script>", PassCounts(0, 0))
     (True, False)
@@ -275,7 +275,7 @@ def draw_badge(model: str, counts: PassCounts) -> str:
     name = name if len(name) <= MAX_MODEL_LENGTH else f"{name[: MAX_MODEL_LENGTH - 1]}…"
     if counts.scored:
         share = counts.passed / counts.scored
-        # Rounded down: only what has no failure at all is 100 %.
+        # Rounded down, so that 100 % means no failure at all.
         said, colour = (
             f"{int(share * 100)} % of {counts.scored:,}",
             next(each for bar, each in _COLOURS if share >= bar),
@@ -301,5 +301,5 @@ def draw_badge(model: str, counts: PassCounts) -> str:
 
 
 def _estimate_text_width(text: str) -> int:
-    """Return about how wide a text is; the picture stretches it to fit."""
+    """Return the approximate width of a text; the SVG stretches the text to it."""
     return sum(11 if ord(each) > 0x2E80 else 7 for each in text) or 1

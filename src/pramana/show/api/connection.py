@@ -1,8 +1,8 @@
-"""A connection before it is known who asks: how large the head of a request may be, and how long it may take.
+"""Limits on connections before authentication: the size of a request head, and the time that it may take.
 
-uvicorn keeps any number of headers in memory and waits as long as a client likes for the first byte, all of it before
-the gate sees a request. Here a head has at most 64 KiB and 100 headers and must arrive within ten seconds, and when the
-process runs short of file descriptors, the connection that has waited longest for its head makes room.
+Before the gate sees a request, uvicorn alone would keep any number of headers in memory and wait any time for the first
+byte. Here a head has at most 64 KiB and 100 headers and must arrive within ten seconds. When the process runs short of
+file descriptors, the connection that has waited longest for its head is closed.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ MAX_HEAD_BYTES = 64 << 10
 MAX_HEADERS = 100
 HEAD_TIMEOUT_S = 10.0
 RESERVED_FILES = 128
-"""File descriptors that connections leave to the store, to calls of providers and to what libraries open."""
+"""File descriptors reserved for the store, for provider requests and for libraries."""
 MAX_CONNECTIONS = 10_000
 ACCEPTED_AT_ONCE, QUEUED = 100, 2048
-"""Connections that the event loop accepts in one turn, before any of them is counted (fewer than are reserved), and
-those that wait in the kernel."""
+"""Connections that the event loop accepts in one turn, before any is counted (fewer than are reserved), and the backlog
+of the kernel."""
 
 
 class TooManyHeaders(Exception):
@@ -30,7 +30,7 @@ class TooManyHeaders(Exception):
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's own, with bounds on the head of a request."""
+    """uvicorn's protocol, with limits on the head of a request."""
 
     def __init__(self, config: "Config", server_state: "ServerState", *given: Any, **named: Any) -> None:
         super().__init__(config, server_state, *given, **named)
@@ -38,7 +38,7 @@ class Connection(HttpToolsProtocol):
         self._refused = False
         self._deadline: asyncio.TimerHandle | None = None
         self.gate_cache: dict[str, bool] = {}
-        """What the gate has found out about this connection, for its further requests."""
+        """What the gate knows about this connection, cached for its later requests."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
@@ -81,7 +81,7 @@ class Connection(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be parsed; the parser was stopped where there are too many headers."""
+        """Refuse a head that cannot be parsed, or that has too many headers."""
         if self._in_head and len(self.headers or ()) > MAX_HEADERS:  # None before the first byte of a request
             self._refuse()
         else:
@@ -105,7 +105,7 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     def _close_oldest_waiting(self) -> None:
-        """Close the connection that has waited longest for its head; without any, this one."""
+        """Close the connection that has waited longest for its head, or this one if none is waiting."""
         waiting = [each for each in self.connections if isinstance(each, Connection) and each._deadline]  # noqa: SLF001
         oldest = min(waiting, key=lambda each: each._deadline.when() if each._deadline else 0.0, default=self)  # noqa: SLF001
         oldest._stop_waiting()  # noqa: SLF001 - it ends only with the loop's next turn, and is chosen once
@@ -118,7 +118,7 @@ class Connection(HttpToolsProtocol):
 
 
 def max_connections() -> int:
-    """Return how many connections there may be at once, by how many files this process may open."""
+    """Return the limit of concurrent connections, derived from the process's limit of open files."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

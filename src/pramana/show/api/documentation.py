@@ -1,4 +1,4 @@
-"""`/openapi.json` and `/docs`: what the API says of itself; the page asks nobody else for anything."""
+"""`/openapi.json` and `/docs`: the API's own documentation; the page loads nothing from other hosts."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ _EVENT = {
 
 
 def install_documentation(app: FastAPI) -> None:
-    """Add both to an application."""
+    """Add both routes to an application."""
     import fastapi_offline
 
     app.mount("/docs/assets", StaticFiles(directory=Path(fastapi_offline.__file__).parent / "static"))
@@ -34,7 +34,7 @@ def install_documentation(app: FastAPI) -> None:
     async def openapi(serving: AppDependency) -> Response:
         from starlette.responses import JSONResponse
 
-        # The first takes half a second to describe, for which everybody else would stand still.
+        # The first call takes half a second, during which the event loop would be blocked.
         return JSONResponse(await serving.run_in_heavy_thread(lambda: describe(app)))
 
     @app.get("/docs", include_in_schema=False)
@@ -51,7 +51,7 @@ def install_documentation(app: FastAPI) -> None:
 
 
 def _correct_operation(status: int, operation: dict[str, Any]) -> None:
-    """Mend what the framework writes: errors are JSON whatever a route answers, and a stream is of events."""
+    """Correct the framework's description: errors are JSON whatever a route returns, and streams are of events."""
     content = operation.get("content", {})
     if status >= 400 and content:
         operation["content"] = {"application/json": next(iter(content.values()))}
@@ -60,7 +60,7 @@ def _correct_operation(status: int, operation: dict[str, Any]) -> None:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI description, without what the framework would answer and we never do."""
+    """Return the OpenAPI description, without responses that the framework lists and this API never sends."""
     if app.openapi_schema is None:
         found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         for path in found.get("paths", {}).values():

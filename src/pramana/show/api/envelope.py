@@ -1,10 +1,10 @@
-"""What every route shares: what it gets, and one envelope for what it answers.
+"""What every route shares: its dependencies, and one envelope for responses and errors.
 
-A route gets the application (`AppDependency`) and its caller's credential (`require_caller`), and hands both to a use
-case, which decides what the caller may do. It answers `{"success": true, "data": …, "meta": …}`, or what is wrong.
+A route gets the application (`AppDependency`) and its caller's credential (`require_caller`), and passes both to a use
+case, which decides what the caller may do. It responds with `{"success": true, "data": …, "meta": …}`, or an error.
 
-An error is `{"success": false, "error": …, "code": …, "details": …}`: a sentence, a stable word for programs, and where
-it is wrong. The framework's own errors come out so too, and nobody outside ever sees a traceback.
+An error is `{"success": false, "error": …, "code": …, "details": …}`: a sentence, a stable code for programs, and the
+places of the problems. The framework's own errors have the same form, and no response ever contains a traceback.
 """
 
 import logging
@@ -46,7 +46,7 @@ _CODES = {
 }  # fmt: skip
 
 
-# ── What a route gets ──
+# ── Dependencies of a route ──
 
 
 async def _app(connection: HTTPConnection) -> App:
@@ -58,13 +58,13 @@ AppDependency = Annotated[App, Depends(_app)]
 
 
 def require_caller(use_case: Callable[..., Awaitable[Any]]) -> Any:
-    """Return the dependency of a route that hands its caller's credential to a use case.
+    """Return the dependency of a route that passes its caller's credential to a use case.
 
-    Whoever may not do it is refused before anything that they have sent is looked at.
+    A caller without permission is refused before their body is read.
     """
 
     async def read_credential(connection: HTTPConnection) -> Credential:
-        app: App = connection.app.state.serving  # a dependency of a dependency would take longer than the store
+        app: App = connection.app.state.serving  # a nested dependency would take longer than reading the store
         found: Credential = connection.scope.get("pramana.credential", Credential())
         await allowed_user(app, found, use_case)
         return found
@@ -74,16 +74,16 @@ def require_caller(use_case: Callable[..., Awaitable[Any]]) -> Any:
 
 
 def request_user(connection: HTTPConnection) -> User:
-    """Return who the gate found to ask."""
+    """Return the user whom the gate has authenticated."""
     found: User = connection.scope.get("pramana.user", ANONYMOUS)
     return found
 
 
-# ── What is sent and answered ──
+# ── Bodies and responses ──
 
 
 class Body(BaseModel):
-    """What is sent: names in camelCase or as in files, and none that nobody knows."""
+    """A request body: field names in camelCase or as in files; unknown names are refused."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
@@ -101,10 +101,10 @@ class Body(BaseModel):
 def add_fields_of(
     struct: type[Struct], *, partial: bool = False, **published: tuple[Any, Any]
 ) -> Callable[[type[_Body]], type[_Body]]:
-    """Add a field to a body for each field of a struct of ours, under its published name and with its bounds.
+    """Add a field to a body for each field of one of our structs, under its published name and with its bounds.
 
-    `published` are the fields whose shape outside is another. Fields that are local-only cannot be sent. With `partial`
-    any may be left out or null.
+    `published` overrides fields whose form in the API differs. Local-only fields cannot be sent. With `partial`, any
+    field may be left out or null.
     """
     made: dict[str, Any] = {}
     for each in fields(struct):
@@ -123,12 +123,12 @@ def add_fields_of(
 
 
 def published_field_name(field: FieldInfo) -> str:
-    """Return the name under which a field is sent."""
+    """Return the name of a field in the API."""
     return to_camel(published_name(field))
 
 
 def _use_pydantic_bounds(type_: Any) -> Any:
-    """Return a type whose bounds are stated for pydantic instead of msgspec."""
+    """Return a type with its msgspec bounds rewritten for pydantic."""
     inner = get_args(type_)
     if get_origin(type_) is Annotated:
         stated = [each for each in inner[1:] if isinstance(each, Meta)]
@@ -148,14 +148,14 @@ _BOUNDS = ("gt", "ge", "lt", "le", "min_length", "max_length")
 
 
 class Shape(BaseModel):
-    """What is answered, for the documentation: answers are written by hand, and a test compares the two."""
+    """A response, for the documentation only: responses are encoded separately, and a test compares the two."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
 @cache
 def make_shape(view: type[Struct]) -> type[Shape]:
-    """Return the documentation of a view: `TokenView` is `TokenShape` there."""
+    """Return the documentation model of a view: `TokenShape` for `TokenView`."""
     made: dict[str, Any] = {}
     for each in fields(view):
         default = ... if each.required else None if each.default is UNSET else each.default
@@ -166,7 +166,7 @@ def make_shape(view: type[Struct]) -> type[Shape]:
 
 
 def _shape_type(type_: Any) -> Any:
-    """Return a type with shapes in place of views, and lists in place of tuples."""
+    """Return a type with shapes instead of views, and lists instead of tuples."""
     inner = get_args(type_)
     origin = get_origin(type_)
     if isinstance(type_, type) and issubclass(type_, Struct):
@@ -186,7 +186,7 @@ def _shape_type(type_: Any) -> Any:
 
 
 class Answered(BaseModel, Generic[_Data]):
-    """An answer."""
+    """A successful response."""
 
     success: Literal[True]
     data: _Data
@@ -194,7 +194,7 @@ class Answered(BaseModel, Generic[_Data]):
 
 
 class Detail(BaseModel):
-    """One thing wrong at one place. Lines and columns count from one; zero: the whole of it."""
+    """One problem at one place. Lines and columns count from 1; 0 means the whole document."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -205,7 +205,7 @@ class Detail(BaseModel):
 
 
 class Refused(BaseModel):
-    """What went wrong."""
+    """An error response."""
 
     success: Literal[False]
     error: str = Field(description="In one sentence, with what to do about it")
@@ -214,7 +214,7 @@ class Refused(BaseModel):
 
 
 def make_answer(data: Any, meta: Mapping[str, Any] | None = None, *, status: int = 200, **top: Any) -> Response:
-    """Return an answer; `top` stands beside `success`, where an older client looks for it."""
+    """Return a successful response; `top` fields go beside `success`, where older clients expect them."""
     whole: dict[str, Any] = {"success": True, **top, "data": data}
     if meta is not None:
         whole["meta"] = meta
@@ -230,7 +230,7 @@ def make_error_response(
     headers: Mapping[str, str] | None = None,
     **top: Any,
 ) -> Response:
-    """Return what went wrong."""
+    """Return an error response."""
     said = {"success": False, **top, "error": error, "code": code or _CODES.get(status, "error"), "details": details}
     return _json_response(said, status, headers)
 
@@ -239,7 +239,7 @@ def to_json_bytes(value: Any) -> bytes:
     """Return a value as JSON on one line."""
     try:
         return _encode(value)
-    except (UnicodeEncodeError, ValueError, TypeError, OverflowError):  # half of a surrogate pair; a model may say so
+    except (UnicodeEncodeError, ValueError, TypeError, OverflowError):  # such as half a surrogate pair in a reply
         from pramana.report.terminal import to_json
 
         return to_json(msgspec.to_builtins(value)).encode()
@@ -251,17 +251,17 @@ def _json_response(value: Any, status: int, headers: Mapping[str, str] | None = 
 
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
 PageSize = Annotated[int, Query(alias="pageSize", ge=1, le=500)]
-"""Which page of a list: `def route(page: PageNumber = 1, page_size: PageSize = 50)`."""
+"""Items per page of a list: `def route(page: PageNumber = 1, page_size: PageSize = 50)`."""
 
 
 def read_query(struct: type[_Struct], request: Request) -> _Struct:
-    """Return the request of a use case that the address asks for; quicker than the framework for many fields."""
+    """Return a use case's request, read from the query string; faster than the framework for many fields."""
     query = request.query_params
     return struct_from_texts(struct, {name: query.getlist(name) for name in query})
 
 
 def query_parameters(struct: type[Struct]) -> dict[str, Any]:
-    """Return what a route says of its query: `@router.get(path, openapi_extra=query_parameters(RunFilter))`."""
+    """Return the documentation of a query: `@router.get(path, openapi_extra=query_parameters(RunFilter))`."""
     told: list[dict[str, Any]] = []
     for each in fields(struct):
         schema = TypeAdapter(_use_pydantic_bounds(each.type)).json_schema()
@@ -273,7 +273,7 @@ def query_parameters(struct: type[Struct]) -> dict[str, Any]:
 
 
 def read_pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
-    """Yield up to so many bytes of an open file from where it stands, and close it."""
+    """Yield up to `size` bytes of an open file from its current position, then close it."""
     with file:
         while size and (piece := file.read(min(CHUNK_BYTES, size))):
             size -= len(piece)
@@ -281,27 +281,27 @@ def read_pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 def make_page_meta(page: int, size: int, total: int) -> dict[str, int]:
-    """Return what a list says of its pages."""
+    """Return the `meta` of a list: its page, page size and totals."""
     return {"page": page, "pageSize": size, "total": total, "totalPages": -(-total // size)}
 
 
 def take_page(every: Sequence[_Data], page: int, size: int) -> tuple[Sequence[_Data], dict[str, int]]:
-    """Return one page of a list that is at hand, and what it says of its pages."""
+    """Return one page of an in-memory list, and its `meta`."""
     return every[(page - 1) * size : page * size], make_page_meta(page, size, len(every))
 
 
 def make_envelope_model(data: Any) -> Any:
-    """Return the documentation of an answer with this data in its envelope: a model."""
+    """Return the documentation model of a response with this data in the envelope."""
     return Answered.__class_getitem__(_shape_type(data))
 
 
 def document_route(
     data: Any, *errors: int, status: int = 200, description: str = "Done", **more: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what a route says of its answers: `@router.get(path, **documented(list[Scenario], 400))`.
+    """Return the documentation of a route's responses: `@router.get(path, **document_route(list[Scenario], 400))`.
 
-    What can happen anywhere (no token, too fast, too large) need not be named. `more` describes other answers, by their
-    status: `status_304={"description": "As it was"}`.
+    Errors that any route can return (no token, rate limit, too large) need not be named. `more` describes other
+    responses by status: `status_304={"description": "As it was"}`.
     """
     usual = {400, 401, 403, 413, 421, 429, 503}
     told: dict[int | str, Any] = {
@@ -313,7 +313,7 @@ def document_route(
 
 
 def inline_references(schema: Any, definitions: Mapping[str, Any] | None = None) -> Any:
-    """Return a JSON Schema without references: where it is going to stand there is nothing to refer to."""
+    """Return a JSON Schema with its references inlined, for a place without definitions to refer to."""
     if isinstance(schema, list):
         return [inline_references(each, definitions) for each in schema]
     if not isinstance(schema, dict):
@@ -325,11 +325,11 @@ def inline_references(schema: Any, definitions: Mapping[str, Any] | None = None)
 
 
 class _Documented(JSONResponse):
-    """Only names the media type in the documentation: answers are made by `make_answer` and `make_error_response`."""
+    """Sets the media type in the documentation; `make_answer` and `make_error_response` make the responses."""
 
 
 def to_camel_case(value: Any) -> Any:
-    """Return plain data of ours with its names in camelCase.
+    """Return plain data with its names in camelCase.
 
     >>> to_camel_case({"pass_rate": 1.0, "of_these": [{"p_50": 2}]})
     {'passRate': 1.0, 'ofThese': [{'p50': 2}]}
@@ -340,7 +340,7 @@ def to_camel_case(value: Any) -> Any:
 
 
 def problem_to_detail(problem: Problem) -> dict[str, Any]:
-    """Return a problem with its place, as the first of all such APIs gave it."""
+    """Return a problem with its place, as an item of `details`."""
     found: dict[str, Any] = {
         "path": problem.path,
         "message": problem.message,
@@ -370,11 +370,11 @@ API_HINTS: Mapping[HintKey, str] = {
     "pull_weights": "pull them: POST /api/weights/{}/pull",
     "any_suite": "compare {} by anySuite=true",
 }
-"""What to do about an error, for programs; some of it only a command can do."""
+"""Hints for clients of the API; some of them name commands, where the API has no equivalent."""
 
 
 def error_response(error: PramanaError, most: int = MAX_DETAILS) -> Response:
-    """Return what one of our own errors says; of the store only that, for its words are of hosts, users and paths."""
+    """Return the response to one of our errors; store messages are replaced: they name hosts, users and paths."""
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
     if isinstance(error, ServerBusy | TooManyRequests):
         headers["Retry-After"] = str(error.retry_after_s)
@@ -385,7 +385,7 @@ def error_response(error: PramanaError, most: int = MAX_DETAILS) -> Response:
 
 
 def public_message(error: PramanaError, hints: Mapping[HintKey, str] = API_HINTS) -> str:
-    """Return what anybody may read of an error: of the store's, its words are of hosts, users and paths."""
+    """Return the public message of an error; store messages are replaced: they name hosts, users and paths."""
     if not isinstance(error, StoreFailed):
         return escape_control_characters(error.explain(hints))
     log.warning("%s", escape_control_characters(str(error)))
@@ -394,7 +394,7 @@ def public_message(error: PramanaError, hints: Mapping[HintKey, str] = API_HINTS
 
 
 def install_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
-    """Make every error of an application with these routes come out in the envelope."""
+    """Return every error of an application with these routes in the envelope."""
 
     @app.exception_handler(PramanaError)
     async def handle_pramana_error(_: Request, error: PramanaError) -> Response:
@@ -416,35 +416,35 @@ def install_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
             405: "this address does not take this method",
         }
         text, headers = said.get(error.status_code) or str(error.detail), dict(error.headers or {})
-        if error.status_code == 405:  # the framework names the methods of the first route only
+        if error.status_code == 405:  # the framework lists the methods of the first route only
             there = [each for each in routes if isinstance(each, Route) and each.path_regex.match(request.url.path)]
             headers["Allow"] = ", ".join(sorted({method for each in there for method in each.methods or ()}))
         return make_error_response(error.status_code, text, headers=headers)
 
     @app.exception_handler(Exception)
     async def handle_unexpected_error(request: Request, error: Exception) -> Response:
-        request.scope["pramana.told"] = True  # the framework raises it again, for the log, which has it already
+        request.scope["pramana.told"] = True  # the framework raises it again to log it; it is logged already
         return make_defect_response(error)
 
     @app.exception_handler(ClientDisconnect)
     async def handle_client_disconnect(_: Request, __: ClientDisconnect) -> Response:
-        return make_error_response(400, "the request was not sent to its end")  # to nobody, and nothing is wrong here
+        return make_error_response(400, "the request was not sent to its end")  # the client has gone; no server error
 
 
 def make_defect_response(error: Exception) -> Response:
-    """Return that something is wrong here, under a number by which the log tells the rest."""
+    """Return the response to an unexpected exception: an internal error with the number of its log entry."""
     return make_error_response(500, log_defect(error), code="defect")
 
 
 def log_defect(error: Exception) -> str:
-    """Log what nobody expected, and return what anybody may read of it."""
+    """Log an unexpected exception and return the public message for it."""
     number = secrets.token_hex(4)
     log.error("incident %s", number, exc_info=error)
     return f"this is a defect of Pramana; its log tells more under incident {number}"
 
 
 def _validation_detail(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the framework found wrong with a request, at a path as files have it."""
+    """Return a validation error of the framework, with its path in the names of files."""
     where, *inside = error["loc"]
     if error["type"] == "json_invalid":
         place = inside[0] if inside and isinstance(inside[0], int) else 0

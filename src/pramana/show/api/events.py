@@ -1,4 +1,4 @@
-"""`/api/events` and `/api/runs/{id}/events`: what is new, as it happens, as server-sent events."""
+"""`/api/events` and `/api/runs/{id}/events`: live changes and results, as server-sent events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -35,7 +35,7 @@ _For = Annotated[float | None, Query(alias="seconds", gt=0, le=86_400, descripti
 
 
 END_TIMEOUT_S = 1.0
-"""How long who does not read may keep a stream open that has ended."""
+"""How long a client that does not read may keep an ended stream open."""
 
 
 _NAMES: dict[type, bytes] = {
@@ -50,7 +50,7 @@ _NAMES: dict[type, bytes] = {
 
 
 def encode_event(event: RunEvent | ChangeEvent) -> bytes:
-    """Return an event as a server-sent one.
+    """Return an event in the format of server-sent events.
 
     >>> encode_event(CallsView({"agent": 1}))
     b'event: calls\\ndata: {"agent":1}\\n\\n'
@@ -64,18 +64,18 @@ def encode_event(event: RunEvent | ChangeEvent) -> bytes:
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events to one listener, until they are over or the listener's token is."""
+    """Server-sent events to one listener, until the events or the listener's token end."""
 
     media_type = "text/event-stream"
 
     def __init__(self, streams: OpenStreams, events: AsyncIterator[bytes], user: User) -> None:
         streams.check_capacity(user)
-        # Proxies hold back what is meant for now, unless they are told not to.
+        # Without this header, proxies buffer the events.
         super().__init__(events, 200, {"x-accel-buffering": "no"})
         self._streams, self._user = streams, user
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send what there is until it is over."""
+        """Send the events until the stream ends."""
         async with self._streams.cancel_when_ended(self._user, is_counted=True) as limit:
             await super().__call__(scope, receive, send)
         if limit.expired():
@@ -101,10 +101,10 @@ async def follow(
     last: _Last = None,
     seconds: _For = None,
 ) -> Response:
-    """Tell of each thing that is made, changed or removed: `change` with `kind`, `id` and `action`.
+    """Stream a `change` event for everything created, changed or deleted, with `kind`, `id` and `action`.
 
-    The id of an event is the number of the change; with Last-Event-ID nothing after it is missed, as long as it is
-    kept. When it is not any more, `missed` comes first: look at everything then.
+    The ID of an event is the number of the change. With Last-Event-ID, the stream continues after that change, as long
+    as changes since then are kept. If they are not, it begins with `missed`: reload everything then.
     """
     found = await runs.follow_changes(app, caller, last)
     return EventStream(app.streams, _encode_until(found, seconds), request_user(request))
@@ -120,10 +120,10 @@ async def follow_run(
     after: Annotated[int, Query(ge=0, le=MAX_SEQ, description="Leave out results up to this number")] = 0,
     seconds: _For = None,
 ) -> Response:
-    """Tell of each `result` as it is stored, of `progress`, and when the run has `finished`; then the stream ends.
+    """Stream each `result` as it is stored, `progress`, and `finished` when the run ends; then the stream ends.
 
-    The id of an event is the number of the result: with Last-Event-ID it goes on after that one. `calls` says how many
-    calls are at each stage (`ringing`, `caller`, `waiting`, `agent`, `scoring`), for a run of this server.
+    The ID of an event is the number of the result: with Last-Event-ID, the stream continues after it. `calls` counts
+    the calls at each stage (`ringing`, `caller`, `waiting`, `agent`, `scoring`), for a run of this server.
     """
     found = await runs.follow_run(app, caller, run_id, after if last is None else last)
     return EventStream(app.streams, _encode_until(found, seconds), request_user(request))

@@ -1,12 +1,11 @@
-"""The gate before every route: which hosts and pages may ask, who asks, how often, and how much at once.
+"""The gate before every route: checks host and origin, authenticates, and limits rates and body sizes.
 
 Plain ASGI, for the API and the workbench alike. A page of another host cannot use this server through its visitor's
-browser: the Host header must name this server, and the Origin of whatever changes something, or opens a WebSocket, must
-be this server's or one that was allowed.
+browser: the Host header must name this server, and the Origin of a request that changes something, or opens a
+WebSocket, must be this server's or an allowed one.
 
-Who asks is known by a token, by the session of a browser, or by the kernel: whoever connects on loopback from the
-account that the server runs as needs neither, unless the request was passed on for somebody else or made by a page of
-another host.
+Callers authenticate by a token or a browser session. A loopback connection from the account that the server runs as,
+as reported by the kernel, needs neither, unless the request was forwarded or made by a page of another host.
 """
 
 import asyncio
@@ -34,14 +33,14 @@ COOKIE = "pramana_session"
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 UPLOAD_PATH = "/audio"
 HEALTH = "/api/health"
-"""Asked by whatever watches over the server: nobody is looked up for it, and nothing is counted."""
+"""For monitoring: needs no authentication and is not rate-limited."""
 SUBMISSION_PATHS = "/api/submit", "/api/submit/batch"
 BADGES = "/api/badge/"
 STATIC, SOCKETS = "/_nicegui/", "/_nicegui_ws"
 REDIRECT_TIMEOUT_S = 1.0
-"""How long a page has to go where it is led before its socket is closed."""
+"""How long a page has to follow a redirect before its WebSocket is closed."""
 STALL_TIMEOUT_S = 30.0
-"""How long a request may pause before its end: who sends a byte a minute would hold a place for ever."""
+"""How long a request body may pause; a client that sends a byte a minute would occupy a slot for ever."""
 _SECURITY = (
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
@@ -49,27 +48,27 @@ _SECURITY = (
     ("cross-origin-resource-policy", "same-origin"),
 )
 STRICT_CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'"
-"""The content policy of what is no page; a page brings its own."""
+"""The content security policy of responses that are not pages; a page sets its own."""
 
 
 class RequestAborted(HTTPException):
-    """Too much is sent, or sending has stalled; an `HTTPException`, since the framework hides others while it reads."""
+    """The body is too large or has stalled. An `HTTPException`, since the framework hides others while it reads."""
 
 
 class Gate:
-    """Stands before an application."""
+    """The ASGI middleware before an application."""
 
     def __init__(self, app: ASGIApp, serving: App) -> None:
         self._app, self._serving = app, serving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or say why not."""
+        """Pass a request to the application, or refuse it."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         try:
             refused = await self._check_host_and_origin(scope)
-        except PramanaError as error:  # they may not, or the store cannot be read
+        except PramanaError as error:  # not allowed, or the store cannot be read
             refused = error_response(error)
         except Exception as error:  # noqa: BLE001 - it is logged under its number, and told as any other defect is
             refused = make_defect_response(error)
@@ -82,11 +81,11 @@ class Gate:
             await self._serve_request(scope, receive, guarded)
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a WebSocket through, and close it some time after its token or session has ended."""
+        """Pass a WebSocket to the application, and close it soon after its token or session has ended."""
         async with self._serving.streams.cancel_when_ended(scope["pramana.user"], REDIRECT_TIMEOUT_S) as limit:
             await self._serve_request(scope, receive, send)
         if limit.expired():
-            with suppress(RuntimeError):  # it has been closed already
+            with suppress(RuntimeError):  # already closed
                 await send({"type": "websocket.close", "code": 1008})
 
     async def _serve_request(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,7 +104,7 @@ class Gate:
             if "pramana.told" in scope:
                 return
             if begun:
-                raise  # half an answer is out already: the connection ends, and uvicorn's log says so
+                raise  # part of the response is sent already: the connection ends, and uvicorn logs it
             await self._send_refusal(make_defect_response(error), scope, receive, send)
 
     async def _check_host_and_origin(self, scope: Scope) -> "Response | None":
@@ -145,12 +144,12 @@ class Gate:
             return True
         if is_loopback(self._serving.host):
             return is_loopback(name)
-        return is_loopback(name) or _is_address(name)  # no page can make a browser send an address of its choice
+        return is_loopback(name) or _is_address(name)  # a page cannot make a browser send an IP address of its choice
 
-    # ── Who ──
+    # ── Authentication ──
 
     async def _authorize(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> None:
-        """Find out who asks, and refuse strangers and whoever asks too often before what they have sent is read."""
+        """Authenticate the caller; refuse anonymous callers and those over their rate limit before reading the body."""
         if _is_page_asset(scope):
             scope["pramana.user"] = ANONYMOUS
             return
@@ -170,7 +169,7 @@ class Gate:
         )
 
     def _is_own_account(self, scope: Scope) -> bool:
-        """Ask the kernel once a connection; a WebSocket is one of its own."""
+        """Return whether the server's own account is connected; asks the kernel once per connection."""
         if not self._serving.trusts_own_account:
             return False
         connection: dict[str, bool] = scope.get("pramana.connection", {})
@@ -179,18 +178,18 @@ class Gate:
         return connection["own_account"]
 
     def _is_open_to_anonymous(self, path: str) -> bool:
-        """Tell whether strangers may ask for it: not the API, but where an administrator has allowed it, and pages.
+        """Return whether a path needs no token: pages, and submissions and badges if an administrator has opened them.
 
-        What the API says of itself is no secret, and a page must be there for somebody to bring their token to.
+        The API's documentation is public, and the sign-in page must be reachable without a token.
         """
         if path in SUBMISSION_PATHS or path.startswith(BADGES):
             return self._serving.preferences().anonymous_submission
         return not _is_below(path, "/api", UPLOAD_PATH) and not path.startswith(SOCKETS)
 
-    # ── How often and how much ──
+    # ── Rates and sizes ──
 
     def _client_address(self, scope: Scope) -> str:
-        """Return where a request comes from: behind proxies that are trusted, from whom the first of them has it."""
+        """Return the client's IP address; behind trusted proxies, the one that the outermost of them reported."""
         client = scope.get("client")
         nearest = _read_address(client[0]) if client else None
         if nearest is None:
@@ -201,7 +200,7 @@ class Gate:
             if hop is None:
                 break
             nearest = hop
-        # Whoever has one address of IPv6 has 2^64 of them.
+        # A client with one IPv6 address usually has 2^64 of them.
         return str(IPv6Network((nearest, 64), strict=False) if isinstance(nearest, IPv6Address) else nearest)
 
     def _max_body_bytes(self, scope: Scope) -> int:
@@ -217,7 +216,7 @@ class Gate:
 
         async def receive_limited() -> Message:
             nonlocal taken, whole
-            if whole:  # what is waited for now is news that the other end has gone
+            if whole:  # the only message still to come is the disconnect
                 return await receive()
             try:
                 async with asyncio.timeout(STALL_TIMEOUT_S):
@@ -233,7 +232,7 @@ class Gate:
 
         return receive_limited
 
-    # ── Answers ──
+    # ── Responses ──
 
     def _add_headers(self, scope: Scope, send: Send) -> Send:
         origin = Headers(scope=scope).get("origin")
@@ -277,7 +276,7 @@ def _is_below(path: str, *roots: str) -> bool:
 
 
 def _is_page_asset(scope: Scope) -> bool:
-    """Tell whether it is a script or a style: a page has dozens, they are the same for everybody, and not counted."""
+    """Return whether this is a script or style. A page has dozens, the same for every user; they are not counted."""
     return scope["type"] == "http" and scope["method"] in SAFE_METHODS and scope["path"].startswith(STATIC)
 
 
@@ -286,7 +285,7 @@ def _is_preflight(scope: Scope, headers: Headers) -> bool:
 
 
 def _session_cookie(headers: Headers) -> str | None:
-    """Return the session that a browser's cookie names."""
+    """Return the session secret in a browser's cookie."""
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
@@ -302,7 +301,7 @@ def _is_origin_of(origin: str, host: str) -> bool:
 
 
 def _host_name(host: str) -> str | None:
-    """Return the name of a Host header, without its port.
+    """Return the name in a Host header, without its port.
 
     >>> _host_name("localhost:3000"), _host_name("[::1]:3000"), _host_name("a b")
     ('localhost', '::1', None)
@@ -316,7 +315,7 @@ def _host_name(host: str) -> str | None:
 
 
 def _read_address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return the address that a hop states, with or without its port.
+    """Return the IP address in a forwarding header's entry, with or without its port.
 
     >>> _read_address("203.0.113.7:4711"), _read_address("[2001:db8::1]:80"), _read_address("::ffff:192.0.2.1")
     (IPv4Address('203.0.113.7'), IPv6Address('2001:db8::1'), IPv4Address('192.0.2.1'))

@@ -1,4 +1,4 @@
-"""`/api/models`, `/api/prices` and `/api/weights`: which models there are, what they cost and what they need here."""
+"""`/api/models`, `/api/prices` and `/api/weights`: models, their prices, and the weights of embedded ones."""
 
 from typing import Annotated
 
@@ -25,14 +25,14 @@ router = APIRouter(tags=["models"])
 prices = APIRouter(tags=["prices"])
 weights = APIRouter(tags=["weights"])
 MAX_PRICED_MODELS = 200
-"""Models whose prices can be asked for at once."""
+"""Most models in one request for prices."""
 
 
 @router.get("/api/models", summary="List models", **document_route(list[OfferView]))
 async def list_models(
     app: AppDependency, caller: Annotated[Credential, require_caller(model_cases.list_models)], *, refresh: bool = False
 ) -> Response:
-    """Return what each provider offers that is registered or set up; what one has said is believed for a day."""
+    """Return the models of each registered or configured provider; a provider's list is cached for a day."""
     return make_answer(await model_cases.list_models(app, caller, refresh=refresh))
 
 
@@ -43,7 +43,7 @@ async def model_history(
     model: Annotated[str, Query(min_length=1, max_length=2_000, description="As it was typed")],
     limit: Annotated[int, Query(ge=1, le=500, description="Of runs, the newest")] = 100,
 ) -> Response:
-    """Return pass rate and latency of a model, a run and a day."""
+    """Return pass rate and latency of a model, per run and per day."""
     found = await model_cases.model_history(app, caller, HistoryRequest(model=model, limit=limit))
     return make_answer(found.history, {"total": found.total, "shown": found.shown_runs})
 
@@ -53,10 +53,10 @@ async def model_history(
 
 @add_fields_of(NewPrice)
 class PriceBody(Body):
-    """A price that is set."""
+    """A price to set."""
 
     def price(self) -> NewPrice:
-        """Return it as everyone else sets it."""
+        """Return the price as the use case takes it."""
         return NewPrice(**{name: getattr(self, name) for name in NewPrice.__struct_fields__})
 
 
@@ -68,9 +68,9 @@ async def list_prices(
         list[str] | None, Query(max_length=MAX_PRICED_MODELS, description="As it is typed; repeat for several")
     ] = None,
 ) -> Response:
-    """Return what the named models cost; when none is named, those of the newest runs and those with a set price.
+    """Return the prices of the named models; by default, of those in the newest runs and those with a set price.
 
-    `meta` says which list of published prices is installed, and whether this machine's own file can be read.
+    `meta` names the installed list of published prices, and reports whether the server's own file can be read.
     """
     found = await price_cases.list_prices(app, caller, model or ())
     file = {"exists": found.file_exists, "problem": found.file_problem}
@@ -84,9 +84,9 @@ async def set_price(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(price_cases.set_price)],
 ) -> Response:
-    """Set what a model costs, by the name that is typed or as `provider:model`; it goes before all others.
+    """Set the price of a model, by its name as typed or as `provider:model`; it takes precedence over all others.
 
-    Runs that begin or go on from now on are counted by it; what was counted stays.
+    It applies to runs started or resumed from now on; costs that are already stored do not change.
     """
     return make_answer(await price_cases.set_price(app, caller, model, body.price()))
 
@@ -95,7 +95,7 @@ async def set_price(
 async def forget_price(
     model: str, app: AppDependency, caller: Annotated[Credential, require_caller(price_cases.forget_price)]
 ) -> Response:
-    """Take back what was set for a model; return what it costs then."""
+    """Remove the price that was set for a model; return the price that applies then."""
     return make_answer(await price_cases.forget_price(app, caller, model))
 
 
@@ -106,7 +106,7 @@ async def forget_price(
 async def list_weights(
     app: AppDependency, caller: Annotated[Credential, require_caller(weight_cases.list_weights)]
 ) -> Response:
-    """Return what each embedded model needs, whether it is here, and how far its download is."""
+    """Return the weights of each embedded model, whether the server has them, and any download's progress."""
     return make_answer(await weight_cases.list_weights(app, caller))
 
 
@@ -126,6 +126,6 @@ async def pull_weights(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(weight_cases.pull_weights)],
 ) -> Response:
-    """Bring weights to this machine; whoever asks while that is under way watches the same download."""
+    """Start the download of weights to the server, unless one is in progress; return their state."""
     found = await weight_cases.pull_weights(app, caller, name)
     return make_answer(found, status=200 if found.present else 202)

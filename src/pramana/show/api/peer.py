@@ -1,7 +1,7 @@
-"""Which account of this machine a connection comes from, as the kernel knows it.
+"""The account of this machine that a connection comes from, as the kernel reports it.
 
-Linux answers that for one connection within a tenth of a millisecond, by netlink. Where nobody answers (another system,
-a sandbox without netlink), it is not known, and the caller needs a token.
+On Linux, a netlink query for one connection takes less than a tenth of a millisecond. Without an answer (another
+system, a sandbox without netlink), the account is unknown, and the caller needs a token.
 """
 
 import os
@@ -13,19 +13,19 @@ from ipaddress import ip_address
 
 _FORWARDING = frozenset(("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "x-cluster-client-ip"))
 _SOCK_DIAG, _BY_FAMILY, _REQUEST = 4, 20, 1
-"""NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY and NLM_F_REQUEST of the kernel's headers."""
+"""NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY and NLM_F_REQUEST in the kernel's headers."""
 _ANY, _ANY_COOKIE = 0xFFFF_FFFF, b"\xff" * 8
 _HEADER, _QUESTION = struct.Struct("=IHHII"), struct.Struct("=BBBxI")
 _ANSWER_HEADER = struct.Struct("=2I")
 _UID_OFFSET = _HEADER.size + 4 + 48 + 3 * 4
-"""After the state, the addresses and three numbers come the user's and the inode's."""
+"""The user and the inode follow the state, the addresses and three other numbers."""
 _OVERFLOW_UID = 65_534
-"""What the kernel says for accounts of another user namespace, whoever they are."""
+"""The user that the kernel reports for any account of another user namespace."""
 Address = tuple[str, int]
 
 
 def is_forwarded(headers: Iterable[str]) -> bool:
-    """Tell by the names of its headers, in lower case, whether somebody else's request is passed on.
+    """Return whether a request was forwarded by a proxy, given the names of its headers in lower case.
 
     >>> is_forwarded(["host", "x-forwarded-host"]), is_forwarded(["host", "accept"])
     (True, False)
@@ -34,7 +34,7 @@ def is_forwarded(headers: Iterable[str]) -> bool:
 
 
 def is_own_account(client: Address | None, server: Address | None) -> bool:
-    """Tell whether the other end of a connection on loopback is a socket of the account that this process runs as."""
+    """Return whether the client's socket of a loopback connection belongs to the account of this process."""
     if sys.platform != "linux" or client is None or server is None:
         return False
     try:
@@ -45,7 +45,7 @@ def is_own_account(client: Address | None, server: Address | None) -> bool:
 
 
 def _socket_owner(client: Address, server: Address) -> int | None:
-    """Return the account of a client's socket; None for one that its process has closed, whose it no longer is."""
+    """Return the account of a client's socket; None if its process has closed it, since it then has no owner."""
     near, far = (ip_address(each[0].partition("%")[0]) for each in (client, server))
     mapped = getattr(near, "ipv4_mapped", None) or near
     if not mapped.is_loopback or near.version != far.version:

@@ -1,4 +1,4 @@
-"""`/api/providers`: who may be asked under which name; keys go in, and never out."""
+"""`/api/providers`: registered providers. Keys are accepted and never returned."""
 
 from typing import Annotated, Any
 
@@ -26,14 +26,14 @@ MAX_KEY_LENGTH = 8_192
 
 
 class ArgumentsBody(Body):
-    """What else is said of a provider."""
+    """Further settings of a provider."""
 
     model: str | None = Field(None, max_length=MAX_LENGTH)
     description: str | dict[str, Any] | None = Field(None, description="Of a WebSocket agent: YAML or JSON")
 
 
 class ChangeBody(Body):
-    """What changes; null takes something away, what is left out stays."""
+    """The fields to change; null removes a value, fields left out stay as they are."""
 
     base_url: str | None = Field(None, max_length=MAX_LENGTH)
     arguments: ArgumentsBody | None = None
@@ -49,33 +49,33 @@ class ChangeBody(Body):
 
 
 class ProviderBody(ChangeBody):
-    """A provider to be registered."""
+    """A provider to register."""
 
     id: str = Field(max_length=64, description="What is typed before the colon: id:MODEL")
     kind: str = Field(max_length=64, description=f"One of {', '.join(KINDS)}")
 
 
 class DescriptionBody(Body):
-    """A description that is only looked at."""
+    """An agent description to validate."""
 
     description: str | dict[str, Any]
 
 
 class WorthShape(Shape):
-    """What a description is worth."""
+    """The result of validating an agent description."""
 
     valid: bool
     problems: list[Detail]
 
 
 class RotatedShape(Shape):
-    """Keys that were locked anew."""
+    """The number of re-encrypted keys."""
 
     rotated: int
 
 
 class ProbeBody(Body):
-    """What to test it with."""
+    """The options of a provider test."""
 
     model: str | None = Field(None, min_length=1, max_length=MAX_LENGTH)
 
@@ -84,10 +84,10 @@ class ProbeBody(Body):
 async def list_providers(
     app: AppDependency, caller: Annotated[Credential, require_caller(providers.list_providers)]
 ) -> Response:
-    """Return every registered provider, by id; never a key.
+    """Return all registered providers, by id; never a key.
 
-    `meta.environment` says which keys of the server's own environment are set, by the name of the variable, and for
-    which kinds they are; never a value.
+    `meta.environment` lists the variables for keys in the server's environment, whether each is set, and the provider
+    kinds that use it; never a value.
     """
     found = await providers.list_providers(app, caller)
     return make_answer(found.items, {"environment": found.environment})
@@ -105,7 +105,7 @@ async def create_provider(
 async def rotate_keys(
     app: AppDependency, caller: Annotated[Credential, require_caller(providers.rotate_keys)]
 ) -> Response:
-    """Lock every stored key anew by the newest key of PRAMANA_SECRET_KEY; the older ones can then be dropped."""
+    """Re-encrypt every stored key with the newest key of PRAMANA_SECRET_KEY; the older ones can then be removed."""
     return make_answer({"rotated": await providers.rotate_keys(app, caller)})
 
 
@@ -115,7 +115,7 @@ async def validate_description(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(providers.check_description)],
 ) -> Response:
-    """Say what is wrong with the description of an agent, each problem at its line and column; nothing is kept."""
+    """Return the problems of an agent description, each with its line and column; nothing is stored."""
     found = await providers.check_description(app, caller, body.description)
     return make_answer({"valid": found.valid, "problems": [problem_to_detail(each) for each in found.problems]})
 
@@ -135,7 +135,7 @@ async def change_provider(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(providers.change_provider)],
 ) -> Response:
-    """Change what is named. Runs that were made with it stay as they are."""
+    """Change the given fields of a provider. Runs made with it do not change."""
     return make_answer(await providers.change_provider(app, caller, provider_id, body.sent_fields()))
 
 
@@ -143,7 +143,7 @@ async def change_provider(
 async def delete_provider(
     provider_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(providers.delete_provider)]
 ) -> Response:
-    """Forget a provider and its key; return what it was. Runs that were made with it stay as they are."""
+    """Delete a provider and its key, and return its last state. Runs made with it do not change."""
     return make_answer(await providers.delete_provider(app, caller, provider_id))
 
 
@@ -154,9 +154,9 @@ async def probe_provider(
     caller: Annotated[Credential, require_caller(providers.probe_provider)],
     body: ProbeBody | None = None,
 ) -> Response:
-    """Ask a provider what it offers, or call an agent and hang up: 200 when it answered, else 503 with the reason.
+    """Test a provider: request its list of models, or call an agent and hang up. 200 on success, else 503.
 
-    An agent that is called needs a model, unless the provider has one.
+    The 503 has the reason. To call an agent, give a model unless the provider has one.
     """
     found = await providers.probe_provider(app, caller, provider_id, body.model if body else None)
     if found.failure is None:

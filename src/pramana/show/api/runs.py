@@ -1,6 +1,6 @@
-"""`/api/runs` and `/api/compare`: runs made, shown, compared, cancelled, resumed, deleted and exported.
+"""`/api/runs` and `/api/compare`: create, read, compare, cancel, resume, delete and export runs.
 
-Which one does, or whether it is the command line of some machine, makes no difference to who looks at them.
+Readers see no difference between runs of this server, of another process, or of a command line.
 """
 
 import io
@@ -45,7 +45,7 @@ from pramana.show.api.envelope import (
 router = APIRouter(tags=["runs"])
 compare = APIRouter(tags=["compare"])
 RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest")]
-"""The run that is read. What changes a run takes its whole id alone: `latest` may be another one by then."""
+"""The run to read. Routes that change a run accept only a full id: `latest` may be another run by then."""
 MOST_IDS = 1_000
 LONGEST_NAME = MAX_NAME_CHARS
 _EXPORT_MEDIA_TYPES: Mapping[Format, tuple[str, str]] = {
@@ -61,19 +61,19 @@ _Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 _Several = _Name | Annotated[list[_Name], Field(max_length=100)] | None
 
 
-# ── What is sent ──
+# ── Bodies ──
 
 
 @add_fields_of(Limits)
 class LimitsBody(Body):
-    """What a run may spend, all its sittings together, and how hard it may press."""
+    """The limits of a run: cost and tokens for all its sittings together, time, and concurrency."""
 
     def to_limits(self) -> Limits:
-        """Return them under our own names."""
+        """Return the body as `Limits`."""
         return Limits(**self._with_own_names(runs.PUBLISHED_LIMITS.values()))
 
     def to_changed_limits(self) -> dict[str, Any]:
-        """Return those that were sent, under our own names."""
+        """Return the fields that were sent, under the names of `Limits`."""
         return self._with_own_names(self.model_fields_set)
 
     def _with_own_names(self, wanted: Collection[str]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class LimitsBody(Body):
 
 
 class ScenariosBody(Body):
-    """Which scenarios of this server. Within one filter any value matches, but for `allTags`."""
+    """Filters for the scenarios of this server. Within one filter any value matches, except in `allTags`."""
 
     ids: Annotated[list[_Name], Field(max_length=MOST_IDS)] = Field(default_factory=list)
     type: ScenarioType | list[ScenarioType] | None = None
@@ -106,12 +106,12 @@ class ScenariosBody(Body):
     limits=(LimitsBody | None, None),
 )
 class RunBody(Body):
-    """The run that is wanted."""
+    """A run to create."""
 
     dry_run: bool = Field(default=False, description="Only estimate what it would take")
 
     def to_request(self) -> RunRequest:
-        """Return it as everyone else makes it."""
+        """Return the body as a `RunRequest`."""
         sent = {name: getattr(self, name) for name in type(self).model_fields if name in RunRequest.__struct_fields__}
         sent |= {"models": tuple(sent["models"]), "scenarios": _make_selection(sent["scenarios"])}
         limits: LimitsBody | None = sent["limits"]
@@ -126,20 +126,20 @@ def _body_defaults(body: type[Body], within: str = "") -> dict[str, Any]:
 
 
 DEFAULTS: Mapping[str, Any] = {**_body_defaults(RunBody), **_body_defaults(LimitsBody, "limits.")}
-"""What is sent, by its path (`limits.concurrency`), and what it is unless somebody says otherwise."""
+"""The default of each field of the body, by its path (`limits.concurrency`)."""
 
 
 @add_fields_of(RunEdit)
 class RunEditBody(Body):
-    """What changes of a run; what is left out or null stays as it is."""
+    """The changes to a run; fields that are left out or null stay as they are."""
 
     def changes(self) -> RunEdit:
-        """Return them under our own names."""
+        """Return the body as a `RunEdit`."""
         return RunEdit(**{name: getattr(self, name) for name in self.model_fields_set})
 
 
 class ResumeBody(Body):
-    """How a run goes on: it keeps its limits, except those that are sent."""
+    """How to resume a run: it keeps its limits, except those sent here."""
 
     limits: LimitsBody | None = None
 
@@ -185,7 +185,7 @@ def _make_selection(given: Any) -> Selection | None:
 async def create_run(
     body: RunBody, app: AppDependency, caller: Annotated[Credential, require_caller(runs.create_run)]
 ) -> Response:
-    """Queue a run, or with `dryRun` say what it would take. Follow it at `/api/runs/{id}/events`."""
+    """Queue a run, or with `dryRun` return an estimate. Follow its progress at `/api/runs/{id}/events`."""
     if body.dry_run:
         return make_answer(await runs.estimate_run(app, caller, body.to_request()))
     return make_answer(await runs.create_run(app, caller, body.to_request()), status=202)
@@ -222,7 +222,7 @@ async def read_run(
     *,
     summary: Annotated[bool, Query(description="false: only how far it is, which takes no adding up")] = True,
 ) -> Response:
-    """Return its plan, how far it is, what it amounts to, and how its times are spread."""
+    """Return a run's plan, progress, summary and distribution of times."""
     read = runs.read_run if summary else runs.read_progress
     found = await read(app, caller, run_id)
     said = msgspec.to_builtins(replace(found, summary=None))
@@ -230,7 +230,7 @@ async def read_run(
 
 
 def _summary_data(summary: Summary) -> dict[str, Any]:
-    """Return a summary in the names of the API; categories, tags and models keep their own."""
+    """Return a summary with its names in camelCase; the names of categories, tags and models are unchanged."""
     data = summary.as_data()
     by = {name: {value: to_camel_case(rate) for value, rate in rows.items()} for name, rows in data.pop("by").items()}
     rubric = {"rubric": data.pop("rubric")} if "rubric" in data else {}
@@ -259,7 +259,7 @@ async def list_results(
     text: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TEXT)] = None,
     tag: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TAG)] = None,
 ) -> Response:
-    """Return results in the order they were stored, each with the beginning of its answer."""
+    """Return results in the order they were stored, each with the beginning of its reply."""
     wanted = runs.ResultFilter(
         outcome=outcome, model=model, case=case, text=text, tag=tag, page=page, page_size=page_size
     )
@@ -279,9 +279,9 @@ async def read_result(
     text: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TEXT)] = None,
     tag: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TAG)] = None,
 ) -> Response:
-    """Return all of it: what was asked, what came back, and how it was judged, with the evidence.
+    """Return a full result: the request, the reply, and the checks with their evidence.
 
-    `meta` has the numbers of the results before and after it; with filters, of the nearest that pass them.
+    `meta` has the numbers of the previous and the next result; with filters, of the nearest that pass them.
     """
     among = runs.ResultFilter(outcome=outcome, model=model, case=case, text=text, tag=tag)
     found = await runs.read_result(app, caller, run_id, seq, among)
@@ -296,7 +296,7 @@ async def read_call(
     caller: Annotated[Credential, require_caller(calls.read_call)],
     columns: Annotated[int, Query(ge=calls.FEWEST, le=calls.MOST, description="Parts of which the peaks are")] = 800,
 ) -> Response:
-    """Return its conversation, its turns and the peaks of both sides, to be drawn and sought in."""
+    """Return a call's conversation, its turns, and the peaks of both sides, for drawing and seeking."""
     return make_answer(await calls.read_call(app, caller, run_id, seq, columns))
 
 
@@ -304,7 +304,7 @@ async def read_call(
 async def cancel_run(
     run_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(runs.cancel_run)]
 ) -> Response:
-    """Ask that it end. What is stored stays; whoever carries it out stops within seconds."""
+    """Request that a run be cancelled. It stops within seconds; stored results are kept."""
     return make_answer(await runs.cancel_run(app, caller, run_id))
 
 
@@ -315,7 +315,7 @@ async def resume_run(
     caller: Annotated[Credential, require_caller(runs.resume_run)],
     body: ResumeBody | None = None,
 ) -> Response:
-    """Queue a run again that was stopped, interrupted or cancelled: it goes on with what is missing."""
+    """Queue a stopped, interrupted or cancelled run again; it continues with the missing results."""
     limits = body.limits.to_changed_limits() if body and body.limits else None
     return make_answer(await runs.resume_run(app, caller, run_id, limits), status=202)
 
@@ -324,7 +324,7 @@ async def resume_run(
 async def edit_run(
     run_id: str, body: RunEditBody, app: AppDependency, caller: Annotated[Credential, require_caller(runs.edit_run)]
 ) -> Response:
-    """Change its name or its note; what is left out stays, and an empty text removes."""
+    """Change the name or the note of a run; fields left out stay as they are, and an empty text removes one."""
     return make_answer(await runs.edit_run(app, caller, run_id, body.changes()))
 
 
@@ -332,7 +332,7 @@ async def edit_run(
 async def delete_run(
     run_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(runs.delete_run)]
 ) -> Response:
-    """Delete it with all of its results; while somebody works on it, it must be cancelled first."""
+    """Delete a run with all of its results; an active run must be cancelled first."""
     await runs.delete_run(app, caller, run_id)
     return make_answer(None)
 
@@ -359,7 +359,7 @@ async def export_run(
     caller: Annotated[Credential, require_caller(runs.render_run)],
     format_: Annotated[Format, Query(alias="format")] = "json",
 ) -> Response:
-    """Return its results as a file: `results.json`, JSON Lines, CSV, Parquet, JUnit, Markdown or one HTML page."""
+    """Return a run's results as a file: `results.json`, JSON Lines, CSV, Parquet, JUnit, Markdown or one HTML page."""
     kind, ending = _EXPORT_MEDIA_TYPES[format_]
     found, file = await runs.render_run(app, caller, run_id, lambda *given: _write_export(format_, *given))
     headers = {"content-disposition": f'attachment; filename="{found}.{ending}"'}
@@ -367,7 +367,7 @@ async def export_run(
 
 
 def _write_export(format_: Format, run: Run, results: Iterator[tuple[Case, Result]]) -> tuple[str, IO[bytes]]:
-    """Write the whole file aside, so that what goes wrong can still be said; return the run's id and the file."""
+    """Write the file to a temporary one, so that a failure can still be reported; return the run's id and the file."""
     file = SpooledTemporaryFile(4 << 20)  # noqa: SIM115 - whoever sends it closes it
     try:
         if find_exporter(format_).binary:
@@ -401,10 +401,10 @@ async def compare_runs(
     any_suite: Annotated[bool, Query(alias="anySuite")] = False,
     any_judge: Annotated[bool, Query(alias="anyJudge")] = False,
 ) -> Response:
-    """Pair the cases of two runs and weigh the evidence; of runs with several models, name one.
+    """Compare two runs case by case; if a run has several models, name one.
 
-    Cases that changed come in pages, those that pass less often first. What has to be chosen before they can be
-    compared is the `path` of a refusal's details: model, newModel or anySuite.
+    Changed cases come in pages, those that pass less often first. If a choice is missing, the error's details name it
+    as their `path`: model, newModel or anySuite.
     """
     wanted = comparisons.CompareRequest(
         base=base,

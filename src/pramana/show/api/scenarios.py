@@ -1,4 +1,4 @@
-"""`/api/scenarios` and `/api/library`: scenarios kept, changed, imported from YAML and exported to it."""
+"""`/api/scenarios` and `/api/library`: store and change scenarios, import and export them as YAML."""
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -60,7 +60,7 @@ else:
 
 
 class ValidatedShape(Shape):
-    """What a document is worth."""
+    """The result of validating a document."""
 
     valid: bool
     scenarios: int = Field(description="How many of its scenarios are valid")
@@ -68,7 +68,7 @@ class ValidatedShape(Shape):
     read: list[_FieldsShape] | None = Field(None, description="Those that are valid, where they were asked for")
 
 
-# ── What is sent ──
+# ── Bodies ──
 
 
 class YamlBody(Body):
@@ -85,7 +85,7 @@ class ImportBody(YamlBody):
 
 
 class LibraryBody(Body):
-    """Which files of the library to import."""
+    """The files of the library to import."""
 
     files: list[str] | None = Field(None, min_length=1, max_length=1_000, description="All when none is named")
     mode: Mode = "skip"
@@ -105,7 +105,7 @@ async def _read_raw(request: Request) -> _RawBody:
 
 
 def _parse_body(model: type[YamlBody], raw: _RawBody) -> Any:
-    """Return what was sent as JSON; read here and not by the framework, which would do it on the event loop."""
+    """Return a JSON body; parsed here, since the framework would parse it on the event loop."""
     try:
         return model.model_validate_json(raw.data)
     except ValidationError as wrong:
@@ -118,7 +118,7 @@ def _parse_body(model: type[YamlBody], raw: _RawBody) -> Any:
 
 
 def _describe_json_or_yaml(model: type[YamlBody]) -> dict[str, Any]:
-    """Return what a route says of a body that is JSON or YAML."""
+    """Return the documentation of a body that is JSON or YAML."""
     kinds = {
         "application/json": {"schema": inline_references(model.model_json_schema())},
         _YAML: {"schema": {"type": "string"}},
@@ -127,7 +127,7 @@ def _describe_json_or_yaml(model: type[YamlBody]) -> dict[str, Any]:
 
 
 def _scenario_body(*required: str) -> dict[str, Any]:
-    """Return what a route says of a scenario that is sent: the rules of files, in camelCase."""
+    """Return the documentation of a scenario body: the rules of files, in camelCase."""
     schema = inline_references(Scenario.model_json_schema(by_alias=True))
     camel = {field: spelling for spelling, field in CAMEL_CASE.items()}
     schema["properties"] = {camel.get(name, name): each for name, each in schema["properties"].items()}
@@ -144,13 +144,13 @@ _Seen = Annotated[
 
 
 def _describe_import(*errors: int) -> dict[str, Any]:
-    """Return what a route says of an import: 201 when it is done, 200 when it was only tried."""
+    """Return the documentation of an import's responses: 201 if it was done, 200 for a dry run."""
     told = document_route(ImportedView, *errors, status=201, description="Done, also when every scenario was skipped")
     told["responses"][200] = {**told["responses"][201], "description": "What would change, of a dry run"}
     return told
 
 
-# ── Lists; first, since they are asked for most ──
+# ── Lists; first, since they are requested most often ──
 
 
 @router.get(
@@ -162,13 +162,13 @@ def _describe_import(*errors: int) -> dict[str, Any]:
 async def list_scenarios(
     request: Request, caller: Annotated[Credential, require_caller(scenarios.list_scenarios)]
 ) -> Response:
-    """Return a page of the scenarios that match, by id. Within one filter any value matches, but for `allTags`."""
+    """Return a page of the scenarios that match, by id. Within one filter any value matches, except in `allTags`."""
     wanted = read_query(ScenarioPage, request)
     found = await scenarios.list_scenarios(request.app.state.serving, caller, wanted)
     return make_answer(found.items, make_page_meta(wanted.page, wanted.page_size, found.total))
 
 
-# ── Documents; before the routes of one scenario, whose ids might be these words ──
+# ── Documents; before the routes of one scenario, whose id might be one of these words ──
 
 
 @router.post(
@@ -183,7 +183,7 @@ async def validate_scenarios(
     caller: Annotated[Credential, require_caller(scenarios.validate_document)],
     read: Annotated[bool, Query(description="Also answer with the scenarios, as they were understood")] = False,
 ) -> Response:
-    """Say whether a document could be imported, and everything that is wrong with it, each at its place."""
+    """Return whether a document could be imported, and all of its problems, each with its place."""
     data = raw.data if raw.is_yaml else (await app.run_in_thread(lambda: _parse_body(YamlBody, raw))).yaml
     found = await scenarios.validate_document(app, caller, data)
     valid = not any(each.severity == "error" for each in found.problems)
@@ -207,10 +207,10 @@ async def import_scenarios(
     mode: Annotated[Mode, Query(description="As in the body, for YAML that is sent as it is")] = "skip",
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
 ) -> Response:
-    """Import the scenarios of a document, all or none; with `dryRun` only say, by 200, what would change.
+    """Import the scenarios of a document, all or none; with `dryRun`, only return what would change, with status 200.
 
-    Of ids that exist already, `skip` leaves what is there, `update` replaces all of it but `createdAt`, and `fail`
-    refuses the whole document.
+    If an ID already exists, `skip` keeps the stored scenario, `update` replaces all of it except `createdAt`, and
+    `fail` refuses the whole document.
     """
     data: str | bytes = raw.data
     if not raw.is_yaml:
@@ -254,7 +254,7 @@ class _AsYaml(Response):
 async def export_scenarios(
     request: Request, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.export_scenarios)]
 ) -> Response:
-    """Return the scenarios that are wanted as one YAML document, which imports to the same."""
+    """Return the matching scenarios as one YAML document, which imports to the same scenarios."""
     pieces = await scenarios.export_scenarios(app, caller, read_query(ScenarioFilter, request))
     disposition = {"Content-Disposition": 'attachment; filename="scenarios.yaml"'}
     return StreamingResponse(pieces, headers=disposition, media_type=_YAML)
@@ -272,7 +272,7 @@ async def export_scenarios(
 async def create_scenario(
     body: _Fields, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.create_scenario)]
 ) -> Response:
-    """Keep a new scenario; an id that is left out is made from the name."""
+    """Store a new scenario; a missing ID is made from the name."""
     return make_answer(await scenarios.create_scenario(app, caller, body), status=201)
 
 
@@ -297,7 +297,7 @@ async def replace_scenario(
     caller: Annotated[Credential, require_caller(scenarios.change_scenario)],
     seen: _Seen = None,
 ) -> Response:
-    """Replace all of a scenario: what is left out gets its default."""
+    """Replace a scenario; fields left out get their defaults."""
     return make_answer(
         await scenarios.change_scenario(app, caller, scenario_id, body, whole=True, seen=_without_camel_case(seen))
     )
@@ -316,21 +316,21 @@ async def change_scenario(
     caller: Annotated[Credential, require_caller(scenarios.change_scenario)],
     seen: _Seen = None,
 ) -> Response:
-    """Change the fields that are named; null gives a field its default."""
+    """Change the given fields of a scenario; null restores a default."""
     return make_answer(
         await scenarios.change_scenario(app, caller, scenario_id, body, whole=False, seen=_without_camel_case(seen))
     )
 
 
 def _without_camel_case(seen: str | None) -> str | None:
-    return seen and seen.replace(" ", "+")  # what a plus becomes in an address that nobody quoted
+    return seen and seen.replace(" ", "+")  # an unquoted plus in a URL arrives as a space
 
 
 @router.delete("/api/scenarios/{scenario_id}", summary="Delete a scenario", **document_route(DeletedView, 404))
 async def delete_scenario(
     scenario_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.delete_scenario)]
 ) -> Response:
-    """Delete a scenario; for a day it can be restored."""
+    """Delete a scenario; it can be restored for a day."""
     return make_answer(await scenarios.delete_scenario(app, caller, scenario_id))
 
 
@@ -342,7 +342,7 @@ async def delete_scenario(
 async def restore_scenario(
     scenario_id: str, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.restore_scenario)]
 ) -> Response:
-    """Bring back a scenario that was deleted within the last day."""
+    """Restore a scenario that was deleted within the last day."""
     return make_answer(await scenarios.restore_scenario(app, caller, scenario_id))
 
 
@@ -353,7 +353,7 @@ async def list_deleted_scenarios(
     page: PageNumber = 1,
     page_size: PageSize = 50,
 ) -> Response:
-    """Return what can be restored, what was deleted last first."""
+    """Return the scenarios that can be restored, last deleted first."""
     found = await scenarios.list_deleted(app, caller, PageRequest(page=page, page_size=page_size))
     return make_answer(found.items, make_page_meta(page, page_size, found.total))
 
@@ -362,7 +362,7 @@ async def list_deleted_scenarios(
 async def list_facets(
     app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.list_facets)]
 ) -> Response:
-    """Return how many of all scenarios have each type, difficulty, language and tag that there is."""
+    """Return the number of scenarios per type, difficulty, language and tag."""
     return make_answer(await scenarios.list_facets(app, caller))
 
 
@@ -373,7 +373,7 @@ async def list_facets(
 async def list_library(
     app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.list_library)]
 ) -> Response:
-    """Return the files of the built-in library; none of them is in the store before somebody imports it."""
+    """Return the files of the built-in library; none is in the store until it is imported."""
     return make_answer(await scenarios.list_library(app, caller))
 
 
@@ -385,6 +385,6 @@ async def list_library(
 async def import_library(
     body: LibraryBody, app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.import_library)]
 ) -> Response:
-    """Import files of the built-in library, as by /api/scenarios/import."""
+    """Import files of the built-in library, as /api/scenarios/import does."""
     importing = scenarios.import_library(app, caller, body.files, body.mode, dry_run=body.dry_run)
     return await _import_response(importing, dry_run=body.dry_run)

@@ -1,4 +1,4 @@
-"""`/api/suites`: which suites there are, what is in them, and a way to add one; a version never changes."""
+"""`/api/suites`: list, read and upload suites; a version never changes."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ _TEXT = "Only cases with this in their id or input, in capitals or not; the whol
 
 
 class SuiteBody(Body):
-    """A version to be kept."""
+    """A version to upload."""
 
     version: str = Field(max_length=64)
     tiers: dict[str, str] = Field(
@@ -37,7 +37,7 @@ class SuiteBody(Body):
 async def list_suites(
     app: AppDependency, caller: Annotated[Credential, require_caller(suites.list_suites)]
 ) -> Response:
-    """Return every version: built in, published, uploaded."""
+    """Return all versions: built in, published, uploaded."""
     return make_answer(await suites.list_suites(app, caller))
 
 
@@ -55,7 +55,7 @@ async def list_suites(
 async def upload_suite(
     body: SuiteBody, app: AppDependency, caller: Annotated[Credential, require_caller(suites.upload_suite)]
 ) -> Response:
-    """Keep a version: 201 when it is new, 200 when it is there with the same content, 409 when that is another."""
+    """Store a version: 201 if it is new, 200 if it exists with the same content, 409 if with different content."""
     done = await suites.upload_suite(app, caller, body.version, body.tiers)
     return make_answer(done.suite, status=201 if done.new else 200)
 
@@ -64,7 +64,7 @@ async def upload_suite(
 async def read_suite(
     version: str, app: AppDependency, caller: Annotated[Credential, require_caller(suites.read_suite)]
 ) -> Response:
-    """Return what a version's manifest says."""
+    """Return a version, as described by its manifest."""
     return make_answer(await suites.read_suite(app, caller, version))
 
 
@@ -100,7 +100,7 @@ async def read_tier(
     kind: Annotated[Literal["json", "jsonl"], Query(alias="format", description="jsonl: the file itself")] = "json",
     text: Annotated[str, Query(max_length=suites.MAX_TEXT_CHARS, description=_TEXT)] = "",
 ) -> Response:
-    """Return the cases of a tier, in the names of the file, by the page; or the whole file."""
+    """Return a page of a tier's cases, with field names as in the file, or the whole file."""
     if kind == "jsonl":
         named = {"Content-Disposition": f'attachment; filename="{tier}.jsonl"'}
         return Response(await suites.read_file(app, caller, version, tier), media_type=_JSONL, headers=named)
@@ -113,5 +113,5 @@ async def read_tier(
 async def tier_hash(
     version: str, tier: str, app: AppDependency, caller: Annotated[Credential, require_caller(suites.read_tier_hash)]
 ) -> Response:
-    """Return the hash by which everybody knows the tier."""
+    """Return the suite hash of a tier."""
     return make_answer(await suites.read_tier_hash(app, caller, version, tier))

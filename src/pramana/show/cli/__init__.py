@@ -1,8 +1,8 @@
-"""The command line: a static table of commands, each imported only when it is typed.
+"""The command line: a static table of commands, each imported only when it is used.
 
-Exit codes: 0 good, 1 the answer is bad, 2 usage or invalid input, 3 the work could not be finished, 4 inconclusive,
-130 interrupted (Ctrl-C, SIGTERM, SIGHUP), 141 the reader of a pipe left. Nothing heavy is imported here: `pramana
---help` must answer at once.
+Exit codes: 0 success, 1 a bad result, 2 wrong usage or invalid input, 3 the work could not be finished, 4 inconclusive,
+130 interrupted (Ctrl-C, SIGTERM, SIGHUP), 141 the reader of a pipe left. Nothing heavy is imported here, so that
+`pramana --help` is fast.
 """
 
 import gc
@@ -40,7 +40,7 @@ COMMANDS = {
 
 
 class HelpfulGroup(click.Group):
-    """A group that suggests the command that was meant."""
+    """A group that suggests a similar command for an unknown one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -54,11 +54,11 @@ class HelpfulGroup(click.Group):
 
 
 OTHERWISE_CALLED = {"resume": "pramana run --resume RUN", "estimate": "pramana run --dry-run"}
-"""What is a command elsewhere, such as in Python, and an option here."""
+"""Operations that are options here, but have a name of their own elsewhere, such as in Python."""
 
 
 class CommandTable(HelpfulGroup):
-    """A group that knows its commands by name and sentence, and imports one only to run it."""
+    """A group that lists its commands from a table and imports one only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -101,7 +101,7 @@ def main() -> NoReturn:
         if sys.stdout is not None:  # a parent may have closed it
             sys.stdout.flush()
     except SystemExit as stop:
-        # When the reader of a pipe has seen enough, click puts a wrapper around our output and leaves by exit 1.
+        # When the reader closes a pipe, click wraps our output and exits with 1.
         code = 141 if sys.stdout is not stdout else stop.code or 0
     except click.ClickException as error:
         if _wants_json():
@@ -117,18 +117,18 @@ def main() -> NoReturn:
         code = error.exit_code
     except OSError as error:
         where = f"{escape_control_characters(str(error.filename))}: " if error.filename else ""
-        with suppress(OSError):  # it may be the terminal itself that is gone
+        with suppress(OSError):  # the terminal itself may be gone
             _print_error(f"{where}{error.strerror or error}", "os_error")
         code = 3
     except Exception as error:  # noqa: BLE001 - the last resort: 1 would say that an answer is bad
         _print_error(_report_defect(error), "defect")
         code = 3
-    gc.freeze()  # or the interpreter looks for cycles among everything that was imported before it ends
+    gc.freeze()  # otherwise the interpreter searches all imported objects for cycles on exit
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _print_error(message: str, code: str, problems: Sequence[Problem] = ()) -> None:
-    """Print what went wrong: the problems where they are known, else the message."""
+    """Print an error: its problems if there are any, else its message."""
     if _wants_json():
         _print_json(message, code, problems)
         return
@@ -153,7 +153,7 @@ def _print_json(message: str, code: str, problems: Sequence[Problem] = ()) -> No
 
 
 def _report_defect(error: Exception) -> str:
-    """Return one sentence that something is wrong here and not with the input, and keep what helps to find it."""
+    """Save the traceback of an internal error, and return one sentence that asks the user to report it."""
     import traceback
 
     from pramana import settings
@@ -162,7 +162,7 @@ def _report_defect(error: Exception) -> str:
     if settings.is_debugging():
         click.echo(trace, err=True)
     try:
-        kept = settings.data_folder() / "defect.txt"  # over the last one
+        kept = settings.data_folder() / "defect.txt"  # overwrites the last one
         settings.write_private_file(kept, trace)
         where = f"the traceback is in {kept}"
     except (OSError, InvalidInput):

@@ -1,7 +1,7 @@
-"""`pramana compare`: which of two is better, with evidence, or not enough of it.
+"""`pramana compare`: which of two runs or models is better, or that the evidence is not enough to decide.
 
-Either side is a stored run or a `results.json`. Beside the verdicts stand the times and the misheard words of both, as
-far as both have them, in what the two were asked differently, and where embedded models ran on different engines.
+Each side is a stored run or a `results.json`. Besides the verdicts, it prints times and misheard words as far as both
+sides have them, how their requests differ, and which embedded models ran on different engines.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_CASES = 20
 SHOWN_REPLIES, SHOWN_REPLIES_JSON = 3, 100
-"""Cases whose replies are shown unless --show says how many."""
+"""Most cases shown with their replies, unless --show sets a number."""
 _WORST_FIRST = (1, 4, 0)
 
 
 def _parse_limit(context: click.Context, option: click.Parameter, value: str | None) -> "Limit | None":
-    """Return how much slower is too slow, as it was typed."""
+    """Parse the value of --max-slower."""
     del context
     from pramana.analyse.changes import parse_limit
 
@@ -82,10 +82,10 @@ def compare(
     name them with --model and --new-model. Cases that flipped are shown with both replies and the reasons; after them,
     replies that changed while the verdict stayed the same.
 
-    Verdicts that different judges gave, or different versions of a check, are left out; where a model judges itself,
-    two models are two judges. Exit code: 1 a regression, 0 none, 4 not enough evidence; of two models of one run, 1
-    says that the second is worse. With --max-slower the time counts too, and the worse of the two decides (1, then 4,
-    then 0).
+    Verdicts by different judges, or by different versions of a check, are left out; if each model judges itself, two
+    models are two judges. Exit code: 1 for a regression, 0 for none, 4 if the evidence is not enough; for two models
+    of one run, 1 means that the second is worse. With --max-slower the time counts too, and the worse of the two
+    decides (1, then 4, then 0).
     """
     from pramana.analyse.changes import GATED, decide_slowdown
     from pramana.app.comparison_sides import compare_sides, describe_request_differences
@@ -117,7 +117,7 @@ def compare(
     if decision:
         click.echo(terminal.wrap_text(decision.sentence))
     for each in changed:
-        if each.sentence and not (decision and decision.code and each.what in GATED):  # as it says itself
+        if each.sentence and not (decision and decision.code and each.what in GATED):  # the decision covers it
             click.echo(terminal.wrap_text(each.sentence))
     if differences := describe_request_differences(each.detail for each in made.asked_differently):
         click.echo(terminal.wrap_text(differences))
@@ -141,7 +141,7 @@ def compare(
 
 
 def _print_cases(made: "ComparedSides", examples: "Sequence[ReplyPairView]") -> None:
-    """Print the cases that flipped, the first of them with both replies, and then replies with the same verdict."""
+    """Print the flipped cases, the first of them with both replies, then changed replies with the same verdict."""
     found = made.comparison
     for title, change, pairs in (
         (found.labels.loss_phrase, "lost", found.lost),
@@ -177,7 +177,7 @@ def _print_replies(pair: "ReplyPairView", labels: "SideLabels") -> None:
 
 
 def _format_flip(name: str, pair: "Pair", labels: "SideLabels") -> str:
-    """Return a case that changed; how often it passed stands beside it where it had more than one answer, or below."""
+    """Return the line of a flipped case; with more than one answer, also how often it passed, beside it or below."""
     from pramana.app.comparison_sides import describe_pass_counts
 
     line = f"  {terminal.fit_to_width(name, 78)}"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ExportFormat(click.Choice[str]):
-    """A format of ours, or one that is installed: those are looked for only where another name is given."""
+    """A built-in or installed format; installed ones are looked up only for a name that is not built in."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         value = ALIASES.get(value, value)
@@ -93,7 +93,7 @@ def export(
     with local_store() as store:
         chosen = {each.reference: each for each in map(store.runs.find_scored, runs or ("latest",))}
         if len(chosen) > 1:
-            writer_of_several(found)  # refuses before anything is written
+            writer_of_several(found)  # raises before anything is written
         several = [select_results(store, each, selection) for each in chosen.values()]
         results = chain.from_iterable(each.results() for each in several)
         damaged = _export_audio(store, results, audio) if audio else []
@@ -104,7 +104,7 @@ def export(
 
 
 def _write(exporter_: "Exporter", several: Sequence[SelectedRun], output: Path | None, audio: Path | None) -> None:
-    """Write the runs to the file, or to standard output where nothing else was asked for."""
+    """Write the runs to a file, or to standard output if neither a file nor --audio was given."""
     only = several[0] if len(several) == 1 else None
     out = sys.stdout.buffer if exporter_.binary else sys.stdout
     if output and only:
@@ -119,7 +119,7 @@ def _write(exporter_: "Exporter", several: Sequence[SelectedRun], output: Path |
 
 
 def _recording_finder(folder: Path, page: Path) -> "Callable[[Case, Result], str | None]":
-    """Return who knows the address of a recording from a page's folder, where it was exported; None where not."""
+    """Return a function for a recording's address relative to the page; it returns None if it was not exported."""
 
     def find_recording(case: Case, result: Result) -> str | None:
         wav = folder / f"{name}.wav" if (name := recording_name(case, result)) else None
@@ -129,9 +129,9 @@ def _recording_finder(folder: Path, page: Path) -> "Callable[[Case, Result], str
 
 
 def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", folder: Path) -> list[str]:
-    """Write a stereo WAV and a log for each call, named so that one finds it: case, model, variant, repeat.
+    """Write a stereo WAV and a log for each call, named by case, model, variant and repeat.
 
-    Return what could not be read: one damaged file is no reason to keep the others back.
+    Return the recordings that could not be read; one damaged file does not stop the export of the others.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = 0
@@ -159,7 +159,7 @@ def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", fold
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that its name stands for all of it, or is not there."""
+    """Write a file atomically: it appears complete or not at all."""
     unfinished = path.with_name(f".{token_hex(8)}.part")
     try:
         unfinished.write_bytes(data)

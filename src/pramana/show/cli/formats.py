@@ -1,4 +1,4 @@
-"""`pramana validate` and `schema`: whether files hold what can be run, and their formats, for editors and programs."""
+"""`pramana validate` and `schema`: check files, and print the JSON Schemas of their formats."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`pramana mcp`: the bench as tools of a coding agent, on stdin and stdout."""
+"""`pramana mcp`: the bench as tools for a coding agent, on stdin and stdout."""
 
 import asyncio
 from pathlib import Path

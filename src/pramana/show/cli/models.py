@@ -12,7 +12,7 @@ from pramana.show.cli.options import local_store
 
 
 class ModelsGroup(click.Group):
-    """A group whose first argument may name a provider in the place of a command: it is listed then."""
+    """A group whose first argument may be a provider instead of a command; its models are then listed."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -49,9 +49,9 @@ def models(context: click.Context, *, refresh: bool, as_json: bool) -> int:
 @_json
 @click.pass_context
 def list_(context: click.Context, providers: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
-    """List the models that these providers offer, or the servers at these URLs; by default all that are configured.
+    """List the models that these providers or servers at these URLs offer [default: all configured providers].
 
-    Exit code: 0 when all of them answered, 3 when one that was named did not.
+    Exit code: 0 if all of them responded, 3 if one that was named did not.
     """
     before = context.parent.params if context.parent else {}
     return _list(providers, refresh=refresh or before["refresh"], as_json=as_json or before["as_json"])
@@ -94,7 +94,7 @@ def pull(names: tuple[str, ...]) -> None:
 
 
 def pull_weights(name: str) -> None:
-    """Download weights with a progress bar, unless they are here already."""
+    """Download weights with a progress bar, unless they are already on this machine."""
     from pramana.embedded import weights
 
     if weights.find_folder(name):
@@ -113,7 +113,7 @@ def pull_weights(name: str) -> None:
             if bar:
                 bar.render_finish()
             bar, shown = progressbar(length=total, label=f"  {phase}", file=sys.stderr), 0
-        bar.update(done - shown)  # which may be less than nothing: a download can begin anew
+        bar.update(done - shown)  # may be negative: a download can start over
         shown = done
 
     weights.pull(name, progress)

@@ -1,4 +1,4 @@
-"""What several commands share: grouped help, numbers, output files, the filters that select cases, the local store."""
+"""What several commands share: grouped help, option types, output files, case filters and the local store."""
 
 import functools
 import math
@@ -71,7 +71,7 @@ def _option_help(option: click.Option, context: click.Context) -> str:
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range; what counts as a float and is no number (nan, inf) is refused: no bound would hold it."""
+    """A number in a range. Floats that no bound would limit (nan, inf) are refused."""
 
     name = "number"
 
@@ -86,7 +86,7 @@ POSITIVE = FiniteRange(min=0, min_open=True)
 
 
 class OrNone(click.ParamType[Any]):
-    """A limit, or `none`: no limit, where a resumed run has one."""
+    """A limit, or `none`, which removes the limit of a resumed run."""
 
     def __init__(self, limit: click.ParamType[Any]) -> None:
         self._limit, self.name = limit, limit.name
@@ -96,7 +96,7 @@ class OrNone(click.ParamType[Any]):
 
 
 class OutputPath(click.Path):
-    """A path to a file that will be written. It is tried at once: what was asked and paid for must not end nowhere."""
+    """A path to an output file. Opened at once as a test, so that replies already paid for are not lost."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False, path_type=Path)
@@ -104,7 +104,7 @@ class OutputPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         there = os.path.lexists(path)
-        if there and not path.is_file():  # a pipe or a device: to open it is to begin
+        if there and not path.is_file():  # a pipe or a device: opening it would have an effect
             return path
         try:
             path.open("a", encoding="utf-8").close()
@@ -117,7 +117,7 @@ class OutputPath(click.Path):
 
 
 def exporter_for(output: Path | None, name: str | None = None) -> "Exporter":
-    """Return the export format of a name, else of a file's ending; JSON where there is neither.
+    """Return the export format of a name, else of a file's extension; JSON if there is neither.
 
     >>> exporter_for(Path("report.xml")).name, exporter_for(Path("report.xml"), "md").name, exporter_for(None).name
     ('junit', 'markdown', 'json')
@@ -138,7 +138,7 @@ SERVER_TOKEN = click.option(
 
 
 def local_store() -> "closing[Store]":
-    """Return the store, to be entered as a context: it is closed however the command ends."""
+    """Return the store as a context manager that closes it however the command ends."""
     from pramana.store import open_store
 
     return closing(open_store(settings.database_url()))
@@ -162,7 +162,7 @@ _FILTERS = (
     click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="Maximum number of cases"),
 )
 CASE_OPTIONS = "--category --type --difficulty --language --tag --all-tags --id --text --limit"
-"""Those filters, as a group of a command's help."""
+"""The case filters, as a group in a command's help."""
 
 
 def add_selection_options(command: Callable[..., Any]) -> Callable[..., Any]:

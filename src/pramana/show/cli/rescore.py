@@ -1,4 +1,4 @@
-"""`pramana rescore`: judge the stored replies of a run again, without asking its models, and show what changed."""
+"""`pramana rescore`: score the stored replies of a run again, without calling its models, and show what changed."""
 
 from typing import TYPE_CHECKING
 
@@ -154,7 +154,7 @@ def rescore(
 
 
 def _refuse_beside_use(context: click.Context) -> None:
-    """Refuse options that say how to judge beside one that judges nothing."""
+    """Refuse scoring options together with --use, which scores nothing."""
     may_stand = {"run", "number", "quiet", "as_json"}
     typed = [
         each.opts[0]
@@ -189,7 +189,7 @@ def _print_changes(run: Run, changed: "RescoringView", *, err: bool = False) -> 
 
 
 def _print_ended_early(store: "Store", run: Run, earlier: int, *, as_json: bool) -> None:
-    """Print what changed before an error or Ctrl-C ended a re-scoring, and what became of the other verdicts."""
+    """Print what changed before an error or Ctrl-C ended a rescoring, and what applies to the other verdicts."""
     from pramana.app.rescoring import rescoring_view
 
     number = store.scorings.describe(run)[-1].number

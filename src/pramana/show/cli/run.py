@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pramana.store.store import Store
 
 _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "as_json"}
-"""With the limits, the options that may differ when a run is resumed; every other option belongs to the plan."""
+"""The options that, like the limits, may differ when a run is resumed; every other option belongs to the plan."""
 
 
 @click.command(
@@ -181,7 +181,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
 
     _check_option_conflicts(context, paths, given)
     if given["output"]:
-        exporter_for(given["output"])  # an unknown ending is refused before anything is sent
+        exporter_for(given["output"])  # refuses an unknown file extension before anything is sent
     request, limits = _make_request(paths, given, selection), None
     if given["dry_run"]:
         return _print_estimate(context, request, as_json=given["as_json"])
@@ -215,7 +215,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             except PramanaError:
                 _delete_unstarted(store, begun, given["id_file"])
                 raise
-        store.release_connections()  # what wrote the results keeps some MB that the summary can use
+        store.release_connections()  # frees some MB of the writing connection for the summary
         return _report_run(store, ended, stop, given)
     except KeyboardInterrupt:
         if begun:
@@ -226,7 +226,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
 
 
 def _at_a_terminal() -> bool:
-    """Return whether failures are shown as they come; in a log, the summary at the end has them."""
+    """Return whether to show failures as they happen; in a log, only the summary at the end lists them."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
@@ -278,16 +278,16 @@ def _pull_weights(name: str) -> None:
 
 
 def _record_left(store: "Store", begun: Run) -> None:
-    """Record that a run was interrupted at once, and print how to resume it."""
+    """Record that a run was stopped at once by a signal, and print how to resume it."""
     import signal
 
     from pramana.bench import INTERRUPTED
     from pramana.report.resuming import resume_advice
     from pramana.store.queue import process_name
 
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # this takes a moment only
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignored for a moment only
     try:
-        with suppress(PramanaError):  # also when there is no such run any more: it could not begin
+        with suppress(PramanaError):  # also raised if the run was deleted because it could not start
             left = store.runs.read(begun.id)
             if (holder := store.queue.holder(begun.id)) in (None, process_name()):
                 store.queue.finish(begun.id, holder, "interrupted", INTERRUPTED)
@@ -298,7 +298,7 @@ def _record_left(store: "Store", begun: Run) -> None:
 
 
 def _delete_unstarted(store: "Store", begun: Run, id_file: Path | None) -> None:
-    """Take the id of a run back that could not begin and so is none: whoever reads the file must find nothing."""
+    """Delete the --id-file of a run that could not start and was deleted, so that no script reads its id."""
     try:
         store.runs.read(begun.id)
     except NotFound:
@@ -331,7 +331,7 @@ def _check_option_conflicts(context: click.Context, paths: tuple[Path, ...], giv
 
 
 def _make_request(paths: tuple[Path, ...], given: dict[str, Any], selection: "Selection") -> "RunRequest":
-    """Return what was asked for: each option is called as the field it sets."""
+    """Return the request that the options make; each option has the name of the field that it sets."""
     from pramana.request import Limits, RunRequest
 
     named = {name: value for name, value in given.items() if name in RunRequest.__struct_fields__}
@@ -352,7 +352,7 @@ def _make_request(paths: tuple[Path, ...], given: dict[str, Any], selection: "Se
 
 
 def _resumed_limits(context: click.Context, begun: Run) -> "Limits":
-    """Return the limits of a run that is resumed: those it has kept, except the ones that were typed."""
+    """Return the limits of a resumed run: its stored limits, overridden by the options given."""
     from pramana.request import Limits
 
     typed = [name for name in Limits.__struct_fields__ if _was_typed(context, name)]
@@ -365,7 +365,7 @@ def _was_typed(context: click.Context, name: str) -> bool:
 
 @contextmanager
 def name_options_in_errors(context: click.Context) -> Iterator[None]:
-    """Say what is wrong with a request of the option that was typed, instead of the field that it set."""
+    """Name the option instead of the request field in errors raised in the context."""
     from dataclasses import replace
 
     from msgspec.structs import fields
@@ -412,11 +412,11 @@ def _parse_parameter(text: str) -> tuple[str, Any]:
 
 
 class _NotJson(Exception):
-    """Python reads it, and JSON has no such number."""
+    """A number that Python parses but JSON does not have, such as NaN."""
 
 
 def _parse_value(name: str, text: str) -> Any:
-    """Return a value as JSON has it, else as the text it is."""
+    """Return a value parsed as JSON, or the text itself if it is not JSON."""
     import json
     import math
 
@@ -450,13 +450,13 @@ def _report_run(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any])
         said = {"run": ended.id, "status": ended.status, "reason": ended.reason, "sentence": decision.sentence}
         terminal.print_json({**said, "exit_code": code, **summary.as_data()})
     else:
-        # What stopped the run is an error, printed below and not twice.
+        # An error that stopped the run is printed below; do not print it twice.
         print_summary(ended if stop.error is None else replace(ended, reason=None), summary, decision.sentence)
         if stop.error is not None:
             click.echo(f"pramana: {stop.error}", err=True)
     if ended.stored < ended.expected:
         click.echo(f"Resume with: {resume_advice(ended)}", err=True)
-    if given["output"]:  # last: what was paid for is said first, whatever becomes of the file
+    if given["output"]:  # last, so that the summary is printed even if the file cannot be written
         from pramana.report.exporters import write_file
 
         write_file(exporter_for(given["output"]), given["output"], ended, store.results.iterate_with_cases(ended.id))

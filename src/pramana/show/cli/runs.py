@@ -1,4 +1,4 @@
-"""`pramana runs` and `show`: what was run, and what came of it."""
+"""`pramana runs` and `show`: the list of runs, and the results of one."""
 
 import sys
 from itertools import islice
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pramana.store.store import Store
 
 SHOWN_RUNS = 20
-"""Of the list at a terminal, unless another limit is given."""
+"""Most runs listed at a terminal, unless another limit is given."""
 SHOWN_CONVERSATIONS = 20
-"""Of the cases that were chosen by their ids."""
+"""Most conversations shown in full for the cases chosen by id."""
 
 
 def _run_to_data(run: Run) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def edit(run_id: str, *, name: str | None, note: str | None, as_json: bool) -> N
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def delete(run_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
-    """Delete each RUN with all of its results; a run that is under way is refused."""
+    """Delete each RUN with all of its results; an active run is refused."""
     with local_store() as store:
         found = {run.id: run for run in map(store.runs.find, run_ids)}
         for run in found.values():
@@ -207,7 +207,7 @@ def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> 
 
 
 def _chosen_scoring(store: "Store", run: Run) -> str:
-    """Say that a run is read by an earlier scoring which was chosen; empty where it is the newest, or was named."""
+    """Return a note that an earlier scoring is current; empty if it is the newest, or if the user named it."""
     scorings = store.scorings.describe(run)
     chosen = next((each.number for each in scorings[:-1] if each.current), None)
     if chosen is None or run.scoring is not None:
@@ -217,7 +217,7 @@ def _chosen_scoring(store: "Store", run: Run) -> str:
 
 
 def _print_in_full(store: "Store", selected: "SelectedRun") -> None:
-    """Print the results of a selection one by one, a bounded number of them."""
+    """Print the results of a selection in full, up to a limit."""
     from pramana.report import conversation
 
     run, count = selected.run, 0

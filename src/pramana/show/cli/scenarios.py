@@ -1,4 +1,4 @@
-"""`pramana scenarios`: what a store or a server holds, YAML files into it and back, and what is deleted from it."""
+"""`pramana scenarios`: list, import, export, delete and restore scenarios of the local store or a server."""
 
 import functools
 import sys
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pramana.store.scenarios import ImportResult, Mode
 
 PROGRESS_AFTER_S = 2.0
-"""Work that is done sooner is not worth a word on the way."""
+"""Work that takes less time shows no progress."""
 PAGE_SIZE = 500
-"""Scenarios that a server is asked for at once."""
+"""Scenarios per request to a server."""
 MOST_LISTED = 10_000_000
 
 
@@ -125,7 +125,7 @@ def _import_remotely(
     mode: "Mode",
     dry_run: bool,
 ) -> "ImportResult | list[Problem]":
-    """Send everything by one request, which is one transaction there: a file as it is, several as one document."""
+    """Send everything in one request, which is one transaction: a single file unchanged, several as one document."""
     from pramana.load.scenario import write_scenarios
     from pramana.store.scenarios import ImportResult
 
@@ -144,7 +144,7 @@ def _import_remotely(
 
 
 def _locate_problem(detail: dict[str, Any], placed: "Sequence[LocatedScenario]", status: int) -> Problem:
-    """Return what a server found wrong, at its place in our files."""
+    """Return a problem reported by the server, with its place in the local files."""
     path, message = str(detail.get("path", "")), str(detail.get("message", ""))
     index = path.removeprefix("scenarios[").partition("]")[0]
     if status == 409 and (path == "id" or index.isdigit()):
@@ -184,7 +184,7 @@ _IDS = click.argument("ids", nargs=-1, required=True, metavar="ID...")
 
 
 def _add_filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the filters; it gets them as one `filters`."""
+    """Add the scenario filters to a command, which receives them as one `filters`."""
 
     @functools.wraps(command)
     def with_filters(*arguments: Any, **given: Any) -> Any:
@@ -254,7 +254,7 @@ def _found_on(remote: "ServerClient", filters: "ScenarioFilter", limit: int | No
 
 
 def _as_data(scenario: "ScenarioView") -> dict[str, Any]:
-    """Return a scenario in the names of files."""
+    """Return a scenario with its field names as in files."""
     from msgspec import convert, to_builtins
 
     from pramana.store.scenarios import StoredScenario
@@ -273,9 +273,9 @@ def _as_data(scenario: "ScenarioView") -> dict[str, Any]:
 @SERVER_TOKEN
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | None, as_json: bool) -> None:
-    """Delete scenarios by their ids, or none if one of them is unknown.
+    """Delete scenarios by ID, or none if one of the IDs is unknown.
 
-    For a day they can be restored: pramana scenarios restore ID. At a terminal, asks for confirmation.
+    They can be restored for a day: pramana scenarios restore ID. At a terminal, asks for confirmation.
     """
     from pramana.app.scenarios import delete_scenarios
 
@@ -334,7 +334,7 @@ def _address_of(scenario_id: str) -> str:
 def _read_envelope(
     remote: "ServerClient", method: str, path: str, query: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the envelope of a server's answer; a refusal is raised."""
+    """Return the envelope of a server's response; raise if it is an error."""
     said = remote.ask(method, path, query)
     if said.status == 404:
         raise NotFound(f"{remote.url}: {said.json.get('error')}")
@@ -354,7 +354,7 @@ def _read_envelope(
 def export(path: Path | None, *, filters: "ScenarioFilter", url: str | None, token: str | None) -> None:
     """Export scenarios as one YAML document to PATH [default: standard output], ready to import again."""
     text = _exported_remotely(_open_remote(url, token), filters) if url else _exported_locally(filters)
-    count = text.count("\n- id: ")  # nothing else begins a line so
+    count = text.count("\n- id: ")  # no other line starts like this
     if path is None:
         sys.stdout.write(text)
     else:
@@ -375,7 +375,7 @@ def _exported_locally(filters: "ScenarioFilter") -> str:
 
 def _open_remote(url: str, token: str | None) -> "ServerClient":
     from pramana.show.remote import (
-        ServerClient,  # it brings HTTP and TLS along, which work on a local store does not need
+        ServerClient,  # imports HTTP and TLS, which the local store does not need
     )
 
     return ServerClient(url, token)
@@ -391,7 +391,7 @@ def _exported_remotely(remote: "ServerClient", filters: "ScenarioFilter") -> str
     return said.text_of("application/yaml")
 
 
-# ── On the way ──
+# ── Progress ──
 
 
 def _with_progress(
@@ -403,7 +403,7 @@ def _with_progress(
     *,
     quiet: bool = False,
 ) -> Iterator[Any]:
-    """Hand things on, and say now and then how many: on a terminal over the last line, else on a line of its own."""
+    """Yield the items, and print progress now and then: on a terminal over the last line, else on a new line."""
     if quiet or sys.stderr is None:
         yield from things
         return

@@ -1,4 +1,4 @@
-"""`pramana selftest`: the bench proves its own clock before it times anyone."""
+"""`pramana selftest`: measures how accurately the bench itself measures time."""
 
 import asyncio
 from dataclasses import asdict

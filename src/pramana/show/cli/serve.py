@@ -25,7 +25,7 @@ _SHUTDOWN_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CannotListen(PramanaError, code="cannot_listen", exit_code=3):
-    """The address cannot be listened at."""
+    """The server cannot listen at this address."""
 
 
 @click.command(
@@ -153,8 +153,8 @@ def _run_server(serving: "App", listening: socket.socket) -> None:
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             gc.collect()
-            gc.freeze()  # collecting all that was imported held the event loop for over 100 ms
-            listening.listen(QUEUED)  # uvicorn takes one number for this and for how many are accepted at once
+            gc.freeze()  # collecting all imported objects blocked the event loop for over 100 ms
+            listening.listen(QUEUED)  # uvicorn uses one number for the backlog and for the connections accepted at once
             if self.started:
                 shown = f"[{serving.host}]" if ":" in serving.host else serving.host
                 url = f"http://{shown}:{serving.port}"
@@ -163,16 +163,16 @@ def _run_server(serving: "App", listening: socket.socket) -> None:
                 if serving.open_to_all:
                     who = "Everyone on this machine may do everything, without a token"
                 elif serving.trusts_own_account:
-                    if sys.platform == "linux":  # which says whose a connection is
+                    if sys.platform == "linux":  # its kernel reports the account of a connection
                         who = "Your own account on this machine needs no token; everyone else needs one"
-                    if not serving.api_only:  # as Jupyter does: whoever reads this may come in
+                    if not serving.api_only:  # as Jupyter does: the URL signs its reader in
                         url += f"/sign-in?token={serving.access.make_startup_token()}"
                         who += ", such as the one in this URL, until the server ends"
                 click.echo(f"Pramana serves its {what}: {url}\n{who}. API at /docs. Ctrl-C ends it.")
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
-            """End in good order at each of them, and then as something that has ended well."""
+            """Shut down gracefully on each shutdown signal, without raising it again: the exit code stays 0."""
             before = {each: signal.signal(each, self.handle_exit) for each in _SHUTDOWN_SIGNALS}
             try:
                 yield

@@ -1,4 +1,4 @@
-"""Signals that end a run: the first Ctrl-C finishes what is under way, the next ends at once."""
+"""Signals that stop a run: the first Ctrl-C lets requests in flight finish, the next stops at once."""
 
 import math
 import signal
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pramana.run.engine import Stop
 
 SECOND_SIGNAL_WINDOW_S = 2.0
-"""How long an end at once may take before yet another signal hurries it: what was stored is written down in that."""
+"""How long an immediate stop ignores further signals, so that it can write the results."""
 
 
 class SignalHandler:
-    """The first Ctrl-C finishes what is under way, and so does the first SIGTERM or SIGHUP; the next ends at once.
+    """On the first Ctrl-C, SIGTERM or SIGHUP, lets requests in flight finish; on the next, stops at once.
 
-    Whoever ignores SIGHUP, as `nohup` does, wants a run to survive its terminal.
+    A SIGHUP that is already ignored, as under `nohup`, stays ignored, so that the run survives its terminal.
     """
 
     def __init__(self, stop: "Stop", clock: Callable[[], float] = clock.monotonic) -> None:
@@ -29,7 +29,7 @@ class SignalHandler:
         self._signal_count, self._last_signal_at = 0, -math.inf
 
     def __enter__(self) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None)):  # not every system has the last
+        for each in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None)):  # Windows has no SIGHUP
             if each and (each is signal.SIGINT or signal.getsignal(each) is not signal.SIG_IGN):
                 self._previous_handlers[each] = signal.signal(each, self._on_signal)
 
@@ -44,8 +44,8 @@ class SignalHandler:
         self._signal_count += 1
         if self._signal_count == 1:
             again = "press Ctrl-C again" if number == signal.SIGINT else "signal again"
-            with suppress(OSError, RuntimeError):  # no terminal any more, or we were just writing to it
+            with suppress(OSError, RuntimeError):  # the terminal is gone, or a write to it was interrupted
                 click.echo(f"Finishing what is under way; {again} to stop at once.", err=True)
-        elif self._clock() - self._last_signal_at > SECOND_SIGNAL_WINDOW_S:  # who hammers on the key means it once
+        elif self._clock() - self._last_signal_at > SECOND_SIGNAL_WINDOW_S:  # repeated presses count as one
             self._last_signal_at = self._clock()
             raise KeyboardInterrupt

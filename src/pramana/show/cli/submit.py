@@ -1,8 +1,8 @@
-"""`pramana submit`: finished runs, or a results file, to a server that gathers what a community has measured.
+"""`pramana submit`: finished runs, or a results file, to a server that collects community results.
 
-One run after another: each is marked when all of it has arrived, and the first failure ends the work; what is left
-stays for the next time. Sent are the model, the prompt's id, the output, the verdict and how it was asked; never a key,
-a raw response or a system prompt.
+Runs are sent one after another. Each is marked as submitted when all of it has arrived; the first failure stops, and
+the rest is left for the next time. It sends the model, the prompt's id, the output, the verdict and the request's
+settings; never a key, a raw response or a system prompt.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pramana.store.store import Store
 
 MOST_RESULTS, MOST_BYTES = 1_000, 8 << 20
-"""Of one request; the second is a quarter of what a server takes unless it was told otherwise."""
+"""Limits of one request; the second is a quarter of a server's default limit."""
 LONGEST_OUTPUT, LONGEST_NAME = 1 << 20, 256
 LONGEST_WAIT_S, MOST_WAITS = 300.0, 10
 _COUNT_NAMES = ("sent", "accepted", "duplicates", "refused", "left_out")
@@ -38,10 +38,10 @@ _SENT_FIELDS = (
 
 @dataclass
 class _Delivery:
-    """A run, or a block of a file, on its way."""
+    """A run, or a block of a file, being sent."""
 
     subject: str
-    """By which it is remembered: the id of a run, the digest of a block."""
+    """The key under which it is marked as submitted: the id of a run, the digest of a block."""
     name: str
     shared: dict[str, Any]
     results: Callable[["_Delivery"], Iterable[dict[str, Any]]]
@@ -90,11 +90,11 @@ def submit(what: str | None, *, url: str, token: str | None, again: bool, as_jso
 
 
 def _normalise_url(url: str) -> str:
-    """Return an address as it is remembered: one server, one spelling."""
+    """Return a URL in the normal form under which it is stored: one spelling per server."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        return url  # whoever opens it says what is wrong with it
+        return url  # opening it reports what is wrong with it
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), parts.query, ""))
 
 
@@ -127,7 +127,7 @@ def _report(
         click.echo(f"Submitted {terminal.pluralise(len(done), 'run')} to {url}: {results:,} new results.")
 
 
-# ── What there is to send ──
+# ── Collecting ──
 
 
 def _list_deliveries(store: "Store", what: str | None) -> list[_Delivery]:
@@ -215,7 +215,7 @@ def _delivery_of_block(block: "ModelResults", file: str) -> _Delivery:
     def results(parcel: _Delivery) -> Iterator[dict[str, Any]]:
         for each in block.results:
             if each.variant != "text" or (each.outcome in (Outcome.ERRORED, Outcome.SKIPPED) and not each.output):
-                parcel.counts["left_out"] += 1  # nobody has said anything
+                parcel.counts["left_out"] += 1  # no typed output to submit
                 continue
             score = float(each.outcome is Outcome.PASSED) if each.score is None else each.score
             yield {
@@ -248,11 +248,11 @@ def _as_integer(value: Any) -> int | None:
     return value if type(value) is int and -(2**63) <= value < 2**63 else None
 
 
-# ── On the way ──
+# ── Sending ──
 
 
 def _deliver(receiver: ServerClient, parcel: _Delivery, say: Callable[[str], None]) -> None:
-    """Send all of a run; whatever the server does not take raises."""
+    """Send all of a run; raise if the server refuses anything."""
     for body, count in _request_bodies(parcel):
         data = _send_body(receiver, body, say)
         parcel.counts["sent"] += count
@@ -263,7 +263,7 @@ def _deliver(receiver: ServerClient, parcel: _Delivery, say: Callable[[str], Non
 
 
 def _request_bodies(parcel: _Delivery) -> Iterator[tuple[bytes, int]]:
-    """Yield the requests of a run, each small enough, and how many results each has."""
+    """Yield the request bodies of a run, each within the limits, with the number of its results."""
     head = terminal.to_json(parcel.shared)[:-1].encode()
     gathered: list[bytes] = []
     size = 0
@@ -309,7 +309,7 @@ def _send_body(receiver: ServerClient, body: bytes, say: Callable[[str], None]) 
 
 
 def _retry_after(response: ServerResponse, attempt: int) -> float:
-    """Return how many seconds a server asks to wait; where it does not say, longer each time."""
+    """Return the seconds to wait: the server's Retry-After, or else longer with each attempt."""
     try:
         return max(0.0, float(response.headers.get("Retry-After", "")))
     except ValueError:

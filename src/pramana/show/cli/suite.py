@@ -1,4 +1,4 @@
-"""`pramana suite`: what suites there are, whether they are what they say, and how to publish one."""
+"""`pramana suite`: list suites, check them against their manifests, and publish one."""
 
 from pathlib import Path
 
@@ -132,7 +132,7 @@ def _parse_pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _find_version(name: str) -> manifest.Version:
-    """Take a name for a folder only where it can be nothing else, so that a stray folder hides no version."""
+    """Return a suite version, by name or folder; a folder without a manifest never hides a version of that name."""
     folder = Path(name)
     if (folder / manifest.MANIFEST).is_file() or len(folder.parts) > 1:
         return manifest.open_version(folder)

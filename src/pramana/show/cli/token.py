@@ -1,4 +1,4 @@
-"""`pramana token`: who may use the server, and how much they may do."""
+"""`pramana token`: create, list and revoke the access tokens of a server."""
 
 import sys
 
