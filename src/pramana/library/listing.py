@@ -1,4 +1,4 @@
-"""Stored runs in brief, for Python: what finds yesterday's run. Results stay in the store; `load_report` reads them."""
+"""Stored runs in brief, for Python, to find yesterday's run. Results stay in the store; `load_report` reads them."""
 
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
 
 
 class RunList(list[RunRecord]):
-    """Stored runs, newest first; as text, a line for each."""
+    """Stored runs, newest first; `str()` returns one line per run."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "No runs yet."
