@@ -135,7 +135,7 @@ class Change(Struct, frozen=True):
     compares: Literal["case", "answer"] = "case"
     """What `cases` counts: cases, or answers where each case has several variants."""
     labels: SideLabels = TWO_RUNS
-    """What the sentences call the two sides."""
+    """The names of the two sides in sentences."""
 
     @property
     def is_proven(self) -> bool:

@@ -137,7 +137,7 @@ class Pairing(Struct):
     apart: list[DifferentJudges] = field(default_factory=list)
     """Cases with verdicts of two judges; left out of the pairs unless `any_judge` is set."""
     unpaired: int = 0
-    """Answers to compared cases that were left out: without a verdict, or more than the other side has."""
+    """Replies to compared cases that were left out: without a verdict, or surplus on one side."""
     undecided: int = 0
     """New replies without a comparable verdict, to compared cases and to cases that passed on the base side."""
     unanswered: int = 0
@@ -244,7 +244,7 @@ class Comparison(Struct, frozen=True):
     apart: tuple[DifferentJudges, ...]
     """Cases with verdicts of two judges: left out, or compared with `any_judge`."""
     unpaired: int
-    """Answers to compared cases that were left out: without a verdict, or more than the other side has."""
+    """Replies to compared cases that were left out: without a verdict, or surplus on one side."""
     over: tuple[int, int]
     """Of these, those with a verdict but without a counterpart: base, new."""
     only_base: tuple[str, ...]
@@ -254,7 +254,7 @@ class Comparison(Struct, frozen=True):
     needed: int | None
     """If inconclusive, about how many cases would detect a change as large as the margin (power 80 %)."""
     labels: SideLabels = TWO_RUNS
-    """What the sentences call the two sides."""
+    """The names of the two sides in sentences."""
 
     @property
     def exit_code(self) -> int:

@@ -89,17 +89,17 @@ class Estimate(Struct):
 
     @property
     def input_tokens(self) -> int | None:
-        """Of all together; None when any part is unknown."""
+        """The total; None if any part is unknown."""
         return _sum_known(each.input_tokens for each in self.shares if each.calls)
 
     @property
     def output_tokens(self) -> int | None:
-        """Of all together; None when any part is unknown."""
+        """The total; None if any part is unknown."""
         return _sum_known(each.output_tokens for each in self.shares if each.calls)
 
     @property
     def cost_usd(self) -> float | None:
-        """Of all together; None when any part is unknown."""
+        """The total; None if any part is unknown."""
         return _sum_known(each.cost_usd for each in self.shares if each.calls)
 
 

@@ -72,7 +72,7 @@ class Rate(Struct, frozen=True):
 
 
 def rate_of(run: Run, outcomes: Mapping[Outcome, int], ways: int) -> Rate:
-    """Return the rate of these outcomes of a run; `ways` is the number of models × variants with a verdict."""
+    """Return the rate of these outcomes of a run; `ways` counts the model-variant pairs with a verdict."""
     counts = {outcome.value: outcomes.get(outcome, 0) for outcome in Outcome}
     return Rate(**counts, per_case=run.plan.repeats * max(1, ways))
 

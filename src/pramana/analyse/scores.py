@@ -41,7 +41,7 @@ class ScoreSummary(Struct, frozen=True):
     """How many replies have each label, most frequent first."""
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the scores as plain data."""
         interval = self.interval
         return {
             "check": self.check,
@@ -135,7 +135,7 @@ class RubricAverages(Struct, frozen=True):
     """By the type of scenario (`category`) and by language."""
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the scores as plain data."""
         return {
             "overall": [each.as_data() for each in self.overall],
             "by": {

@@ -48,7 +48,7 @@ MAX_ENGINES = 20
 """The most engine descriptions kept; a run has one or two."""
 OTHER_REASONS = "other reasons"
 OTHER_SCORINGS = "other_scorings"
-"""The key in a check's evidence for the cost and tokens of the result's checks in other scorings."""
+"""The key in a check's evidence for the cost and tokens of its result's other checks, older or not shown."""
 
 _USER_CODE = frozenset({"python", "command"})
 """Providers that run the user's own code, which need not accept every parameter."""

@@ -453,7 +453,7 @@ class RunVoice(Struct, frozen=True):
     tax: tuple[VoiceTax, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return calls and voice tax as plain data."""
         taxes = [{**to_builtins(each), "causes": each.causes} for each in self.tax]
         rates = [
             {

@@ -131,7 +131,7 @@ def describe_variation(
 
 
 def describe_repetition(expected: int, models: int, repeats: int, variants: int) -> str:
-    """Describe how results multiply if a case has more than one; else return an empty text.
+    """Describe cases, models, repeats and variants if a case has several results; else return an empty text.
 
     >>> describe_repetition(60, 2, 3, 1), describe_repetition(20, 1, 1, 1)
     ('10 cases, 2 models, 3 repeats', '')
@@ -145,13 +145,13 @@ def describe_repetition(expected: int, models: int, repeats: int, variants: int)
 
 
 def describe_interval_units(run: Run) -> str:
-    """Return the units of a run's intervals if they are not its results; else an empty text."""
+    """Return a sentence on what a run's intervals count if cases have several results; else an empty text."""
     often = describe_repetition(run.expected, len(run.plan.targets), run.plan.repeats, len(run.plan.variants))
     return pluralise_units(often) if often else ""
 
 
 def pluralise_units(repetition: str) -> str:
-    """Return the units of intervals over results with this repetition."""
+    """Return a sentence that, with this repetition, intervals count cases."""
     return f"{repetition}: the intervals count cases, not answers."
 
 

@@ -121,7 +121,7 @@ class _Table:
         yield from self._below(each, names, indent)
 
     def _below(self, each: ListedRun, names: ModelNames, indent: str) -> Iterator[str]:
-        """Yield the notes below a run: the prefix that its models' labels omit, and the user's note."""
+        """Yield the notes below a run: further models, the prefix that the labels omit, its name and its note."""
         if len(each.rates) > SHOWN_MODELS:
             yield f"{indent}and {len(each.rates) - SHOWN_MODELS} more models"
         if names.prefix:

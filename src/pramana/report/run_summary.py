@@ -43,7 +43,7 @@ DIMENSIONS: Mapping[Dimension, str] = {
 SHOWN_MODELS = 6
 """The most models whose times are drawn; exports have the numbers of all."""
 SHOWN_VOICES = 4
-"""The most variants whose waiting times are among the first tiles; more of them are shown with the calls."""
+"""The most pairs of model and variant with waiting times in the first tiles; if there are more, none is there."""
 NARROW_NAME = 40
 """Characters of a name in a tile."""
 LONGEST_NAME = 80

@@ -180,7 +180,7 @@ class _Page:
             self._add_wrapped(engines)
 
     def _print_about(self, *, with_plan: bool) -> None:
-        """Print the user's note on the run, its selection, and what was sent with every case."""
+        """Print the run's name, note and selection, and what was sent with every case."""
         run = self._run
         if not self._several:
             self._add_wrapped(f"model: {', '.join(self._models)}")
