@@ -14,7 +14,7 @@ from pramana.model import Outcome, Run
 
 
 class Rate(Struct, frozen=True):
-    """Counts of results by outcome, and the pass rate of those with a verdict.
+    """How many results ended how, and the pass rate of those that have a verdict.
 
     >>> rate = Rate(passed=9, failed=1, errored=5)
     >>> rate.value, rate.undecided_count, rate.total
@@ -44,7 +44,7 @@ class Rate(Struct, frozen=True):
 
     @property
     def value(self) -> float | None:
-        """The pass rate; None if no result has a verdict."""
+        """The pass rate; None when nothing has a verdict."""
         return self.passed / self.scored_count if self.scored_count else None
 
     @property

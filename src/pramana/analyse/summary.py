@@ -136,7 +136,7 @@ class Summary(Struct, frozen=True):
     cost_usd: Total
     """The cost of replies, judges and embedders together."""
     judge_cost_usd: Total
-    """The cost of judges and embedders, including earlier scorings."""
+    """The part of judges and embedders, earlier judgings included."""
     judge_tokens: Total
     """Input and output tokens of judges and embedders together; the token counts above exclude them."""
     latency: Times

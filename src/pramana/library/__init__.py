@@ -275,7 +275,7 @@ def load_report(run: str = "latest") -> Report:
 
 @_hide_internal_frames
 def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None) -> RunList:
-    """Return stored runs, newest first, optionally those of a model or a suite only. `print` shows a table.
+    """Return stored runs, newest first: those of a model or of a suite, if they are named. `print` shows a table.
 
     >>> evaluate({"input": "Say hello.", "ideal": "hello"}, model="fake:echo").run_id == runs(limit=1)[0].id
     True
@@ -422,7 +422,7 @@ def _split_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _selection_of(argument: str, filters: Mapping[str, Any]) -> Selection:
-    """Build a selection from a dictionary."""
+    """Return the selection that a dictionary stands for."""
     known = Selection.__struct_fields__
     for name in filters:
         if name not in known:
@@ -525,8 +525,8 @@ def compare(
 ) -> "Comparison":
     """Compare two runs, or two models of one run, case by case: reports, ids of runs, or paths of results.json files.
 
-    `str()` of the comparison is the conclusion in a sentence. Without `new`, two models of `base` are compared. For
-    runs with several models, `model` and `new_model` name the models to compare.
+    `str()` of what is returned is the answer in a sentence. Without `new`, two models of `base` are compared. Of runs
+    with several models, `model` and `new_model` say which.
     """
     from pramana.app.comparison_sides import compare_sides
     from pramana.app.references import ModelUnclear, resolve_sides

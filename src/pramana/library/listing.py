@@ -41,7 +41,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
 
 
 class RunList(list[RunRecord]):
-    """Stored runs, newest first; `str()` returns one line per run."""
+    """Stored runs, newest first; as text, a line for each."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "No runs yet."

@@ -76,10 +76,10 @@ def make_evaluate(
 
 
 def parametrize(cases: Cases, *, selection: Selection | None = None) -> "pytest.MarkDecorator":
-    """Make one pytest test per case. The test takes the argument `case`, and its id is the id of the case.
+    """Make one pytest test of each case. The test takes the argument `case`, and its id is the id of the case.
 
-    `cases` are what `evaluate` accepts: a file or folder, several of them, cases, dictionaries, or a data frame.
-    `selection` filters them. Relative paths are looked up in the current folder, then beside the file that names them.
+    `cases` are what `evaluate` takes: a file or folder, several of them, cases, dictionaries, or a data frame.
+    `selection` filters them. A relative path is looked for in the current folder, then beside the file that names it.
 
     >>> tests = parametrize([{"id": "capital", "input": "What is the capital of France?", "ideal": "Paris"}])
     >>> [each.id for each in tests.args[1]]

@@ -103,7 +103,7 @@ class Report:
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of results with a verdict that passed; None without any. For several models, use `by_model`."""
+        """The share of results with a verdict that passed; None without any. Of several models: `by_model`."""
         return self._only_model.pass_rate
 
     @property
