@@ -1,12 +1,12 @@
-"""What changed beside the verdicts: times and misheard words of two runs by case in; differences with intervals out.
+"""Changes besides the verdicts: times and misheard words of two runs by case in; differences with intervals out.
 
-The case is the unit, and each is compared with itself: its lines one by one, on as many repeats as both sides have, and
-what it took is the median of these. Of all cases the median of the differences is told, with the exact interval that
-inverts the sign test: nothing is supposed about how times are spread. A time that nobody lived to see is known to be
-longer than was waited and no more. So a difference may be a range; the interval is made of its lower ends below and of
-its upper ends above, and holds whatever the truth was. Fewer than six cases have no interval.
+The case is the unit, and each is compared with itself: line by line, on as many repeats as both sides have; its time is
+the median of its lines. The difference reported is the median over cases, with the exact interval that inverts the sign
+test, so no distribution of times is assumed. A censored time is only known to be longer than the caller waited, so a
+difference may be a range. The interval then takes the lower ends of the ranges for its lower bound and the upper ends
+for its upper bound, and is valid whatever the true times were. Fewer than six cases have no interval.
 
-Misheard words are pooled: all errors over all words. Whether they differ is decided by flipping signs case by case; the
+Misheard words are pooled: all errors over all words. A sign-flip test over cases decides whether they differ; the
 interval is that of a ratio of sums, with cases as the clusters.
 """
 
@@ -35,37 +35,37 @@ from pramana.model import Check
 
 ALPHA = 0.05
 NOTICEABLE_S = 0.01
-"""A shorter difference is not worth a sentence, however sure it is: nobody notices it."""
+"""Differences shorter than this are not mentioned, even when proven: they are too small to notice."""
 
 Measure = Literal["voice to voice", "time to give way", "total time", "time to first token"]
 VOICE_TO_VOICE: Final = "voice to voice"
 TOTAL: Final = "total time"
 TIMES: tuple[Measure, ...] = (VOICE_TO_VOICE, "time to give way", TOTAL, "time to first token")
 GATED: tuple[Measure, ...] = (VOICE_TO_VOICE, TOTAL)
-"""What a bar is about: of calls and of what was typed, the time that a person waits."""
+"""The measures that a limit applies to: how long a person waits, in calls and for typed replies."""
 Words = Literal["misheard words", "word error rate"]
 
 Range = tuple[float, float]
-"""A number that lies from the first to the second, both the same where it is known."""
+"""The lowest and the highest value that a number may have; equal where the number is known."""
 
 
 class CaseMeasurements(Struct):
-    """What was measured of one case on one side, over its repeats and the lines of its calls."""
+    """The measurements of one case on one side, over its repeats and the lines of its calls."""
 
     times: dict[Measure, dict[int, list[Range]]] = field(default_factory=dict)
-    """By line, one time a repeat."""
+    """By line, one time per repeat."""
     words: dict[Words, list[tuple[int, int]]] = field(default_factory=dict)
-    """Errors, and the words they are of, one a repeat."""
+    """Errors and total words, one pair per repeat."""
 
     def add_written_times(self, total_s: float | None, first_token_s: float | None) -> None:
-        """Note how long an answer took that was written."""
+        """Add the times of a written reply."""
         if total_s is not None:
             self._add_range(TOTAL, 0, (total_s, total_s))
         if first_token_s is not None:
             self._add_range("time to first token", 0, (first_token_s, first_token_s))
 
     def add_call_check(self, checks: Iterable[Check]) -> None:
-        """Note what the check of a call has measured; without one, nothing."""
+        """Add the measurements of a call's check; without such a check, add nothing."""
         for check in checks:
             if check.name == CALL and check.evidence:
                 for place, line in enumerate(measured_lines(check.evidence)):
@@ -91,7 +91,7 @@ class CaseMeasurements(Struct):
 
 
 def merge_repeats(repeats: Iterable[CaseMeasurements]) -> CaseMeasurements:
-    """Return what was measured of a case in all its repeats, in their order."""
+    """Return the measurements of a case over all its repeats, in their order."""
     found = CaseMeasurements()
     for each in repeats:
         for name, lines in each.times.items():
@@ -107,51 +107,51 @@ Side = Mapping[str, CaseMeasurements]
 
 
 class Change(Struct, frozen=True):
-    """One thing measured on both sides. Times are in seconds, words a share of the words; infinite is unbounded."""
+    """One measure on both sides. Times are in seconds, words are a share of all words; infinite means unbounded."""
 
     what: Measure | Words
     cases: int
-    """Compared, each with itself."""
+    """How many cases were compared, each with itself."""
     only_base: int
-    """Cases that were measured before and not now."""
+    """Cases that were measured on the base side only."""
     base: Range
-    """The median over cases of what was measured; of words the pooled rate."""
+    """For times, the median over cases; for words, the pooled rate."""
     new: Range
     difference: Range
-    """Of times the median of the cases' differences, of words the difference of the rates."""
+    """For times, the median of the cases' differences; for words, the difference of the rates."""
     interval: Interval | None
-    """At 95 %; None of fewer cases than can have one."""
+    """The 95 % interval of the difference; None where there are too few cases for one."""
     method: str
     ratio: Range = (1.0, 1.0)
-    """Of times: the median of new over base."""
+    """For times, the median of new / base."""
     ratio_interval: Interval | None = None
     worst: float = math.inf
-    """The upper end of the interval if cases that were not measured now took for ever; `worst_ratio` likewise."""
+    """The upper end of the interval if cases not measured on the new side never ended; likewise `worst_ratio`."""
     worst_ratio: float = math.inf
     p_value: float | None = None
-    """Of words."""
+    """Set for words only."""
     words: tuple[int, int] = (0, 0)
-    """That the rates are of, before and now."""
+    """How many words the rates are based on: base, new."""
     compares: Literal["case", "answer"] = "case"
-    """What `cases` counts: answers where each case was asked in several variants."""
+    """What `cases` counts: cases, or answers where each case has several variants."""
     labels: SideLabels = TWO_RUNS
-    """What the sentences call the two sides."""
+    """The names of the two sides in sentences."""
 
     @property
     def is_proven(self) -> bool:
-        """It is not by chance, at 5 %."""
+        """Whether the change is significant at 5 %."""
         if self.interval is None or (self.p_value is not None and self.p_value > ALPHA):
             return False
         return self.interval.low > 0 or self.interval.high < 0
 
     @property
     def is_time(self) -> bool:
-        """Whether it is a time; else it is a share of words."""
+        """Whether this measures time; otherwise it is a share of words."""
         return self.what in TIMES
 
     @property
     def sentence(self) -> str:
-        """A change that is proven and can be noticed, in plain words; nothing about any other."""
+        """The change in plain words if it is proven and large enough to notice; otherwise empty."""
         low, high = self.difference
         if not self.is_proven:
             return ""
@@ -165,7 +165,7 @@ class Change(Struct, frozen=True):
         least, most = sorted((abs(low), abs(high)))
         if most < NOTICEABLE_S:
             return ""
-        # Of the cases' differences, as tested: the middle of all times may have gone the other way.
+        # The median of the cases' differences, as tested: the median of all times may have moved the other way.
         by = _format_range((least, most), format_duration).replace("≥", "at least")
         way = "slower" if low > 0 else "faster"
         way = f"{self.labels.models[1]} is {way}" if self.labels.models else way.capitalize()
@@ -173,7 +173,7 @@ class Change(Struct, frozen=True):
 
     @property
     def detail(self) -> str:
-        """The numbers in words, with the interval or why there is none."""
+        """The numbers in words, with the interval or the reason why there is none."""
         timed = self.is_time
         shown, by = (
             (_format_time_range, format_time_difference)
@@ -214,7 +214,7 @@ def _format_time_range(values: Range) -> str:
 
 
 def measure_changes(base: Side, new: Side) -> tuple[Change, ...]:
-    """Return what was measured on both sides, the times first."""
+    """Return the changes of everything measured on both sides, times first."""
     timed = (_time_change(name, base, new) for name in TIMES)
     counted = (_word_change(name, base, new) for name in ("misheard words", "word error rate"))
     return tuple(each for each in (*timed, *counted) if each is not None)
@@ -259,12 +259,12 @@ def _time_change(name: Measure, base: Side, new: Side) -> Change | None:
 
 
 def _line_time(side: Sequence[Range], other: Sequence[Range]) -> Range:
-    """Return what a line took: on as many repeats as the other side has, or swapping the sides would change more."""
+    """Return the time of a line, over as many repeats as the other side has, so that swapping the sides is fair."""
     return _median_range(side[: min(len(side), len(other))])
 
 
 def _median_range(ranges: Sequence[Range]) -> Range:
-    """Return the median of numbers of which some are only known to lie somewhere."""
+    """Return the median of numbers, some of which are only known to lie in a range."""
     return median(low for low, _ in ranges), median(high for _, high in ranges)
 
 
@@ -298,13 +298,13 @@ def _word_change(name: Words, base: Side, new: Side) -> Change | None:
     )
 
 
-# ── A bar ──
+# ── Limits ──
 
 _LIMIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|%)\s*")
 
 
 class Limit(Struct, frozen=True):
-    """How much slower is slow: so many seconds, or such a share of what it took."""
+    """How much slower the new run may be: in seconds, or as a share of the base time."""
 
     text: str
     seconds: float | None = None
@@ -312,7 +312,7 @@ class Limit(Struct, frozen=True):
 
 
 def parse_limit(text: str) -> Limit:
-    """Return the limit that a text names.
+    """Parse a limit, such as `200ms` or `20%`.
 
     >>> parse_limit("200ms").seconds, parse_limit("1.5 s").seconds, parse_limit("20%").share
     (0.2, 1.5, 0.2)
@@ -327,9 +327,9 @@ def parse_limit(text: str) -> Limit:
 
 
 def decide_slowdown(changes: Iterable[Change], limit: Limit) -> Decision:
-    """Decide whether the new run is slower by more than the limit: proven (1), proven not to be (0), or neither (4).
+    """Decide whether the new run is slower by more than the limit: proven (1), ruled out (0), or neither (4).
 
-    Only what survives the worst is proven not to be: cases that were timed before and not now count as endless.
+    A slowdown is ruled out only in the worst case, in which cases timed on the base side alone never end.
     """
     timed = [each for each in changes if each.what in GATED]
     decisions = [(_compare_with_limit(each, limit), each) for each in timed]
@@ -370,4 +370,4 @@ def _explain_undecided(undecided: Sequence[Change]) -> str:
 
 
 MIN_CASES = next(count for count in range(1, 100) if median_interval([(0.0, 0.0)] * count))
-"""Cases that an interval of a median needs."""
+"""The fewest cases for which a median has an interval."""

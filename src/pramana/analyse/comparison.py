@@ -1,22 +1,20 @@
 """Which of two runs is better: outcomes by case in, one verdict with its evidence out.
 
-Only cases with a verdict on both sides are compared, each with itself. With one answer a case the test is McNemar's,
-exact; with repeats it is the sign-flip test over cases, on as many repeats as both sides have. What one side
-has more is counted (`over`), not weighed. What the words mean, at a level `alpha` (0.05) and with the interval of
-1 - alpha beside it:
+Only cases with a verdict on both sides are compared, each with itself. With one reply per case the test is McNemar's,
+exact; with repeats it is the sign-flip test over cases, on as many repeats as both sides have. Surplus repeats of one
+side are counted (`over`), but not compared. The verdicts, at level `alpha` (0.05) and with the 1 - alpha interval:
 
-- **regression** or **improvement**: the test rejects "no difference" and the interval lies on one side of zero. How
-  large it is does not matter: a loss that is proven is never called none.
-- **no_change**: neither, and either the whole interval lies within ±`margin` (5 points), or no case changed at all:
-  then there is nothing to explain, though few cases could not have shown much. The sentence says so, and the interval
-  how much.
-- **inconclusive**: anything else. The evidence fits a change and fits none.
+- **regression** or **improvement**: the test rejects "no difference" and the interval lies on one side of zero. The
+  size does not matter: a proven loss is never reported as no change.
+- **no_change**: neither, and either the whole interval lies within ±`margin` (5 points) or no case changed at all. In
+  the latter case a few cases could not have shown much: the sentence says so, and the interval shows how much.
+- **inconclusive**: anything else. The evidence is consistent with a change and with none.
 
-Verdicts are compared when the same judge gave them: a case whose check had another version before, or another judge, is
-left out and said so in the first sentence, since a change of the judge is not a change of the model.
+Verdicts are compared only if the same judge gave them: a case whose check had another version or another judge is left
+out, and the first sentence reports it, since a change of the judge is not a change of the model.
 
-A run could hide losses by not ending them. So *improvement* and *no_change* must survive the worst case, in which every
-answer that has no verdict now, or none that can be compared, has failed, repeat by repeat; otherwise the verdict is
+A run could hide losses by not finishing those cases. So *improvement* and *no_change* must also hold in the worst case,
+in which every reply of the new run without a comparable verdict failed, repeat by repeat; otherwise the verdict is
 inconclusive.
 """
 
@@ -44,14 +42,14 @@ from pramana.model import Outcome
 SCORED = (Outcome.PASSED, Outcome.FAILED)
 
 Outcomes = Mapping[str, Sequence[Outcome]]
-"""By case digest or test id, one outcome a repeat."""
+"""By case digest or test id, one outcome per repeat."""
 _VOICE_VARIANT = re.compile(r"(.*) \((voice[^()]*)\)", re.DOTALL)
 
 
 def split_variant(key: str) -> tuple[str, str]:
-    """Return which case a key stands for, and the way it was asked in; that is empty of what was typed.
+    """Split a key into the case and its variant; the variant is empty for text.
 
-    Where a side was asked in several ways, whoever pairs them up names the way behind the case.
+    Where a side has several variants, its keys name the variant after the case.
 
     >>> split_variant("sha256:1 (voice+noise=10dB)"), split_variant("sha256:1")
     (('sha256:1', 'voice+noise=10dB'), ('sha256:1', ''))
@@ -61,7 +59,7 @@ def split_variant(key: str) -> tuple[str, str]:
 
 
 class VerdictSource(Struct, frozen=True, order=True):
-    """What gave a verdict: a check, and the model behind it where there is one.
+    """The source of a verdict: a check, and its judge or embedder if it uses a model.
 
     >>> str(VerdictSource("llm_judge", "1", "openai:gpt-5")), str(VerdictSource("contains", "1"))
     ('openai:gpt-5', 'contains 1')
@@ -70,25 +68,25 @@ class VerdictSource(Struct, frozen=True, order=True):
     check: str
     version: str
     by: str = ""
-    """The judge, or who embeds; empty where no model is asked."""
+    """The judge or the embedder; empty where the check uses no model."""
     served: str = ""
-    """The model that judge says has answered; empty where it does not say."""
+    """The model that the judge's provider reported; empty where it reports none."""
 
     def __str__(self) -> str:
         return f"{self.by or self.full_name}{f' ({self.served})' if self.served else ''}"
 
     @property
     def full_name(self) -> str:
-        """The check, its version, and who judged."""
+        """The check, its version and its judge."""
         return f"{self.check} {self.version}{f' by {self.by}' if self.by else ''}"
 
 
 Judges = Mapping[str, frozenset[VerdictSource]]
-"""By case, all that gave its verdicts; a case of which nobody knows is left out."""
+"""By case, the sources of its verdicts; cases without a known source are left out."""
 
 
 class UnpairedAnswers(NamedTuple):
-    """Answers with a verdict that one side has more than the other, and how many of them passed."""
+    """Surplus replies with a verdict on one side, and how many of them passed."""
 
     passed: int = 0
     answers: int = 0
@@ -98,14 +96,14 @@ _NOTHING_UNPAIRED = UnpairedAnswers()
 
 
 class Pair(Struct, frozen=True):
-    """One case that was compared: how many of its answers passed, of the same number on both sides."""
+    """One compared case: how many of its replies passed, out of the same number on both sides."""
 
     case: str
     base_passed: int
     new_passed: int
     repeats: int
     base_over: UnpairedAnswers = _NOTHING_UNPAIRED
-    """What found no partner, and is not compared."""
+    """Replies without a counterpart on the new side; not compared."""
     new_over: UnpairedAnswers = _NOTHING_UNPAIRED
 
     @property
@@ -114,7 +112,7 @@ class Pair(Struct, frozen=True):
 
 
 class Excluded(Struct, frozen=True):
-    """One case that both have and that could not be compared, with every outcome it had."""
+    """One case of both sides that could not be compared, with all its outcomes."""
 
     case: str
     base: tuple[Outcome, ...]
@@ -122,7 +120,7 @@ class Excluded(Struct, frozen=True):
 
 
 class DifferentJudges(Struct, frozen=True):
-    """One case that had a verdict on both sides, and not of the same judge."""
+    """One case with verdicts of different judges on the two sides."""
 
     case: str
     base: frozenset[VerdictSource]
@@ -130,22 +128,22 @@ class DifferentJudges(Struct, frozen=True):
 
 
 class Pairing(Struct):
-    """The answers of two runs, side by side."""
+    """The replies of two runs, paired by case."""
 
     pairs: list[Pair] = field(default_factory=list)
     worst: list[Pair] = field(default_factory=list)
-    """The same, had every answer that has no comparable verdict now failed."""
+    """The pairs if every new reply without a comparable verdict had failed."""
     excluded: list[Excluded] = field(default_factory=list)
     apart: list[DifferentJudges] = field(default_factory=list)
-    """With verdicts of two judges; left out of the pairs unless any judge is good enough."""
+    """Cases with verdicts of two judges; left out of the pairs unless `any_judge` is set."""
     unpaired: int = 0
-    """Answers to compared cases that were left out: without a verdict, or more than the other side has."""
+    """Replies to compared cases that were left out: without a verdict, or surplus on one side."""
     undecided: int = 0
-    """Answers to compared cases, and to those that passed before, that have no comparable verdict now."""
+    """New replies without a comparable verdict, to compared cases and to cases that passed on the base side."""
     unanswered: int = 0
-    """Of these, those that passed before and have no verdict now."""
+    """Of these, those that passed on the base side and have no verdict on the new one."""
     judge_changed: int = 0
-    """Of these, those that passed before and have another judge's verdict now."""
+    """Of these, those that passed on the base side and have another judge's verdict on the new one."""
 
 
 def pair_answers(
@@ -158,7 +156,7 @@ def pair_answers(
     new_judges: Judges,
     any_judge: bool,
 ) -> Pairing:
-    """Put the answers of two runs side by side; the parameters are those of `compare`."""
+    """Pair the replies of two runs by case; the parameters are those of `compare`."""
     made = Pairing()
     planned = max((1, *map(len, new.values()))) if new_repeats is None else new_repeats
     nobody: frozenset[VerdictSource] = frozenset()
@@ -173,7 +171,7 @@ def pair_answers(
         if base_scored and new_scored and not have_same_judge(judges.base, judges.new):
             made.apart.append(judges)
             left_out = not any_judge
-        # As many from both sides: only then does swapping the two sides leave "no difference" as it is.
+        # Equal numbers from both sides: only then is "no difference" unaffected by swapping the sides.
         repeats = 0 if left_out else min(len(base_scored), len(new_scored))
         if repeats:
             made.unpaired += len(before) + len(after or ()) - 2 * repeats
@@ -181,7 +179,7 @@ def pair_answers(
             made.pairs.append(Pair(case, sum(base_scored[:repeats]), sum(new_scored[:repeats]), repeats, *over))
         elif after is not None and not left_out:
             made.excluded.append(Excluded(case, tuple(before), tuple(after)))
-        meant = max(repeats, min(len(base_scored), planned))  # fewer repeats that were meant hide nothing
+        meant = max(repeats, min(len(base_scored), planned))  # a planned smaller number of repeats hides nothing
         missing = sum(base_scored[repeats:meant])
         if repeats or missing:
             made.worst.append(Pair(case, sum(base_scored[:meant]), sum(new_scored[:repeats]), meant))
@@ -192,7 +190,7 @@ def pair_answers(
 
 
 def have_same_judge(base: frozenset[VerdictSource], new: frozenset[VerdictSource]) -> bool:
-    """Tell whether verdicts of both sides may be compared; those of which nobody knows the judge are taken as they are.
+    """Return whether verdicts of both sides may be compared; verdicts of an unknown judge always may.
 
     >>> before, after = VerdictSource("llm_judge", "1", "gpt-5", "gpt-5-08"), VerdictSource("llm_judge", "1", "gpt-5")
     >>> have_same_judge(frozenset({before}), frozenset({after})), have_same_judge(frozenset({before}), frozenset())
@@ -219,44 +217,44 @@ Test = Literal["exact McNemar", "sign flips by case"]
 ALPHA, MARGIN = 0.05, 0.05
 EXIT_CODES: dict[Verdict, int] = {"regression": 1, "improvement": 0, "no_change": 0, "inconclusive": 4}
 MAX_PARTS = 10**9
-"""Parts that a case's difference is counted in, at most: where repeats vary, no number fits all of them exactly."""
+"""The largest common denominator of the cases' differences: where repeats vary, none fits all of them exactly."""
 
 
 class Comparison(Struct, frozen=True):
-    """Two runs compared."""
+    """The comparison of two runs."""
 
     verdict: Verdict
     sentence: str
-    """The answer in plain words; show it first."""
+    """The conclusion in plain words; show it first."""
     detail: str
     """The numbers behind it: difference, interval, test."""
     pairs: int
     base_rate: float | None
     new_rate: float | None
     difference: float | None
-    """New minus base, over the pairs; None of none."""
+    """New minus base, over the pairs; None without pairs."""
     interval: Interval
     p_value: float
     test: Test
-    """Of no pair, this, the p-value and the interval say nothing."""
+    """Without pairs, the test, the p-value and the interval mean nothing."""
     lost: tuple[Pair, ...]
-    """Cases that pass less often on the new side, in the order of the base; so `gained`."""
+    """Cases that pass less often on the new side, in the order of the base; likewise `gained`."""
     gained: tuple[Pair, ...]
     excluded: tuple[Excluded, ...]
     apart: tuple[DifferentJudges, ...]
-    """Cases with verdicts of two judges: left out, or compared all the same where that was wanted."""
+    """Cases with verdicts of two judges: left out, or compared with `any_judge`."""
     unpaired: int
-    """Answers to compared cases that were left out: without a verdict, or more than the other side has."""
+    """Replies to compared cases that were left out: without a verdict, or surplus on one side."""
     over: tuple[int, int]
-    """Of these, those with a verdict, before and now: they found no partner."""
+    """Of these, those with a verdict but without a counterpart: base, new."""
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
     alpha: float
     margin: float
     needed: int | None
-    """When inconclusive: about how many cases would show a change as large as the margin (power 80 %)."""
+    """If inconclusive, about how many cases would detect a change as large as the margin (power 80 %)."""
     labels: SideLabels = TWO_RUNS
-    """What the sentences call the two sides."""
+    """The names of the two sides in sentences."""
 
     @property
     def exit_code(self) -> int:
@@ -264,7 +262,7 @@ class Comparison(Struct, frozen=True):
 
     @property
     def describe_unpaired(self) -> str:
-        """What `over` means, in plain words; empty where every verdict found its partner."""
+        """The surplus verdicts (`over`) in plain words; empty where there are none."""
         words = self.labels.base, self.labels.new
         sides = [(count, word) for count, word in zip(self.over, words, strict=True) if count]
         if not sides:
@@ -290,12 +288,12 @@ def compare(
     any_judge: bool = False,
     labels: SideLabels = TWO_RUNS,
 ) -> Comparison:
-    """Compare two runs case by case: the keys are case digests, or test ids; each value one outcome a repeat.
+    """Compare two runs case by case: keys are case digests or test ids, each value holds one outcome per repeat.
 
-    `same_cases` says that both were asked the same cases, so that one only the base has is one the new run did not end.
-    `new_repeats` is how often the new run meant to ask each case, else the most it has of any. The judges say by case
-    who gave the verdicts; `any_judge` compares verdicts of two judges as if they were one's. A key may name the way of
-    asking too (`split_variant`). The sentences call the two sides by `labels`.
+    `same_cases` means that both runs have the same cases, so a case that only the base has is unfinished in the new
+    run. `new_repeats` is the number of repeats that the new run planned, by default the most that any case has. The
+    judges give the sources of the verdicts by case; `any_judge` compares verdicts of two judges as if one had given
+    them. A key may name the variant too (`split_variant`). `labels` name the two sides in sentences.
 
     >>> from pramana.model import Outcome
     >>> before = {str(number): [Outcome.PASSED] for number in range(100)}
@@ -323,7 +321,7 @@ def compare(
     gained = [each for each in pairs if each.difference > 0]
     base_rate, new_rate = _mean_rates(pairs)
     over = sum(each.base_over.answers for each in pairs), sum(each.new_over.answers for each in pairs)
-    # A case that passed once of three times is not one "that failed".
+    # A case that passed once in three repeats is not one "that failed".
     changed = _ChangedCounts(len(lost), len(gained), repeated=evidence.repeated or any(over))
     is_proven = evidence.interval.is_within(margin)
     sentence = (
@@ -366,7 +364,7 @@ def _mean_rates(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
 
 
 def _hidden_losses(pairing: Pairing, labels: SideLabels) -> str:
-    """Say what could hide a loss."""
+    """Describe what could hide a loss."""
     noun = "result" if any(each.repeats > 1 for each in pairing.worst) else "case"
 
     def choose_form(count: int, one: str, many: str) -> str:
@@ -377,7 +375,7 @@ def _hidden_losses(pairing: Pairing, labels: SideLabels) -> str:
         parts.append(
             f"{choose_form(pairing.judge_changed, 'was', 'were')} {_describe_different_judges(pairing.apart, labels)}"
         )
-    if not parts:  # nothing is lost, but a gain may be smaller than it looks
+    if not parts:  # no loss is hidden, but a gain may be smaller than it looks
         parts.append(
             f"{pluralise(pairing.undecided, noun)} {'has' if pairing.undecided == 1 else 'have'} no verdict "
             f"{labels.new}"
@@ -394,7 +392,7 @@ def _describe_only_different_judges(pairing: Pairing, labels: SideLabels) -> str
 
 
 def _append_judge_note(sentence: str, apart: Sequence[DifferentJudges], labels: SideLabels, *, any_judge: bool) -> str:
-    """Say in the same sentence that two judges are involved."""
+    """Add to the sentence that two judges are involved."""
     count = len(apart)
     if any_judge:
         which = f"{_count_cases(count)} of those compared {'was' if count == 1 else 'were'}"
@@ -404,7 +402,7 @@ def _append_judge_note(sentence: str, apart: Sequence[DifferentJudges], labels: 
 
 
 def _describe_different_judges(apart: Sequence[DifferentJudges], labels: SideLabels) -> str:
-    """Name both judges; of several pairs of them that of the most cases."""
+    """Name both judges; of several pairs of judges, the one with the most cases."""
     kinds = Counter(map(_name_both_judges, apart))
     ((before, now), _), *others = kinds.most_common()
     return f"judged by {before} {labels.base} and by {now} {labels.new}" + (" (some by others)" if others else "")
@@ -460,7 +458,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 class _PairCount(Struct, frozen=True):
-    """How many pairs there are, in words: one case asked in three ways is not three cases."""
+    """The number of pairs in words: one case in three variants is not three cases."""
 
     pairs: int
     cases: int
@@ -482,7 +480,7 @@ class _PairCount(Struct, frozen=True):
 
 
 class _ChangedCounts(NamedTuple):
-    """How many pairs changed; with repeats a case may pass more or less often instead of once or never."""
+    """How many pairs changed; with repeats, a case may pass more or less often instead of flipping."""
 
     lost: int
     gained: int
@@ -498,7 +496,7 @@ def _no_difference_sentence(pairs: _PairCount, labels: SideLabels) -> str:
 def _conclude(
     pairing: Pairing, verdict: Verdict, changed: _ChangedCounts, labels: SideLabels, *, is_proven: bool
 ) -> str:
-    """Return the answer; `is_proven` says that the interval rules out a change as large as the margin."""
+    """Return the conclusion; `is_proven` means that the interval rules out a change as large as the margin."""
     pairs = _PairCount.from_pairs(pairing.pairs)
     if pairing.apart and not pairing.pairs:
         return _describe_only_different_judges(pairing, labels)
@@ -529,7 +527,7 @@ def _describe_flips(changed: _ChangedCounts) -> str:
 
 
 def _two_models_sentence(pairs: _PairCount, verdict: Verdict, changed: _ChangedCounts, labels: SideLabels) -> str:
-    """Return the answer about two models of one run, the better one first."""
+    """Return the conclusion about two models of one run, the better one first."""
     base, new = labels.models or ("", "")
     if verdict == "no_change" and not changed.lost and not changed.gained:
         return f"No difference between {base} and {new}: {pairs.describe_all} ended alike."

@@ -1,9 +1,9 @@
 """Which engines computed the embedded models of a run, and where those of two runs differ: lines in, findings out.
 
-A line is what a reply, or the check of a call, keeps of its engines (`embedded.engines`). Two runs differ in engines
-when the same embedded model was computed by another engine, another version, with other weights, other processor
-features or another number of threads. Each similarity check records the engine of all-MiniLM-L6-v2, which is not
-compared: its rounding changes far less than the four decimals that are kept.
+A line is what a reply, or the check of a call, records of its engines (`embedded.engines`). Two runs differ in engines
+if the same embedded model ran on another engine or version, or with other weights, processor features or number of
+threads. Each similarity check records the engine of all-MiniLM-L6-v2, which is not compared: rounding differences are
+far below the four decimals that are stored.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -16,28 +16,28 @@ from pramana.embedded.engines import EngineInfo, parse_engines
 from pramana.model import Check, Result
 
 EMBEDDED_PROVIDERS = frozenset({"local", "local-voice"})
-"""Whose replies always come from an embedded engine."""
+"""Providers whose replies always come from an embedded engine."""
 ENGINE = "engine"
-"""Where the evidence of a check has its line."""
+"""The key of the line in a check's evidence."""
 
 
 class EngineChange(Struct, frozen=True):
-    """One embedded model that two runs computed differently."""
+    """One embedded model whose engine differs between two runs."""
 
     model: str
     base: tuple[EngineInfo, ...]
-    """Several where a run was resumed elsewhere; empty: not recorded."""
+    """Several where a run was resumed on another machine; empty if not recorded."""
     new: tuple[EngineInfo, ...]
     labels: SideLabels = TWO_RUNS
 
     @property
     def is_known(self) -> bool:
-        """Whether both sides have recorded all of it, so that they are known to differ."""
+        """Whether both sides recorded their engines completely, so that they are known to differ."""
         return all(side and all(each.is_complete for each in side) for side in (self.base, self.new))
 
     @property
     def sentence(self) -> str:
-        """What differs and what follows from it, in plain words."""
+        """The difference and its consequence, in plain words."""
         before, now = self._labels()
         both = f"{self.model} previously ran on {before}, now on {now}."
         if self.labels.models:
@@ -63,13 +63,13 @@ class EngineChange(Struct, frozen=True):
 
     def _labels(self, *, full: bool = False) -> tuple[str, str]:
         before, now = ([each.short_label for each in side] for side in (self.base, self.new))
-        if full or {*before} == {*now}:  # what differs is no part of a short label
+        if full or {*before} == {*now}:  # the difference is not part of a short label
             before, now = ([each.full_label for each in side] for side in (self.base, self.new))
         return _join_labels(before), _join_labels(now)
 
 
 def recorded_engine_lines(fingerprint: str | None, checks: Iterable[Check]) -> Iterator[str]:
-    """Yield what is recorded of the engines that answered, and of the one that heard a call for its check."""
+    """Yield the recorded lines of the engines that replied, and of the one that transcribed a call for its check."""
     if fingerprint and parse_engines(fingerprint):
         yield fingerprint
     for check in checks:
@@ -78,12 +78,12 @@ def recorded_engine_lines(fingerprint: str | None, checks: Iterable[Check]) -> I
 
 
 def engine_lines_of_result(result: Result) -> Iterator[str]:
-    """Yield the same of a result."""
+    """Yield the recorded engine lines of a result."""
     return recorded_engine_lines(result.reply.fingerprint if result.reply else None, result.checks)
 
 
 def distinct_engines(lines: Iterable[str]) -> tuple[EngineInfo, ...]:
-    """Return the engines that lines name, each once and in order.
+    """Return the distinct engines that the lines name, in order.
 
     >>> lines = ["fp_1", "xllamacpp 1.0; SmolLM2 sha256:b179c952…; AVX2; 1 thread"]
     >>> [each.short_label for each in distinct_engines(lines * 2)]
@@ -95,10 +95,10 @@ def distinct_engines(lines: Iterable[str]) -> tuple[EngineInfo, ...]:
 def find_engine_changes(
     base: Collection[EngineInfo], new: Collection[EngineInfo], *, both_embedded: bool = False
 ) -> tuple[EngineChange, ...]:
-    """Return where the engines of two runs differ.
+    """Return the differences between the engines of two runs.
 
-    A model that only one side has used is no difference of engines, unless both are runs of an embedded model
-    (`both_embedded`) and one of them has recorded nothing at all, as older versions did of calls.
+    A model that only one side used is not a difference, unless both are runs of an embedded model (`both_embedded`)
+    and one of them recorded no engine at all, as older versions did for calls.
     """
     found = []
     for family in sorted({_base_model_name(each) for each in (*base, *new)}):
@@ -112,7 +112,7 @@ def find_engine_changes(
 
 
 def _base_model_name(info: EngineInfo) -> str:
-    """Return the name of a model without its quantisation, which is a difference of weights."""
+    """Return a model's name without its quantisation, which counts as a difference of weights."""
     return info.model.partition(" ")[0]
 
 

@@ -1,9 +1,9 @@
-"""What a run would take, before anyone is asked: cases and a plan in; calls, tokens and dollars out, all estimated.
+"""The estimate of a run, before anything is sent: cases and a plan in; estimated calls, tokens and dollars out.
 
 Tokens are counted by the rule of the built-in suites: runs of letters, groups of up to three digits, and every other
-visible character count one each. The length of an answer is not known beforehand: it is assumed to be as long as the
-expected one, and no shorter than `ASSUMED_ANSWER_TOKENS`; the range of the cost is for answers a third as long to three
-times as long. A price that is not known makes the sum unknown, and is named; it is never 0.
+visible character count one each. The length of a reply is not known in advance: it is assumed to be that of the
+expected reply, and at least `ASSUMED_ANSWER_TOKENS`; the cost range covers replies from a third to three times as long.
+An unknown price makes the sum unknown and is named; it never counts as 0.
 """
 
 import re
@@ -18,11 +18,11 @@ from pramana.analyse.judges import NEVER_JUDGES
 from pramana.model import Case, Plan, Target, Usage
 
 ASSUMED_ANSWER_TOKENS = 150
-"""Tokens of an answer, at least: most are sentences, whatever is looked for in them."""
+"""The fewest tokens assumed for a reply: most are sentences, whatever an assertion looks for in them."""
 SHORTEST, LONGEST = 1 / 3, 3.0
-"""How much shorter or longer than assumed answers are at the ends of the range of the cost."""
+"""The factors on the assumed length of replies at the two ends of the cost range."""
 AROUND_A_VERDICT, VERDICT = 250, 20
-"""Tokens of what a judge is told besides the question and the answer, and of what it says."""
+"""Tokens of a judge's prompt besides the question and the reply, and tokens of its response."""
 _TOKEN = re.compile(r"[^\W\d_]+|\d{1,3}|[^\s\w]|_")
 Cost = Callable[[Target, Usage], float | None]
 
@@ -40,36 +40,36 @@ Purpose = Literal["model", "judge", "embedder"]
 
 
 class Share(Struct):
-    """What one of those that are asked would take."""
+    """The estimate for one model, judge or embedder."""
 
     model: str
     purpose: Purpose
     calls: int = 0
     input_tokens: int | None = 0
-    """None: it is spoken to, and nobody counts that beforehand."""
+    """None for calls, whose tokens cannot be estimated."""
     output_tokens: int | None = 0
     cost_usd: float | None = 0.0
 
 
 class Estimate(Struct):
-    """What a run would take."""
+    """The estimate of a run."""
 
     cases: int = 0
     results: int = 0
     shares: list[Share] = field(default_factory=list)
     cost_range_usd: tuple[float, float] | None = None
-    """With answers much shorter, and much longer, than assumed; None when a price is not known."""
+    """The cost with much shorter and with much longer replies than assumed; None if a price is unknown."""
     unjudged: dict[str, int] = field(default_factory=dict)
-    """By model, the cases that need a judge and have none: they will end without a verdict."""
+    """By model, how many cases need a judge and have none: they will be unscored."""
     self_judged: tuple[str, ...] = ()
     """Models that judge their own replies."""
     judge_named: bool = False
     scorers: tuple[str, ...] = ()
-    """What they ask of models, nobody knows beforehand."""
+    """The scorers of the run; their requests to models cannot be estimated."""
 
     @property
     def warnings(self) -> list[str]:
-        """What will be missing, in sentences.
+        """What the run or this estimate will lack, in sentences.
 
         >>> Estimate(shares=[Share("local", "model")], unjudged={"local": 2}).warnings
         ['2 cases will have no verdict: name a judge']
@@ -84,38 +84,38 @@ class Estimate(Struct):
 
     @property
     def models_without_price(self) -> list[str]:
-        """Those whose price is not known, of those that would be asked."""
+        """The models with requests whose price is unknown."""
         return list(dict.fromkeys(each.model for each in self.shares if each.calls and each.cost_usd is None))
 
     @property
     def input_tokens(self) -> int | None:
-        """Of all together; None when any part is unknown."""
+        """The total; None if any part is unknown."""
         return _sum_known(each.input_tokens for each in self.shares if each.calls)
 
     @property
     def output_tokens(self) -> int | None:
-        """Of all together; None when any part is unknown."""
+        """The total; None if any part is unknown."""
         return _sum_known(each.output_tokens for each in self.shares if each.calls)
 
     @property
     def cost_usd(self) -> float | None:
-        """Of all together; None when any part is unknown."""
+        """The total; None if any part is unknown."""
         return _sum_known(each.cost_usd for each in self.shares if each.calls)
 
 
 class JudgeUse(Struct, frozen=True):
-    """Who will judge the replies of a run."""
+    """How the replies of a run will be judged."""
 
     unjudged: dict[str, int]
-    """By model, the cases that need a judge and have none."""
+    """By model, how many cases need a judge and have none."""
     self_judged: tuple[str, ...]
     """Models that judge their own replies."""
     warnings: tuple[str, ...]
-    """What will have no verdict, in sentences."""
+    """Which cases will have no verdict, in sentences."""
 
 
 def _no_judge_warnings(unjudged: Mapping[str, int], models: int, *, judge_named: bool) -> list[str]:
-    """Return a sentence on the cases of each model, or of all alike, that need a judge and have none."""
+    """Return a sentence per model about cases that need a judge and have none, or one for all models if all agree."""
     remedy = f"name {'another' if judge_named else 'a'} judge"
     alike = len(unjudged) == models and len(set(unjudged.values())) == 1
     return [
@@ -137,18 +137,18 @@ def _sum_known(parts: Iterable[_Number | None]) -> _Number | None:
 
 
 class _CaseTokens(NamedTuple):
-    """What asking and judging one case takes, apart from the answers."""
+    """The tokens and calls of one case and its judging."""
 
     prompt: int
     later_lines: list[int]
     answer: int
     judge_calls: int
-    """How often a judge is asked about one reply."""
+    """Requests to the judge per reply."""
     embed_calls: int
 
 
 class _Tally:
-    """Adds up what a plan takes, with answers `scale` times as long as assumed."""
+    """Sums the calls, tokens and costs of a plan, with replies `scale` times as long as assumed."""
 
     def __init__(self, plan: Plan, cost: Cost, spoken_to: Callable[[Target], bool], scale: float = 1.0) -> None:
         self._plan, self._cost, self._spoken_to, self._scale = plan, cost, spoken_to, scale
@@ -157,7 +157,7 @@ class _Tally:
         self._embedder = Share(plan.embedder.typed, "embedder") if plan.embedder else None
 
     def add(self, case: _CaseTokens) -> None:
-        """Add a case, asked in every way and as often as is planned."""
+        """Add a case in all planned variants and repeats."""
         plan, times = self._plan, len(self._plan.variants) * self._plan.repeats
         answer, most = max(1, round(self._scale * case.answer)), plan.parameters.get("max_tokens")
         answer = min(answer, most) if isinstance(most, int) and most > 0 else answer
@@ -174,17 +174,17 @@ class _Tally:
                 _add_calls(self._embedder, plan.embedder, case.embed_calls * times, 2 * answer, 0, self._cost)
 
     def shares(self) -> list[Share]:
-        """Return what each takes: models, judges, embedder."""
+        """Return the share of each model, each judge and the embedder."""
         embedder = [self._embedder] if self._embedder else []
         return [*self._models.values(), *_merge_shares(self._judges.values()), *embedder]
 
     def cost_usd(self) -> float | None:
-        """Return the cost of all of them; None when any is unknown."""
+        """Return the total cost; None if any part is unknown."""
         return _sum_known(each.cost_usd for each in self.shares() if each.calls)
 
 
 def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[[Target], bool]) -> Estimate:
-    """Return what a plan with these cases would take."""
+    """Estimate a run of these cases by this plan."""
     found = Estimate(judge_named=plan.judge is not None, scorers=tuple(each.name for each in plan.scorers))
     assumed, shortest, longest = (_Tally(plan, cost, spoken_to, scale) for scale in (1.0, SHORTEST, LONGEST))
     without_judge, self_judging = _without_judge(plan, spoken_to), _self_judging(plan, spoken_to)
@@ -206,7 +206,7 @@ def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[
 
 
 def judge_use(plan: Plan, cases: Iterable[Case], spoken_to: Callable[[Target], bool]) -> JudgeUse:
-    """Return who will judge these cases; they are only read as far as that decides it."""
+    """Return how these cases will be judged; read them only as far as that needs."""
     without_judge, self_judging = _without_judge(plan, spoken_to), _self_judging(plan, spoken_to)
     scored, missing, judged = bool(plan.scorers), 0, False
     for case in cases if without_judge or self_judging else ():
@@ -238,7 +238,7 @@ def _self_judging(plan: Plan, spoken_to: Callable[[Target], bool]) -> tuple[str,
 
 
 def _count_tokens(plan: Plan, case: Case) -> _CaseTokens:
-    """Return the tokens of a case; a later line is sent with all that went before."""
+    """Return the tokens of a case; each later line is sent with the whole conversation before it."""
     prompt = estimate_tokens(plan.system_prompt or "") + sum(estimate_tokens(turn.text) for turn in case.turns)
     answer = max(
         ASSUMED_ANSWER_TOKENS, estimate_tokens(case.expected_outcome or (case.ideals[0] if case.ideals else ""))
@@ -248,7 +248,7 @@ def _count_tokens(plan: Plan, case: Case) -> _CaseTokens:
 
 
 def _count_judge_calls(case: Case, *, scored: bool) -> tuple[int, int]:
-    """Return how often a judge and an embedder are asked about one reply; `scored`: the run has scorers."""
+    """Return the requests per reply to the judge and to the embedder; `scored` means that the run has scorers."""
     kinds = [expected.assertion.type for line in case.script for expected in line.expected]
     if case.assertion:
         kinds.append(case.assertion.type)
@@ -258,7 +258,7 @@ def _count_judge_calls(case: Case, *, scored: bool) -> tuple[int, int]:
 
 
 def _needs_judge(case: Case, *, scored: bool) -> bool:
-    """Tell whether a case has no verdict without a judge; what is expected of single lines may do for a scenario."""
+    """Return whether a case has no verdict without a judge; a scenario may have assertions on its lines instead."""
     stated = [expected.assertion.type for line in case.script for expected in line.expected]
     stated += [case.assertion.type] if case.assertion else []
     left_to_scorers = scored and case.expected_outcome is None
@@ -279,7 +279,7 @@ def _add_calls(
 
 
 def _merge_shares(shares: Iterable[Share]) -> list[Share]:
-    """Join the shares of one judge of several models."""
+    """Merge the shares of a judge that judges several models."""
     found: dict[str, Share] = {}
     for each in shares:
         known = found.setdefault(each.model, Share(each.model, each.purpose))

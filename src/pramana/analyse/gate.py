@@ -1,7 +1,7 @@
-"""What a run's exit code is, and why: a summary and a bar in, a code and one sentence out.
+"""The exit code of a run and the reason: a summary and a minimum pass rate in, a code and one sentence out.
 
-A bar is decided by bounds, so that nobody passes by not being checked and nobody fails by a provider's bad hour; and
-for each model by itself, so that a good one does not hide a bad one:
+The minimum is decided by bounds, so that a model neither passes on unchecked replies nor fails because of a provider's
+outage; and for each model separately, so that a good one does not hide a bad one:
 
 | with `--fail-under`, for one model                               | code |
 | ---------------------------------------------------------------- | ---- |
@@ -9,9 +9,9 @@ for each model by itself, so that a good one does not hide a bad one:
 | missed even if every one of them is counted as passed            | 1    |
 | neither                                                          | 4    |
 
-Results that a run which was stopped still owes are without a verdict too. Of several models the worst decides: 1 if any
-missed the bar, else 4 if of any it cannot be told, else 0. Without a bar: 0 if all cases ended and none errored, else
-3; unscored and skipped results alone never change it, though where nothing has a verdict the sentence says so.
+The results that a stopped run still lacks have no verdict either. The worst of several models decides: 1 if any missed
+the minimum, else 4 if any is undecided, else 0. Without a minimum: 0 if all cases ended and none errored, else 3.
+Unscored and skipped results alone never change the code, but the sentence reports a run without any verdict.
 """
 
 import math
@@ -27,7 +27,7 @@ from pramana.model import Outcome
 GOOD, BAD, UNFINISHED, INCONCLUSIVE = 0, 1, 3, 4
 _WORST_FIRST = (BAD, INCONCLUSIVE, GOOD)
 MAX_NAMED = 10
-"""Cases, or models, that a sentence names; more are counted."""
+"""The most cases or models that a sentence names; further ones are counted."""
 
 
 class Decision(Struct, frozen=True):
@@ -38,7 +38,7 @@ class Decision(Struct, frozen=True):
 
 
 def decide_exit(summary: Summary, fail_under: float | None, missing: Mapping[str, int]) -> Decision:
-    """Decide how the program exits. `missing` has every model that was to be asked, and how many results it still owes.
+    """Decide the exit code. `missing` maps every model of the plan to the number of its missing results.
 
     >>> from pramana.analyse.summary import Tally
     >>> decide_exit(Tally().summary(), None, {"gpt-5": 0}).code
@@ -64,14 +64,14 @@ def decide_exit(summary: Summary, fail_under: float | None, missing: Mapping[str
 
 
 class Requirement(Struct, frozen=True):
-    """Whether a pass rate is as high as somebody requires, and the sentence that explains it."""
+    """Whether a pass rate meets a required minimum, and the sentence that explains it."""
 
     met: bool
     sentence: str
 
 
 def check_pass_rate(rate: Rate, expected: int, minimum: float, confidence: float | None = None) -> Requirement:
-    """Decide whether a pass rate is at least the minimum; of `expected` results, those without a verdict have failed.
+    """Decide whether a pass rate is at least the minimum; those of `expected` without a verdict count as failed.
 
     With a confidence, the exact lower bound of the pass rate decides, with cases as the units.
 
@@ -89,7 +89,7 @@ def check_pass_rate(rate: Rate, expected: int, minimum: float, confidence: float
     if confidence is None:
         return Requirement(share >= minimum, f"{said}, and {_format_minimum(minimum)} is required")
     lowest = exact_lower_bound(int(rate.passed / rate.per_case), max(1, total // rate.per_case), confidence)
-    shown = math.floor(lowest * 1000) / 1000  # a bound is no higher than it is
+    shown = math.floor(lowest * 1000) / 1000  # round down: a lower bound must not be overstated
     bound = f"at {_format_minimum(confidence)} confidence the pass rate is at least {_format_minimum(shown)}"
     return Requirement(lowest >= minimum, f"{said}: {bound}, and {_format_minimum(minimum)} is required")
 
@@ -108,7 +108,7 @@ def _decide_without_minimum(summary: Summary, missing: int) -> Decision:
 
 
 def no_verdicts_sentence(rate: Rate) -> str:
-    """Say that no result has a verdict; empty where one has, and where there is no result.
+    """Return a sentence if no result has a verdict; empty if one has, or if there are no results.
 
     >>> no_verdicts_sentence(Rate(unscored=2, skipped=1)), no_verdicts_sentence(Rate(passed=1))
     ('No verdicts: 0 of 3 results passed or failed (2 unscored, 1 skipped).', '')
@@ -121,7 +121,7 @@ def no_verdicts_sentence(rate: Rate) -> str:
 
 
 def _explain_no_verdicts(summary: Summary) -> str:
-    """Say that a run which ended well has found nothing out, and what to do about it."""
+    """Return a sentence for a complete run without verdicts, with advice on what to do."""
     skipped = summary.overall.skipped
     if not skipped:
         return "No case was asked."
@@ -137,7 +137,7 @@ def _explain_no_verdicts(summary: Summary) -> str:
 def _decide_model(
     rate: Rate, minimum: float, missing: int, undecided: Mapping[Outcome, NamedCases], model: str
 ) -> Decision:
-    """Decide for one model; the sentence is without its head and its end."""
+    """Decide for one model; the sentence lacks its beginning and its full stop."""
     total, without = rate.total + missing, rate.undecided_count + missing
     if not total:
         return Decision(INCONCLUSIVE, f"nothing was asked{model}")
@@ -176,7 +176,7 @@ def _list_cases(cases: NamedCases) -> str:
 
 
 def _format_minimum(share: float) -> str:
-    """Return a share that was stated as a percentage.
+    """Format a required share as a percentage.
 
     >>> _format_minimum(0.9), _format_minimum(0.8999), _format_minimum(1)
     ('90 %', '89.99 %', '100 %')
@@ -185,7 +185,7 @@ def _format_minimum(share: float) -> str:
 
 
 def _format_observed_rate(share: float, minimum: float) -> str:
-    """Return a share that was found as a percentage, to a tenth: never rounded up to a bar that it does not reach.
+    """Format an observed share as a percentage, to a tenth: never rounded up to a minimum that it misses.
 
     >>> _format_observed_rate(2 / 3, 0.9), _format_observed_rate(0.8999, 0.9), _format_observed_rate(0.57, 0.57)
     ('66.7 %', '89.9 %', '57 %')

@@ -1,9 +1,9 @@
-"""How sure a number is: counts in; intervals, p-values and percentiles out. Standard library only, no I/O, no chance.
+"""Statistics: counts in; intervals, p-values and percentiles out. Standard library only, no I/O, no randomness.
 
-Three rules run through this module. *Pairs are compared, not totals*: two runs answer the same cases, and cases differ
-far more than models do. *The case is the unit*: five answers to one case are not five cases; at temperature 0 they are
+Three rules run through this module. *Pairs are compared, not totals*: two runs have the same cases, and cases differ
+far more than models do. *The case is the unit*: five replies to one case are not five cases; at temperature 0 they are
 nearly one, so repeats shrink the noise within a case and never count as more cases. *Tests are exact* wherever that is
-affordable; where an approximation steps in, its limit is named.
+affordable; where an approximation is used, its limit is named.
 """
 
 import math
@@ -14,21 +14,21 @@ from msgspec import Struct
 
 CONFIDENCE = 0.95
 EXACT_DISCORDANT = 1_000
-"""Up to here McNemar's test is summed in whole numbers; beyond, the same sum in floating point, right to 1e-9."""
+"""McNemar's test is summed in integers up to this many flips; beyond, in floating point, accurate to 1e-9."""
 EXACT_WORK = 2_000_000_000
-"""Bytes that counting every assignment of signs may touch (about a second); beyond, the normal approximation."""
+"""Bytes that counting all assignments of signs may touch (about a second); beyond, the normal approximation is used."""
 MIN_CLUSTERS = 6
-"""Of fewer, no exact test at 5 % could tell two runs apart, so an approximation should not either."""
+"""With fewer clusters, no exact test at 5 % could tell two runs apart, so an approximation should not either."""
 
 
 class Interval(Struct, frozen=True):
-    """From `low` to `high`, both included."""
+    """A closed interval from `low` to `high`."""
 
     low: float
     high: float
 
     def is_within(self, margin: float) -> bool:
-        """Tell whether nothing in it is further from zero than the margin."""
+        """Return whether the whole interval lies within ±`margin`."""
         return -margin <= self.low and self.high <= margin
 
 
@@ -45,9 +45,9 @@ Z95 = normal_quantile(CONFIDENCE)
 
 
 def wilson_interval(passed: float, total: float, z: float = Z95) -> Interval:
-    """Return Wilson's interval of a proportion; of nothing, all that is possible.
+    """Return Wilson's interval of a proportion; without observations, 0 to 1.
 
-    Counts may be fractions: of `k` answers to each of `n` cases, give the share times `n`, out of `n`.
+    Counts may be fractions: for `k` replies to each of `n` cases, pass the share times `n`, out of `n`.
 
     >>> wilson_interval(9, 10)
     Interval(low=0.5958..., high=0.9821...)
@@ -66,8 +66,7 @@ def wilson_interval(passed: float, total: float, z: float = Z95) -> Interval:
 def exact_lower_bound(passed: int, total: int, confidence: float) -> float:
     """Return the exact one-sided lower bound of a proportion (Clopper and Pearson's).
 
-    It holds at least at the stated confidence whatever the proportion is, where Wilson's bound falls short of it close
-    to one.
+    Its coverage is at least the stated confidence for every proportion; Wilson's falls short for proportions near one.
 
     >>> round(exact_lower_bound(20, 20, 0.95), 4), exact_lower_bound(0, 5, 0.95)
     (0.8609, 0.0)
@@ -76,7 +75,7 @@ def exact_lower_bound(passed: int, total: int, confidence: float) -> float:
         return 0.0
 
     def chance_of_as_many(share: float) -> float:
-        """Return the chance of at least `passed`, were this the proportion."""
+        """Return the probability of at least `passed` if this were the proportion."""
         if share <= 0 or share >= 1:
             return float(share >= 1)
         odds, term = share / (1 - share), 0.0
@@ -97,22 +96,22 @@ def exact_lower_bound(passed: int, total: int, confidence: float) -> float:
 
 
 def mcnemar_p_value(lost: int, gained: int) -> float:
-    """Return the exact two-sided p-value of McNemar's test: were losses and gains equally likely?
+    """Return the exact two-sided p-value of McNemar's test, whose null hypothesis is that losses and gains are equal.
 
-    Only cases that flipped tell anything. Under "no difference" each flip is a toss of a fair coin, so the smaller side
+    Only flipped cases carry evidence. Under "no difference" each flip is the toss of a fair coin, so the smaller side
     is binomial: p = 2·P(Bin(lost + gained, ½) ≤ the smaller), at most 1.
 
     >>> mcnemar_p_value(8, 1)
     0.0390625
     """
     flips, fewer = lost + gained, min(lost, gained)
-    if 2 * fewer >= flips - 1:  # both tails together are everything
+    if 2 * fewer >= flips - 1:  # both tails together cover everything
         return 1.0
     if flips <= EXACT_DISCORDANT:
         return min(1.0, 2 * sum(math.comb(flips, each) for each in range(fewer + 1)) / (1 << flips))
     log_term = math.lgamma(flips + 1) - math.lgamma(fewer + 1) - math.lgamma(flips - fewer + 1)
     relative = term = 1.0
-    for each in range(fewer, 0, -1):  # outwards from the largest term, until the rest cannot be seen
+    for each in range(fewer, 0, -1):  # outwards from the largest term, until the rest is negligible
         term *= each / (flips - each + 1)
         relative += term
         if term < relative * 1e-17:
@@ -123,21 +122,20 @@ def mcnemar_p_value(lost: int, gained: int) -> float:
 def paired_difference_interval(lost: int, gained: int, pairs: int, z: float = Z95) -> Interval:
     """Return Tango's score interval of the difference (new minus base) of two paired proportions.
 
-    Chosen over Newcombe's hybrid for what runs of one suite look like, few flips or none. Newcombe's width leans on the
-    correlation of the two answers, and shrinks towards nothing when all pairs agree; Tango's is then z²/(n + z²), close
-    to the rule of three. And it is the inversion of McNemar's own score test: wherever `mcnemar_p_value` is at most
-    0.05 the 95 % interval leaves zero out, so number and verdict cannot contradict each other (a test goes through all
-    tables).
+    Chosen over Newcombe's hybrid because runs of one suite have few flips or none. Newcombe's width depends on the
+    correlation of the two outcomes, and shrinks towards zero if all pairs agree; Tango's is then z²/(n + z²), close to
+    the rule of three. It also inverts McNemar's own score test: wherever `mcnemar_p_value` is at most 0.05, the 95 %
+    interval excludes zero, so interval and verdict cannot contradict each other (a test covers all tables).
     """
     if pairs <= 0:
         return Interval(-1.0, 1.0)
 
     def distance(difference: float) -> float:
-        """Return how many standard errors the data lie above a supposed difference."""
+        """Return how many standard errors the data lie above a hypothetical difference."""
         above = gained - lost - pairs * difference
         linear = (2 * pairs + lost - gained) * difference - lost - gained
         constant = -lost * difference * (1 - difference)
-        # The chance of a loss that makes the data likeliest, were this the difference.
+        # The maximum-likelihood probability of a loss under this difference.
         chance = (math.sqrt(max(0.0, linear * linear - 8 * pairs * constant)) - linear) / (4 * pairs)
         variance = pairs * (2 * chance + difference * (1 - difference))
         if variance <= 0:
@@ -152,7 +150,7 @@ def paired_difference_interval(lost: int, gained: int, pairs: int, z: float = Z9
 
 
 def _find_crossing(before: Callable[[float], bool], low: float, high: float) -> float:
-    """Return where a condition that holds from `low` on ceases to hold."""
+    """Return where a condition that holds from `low` on stops holding."""
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if before(middle) else (low, middle)
@@ -162,8 +160,8 @@ def _find_crossing(before: Callable[[float], bool], low: float, high: float) -> 
 def clustered_difference_interval(differences: Sequence[float], z: float = Z95) -> Interval:
     """Return the interval of a mean of per-case differences, each from -1 to 1.
 
-    The standard error is that of cases (a case's repeats are one observation), after two pretended cases, one at +1 and
-    one at -1. With one repeat this is Bonett and Price's interval; the pretended pair keeps a handful of cases without
+    The standard error is that of cases (a case's repeats are one observation), after adding two pseudo-cases, one at +1
+    and one at -1. With one repeat this is Bonett and Price's interval; the pseudo-cases keep a handful of cases without
     any difference from proving that there is none. Approximate: simulated coverage is 95 % or more from 10 cases up,
     whether a case's repeats agree or not, and close to 100 % where differences are rare or small.
     """
@@ -177,13 +175,13 @@ def clustered_difference_interval(differences: Sequence[float], z: float = Z95) 
 
 
 def sign_flip_p_value(differences: Sequence[int]) -> float:
-    """Return the two-sided p-value of a paired permutation test: could each case as well have had the other sign?
+    """Return the two-sided p-value of the sign-flip test, a paired permutation test.
 
-    Differences are whole numbers: passes of a case now, less passes before, in as many repeats. If the runs do not
-    differ, swapping the two answers to a case (all its repeats at once, so they may depend on each other as they like)
-    changes nothing, and every assignment of signs is equally likely; p is the share of them with a sum at least as far
-    from zero. All of them are counted, exactly, within `EXACT_WORK`: 1,500 changed cases of five repeats. Beyond, the
-    sum is taken as normal, corrected for its steps: right to 0.001 there. With one repeat it is McNemar's test.
+    Differences are integers: a case's passes in the new run minus those in the base, over equally many repeats. If the
+    runs do not differ, swapping the two sides of a case (all its repeats at once, so they may be dependent) changes
+    nothing, and every assignment of signs is equally likely; p is the share of assignments whose sum is at least as far
+    from zero. All are counted exactly within `EXACT_WORK`: 1,500 changed cases of five repeats. Beyond, the sum is
+    treated as normal with a continuity correction, accurate to 0.001 there. With one repeat this is McNemar's test.
 
     >>> sign_flip_p_value([-3, -2, -3, -1, -2, -3])
     0.03125
@@ -196,20 +194,20 @@ def sign_flip_p_value(differences: Sequence[int]) -> float:
     if len(sizes) * (most + 1) * slot > EXACT_WORK:
         deviation = math.sqrt(math.fsum(each * each for each in sizes))
         return min(1.0, 2 * NormalDist().cdf(-(seen - math.gcd(*sizes)) / deviation))
-    # One whole number holds, in slots, how many assignments give the positive signs each total.
+    # One big integer holds, in slots, how many assignments give the positive signs each total.
     counts = 1
     for size in sizes:
         counts += counts << (8 * slot * size)
     packed = counts.to_bytes((most + 1) * slot, "little")
-    lowest = (most - seen) // 2  # positive totals up to here are as far out as what was seen
+    lowest = (most - seen) // 2  # positive totals up to here are as extreme as the observed one
     tail = sum(int.from_bytes(packed[at * slot : (at + 1) * slot], "little") for at in range(lowest + 1))
     return min(1.0, 2 * tail / (1 << len(sizes)))
 
 
 def cases_needed(difference: float, flipping: float, *, alpha: float = 0.05, power: float = 0.8) -> int:
-    """Return how many pairs show a difference of that size, when that share of cases flips one way or the other.
+    """Return how many pairs detect a difference of this size if this share of cases flips in either direction.
 
-    Connor's formula for McNemar's test. The share that flips is at least the difference itself.
+    Uses Connor's formula for McNemar's test. The share that flips is at least the difference itself.
 
     >>> cases_needed(0.05, 0.2)
     626
@@ -221,18 +219,18 @@ def cases_needed(difference: float, flipping: float, *, alpha: float = 0.05, pow
 
 
 def median_interval(ranges: Sequence[tuple[float, float]], alpha: float = 0.05) -> Interval | None:
-    """Return an interval that holds the median with the confidence of 1 - alpha or more; None of too few values.
+    """Return an interval of the median with a confidence of at least 1 - alpha; None for too few values.
 
-    It inverts the sign test: from the value so far from the lower end that fewer lie below a median in alpha/2 of all
-    samples, to the one as far from the upper end. Exact whatever the values are spread like, and whatever they are in
-    truth where they are only known to lie in a range: lower ends make the lower end, upper ends the upper one.
+    It inverts the sign test: it runs between the k-th smallest and the k-th largest value, with the largest k for which
+    at most alpha/2 of all samples have fewer than k values on that side of the median. Exact for any distribution. For
+    values only known to lie in a range, the lower ends give the lower bound and the upper ends the upper one.
 
     >>> median_interval([(each, each) for each in (1.0, 2.0, 3.0, 4.0, 5.0, 9.0)])
     Interval(low=1.0, high=9.0)
     >>> median_interval([(1.0, 1.0)] * 5)
     """
     count = len(ranges)
-    within, beyond = 0, count // 2 + 1  # how many values may be left out at each end
+    within, beyond = 0, count // 2 + 1  # how many values may be dropped at each end
     while beyond - within > 1:
         middle = (within + beyond) // 2
         within, beyond = (
@@ -244,10 +242,11 @@ def median_interval(ranges: Sequence[tuple[float, float]], alpha: float = 0.05) 
 
 
 def ratio_difference_interval(rows: Sequence[tuple[int, int, int, int]], alpha: float = 0.05) -> Interval | None:
-    """Return the interval of a difference of two pooled rates (new minus base); None of fewer than six clusters.
+    """Return the interval of a difference of two pooled rates (new minus base); None for fewer than six clusters.
 
-    A row is a cluster: errors and words before, errors and words now. The standard error is that of a ratio of sums,
-    linearised, with clusters as the units; the quantile is Student's. Approximate: too narrow of a few unequal ones.
+    A row is a cluster: errors and words of the base, then of the new side. The standard error is the linearised one of
+    a ratio of sums, with clusters as the units; the quantile is Student's. Approximate: too narrow for few, unequal
+    clusters.
     """
     count = len(rows)
     words = sum(row[1] for row in rows), sum(row[3] for row in rows)
@@ -262,7 +261,7 @@ def ratio_difference_interval(rows: Sequence[tuple[int, int, int, int]], alpha: 
 
 
 def student_quantile(confidence: float, freedom: int) -> float:
-    """Return Student's quantile of a two-sided confidence, by Cornish and Fisher's series: to 0.003 from five on.
+    """Return Student's two-sided quantile by the Cornish-Fisher series, to 0.003 from five degrees of freedom on.
 
     >>> round(student_quantile(0.95, 5), 2), round(student_quantile(0.95, 30), 3)
     (2.57, 2.042)
@@ -277,10 +276,10 @@ def student_quantile(confidence: float, freedom: int) -> float:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Return the value below which that share of sorted values lies, None of nothing.
+    """Return the value below which that share of sorted values lies; None without values.
 
-    The rule is linear interpolation between the two nearest ranks (type 7; numpy's and most tools' default): with n
-    values the share p stands at rank p·(n - 1), counted from zero.
+    Interpolates linearly between the two nearest ranks (type 7; the default of numpy and most tools): with n values,
+    the share p is at rank p·(n - 1), counted from zero.
 
     >>> percentile([1.0, 2.0, 4.0, 8.0], 0.5)
     3.0

@@ -1,7 +1,7 @@
-"""What a judge was asked about a result and what it answered: a case and its checks in, questions and replies out.
+"""A judge's questions and responses: a case and its checks in; each check with its question and responses out.
 
-The question is what the case says (a `judge_prompt`, or the expected outcome of a scenario), without the instructions
-that go around it. What a scorer asks is its own; of that only the answers are recorded.
+The question is that of the case (a `judge_prompt`, or the expected outcome of a scenario), without the instructions
+around it. For scorers only the responses are recorded, not the questions.
 """
 
 from collections import Counter
@@ -14,23 +14,23 @@ JUDGE, RUBRIC = "llm_judge", "rubric"
 
 
 class Judgement(NamedTuple):
-    """A check, and what was asked and answered for it."""
+    """A check with the judge's question and responses."""
 
     check: Check
     question: str | None
-    """None where no judge is asked, or by a scorer."""
+    """None where no judge is used, or where a scorer sends its own question."""
     answers: Sequence[str]
-    """More than one where the judge was asked again."""
+    """More than one where the request to the judge was repeated."""
 
     @property
     def unquoted_answers(self) -> list[str]:
-        """The answers that the reason does not quote in full."""
+        """The responses that the reason does not quote in full."""
         reason = " ".join(self.check.reason.split()).removesuffix('"')
         return [each for each in self.answers if not each.strip() or not reason.endswith(" ".join(each.split()))]
 
 
 def list_judgements(case: Case, checks: Iterable[Check]) -> list[Judgement]:
-    """Return each check of a result with the judge's question and answers.
+    """Return each check of a result with the judge's question and responses.
 
     >>> case = Case("a", "test_case", (), None, Assertion(JUDGE, judge_prompt="Is it polite?"))
     >>> check = Check(JUDGE, "1", "failed", "gpt-5 says NO: NO", evidence={"answers": ["NO"]})
@@ -52,7 +52,7 @@ def list_judgements(case: Case, checks: Iterable[Check]) -> list[Judgement]:
 
 
 def _judge_questions(case: Case, name: str, line: object) -> list[str]:
-    """Return what a judge is asked by checks of one name: at a line of the script, or of the whole reply."""
+    """Return the judge's questions for checks of one name, on one line of the script or on the whole reply."""
     stated: list[Assertion | None] = [case.assertion]
     if isinstance(line, int):
         stated = [each.assertion for each in case.script[line].expected] if line < len(case.script) else []

@@ -1,8 +1,9 @@
-"""Who gave the verdicts of a run: checks in one at a time; counts by judge out, and who they are in sentences.
+"""The judges of a run: checks in one at a time; counts by judge out, and sentences that name the judges.
 
-Verdicts are alike when one version of a check gave them and one judge stood behind it. Where every model judges itself,
-as the published format has it, several models have several judges, and that is no mixture; nor is one judge for all,
-though it be one of them. A run that was judged again in part is: its pass rate is then nobody's. Nothing is weighed.
+Verdicts have the same source if the same version of a check and the same judge gave them. Where every model judges
+itself, as in the published format, several models have several judges, which does not count as mixed; nor does one
+judge for all, even if it is one of the tested models. A partly re-scored run is mixed: its pass rate belongs to no
+single judge. Verdicts are never weighted.
 """
 
 from collections import Counter
@@ -17,32 +18,32 @@ from pramana.errors import PramanaError
 from pramana.model import Check
 
 NEVER_JUDGES = ("local", "local-voice")
-"""The embedded model is a subject that fails visibly; its verdicts would look like evidence and be none."""
+"""Embedded models are there to be tested and fail visibly; their verdicts would be no evidence."""
 MAX_KINDS = 1_000
-"""Kept apart; the rest, which only a check with a version for every reply could make, are counted together."""
+"""Sources counted separately; the rest are counted together. Only a check with a version per reply has so many."""
 MAX_NAMED = 5
 _OTHER_CHECKS = ("other checks", "", "", "")
 
 _JudgeKey = tuple[str, str, str, str]
-"""Name and version of a check, its judge as it was typed, and the model that judge says has answered."""
+"""Name and version of a check, its judge as typed, and the model that the judge's provider reported."""
 _ModelJudge = tuple[str, VerdictSource]
-"""A model, and what gave a verdict on it."""
+"""A model and the source of a verdict on it."""
 
 
 class Verdicts(Struct, frozen=True):
-    """How many verdicts came from one judge."""
+    """The number of verdicts from one source."""
 
     judged: VerdictSource
     count: int
 
 
 def identity(name: str) -> str:
-    """Return a judge's name as it is: for whoever does not know how else it could be typed."""
+    """Return a judge's name unchanged: the default where names cannot be resolved."""
     return name
 
 
 def find_verdict_source(check: Check, name_judge: Callable[[str], str] = identity) -> VerdictSource:
-    """Return what gave a verdict.
+    """Return the source of a check's verdict.
 
     >>> from pramana.model import Outcome
     >>> str(find_verdict_source(Check("llm_judge", "1", Outcome.PASSED, "", evidence={"judge": "gpt-5"})))
@@ -63,14 +64,14 @@ def _make_verdict_source(key: _JudgeKey, name_judge: Callable[[str], str]) -> Ve
 
 
 class JudgeTally:
-    """Counts verdicts by who gave them. `who` makes one name of several for the same judge."""
+    """Counts verdicts by source. `name_judge` maps the different names of a judge to one."""
 
     def __init__(self, name_judge: Callable[[str], str] = identity) -> None:
         self._name_judge = name_judge
         self._counts_by_key: dict[tuple[str, _JudgeKey], int] = {}
 
     def add(self, model: str, check: Check) -> None:
-        """Count a check, if it is a verdict."""
+        """Count a check if it is a verdict."""
         if check.outcome in SCORED:
             found = (model, _judge_key(check))
             known = self._counts_by_key.get(found)
@@ -86,7 +87,7 @@ class JudgeTally:
         return counts
 
     def verdicts(self) -> tuple[Verdicts, ...]:
-        """Return how many verdicts each judge gave, by check and then the most first."""
+        """Return how many verdicts each judge gave, by check, then most first."""
         counts: Counter[VerdictSource] = Counter()
         for (_, judged), count in self._count_by_judge().items():
             counts[judged] += count
@@ -96,7 +97,7 @@ class JudgeTally:
         )
 
     def mixed_judge_sentences(self) -> tuple[str, ...]:
-        """Return a sentence for each check whose verdicts come from several judges; none where all are alike.
+        """Return a sentence for each check whose verdicts come from several judges.
 
         >>> from pramana.model import Outcome
         >>> judges = JudgeTally()
@@ -111,7 +112,7 @@ class JudgeTally:
         )
 
     def judge_sentence(self) -> str:
-        """Return by whom the checks were judged that are not mixed, in one sentence; nothing where nobody was asked.
+        """Return a sentence naming the judges of the checks that are not mixed; empty where no judge was used.
 
         >>> from pramana.model import Outcome
         >>> judges = JudgeTally()
@@ -129,7 +130,7 @@ class JudgeTally:
         return f"Judged by {', '.join(f'{name} ({check})' for check, name in names.items())}." if names else ""
 
     def _describe_same_judge(self, kinds: Iterable[_ModelJudge], *, alone: bool) -> str:
-        """Return who gave verdicts that are alike; `alone`: the run has but one model."""
+        """Name the judge of verdicts with one source; `alone` means that the run has only one model."""
         judged = [kind for kind in kinds if kind[1].by]
         several = len({model for model, _ in judged}) > 1
         if (several or alone) and all(self._judges_itself(*kind) for kind in judged):
@@ -164,14 +165,14 @@ class JudgeTally:
 
 
 def _group_by_check(counts: Iterable[_ModelJudge]) -> list[list[_ModelJudge]]:
-    """Return what gave verdicts, together by check."""
+    """Group the sources of verdicts by check."""
     ordered = sorted(counts)
     checks = dict.fromkeys(judged.check for _, judged in ordered)
     return [[kind for kind in ordered if kind[1].check == check] for check in checks]
 
 
 def _count_served_models(kinds: Iterable[_ModelJudge], version: str, by: str) -> int:
-    """Count the models that one judge says have answered in its name."""
+    """Count the models that the provider reported for one judge."""
     return len({each.served for _, each in kinds if each.served and (each.version, each.by) == (version, by)})
 
 
@@ -184,7 +185,7 @@ def _describe_judge(version: str, by: str, served: str, *, versions: bool) -> st
 
 @cache
 def judge_name(typed: str) -> str:
-    """Return one name for a judge, however it was typed.
+    """Return the canonical name of a judge, however it was typed.
 
     >>> judge_name("gpt-5"), judge_name("openai:gpt-5"), judge_name("a name of another machine")
     ('openai:gpt-5', 'openai:gpt-5', 'a name of another machine')
@@ -193,6 +194,6 @@ def judge_name(typed: str) -> str:
 
     try:
         target = resolve_target(typed)
-    except PramanaError:  # a name of another machine, or of another version
+    except PramanaError:  # a name from another machine or version
         return typed
     return target.typed if target.arguments else f"{target.provider}:{target.model}"

@@ -1,4 +1,4 @@
-"""Names in little room: models of one run that stay distinguishable, and the two sides of a comparison. Pure text."""
+"""Short labels: names of models in, distinguishable labels out; and the two sides of a comparison. Pure text."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,26 +10,26 @@ from pramana.errors import escape_control_characters
 MAX_MODEL_LENGTH = 48
 """Characters of a model's name in a sentence."""
 _BOUNDARY = re.compile(r"[:/#@_-]")
-"""Where a shared prefix may end: what follows is a word of its own."""
+"""Where a shared prefix may end: a new word begins after it."""
 _LONGEST = 1_000
 _SHORTEST_PREFIX = 4
-"""A shorter one saves less room than it takes to read that it was left out."""
+"""Shorter prefixes are kept: dropping them saves less than explaining that they were dropped."""
 
 
 class ModelNames(Struct, frozen=True):
-    """The names of models that are shown together, each within the same room."""
+    """The names of models that are shown together, all within the same width."""
 
     labels: Mapping[str, str]
-    """By the whole name; no two are alike."""
+    """By full name; all labels are distinct."""
     prefix: str = ""
-    """What every name begins with, where the labels leave it out: to be said once."""
+    """The prefix shared by all names if the labels omit it; show it once."""
 
     def __getitem__(self, name: str) -> str:
         return self.labels.get(name) or escape_control_characters(name)
 
 
 class SideLabels(Struct, frozen=True):
-    """What the two sides are called at the end of a phrase, such as "passed 3 of 3 before" or "passed 3 of 3 for A"."""
+    """The names of the two sides at the end of a phrase, such as "passed 3 of 3 before" or "passed 3 of 3 for A"."""
 
     base: str = "before"
     new: str = "now"
@@ -38,17 +38,17 @@ class SideLabels(Struct, frozen=True):
 
     @property
     def unchanged_phrase(self) -> str:
-        """How a case ended that did not change."""
+        """The phrase for a case with an unchanged outcome."""
         return "alike" if self.models else "as before"
 
     @property
     def loss_phrase(self) -> str:
-        """What is said of cases that pass less often on the new side."""
+        """The phrase for cases that pass less often on the new side."""
         return f"more often {self.base}" if self.models else "less often now"
 
     @property
     def gain_phrase(self) -> str:
-        """What is said of cases that pass more often on the new side."""
+        """The phrase for cases that pass more often on the new side."""
         return f"more often {self.new}"
 
 
@@ -56,7 +56,7 @@ TWO_RUNS = SideLabels()
 
 
 def make_model_labels(base: str, new: str) -> SideLabels:
-    """Return what two models of one run are called.
+    """Return the labels for a comparison of two models of one run.
 
     >>> make_model_labels("gpt-5", "opus").new
     'for opus'
@@ -70,10 +70,10 @@ def make_model_labels(base: str, new: str) -> SideLabels:
 
 
 def label_models(names: Sequence[str], room: int, width: Callable[[str], int] = len) -> ModelNames:
-    """Return names that fit into so many columns and stay distinguishable.
+    """Return labels that fit into `room` columns and stay distinguishable.
 
-    Names that fit are left as they are. Otherwise a prefix that all of them share is dropped, no more of it than
-    necessary, and what is still too long loses its middle. An ellipsis marks both.
+    Names that fit stay unchanged. Otherwise a prefix shared by all is dropped, no more of it than necessary, and labels
+    that are still too long lose their middle. An ellipsis marks both.
 
     >>> found = label_models(["openai:gpt-5-mini-2025-08-07", "openai:gpt-5-mini-2025-10-01"], 22)
     >>> found.prefix, list(found.labels.values())
@@ -91,7 +91,7 @@ def label_models(names: Sequence[str], room: int, width: Callable[[str], int] = 
 
 
 def shorten_names(names: Sequence[str], room: int, width: Callable[[str], int] = len) -> Mapping[str, str]:
-    """Return names within so many columns, distinguishable and each with its own beginning, for a sentence.
+    """Shorten names to `room` columns for a sentence, distinguishable and each with its own beginning.
 
     >>> list(shorten_names(["http://localhost:8080/v1#mistral-7b", "gpt-5"], 21).values())
     ['http://loc…mistral-7b', 'gpt-5']
@@ -101,7 +101,7 @@ def shorten_names(names: Sequence[str], room: int, width: Callable[[str], int] =
 
 
 def shorten_middle(name: str, limit: int = MAX_MODEL_LENGTH, width: Callable[[str], int] = len) -> str:
-    """Return a name without its middle where it is longer than the limit: models differ at either end.
+    """Drop the middle of a name that is longer than the limit: models differ at either end.
 
     >>> shorten_middle("http://localhost:8080/v1#mistral-7b", 21)
     'http://loc…mistral-7b'
@@ -113,29 +113,29 @@ def shorten_middle(name: str, limit: int = MAX_MODEL_LENGTH, width: Callable[[st
 
 
 def _plain(names: Sequence[str]) -> dict[str, str]:
-    """Return each name as it may be printed; of one beyond all bounds only both ends are looked at."""
+    """Return each name safe to print; of extremely long names only the two ends are used."""
     return {name: escape_control_characters(shorten_middle(name, _LONGEST)) for name in dict.fromkeys(names)}
 
 
 def _shared_prefixes(names: Sequence[str]) -> Iterator[str]:
-    """Yield what all of several names begin with, up to each boundary, the shortest first."""
+    """Yield the prefixes shared by all names, up to each boundary, shortest first."""
     first, last = min(names), max(names)
     if len(names) < 2:
         return
     same = next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     end = min(same, len(first) - 1)
-    least = max(_SHORTEST_PREFIX, first.rfind("#", 0, end) + 1)  # an address is dropped whole
+    least = max(_SHORTEST_PREFIX, first.rfind("#", 0, end) + 1)  # a URL is dropped as a whole
     for found in _BOUNDARY.finditer(first, 0, end):
         if found.end() >= least and not _BOUNDARY.match(first, found.end()):
             yield first[: found.end()]
 
 
 def _shorten_all(names: Sequence[str], room: int, width: Callable[[str], int]) -> list[str]:
-    """Return names that fit, by the first way of shortening that keeps them apart; at worst they are numbered."""
+    """Shorten names by the first method that keeps them distinct; as a last resort, number them."""
     whole = set(names)
 
     def window(name: str) -> str:
-        """Return a long name from shortly before the place where it parts from the name most like it."""
+        """Return a long name from just before the position where it differs from the most similar name."""
         start = max(0, max((_shared_length(name, other) for other in whole - {name}), default=0) - room // 4)
         head = f"{_beginning(name, max(1, room // 4), width)}…"
         rest, left = name[start:], room - width(head)

@@ -1,4 +1,4 @@
-"""Numbers in words: shares, differences, times and counts in, what people read out; the same in every sentence."""
+"""Number formats: shares, differences, times and counts in, text out; the same in every sentence."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def format_point_difference(share: float) -> str:
-    """Return a difference of shares in points, with its sign.
+    """Format a difference of shares in points, with its sign.
 
     >>> format_point_difference(-0.0481), format_point_difference(0.0001), format_point_difference(0.12)
     ('-4.8', '0.0', '+12.0')
@@ -17,7 +17,7 @@ def format_point_difference(share: float) -> str:
 
 
 def format_percent(share: float | None) -> str:
-    """Return a share for people; one that is not all never reads as all, nor one that is not none as none.
+    """Format a share as a percentage; it reads 0 % or 100 % only if it is exactly that.
 
     >>> format_percent(0.875), format_percent(0.9999), format_percent(1.0), format_percent(None)
     ('87.5 %', '> 99.9 %', '100 %', 'no verdict')
@@ -32,7 +32,7 @@ def format_percent(share: float | None) -> str:
 
 
 def format_points(share: float) -> str:
-    """Return a difference of shares, with its sign.
+    """Format a difference of shares, with sign and unit.
 
     >>> format_points(-0.2), format_points(0.0001), format_points(0.125)
     ('-20.0 points', '0.0 points', '+12.5 points')
@@ -41,7 +41,7 @@ def format_points(share: float) -> str:
 
 
 def format_time_difference(seconds: float) -> str:
-    """Return a difference of times, with its sign.
+    """Format a difference of times, with its sign.
 
     >>> *map(format_time_difference, (1.7, -0.0301, 0.0, float("inf"))),
     ('+1.70 s', '-30 ms', '0 ms', 'no bound')
@@ -54,7 +54,7 @@ def format_time_difference(seconds: float) -> str:
 
 
 def format_interval(interval: Sequence[float] | None) -> str:
-    """Return an interval of shares for people.
+    """Format an interval of shares.
 
     >>> format_interval([0.1, 0.25]), format_interval(None)
     ('10.0–25.0 %', '–')
@@ -63,7 +63,7 @@ def format_interval(interval: Sequence[float] | None) -> str:
 
 
 def format_error_rate(errors: float | None) -> str:
-    """Return an error rate, which may be more than all.
+    """Format an error rate, which may exceed 100 %.
 
     >>> format_error_rate(23 / 12), format_error_rate(0.0714), format_error_rate(1.0)
     ('192 %', '7.1 %', '100 %')
@@ -72,14 +72,14 @@ def format_error_rate(errors: float | None) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """Return a time for people.
+    """Format a duration.
 
     >>> format_duration(0.0123), format_duration(1.5), format_duration(95), format_duration(1e-5), format_duration(None)
     ('12 ms', '1.50 s', '95.0 s', '< 1 ms', '–')
     """
     if seconds is None:
         return "–"
-    if seconds < 0.001:  # finer than anything here is measured
+    if seconds < 0.001:  # below the resolution of all measurements here
         return "< 1 ms"
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
@@ -87,16 +87,16 @@ def format_duration(seconds: float | None) -> str:
 
 
 MAX_NAME_LENGTH = 80
-"""Of a case or a judge, in a sentence."""
+"""Characters of the name of a case or a judge in a sentence."""
 
 
 def shorten_name(name: str) -> str:
-    """Return a name that is not too long for a sentence."""
+    """Shorten a name for a sentence."""
     return name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "…"
 
 
 def format_parameter(value: Any) -> str:
-    """Return the value of a model's parameter as text, in which equal numbers are equal.
+    """Format the value of a model's parameter; equal numbers give equal text.
 
     >>> *map(format_parameter, (1, 1.0, 0.7, "low", ["a"])),
     ('1', '1', '0.7', 'low', '["a"]')
@@ -111,7 +111,7 @@ def format_parameter(value: Any) -> str:
 
 
 def pluralise(number: int, noun: str) -> str:
-    """Return a number with its noun.
+    """Return a number with its noun, in the plural unless it is 1.
 
     >>> pluralise(1, "error"), pluralise(1200, "scenario")
     ('1 error', '1,200 scenarios')

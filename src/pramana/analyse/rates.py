@@ -1,6 +1,6 @@
-"""How many results ended how, and the pass rate of those with a verdict: counts in, a rate with its interval out.
+"""Pass rates: counts of outcomes in, a rate with its interval out.
 
-Light, so that a list of runs can show rates without loading what sums up a run.
+Kept light, so that a list of runs can show rates without importing the code that summarises a run.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ class Rate(Struct, frozen=True):
     unscored: int = 0
     skipped: int = 0
     per_case: int = 1
-    """Results there are of one case among these, at most: repeats, times the models and ways of asking they are of."""
+    """The most results that one case has among these: repeats × models × variants."""
 
     @property
     def scored_count(self) -> int:
@@ -53,8 +53,8 @@ class Rate(Struct, frozen=True):
     def interval(self) -> Interval | None:
         """Wilson's 95 % interval of the pass rate, with cases as the units: it has `low` and `high`. None without any.
 
-        Several results of one case are not several cases. They are counted here as if they always agreed, which at
-        temperature 0 they nearly do and which otherwise errs on the wide side: repeats never narrow this interval.
+        Several results of one case are not several cases. They count as if they always agreed: at temperature 0 they
+        nearly do, and otherwise the interval is too wide rather than too narrow. Repeats never narrow it.
         """
         return (
             wilson_interval(self.passed / self.per_case, self.scored_count / self.per_case)
@@ -63,7 +63,7 @@ class Rate(Struct, frozen=True):
         )
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data, for `--json` and the API."""
+        """Return the rate as plain data, for `--json` and the API."""
         interval = self.interval
         return {
             "total": self.total,
@@ -74,7 +74,7 @@ class Rate(Struct, frozen=True):
 
 
 def rate_of(run: Run, outcomes: Mapping[Outcome, int], ways: int) -> Rate:
-    """Return the rate of results of a run, which were counted; `ways` are the models and variants with a verdict."""
+    """Return the rate of these outcomes of a run; `ways` counts the model-variant pairs with a verdict."""
     counts = {outcome.value: outcomes.get(outcome, 0) for outcome in Outcome}
     return Rate(**counts, per_case=run.plan.repeats * max(1, ways))
 
@@ -87,8 +87,8 @@ def model_rates(
 ) -> dict[str, Rate]:
     """Return the rate of each model of a run, in the order of its plan.
 
-    `outcomes` are those of all models, `by_model` those of each where there are several, and `ways` the models and
-    variants with a verdict.
+    `outcomes` are those of all models, `by_model` those of each model if there are several, and `ways` are the pairs of
+    model and variant with a verdict.
     """
     models = list(dict.fromkeys(target.typed for target in run.plan.targets))
     if len(models) == 1:

@@ -1,7 +1,7 @@
-"""Replies that changed while their verdict did not: the answers of two sides by case in, counts and places out.
+"""Replies that changed while their verdict did not: the replies of two sides by case in, counts and places out.
 
-A text is known by its hash alone, so that no reply is kept. As in a comparison of verdicts, answers are paired in their
-order, as many as both sides have with a verdict. Of a call the transcript is compared. Pure functions.
+Texts are compared by hash, so no reply is kept. As in a comparison of verdicts, replies are paired in order, as many as
+both sides have with a verdict. For calls the transcripts are compared. Pure functions.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,21 +14,21 @@ from pramana.analyse.labels import SideLabels
 from pramana.model import Outcome
 
 LISTED = 100
-"""Changed replies whose places are kept, at most."""
+"""The most changed replies whose places are kept."""
 
 
 class Answered(NamedTuple):
-    """One answer to a case, without its text."""
+    """One reply to a case, without its text."""
 
     outcome: Outcome
     text_hash: int | None
-    """Equal for equal texts, in this process only; None where the reply is not known."""
+    """Equal for equal texts, within this process only; None where the reply is unknown."""
     place: int
-    """Where its text is: the number of a result, or its place in a file."""
+    """Where to find the text: the number of a result, or its position in a file."""
 
 
 class ChangedReply(NamedTuple):
-    """A case, and the places of two replies with the same verdict and different texts."""
+    """A case and the places of its two replies, which have the same verdict and different texts."""
 
     case: str
     base: int
@@ -44,7 +44,7 @@ class ReplyChanges(Struct, frozen=True):
     """The first of them, in the order of the base."""
 
     def sentence(self, labels: SideLabels) -> str:
-        """Say how many changed; empty where none did.
+        """Return a sentence about how many changed; empty if none did.
 
         >>> ReplyChanges(20, 12).sentence(SideLabels())
         '12 of 20 replies changed while the verdict stayed the same.'
@@ -61,7 +61,7 @@ class ReplyChanges(Struct, frozen=True):
 def compare_replies(
     base: Mapping[str, Sequence[Answered]], new: Mapping[str, Sequence[Answered]], left_out: Collection[str] = ()
 ) -> ReplyChanges:
-    """Compare the replies of two sides wherever their verdict is the same, but for the cases that are left out.
+    """Compare the replies of two sides wherever the verdict is the same, except for the cases in `left_out`.
 
     >>> passed = Outcome.PASSED
     >>> before, now = {"a": [Answered(passed, 1, 7)]}, {"a": [Answered(passed, 2, 9)]}
@@ -85,5 +85,5 @@ def compare_replies(
 
 
 def iterate_scored(given: Sequence[Answered]) -> Iterator[Answered]:
-    """Yield the answers that have a verdict."""
+    """Yield the replies with a verdict."""
     return (each for each in given if each.outcome in SCORED)

@@ -1,8 +1,8 @@
-"""What scorers and judges measured: checks in one at a time; means with intervals and counts of labels out.
+"""Measurements of scorers and judges: checks in one at a time; means with intervals and counts of labels out.
 
-A number that has a bar to pass counts in the pass rate too; here it stands as it was measured. A judge's rubric scores,
-which never decide an outcome, are averaged in the same way. The memory it takes does not grow with the number of
-results. Versions of a scorer or a rubric are never pooled.
+A number with a threshold (`pass_at`) counts in the pass rate too; here it is averaged as measured. A judge's rubric
+scores, which never decide an outcome, are averaged in the same way. Memory does not grow with the number of results.
+Versions of a scorer or a rubric are never pooled.
 """
 
 import math
@@ -17,31 +17,31 @@ from pramana.analyse.judgements import RUBRIC
 from pramana.model import Check, Facets
 
 MAX_KINDS = 1_000
-"""Scores that are kept apart, by name, version and model; further ones are left out."""
+"""The most scores kept, by name, version and model; further ones are left out."""
 MAX_LABELS = 50
-"""Labels of one that are kept apart; the rest are counted together."""
+"""The most labels counted separately per score; the rest are counted together."""
 OTHER_LABELS = "other labels"
 
 _Kind = tuple[str, str, str]
 
 
 class ScoreSummary(Struct, frozen=True):
-    """What one score amounts to, over the replies of one model."""
+    """The summary of one score over the replies of one model."""
 
     check: str
     version: str
     model: str
     count: int
-    """Replies that have it."""
+    """How many replies have the score."""
     mean: float | None = None
     interval: Interval | None = None
-    """The 95 % interval of the mean, with cases as the units; None of fewer than six, where all are alike, and of
+    """The 95 % interval of the mean, with cases as the units; None for fewer than six cases, for equal values, and for
     labels."""
     labels: Mapping[str, int] = {}
-    """How many replies have each label, the most frequent first."""
+    """How many replies have each label, most frequent first."""
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the scores as plain data."""
         interval = self.interval
         return {
             "check": self.check,
@@ -55,7 +55,7 @@ class ScoreSummary(Struct, frozen=True):
 
 
 class _RunningMean:
-    """A running mean and sum of squared deviations (Welford's)."""
+    """A running mean and sum of squared deviations (Welford's algorithm)."""
 
     __slots__ = ("count", "mean", "squares")
 
@@ -78,7 +78,7 @@ class _RunningMean:
 
 
 class ScoreTally:
-    """Adds up what scorers measured.
+    """Sums up the measurements of scorers.
 
     >>> from pramana.model import Outcome
     >>> scores = ScoreTally()
@@ -93,7 +93,7 @@ class ScoreTally:
         self._labels: dict[_Kind, Counter[str]] = {}
 
     def add(self, model: str, check: Check) -> None:
-        """Count a check, if it has a number or a label."""
+        """Count a check if it has a number or a label."""
         if check.value is not None:
             self.add_number(model, check.name, check.version, check.value)
             return
@@ -104,13 +104,13 @@ class ScoreTally:
             counts[label if label in counts or len(counts) < MAX_LABELS else OTHER_LABELS] += 1
 
     def add_number(self, model: str, name: str, version: str, value: float) -> None:
-        """Count a number by the name and the version of what measured it."""
+        """Count a number by the name and version of its check."""
         kind = (name, version, model)
         if kind in self._numbers or len(self._numbers) < MAX_KINDS:
             self._numbers.setdefault(kind, _RunningMean()).add(value)
 
     def summarise(self, per_case: int) -> tuple[ScoreSummary, ...]:
-        """Return what was counted so far, by name; `per_case`: results there are of one case and model, at most."""
+        """Return the summaries so far, by name; `per_case` is the most results of one case and model."""
         numbers = [
             ScoreSummary(*kind, each.count, each.mean, each.interval(per_case)) for kind, each in self._numbers.items()
         ]
@@ -124,18 +124,18 @@ class ScoreTally:
 
 LOWEST_RATING, HIGHEST_RATING = 1, 10
 RUBRIC_DIMENSIONS = ("category", "language")
-"""What rubric scores are averaged by, beside all of a model together."""
+"""The dimensions by which rubric scores are averaged, besides the overall average per model."""
 
 
 class RubricAverages(Struct, frozen=True):
-    """What a judge's rubric scores amount to; `check` of each is the name of the score."""
+    """The averages of a judge's rubric scores; the `check` of each is the name of the score."""
 
     overall: tuple[ScoreSummary, ...]
     by: Mapping[str, Mapping[str, tuple[ScoreSummary, ...]]]
     """By the type of scenario (`category`) and by language."""
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the scores as plain data."""
         return {
             "overall": [each.as_data() for each in self.overall],
             "by": {
@@ -146,7 +146,7 @@ class RubricAverages(Struct, frozen=True):
 
 
 class RubricTally:
-    """Adds up rubric scores.
+    """Sums up rubric scores.
 
     >>> from pramana.model import Outcome
     >>> check = Check("rubric", "1", Outcome.PASSED, "", evidence={"scores": {"accuracy": 8, "helpfulness": 6}})
@@ -161,7 +161,7 @@ class RubricTally:
         self._by: dict[str, dict[str, ScoreTally]] = {name: {} for name in RUBRIC_DIMENSIONS}
 
     def add(self, model: str, facets: Facets, checks: Iterable[Check]) -> None:
-        """Count the rubric scores of a result, if it has any."""
+        """Count the rubric scores of a result if it has any."""
         rated = [check for check in checks if rubric_ratings(check)]
         if not rated:
             return
@@ -172,7 +172,7 @@ class RubricTally:
                 each.add_number(model, name, rated[0].version, value)
 
     def averages(self, per_case: int) -> RubricAverages | None:
-        """Return what was counted so far, None of nothing; `per_case`: results there are of one case and model."""
+        """Return the averages so far, None without scores; `per_case` is the most results of one case and model."""
         overall = self._overall.summarise(per_case)
         if not overall:
             return None
@@ -184,7 +184,7 @@ class RubricTally:
 
 
 def rubric_scores(checks: Iterable[Check]) -> dict[str, float]:
-    """Return the rubric scores of a result by name: of one that was judged at several lines, the means."""
+    """Return the rubric scores of a result by name; a score given on several lines is averaged."""
     found: dict[str, list[float]] = {}
     for check in checks:
         if check.name == RUBRIC:
@@ -194,7 +194,7 @@ def rubric_scores(checks: Iterable[Check]) -> dict[str, float]:
 
 
 def rubric_ratings(check: Check) -> dict[str, int]:
-    """Return the scores that a judge gave by a rubric, from 1 to 10; empty without any.
+    """Return the rubric scores of a check, from 1 to 10; empty if it has none.
 
     >>> from pramana.model import Outcome
     >>> rubric_ratings(Check("rubric", "1", Outcome.PASSED, "", evidence={"scores": {"accuracy": 8, "tone": 99}}))

@@ -1,7 +1,7 @@
-"""How times are spread: results in one at a time; mean, median, p95, deviation, least, most, count and a histogram out.
+"""Distributions of times: results in one at a time; count, mean, median, p95, deviation, extremes and a histogram out.
 
-Overall, by provider and by model; of written answers how long they took, of calls how long the agent let the caller
-wait. What came from the cache was not timed, and a line that nobody answered has no time: neither counts.
+Overall, by provider and by model; the latency of written replies, and the time from voice to voice in calls. Replies
+from the cache and lines without an answer have no time and do not count.
 """
 
 import math
@@ -19,20 +19,20 @@ from pramana.model import Result, Run
 
 
 class Spread(Struct, frozen=True, rename="camel"):
-    """Some times in seconds; None of none."""
+    """The distribution of times in seconds; the fields are None without times."""
 
     count: int = 0
     mean: float | None = None
     median: float | None = None
     p95: float | None = None
     standard_deviation: float | None = None
-    """Of the sample; None of fewer than two."""
+    """The sample standard deviation; None for fewer than two times."""
     min: float | None = None
     max: float | None = None
 
 
 def measure_spread(values: Sequence[float]) -> Spread:
-    """Return how some values are spread.
+    """Return the distribution of some values.
 
     >>> found = measure_spread([1.0, 2.0, 4.0, 5.0])
     >>> found.mean, found.median, found.max, round(found.standard_deviation, 3)
@@ -49,7 +49,7 @@ def measure_spread(values: Sequence[float]) -> Spread:
 # ── Histograms ──
 
 MOST_BINS, FEWEST_BINS = 40, 8
-"""How many bins there may be of many times, and of few."""
+"""The most bins for many times, and for few."""
 _ROUND = (
     1.0, 1.06, 1.12, 1.18, 1.25, 1.32, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0, 2.12, 2.24, 2.36, 2.5, 2.65, 2.8, 3.0,
     3.15, 3.35, 3.55, 3.75, 4.0, 4.25, 4.5, 4.75, 5.0, 5.3, 5.6, 6.0, 6.3, 6.7, 7.1, 7.5, 8.0, 8.5, 9.0, 9.5,
@@ -62,15 +62,15 @@ _SCALES: tuple[tuple[int, ...], ...] = (
     (0, 12, 28),
     (0,),
 )
-"""Which of those bound the bins, from fine to coarse; the last but one are 1, 2 and 5."""
+"""Indexes of the preferred numbers that bound the bins, from fine to coarse; the last but one are 1, 2 and 5."""
 
 
 Histogram = Counter[int]
-"""How many times are in each step; steps grow with the times, so that milliseconds and minutes fit into one picture."""
+"""Counts by step; steps grow with the times, so that milliseconds and minutes fit into one chart."""
 
 
 class Bin(Struct, frozen=True, rename={"start": "from", "end": "to"}):
-    """How many times were not shorter than its start, and shorter than its end."""
+    """The count of times from `start` (included) to `end` (excluded)."""
 
     start: float
     end: float
@@ -78,9 +78,9 @@ class Bin(Struct, frozen=True, rename={"start": "from", "end": "to"}):
 
 
 def make_histogram(histograms: Sequence[Histogram], selected: Histogram | None = None) -> list[Bin]:
-    """Return the bins that fit all of these together, without a gap; in them those of one, or of all.
+    """Return contiguous bins that cover all histograms, with the counts of the selected one, or of all together.
 
-    Bins are as fine as there are times enough to fill them. What takes less than a millisecond has one bin.
+    The bins are as fine as the number of times allows. All times below a millisecond share one bin.
 
     >>> counted = Histogram(map(step_index, (0.9, 1.1, 1.11, 14.0)))
     >>> [(each.start, each.end, each.count) for each in make_histogram([counted]) if each.count]
@@ -103,18 +103,18 @@ def make_histogram(histograms: Sequence[Histogram], selected: Histogram | None =
 
 
 def _bin_starts(first: int, last: int, scale: Sequence[int]) -> list[int]:
-    """Return the steps at which bins of a scale begin that hold two steps and all between, and where the last ends."""
+    """Return the first steps of a scale's bins from the `first` to the `last` step, and the end of the last bin."""
     bounds = [0, *(1 + 40 * decade + each for decade in range((last + 39) // 40 + 1) for each in scale)]
     return bounds[bisect_right(bounds, first) - 1 : bisect_right(bounds, last) + 1]
 
 
 def step_index(seconds: float) -> int:
-    """Return in which step a time is: 0 below a millisecond, from there forty times as many as decades."""
+    """Return the step of a time: 0 below a millisecond, from there on forty steps per decade."""
     if not seconds >= _step_start(1):
         return 0
     decade = math.floor(math.log10(seconds)) + 3
     step = 40 * decade + bisect_right(_ROUND, seconds / 10.0 ** (decade - 3))
-    while seconds < _step_start(step):  # the logarithm and the power are rounded, and bounds are not
+    while seconds < _step_start(step):  # the logarithm and the power are rounded, the bounds are exact
         step -= 1
     while seconds >= _step_start(step + 1):
         step += 1
@@ -123,7 +123,7 @@ def step_index(seconds: float) -> int:
 
 @cache
 def _step_start(step: int) -> float:
-    """Return where a step begins, in seconds."""
+    """Return the start of a step, in seconds."""
     decade, place = divmod(step - 1, 40)
     return float(f"{_ROUND[place]}e{decade - 3}") if step else 0.0
 
@@ -132,7 +132,7 @@ def _step_start(step: int) -> float:
 
 
 class ModelTimes(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Times of one kind: of all, by provider and by model, all on one scale."""
+    """Times of one kind: overall, by provider and by model, all with the same bins."""
 
     overall: Spread
     by_provider: Mapping[str, Spread]
@@ -142,14 +142,14 @@ class ModelTimes(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RunTimes(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How the times of a run are spread."""
+    """The distributions of a run's times."""
 
     latency_seconds: ModelTimes | None
     voice_to_voice_seconds: ModelTimes | None
 
 
 class _ModelTimes(Struct):
-    """Times of one model: all of them, and by steps."""
+    """The times of one model, and their counts by step."""
 
     all: "array[float]" = field(default_factory=lambda: array("d"))
     steps: Histogram = field(default_factory=Histogram)
@@ -161,7 +161,7 @@ class _ModelTimes(Struct):
 
 
 class SpreadTally:
-    """Takes results, in any order, as they come; `providers` says who is asked for each model as it was typed."""
+    """Collects times from results, in any order; `providers` maps each model, as typed, to its provider."""
 
     def __init__(self, providers: Mapping[str, str]) -> None:
         self._providers = providers
@@ -174,7 +174,7 @@ class SpreadTally:
         return cls({target.typed: target.provider for target in run.plan.targets})
 
     def add(self, result: Result) -> None:
-        """Take the times of one result."""
+        """Add the times of one result."""
         reply, model = result.reply, result.key.model
         if reply is None or reply.cached:
             return
@@ -187,7 +187,7 @@ class SpreadTally:
                 self._spoken_times.setdefault(model, _ModelTimes()).add(each for each in times if each is not None)
 
     def times(self) -> "RunTimes":
-        """Return how they are spread; what nothing was measured of is None."""
+        """Return the distributions so far; None for a kind without times."""
         return RunTimes(
             latency_seconds=self._model_times(self._written_times) if self._written_times else None,
             voice_to_voice_seconds=self._model_times(self._spoken_times) if self._spoken_times else None,

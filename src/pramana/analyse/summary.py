@@ -1,11 +1,10 @@
-"""What a run amounts to: results in one at a time, counts, rates with intervals, times and money out.
+"""The summary of a run: results in one at a time; counts, rates with intervals, times and costs out.
 
 `Tally` takes each result once, in any order, and keeps counters, two arrays of times and a bounded list of reasons: its
 memory does not grow with the texts, and hardly with the number of results. An error is not a failure: the pass rate is
-passed / (passed + failed), and whatever has no verdict stands beside it, with the reason in words. Money and tokens are
-those of the replies and of every check that was ever made of them, also of those that others have replaced: what was
-paid for does not become free by judging again. Nothing is rounded here, and an unknown price or token count stays
-unknown.
+passed / (passed + failed), and results without a verdict are listed separately, with the reason. Costs and tokens are
+those of the replies and of all their checks, including checks that a re-scoring replaced: they were paid for. Nothing
+is rounded here, and an unknown price or token count stays unknown.
 """
 
 import re
@@ -33,45 +32,45 @@ from pramana.request import DEFAULT_PARAMETERS
 Dimension = Literal["category", "difficulty", "tag", "language", "check", "model", "variant"]
 DIMENSIONS: tuple[Dimension, ...] = ("category", "difficulty", "tag", "language", "check", "model", "variant")
 BREAKDOWNS: tuple[Dimension, ...] = tuple(name for name in DIMENSIONS if name != "model")
-"""What the results of one model are broken down by."""
+"""The dimensions by which the results of one model are broken down."""
 
 MAX_REASONS = 50
-"""Kinds of reasons kept apart; the rest are counted together."""
+"""Reasons counted separately; the rest are counted together."""
 NAMED_CASES = 10
-"""Ids kept of the cases that share a reason."""
+"""The most case ids kept per reason."""
 MAX_MESSAGES = 5
-"""Messages of an error kept apart that differ only in their numbers; the rest are counted together."""
+"""Messages counted separately that differ only in their numbers; the rest are counted together."""
 MAX_REASON_LENGTH = 500
-"""Characters: what a function raised is shown with the file and the line, which end the message."""
+"""Characters. Enough for an exception of the user's function, whose message ends with file and line."""
 MAX_FAILURES = 50
-"""Failed results that are kept with their reasons; an export has them all."""
+"""Failed results kept with their reasons; an export has them all."""
 MAX_ENGINES = 20
-"""Descriptions of engines that are kept: a run has one or two."""
+"""The most engine descriptions kept; a run has one or two."""
 OTHER_REASONS = "other reasons"
 OTHER_SCORINGS = "other_scorings"
-"""Where a check's evidence has the money and the tokens of its result's other checks: older ones, and unseen ones."""
+"""The key in a check's evidence for the cost and tokens of its result's other checks, older or not shown."""
 
 _USER_CODE = frozenset({"python", "command"})
-"""Providers that are the user's own code, which takes the parameters that it was written to take."""
+"""Providers that run the user's own code, which need not accept every parameter."""
 _OUTCOMES = tuple(Outcome)
 _OUTCOME_INDEX = {outcome: place for place, outcome in enumerate(_OUTCOMES)}
 _DIFFICULTY_ORDER = {"easy": 1, "medium": 2, "hard": 3}
-_MAX_VALUE = 1e300
+_MAX_VALUE = 1e300  # no sum of tokens or dollars comes near; larger values are invalid
 _CHUNK_SIZE = 10_000
-"""No sum of tokens or dollars comes near; whatever does is no count."""
+"""Size of the pieces in which times are sorted."""
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 _PROVIDER_ERROR = "provider_error"
-"""The code of failures in words that are not ours: their numbers say what went wrong, not how long it took."""
+"""The code of failures with the provider's own message: its numbers identify the problem, not a duration."""
 
 
 class Total(Struct):
-    """A sum of what is known, and of how many replies it is not."""
+    """The sum of the known values, and the number of replies whose value is unknown."""
 
     known: float = 0
     unknown: int = 0
 
     def add(self, value: float | None) -> None:
-        """Add what is known of one more."""
+        """Add the value of one more reply; None counts as unknown."""
         if value is None:
             self.unknown += 1
         else:
@@ -79,12 +78,12 @@ class Total(Struct):
 
     @property
     def value(self) -> float | None:
-        """The sum; None when any part of it is unknown."""
+        """The sum; None if any part is unknown."""
         return None if self.unknown else self.known
 
 
 class Times(Struct, frozen=True):
-    """Percentiles in seconds, of replies that were not taken from the cache; None of none."""
+    """Percentiles in seconds, over replies that did not come from the cache; None without such replies."""
 
     count: int = 0
     p50: float | None = None
@@ -93,14 +92,14 @@ class Times(Struct, frozen=True):
 
 
 class NamedCases(Struct):
-    """The first of some cases, by id."""
+    """The ids of the first few cases."""
 
     cases: tuple[str, ...] = ()
     more: bool = False
-    """There are others."""
+    """Whether there are further cases."""
 
     def add(self, case: str) -> None:
-        """Name one more case, if there is room."""
+        """Add the id of a case, or note that there are more."""
         if case in self.cases:
             return
         if len(self.cases) >= NAMED_CASES:
@@ -110,7 +109,7 @@ class NamedCases(Struct):
 
 
 class Reason(NamedCases, kw_only=True):
-    """Why results have no verdict, in words: how many, and which cases first."""
+    """A reason why results have no verdict, with their number and their first cases."""
 
     outcome: Outcome
     text: str
@@ -118,7 +117,7 @@ class Reason(NamedCases, kw_only=True):
 
 
 class FailedResult(Struct, frozen=True):
-    """One result that failed, and why."""
+    """One failed result and the reason."""
 
     case: str
     model: str
@@ -128,53 +127,53 @@ class FailedResult(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """What a run amounts to."""
+    """The summary of a run."""
 
     overall: Rate
     by: Mapping[Dimension, Mapping[str, Rate]]
     input_tokens: Total
     output_tokens: Total
     cost_usd: Total
-    """Of replies, judges and embedders together."""
+    """The cost of replies, judges and embedders together."""
     judge_cost_usd: Total
     """The part of judges and embedders, earlier scorings included."""
     judge_tokens: Total
-    """Theirs, in and out together; none of them is among the tokens above."""
+    """Input and output tokens of judges and embedders together; the token counts above exclude them."""
     latency: Times
     first_token: Times
     reasons: tuple[Reason, ...]
     """Most frequent first."""
     undecided: Mapping[str, Mapping[Outcome, NamedCases]]
-    """Which cases have no verdict, by model."""
+    """By model, the cases without a verdict."""
     cached: int
-    """Replies that came from the cache: not asked, not paid, not timed."""
+    """Replies from the cache: no request was sent, so they have no cost and no time."""
     not_reproducible: tuple[str, ...]
-    """One sentence for each parameter a model would not take."""
+    """One sentence for each parameter that a model rejected."""
     judged_again: int
-    """Results with checks that others have replaced: what those cost is counted too."""
+    """Results whose checks a re-scoring replaced; the cost of the old checks counts too."""
     judges: tuple[Verdicts, ...]
-    """Who gave how many verdicts."""
+    """The number of verdicts by source."""
     mixed_judges: tuple[str, ...]
-    """One sentence for each check whose verdicts are of several judges, so that the rate is of none of them."""
+    """One sentence for each check with verdicts of several judges, whose rate belongs to no single judge."""
     judged_by: str = ""
-    """Who judged, in a sentence, of the checks that are not mixed; empty where nobody was asked."""
+    """A sentence naming the judges of the checks that are not mixed; empty where no judge was used."""
     failures: tuple[FailedResult, ...] = ()
-    """The first that failed, as they came."""
+    """The first failed results, in order of arrival."""
     voice: RunVoice | None = None
-    """Where something was spoken: how long it took, what was heard, what was lost."""
+    """For runs with calls: times, turn taking, word errors and the voice tax."""
     engines: tuple[EngineInfo, ...] = ()
-    """Of embedded models: what computed them, and on which processor features."""
+    """For embedded models: their engines, with the processor features used."""
     scores: tuple[ScoreSummary, ...] = ()
-    """What scorers measured: means of numbers, counts of labels."""
+    """The measurements of scorers: means of numbers, counts of labels."""
     rubric: RubricAverages | None = None
-    """Where a judge rated replies by a rubric: the means, with their intervals."""
+    """If a judge rated replies by a rubric: the means, with their intervals."""
     by_model: Mapping[str, Mapping[Dimension, Mapping[str, Rate]]] = {}
-    """The breakdowns of each model by itself, where there are several; `by` pools them."""
+    """The breakdowns of each model, if there are several; `by` pools them."""
 
     def breakdown(self, dimension: Dimension, models: Sequence[str]) -> Mapping[str, Mapping[str, Rate]]:
-        """Return the rates of a dimension by value and model, in the order of the models; nothing of a single value.
+        """Return the rates of a dimension by value and model, in the order of the models; empty for a single value.
 
-        A model without any result of a value is left out there.
+        Models without results for a value are left out of it.
         """
         pooled = self.by.get(dimension, {})
         if len(pooled) < 2:
@@ -186,11 +185,11 @@ class Summary(Struct, frozen=True):
 
     @property
     def judge_names(self) -> list[str]:
-        """Those who gave the verdicts as they stand, as far as somebody was asked."""
+        """The judges of the current verdicts."""
         return sorted({each.judged.by for each in self.judges if each.judged.by})
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data, for `--json`, the API and pages."""
+        """Return the summary as plain data, for `--json`, the API and pages."""
         return {
             "overall": self.overall.as_data(),
             "judged_by": self.judged_by or None,
@@ -239,15 +238,15 @@ def _total_data(total: Total) -> dict[str, Any]:
 
 
 def rejected_parameters(run: Run, model: str) -> frozenset[str]:
-    """Return the parameters of a run that one of its models was asked without, as far as the run has recorded it."""
+    """Return the parameters of a run that were not sent to one of its models, as far as the run recorded them."""
     noted = run.notes.get("left_out", {})
     return frozenset({*noted.get(model, ()), *noted.get(f"{model} (called)", ())})
 
 
 def parameters_to_mention(provider: str | None, parameters: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
-    """Return those of the parameters that a model was asked without which are worth a note.
+    """Return the dropped parameters that deserve a note.
 
-    A function or a command of the user's own need not take the defaults of a run, which nobody has set.
+    The user's own function or command need not accept the default parameters, which the user did not set.
 
     >>> parameters_to_mention("python", {"temperature": 0.7, "seed": 42}, ["seed", "temperature"])
     ['temperature']
@@ -259,7 +258,7 @@ def parameters_to_mention(provider: str | None, parameters: Mapping[str, Any], d
 
 
 class Tally:
-    """Counts results as they come.
+    """Counts results as they arrive.
 
     >>> from pramana.model import Check, Facets, Key, Reply
     >>> case = Case("a-1", "test_case", (), Facets("factual", "easy"))
@@ -272,7 +271,7 @@ class Tally:
 
     @classmethod
     def for_run(cls, run: Run) -> "Tally":
-        """Return a tally that knows how many results each case of the run has."""
+        """Return an empty tally for the results of a run."""
         plan = run.plan
         return cls(
             repeats=plan.repeats,
@@ -295,28 +294,29 @@ class Tally:
         providers: Mapping[str, str] | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
-        """Say how many results of each case will come: they are not that many cases. `name_judge` names a judge.
+        """Create an empty tally.
 
-        `spoken` says that there are calls among them, `providers` which provider each model has, and `parameters` what
-        the run sends.
+        `repeats`, `models` and `variants` multiply to the results of each case, which count as one case in intervals.
+        `name_judge` returns the canonical name of a judge, `spoken` means that there are calls, `providers` maps
+        models to providers, and `parameters` are those that the run sends.
         """
         self._repeats = max(1, repeats)
         self._overall = [0] * len(_OUTCOMES)
         self._by: dict[str, dict[Dimension, dict[str, list[int]]]] = {}
-        """The rows of each model; those of all models are their sums."""
+        """The rows of each model; their sums are the rows of all models."""
         self._models = models
         self._variants_by_row: dict[tuple[str, str], set[tuple[str, str]]] | None = (
             {} if models * variants > 1 else None
         )
-        """By row, the models and ways of asking that its verdicts are of; None where there is but one."""
+        """By row, the pairs of model and variant of its verdicts; None where there is only one pair."""
         self._input, self._output, self._cost, self._judge_cost = Total(), Total(), Total(), Total()
         self._judge_tokens, self._judges, self._judged_again = Total(), JudgeTally(name_judge), 0
         self._latency, self._first_token = array("d"), array("d")
         self._failures: list[FailedResult] = []
         self._reasons: dict[tuple[Outcome, str], Reason] = {}
-        """By kind: the same words with other numbers in them are the same reason, but for what others raised."""
+        """By kind: texts that differ only in numbers are the same reason, except messages of providers."""
         self._messages: Counter[str] = Counter()
-        """By kind, how many messages are kept apart."""
+        """By kind, how many messages are counted separately."""
         self._undecided: dict[str, dict[Outcome, NamedCases]] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._providers, self._parameters = providers or {}, parameters or {}
@@ -372,7 +372,7 @@ class Tally:
         self._input.add(reply.usage.input_tokens)
         self._output.add(reply.usage.output_tokens)
         self._cost.add(reply.cost_usd)
-        if reply.call is None:  # a call takes as long as people talk; how long they waited is told apart
+        if reply.call is None:  # a call lasts as long as people talk; `voice` has the waiting times
             self._latency.append(reply.total_s)
         if reply.first_token_s is not None:
             self._first_token.append(reply.first_token_s)
@@ -396,7 +396,7 @@ class Tally:
     def _count_variants(
         self, of: dict[tuple[str, str], set[tuple[str, str]]], rows: Iterable[tuple[str, str]], result: Result
     ) -> None:
-        """Note in which rows a verdict counts: a row of calls alone has fewer results of a case than the whole run."""
+        """Record the rows of a verdict: a row of calls alone has fewer results per case than the whole run."""
         checked = [("check", check.name) for check in result.checks if check.outcome in SCORED]
         for row in [*checked, ("", ""), *rows] if result.outcome in SCORED else checked:
             of.setdefault(row, set()).add((result.key.model, result.key.variant))
@@ -406,7 +406,7 @@ class Tally:
         return self._repeats * max(1, sum(model in (None, each) for each, _ in ways))
 
     def _pool_models(self) -> dict[Dimension, dict[str, list[int]]]:
-        """Return the rows of all models together."""
+        """Return the rows summed over all models."""
         if len(self._by) == 1:
             return next(iter(self._by.values()))
         found: dict[Dimension, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
@@ -418,14 +418,14 @@ class Tally:
         return found
 
     def _rates(self, name: str, rows: Mapping[str, list[int]], model: str | None = None) -> dict[str, Rate]:
-        """Return the rates of a dimension, by value in order; of one model or of all."""
+        """Return the rates of a dimension by value, in order, for one model or for all."""
         ordered = sorted(rows.items(), key=lambda row: (_DIFFICULTY_ORDER.get(row[0], 0), row[0]))
         return {value: _rate(counts, self._per_case(name, value, model)) for value, counts in ordered}
 
     def _add_check_cost(self, check: Check) -> None:
-        """Count what a check cost, and what those that it replaced had."""
+        """Count the cost of a check, and of the checks that it replaced."""
         evidence, replaced = check.evidence, check.evidence.get(OTHER_SCORINGS)
-        if "cost_usd" in evidence or evidence.get("answers"):  # an embedder or a judge was asked
+        if "cost_usd" in evidence or evidence.get("answers"):  # the check used an embedder or a judge
             self._judge_cost.add(_as_finite_number(evidence.get("cost_usd")))
             self._judge_tokens.add(_as_finite_number(evidence.get("tokens")))
         if isinstance(replaced, Mapping):
@@ -434,7 +434,7 @@ class Tally:
             self._judge_tokens.add(_as_finite_number(replaced.get("tokens")))
 
     def summary(self) -> Summary:
-        """Return what has been counted so far; more may be added after."""
+        """Return the summary so far; results may be added afterwards."""
         return Summary(
             overall=_rate(self._overall, self._per_case("", "")),
             by={name: self._rates(name, rows) for name, rows in self._pool_models().items()},
@@ -476,7 +476,7 @@ class Tally:
 
 
 def explain_outcome(result: Result) -> str:
-    """Say in words why a result ended as it did: the failure, or the reasons of the checks that decided it.
+    """Explain the outcome of a result: its failure, or the reasons of the checks that decided it.
 
     >>> from pramana.model import Failure, Key
     >>> failure = Failure("unavailable", "no answer in 60 s")
@@ -495,11 +495,11 @@ def explain_outcome(result: Result) -> str:
 
 
 def _as_finite_number(value: object) -> float | None:
-    return value if isinstance(value, float | int) and -_MAX_VALUE < value < _MAX_VALUE else None  # no NaN is, either
+    return value if isinstance(value, float | int) and -_MAX_VALUE < value < _MAX_VALUE else None  # NaN fails this too
 
 
 def _dimension_rows(case: Case, result: Result) -> list[tuple[Dimension, str]]:
-    """Return the rows that a result counts in, beside those of its checks."""
+    """Return the rows in which a result counts, besides those of its checks."""
     facets, key = case.facets, result.key
     rows: list[tuple[Dimension, str]] = [("category", facets.category), ("difficulty", facets.difficulty)]
     rows += [("model", key.model), ("variant", key.variant), *(("tag", tag) for tag in set(facets.tags))]
@@ -518,7 +518,7 @@ def _rate(counts: list[int], per_case: int) -> Rate:
 
 
 def _times(values: "array[float]") -> Times:
-    # Sorted in pieces and merged into an array: a list of as many numbers would take four times the memory.
+    # Sort in pieces and merge into an array: one list of all numbers would take four times the memory.
     pieces = [array("d", sorted(values[start : start + _CHUNK_SIZE])) for start in range(0, len(values), _CHUNK_SIZE)]
     ordered = array("d", merge(*pieces))
     return Times(len(ordered), *(percentile(ordered, share) for share in (0.5, 0.95, 0.99)))

@@ -1,8 +1,8 @@
-"""What calls amount to: measured lines and results in; percentiles, rates of turn taking and the voice tax out.
+"""The summary of calls: measured lines and results in; percentiles, turn-taking rates and the voice tax out.
 
-A line that nobody answered took longer than was waited, nobody knows how much: it stays among the observations, and a
-percentile that it could move is given as a bound. A rate of fewer than ten events is not shown. The voice tax compares
-the same question typed and spoken, pair by pair, and says of each loss where it happened. Word error rates are
+The time of an unanswered line is censored: it is only known to be longer than the caller waited. It stays among the
+observations, and a percentile that depends on it is given as a bound. Rates of fewer than ten events are not shown. The
+voice tax compares each case typed and spoken, pair by pair, and names the cause of each loss. Word error rates are
 pooled: all errors over all words. Pure functions, no I/O.
 """
 
@@ -22,22 +22,22 @@ from pramana.errors import InvalidInput
 from pramana.model import Outcome, Plan, Reply, Result
 
 MIN_EVENTS = 10
-"""Of fewer no rate is given: one event more or less would turn it over."""
+"""Rates of fewer events are not given: a single event would change them too much."""
 CALL: Final = "call"
 """The name of the check that measures a call."""
 TEXT: Final = "text"
-"""The variant of a question that was typed."""
+"""The variant of typed cases."""
 GUARD_FAILURES: Final = frozenset({"silent", "clipped", "contradicts"})
-"""What the evidence guard says of sound that does not bear out its transcript."""
+"""The states of the evidence guard for sound that contradicts its transcript."""
 BENCH_RECOGNITION: Final = "Whisper tiny.en"
 
 
 def recognition_name(plan: Plan) -> str:
-    """Return who hears the recordings of a run."""
+    """Return the name of the speech recognition for a run's recordings."""
     return plan.stt.typed if plan.stt else BENCH_RECOGNITION
 
 
-# ── How long ──
+# ── Latency ──
 
 
 class Seconds(Struct, frozen=True):
@@ -45,10 +45,10 @@ class Seconds(Struct, frozen=True):
 
     value: float
     relation: Literal["=", "≥", ">"] = "="
-    """The time is the value; is not less; is more."""
+    """The time equals the value, is at least the value, or exceeds it."""
 
     def __str__(self) -> str:
-        """Return it for a table.
+        """Format the time for a table.
 
         >>> str(Seconds(0.8124)), str(Seconds(15.0, ">"))
         ('0.812 s', '> 15.000 s')
@@ -57,7 +57,7 @@ class Seconds(Struct, frozen=True):
 
 
 class Latency(Struct, frozen=True):
-    """Percentiles of times, some of which are only known to be longer; None of none."""
+    """Percentiles of times, some of which may be censored; None without times."""
 
     n: int = 0
     censored: int = 0
@@ -69,16 +69,16 @@ class Latency(Struct, frozen=True):
 
 
 def measure_latency(observations: Iterable[tuple[float, bool]]) -> Latency:
-    """Return the percentiles of times; one that is censored was longer than its time.
+    """Return the percentiles of times; a censored time is a lower bound.
 
-    The rule is that of `intervals.percentile`, linear between ranks. What is given holds whatever the censored times
-    were in truth.
+    Interpolates as `intervals.percentile` does, linearly between ranks. The bounds are valid whatever the true censored
+    times were.
 
     >>> found = measure_latency([(0.5, False), (0.7, False), (0.9, False), (15.0, True)])
     >>> [str(each) for each in (found.p50, found.p90)], found.n, found.censored
     (['0.800 s', '> 10.770 s'], 4, 1)
     """
-    seen = sorted(observations)  # of equal times the censored one is longer
+    seen = sorted(observations)  # at equal times, a censored one counts as longer
     shares = (0.5, 0.9, 0.95, 0.99, 1.0)
     return Latency(
         len(seen), sum(censored for _, censored in seen), *(_latency_percentile(seen, share) for share in shares)
@@ -95,24 +95,24 @@ def _latency_percentile(times: Sequence[tuple[float, bool]], share: float) -> Se
     )
     if most == least:
         return Seconds(least)
-    # Were every censored time a trifle longer than was waited: would the percentile rest on one of them?
+    # Does the percentile rest on a censored time if each was only slightly longer than the wait?
     return Seconds(least, ">" if _interpolated_percentile(endless, share) == math.inf else "≥")
 
 
 def _interpolated_percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the percentile of times of which some may be infinite."""
-    place = round(share * (len(ordered) - 1), 9)  # a rank is whole whatever the last digits of a product say
+    """Return a percentile of sorted times, some of which may be infinite."""
+    place = round(share * (len(ordered) - 1), 9)  # rounding error must not turn a whole rank into a fraction
     below, above = ordered[int(place)], ordered[math.ceil(place)]
     if math.inf in (below, above):
         return math.inf
     return below + (above - below) * (place - int(place))
 
 
-# ── Who talks when ──
+# ── Turn taking ──
 
 
 class MeasuredLine(Struct, frozen=True):
-    """What was measured of one line of a caller, as far as it is summed up here."""
+    """The measurements of one caller's line that the summary uses."""
 
     voice_to_voice_s: float | None = None
     first_audible_s: float | None = None
@@ -131,23 +131,23 @@ class MeasuredLine(Struct, frozen=True):
     yield_censored_s: float | None = None
     false_interruption: bool | None = None
     reliable: bool | None = None
-    """This machine was in time itself while the line was timed; None where nobody knows."""
+    """Whether this machine kept up while the line was timed; None if unknown."""
 
 
 class EventShare(Struct, frozen=True):
-    """How often something happened of all times it could."""
+    """How often an event happened, out of its opportunities."""
 
     happened: int
     of: int
 
     @property
     def value(self) -> float | None:
-        """None of fewer than `MIN_EVENTS`."""
+        """The share; None for fewer than `MIN_EVENTS` opportunities."""
         return self.happened / self.of if self.of >= MIN_EVENTS else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Wilson's interval at 95 %, None where there is no value."""
+        """Wilson's interval at 95 %; None where there is no value."""
         if self.value is None:
             return None
         found = wilson_interval(self.happened, self.of)
@@ -155,7 +155,7 @@ class EventShare(Struct, frozen=True):
 
 
 class TurnTaking(Struct, frozen=True):
-    """How calls went, over all their lines."""
+    """Times and turn-taking rates over all lines of some calls."""
 
     lines: int
     voice_to_voice: Latency
@@ -163,23 +163,23 @@ class TurnTaking(Struct, frozen=True):
     leading_silence: Latency
     total: Latency
     yields: Latency
-    """From the caller's first sound to the agent's last, where an answer was talked into."""
+    """Times from the caller's first sound to the agent's last, for barge-ins."""
     unanswered: EventShare
     unreliable: EventShare
-    """This machine was late itself, of the times from voice to voice."""
+    """Voice-to-voice times during which this machine did not keep up."""
     cut_in: EventShare
-    """The agent talked before the caller had ended, of the lines that were answered."""
+    """Answered lines on which the agent started before the caller had finished."""
     yielded: EventShare
     false_interruptions: EventShare
     with_gaps: EventShare
-    """Answers with a silence inside."""
+    """Answers with a gap of silence."""
     longest_gap_seconds: float
     overlap_seconds: float
-    """Of all lines together."""
+    """The total over all lines."""
 
 
 def measured_lines(evidence: Mapping[str, object]) -> list[MeasuredLine]:
-    """Return the lines that a check of a call has measured, as its evidence holds them."""
+    """Return the measured lines in the evidence of a call's check."""
     times = evidence.get("times")
     try:
         return msgspec.convert(times["lines"] if isinstance(times, Mapping) else (), list[MeasuredLine])
@@ -188,7 +188,7 @@ def measured_lines(evidence: Mapping[str, object]) -> list[MeasuredLine]:
 
 
 def measure_turn_taking(lines: Sequence[MeasuredLine]) -> TurnTaking:
-    """Return what the lines of all calls amount to."""
+    """Return the turn taking over the lines of all calls."""
     answered = [each for each in lines if each.first_audible_s is not None]
     into = [each for each in lines if each.yield_s is not None or each.yield_censored_s is not None]
     backchannels = [each for each in lines if each.false_interruption is not None]
@@ -223,7 +223,7 @@ def latency_observations(
     lines: Iterable[MeasuredLine],
     measure: Literal["voice_to_voice_s", "to_first_byte_s", "total_s"] = "voice_to_voice_s",
 ) -> list[tuple[float, bool]]:
-    """Return the times of lines, with those that nobody lived to see; how long an answer lasts, not of who cut in."""
+    """Return the times of lines, censored ones included; total times exclude lines with a cut-in."""
     found: list[tuple[float, bool]] = []
     for each in lines:
         time: float | None = getattr(each, measure)
@@ -240,7 +240,7 @@ Cause = Literal["reasoning", "hearing", "speaking", "time", "unattributed"]
 
 
 class VoiceAnswer(Struct, frozen=True):
-    """One question answered once, typed or spoken, and what is known of the call."""
+    """One result of a case, typed or spoken, with the facts of the call that the voice tax uses."""
 
     case: str
     """The case digest."""
@@ -249,19 +249,19 @@ class VoiceAnswer(Struct, frozen=True):
     variant: str
     outcome: Outcome
     called: bool = False
-    """There is a call, and its own check is what ended it as it did, if that was no failure."""
+    """Whether there was a complete call; if the result errored, the check of the call caused it."""
     heard_as_said: bool | None = None
-    """None where the provider does not tell what it heard."""
+    """Whether the provider understood every word; None where it does not report what it heard."""
     transcript_passed: bool = False
-    """By its written words alone it passes."""
+    """Whether it passes by its transcript alone."""
     contradicted: bool = False
-    """The sound does not bear out the transcript."""
+    """Whether the sound contradicts the transcript."""
     late: bool = False
-    """Nothing was heard by the deadline."""
+    """Whether a line had no answer by the deadline."""
 
 
 class LostAnswer(Struct, frozen=True):
-    """A question that was answered well when typed, and not when spoken."""
+    """A result that passed typed and did not pass spoken, with the cause."""
 
     case: str
     repeat: int
@@ -269,36 +269,36 @@ class LostAnswer(Struct, frozen=True):
 
 
 class VoiceTax(Struct, frozen=True):
-    """What one model loses when it is spoken to in one way."""
+    """What one model loses in one spoken variant."""
 
     model: str
     variant: str
     pairs: int
-    """Of answers with a verdict on both sides."""
+    """Pairs with a verdict on both sides."""
     kept: int
     gained: int
-    """Failed typed, passed spoken."""
+    """Pairs that failed typed and passed spoken."""
     reasoning: int
-    """Failed typed and spoken: nothing that a voice could lose."""
+    """Pairs that failed typed and spoken: speech is not the cause."""
     lost: tuple[LostAnswer, ...]
     excluded: int
-    """Answers of which one side has no verdict."""
+    """Spoken results left out because one side has no verdict."""
     text_rate: float | None
     voice_rate: float | None
     difference: float | None
-    """Spoken less typed, over cases; None of none."""
+    """Spoken minus typed, over cases; None without pairs."""
     interval: tuple[float, float]
     p_value: float
 
     @property
     def causes(self) -> dict[Cause, int]:
-        """How many were lost where; those of no loss are zero."""
+        """How many losses each cause has; causes without a loss are zero."""
         counted = Counter(each.cause for each in self.lost)
         return {cause: counted[cause] for cause in ("hearing", "speaking", "time", "unattributed")}
 
 
 def make_voice_answer(result: Result) -> VoiceAnswer:
-    """Return what a result tells about its voice; an answer that was typed has no call."""
+    """Return the facts of a result that the voice tax uses; a typed result has no call."""
     key = result.key
     checks = [check for check in result.checks if check.name != CALL and check.decides]
     call = next((check for check in result.checks if check.name == CALL), None)
@@ -325,10 +325,10 @@ def _get_nested(data: object, *keys: str) -> Any:
 
 
 def find_loss_cause(written: Outcome, spoken: VoiceAnswer) -> Cause | None:
-    """Return where a question was lost; None where nothing was, or nobody can know.
+    """Return the cause of a loss; None if nothing was lost, or if the two sides are not comparable.
 
-    The first that holds: it fails typed; what was heard is not what was said; the transcript passes and the sound does
-    not bear it out; nothing was heard in time.
+    The first that applies: it fails typed; the provider misheard the caller; the transcript passes but the sound
+    contradicts it; no answer came in time.
     """
     if not are_comparable(written, spoken) or spoken.outcome is Outcome.PASSED:
         return None
@@ -342,13 +342,13 @@ def find_loss_cause(written: Outcome, spoken: VoiceAnswer) -> Cause | None:
 
 
 def are_comparable(written: Outcome, spoken: VoiceAnswer) -> bool:
-    """Tell whether both have a verdict: a call that its own evidence ruled out has one, an error elsewhere has none."""
+    """Return whether both have a verdict; a call errored by its own check counts as one, other errors do not."""
     ruled_out = spoken.outcome is Outcome.ERRORED and spoken.called
     return written in SCORED and (spoken.outcome in SCORED or ruled_out)
 
 
 def measure_voice_taxes(answers: Iterable[VoiceAnswer]) -> tuple[VoiceTax, ...]:
-    """Return the tax of each model in each way of speaking, paired with the same case and repeat typed."""
+    """Return the tax of each model in each spoken variant, paired with the same case and repeat typed."""
     typed: dict[tuple[str, str, int], Outcome] = {}
     spoken: list[VoiceAnswer] = []
     for each in answers:
@@ -371,7 +371,7 @@ def _measure_voice_tax(model: str, variant: str, answers: Sequence[tuple[Outcome
     for text, each in pairs:
         base.setdefault(each.case, []).append(text)
         new.setdefault(each.case, []).append(
-            Outcome.PASSED if each.outcome is Outcome.PASSED else Outcome.FAILED  # ruled out is not passed
+            Outcome.PASSED if each.outcome is Outcome.PASSED else Outcome.FAILED  # an errored call does not pass
         )
     found = compare(base, new)
     passed = [(text is Outcome.PASSED, each.outcome is Outcome.PASSED) for text, each in pairs]
@@ -396,12 +396,12 @@ def _measure_voice_tax(model: str, variant: str, answers: Sequence[tuple[Outcome
 
 
 class WordErrors(Struct, frozen=True):
-    """Errors and the words they are of, added up over calls."""
+    """Errors and total words, summed over calls."""
 
     errors: int = 0
     words: int = 0
     mean: float | None = None
-    """Of the calls' own rates: a short call counts as much as a long one."""
+    """The mean of the calls' rates: a short call counts as much as a long one."""
     character_errors: int = 0
     characters: int = 0
     missed_entities: int = 0
@@ -418,22 +418,22 @@ class WordErrors(Struct, frozen=True):
 
 
 class VoiceSummary(Struct, frozen=True):
-    """The calls of one model in one way."""
+    """The calls of one model in one variant."""
 
     model: str
     variant: str
     calls: int
     turn_taking: TurnTaking
     heard: WordErrors
-    """What the provider heard, against what was said."""
+    """The provider's transcript of the caller against the caller's words."""
     referred: WordErrors
-    """What the recording says, against what it must say."""
+    """The agent's words in the recording against the reference."""
     words_a_minute: float | None
-    """Its median."""
+    """The median over calls."""
     quality: float | None
-    """The median of DNSMOS: a diagnosis."""
+    """The median DNSMOS score, for diagnosis only."""
     by_ear: int = 0
-    """Verdicts on what our own ear heard, because the agent gave no transcript, or one of more than was played."""
+    """Verdicts based on our transcript of the recording: the agent sent none, or one of more than was played."""
 
     @property
     def voice_to_voice(self) -> Latency:
@@ -441,19 +441,19 @@ class VoiceSummary(Struct, frozen=True):
 
     @property
     def leading_silence_s(self) -> float | None:
-        """Its median."""
+        """The median leading silence."""
         median_of_it = self.turn_taking.leading_silence.p50
         return None if median_of_it is None else median_of_it.value
 
 
 class RunVoice(Struct, frozen=True):
-    """What was spoken in a run."""
+    """The calls of a run, and the voice tax."""
 
     by: tuple[VoiceSummary, ...] = ()
     tax: tuple[VoiceTax, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return calls and voice tax as plain data."""
         taxes = [{**to_builtins(each), "causes": each.causes} for each in self.tax]
         rates = [
             {
@@ -470,7 +470,7 @@ class RunVoice(Struct, frozen=True):
 
 
 class CallTally:
-    """Takes results, in any order, as they come."""
+    """Collects calls from results, in any order."""
 
     def __init__(self) -> None:
         self._calls: dict[tuple[str, str], list[Mapping[str, object]]] = {}
@@ -480,7 +480,7 @@ class CallTally:
         self._judged_by_recording: Counter[tuple[str, str]] = Counter()
 
     def add(self, result: Result) -> None:
-        """Count one result, if it was spoken; of one that was typed only how it ended is kept."""
+        """Count one result; of a typed one, keep only the outcome."""
         if result.key.variant == TEXT:
             self._written_answers.append(make_voice_answer(result))
             return
@@ -495,7 +495,7 @@ class CallTally:
                 )
 
     def voice(self) -> RunVoice | None:
-        """Return what was counted; None where nothing was spoken."""
+        """Return the summary so far; None without spoken results."""
         if not self._answers:
             return None
         rows = tuple(self._summarise_calls(*key) for key in sorted(self._calls))
@@ -519,7 +519,7 @@ class CallTally:
 
 
 def _full_variant(variant: str, evidence: Mapping[str, object]) -> str:
-    """Return how a call was made: a case that states conditions of its own was not asked as the others were.
+    """Return the variant of a call, with the conditions that its case may set.
 
     >>> _full_variant("voice", {"conditions": "noise=10dB"}), _full_variant("voice+phone", {})
     ('voice+noise=10dB', 'voice+phone')
@@ -529,7 +529,7 @@ def _full_variant(variant: str, evidence: Mapping[str, object]) -> str:
 
 
 def _call_numbers(evidence: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the few numbers of a call that are added up: all of it is large, and there may be many."""
+    """Return the few numbers of a call that are summed up: the whole evidence is large, and calls may be many."""
     return {
         "heard": recognition_errors(evidence),
         "referred": reference_errors(evidence),
@@ -539,19 +539,19 @@ def _call_numbers(evidence: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def recognition_errors(evidence: Mapping[str, object]) -> WordErrors:
-    """Return what the provider of one call misheard of what was said; of no words where it does not tell."""
+    """Return the provider's word errors in one call; without words where it does not report what it heard."""
     return _sum_word_errors([each] if (each := _get_nested(evidence, "words", "heard")) else [])
 
 
 def reference_errors(evidence: Mapping[str, object]) -> WordErrors:
-    """Return how one recording differs from what it must say; of no words where that is not stated."""
+    """Return the word errors of one recording against its references; without words where there are none."""
     return _sum_word_errors(
         [each for each in _get_nested(evidence, "words", "references") or () if isinstance(each, Mapping)]
     )
 
 
 def _is_judged_by_recording(reply: Reply | None, evidence: Mapping[str, object]) -> bool:
-    """Tell whether some of an answer's words are what our ear made of the recording, and not what the agent says."""
+    """Return whether some words of a reply come from our transcript of the recording instead of the agent's."""
     if not _get_nested(evidence, "words", "transcript"):
         return bool(_get_nested(evidence, "words", "recorded"))
     said = str(_get_nested(evidence, "words", "transcript", "reference") or "")
@@ -559,7 +559,7 @@ def _is_judged_by_recording(reply: Reply | None, evidence: Mapping[str, object])
 
 
 def _sum_word_errors(comparisons: Sequence[Any]) -> WordErrors:
-    """Add up the comparisons of one call."""
+    """Sum the comparisons of one call."""
     errors, words = _count_errors(comparisons, "words")
     wrong, characters = _count_errors(comparisons, "characters")
     missed = sum(len(_get_nested(each, "missed") or ()) for each in comparisons)
@@ -567,7 +567,7 @@ def _sum_word_errors(comparisons: Sequence[Any]) -> WordErrors:
 
 
 def _count_errors(comparisons: Sequence[Any], unit: str) -> tuple[int, int]:
-    """Return how many words or characters are wrong, and of how many."""
+    """Return how many words or characters are wrong, and how many there are."""
     kinds = ("substitutions", "deletions", "insertions")
     errors = sum(_get_nested(each, unit, kind) or 0 for each in comparisons for kind in kinds)
     return errors, sum(_get_nested(each, unit, "reference_words") or 0 for each in comparisons)

@@ -1,11 +1,11 @@
-"""Pramana from Python: what `pramana.evaluate` and its siblings do. One more front end, as thin as the command line.
+"""Pramana from Python: `pramana.evaluate` and its siblings. One more front end, as thin as the command line.
 
 `evaluate` blocks and returns a `Report`; `evaluate_async` is the same as a coroutine, `stream` yields results as they
-are stored, `resume` goes on with a run, `compare` says which of two is better, `estimate` what a run would take, and
-`load_report` returns the report of a stored run. A run is planned, executed and stored by the code that the command
-line uses, in the same store. `evaluate` works in a thread, so it can be called in a script, a test or a notebook whose
-event loop is running. Nothing here takes a signal handler. While runs are under way, the garbage collector's thresholds
-are raised for the whole process; the last run to end restores them.
+are stored, `resume` continues a run, `compare` decides which of two is better, `estimate` returns the calls, tokens and
+cost of a run, and `load_report` returns the report of a stored run. Runs are planned, executed and stored by the code
+that the command line uses, in the same store. `evaluate` works in a thread, so it can be called in a script, a test or
+a notebook whose event loop is running. Nothing here installs a signal handler. While runs are under way, the garbage
+collector's thresholds are raised for the whole process; the last run to end restores them.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ Cases = PathLike | Case | Mapping[str, Any] | Iterable[PathLike | Case | Mapping
 Model = str | Callable[..., str | Reply | Coroutine[Any, Any, str | Reply]]
 """A model's name, or a function from prompt or messages to text."""
 Models = Sequence[Model] | Mapping[str, Callable[..., Any]]
-"""Several models; a dictionary gives functions the names that their results are stored by."""
+"""Several models; a dictionary maps the names under which results are stored to functions."""
 _FILTER = 'selection=pramana.Selection({}=("…",))'
 _WRITTEN = {
     "repeats": "repeat",
@@ -72,7 +72,7 @@ _WRITTEN = {
     "difficulty": _FILTER.format("difficulties"),
     "language": _FILTER.format("languages"),
 }
-"""How options are written that are called otherwise on the command line, or are fields of something else."""
+"""Hints for options that have another name on the command line, or are fields of another option."""
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 PYTHON_PREFIX = "python:"
 AnyScorer = str | Scorer | ScorerFunction
@@ -80,7 +80,7 @@ AnyScorer = str | Scorer | ScorerFunction
 
 
 class RunOptions(TypedDict, total=False):
-    """Everything else that may be said of a run, under the names of `RunRequest` and `Limits`."""
+    """All other options of a run, with the names of `RunRequest` and `Limits`."""
 
     suite: str
     tier: str
@@ -113,7 +113,7 @@ _Returned = TypeVar("_Returned")
 
 
 def _hide_internal_frames(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
-    """Let an error that its message explains end at the caller's line; `PRAMANA_DEBUG=1` shows the rest."""
+    """Cut our frames from errors with an explanatory message; `PRAMANA_DEBUG=1` keeps them."""
 
     def shorten_traceback(error: PramanaError) -> PramanaError:
         error.hints = PYTHON_HINTS
@@ -152,10 +152,11 @@ def evaluate(
     progress: bool | None = None,
     **options: Unpack[RunOptions],
 ) -> Report:
-    """Ask models the cases, check and store every reply, and return what came of it.
+    """Send the cases to the models, check and store every reply, and return the report.
 
-    Ctrl-C, or a kernel's interrupt, finishes what is under way and raises `KeyboardInterrupt`: what was stored stays,
-    and `resume` goes on with it. The second one ends at once. `progress` defaults to whether somebody can see it.
+    Ctrl-C, or a kernel's interrupt, finishes the calls under way and raises `KeyboardInterrupt`: stored results stay,
+    and `resume` continues the run. A second one ends at once. `progress` is shown by default in a terminal or a
+    notebook.
 
     Options, each with its meaning under `help(pramana.RunRequest)` and `help(pramana.Limits)`: `suite`, `tier`,
     `selection`, `scenarios`, `modalities`, `condition`, `embedder`, `stt`, `voice`, `scorers`, `system_prompt`,
@@ -180,7 +181,7 @@ async def evaluate_async(
     progress: bool | None = None,
     **options: Unpack[RunOptions],
 ) -> Report:
-    """Do what `evaluate` does, in the event loop that is running; coroutine functions run in that loop too."""
+    """Do what `evaluate` does, in the running event loop; coroutine functions run in that loop too."""
     return await _new_run(cases, model, models, judge, repeat, options).run(progress)
 
 
@@ -196,7 +197,7 @@ def stream(
 ) -> Stream:
     """Return a stream that yields each result once it is stored, for `async for`.
 
-    A loop that is left early stops the run, which finishes the calls under way; `resume` goes on with it.
+    Leaving the loop early stops the run, which finishes the calls under way; `resume` continues it.
     """
     return Stream(_new_run(cases, model, models, judge, repeat, options))
 
@@ -212,10 +213,10 @@ def resume(
 ) -> Report:
     """Resume a run that did not finish.
 
-    It keeps the limits that it was started with, except those that are given here; `max_cost_usd=None` removes one.
-    Where a limit on cost or tokens ended the run, give a higher one: otherwise it ends again and asks nothing.
-    A run of functions needs them again, as `model`, `models` or `scorers`, unless they can be imported by their names.
-    A function whose name has changed is passed under the one it had: `models={"python:__main__:agent": function}`.
+    It keeps the limits that it was started with, except those passed here; `max_cost_usd=None` removes one. If a limit
+    on cost or tokens ended the run, pass a higher one: otherwise it ends again without sending anything.
+    A run of functions needs them again, as `model`, `models` or `scorers`, unless they can be imported by name. Pass a
+    renamed function under its old name: `models={"python:__main__:agent": function}`.
     """
     return run_blocking(_resume_session(run, model, models, limits, functions_loop), progress)
 
@@ -229,7 +230,7 @@ async def resume_async(
     progress: bool | None = None,
     **limits: Unpack[RunOptions],
 ) -> Report:
-    """Do what `resume` does, in the event loop that is running."""
+    """Do what `resume` does, in the running event loop."""
     return await _resume_session(run, model, models, limits).run(progress)
 
 
@@ -246,9 +247,9 @@ def estimate(
     repeat: int = 1,
     **options: Unpack[RunOptions],
 ) -> "Estimate":
-    """Return what `evaluate` with the same arguments would take: cases, calls, tokens, cost, and what will be missing.
+    """Estimate `evaluate` with the same arguments: cases, calls, tokens, cost, and what will be missing.
 
-    Nothing is sent and nothing is stored. `str()` of what is returned is the estimate as text.
+    Nothing is sent and nothing is stored. `str()` returns the estimate as text.
 
     >>> estimate({"input": "Say hello.", "ideal": "hello"}, model="fake:echo", repeat=3).calls
     3
@@ -264,7 +265,7 @@ def estimate(
 
 @_hide_internal_frames
 def load_report(run: str = "latest") -> Report:
-    """Return the report of a stored run: its id, the beginning of one, or `latest`.
+    """Return the report of a stored run, named by its id, the beginning of its id, or `latest`.
 
     `RUN@0` is the run by its first scoring; `report.scorings` lists all of them.
     """
@@ -286,7 +287,7 @@ def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None,
         return list_runs(store, limit, model, suite, name)
 
 
-# ── What was asked for ──
+# ── Requests ──
 
 
 class _NamedRequest(NamedTuple):
@@ -300,7 +301,7 @@ class _NamedRequest(NamedTuple):
 def _read_request(
     cases: Cases, model: Model | None, models: Models, judge: Model | None, repeat: int, options: Mapping[str, Any]
 ) -> _NamedRequest:
-    """Return the request that arguments make."""
+    """Build a request from the arguments."""
     __tracebackhide__ = True
     functions: dict[str, Callable[..., Any]] = {}
     named = _model_names(model, models, functions) or ("local",)
@@ -341,7 +342,7 @@ def _resume_session(
     limits: Mapping[str, Any],
     loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
 ) -> Session:
-    """Return the session of a run that goes on."""
+    """Return the session of a resumed run."""
     __tracebackhide__ = True
     if planned := sorted(limits.keys() - {*Limits.__struct_fields__, "cache", "scorers"}):
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a resumed run keeps its plan; start a new run")
@@ -366,7 +367,7 @@ def _resume_session(
 
 
 def _functions_of_run(model: Model | None, models: Models) -> dict[str, Callable[..., Any]]:
-    """Return the functions of a run that goes on, by the names they are stored by; a mapping may have these names."""
+    """Return the functions of a resumed run by their stored names; a mapping may use these names as keys."""
     functions: dict[str, Callable[..., Any]] = {}
     named: dict[str, Callable[..., Any]] = {}
     if isinstance(models, Mapping):
@@ -382,7 +383,7 @@ def _functions_of_run(model: Model | None, models: Models) -> dict[str, Callable
 
 
 def _refuse_unknown_functions(functions: Mapping[str, Callable[..., Any]], run: Run) -> None:
-    """Refuse functions that a run does not call."""
+    """Raise an error for functions that the run does not call."""
     plan = run.plan
     targets = [each for each in (*plan.targets, plan.judge, plan.embedder, plan.stt) if each is not None]
     planned = {each.model: each.typed for each in targets if each.provider == "python"}
@@ -403,7 +404,7 @@ def _refuse_unknown_functions(functions: Mapping[str, Callable[..., Any]], run: 
 
 
 def _split_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as fields of a request, limits apart; raises `TypeError` for one that does not exist."""
+    """Return options as fields of a request, with limits separate; raise `TypeError` for an unknown one."""
     __tracebackhide__ = True  # pytest shows the line that misspells it
     known = RunOptions.__annotations__
     for name in options:
@@ -442,7 +443,7 @@ def _selection_from_dict(argument: str, filters: Mapping[str, Any]) -> Selection
 
 
 def _model_names(model: Any, models: Any, functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
-    """Return the names that models are stored by; functions are kept under theirs."""
+    """Return the stored names of models; add functions to `functions` by name."""
     if isinstance(model, list | tuple | dict):
         raise InvalidInput(f"model is one model; for several write models={type(model).__name__}(…)")
     if isinstance(models, str) or not isinstance(models, Sequence | Mapping):
@@ -455,7 +456,7 @@ def _model_names(model: Any, models: Any, functions: dict[str, Callable[..., Any
 
 
 def _model_name(model: Any, functions: dict[str, Callable[..., Any]], name: str | None = None) -> str:
-    """Return the name that a model is stored by; a function is kept under it."""
+    """Return the stored name of a model; add a function to `functions` by that name."""
     if isinstance(model, str):
         if name is not None:
             raise InvalidInput(f"the model {model} keeps its name; only functions are given others: models=[…]")
@@ -478,12 +479,12 @@ def _model_name(model: Any, functions: dict[str, Callable[..., Any]], name: str 
 
 
 def _describe_given(given: Any) -> str:
-    """Return what was given as it would be typed, if it has a name."""
+    """Return the argument as it would be typed, if it has a name."""
     return str(getattr(given, "name", None) or getattr(given, "__name__", None) or f"{given!r:.60}")
 
 
 def _scorer_names(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
-    """Return the names that scorers are stored by, and the functions among them by theirs."""
+    """Return the stored names of scorers, and the functions among them by name."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise InvalidInput(f"scorers is a list; for one scorer write scorers=[{_describe_given(given)}]")
     made = [each if isinstance(each, str) else make_scorer(each) for each in given]
@@ -499,7 +500,7 @@ def _scorer_names(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
 
 
 def request_fields(given: Cases) -> dict[str, Any]:
-    """Return the fields of a request that say which cases."""
+    """Return the fields of a request that select the cases."""
     if given is None:
         return {}
     if isinstance(given, str | Path):

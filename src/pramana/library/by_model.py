@@ -1,4 +1,4 @@
-"""A dictionary by model, in which a model is found by the name it was given or, if only one has it, its short name."""
+"""A dictionary by model, with lookup by the name as passed or, if it is unambiguous, by the short name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ class ByModel(dict[str, _Value]):
         return super().__contains__(name) or find_model_index(self._models, str(name)) is not None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the value of a model, or the default where there is no such model."""
+        """Return the value of a model, or the default if there is no such model."""
         try:
             return self[name]
         except KeyError:

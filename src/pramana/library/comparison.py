@@ -1,18 +1,18 @@
-"""What `pramana.compare` returns: a comparison as data, as a sentence, and as a notebook shows it."""
+"""The result of `pramana.compare`: a comparison as data, as a sentence, and as HTML in a notebook."""
 
 from pramana.analyse.numbers import pluralise
 from pramana.app.comparison_sides import ComparedSides, describe_request_differences
 from pramana.app.comparisons import WholeComparisonView, comparison_view
 
 EXAMPLES = 100
-"""Cases with both replies that a comparison has at hand."""
+"""The most cases that a comparison holds with both replies."""
 
 
 class Comparison(WholeComparisonView, frozen=True, kw_only=True):
-    """What came of comparing, with every case.
+    """A comparison of two runs or models, with every case.
 
-    As text, the answer in a sentence, and another one where the two were asked differently. `examples` has the first
-    100 cases that flipped with both replies, then replies that changed while their verdict stayed the same.
+    `str()` returns the conclusion in a sentence, and another sentence if the two sides were sent different requests.
+    `examples` has the first 100 flipped cases with both replies, then replies that changed while the verdict did not.
     """
 
     def __str__(self) -> str:
@@ -34,6 +34,6 @@ class Comparison(WholeComparisonView, frozen=True, kw_only=True):
 
 
 def make_comparison(compared: ComparedSides) -> Comparison:
-    """Return what came of a comparison, for Python."""
+    """Return a comparison for Python."""
     view = comparison_view(compared, EXAMPLES)
     return Comparison(**{name: getattr(view, name) for name in view.__struct_fields__})

@@ -1,4 +1,4 @@
-"""Stored runs in brief, for Python: what finds yesterday's run. Results stay in the store; `load_report` reads them."""
+"""Stored runs in brief, for Python, to find yesterday's run. Results stay in the store; `load_report` reads them."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING

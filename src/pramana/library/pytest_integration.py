@@ -1,8 +1,8 @@
-"""Pramana in pytest: the function that the fixture `pramana_evaluate` returns, and `parametrize`, one test a case.
+"""Pramana in pytest: the function of the fixture `pramana_evaluate`, and `parametrize`, one test per case.
 
 Both look for a relative path in the current folder and then beside the Python file that names it, so that a test finds
-its cases wherever pytest is started. Errors that we can explain leave without our frames: the last one that pytest
-shows is the line of the test.
+its cases wherever pytest is started. Errors with an explanatory message are raised without our frames: the last one
+that pytest shows is the line of the test.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ def make_evaluate(
 ) -> Callable[..., Report]:
     """Return `evaluate` for a pytest session: `models` and `judge` override those of each call.
 
-    Each run is added to `runs`. With `full_trace`, errors keep all of their frames.
+    Each run is added to `runs`. With `full_trace`, errors keep all their frames.
 
     >>> runs = []
     >>> evaluate_fake = make_evaluate(["fake:fixed=yes"], None, runs=runs)
@@ -59,7 +59,7 @@ def make_evaluate(
         elif default_model and options.get("model") is None and not options.get("models"):
             options["model"] = default_model
         options["judge"] = judge or options.get("judge") or default_judge
-        options.setdefault("progress", False)  # it would be drawn over pytest's own
+        options.setdefault("progress", False)  # it would overwrite pytest's own
         folder = _folder_of_frame(currentframe())
         try:
             report = call(_find_paths(cases, folder), **options)
@@ -123,13 +123,13 @@ def _read_paths(paths: Sequence[Path], selection: Selection) -> list[Any]:
 
 
 def _folder_of_frame(frame: FrameType | None) -> Path | None:
-    """Return the folder of the file that calls the function of a frame; None where there is no file."""
+    """Return the folder of the file that calls the function of a frame; None if there is no file."""
     file = frame.f_back.f_globals.get("__file__") if frame and frame.f_back else None
     return Path(file).parent if file else None
 
 
 def _find_paths(cases: Cases, folder: Path | None) -> Cases:
-    """Return cases with each path that leads nowhere from the current folder, but does from another, led by that."""
+    """Prefix each path with `folder` if it exists there and not in the current folder."""
     if isinstance(cases, str | Path):
         return folder / cases if folder and not Path(cases).exists() and (folder / cases).exists() else cases
     return [_find_paths(each, folder) for each in cases] if isinstance(cases, list | tuple) else cases

@@ -1,7 +1,6 @@
-"""What a run found, for Python: the pass rate with its interval, costs, failures, and the ways out of it.
+"""The report of a run for Python: the pass rate with its interval, costs, failures and exports.
 
-A `Report` is made once the run has ended. It holds the sums; results stay in the store and are read when somebody asks
-for them.
+A `Report` is created once the run has ended. It holds the summary; results stay in the store and are read on demand.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +40,7 @@ SHOWN_TEXT = 500
 
 
 class ModelReport(Struct, frozen=True):
-    """How one model did."""
+    """The results of one model."""
 
     model: str
     passed: int
@@ -50,13 +49,13 @@ class ModelReport(Struct, frozen=True):
     unscored: int
     skipped: int
     pass_rate: float | None
-    """Of the results with a verdict; None without any."""
+    """The pass rate of the results with a verdict; None without any."""
     interval: tuple[float, float] | None
     """The 95 % interval of the pass rate, with cases as the units."""
 
 
 class Report:
-    """What a run found.
+    """The report of a run.
 
     >>> import pramana
     >>> report = pramana.evaluate([{"input": "Say yes.", "ideal": "yes"}], model=lambda prompt: "No.")
@@ -91,7 +90,7 @@ class Report:
 
     @property
     def finished(self) -> bool:
-        """Whether every case was asked; False after an interrupt, a spent budget or a deadline."""
+        """Whether every case was sent; False after an interrupt, or if a cost or time limit ended the run."""
         return self.run.status == "finished"
 
     @property
@@ -101,14 +100,14 @@ class Report:
 
     @property
     def models(self) -> list[str]:
-        """The models, as they were named."""
+        """The models, by the names that were passed."""
         return [target.typed for target in self.run.plan.targets]
 
-    # ── How good ──
+    # ── Pass rates ──
 
     @property
     def by_model(self) -> dict[str, ModelReport]:
-        """How each model did, by its name; `report.by_model["before"]` finds `python:shop:before` too."""
+        """The results of each model, by its name; `report.by_model["before"]` finds `python:shop:before` too."""
         rates = self.summary.by["model"]
         reports = {name: _model_report(name, rates.get(name, Rate())) for name in self.models}
         return ByModel(list_model_names(self.run), reports)
@@ -123,17 +122,17 @@ class Report:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the pass rate. Of several models: `by_model`."""
+        """The 95 % interval of the pass rate. For several models, use `by_model`."""
         return self._only_model.interval
 
     @property
     def passed(self) -> bool:
-        """Whether every case was asked, and every result passed."""
+        """Whether every case was sent and every result passed."""
         return self.finished and self.summary.overall.passed == self.summary.overall.total > 0
 
     @property
     def cost_usd(self) -> float | None:
-        """What the run cost, judges included; None when a price or a token count is not known."""
+        """The cost of the run, judges included; None if a price or a token count is unknown."""
         return self.summary.cost_usd.value
 
     @property
@@ -166,11 +165,11 @@ class Report:
 
     @cached_property
     def errors(self) -> "list[ResultDetailView]":
-        """The results that errored, with no reply or a check that could not be made, in the order of the cases."""
+        """The errored results, without a reply or with a check that raised an error, in the order of the cases."""
         return self._sort_by_case(each for each in self.results() if each.outcome is Outcome.ERRORED)
 
     def _sort_by_case(self, results: "Iterable[ResultDetailView]") -> "list[ResultDetailView]":
-        """Return results in the order of their cases; they are stored as they end."""
+        """Sort results in the order of their cases; the store has them in the order in which they ended."""
         found = list(results)
         with closing(open_store(self._store_url)) as store:
             places = store.cases.positions(self.run, {each.case_digest for each in found})
@@ -189,14 +188,14 @@ class Report:
             return scoring_views(store, self.run)
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Return one flat dictionary a result: the columns of the CSV export."""
+        """Return one flat dictionary per result, with the columns of the CSV export."""
         from pramana.report.tables import iterate_records
 
         with closing(open_store(self._store_url)) as store:
             return list(iterate_records(self.run, store.results.iterate_with_cases(self.run)))
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return the records as a data frame of pandas, which must be installed; a number that is missing is NaN."""
+        """Return the records as a pandas data frame; pandas must be installed. Missing numbers are NaN."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -208,7 +207,7 @@ class Report:
         return frame.astype({name: "float64" for name in numbers if frame[name].isna().all()})
 
     def to_polars(self) -> "pl.DataFrame":
-        """Return the records as a data frame of polars, which must be installed."""
+        """Return the records as a polars data frame; polars must be installed."""
         try:
             import polars as pl
         except ImportError as error:
@@ -220,8 +219,8 @@ class Report:
     def save(self, path: str | Path, format: "str | Exporter | None" = None) -> Path:  # noqa: A002
         """Write the report to a file and return its path.
 
-        The ending says which format: `.html`, `.md`, `.json`, `.jsonl`, `.csv`, `.parquet`, `.xml` (JUnit), or that of
-        an installed exporter; `format`, a name or an exporter, overrides it.
+        The extension selects the format: `.html`, `.md`, `.json`, `.jsonl`, `.csv`, `.parquet`, `.xml` (JUnit), or that
+        of an installed exporter; `format`, a name or an exporter, overrides it.
         """
         from pramana.report.exporters import exporter_for_path, find_exporter, write_file
 
@@ -283,7 +282,7 @@ class Report:
             yield f"\n… and {len(wanted) - SHOWN_FAILURES:,} more"
         yield f"\nAll of run {self.run_id}: pramana show {self.run_id}"
 
-    # ── In words ──
+    # ── As text ──
 
     def __str__(self) -> str:
         rates = self.summary.by["model"]
@@ -307,24 +306,24 @@ class Report:
 
 
 def make_report(store: "Store", run: Run, store_url: str | None = None) -> Report:
-    """Return what a run found; its results are read from the store at the URL, by default the environment's."""
+    """Return the report of a run; it reads results from the store at the URL, by default the environment's."""
     return Report(run, summarise_run(store, run), store_url)
 
 
 def current_store_url() -> str:
-    """Return the URL of the store that the environment names now, as it holds in every working directory."""
+    """Return the URL of the store that the environment names now, independent of the working directory."""
     return absolute_url(settings.database_url())
 
 
 def find_store_url(source: object) -> str:
-    """Return the URL of the store that a report comes from; of anything else, of the one that the environment names."""
+    """Return the URL of the store that a report comes from; for anything else, that of the environment's store."""
     if isinstance(source, Report):
         return source._store_url  # noqa: SLF001 - not public, as the URL may hold a password
     return current_store_url()
 
 
 def _describe_rate(rate: Rate) -> str:
-    """Return how many results passed, and what else became of them.
+    """Describe how many results passed, and the other outcomes.
 
     >>> _describe_rate(Rate(passed=2, failed=1, errored=1))
     '2 of 3 passed (66.7 %, 95 % interval 20.8–93.9 %); 1 errored'

@@ -1,7 +1,7 @@
-"""One run carried out from Python: in the caller's event loop, in a thread that blocks the caller, or as a stream.
+"""Executes one run from Python: in the caller's event loop, in a thread while the caller blocks, or as a stream.
 
-A session takes what finds or creates a run and the functions that it asks, and gives a `Report`; a `Stream` gives the
-results as they are stored. Both keep what was stored when they are interrupted, and take no signal handler.
+A session takes a function that finds or creates a run, and the functions that the run calls, and returns a `Report`; a
+`Stream` yields results as they are stored. Both keep stored results when interrupted, and install no signal handler.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 REFRESH_S = 0.2
 """How often the progress is redrawn in a notebook."""
 LEFT_STREAM_TIMEOUT_S = 10.0
-"""How long the calls under way of a stream that was left, or of a run that an exception ended, may take to finish."""
+"""How long calls under way may take to finish after a stream was left or an exception ended the run."""
 CANCEL_TIMEOUT_S = 5.0
-"""How long a cancelled run may take to write down how it ended."""
+"""How long a cancelled run may take to store its status."""
 _Made = TypeVar("_Made")
 _ending: dict[str, Future[Any]] = {}
-"""Runs of streams that were left early, by their ids, until they have ended."""
+"""Runs of streams that were left early, by id, until they have ended."""
 
 
 class Planned(NamedTuple):
-    """A run that is to be carried out, and its limits."""
+    """A run to execute, and its limits."""
 
     run: Run
     limits: Limits
@@ -64,17 +64,17 @@ class Session:
         scorers: Mapping[str, Scorer] | None = None,
         store_url: str | None = None,
     ) -> None:
-        """Take a function that returns the run, new or to be resumed, and the `functions` that it asks.
+        """Take a function that returns the run, new or resumed, and the `functions` that the run calls.
 
-        `store_url` defaults to the store that the environment names now; a change of it or of the working directory
-        does not move a run that has begun.
+        `store_url` defaults to the store that the environment names now; later changes of the environment or of the
+        working directory do not affect the run.
         """
         self.stop = Stop()
         self.store_url = store_url or current_store_url()
         self.loop = loop
         """Where coroutine functions run."""
         self.run_record: Run | None = None
-        """The run, once there is one."""
+        """The run, once it is created or found."""
         self._find, self._functions = find, functions
         self._scorers = scorers or {}
         self._cache = ReplyCache(settings.data_folder().absolute() / "cache") if use_cache else None
@@ -97,7 +97,7 @@ class Session:
             await asyncio.to_thread(store.close)
 
     async def run(self, progress: bool | None, refresher: "_Refresher | None" = None) -> Report:
-        """Carry the run out and return what came of it."""
+        """Execute the run and return its report."""
         async with self.open_run() as found:
             counts = self._store.results.count_outcomes(found.id) if found.stored else None
             with show_progress(found, counts, progress, beside=refresher is not None) as shown:
@@ -106,14 +106,14 @@ class Session:
                 return await self._execute(found, shown)
 
     async def run_watched(self, notify: Callable[[], None]) -> Report:
-        """Carry the run out; `notify` is called when there is a run, and whenever results have been stored."""
+        """Execute the run; `notify` is called once the run exists, and whenever results have been stored."""
         async with self.open_run() as found:
             self._window = Window(_ahead(self._limits.concurrency))
             notify()
             return await self._execute(found, lambda _: notify())
 
     def take(self) -> None:
-        """Count a result that was used, so that another request may be begun."""
+        """Count a consumed result, so that another request may start."""
         if self._window:
             self._window.take()
 
@@ -130,17 +130,17 @@ class Session:
                 window=self._window,
             )
         error = self.stop.error
-        if error is not None and not isinstance(error, BudgetSpent):  # a budget ends a run as it was asked to
+        if error is not None and not isinstance(error, BudgetSpent):  # a limit ends a run as requested
             error.add_note(_resume_hint(run))
             raise error
         return await asyncio.to_thread(make_report, self._store, run, self.store_url)
 
 
 def _ahead(concurrency: int) -> int:
-    """Return how many requests a stream may be ahead of its consumer: some more than can be under way.
+    """Return how many requests a stream may be ahead of its consumer: slightly more than can be under way.
 
-    A result is taken a moment after its request ends, since it is stored first; without the rest, the next request
-    would wait for that.
+    A result is consumed a moment after its request ends, since it is stored first; without the extra ones, the next
+    request would wait for that.
     """
     return concurrency + max(1, concurrency // 4)
 
@@ -151,7 +151,7 @@ def _resume_hint(run: Run) -> str:
 
 
 def find_run(store: "Store", run_id: str) -> Run:
-    """Return a run that is to go on; where a stream of it was left and still ends, wait for that."""
+    """Return a run to resume; if a stream of it was left and is still ending, wait for its end."""
     if ending := _ending.get(store.runs.find(run_id).id):
         wait((ending,), LEFT_STREAM_TIMEOUT_S)
     return store.runs.find(run_id)
@@ -168,10 +168,10 @@ class _Refresher:
 
 
 def run_blocking(session: Session, progress: bool | None) -> Report:
-    """Carry a session out in a thread of its own and wait for it.
+    """Execute a session in a separate thread and wait for it.
 
-    Whatever is raised in the thread that waits ends the run: Ctrl-C, but also the exception of a signal handler or of a
-    test's timeout. No run goes on that nobody waits for.
+    Any exception in the waiting thread ends the run: Ctrl-C, but also the exception of a signal handler or of a test's
+    timeout. No run continues in the background.
     """
     if _runs_in_functions_loop():
         raise InvalidInput(
@@ -187,11 +187,11 @@ def run_blocking(session: Session, progress: bool | None) -> Report:
         if _raised_by(done, error):
             raise
         session.stop(INTERRUPTED)
-        if done.cancel():  # it has not begun, and now it never does
+        if done.cancel():  # it has not started, and now never will
             raise
         try:
             _wait_for_end(done, refresher, math.inf if isinstance(error, KeyboardInterrupt) else LEFT_STREAM_TIMEOUT_S)
-        finally:  # the second Ctrl-C ends the run at once
+        finally:  # a second Ctrl-C ends the run at once
             if not done.done():
                 running.cancel()
                 wait((done,), CANCEL_TIMEOUT_S)
@@ -206,7 +206,7 @@ def run_blocking(session: Session, progress: bool | None) -> Report:
 
 
 def _raised_by(done: Future[Any], error: BaseException) -> bool:
-    """Return whether an exception is the run's own."""
+    """Return whether the run itself raised the exception."""
     return done.done() and not done.cancelled() and done.exception() is error
 
 
@@ -217,14 +217,14 @@ def _has_finished(done: "Future[Report]") -> bool:
 def _start(
     done: Future[_Made], work: Callable[[], Coroutine[Any, Any, _Made]], then: Callable[[], None] = lambda: None
 ) -> None:
-    """Run a coroutine in a thread and an event loop of its own, with the caller's context variables.
+    """Run a coroutine in a new thread and event loop, with the caller's context variables.
 
-    `done` is told how it ended; cancelled before the thread has begun, the coroutine is never run. `then` is called in
-    that thread at the end.
+    `done` receives the result or the exception; if it is cancelled before the thread starts, the coroutine never runs.
+    `then` is called in that thread at the end.
     """
 
     def run() -> None:
-        if done.set_running_or_notify_cancel():  # from now on, nobody who waits for it can cancel it
+        if done.set_running_or_notify_cancel():  # from now on, waiters can no longer cancel it
             try:
                 done.set_result(asyncio.run(work()))
             except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
@@ -269,10 +269,10 @@ _starting = threading.Lock()
 
 
 def functions_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop for coroutine functions that `evaluate` is given.
+    """Return the event loop for coroutine functions passed to `evaluate`.
 
-    One for the whole process, because clients keep connections that belong to the loop they were opened in: with a new
-    loop for each run, a client that is used in two of them would fail in the second. After a fork, a new one.
+    There is one per process, because clients keep connections that belong to the loop in which they were opened: with a
+    new loop per run, a client used in two runs would fail in the second. After a fork, a new one is created.
     """
     global _functions_loop  # noqa: PLW0603
     with _starting:
@@ -297,11 +297,11 @@ def _runs_in_functions_loop() -> bool:
 class Stream:
     """The results of a run, each once it is stored: `async with pramana.stream(…) as results`, then `async for`.
 
-    The run waits for whoever uses its results: those not taken yet and the requests under way are together at most
-    about `concurrency`. Leaving the `async with` block stops the run and waits until the calls under way are finished
-    and stored; `resume` goes on with it. Without the block, the run is stopped once the stream is closed (`aclose`) or
-    nothing refers to it any more, and nobody waits for the calls under way. To wait for a result can be cancelled
-    (`asyncio.wait_for`) without losing any.
+    The run waits for its consumer: results not consumed yet and requests under way are together at most about
+    `concurrency`. Leaving the `async with` block stops the run and waits until the calls under way are finished and
+    stored; `resume` continues it. Without the block, the run stops once the stream is closed (`aclose`) or garbage
+    collected, without waiting for the calls under way. Waiting for a result can be cancelled (`asyncio.wait_for`)
+    without losing any.
     """
 
     def __init__(self, session: Session) -> None:
@@ -311,11 +311,11 @@ class Stream:
         self._ready: list[ResultDetailView] = []
         self._reader = _ResultReader(session.store_url)
         self._reading: asyncio.Task[_FetchedResults] | None = None
-        """What reads new results. A caller that is cancelled leaves it to the next one."""
+        """The task that reads new results. If its caller is cancelled, the next one uses it."""
 
     @property
     def run_id(self) -> str | None:
-        """The id of the run; None until the first result was waited for."""
+        """The id of the run; None before the first result was awaited."""
         return self._session.run_record.id if self._session.run_record else None
 
     def __aiter__(self) -> Self:
@@ -333,7 +333,7 @@ class Stream:
             try:
                 self._ready, ended = reading.result()
             except BaseException:
-                self._news.set()  # for whoever asks once more
+                self._news.set()  # for the next call
                 raise
             if ended:
                 self._news.set()
@@ -346,10 +346,10 @@ class Stream:
         return self._ready.pop()
 
     async def _fetch(self) -> "asyncio.Task[_FetchedResults]":
-        """Return the task that reads new results, once there are some; it does not refer to the stream."""
+        """Return the task that reads new results, once there are some; it keeps no reference to the stream."""
         if self._reading is None:
             await self._news.wait()
-        if self._reading is None:  # else another caller has begun it
+        if self._reading is None:  # otherwise another caller has started it
             assert self._done  # noqa: S101 - it was started
             self._news.clear()
             work = asyncio.to_thread(self._reader.read_new, self._session.run_record, self._done)
@@ -363,10 +363,10 @@ class Stream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the run, if it has not ended, and wait until what is under way is finished and stored."""
+        """Stop the run if it has not ended, and wait until the calls under way are finished and stored."""
         if self._done is not None:
             self._leave_early()
-            with suppress(Exception):  # whoever leaves early asks for no results, and so for no errors
+            with suppress(Exception):  # a caller that leaves early wants neither results nor errors
                 await asyncio.shield(asyncio.wrap_future(self._done))
         await asyncio.to_thread(self._reader.close)  # it may be reading
 
@@ -385,7 +385,7 @@ class Stream:
         session = self._session
 
         def notify() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: nothing waits any more
                 loop.call_soon_threadsafe(news.set)
 
         session.loop = lambda: loop
@@ -403,19 +403,19 @@ class Stream:
 
 
 class _FetchedResults(NamedTuple):
-    """What was stored since the last look."""
+    """The results stored since the last read."""
 
     results: "list[ResultDetailView]"
     """Newest first."""
     ended: bool
-    """Whether the run had ended before the look, so that these are the last."""
+    """Whether the run had ended before the read, so that these are the last."""
 
 
 class _ResultReader:
     """Reads the results of a run as they are stored.
 
-    Apart from its stream, because a thread may keep what it worked for a moment longer than the caller waits: it would
-    be that thread, and not the `break` that leaves a stream, which decides when the run is stopped.
+    Separate from its stream, because a worker thread may keep its references a moment longer than the caller waits:
+    then that thread, and not the `break` that leaves a stream, would decide when the run is stopped.
     """
 
     def __init__(self, store_url: str) -> None:

@@ -1,7 +1,7 @@
-"""Findings as text: the terminal's summary, Markdown, HTML, JUnit, CSV and JSON. Nothing here asks, scores or decides.
+"""Findings in, text out: the terminal's summary, Markdown, HTML, JUnit, CSV and JSON. Never calls a model or scores.
 
-Every front end uses these renderers: figures are worded in `figures`, drawn in `markup` and `pictures`; a run becomes a
-file by `export`.
+Every front end uses these renderers: `figures` words the numbers, `markup` and `pictures` draw them, and `export`
+writes a run to a file.
 """
 
 from typing import IO, TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def export(kind: str, run: "Run", results: "Results", out: IO[Any], recordings: "Recordings | None" = None) -> None:
-    """Write a run in one of the formats. Open files as UTF-8 with `newline=""`; a page links the `recordings`."""
+    """Write a run in one of the formats. Open files as UTF-8 with `newline=""`; HTML links the `recordings`."""
     from pramana.report.exporters import find_exporter, write_run
 
     write_run(find_exporter(kind), run, results, out, recordings)

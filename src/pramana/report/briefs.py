@@ -1,4 +1,4 @@
-"""What `pramana mcp` answers, as short texts: views in, plain lines out, the most important first."""
+"""Short texts for the responses of `pramana mcp`: views in, plain lines out, the most important first."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,11 +12,11 @@ from pramana.model import Outcome, describe_calls
 from pramana.report import figures
 
 SHOWN_TEXT = 500
-"""Characters of a prompt or a reply; the structured answer has more of it."""
+"""Characters of a prompt or a reply; the structured response has more."""
 
 
 def render_run(run: RunBriefView) -> str:
-    """Return how a run ended: pass rates, cost, and what has no verdict."""
+    """Return the outcome of a run: pass rates, cost, and results without a verdict."""
     lines = [_state(run)]
     lines += [f"{model}: {render_rate(rate)}" for model, rate in run.by.get("model", {}).items()]
     cost = "not known" if run.cost_usd is None else f"${run.cost_usd:.4f}"
@@ -47,7 +47,7 @@ def render_rate(rate: RateView) -> str:
 
 
 def render_runs(page: Listed[RunView]) -> str:
-    """Return a line for each run of a list."""
+    """Return one line per run."""
     if not page.total:
         return "No runs yet."
     return "\n".join([f"{page.total:,} runs, newest first:", *map(_run_line, page.items)])
@@ -78,7 +78,7 @@ def render_results(results: Sequence[ResultDetailView]) -> str:
 
 
 def render_comparison(comparison: ComparisonView) -> str:
-    """Return the answer in a sentence, then the cases that changed."""
+    """Return the conclusion in a sentence, then the cases that changed."""
     lines = [
         comparison.sentence,
         describe_request_differences(each.detail for each in comparison.asked_differently),
@@ -95,7 +95,7 @@ def render_comparison(comparison: ComparisonView) -> str:
 
 
 def render_validation(validation: ValidationView) -> str:
-    """Return whether files are valid, then a line for each problem."""
+    """Return whether files are valid, then one line per problem."""
     counts = f"{validation.files:,} files, {validation.test_cases:,} test cases, {validation.scenarios:,} scenarios"
     verdict = "valid" if validation.valid else "not valid"
     lines = [f"{verdict}: {counts}; {validation.errors:,} errors, {validation.warnings:,} warnings"]
@@ -106,7 +106,7 @@ def render_validation(validation: ValidationView) -> str:
 
 
 def render_problem(problem: ProblemView) -> str:
-    """Return a problem as compilers do: file, line, column, where in the document, what is wrong."""
+    """Return a problem in the format of compilers: file, line, column, path in the document, message."""
     place = ":".join(str(each) for each in (problem.file, problem.line, problem.column) if each)
     kind = "warning: " if problem.severity == "warning" else ""
     return ": ".join(each for each in (place, problem.path, f"{kind}{_line(problem.message)}") if each)

@@ -1,9 +1,9 @@
-"""One result in full, as people read it: a case, its result and its event log in; a transcript with all checks out.
+"""One result in full: a case, its result and its event log in; a transcript with all checks out.
 
-The system prompt of the run comes first, and no text is cut. Of a call: who said what and when on the recording's
-clock, as what it was heard, and how long the caller waited. Of what was typed: the messages and the answer. Of a judge:
-what it was asked and what it answered. Times are those that its check has measured, words those of the log and of the
-reply; nothing is measured or judged here.
+The system prompt of the run comes first, and no text is cut. For a call: the lines and answers with their times on the
+recording's clock, the speech recognition's transcript, and how long the caller waited. For typed cases: the messages
+and the reply. For a judge: its question and its responses. Times come from the check of the call, words from the log
+and the reply; nothing is measured or judged here.
 """
 
 from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def print_conversation(run: Run, case: Case, result: Result, blob: Callable[[str
     told = " · ".join(["", *which])
     room = max(20, COLUMNS - text_width(told) - 3)
     case_id = fit_to_width(case.id, room - 12)
-    # What is cut is the model, as the rest tells more; but never so that two models of the run read alike.
+    # Shorten the model's name, as the rest is more useful; but keep the models of the run distinguishable.
     models = [*(target.typed for target in run.plan.targets), key.model]
     head = f"{case_id} · {shorten_names(models, room - text_width(case_id), text_width)[key.model]}"
     click.echo()

@@ -1,4 +1,4 @@
-"""An estimate of a run as text: the view comes in, lines for a terminal or a notebook go out."""
+"""An estimate of a run as text: the view in, lines for a terminal or a notebook out."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from pramana.report import figures
 
 
 def render_estimate(estimate: EstimateView) -> str:
-    """Return what a run would take, line by line: the totals, each model and judge, and what will be missing."""
+    """Return an estimate line by line: the totals, each model and judge, and the warnings."""
     return "\n".join(_lines(estimate))
 
 
@@ -38,7 +38,7 @@ def _lines(estimate: EstimateView) -> Iterator[str]:
 
 
 def self_judging_sentence(models: Sequence[str], of: int, remedy: str = "--judge MODEL names another judge") -> str:
-    """Say which models of a run judge their own replies; `of` is how many models the run has.
+    """Return a sentence naming the models that judge their own replies; `of` is the number of models in the run.
 
     >>> self_judging_sentence(["gpt-5"], 1)
     'gpt-5 judges its own replies; --judge MODEL names another judge.'

@@ -1,7 +1,7 @@
-"""Export formats: a name or the ending of a file in, what writes a run in that format out.
+"""Export formats: a name or a file extension in, the exporter that writes a run in that format out.
 
-`@exporter` makes one of a function. The formats of this package come through the same registry as those that others
-install. Nothing here reads a store.
+`@exporter` turns a function into an exporter. Built-in and installed formats use the same registry. Nothing here reads
+a store.
 """
 
 import os
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from pramana.app.views import ResultDetailView
 
 ALIASES = {"xml": "junit", "md": "markdown"}
-"""Names that a format may be given by its ending."""
+"""Alternative names of formats, by file extension."""
 Pairs = Iterable[tuple[Case, Result]]
 ExportFunction = Callable[[Run, "Iterator[ResultDetailView]", Any], None]
-"""Writes a run and its results, one by one, into a file that is open for text, or for bytes."""
+"""Writes a run and its results, one by one, to a file open for text or for bytes."""
 
 
 class Exporter(Struct, frozen=True):
-    """A format that a run can be written in."""
+    """An export format for runs."""
 
     name: str
     ending: str
-    """Of its files: `.xlsx`."""
+    """The file extension, such as `.xlsx`."""
     write: Callable[..., None]
     """Called with the run, pairs of a case and its result, and an open file."""
     binary: bool = False
     """Whether the file is open for bytes instead of text."""
     links_recordings: bool = False
-    """Whether it is called with the places of recordings too."""
+    """Whether `write` also takes the paths of recordings."""
     write_several: Callable[..., None] | None = None
-    """Called with pairs of a run and its results, and an open file; None where a file holds one run."""
+    """Called with pairs of a run and its results, and an open file; None if a file can hold only one run."""
 
 
 def exporter(name: str, *, ending: str, binary: bool = False) -> Callable[[ExportFunction], Exporter]:
-    """Make an export format of a function, which is called with the run, its results and an open file.
+    """Turn a function into an export format; it is called with the run, its results and an open file.
 
     >>> @exporter("ids", ending=".ids")
     ... def ids(run, results, out):
@@ -75,14 +75,14 @@ def _call_exporter(name: str, function: ExportFunction, run: Run, results: Pairs
         function(run, views, out)
     except (PramanaError, OSError):
         raise
-    except Exception as error:  # whatever a stranger's function raises
+    except Exception as error:  # a third party's function may raise anything
         raise BrokenPlugin(
             f'the export format "{name}" could not write the run: {describe_exception(error)}'
         ) from error
 
 
 def find_exporter(name: str) -> Exporter:
-    """Return the export format of a name; `xml` is junit, and `md` is markdown."""
+    """Return the export format with a name; `xml` means junit, and `md` means markdown."""
     name = ALIASES.get(name, name)
     found = exporters.load(name)
     if not isinstance(found, Exporter):
@@ -94,7 +94,7 @@ def find_exporter(name: str) -> Exporter:
 
 
 def exporter_for_path(path: Path) -> Exporter:
-    """Return the export format that a file's ending stands for; raises `InvalidInput` where none does.
+    """Return the export format for a file's extension; raise `InvalidInput` if there is none.
 
     >>> exporter_for_path(Path("report.HTML")).name
     'html'
@@ -110,7 +110,7 @@ def exporter_for_path(path: Path) -> Exporter:
 
 
 def _format_names() -> Iterator[str]:
-    """Yield the names of all formats, ours first: what is installed cannot take their endings."""
+    """Yield the names of all formats, built-in ones first, so that an installed one cannot take their extensions."""
     yield from exporters.builtin
     yield from (name for name in exporters.names() if name not in exporters.builtin)
 
@@ -118,7 +118,7 @@ def _format_names() -> Iterator[str]:
 def _find_usable_exporter(name: str) -> Exporter | None:
     try:
         return find_exporter(name)
-    except BrokenPlugin:  # one that cannot be used must not keep another from writing
+    except BrokenPlugin:  # a broken exporter must not block the others
         return None
 
 
@@ -129,20 +129,20 @@ def write_file(
     results: Pairs,
     recordings: Callable[[Case, Result], str | None] | None = None,
 ) -> None:
-    """Write a run to a file. One that is there already is replaced only once the new one is complete."""
+    """Write a run to a file. An existing file is replaced only once the new one is complete."""
     with _open_output(exporter_, path) as out:
         write_run(exporter_, run, results, out, recordings)
 
 
 def write_runs_file(exporter_: Exporter, path: Path, runs: Iterable[tuple[Run, Pairs]]) -> None:
-    """Write several runs to one file, as `write_file` does; raises `InvalidInput` where a file holds one run."""
+    """Write several runs to one file, as `write_file` does; raise `InvalidInput` if the format holds only one run."""
     write = writer_of_several(exporter_)
     with _open_output(exporter_, path) as out:
         write(runs, out)
 
 
 def writer_of_several(exporter_: Exporter) -> Callable[[Iterable[tuple[Run, Pairs]], IO[Any]], None]:
-    """Return what writes several runs in a format; raises `InvalidInput` where a file holds one run."""
+    """Return the function that writes several runs; raise `InvalidInput` if the format holds only one run."""
     if exporter_.write_several is None:
         able = [name for name in exporters.builtin if find_exporter(name).write_several]
         raise InvalidInput(
@@ -164,11 +164,11 @@ def _open_output(exporter_: Exporter, path: Path) -> Iterator[IO[Any]]:
 
 @contextmanager
 def _replace_atomically(path: Path) -> Iterator[Path]:
-    """Give the path of a file that takes a file's place at the end, or is removed when something is raised.
+    """Yield the path of a temporary file that replaces `path` at the end, or is removed on an exception.
 
-    What is no file, such as `/dev/stdout`, is written to as it is.
+    Anything but a regular file, such as `/dev/stdout`, is written directly.
     """
-    path = path.resolve()  # a link goes on to lead where it led
+    path = path.resolve()  # keep a symbolic link and replace its target
     if path.exists() and not path.is_file():
         yield path
         return

@@ -1,9 +1,8 @@
 """A run as a file: its plan and its results, one by one, in; `results.json` or JUnit XML out.
 
-Tables are in `tables`, Markdown and HTML in modules of their own. Results are taken as they come and never held
-together: what a format wants in another order waits in temporary files. Model text is data and stays data: no output
-becomes a tag, a link or a mention, and what XML cannot hold is written as an escape. Nothing here asks, scores or
-decides.
+Tables are in `tables`, Markdown and HTML in separate modules. Results are streamed and never held in memory together:
+parts that a format needs in another order wait in temporary files. Model text stays data: no output becomes a tag, a
+link or a mention, and characters that XML cannot hold are escaped. Never calls a model, scores or decides.
 """
 
 import math
@@ -27,9 +26,9 @@ Format = Literal["json", "jsonl", "csv", "parquet", "junit", "markdown", "html"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 Results = Iterable[tuple[Case, Result]]
 Recordings = Callable[[Case, Result], str | None]
-"""Where the recording of a call is, as seen from the file that is written; None where it is not beside it."""
+"""Returns the path of a call's recording relative to the exported file; None if it was not exported with it."""
 MAX_NAME_PART_LENGTH = 40
-"""Of a recording's name: case and model may be long, and variant and repeat must still be in it."""
+"""Characters of case and model in a recording's name: both may be long, and variant and repeat must fit too."""
 
 MAX_NAME_LENGTH = 160
 _SPOOL_BYTES = 1 << 20
@@ -37,7 +36,7 @@ _SPOOL_BYTES = 1 << 20
 
 @contextmanager
 def open_temporary_files(names: Iterable[str]) -> Iterator[dict[str, TextIO]]:
-    """Give a temporary text file to each name, gone at the end."""
+    """Yield a temporary text file for each name; all are deleted at the end."""
     with ExitStack() as stack:
         yield {
             name: cast(
@@ -49,16 +48,16 @@ def open_temporary_files(names: Iterable[str]) -> Iterator[dict[str, TextIO]]:
 
 
 def copy_spool(spool: TextIO, out: TextIO) -> None:
-    """Write all of a temporary file."""
+    """Copy a whole temporary file to `out`."""
     spool.seek(0)
     while piece := spool.read(_SPOOL_BYTES):
         out.write(piece)
 
 
 def recording_name(case: Case, result: Result) -> str | None:
-    """Return the name of a call's files, without their endings; None of what was not spoken.
+    """Return the name of a call's files, without extension; None for results without a call.
 
-    It says case, model, variant and repeat, and the beginning of the log's digest, for no two calls have one log.
+    It has case, model, variant and repeat, and the beginning of the log's digest, which is unique to each call.
     """
     if result.reply is None or result.reply.call is None:
         return None
@@ -70,12 +69,12 @@ def recording_name(case: Case, result: Result) -> str | None:
 
 
 def prompt_of(case: Case) -> str:
-    """Return what is sent of a case, as one text."""
+    """Return the prompt of a case as one text."""
     return "\n\n".join(turn.text for turn in case.turns)
 
 
 def expected_of(case: Case) -> str | None:
-    """Return what is expected of the answer, as one text; None where an assertion needs none."""
+    """Return the expectation of a case as one text; None where the assertion needs none."""
     return "\n".join(case.ideals) or case.expected_outcome
 
 
@@ -90,7 +89,7 @@ def list_model_names(run: Run) -> list[str]:
 
 
 def provider_model_names(run: Run) -> dict[str, str]:
-    """Return each model's own name at its provider, by what the user typed."""
+    """Return the provider's name for each model, by the name as typed."""
     return {target.typed: target.model for target in run.plan.targets}
 
 
@@ -98,22 +97,23 @@ def provider_model_names(run: Run) -> dict[str, str]:
 
 
 def write_json(run: Run, results: Results, out: TextIO) -> None:
-    """Write a list with one block a model, one result a line; see `write_json_of_several`."""
+    """Write a list with one block per model, one result per line; see `write_json_of_several`."""
     write_json_of_several([(run, results)], out)
 
 
 def write_json_of_several(runs: Iterable[tuple[Run, Results]], out: TextIO) -> None:
-    """Write a list with one block a run and model, one result a line.
+    """Write a list with one block per run and model, one result per line.
 
-    Beside the published fields stand those that make the file safe to compare: `case_digest`, by which cases of the
-    same id are told apart; `model`, as it was typed, and `provider`; `status`, and `complete`, which is false when
-    results of this model are missing: the suite's name and hash then say what was begun. `system_prompt` was sent with
-    every case; null is none. `engines` says what embedded models were computed with. Where verdicts of several judges
-    make one pass rate, `mixed_judges` in the summary says so.
+    Besides the published fields, the file has those that make it safe to compare: `case_digest`, which distinguishes
+    cases with the same id; `model`, as typed, and `provider`; `status`, and `complete`, which is false if results of
+    this model are missing: the suite's name and hash then describe what the run started with. `system_prompt` was sent
+    with every case; null means none. `engines` describes the engines of embedded models. `mixed_judges` in the summary
+    is set if a pass rate mixes verdicts of several judges.
 
-    What has no verdict is `passed: false, score: null` with `details.skipped`, and counted in `skipped`. Where the
-    published shape wants a value that does not exist it gets the one its own runner writes: no reply is the output ""
-    with latency 0, and a block without any verdict has the pass rate 0.0 (its `skipped` equals its `total`).
+    Results without a verdict have `passed: false, score: null` and `details.skipped`, and count in `skipped`. Where the
+    published format requires a value that does not exist, it gets the one its own runner writes: a missing reply has
+    the output "" and latency 0, and a block without any verdict has the pass rate 0.0 (its `skipped` equals its
+    `total`).
     """
     written = 0
     for run, results in runs:
@@ -122,7 +122,7 @@ def write_json_of_several(runs: Iterable[tuple[Run, Results]], out: TextIO) -> N
 
 
 def _write_blocks(run: Run, results: Results, out: TextIO, *, follow: bool) -> int:
-    """Write one block a model and return how many; `follow` says that others stand before them."""
+    """Write one block per model and return how many; `follow` means that other blocks precede them."""
     plan, names, ids = run.plan, list_model_names(run), provider_model_names(run)
     rates = {name: dict.fromkeys(Outcome, 0) for name in names}
     judges = {name: JudgeTally(judge_name) for name in names}
@@ -211,7 +211,7 @@ def result_to_entry(case: Case, result: Result, model_id: str) -> dict[str, Any]
 
 
 def result_score(case: Case, result: Result) -> float | None:
-    """Return a result's score: what its check measured, from 0 to 1, else 1.0 or 0.0; None without a verdict."""
+    """Return a result's score: the value of its check, from 0 to 1, else 1.0 or 0.0; None without a verdict."""
     outcome = result.outcome
     if outcome not in (Outcome.PASSED, Outcome.FAILED):
         return None
@@ -371,7 +371,7 @@ def results_schema() -> dict[str, Any]:
 
 
 def write_junit(run: Run, results: Results, out: TextIO) -> None:
-    """Write one test suite a model; a failure, an error and what has no verdict are three different things."""
+    """Write one test suite per model; failures, errors and results without a verdict stay distinct."""
     names = list_model_names(run)
     counts = {name: dict.fromkeys(Outcome, 0) for name in names}
     seconds = dict.fromkeys(names, 0.0)
@@ -438,7 +438,7 @@ def _xml_text(text: str) -> str:
 
 
 def _xml_attribute(text: str) -> str:
-    """Return text as an attribute's value, quotes included; line ends survive as references."""
+    """Return text as a quoted attribute value; line breaks are kept as character references."""
     value = escape(escape_unprintable(text)).replace("\r", "&#13;").replace("\n", "&#10;").replace("\t", "&#9;")
     return f'"{value}"'
 
@@ -448,5 +448,5 @@ junit_export = Exporter("junit", ".xml", write_junit)
 
 
 def milliseconds(seconds: float) -> int:
-    """Return a time in whole milliseconds."""
+    """Convert seconds to whole milliseconds."""
     return max(0, round(seconds * 1000)) if math.isfinite(seconds) else 0

@@ -1,7 +1,7 @@
-"""Numbers and foreign text as people read them: shares, sums, times and outputs in, short safe words out.
+"""Figures in words: shares, sums, times and model output in; short, safe text out.
 
-Every page, table and export takes its words from here, so that one number reads the same everywhere. An unknown sum is
-called unknown, and nothing is rounded up to all or down to none.
+Every page, table and export takes its wording from here, so that a number reads the same everywhere. An unknown sum is
+shown as unknown, and no share is rounded up to 100 % or down to 0 %.
 """
 
 import re
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from pramana.app.views import ReplyView, ResultView, TargetView
 
 SHOWN_LABELS = 8
-"""Of one score."""
+"""The most labels shown per score."""
 
 _NOT_SHOWN = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd"
     + "".join(f"{chr(plane + 0x10000)}-{chr(plane + 0x1FFFD)}" for plane in range(0, 0x100000, 0x10000))
     + "]"
 )
-"""What XML cannot hold, and the nine characters that make a text be read in another order than it is written in."""
+"""Characters that XML cannot hold, and the nine that reorder the text around them."""
 
 
 def escape_unprintable(text: str) -> str:
-    """Return text in which every character may stand in XML 1.0, HTML and UTF-8; others become escapes.
+    """Escape all characters that are invalid in XML 1.0, HTML or UTF-8.
 
-    So do the embeddings, overrides and isolates of Unicode (U+202A–202E, U+2066–2069), by which a text could make its
-    surroundings read as what they do not say. Words of scripts that run from right to left need none of them.
+    The embeddings, overrides and isolates of Unicode (U+202A–202E, U+2066–2069) are escaped too, as they could make the
+    surrounding text read as something else. Words in right-to-left scripts do not need them.
 
     >>> escape_unprintable("a\\x00b \\ud800 \\x1b[31m \\u202e")
     'a\\\\x00b \\\\ud800 \\\\x1b[31m \\\\u202e'
@@ -56,11 +56,11 @@ CALL_STAGES: Mapping[str, str] = {
     "agent": "agent speaking",
     "scoring": "scoring the call",
 }
-"""What a call does at each stage."""
+"""The description of each stage of a call."""
 
 
 def describe_call_stages(calls: Mapping[Any, int]) -> str:
-    """Return where the calls of a run are; the number is left out where there is but one call.
+    """Describe the stages of the calls under way; a single call has no number.
 
     >>> describe_call_stages({"agent": 1}), describe_call_stages({"ringing": 2, "agent": 1}), describe_call_stages({})
     ('agent speaking', '2 ringing, 1 agent speaking', '')
@@ -70,7 +70,7 @@ def describe_call_stages(calls: Mapping[Any, int]) -> str:
 
 
 def make_title(run: Run, summary: Summary) -> str:
-    """Return a heading: the suite, and the pass rate where there is one model; over several it would be nobody's."""
+    """Return a heading: the suite, and the pass rate if the run has one model; a pooled rate would mean nothing."""
     if len(run.plan.targets) > 1:
         return f"{run.plan.suite} on {len(run.plan.targets)} models"
     return (
@@ -79,7 +79,7 @@ def make_title(run: Run, summary: Summary) -> str:
 
 
 def describe_selection(filters: Mapping[str, Any]) -> str:
-    """Return the filters of a selection in words.
+    """Describe the filters of a selection.
 
     >>> describe_selection({"categories": ["coding", "safety"], "limit": 5, "of these": {"ids": ["a-1"]}})
     'categories coding, safety; limit 5; of these: ids a-1'
@@ -93,7 +93,7 @@ def describe_selection(filters: Mapping[str, Any]) -> str:
 
 
 def describe_parameters(run: Run) -> str:
-    """Return the parameters that were sent with each case, in words, without those that no model of the run takes.
+    """Describe the parameters sent with each case, except those that no model of the run accepts.
 
     >>> targets = (Target("gpt-5", "openai", "gpt-5"), Target("python:shop:agent", "python", "shop:agent"))
     >>> plan = Plan("cases", None, targets, parameters={"temperature": 0.0, "seed": 42, "top_p": None, "stop": ["a"]})
@@ -116,9 +116,9 @@ def describe_parameters(run: Run) -> str:
 def describe_variation(
     models: Sized, variants: Sized, repeats: int, result: "FailedResult | Key | ResultView", *, named: bool = True
 ) -> str:
-    """Return what tells a result from others of its case: the model, the variant, the repeat, each where it may differ.
+    """Return what distinguishes a result within its case: model, variant and repeat, each if the run has several.
 
-    Without `named` the model is left out, for whoever names it anyway.
+    Without `named` the model is left out, for callers that name it anyway.
 
     >>> voiced = Key("sha256:1", "m", "voice", 1)
     >>> describe_variation(["m"], ["text", "voice"], 3, voiced), describe_variation(["m"], ["voice"], 1, voiced)
@@ -131,7 +131,7 @@ def describe_variation(
 
 
 def describe_repetition(expected: int, models: int, repeats: int, variants: int) -> str:
-    """Return of what the answers of a run are, where a case has more than one; else nothing.
+    """Describe cases, models, repeats and variants if a case has several results; else return an empty text.
 
     >>> describe_repetition(60, 2, 3, 1), describe_repetition(20, 1, 1, 1)
     ('10 cases, 2 models, 3 repeats', '')
@@ -145,13 +145,13 @@ def describe_repetition(expected: int, models: int, repeats: int, variants: int)
 
 
 def describe_interval_units(run: Run) -> str:
-    """Return what the intervals of a run count, where that is not its answers; else nothing."""
+    """Return a sentence on what a run's intervals count if cases have several results; else an empty text."""
     often = describe_repetition(run.expected, len(run.plan.targets), run.plan.repeats, len(run.plan.variants))
     return pluralise_units(often) if often else ""
 
 
 def pluralise_units(repetition: str) -> str:
-    """Return what the intervals count of cases that were asked so."""
+    """Return a sentence that, with this repetition, intervals count cases."""
     return f"{repetition}: the intervals count cases, not answers."
 
 
@@ -161,12 +161,12 @@ def rate_bounds(rate: Rate) -> tuple[float, float] | None:
 
 
 def format_rate_interval(rate: Rate) -> str:
-    """Return the interval of a rate for people."""
+    """Format the interval of a rate."""
     return format_interval(rate_bounds(rate))
 
 
 def has_replies(summary: Summary) -> bool:
-    """Return whether there is any reply that tokens, cost and times could be of."""
+    """Return whether any reply exists that could have tokens, cost and times."""
     tokens = (summary.input_tokens, summary.output_tokens)
     called = summary.voice is not None and any(each.voice_to_voice.n for each in summary.voice.by)
     timed = summary.latency.count or summary.cached or called
@@ -174,9 +174,9 @@ def has_replies(summary: Summary) -> bool:
 
 
 def is_metered(targets: "Iterable[Target | TargetView]", summary: Summary) -> bool:
-    """Return whether tokens are worth a word: not where functions and commands, which seldom count them, did not.
+    """Return whether to show tokens: not for functions and commands, which rarely count them, if they did not.
 
-    An unknown sum of any other model is called unknown.
+    The unknown sum of any other model is shown as unknown.
     """
     from pramana.providers.kinds import KINDS_RUNNING_CODE
 
@@ -186,7 +186,7 @@ def is_metered(targets: "Iterable[Target | TargetView]", summary: Summary) -> bo
 
 
 def describe_spending(run: Run, summary: Summary) -> str:
-    """Return tokens, cost and times in one line; nothing of a run without any reply."""
+    """Return tokens, cost and times in one line; empty for a run without replies."""
     if not has_replies(summary):
         return ""
     times, judges = summary.latency, describe_judging_cost(summary)
@@ -218,7 +218,7 @@ def describe_spending(run: Run, summary: Summary) -> str:
 
 
 def describe_scores(measured: Sequence[ScoreSummary]) -> Iterator[tuple[str, str, str]]:
-    """Yield what scorers measured in words: the name of the score, the model, and the mean or the labels.
+    """Yield the measurements of scorers in words: the name of the score, the model, and the mean or the labels.
 
     >>> from pramana.analyse.intervals import Interval
     >>> [*describe_scores([ScoreSummary("words", "1", "gpt-5", 30, 12.5, Interval(10.25, 14.75))])]
@@ -244,13 +244,13 @@ RUBRIC_TITLE = f"Rubric scores, {LOWEST_RATING} to {HIGHEST_RATING}"
 
 
 class RubricRow(NamedTuple):
-    """The rubric scores of one model: of all its replies, or of one type of scenario or language."""
+    """The rubric scores of one model, over all its replies, one type of scenario or one language."""
 
     group: str
     """`all`, or such as `language hi`."""
     model: str
     means: Mapping[str, str]
-    """By the name of the score: the mean, with its interval."""
+    """The mean with its interval, by name of the score."""
     replies: int
 
     @property
@@ -261,7 +261,7 @@ class RubricRow(NamedTuple):
 
 
 def rubric_rows(averages: RubricAverages | None) -> list[RubricRow]:
-    """Return the means of a judge's rubric scores: all, then by type and language where there are several.
+    """Return the means of a judge's rubric scores: overall, then by type and language if there are several.
 
     >>> from pramana.analyse.intervals import Interval
     >>> measured = (ScoreSummary("accuracy", "1", "gpt-5", 30, 7.5, Interval(7.1, 7.9)),)
@@ -293,7 +293,7 @@ def _mean(measured: ScoreSummary) -> str:
 
 
 def rubric_scores(given: Mapping[str, float]) -> str:
-    """Return the rubric scores of one reply in words; nothing without any.
+    """Describe the rubric scores of one reply; empty without any.
 
     >>> rubric_scores({"accuracy": 8, "naturalness": 7.5}), rubric_scores({})
     ('accuracy 8, naturalness 7.5 (of 10)', '')
@@ -303,7 +303,7 @@ def rubric_scores(given: Mapping[str, float]) -> str:
 
 
 def reply_text(reply: "Reply | ReplyView | None") -> str:
-    """Return what a model said, or called instead; nothing where it did neither.
+    """Return the text of a reply, or the tools that it called instead; empty if there is neither.
 
     >>> from pramana.model import ToolCall
     >>> reply_text(Reply("", tool_calls=(ToolCall("get_time"),))), reply_text(Reply("Noon.")), reply_text(None)
@@ -315,7 +315,7 @@ def reply_text(reply: "Reply | ReplyView | None") -> str:
 
 
 def describe_voice(calls: RunVoice) -> Iterator[tuple[str, str, str]]:
-    """Yield who was called, how, and what was measured of it, in a sentence of numbers."""
+    """Yield the model, the variant and the measurements of its calls, in one sentence."""
     for each in calls.by:
         said = [_format_percentiles(each.voice_to_voice), *describe_unreliable_times(each.turn_taking)]
         silence = each.leading_silence_s
@@ -342,7 +342,7 @@ def describe_voice(calls: RunVoice) -> Iterator[tuple[str, str, str]]:
 
 
 def _format_percentiles(times: Latency) -> str:
-    """Return the percentiles of a time; of one observation there is but one."""
+    """Format the percentiles of a time; a single observation has only one value."""
     unanswered = f", {times.censored:,} unanswered" if times.censored else ""
     if times.n < 2:
         return f"voice to voice p50 {format_bound(times.p50)} (n={times.n}{unanswered})"
@@ -351,7 +351,7 @@ def _format_percentiles(times: Latency) -> str:
 
 
 def describe_unreliable_times(taken: TurnTaking) -> list[str]:
-    """Return how many times are not to be relied upon, in words; nothing where all are."""
+    """Describe how many times are unreliable; empty if none are."""
     late, of = taken.unreliable.happened, taken.unreliable.of
     if not late:
         return []
@@ -359,7 +359,7 @@ def describe_unreliable_times(taken: TurnTaking) -> list[str]:
 
 
 def describe_turn_taking(taken: TurnTaking) -> list[str]:
-    """Return how turns were taken, in words; nothing where nobody talked into anybody."""
+    """Describe turn taking; empty without interruptions."""
     gave_way, cut_in, misled = taken.yielded, taken.cut_in, taken.false_interruptions
     said = []
     if gave_way.of:
@@ -373,7 +373,7 @@ def describe_turn_taking(taken: TurnTaking) -> list[str]:
 
 
 def format_word_errors(word_errors: WordErrors) -> str:
-    """Return a word error rate with what it is of.
+    """Format a word error rate with its counts.
 
     >>> format_word_errors(WordErrors(23, 12))
     '192 % (23 errors in 12 words)'
@@ -384,7 +384,7 @@ def format_word_errors(word_errors: WordErrors) -> str:
 
 
 def describe_judged_by_recording(run: Run, calls: RunVoice) -> str:
-    """Say how many verdicts rest on what our ear heard; nothing where none does."""
+    """Describe how many verdicts rest on our transcript of the recording; empty if none do."""
     count = sum(each.by_ear for each in calls.by)
     if not count:
         return ""
@@ -394,7 +394,7 @@ def describe_judged_by_recording(run: Run, calls: RunVoice) -> str:
 
 
 def describe_engines(infos: Sequence[EngineInfo]) -> str:
-    """Return what computed the embedded models of a run; nothing where there was none.
+    """Describe the engines of a run's embedded models; empty if there were none.
 
     >>> describe_engines([EngineInfo("xllamacpp", "2026.10", "SmolLM2", "sha256:b179c952…", ("AVX2",), 1)])
     'Engine: SmolLM2 on xllamacpp 2026.10 (AVX2, 1 thread)'
@@ -404,7 +404,7 @@ def describe_engines(infos: Sequence[EngineInfo]) -> str:
 
 
 def describe_voice_setup(plan: Plan) -> str:
-    """Return how the cases of a run were asked, where not only in writing: the caller's voice, and who else hears.
+    """Describe how cases were sent if not only as text: the caller's voice and the speech recognition.
 
     >>> spoken = Plan("mine", None, (), variants=("text", "voice+phone"))
     >>> describe_voice_setup(Plan("mine", None, ())), describe_voice_setup(spoken)
@@ -420,14 +420,14 @@ def describe_voice_setup(plan: Plan) -> str:
 
 
 def format_bound(time: Seconds | None) -> str:
-    """Return a time that may be only a bound, for people."""
+    """Format a time that may be only a bound."""
     if time is None:
         return "–"
     return f"{'' if time.relation == '=' else time.relation + ' '}{format_duration(time.value)}"
 
 
 def describe_judging_cost(summary: Summary) -> str:
-    """Return what judges and embedders took, for people; nothing when nobody was asked."""
+    """Describe the cost of judges and embedders; empty if none were used."""
     tokens, cost = summary.judge_tokens, summary.judge_cost_usd
     if not (tokens.known or tokens.unknown or cost.known or cost.unknown):
         return ""
@@ -440,12 +440,12 @@ def describe_judging_cost(summary: Summary) -> str:
 
 
 def format_tokens(number: int | None) -> str:
-    """Return a number of tokens, which may be unknown."""
+    """Format a number of tokens, which may be unknown."""
     return "unknown" if number is None else f"{number:,}"
 
 
 def format_count(total: Total) -> str:
-    """Return a count for people.
+    """Format a count, which may be partly unknown.
 
     >>> format_count(Total(1200, 0)), format_count(Total(1200, 3)), format_count(Total(0, 3))
     ('1,200', 'at least 1,200', 'unknown')
@@ -454,7 +454,7 @@ def format_count(total: Total) -> str:
 
 
 def format_cost(total: Total) -> str:
-    """Return a sum of dollars for people.
+    """Format a sum of dollars, which may be partly unknown.
 
     >>> format_cost(Total(0.0123, 0)), format_cost(Total(0, 2)), format_cost(Total(0, 0))
     ('$0.0123', 'unknown', '$0.00')

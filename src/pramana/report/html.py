@@ -1,8 +1,9 @@
-"""A run as one HTML file that needs nothing else: results in one by one, a file for people out.
+"""A run as one self-contained HTML file: results in one by one, the file out.
 
-It holds what the page of a run shows, drawn by the same functions. No script, font, picture or address is in it, and
-its own content policy forbids them: what a model wrote is shown as text and cannot run, load or link. The only links
-are ours, to recordings in a folder beside it. Long runs show their first results and say how many more there are.
+It shows what the workbench's page of a run shows, drawn by the same functions. It has no script, font, picture or
+external address, and its content security policy forbids them: model output is shown as text and cannot run, load or
+link. The only links are ours, to recordings in a folder beside it. Long runs show their first results and how many more
+there are.
 """
 
 from typing import TextIO
@@ -28,7 +29,7 @@ from pramana.report.result_detail import render_checks, render_exchange
 from pramana.report.run_summary import render_summary
 
 SHOWN_RESULTS = 500
-"""Of each outcome; a page of more is slow to open and read by nobody."""
+"""Results shown per outcome; a longer page is slow to open and too long to read."""
 
 SHOWN_ROWS = 100
 _ORDER = (Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED, Outcome.PASSED)
@@ -115,7 +116,7 @@ def _render_result(run: Run, case: Case, result: Result, recording: str | None) 
 
 
 def _render_recording(run: Run, case: Case, result: Result, at: str | None) -> Safe | None:
-    """Return where a call can be heard, or how it could be."""
+    """Return the link to a call's recording, or how to export it."""
     if result.reply is None or result.reply.call is None:
         return None
     if at is None:

@@ -1,7 +1,8 @@
-"""The visual language, decided once: colours in both themes, sizes of type, steps of space. Reports and pages share it.
+"""The design tokens of reports and pages: colours of both themes, type sizes and spacing in; CSS variables out.
 
-Colours carry no meaning alone: an outcome always has its sign and its word. Passed and failed are teal and vermilion,
-which people who confuse red and green tell apart; every pair of text and ground has a contrast of 4.5 or more.
+Colour never carries meaning alone: an outcome always has its sign and its word. Passed and failed are teal and
+vermilion, which people with red-green colour blindness can distinguish; every pair of text and background has a
+contrast of at least 4.5.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ OUTCOME_SIGNS: Mapping[Outcome, str] = {
     Outcome.UNSCORED: "?",
     Outcome.SKIPPED: "–",
 }
-"""What stands before an outcome's word, so that it can be found at a glance without its colour."""
+"""The sign before an outcome's word, so that it is recognisable without its colour."""
 
 
 @cache

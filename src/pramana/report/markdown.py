@@ -1,7 +1,7 @@
 """A run as Markdown for a pull request: what passed, what failed and why, what has no verdict, in one comment.
 
-Results go in one by one, text comes out. Whatever a model or a suite wrote stands in code spans or as character
-references: it cannot become markup, a link, an image or a mention of somebody.
+Results in one by one, text out. Text of models and suites is put in code spans or escaped as character references, so
+it cannot become markup, a link, an image or a mention.
 """
 
 import re
@@ -34,11 +34,11 @@ from pramana.report.figures import (
 )
 
 MAX_LENGTH = 60_000
-"""Characters of a page, as UTF-16 counts them; a comment on GitHub may have 65,536."""
+"""The longest page, in UTF-16 code units; a comment on GitHub may have 65,536."""
 MAX_FAILURES_LENGTH = 45_000
-"""Of these characters, for the failures: the tables after them need some too."""
+"""The part of `MAX_LENGTH` for the failures; the tables after them need the rest."""
 TEXT_LENGTHS = (1_000, 500, 200, 80, 40, 20)
-"""Characters of a prompt, a reply and a reason that are shown: the most with which all failures fit."""
+"""Characters shown of a prompt, a reply and a reason: the largest number with which all failures fit is used."""
 SHOWN_REASONS = 20
 SHOWN_ROWS = 50
 SHOWN_NOTES = 10
@@ -51,7 +51,7 @@ _SHORTENED_NOTE = "\n*Shortened to fit a comment; the JSON, CSV and HTML exports
 
 
 class _Page:
-    """A text that grows by whole lines as long as there is room, and knows whether there was not."""
+    """A text that grows by whole lines while there is room, and records whether lines were left out."""
 
     def __init__(self, room: int) -> None:
         self.text, self.is_shortened = "", False
@@ -62,7 +62,7 @@ class _Page:
         self._room -= _utf16_length(text)
 
     def block(self, head: str, lines: Sequence[str], of: int, more: str, tail: str = "") -> None:
-        """Add a head, as many of the lines as there is room for, how many `more` there are of them all, and a tail."""
+        """Add a head, as many lines as fit, the number of further ones out of `of`, and a tail."""
         room = self._room - _utf16_length(head + more + tail) - len(f"{of:,}")
         kept = []
         for line in lines:
@@ -85,7 +85,7 @@ class _Failures:
         self._room = dict.fromkeys(TEXT_LENGTHS, MAX_FAILURES_LENGTH)
 
     def add(self, run: Run, case: Case, result: Result) -> None:
-        """Add a result at each length at which all failures still fit, and at the shortest while there is room."""
+        """Add a result at every length at which all failures still fit, and at the shortest while there is room."""
         self.count += 1
         for length in [each for each in self._lines if self._room[each] >= 0]:
             line = _failure_line(run, case, result, length)
@@ -106,7 +106,7 @@ def _utf16_length(text: str) -> int:
 
 
 def write_markdown(run: Run, results: Results, out: TextIO) -> None:
-    """Write a summary and all failures, below the 65,536 characters of a comment, whatever the run holds."""
+    """Write a summary and all failures, always within the 65,536 characters of a comment."""
     tally, failures = Tally.for_run(run), _Failures()
     for case, result in results:
         tally.add(case, result)
@@ -150,7 +150,7 @@ def _add_table(
     before: str = "",
     after: str = "",
 ) -> None:
-    """Add a table of rates, each with what it is of: a model, or a value, or both."""
+    """Add a table of rates, each labelled with its model, its value, or both."""
     rows = [_table_row(_rate_row(names, rate)) for names, rate in rates[:SHOWN_ROWS]]
     head = _table_row((*heads, *_TABLE_HEADS)) + _table_row([":--"] * len(heads) + ["--:"] * len(_TABLE_HEADS))
     page.block(before + head, rows, len(rates), "\nand {:,} more\n", after)
@@ -231,14 +231,14 @@ def _failure_line(run: Run, case: Case, result: Result, length: int) -> str:
 
 
 def _tool_calls_line(result: Result, length: int) -> str:
-    """Return the tools that a model called; of a reply without text, the line before has them."""
+    """Return the tools that a model called; for a reply without text, the line before has them."""
     if result.reply is None or not result.reply.tool_calls or not result.reply.text.strip():
         return ""
     return f"  - Tool calls: {_shortened_code_span(', '.join(map(str, result.reply.tool_calls)), length)}\n"
 
 
 def _judgement_lines(judgement: Judgement, length: int) -> str:
-    """Return what a judge was asked, answered and rated, as far as the reason does not quote it."""
+    """Return a judge's question, responses and ratings, except those that the reason quotes."""
     asked = f"  - Judge's question: {_shortened_code_span(judgement.question, length)}\n" if judgement.question else ""
     rated = rubric_scores(rubric_ratings(judgement.check))
     asked += f"  - Rubric scores: {rated}\n" if rated else ""
@@ -274,7 +274,7 @@ def _code_span(text: str, limit: int) -> str:
 
 
 def _shortened_code_span(text: str, limit: int) -> str:
-    """Return text as a code span; where it is cut, with its length."""
+    """Return text as a code span; if it is cut, add its length."""
     cut = len(" ".join(escape_unprintable(text).split())) > limit
     return f"{_code_span(text, limit)} ({len(text):,} characters)" if cut else _code_span(text, limit)
 
@@ -283,7 +283,7 @@ _MARKUP_RE = re.compile(r"[^\w\s.,:%-]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def _escape_inline(text: str, limit: int = 200) -> str:
-    """Return text for a table or a heading: as code, every mark of Markdown and HTML as a reference."""
+    """Return text for a table or a heading: as code, with Markdown and HTML characters as references."""
     line = " ".join(escape_unprintable(text).split())[:limit]
     marked = _MARKUP_RE.sub(lambda found: f"&#{ord(found[0])};" if found[0].isascii() else found[0], line)
     return f"<code>{marked.replace('www.', 'www&#46;')}</code>" if re.search(r"[^\w\s.,:%+-]|www\.", line) else marked

@@ -1,6 +1,6 @@
-"""What is only looked at, as safe HTML: every text is escaped here, and what others wrote is set apart from our lines.
+"""Static HTML elements: data in, safe markup out. Escapes every text, and isolates foreign text from our own.
 
-Pure functions: data in, markup out. What can be pressed or filled in stands in `parts`.
+Pure functions. Interactive elements are in `parts`.
 """
 
 import json
@@ -14,13 +14,13 @@ from pramana.report.figures import escape_unprintable, format_interval, format_p
 from pramana.report.look import OUTCOME_SIGNS
 
 MAX_TEXT_LENGTH = 20_000
-"""Characters of a text that are shown; more makes no page better, and the API has them all."""
+"""Characters shown of a text; the API returns all of it."""
 MIN_CUT_LENGTH = 30
-"""Characters that are left out at least: to say that a few are missing takes as much room as they do."""
+"""The fewest characters worth cutting: the note that they are missing takes as much room."""
 
 
 class Safe(str):
-    """Markup in which nothing of others can act."""
+    """Markup in which all foreign text is escaped."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ Child = str | int | Safe | None
 
 
 def tag(name: str, /, *children: Child | Iterable[Child], **attributes: str | int | bool | None) -> Safe:
-    """Return an element; texts are escaped, attributes lose a last underscore and others become hyphens.
+    """Return an element. Text is escaped; in attribute names a final underscore is dropped, others become hyphens.
 
     >>> tag("a", "1 < 2", href="/x", class_="id", data_label="Run")
     '<a href="/x" class="id" data-label="Run">1 &lt; 2</a>'
@@ -41,7 +41,7 @@ def tag(name: str, /, *children: Child | Iterable[Child], **attributes: str | in
 
 
 def join(children: Iterable[Child | Iterable[Child]], between: str = "") -> Safe:
-    """Return pieces one after another; those that are no markup are escaped."""
+    """Concatenate pieces; those that are not markup are escaped."""
     found = []
     for child in children:
         if child is None:
@@ -63,7 +63,7 @@ def _attribute(name: str, value: str | int | bool | None) -> str:
 
 
 def render_text(content: str, limit: int = MAX_TEXT_LENGTH) -> Safe:
-    """Return a text, escaped, cut where it is too long to be read and that saves something.
+    """Escape a text, and cut it if it is too long and cutting saves space.
 
     >>> render_text("a" * 12, 10), render_text("a" * 40, 10)
     ('aaaaaaaaaaaa', 'aaaaaaaaaa … and 30 more characters')
@@ -74,7 +74,7 @@ def render_text(content: str, limit: int = MAX_TEXT_LENGTH) -> Safe:
 
 
 def render_foreign_text(content: str | None, limit: int = MAX_TEXT_LENGTH) -> Safe:
-    """Return a text of others for a line of ours: in whichever direction it runs, the line does not turn.
+    """Return foreign text for a line of ours, isolated so that its writing direction does not affect the line.
 
     >>> render_foreign_text("<b>")
     '<bdi dir="auto">&lt;b&gt;</bdi>'
@@ -83,13 +83,13 @@ def render_foreign_text(content: str | None, limit: int = MAX_TEXT_LENGTH) -> Sa
 
 
 def render_block(content: str, label: str | None = None) -> Safe:
-    """Return a long text of others, as it was written; the label is for who cannot see where it stands."""
+    """Return a long foreign text, preformatted; the label is its accessible name."""
     named: dict[str, str | int | bool | None] = {"role": "region", "aria_label": label, "tabindex": 0} if label else {}
     return tag("pre", render_text(content) if content else tag("i", "nothing"), class_="text", dir="auto", **named)
 
 
 def render_json(data: Any, label: str) -> Safe:
-    """Return data as JSON that people can read; of what is longer than that, no more is written than is shown."""
+    """Return data as indented JSON; of longer data, no more is serialised than is shown."""
     found: list[str] = []
     room = _MAX_WRITTEN_LENGTH
     for piece in _json_pieces(data, "\n"):
@@ -101,11 +101,11 @@ def render_json(data: Any, label: str) -> Safe:
 
 
 _MAX_WRITTEN_LENGTH = MAX_TEXT_LENGTH + MIN_CUT_LENGTH
-"""Characters from which on a text is cut."""
+"""The length from which a text is cut."""
 
 
 def _json_pieces(data: Any, new_line: str) -> Iterator[str]:
-    """Yield data as indented JSON, piece by piece; a text that is longer than what is shown loses its end."""
+    """Yield data as indented JSON, piece by piece; texts longer than what is shown are cut."""
     if isinstance(data, str):
         yield json.dumps(data[:_MAX_WRITTEN_LENGTH], ensure_ascii=False)
     elif not data or not isinstance(data, dict | list):
@@ -124,7 +124,7 @@ def _json_pieces(data: Any, new_line: str) -> Iterator[str]:
 
 
 def render_with_sign(sign: str, words: Child, style: str) -> Safe:
-    """Return words after their sign, in one of the looks of outcomes."""
+    """Return words after their sign, in the style of an outcome."""
     return tag("span", tag("b", sign, aria_hidden="true"), " ", words, class_=f"outcome {style}".strip())
 
 
@@ -146,7 +146,7 @@ def render_link(to: str, *children: Child, class_: str | None = None) -> Safe:
 
 
 def render_rate_bar(value: float | None, interval: Sequence[float] | None) -> Safe:
-    """Draw a rate as a bar and its interval as a line with ends; the numbers must stand beside it as text."""
+    """Draw a rate as a bar and its interval as a line with ends; show the numbers beside it as text."""
     drawn = [tag("rect", class_="track", width=100, height=10)]
     if value is not None:
         drawn.append(tag("rect", class_="fill", width=f"{100 * value:.2f}", height=10))
@@ -167,7 +167,7 @@ def render_rate_text(value: float | None, interval: Sequence[float] | None) -> S
 
 
 def render_time(stamp: str | None) -> Safe:
-    """Return a time as people write it, in UTC, with its exact form for machines.
+    """Return a readable time in UTC, with its exact form for machines.
 
     >>> render_time("2026-11-15T09:26:53.590Z")
     '<time datetime="2026-11-15T09:26:53.590Z">2026-11-15 09:26</time>'
@@ -176,7 +176,7 @@ def render_time(stamp: str | None) -> Safe:
 
 
 def render_tiles(items: Iterable[tuple[str, Child, Child]]) -> Safe:
-    """Return numbers side by side: what each is, itself, and a note."""
+    """Return tiles side by side, each with a label, a number and a note."""
     return tag(
         "dl",
         (
@@ -188,12 +188,12 @@ def render_tiles(items: Iterable[tuple[str, Child, Child]]) -> Safe:
 
 
 def render_facts(items: Iterable[tuple[str, Child]], class_: str = "facts") -> Safe:
-    """Return facts, each with its name: side by side, or as a sheet."""
+    """Return facts with their names, side by side or as a sheet."""
     return tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in items), class_=class_)
 
 
 def render_meter(label: str, now: int, most: int = 100) -> Safe:
-    """Draw how far something is."""
+    """Draw a progress meter."""
     return tag(
         "div",
         tag("div", style=f"width: {100 * now / most if most else 100:.2f}%"),
@@ -216,13 +216,13 @@ class Column:
     label: str
     number: bool = False
     head: bool = False
-    """Whether it names its row."""
+    """Whether its cells are row headers."""
 
 
 def render_table(
     caption: str, columns: Sequence[Column], rows: Iterable[Sequence[Child]], *, hidden: bool = False
 ) -> Safe:
-    """Return a table; on a narrow screen each row folds into lines. A hidden caption is read out only."""
+    """Return a table; on a narrow screen each row folds into lines. A hidden caption is for screen readers only."""
     head = tag("tr", (tag("th", each.label, scope="col", class_="number" if each.number else None) for each in columns))
     body = (
         tag(
@@ -241,7 +241,7 @@ def render_table(
 
 
 def render_pager(meta: Mapping[str, Any], make_address: Any, what: str) -> Safe:
-    """Return where one is in a list, with links to the pages beside; `make_address` makes a URL of a page's number."""
+    """Return a pager with links to the previous and next page; `make_address` turns a page number into a URL."""
     page, pages, total = meta["page"], max(1, meta["totalPages"]), meta["total"]
     first = (page - 1) * meta["pageSize"] + 1 if total else 0
     last = min(total, page * meta["pageSize"])

@@ -1,4 +1,4 @@
-"""Reports and comparisons as a notebook shows them below a cell: pass rates, what failed, what changed."""
+"""Reports and comparisons in, HTML for a notebook's cell out: pass rates, failures, changes."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _CELL = "text-align: left; vertical-align: top; padding: 2px 12px 2px 0"
 
 
 def render_report(run: Run, summary: Summary, failures: Sequence[ResultDetailView]) -> Safe:
-    """Return a run as a fragment of HTML; what models wrote is text in it and nothing else."""
+    """Return a run as an HTML fragment; model output is escaped."""
     rates = summary.by["model"]
     rows = [
         (render_foreign_text(target.typed), *_rate_cells(rates.get(target.typed, Rate())))
@@ -46,7 +46,7 @@ def render_report(run: Run, summary: Summary, failures: Sequence[ResultDetailVie
 
 
 def render_comparison(comparison: WholeComparisonView) -> Safe:
-    """Return a comparison as a fragment of HTML: the answer, the numbers behind it, and the cases that changed."""
+    """Return a comparison as an HTML fragment: the conclusion, the numbers behind it, and the cases that changed."""
     parts = [tag("p", render_foreign_text(line)) for line in comparison.heading.split("\n")]
     parts += [
         tag("p", tag("b", render_foreign_text(comparison.sentence))),

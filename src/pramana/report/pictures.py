@@ -1,7 +1,7 @@
-"""Pictures of numbers: rates with their intervals, times by the bin, and both over runs in; markup out. Pure functions.
+"""Charts: rates with their intervals, histograms of times, and both over runs in; markup out. Pure functions.
 
-What is drawn stretches with the page; what is read is text beside it in its own size. Every picture has its numbers in
-words, for whoever does not see it.
+Shapes stretch with the page; labels are text beside them in its normal size. Every chart has a text alternative with
+its numbers.
 """
 
 import math
@@ -27,21 +27,21 @@ from pramana.report.markup import (
 
 MAX_TICKS = 6
 SHOWN_ROWS = 12
-"""Rows of a breakdown; a suite may have a thousand tags."""
+"""Rows shown of a breakdown; a suite may have a thousand tags."""
 FOLDED_ROWS = 500
-"""Further rows of a breakdown, which a reader opens."""
+"""Further rows of a breakdown, collapsed at first."""
 _HEIGHT = 100
 _MIN_BAR_HEIGHT = 1.5
-"""Of a bar, so that one answer among thousands is seen."""
+"""The least height of a bar, so that one result among thousands is visible."""
 WIDTH = 320
 _DATES = 16
-"""Room for the dates below the axis."""
+"""Space for the dates below the axis."""
 _LEFT, _RIGHT, _PAD = 44, 6, 8
-"""Room for the scale, for the last dot, and above and below the line."""
+"""Space for the scale, for the last dot, and above and below the line."""
 MAX_DESCRIBED_POINTS = 12
-"""Points that a drawing says in words: the newest."""
+"""Points in the text alternative of a chart: the newest."""
 MIN_DIFFERENCE_SPAN = 0.05
-"""The least that each half of the scale of a difference spans, or nothing would look like much."""
+"""The least that each half of a difference's scale spans, so that a tiny difference does not look large."""
 
 
 # ── Rates ──
@@ -50,9 +50,9 @@ MIN_DIFFERENCE_SPAN = 0.05
 def draw_rates(
     what: str, rows: Mapping[str, Rate], most: int = SHOWN_ROWS, links: Callable[[str], str] | None = None
 ) -> Safe:
-    """Return a table of pass rates by the values of something, each with a bar, its interval and its counts.
+    """Return a table of pass rates by value, each with a bar, its interval and its counts.
 
-    Rows beyond `most` can be opened. `links` returns the address that the name of a row links to.
+    Rows beyond `most` are collapsed. `links` returns the address that the name of a row links to.
     """
     groups = [[(_name_of_row(name, links), *_rate_row(rate))] for name, rate in rows.items()]
     return _rates(what, (Column(what, head=True), *_RATE_COLUMNS), groups, most)
@@ -64,7 +64,7 @@ def rates_by_model(
     most: int = SHOWN_ROWS,
     links: Callable[[str], str] | None = None,
 ) -> Safe:
-    """Return a table of pass rates by the values of something, a row for each model."""
+    """Return a table of pass rates by value, with one row per model."""
     groups: list[list[tuple[Child, ...]]] = []
     for value, by_model in rows.items():
         first, again = (
@@ -84,7 +84,7 @@ _RATE_COLUMNS = (Column("Chart"), Column("Passed", number=True), Column("Of thos
 
 
 def _rates(what: str, columns: Sequence[Column], groups: Sequence[Sequence[tuple[Child, ...]]], most: int) -> Safe:
-    """Return a table of the rows of some values, and of more values below it, which can be opened."""
+    """Return a table of the first values' rows, and a collapsed one of further values below it."""
 
     def draw_row(caption: str, some: Sequence[Sequence[tuple[Child, ...]]]) -> Safe:
         return render_table(caption, columns, (row for group in some for row in group), hidden=True)
@@ -127,21 +127,21 @@ def _rate_row(rate: Rate) -> tuple[Child, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TimeMark:
-    """A time that is marked in a picture, as a percentile."""
+    """A time marked in a chart, such as a percentile."""
 
     label: str
     seconds: float
 
 
 def draw_distribution(title: str, measure: str, bins: Sequence[Bin], spread: Spread, missing: str = "") -> Safe:
-    """Return how some times are spread, as a figure: `measure` was timed.
+    """Return the distribution of some times as a figure; `measure` names what was timed.
 
-    `missing` says what of it has no time, and so is not drawn.
+    `missing` describes what has no time, and so is not drawn.
     """
     count = spread.count
     beside = tag("span", missing, class_="quiet small") if missing else None
     median, p95 = spread.median, spread.p95
-    if median is None or p95 is None or count < 2:  # a picture of one time is a block
+    if median is None or p95 is None or count < 2:  # a histogram of one time would be a block
         said = f"{format_duration(spread.median)}, the only one that was timed" if count else "nothing was timed"
         words = tag("figcaption", tag("b", title), tag("span", said, class_="quiet"), beside)
         return tag("figure", words, class_="figure")
@@ -165,9 +165,9 @@ def _describe_histogram(bins: Sequence[Bin], marks: Iterable[TimeMark]) -> str:
 
 
 def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str) -> Safe:
-    """Draw times by the bin, on the scale of the bins, with some times marked and others along the axis.
+    """Draw a histogram, with some times marked and others along the axis.
 
-    Bins have `from`, `to` and `count`, without a gap; each is drawn equally wide.
+    Bins have `from`, `to` and `count` and are contiguous; all are drawn equally wide.
     """
     highest, width = max(each.count for each in bins), 1000 / len(bins)
     drawn = []
@@ -212,7 +212,7 @@ def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str) -
 
 
 def position_in_bins(bins: Sequence[Bin], seconds: float) -> float:
-    """Return where a time stands along equally wide bins, from 0 to 1.
+    """Return the position of a time along equally wide bins, from 0 to 1.
 
     >>> position_in_bins([Bin(1, 2, 0), Bin(2, 5, 0)], 2), position_in_bins([Bin(1, 100, 0)], 10)
     (0.5, 0.5)
@@ -231,7 +231,7 @@ def position_in_bins(bins: Sequence[Bin], seconds: float) -> float:
 
 
 def choose_ticks(bins: Sequence[Bin]) -> list[float]:
-    """Return a few round bounds of bins.
+    """Return a few round bounds of bins as ticks.
 
     >>> choose_ticks([Bin(0.5, 1, 0), Bin(1, 2, 0), Bin(2, 5, 0)])
     [0.5, 1, 2, 5]
@@ -246,7 +246,7 @@ def choose_ticks(bins: Sequence[Bin]) -> list[float]:
 
 
 def format_short_time(seconds: float) -> str:
-    """Return a round time in as few characters as it takes.
+    """Format a round time in as few characters as possible.
 
     >>> format_short_time(0.0315), format_short_time(2.0), format_short_time(0)
     ('31.5 ms', '2 s', '0')
@@ -256,7 +256,7 @@ def format_short_time(seconds: float) -> str:
     return f"{seconds * 1000:.6g} ms" if seconds < 1 else f"{seconds:.6g} s"
 
 
-# ── What is read along a picture ──
+# ── Labels and axes ──
 
 
 def _render_labels(labels: Iterable[Safe]) -> Safe:
@@ -264,7 +264,7 @@ def _render_labels(labels: Iterable[Safe]) -> Safe:
 
 
 def _label_at_line(words: str, at: float) -> Safe:
-    """Place words at a line so that they never leave the picture: at its left end they begin there."""
+    """Place words at a line so that they stay inside the chart: at the left edge they begin at the line."""
     return tag("span", words, style=f"left:{100 * at:.2f}%;transform:translateX(-{100 * at:.0f}%)")
 
 
@@ -274,9 +274,9 @@ def _centred_label(words: str, at: float) -> Safe:
 
 
 def draw_time_axis(seconds: float) -> Safe:
-    """Return an axis of a time that runs from its beginning to so many seconds, with few round times.
+    """Return a time axis from zero to so many seconds, with a few round times.
 
-    On a telephone there is room for six times in seconds, and for five in minutes.
+    A phone has room for six times in seconds, and for five in minutes.
     """
     most = 5.9 if seconds < 60 else 4.5
     step = next((each for each in _STEPS if seconds / each <= most), math.ceil(seconds / most / 600) * 600.0)
@@ -295,7 +295,7 @@ def _format_clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02} min"
 
 
-# ── Over runs, and between two ──
+# ── Trends and differences ──
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,12 +306,12 @@ class TrendPoint:
     low: float | None = None
     high: float | None = None
     at: datetime | None = None
-    """When the run was started; without a time for each, points are equally far apart and the axis has no dates."""
+    """The start of the run; unless every point has one, points are equally spaced and the axis has no dates."""
     href: str | None = None
 
 
 def draw_rate_trend(points: Sequence[TrendPoint]) -> Safe:
-    """Draw a pass rate over runs, oldest first, with the band of its intervals, from none to all."""
+    """Draw a pass rate over runs, oldest first, with the band of its intervals, from 0 to 100 %."""
     said = ", ".join(format_percent(each.value) for each in points[-MAX_DESCRIBED_POINTS:])
     return _draw_trend(
         points, 1.0, ("0 %", "100 %"), f"Pass rate in the last runs, oldest first: {said}", format_percent, height=140
@@ -361,7 +361,7 @@ def _draw_trend(
     if len(band) > 1:
         around = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
         drawn.append(tag("path", class_="band", d=f"{_svg_path(around)}Z"))
-    for x, low, high in band[-1:]:  # the newest says how sure it is, also where it is the only one
+    for x, low, high in band[-1:]:  # the newest shows its interval, even if it is the only point
         drawn.append(tag("path", class_="whisker", d=f"M{x - 3:.1f} {low:.1f}h6m-3 0V{high:.1f}m-3 0h6"))
     if len(dots) > 1:
         drawn.append(tag("path", class_="stroke", d=_svg_path(dots)))
@@ -372,12 +372,12 @@ def _draw_trend(
         for place, each in enumerate(points)
         if place == newest or each.href
     ]
-    role = "group" if any(each.href for each in points) else "img"  # links inside an image could not be reached
+    role = "group" if any(each.href for each in points) else "img"  # links inside an image would not be reachable
     return tag("svg", drawn, class_="picture", viewBox=f"0 0 {WIDTH} {height}", role=role, aria_label=label)
 
 
 def _places(points: Sequence[TrendPoint]) -> list[float]:
-    """Return where points are along the axis, from 0 to 1: by their times, where each has one.
+    """Return the positions of points along the axis, from 0 to 1: by time if every point has one.
 
     >>> [round(each, 2) for each in _places([TrendPoint(1, at=datetime(2026, 1, day)) for day in (1, 2, 5)])]
     [0.0, 0.25, 1.0]
@@ -391,7 +391,7 @@ def _places(points: Sequence[TrendPoint]) -> list[float]:
 
 
 def _dates(points: Sequence[TrendPoint], across: Callable[[int], float], height: int) -> list[Safe]:
-    """Return the dates of the first and the last point below the axis; within one day, their times."""
+    """Return the dates of the first and the last point below the axis; times if both are of one day."""
     first, last = points[0].at, points[-1].at
     if first is None or last is None:
         return []
@@ -406,7 +406,7 @@ def _dates(points: Sequence[TrendPoint], across: Callable[[int], float], height:
 
 
 def _dot(point: TrendPoint, place: tuple[float, float], words: Callable[[float], str], r: int) -> Safe:
-    """Draw a point; with an address, as a link to its run with room to press."""
+    """Draw a point; with an address, as a link to its run with a larger click target."""
     x, y = (f"{each:.1f}" for each in place)
     dot = tag("circle", class_="dot", cx=x, cy=y, r=r)
     if point.href is None:
@@ -422,10 +422,10 @@ def _svg_path(places: Sequence[tuple[float, float]]) -> str:
 
 
 def draw_difference(difference: float, interval: Sequence[float]) -> Safe:
-    """Draw a difference of shares and its interval on a line with zero in the middle; it is stretched to its place."""
+    """Draw a difference of shares and its interval on a line with zero in the middle; it stretches to its container."""
     low, high = interval
     widest = max(abs(low), abs(high), abs(difference))
-    half = max(MIN_DIFFERENCE_SPAN, -(-widest * 100 // 5) * 0.05)  # to the next five points
+    half = max(MIN_DIFFERENCE_SPAN, -(-widest * 100 // 5) * 0.05)  # rounded up to five points
 
     def x_of(share: float) -> str:
         return f"{50 + 50 * share / half:.2f}"

@@ -1,9 +1,9 @@
-"""Replies and other long texts as people read them: Markdown drawn as markup of ours; text in, safe markup out.
+"""Replies and other long texts with their Markdown rendered: text in, safe markup out.
 
-Nothing that a model wrote is copied into the markup. A parser (markdown-it, without HTML) yields tokens, and each token
-that is known here becomes an element by `tag`, which escapes its text; every other token becomes text. Links and images
-are their words and their address as text: nothing runs, nothing is fetched and nothing leads elsewhere. Where the drawn
-text differs from what was written, the raw text can be opened below it.
+No model output is copied into the markup. A parser (markdown-it, without HTML) yields tokens; each known token becomes
+an element by `tag`, which escapes its text, and every other token becomes text. Links and images are shown as their
+text and address: nothing runs, nothing is fetched and nothing links elsewhere. Where the rendered text differs from the
+original, the raw text can be opened below it.
 """
 
 import json
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MAX_DRAWN = 10_000
-"""Characters of a text whose Markdown is drawn: the parser needs 1 ms for most texts, 140 ms for the most hostile."""
+"""The longest text whose Markdown is rendered: parsing takes 1 ms for most texts, 140 ms for the most hostile."""
 _MARKS = re.compile(r"[*_`#>|~\[<]|^\s*(?:[-+]|\d+[.)])\s|^(?: {4}|\t)|  $", re.MULTILINE)
-"""What any Markdown has: a text without it needs no parser."""
+"""Matches any Markdown: a text without a match needs no parser."""
 MAX_NESTING = 20
-"""Levels of lists and quotations; a text with more is shown as it was written."""
+"""Levels of nested lists and quotations; a text with more is shown unrendered."""
 _CONTAINERS = {
     "paragraph": "p",
     "bullet_list": "ul",
@@ -40,17 +40,17 @@ _CONTAINERS = {
     "em": "em",
     "s": "s",
 }
-"""The element of each token that opens and closes one."""
+"""The HTML element of each paired token."""
 
 
 def render_reply(content: str, label: str) -> Safe:
-    """Return a model's reply: Markdown drawn, JSON as it was written. The label names it for assistive technology."""
+    """Return a model's reply: Markdown rendered, JSON unchanged. The label is its accessible name."""
     if not content.strip() or _is_json(content):
         return render_block(content, label)
     if len(content) > MAX_DRAWN or not _MARKS.search(content):
         return prose(content, label)
     tokens = _parser().parse(content)
-    is_cut_off = any(each.level >= MAX_NESTING - 1 for each in tokens)  # the parser drops what is nested deeper
+    is_cut_off = any(each.level >= MAX_NESTING - 1 for each in tokens)  # the parser drops deeper nesting
     if is_cut_off or not _has_markup(tokens, content):
         return prose(content, label)
     drawn = join(_elements(iter(tokens), None))
@@ -60,7 +60,7 @@ def render_reply(content: str, label: str) -> Safe:
 
 
 def prose(content: str, label: str) -> Safe:
-    """Return a text as it was written, in the type of prose; the label is its name for assistive technology."""
+    """Return a text unrendered, in the typeface of prose; the label is its accessible name."""
     shown = render_text(content) if content else tag("i", "nothing")
     return tag("div", shown, class_="prose plain", dir="auto", **_region(label))
 
@@ -70,7 +70,7 @@ def _region(label: str) -> dict[str, str | int]:
 
 
 def _is_json(content: str) -> bool:
-    """Tell whether a text is a JSON object or list, whose line breaks and indentation are part of how it is read."""
+    """Return whether a text is a JSON object or list, whose line breaks and indentation matter to readers."""
     if content.lstrip()[:1] not in ("{", "["):
         return False
     try:
@@ -81,7 +81,7 @@ def _is_json(content: str) -> bool:
 
 
 _NOT_MARKDOWN = ["entity", "escape", "lheading", "reference"]
-"""Rules that models rarely mean: a backslash belongs to LaTeX, `---` below text is a line, `[1]:` is in a list."""
+"""Rules that models rarely intend: a backslash belongs to LaTeX, `---` below text is a line, `[1]:` is in a list."""
 
 
 @cache
@@ -93,7 +93,7 @@ def _parser() -> "MarkdownIt":
 
 
 def _has_markup(tokens: Sequence["Token"], content: str) -> bool:
-    """Tell whether a text holds more than paragraphs."""
+    """Return whether a text has more than paragraphs."""
     plain = ("paragraph_open", "paragraph_close", "inline", "text", "softbreak")
     children = (child for each in tokens for child in each.children or ())
     if any(each.type not in plain for each in (*tokens, *children)):
@@ -103,7 +103,7 @@ def _has_markup(tokens: Sequence["Token"], content: str) -> bool:
 
 
 def _elements(tokens: "Iterator[Token]", end: str | None) -> Iterator[Child]:
-    """Yield what tokens become, up to the one that closes an element."""
+    """Yield the elements of tokens, up to the token that closes the enclosing one."""
     for token in tokens:
         kind = token.type
         if kind == end:
@@ -128,7 +128,7 @@ def _elements(tokens: "Iterator[Token]", end: str | None) -> Iterator[Child]:
 
 def _element(token: "Token", kind: str, tokens: "Iterator[Token]") -> Child:
     inside = list(_elements(tokens, f"{kind}_close"))
-    if kind == "paragraph" and token.hidden:  # of an item of a tight list
+    if kind == "paragraph" and token.hidden:  # in an item of a tight list
         return join(inside)
     if kind == "heading":
         return tag("p", tag("strong", inside), class_="title")
@@ -145,6 +145,6 @@ def _start(number: Any) -> int | None:
 
 
 def _with_address(words: Sequence[Child], address: Any) -> Safe:
-    """Return the words of a link or an image, and its address unless they are the address."""
+    """Return the text of a link or an image, and its address unless the text is the address."""
     shown = join(words)
     return shown if not address or shown == render_text(str(address)) else join([shown, f" ({address})"])

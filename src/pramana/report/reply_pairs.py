@@ -1,4 +1,4 @@
-"""Both replies of a case that changed, as text: a pair in, the lines of a terminal out, each text shortened to it."""
+"""Both replies of a changed case as text: a pair in, terminal lines out, with each text shortened to the width."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from pramana.app.replies import ReplyPairView, SideReplyView
 from pramana.report.terminal import fit_to_width, wrap_text
 
 SHOWN_LINES = 3
-"""Lines of a prompt, a reply or a reason."""
+"""Lines shown of a prompt, a reply or a reason."""
 _INDENT = "    "
 _REST = "      "
 
@@ -33,7 +33,7 @@ def _reply(side: SideReplyView, shown: str) -> str:
 
 
 def shorten_alike(base: str, new: str, limit: int) -> tuple[str, str]:
-    """Return two texts from where they begin to differ, if that would not be seen in as many characters of each.
+    """Cut the shared beginning of two texts if their difference lies beyond the first `limit` characters.
 
     >>> shorten_alike("a" * 30 + "b", "a" * 30 + "c", 12)
     ('…aaab', '…aaac')

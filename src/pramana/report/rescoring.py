@@ -1,4 +1,4 @@
-"""Re-scorings as text: the views come in, lines for a terminal or a notebook go out."""
+"""Re-scorings as text: views in, lines for a terminal or a notebook out."""
 
 from collections.abc import Iterator, Sequence
 from shutil import get_terminal_size
@@ -16,13 +16,13 @@ from pramana.report.terminal import fit_to_width, text_width, wrap_text
 NO_NEW_VERDICT = "No reply has a new verdict: the rescoring is inconclusive."
 SHOWN_CHANGES = 20
 SHOWN_REASON = 160
-"""Columns of a reason."""
+"""Columns shown of a reason."""
 MAX_NAME_LENGTH = 40
-"""Columns of the id of a case."""
+"""Columns of a case's id."""
 
 
 def render_rescoring(run: Run, rescoring: RescoringView) -> str:
-    """Return what a re-scoring changed: the counts, the changed cases, and those without a new verdict."""
+    """Return the changes of a re-scoring: the counts, the changed cases, and those without a new verdict."""
     return "\n".join(_rescoring_lines(run, rescoring))
 
 
@@ -61,12 +61,12 @@ def _more_line(count: int) -> Iterator[str]:
 
 
 def render_scorings(scorings: Sequence[ScoringView]) -> str:
-    """Return the scorings of a run, two lines or more each: its name, its date, what it used, and the pass rates."""
+    """Return the scorings of a run, at least two lines each: name, date, judge and other settings, and pass rates."""
     return "\n".join(line for each in scorings for line in _scoring_lines(each))
 
 
 def print_scorings(scorings: Sequence[ScoringView]) -> None:
-    """Print the scorings of a run as wide as the terminal."""
+    """Print the scorings of a run within the terminal's width."""
     columns = max(get_terminal_size().columns, 60)
     for line in render_scorings(scorings).split("\n"):
         click.echo(wrap_text(line.lstrip(), columns, "  " if line.startswith(" ") else "", "    "))

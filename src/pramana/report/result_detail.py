@@ -1,4 +1,4 @@
-"""One result as markup: what was sent, the reply, what was expected, and each check; for its page and HTML reports."""
+"""One result as markup: the view in; prompt, reply, expectation and checks out, for its page and HTML reports."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +13,12 @@ from pramana.report.prose import prose, render_reply
 
 
 def prompt_turns(case: CaseView) -> Sequence[TurnView]:
-    """Return what is said to whoever is tested: a script line by line, which begins with the prompt, or the turns."""
+    """Return the turns sent to the model: the lines of a script, which begins with the prompt, or the messages."""
     return [TurnView(role="user", text=line.text) for line in case.script] or case.turns
 
 
 def render_exchange(data: ResultDetailView) -> Safe:
-    """Return what was sent beside the reply; a script line by line."""
+    """Return the prompt beside the reply; a script line by line."""
     case, reply = data.case, data.reply
     if len(case.script) > 1 and reply and reply.answers:
         return _render_script(data, reply)
@@ -36,20 +36,20 @@ def render_exchange(data: ResultDetailView) -> Safe:
 
 
 def _answer(reply: ReplyView) -> Safe:
-    """Return what a model said and which tools it called."""
+    """Return the text of a reply and its tool calls."""
     only_calls = reply.tool_calls and not reply.text.strip()
     said = tag("p", "No text.", class_="quiet") if only_calls else render_reply(reply.text, "Reply")
     return join([said, *_tool_calls(reply)])
 
 
 def _tool_calls(reply: ReplyView) -> Iterator[Safe]:
-    """Yield each tool call with its arguments, laid out where they are JSON."""
+    """Yield each tool call with its arguments, indented if they are JSON."""
     for number, each in enumerate(reply.tool_calls, 1):
         yield tag("h3", "Tool call: ", render_foreign_text(each.name, 200))
         label = f"Arguments of tool call {number}"
         try:
             yield render_json(json.loads(each.arguments), label)
-        except (ValueError, RecursionError):  # a model wrote it
+        except (ValueError, RecursionError):  # model output may be any text
             yield render_block(each.arguments, label)
 
 
@@ -57,7 +57,7 @@ _NO_REPLY = tag("p", "No reply.", class_="quiet")
 
 
 def _render_script(data: ResultDetailView, reply: ReplyView) -> Safe:
-    """Return each line of a script beside the answer to it."""
+    """Return each line of a script beside its answer."""
     case, answers = data.case, reply.answers
     rows = [
         tag(
@@ -73,7 +73,7 @@ def _render_script(data: ResultDetailView, reply: ReplyView) -> Safe:
         )
         for number, line in enumerate(prompt_turns(case), 1)
     ]
-    # What an agent says it said, and nobody heard, is no answer to a line; it is in the text all the same.
+    # Words in the agent's transcript that were never audible do not answer a line; the reply's text has them.
     whole = [tag("h3", "Full reply"), render_reply(reply.text, "Full reply")]
     unheard = data.audio and not all(answers)
     return tag(
@@ -88,19 +88,19 @@ def _render_script(data: ResultDetailView, reply: ReplyView) -> Safe:
 
 
 def render_system_prompt(prompt: str | None) -> list[Safe]:
-    """Return the system prompt with its heading; nothing without one."""
+    """Return the system prompt with its heading; empty without one."""
     return [tag("h3", "System prompt"), prose(prompt, "System prompt")] if prompt else []
 
 
 def render_expected(case: CaseView) -> Iterator[Safe]:
-    """Yield what is expected: at each line of a script of several, and in all."""
+    """Yield the expectations: of each line if a script has several, and overall."""
     for number in range(1, len(case.script) + 1):
         yield from _render_expected_at_line(case, number)
     yield from _render_expected_overall(case)
 
 
 def _render_expected_at_line(case: CaseView, number: int) -> Iterator[Safe]:
-    """Yield what is expected of the answer to one of several lines; of an only line, that is expected in all."""
+    """Yield the expectations of one line's answer; those of a single line are shown overall."""
     return _render_assertions(
         f"Expected at line {number}", _expected_of_line(case, number) if len(case.script) > 1 else []
     )
@@ -113,7 +113,7 @@ def _render_expected_overall(case: CaseView) -> Iterator[Safe]:
 
 
 _Expected = tuple[AssertionView | None, Sequence[str]]
-"""An assertion, and the texts it looks for; without one, the texts are what a judge is told."""
+"""An assertion and the texts it looks for; without an assertion, the texts are sent to a judge."""
 
 
 def _expected_of_line(case: CaseView, number: int) -> list[_Expected]:
@@ -135,11 +135,11 @@ def _render_assertions(heading: str, expected: Sequence[_Expected]) -> Iterator[
             yield tag("details", tag("summary", "Judge prompt"), prose(prompt, "Judge prompt"))
 
 
-# ── How it was judged ──
+# ── Checks ──
 
 
 def render_checks(checks: Sequence[CheckView], *, evidence: bool = True) -> Safe:
-    """Return every check with its outcome, reason and, if wanted, its evidence."""
+    """Return every check with its outcome, its reason and, optionally, its evidence."""
     if not checks:
         return join([tag("h2", "Checks"), tag("p", "No checks.", class_="quiet")])
     listed = tag("ul", (tag("li", render_check(each, evidence=evidence)) for each in checks), class_="checks")
@@ -180,7 +180,7 @@ def _because(reason: object) -> list[Child]:
 
 
 def _render_check_outcome(check: CheckView) -> Safe:
-    """Return how a check ended; of what was only measured, that."""
+    """Return the outcome of a check, or that it is only a measurement."""
     return render_outcome(check.outcome) if check.decides else tag("span", "measured", class_="quiet")
 
 

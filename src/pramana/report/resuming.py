@@ -1,6 +1,6 @@
-"""How to resume a run, as advice: a run comes in, the command or the Python call that can work goes out.
+"""Advice on how to resume a run: a run in, the command or the Python call that resumes it out.
 
-A function of a program, or one made inside another function, cannot be imported: only Python can pass it again. A run
+A function of a script, or one defined inside another function, cannot be imported: only Python can pass it again. A run
 keeps its limits, so a run that a limit ended needs a higher one.
 """
 
@@ -8,11 +8,11 @@ from pramana.model import Plan, Run
 from pramana.providers.text.function import is_importable
 
 _RAISED = {"max_cost_usd": ("--max-cost", "USD"), "max_total_tokens": ("--max-total-tokens", "N")}
-"""The limits that are for all sittings of a run together: its option, and what the option takes."""
+"""Limits on a run's totals, across resumptions: the option of each, and the placeholder of its value."""
 
 
 def resume_advice(run: Run) -> str:
-    """Return what resumes a run: a command, or a Python call where the run calls functions that only a program has."""
+    """Return a command that resumes a run, or a Python call if the run uses functions that cannot be imported."""
     if find_unimportable_models(run.plan):
         return resume_call(run)
     option = " ".join(("", *_RAISED[limit])) if (limit := limit_to_raise(run)) else ""
@@ -29,13 +29,13 @@ def resume_call(run: Run) -> str:
 
 
 def limit_to_raise(run: Run) -> str | None:
-    """Return the limit that ended a run and ends it again unless it is raised: a field of `Limits`."""
+    """Return the field of `Limits` that ended a run and must be raised to resume it."""
     reached = run.notes.get("reached_limit")
     return reached if reached in _RAISED else None
 
 
 def _how_much(run: Run, no_limit: str, deadline: str) -> str:
-    """Return which value goes on with a run that a limit ended."""
+    """Return the value to pass in order to resume a run that a limit ended."""
     if limit := limit_to_raise(run):
         return f" (more than {run.limits[limit]:,g}, or {no_limit})" if limit in run.limits else ""
     if run.notes.get("reached_limit") == "deadline_s" and "deadline_s" in run.limits:
@@ -44,7 +44,7 @@ def _how_much(run: Run, no_limit: str, deadline: str) -> str:
 
 
 def find_unimportable_models(plan: Plan) -> list[str]:
-    """Return the models of a plan that are functions which cannot be imported, as they were named."""
+    """Return the names of a plan's models that are functions which cannot be imported."""
     named = (*plan.targets, plan.judge, plan.embedder, plan.stt)
     functions = [each for each in named if each is not None and each.provider == "python"]
     return list(dict.fromkeys(each.typed for each in functions if not is_importable(each.model)))

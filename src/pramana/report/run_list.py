@@ -1,6 +1,6 @@
-"""A list of runs at the terminal: views in, lines out, a table where the terminal is wide enough, else a block a run.
+"""A list of runs for the terminal: runs in, lines out; a table if the terminal is wide enough, else a block per run.
 
-Every model has a line with its pass rate: a rate over several models would be nobody's.
+Every model has a line with its pass rate: rates of several models are never pooled.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,25 +17,25 @@ from pramana.store.store import Store
 HEADS = ("Run", "Started", "Status", "Results")
 RATE, SUITE, MODEL = "Pass rate (95 % interval)", "Suite", "Model"
 LONGEST_SUITE = 32
-"""Columns of a suite in a table."""
+"""The most columns of a suite's name in a table."""
 NARROWEST_MODEL = 40
-"""Columns of a model's name in a table, at least; with less room each run is a block."""
+"""The fewest columns of a model's name in a table; with less room, each run is a block."""
 SHOWN_MODELS = 10
-"""Models of one run that are listed."""
+"""The most models listed per run."""
 _GAP, _INDENT = "  ", "    "
 _ALL = 1_000_000
-"""Runs of a list that is not limited."""
+"""The number of runs to request for a list without a limit."""
 
 
 class ListedRun(NamedTuple):
-    """A run of a list, and the pass rate of each of its models."""
+    """A listed run and the pass rate of each of its models."""
 
     run: Run
     rates: Mapping[str, Rate]
 
 
 class RunList(NamedTuple):
-    """The newest runs, and how many there are in all."""
+    """The newest runs, and the total number of runs."""
 
     runs: Sequence[ListedRun]
     total: int
@@ -61,7 +61,7 @@ def read_runs(
 
 
 def render_runs(runs: RunList, columns: int) -> str:
-    """Return runs within so many columns, below a header; and how many there are where these are not all."""
+    """Return the runs within so many columns below a header, with the total if these are not all."""
     lines = [*_Table(runs.runs, columns).lines()]
     if len(runs.runs) < runs.total:
         lines.append(f"{len(runs.runs):,} of {runs.total:,} runs; --limit {runs.total} lists all")
@@ -69,7 +69,7 @@ def render_runs(runs: RunList, columns: int) -> str:
 
 
 class _Table:
-    """Runs in columns that are as wide as what stands in them."""
+    """Runs in columns that fit their content."""
 
     def __init__(self, runs: Sequence[ListedRun], columns: int) -> None:
         self._runs, self._columns = runs, columns
@@ -122,7 +122,7 @@ class _Table:
         yield from self._below(each, names, indent)
 
     def _below(self, each: ListedRun, names: ModelNames, indent: str) -> Iterator[str]:
-        """Yield what else is said of a run: what its models' names leave out, and what its user wrote of it."""
+        """Yield the notes below a run: further models, the prefix that the labels omit, its name and its note."""
         if len(each.rates) > SHOWN_MODELS:
             yield f"{indent}and {len(each.rates) - SHOWN_MODELS} more models"
         if names.prefix:

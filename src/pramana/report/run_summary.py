@@ -1,7 +1,7 @@
 """The results of a run as markup: a view in, markup out, for its page and for the HTML report. Pure functions.
 
-The pass rate first, with its interval and as a bar, for each model by itself; what has no verdict stands apart with
-the reasons. Then by whatever tells cases apart, then times, money and what was heard.
+First the pass rate of each model, with its interval and as a bar, and the results without a verdict with their reasons;
+then the breakdowns, times, costs and calls.
 """
 
 from collections import Counter
@@ -41,27 +41,27 @@ DIMENSIONS: Mapping[Dimension, str] = {
     "check": "Check",
 }
 SHOWN_MODELS = 6
-"""Models whose times are drawn; their numbers are in the exports."""
+"""The most models whose times are drawn; exports have the numbers of all."""
 SHOWN_VOICES = 4
-"""Ways of calling whose waits stand among the first numbers; those of more stand with all that was heard."""
+"""The most pairs of model and variant with waiting times in the first tiles; if there are more, none is there."""
 NARROW_NAME = 40
-"""Characters of a name above a number."""
+"""Characters of a name in a tile."""
 LONGEST_NAME = 80
-"""Characters of a model's name beside what was measured of it."""
+"""Characters of a model's name beside its measurements."""
 _JUDGE_AGAIN = "Re-score with another judge (no new model calls): "
 _Row = TypeVar("_Row")
 
 
 def render_summary(run: RunDetailView, base_url: str = "", rows: int = pictures.SHOWN_ROWS) -> Safe:
-    """Return the results of a run so far: the headline, then the breakdowns, with at most `rows` open in each.
+    """Return the results of a run so far: the headline, then the breakdowns, with at most `rows` rows expanded in each.
 
-    Counts link to the filtered results at the run's address `base_url`, if any.
+    Counts link to the filtered results at the run's address `base_url`, if given.
     """
     return join([render_headline(run, base_url), render_breakdowns(run, base_url, rows)])
 
 
 def render_headline(run: RunDetailView, where: str = "") -> Safe:
-    """Return the pass rate, outcomes, totals, and why results have no verdict."""
+    """Return the pass rate, outcomes, totals, and the reasons why results have no verdict."""
     summary = run.summary
     if summary is None:
         return Safe()
@@ -76,7 +76,7 @@ def render_headline(run: RunDetailView, where: str = "") -> Safe:
 
 
 def render_breakdowns(run: RunDetailView, where: str = "", rows: int = pictures.SHOWN_ROWS) -> Safe:
-    """Return the pass rates by whatever tells cases apart, scores, times, and what was heard."""
+    """Return the breakdowns of the pass rate, scores, times and calls."""
     summary = run.summary
     if summary is None:
         return Safe()
@@ -91,7 +91,7 @@ def render_breakdowns(run: RunDetailView, where: str = "", rows: int = pictures.
     )
 
 
-# ── How good ──
+# ── Pass rates ──
 
 
 def _render_overall(run: RunDetailView, summary: Summary, base_url: str) -> Safe:
@@ -103,7 +103,7 @@ def _render_overall(run: RunDetailView, summary: Summary, base_url: str) -> Safe
     if not overall.total and not under_way:
         words = "The run ended before any request was answered."
         return tag("div", tag("p", "No results", class_="big"), tag("p", words, class_="quiet"), class_="card")
-    if len(run.models) > 1:  # a rate over several models would be nobody's
+    if len(run.models) > 1:  # rates of several models are never pooled
         rates = pictures.draw_rates("Model", order_by_plan(summary.by["model"], run.models), len(run.models))
         return tag("div", rates, of_cases, ended, class_="card answer")
     scored = overall.passed + overall.failed
@@ -123,7 +123,7 @@ def _render_overall(run: RunDetailView, summary: Summary, base_url: str) -> Safe
 
 
 def outcome_links(counts: Rate, base_url: str = "") -> Iterator[Safe]:
-    """Yield how many results ended how; each leads to those."""
+    """Yield the count of each outcome, linked to its results."""
     for name in ("passed", "failed", "errored", "unscored", "skipped"):
         count = getattr(counts, name)
         if count or name in ("passed", "failed"):
@@ -132,7 +132,7 @@ def outcome_links(counts: Rate, base_url: str = "") -> Iterator[Safe]:
 
 
 def order_by_plan(rows: Mapping[str, _Row], models: Sequence[str]) -> dict[str, _Row]:
-    """Return what there is of models in the order in which the plan names them.
+    """Sort rows by model, in the order of the plan.
 
     >>> order_by_plan({"a": 1, "b": 2, "c": 3}, ["c", "a"])
     {'c': 3, 'a': 1, 'b': 2}
@@ -148,7 +148,7 @@ def _render_notes(run: RunDetailView, summary: Summary) -> Iterator[Safe]:
     if engines := figures.describe_engines(summary.engines):
         yield tag("p", render_foreign_text(engines), class_="quiet small")
     varies = summary.not_reproducible
-    if varies and (run.status in UNDER_WAY or not run.notes.get("left_out")):  # else the head has said it
+    if varies and (run.status in UNDER_WAY or not run.notes.get("left_out")):  # otherwise the header says so
         yield tag("p", "Not reproducible: ", render_foreign_text("; ".join(varies)), ".", class_="quiet small")
 
 
@@ -182,7 +182,7 @@ def _render_undecided(run: RunDetailView, summary: Summary) -> Safe | None:
 
 
 def _describe_more(run: RunDetailView, reason: Reason) -> str:
-    """Return that there are more cases than are named: how many, where each has one result."""
+    """Describe the cases that are not named: their number if each has one result."""
     named = len(reason.cases)
     asked = len(run.models) * run.repeats * len(run.variants)
     more = min(reason.count, run.expected // max(1, asked)) - named
@@ -192,7 +192,7 @@ def _describe_more(run: RunDetailView, reason: Reason) -> str:
 
 
 def _render_breakdowns(run: RunDetailView, summary: Summary, most: int, where: str = "") -> Safe | None:
-    """Return the rates by what tells cases apart; of several models, each by itself."""
+    """Return the breakdowns of the pass rate, separately for each model."""
     by = {name: rows for name in DIMENSIONS if (rows := summary.breakdown(name, run.models))}
     if not by:
         return None
@@ -271,7 +271,7 @@ def _rubric(run: RunDetailView, summary: Summary, most: int) -> Safe | None:
     )
 
 
-# ── How much, how long ──
+# ── Costs and times ──
 
 
 def _render_tiles(run: RunDetailView, summary: Summary) -> Safe | None:
@@ -298,7 +298,7 @@ def _render_tiles(run: RunDetailView, summary: Summary) -> Safe | None:
 
 
 def _wait_tiles(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, Child, Child]]:
-    """Yield how long callers waited, of each model and way of asking by itself."""
+    """Yield a tile with the waiting times of each model and variant."""
     spoken = [each for each in _voice_summaries_in_order(run, summary) if each.voice_to_voice.n]
     if len(spoken) > SHOWN_VOICES:
         return
@@ -311,7 +311,7 @@ def _wait_tiles(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, Chi
 
 
 def wait_tile(times: Latency, note: str, values: Sequence[Safe] = ()) -> tuple[str, Child, Child]:
-    """Return a time from voice to voice as a tile: the median, and a note where there are several times."""
+    """Return the voice-to-voice time as a tile: the median, and a note if there are several times."""
     unanswered = f", {times.censored:,} unanswered" if times.censored else ""
     count = f"(n={times.n:,}{unanswered})"
     name = "Voice to voice, median" if times.n > 1 else "Voice to voice"
@@ -319,7 +319,7 @@ def wait_tile(times: Latency, note: str, values: Sequence[Safe] = ()) -> tuple[s
 
 
 def _voice_summaries_in_order(run: RunDetailView, summary: Summary) -> list[VoiceSummary]:
-    """Return what was measured of calls, in the order in which the plan names the models."""
+    """Return the summaries of calls, with models in the order of the plan."""
     found = summary.voice.by if summary.voice else ()
     return sorted(found, key=lambda each: _model_index(run, each.model))
 
@@ -365,7 +365,7 @@ def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str
 def _render_spreads(
     title: str, what: str, times: ModelTimes | None, models: Sequence[str], unanswered: Mapping[str, int] | None = None
 ) -> Iterator[Safe]:
-    """Yield a picture of some times: of each model by itself, all on one scale."""
+    """Yield a chart of some times for each model, all on the same scale."""
     if not times or not times.overall.count:
         return
     by_model = order_by_plan(times.by_model, models)
@@ -381,7 +381,7 @@ def _render_spreads(
         yield pictures.draw_distribution(named, what, times.histogram_by_model[model], by_model[model], said)
 
 
-# ── What was heard ──
+# ── Calls ──
 
 
 def _render_voice(run: RunDetailView, summary: Summary) -> Safe | None:

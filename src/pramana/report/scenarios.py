@@ -1,4 +1,4 @@
-"""Scenarios of a store as a table: views come in, lines of a terminal's width go out."""
+"""Stored scenarios as a table: views in, lines of the terminal's width out."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,14 +7,14 @@ from pramana.errors import escape_control_characters
 from pramana.report.terminal import fit_to_width, pad_to_width, text_width
 
 LONGEST = {"id": 60, "name": 40, "tags": 40}
-"""Columns that a value takes at most in a table; an id is cut only where no line holds it."""
+"""The most columns of a value in a table; an id is cut only if it does not fit on a line."""
 GAP = "  "
 _ONE_LINE = ("id", "name", "type", "language", "difficulty", "tags")
 _TWO_LINES = ("id", "type", "language", "difficulty")
 
 
 def render_scenarios(scenarios: Sequence[ScenarioView], columns: int) -> str:
-    """Return a table with a header; where its lines are too long, names and tags are on lines of their own."""
+    """Return a table with a header; if its lines are too long, names and tags are on separate lines."""
     rows = [
         {
             "id": escape_control_characters(each.id),

@@ -1,7 +1,7 @@
-"""A selection of a stored run: a run and filters in, the same run with fewer cases out, and their results.
+"""A selection of a stored run: a run and filters in, the same run with fewer cases and their results out.
 
-What comes out says that it is a selection wherever it is shown: it carries neither the suite's name as if complete nor
-its hash. Results stay a stream; only a limit keeps digests in memory, as many as it allows.
+The selection is marked as one wherever it is shown: it carries neither the suite's name alone nor its hash. Results are
+streamed; only a limit keeps case digests in memory, as many as it allows.
 """
 
 import dataclasses
@@ -24,23 +24,23 @@ SELECTION_SUFFIX = " (selection)"
 
 @dataclass(frozen=True, slots=True)
 class SelectedRun:
-    """A run as filters leave it; without filters the whole of it."""
+    """A run reduced by filters; without filters, the whole run."""
 
     store: "Store"
     run: Run
     selection: "Selection"
     digests: frozenset[str] | None = None
-    """Of the cases a limit leaves; None without a limit."""
+    """The case digests that a limit keeps; None without a limit."""
 
     def results(self) -> Iterator[tuple[Case, Result]]:
-        """Yield the results that are wanted with their cases; may be called again."""
+        """Yield the selected results with their cases; may be called repeatedly."""
         for case, result in self.store.results.iterate_with_cases(self.run):
             if self.selection.matches(case) and (self.digests is None or result.key.case in self.digests):
                 yield case, result
 
 
 def select_results(store: "Store", run: Run, selection: "Selection") -> SelectedRun:
-    """Return what the filters leave of a run; raises `InvalidInput` when that is nothing."""
+    """Apply filters to a run; raise `InvalidInput` if they leave no case."""
     if not selection:
         return SelectedRun(store, run, selection)
     cases = 0

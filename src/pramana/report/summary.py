@@ -1,4 +1,4 @@
-"""A run's summary at the terminal: pass rates with their intervals first, then what it cost, how long, and why not."""
+"""A run's summary for the terminal: results in; pass rates with intervals, then costs, times and reasons out."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 SHOWN_REASONS = 8
 SHOWN_REASON = 160
-"""Columns of why one result failed."""
+"""Columns of the reason why a result failed."""
 SHOWN_PROMPT = 300
-"""Columns of a system prompt, and of parameters."""
+"""Columns shown of a system prompt, and of parameters."""
 SHOWN_ROWS = 12
 LONGEST_SENTENCE = 100
-"""Columns of a line of prose: wider ones are hard to read, however wide the terminal is."""
+"""The widest line of prose: longer ones are hard to read, even on a wide terminal."""
 NAME_COLUMN = 22
-"""Columns of the names of a table at least, so that the bars of most runs stand at one place."""
+"""The fewest columns for the names of a table, so that the bars of most runs start in the same column."""
 LONGEST_NAME = 40
-"""Of a case, in columns; `--json` has all of it."""
+"""Columns of a case's id; `--json` has all of it."""
 BAR_WIDTH = 10
 _BESIDE_NAME = 4 + 1 + BAR_WIDTH + 1 + 1 + 22
-"""Columns of a line of rates beside its name and its counts: the indent, the bar, the rate and its interval."""
+"""Columns of a line of rates besides name and counts: the indent, the bar, the rate and its interval."""
 LONGEST_VALUE = 28
 """Columns of a category or a tag beside the rates of several models."""
 NARROWEST_HEADING = 10
-"""Columns of a model's name above its rates, at least."""
+"""The fewest columns of a model's name above its rates."""
 GAP = 2
 
 
 def summarise_run(store: "Store", run: Run) -> Summary:
-    """Add up a run from what is stored."""
+    """Return the summary of a stored run."""
     return summarise_results(
         run, ((case, result) for _, case, result in store.results.iterate_numbered_with_cases(run))
     )
 
 
 def summarise_results(run: Run, results: Results) -> Summary:
-    """Add up these results of a run."""
+    """Return the summary of these results of a run."""
     tally = Tally.for_run(run)
     for case, result in results:
         tally.add(case, result)
@@ -56,7 +56,7 @@ def summarise_results(run: Run, results: Results) -> Summary:
 
 
 def decide_run_exit(run: Run, summary: Summary, fail_under: float | None = None) -> Decision:
-    """Say how a program that shows this run exits, and why: each model by itself, with what it was not asked yet."""
+    """Decide the exit code of a command that shows this run, separately for each model, missing results included."""
     models = list_model_names(run)
     there, each = summary.by["model"], run.expected // max(1, len(models))
     return decide_exit(
@@ -67,7 +67,7 @@ def decide_run_exit(run: Run, summary: Summary, fail_under: float | None = None)
 
 
 def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool = False) -> None:
-    """Print it within the terminal's columns; `with_plan` also what was sent with every case."""
+    """Print a summary within the terminal's width; `with_plan` adds what was sent with every case."""
     _Page(run, summary).print(sentence, with_plan=with_plan)
 
 
@@ -97,14 +97,14 @@ class _Page:
             else None
         )
         self._table = table if table and table.fits else None
-        # One label a model on the whole page, so one that fits into the narrowest of its places.
-        named = self._models if self._several else []  # the name of a single one stands in full below the title
+        # One label per model for the whole page, so it must fit into the narrowest place.
+        named = self._models if self._several else []  # a single model's full name is below the title
         self._names = label_models(named, min(room, self._table.room) if self._table else room, text_width)
         shown = [*self._names.labels.values(), *(value for rows in self._breakdowns.values() for value in rows)]
         self._name_column = min(room, max([NAME_COLUMN, *(text_width(fit_to_width(each, room)) for each in shown)]))
 
     def print(self, sentence: str, *, with_plan: bool) -> None:
-        """Print everything: rates, then money and times, then why not, then the answer in a sentence."""
+        """Print everything: rates, then costs and times, then the reasons, then the conclusion."""
         run, summary = self._run, self._summary
         click.echo()
         click.echo(click.style(self._title(), bold=True))
@@ -135,12 +135,12 @@ class _Page:
             self._add_wrapped(f"not reproducible: {note}")
         if run.reason and run.status != "finished":
             self._add_wrapped(f"{run.status}: {run.reason}")
-        if sentence != no_verdicts:  # which already stands at the top
+        if sentence != no_verdicts:  # already printed at the top
             click.echo()
             click.echo(wrap_text(sentence, self._prose))
 
     def _print_no_verdicts(self) -> str:
-        """Print that no result has a verdict, and how to get verdicts; return the sentence, empty where one has."""
+        """Print that no result has a verdict and how to get verdicts; return the sentence, empty if any has one."""
         from pramana.score.scoring import NO_JUDGE, NOT_WRITTEN_TO
 
         run, summary = self._run, self._summary
@@ -163,7 +163,7 @@ class _Page:
         self._print_rest(len(rows))
 
     def _print_measured(self) -> None:
-        """Print what the run cost, how long it took and what was heard."""
+        """Print the run's cost, its times and its calls."""
         run, summary = self._run, self._summary
         if spent := figures.describe_spending(run, summary):
             self._add_wrapped(spent)
@@ -180,7 +180,7 @@ class _Page:
             self._add_wrapped(engines)
 
     def _print_about(self, *, with_plan: bool) -> None:
-        """Print what its user wrote of the run, what it is a part of, and what was sent with every case."""
+        """Print the run's name, note and selection, and what was sent with every case."""
         run = self._run
         if not self._several:
             self._add_wrapped(f"model: {', '.join(self._models)}")
@@ -196,7 +196,7 @@ class _Page:
             self._add_wrapped(f"parameters: {fit_to_width(parameters, SHOWN_PROMPT)}")
 
     def _title(self) -> str:
-        """Return the head: suite, run, and how it was asked aloud; what does not fit beside the suite stands below."""
+        """Return the title: suite, run and voice setup; parts that do not fit beside the suite go below it."""
         said = figures.describe_voice_setup(self._run.plan)
         which = f"run {self._run.reference}{f' · {said}' if said else ''}"
         suite = self._run.plan.suite
@@ -213,7 +213,7 @@ class _Page:
     # ── Rates ──
 
     def _print_rates(self, rates: Mapping[str, Rate], labels: Mapping[str, str] | None = None, indent: int = 4) -> None:
-        """Print a line for each: its name, a bar, what passed of what has a verdict, the rate and its interval."""
+        """Print one line per rate: name, bar, passed out of those with a verdict, the rate and its interval."""
         column = self._name_column - (indent - 4)
         shown = dict(list(rates.items())[:SHOWN_ROWS])
         names = labels or shorten_names([*shown], column, text_width)
@@ -240,9 +240,9 @@ class _Page:
             click.echo(f"    … and {count - SHOWN_ROWS} more; --json shows all")
 
     def _print_breakdowns(self) -> None:
-        """Print the rates by what tells cases apart, of each model by itself.
+        """Print the breakdowns of the pass rate, separately for each model.
 
-        Several models stand side by side where there is room, else one below the other.
+        Several models are side by side if there is room, else one below the other.
         """
         for title, rows in self._breakdowns.items():
             if self._table:
@@ -258,10 +258,10 @@ class _Page:
                 of = {value: by[model] for value, by in rows.items() if model in by}
                 self._print_rates(of, indent=6 if self._several else 4)
 
-    # ── Why not ──
+    # ── Reasons ──
 
     def _print_failures(self) -> None:
-        """List what failed and why, a bounded number of it, and how to see the rest."""
+        """Print a limited number of failures with their reasons, and how to see the rest."""
         run, summary = self._run, self._summary
         count, shown = summary.overall.failed, summary.failures[:SHOWN_REASONS]
         if not shown:
@@ -278,7 +278,7 @@ class _Page:
         self._add_wrapped(f"{more if count > len(shown) else ''}{one}")
 
     def _print_reasons(self) -> None:
-        """List why results have no verdict, and how to look at one."""
+        """Print the reasons why results have no verdict, and how to view one."""
         run, summary = self._run, self._summary
         for reason in summary.reasons[:SHOWN_REASONS]:
             cases = ", ".join(fit_to_width(case, LONGEST_NAME) for case in reason.cases) + (" …" if reason.more else "")
@@ -294,7 +294,7 @@ class _Page:
 
 
 class _Table:
-    """Rates of several models side by side, by the values of something."""
+    """Rates of several models side by side, with one row per value."""
 
     def __init__(
         self, models: Sequence[str], breakdowns: Sequence[Mapping[str, Mapping[str, Rate]]], columns: int
@@ -303,7 +303,7 @@ class _Table:
         values = [value for rows in breakdowns for value in [*rows][:SHOWN_ROWS]]
         self._first = max(text_width(fit_to_width(each, LONGEST_VALUE)) for each in (*values, "by difficulty"))
         self.room = (columns - 4 - self._first) // len(models) - GAP
-        """Columns of each model."""
+        """Columns for each model."""
         rates = [rate for rows in breakdowns for by in rows.values() for rate in by.values()]
         widths = {each: max(len(_cell(rate, with_interval=each)) for rate in rates) for each in (True, False)}
         self._with_interval = widths[True] <= self.room
@@ -311,7 +311,7 @@ class _Table:
         self.fits = max(NARROWEST_HEADING, self._cell) <= self.room
 
     def lines(self, title: str, rows: Mapping[str, Mapping[str, Rate]], names: ModelNames) -> Iterator[str]:
-        """Yield a line of headings, and one for each value; what has no verdict stands below it."""
+        """Yield a line of headings and one per value, with the results without a verdict below it."""
         gap = " " * GAP
         columns = {each: max(text_width(names[each]), self._cell) for each in self._models}
         heads = (" " * (size - text_width(names[each])) + names[each] for each, size in columns.items())
@@ -349,5 +349,5 @@ def _without_verdict(rate: Rate) -> Sequence[str]:
 
 
 def _id_to_type(case: str) -> str:
-    """Return the id of a case for a command to copy; a placeholder where it is too long to show."""
+    """Return the id of a case for a command to copy; a placeholder if it is too long to show."""
     return case if fit_to_width(case, LONGEST_NAME) == case else "CASE"

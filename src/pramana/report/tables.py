@@ -1,8 +1,8 @@
 """Runs as tables: results, one by one, in; one flat record each out, as CSV, JSON Lines or Parquet.
 
-The columns are those of `COLUMN_TYPES` in every format. In CSV a text that a spreadsheet would run as a formula gets an
-apostrophe in front; the other formats have types, and no text is changed but halves of surrogate pairs, which neither
-can hold. pyarrow, which writes Parquet, is imported only there. Nothing here asks, scores or decides.
+The columns are those of `COLUMN_TYPES` in every format. In CSV, a text that a spreadsheet would run as a formula gets a
+leading apostrophe; the other formats are typed, and change only lone surrogates, which they cannot hold. pyarrow, which
+writes Parquet, is imported only where it is used. Never calls a model, scores or decides.
 """
 
 import csv
@@ -65,17 +65,17 @@ COLUMN_TYPES: Mapping[str, type] = {
     **{f"rubric_{name}": float for name in RUBRIC_SCORES},
     "run_name": str,
 }
-"""The columns of a record, and what each holds besides None."""
+"""The columns of a record and their types; each may also be None."""
 Record = dict[str, str | float | bool | None]
 Runs = Iterable[tuple[Run, Results]]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 _ROWS = 1_000
-"""Records that are written to a Parquet file at once."""
+"""Records per batch written to a Parquet file."""
 
 
 def iterate_records(run: Run, results: Results) -> Iterator[Record]:
-    """Yield one flat record a result, for tables: text, numbers and None."""
+    """Yield one flat record per result, for tables: text, numbers and None."""
     ids = provider_model_names(run)
     for case, result in results:
         reply, facets, key = result.reply, case.facets, result.key
@@ -116,7 +116,7 @@ def iterate_records(run: Run, results: Results) -> Iterator[Record]:
 
 
 def scorer_scores(result: Result) -> dict[str, float | str]:
-    """Return the numbers and labels that scorers gave a result, by name."""
+    """Return the numbers and labels of a result's scorers, by name."""
     given = (
         (each.name, each.evidence.get("label") if each.value is None else each.value)
         for each in result.checks
@@ -129,12 +129,12 @@ def scorer_scores(result: Result) -> dict[str, float | str]:
 
 
 def write_csv(run: Run, results: Results, out: TextIO) -> None:
-    """Write one row a result. A text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    """Write one row per result. A text that a spreadsheet would run as a formula gets a leading apostrophe."""
     write_csv_of_several([(run, results)], out)
 
 
 def write_csv_of_several(runs: Runs, out: TextIO) -> None:
-    """Write one row a result, the results of one run after those of another."""
+    """Write one row per result, run by run."""
     rows = csv.writer(out)
     rows.writerow(COLUMN_TYPES)
     for run, results in runs:
@@ -151,27 +151,27 @@ def _cell(value: str | float | bool | None) -> str | float | None:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-# ── With types ──
+# ── Typed formats ──
 
 
 def write_jsonl(run: Run, results: Results, out: TextIO) -> None:
-    """Write one JSON object a result and line."""
+    """Write one JSON object per result, each on its own line."""
     write_jsonl_of_several([(run, results)], out)
 
 
 def write_jsonl_of_several(runs: Runs, out: TextIO) -> None:
-    """Write one JSON object a result and line, the results of one run after those of another."""
+    """Write one JSON object per result, each on its own line, run by run."""
     for run, results in runs:
         out.writelines(f"{to_json(_to_typed_record(each))}\n" for each in iterate_records(run, results))
 
 
 def write_parquet(run: Run, results: Results, out: IO[bytes]) -> None:
-    """Write one row a result, with typed columns."""
+    """Write one row per result, with typed columns."""
     write_parquet_of_several([(run, results)], out)
 
 
 def write_parquet_of_several(runs: Runs, out: IO[bytes]) -> None:
-    """Write one row a result, with typed columns, the results of one run after those of another."""
+    """Write one row per result, with typed columns, run by run."""
     try:
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
@@ -186,7 +186,7 @@ def write_parquet_of_several(runs: Runs, out: IO[bytes]) -> None:
 
 
 def _to_typed_record(record: Record) -> Record:
-    """Return a record that formats with types can hold."""
+    """Return a record that typed formats can hold."""
     return {name: _storable(value) for name, value in record.items()}
 
 

@@ -1,4 +1,4 @@
-"""What a terminal shows: problems with source line and caret, and JSON for programs. It never trusts what it prints."""
+"""Terminal output: problems with source line and caret, and JSON for programs. Escapes everything it prints."""
 
 import json
 import math
@@ -14,19 +14,19 @@ from pramana.analyse.numbers import pluralise as pluralise  # noqa: PLC0414 - wh
 from pramana.errors import Problem, escape_control_characters, fold_repeats
 
 MAX_DEPTH = 200
-"""Levels of nesting that are written; no program of ours makes as many."""
+"""Levels of nesting that are written; our own data never has as many."""
 NARROWEST = 60
-"""Columns that tables and names are given at least."""
+"""The fewest columns assumed for tables and names."""
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 
 def print_json(value: Any) -> None:
-    """Print a value for programs to read: ASCII, so that any terminal, pipe and tool takes it."""
+    """Print a value as JSON for programs, in ASCII, so that every terminal, pipe and tool accepts it."""
     click.echo(to_json(value, indent=2))
 
 
 def views_to_plain(value: Any) -> Any:
-    """Return views as plain data, under the names that their fields have in Python and in files."""
+    """Return views as plain data, with the field names used in Python and in files."""
     if isinstance(value, Struct):
         return {each: views_to_plain(getattr(value, each)) for each in value.__struct_fields__}
     if isinstance(value, Mapping):
@@ -35,7 +35,7 @@ def views_to_plain(value: Any) -> Any:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON that every program can read; a number that JSON does not have is null.
+    """Return a value as standard JSON; NaN and infinite numbers become null.
 
     >>> to_json({"at": [float("nan"), 1e308 * 10, 2.5]})
     '{"at": [null, null, 2.5]}'
@@ -62,7 +62,7 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
 
 
 def print_problem(problem: Problem, *, err: bool = False, end: str = "") -> None:
-    """Print a problem as compilers do: place, path and message, then the line and a caret; `end` ends the message."""
+    """Print a problem as compilers do: position, path, message, then the line and a caret; `end` ends the message."""
     place = (
         ":".join(escape_control_characters(str(part)) for part in (problem.file, problem.line, problem.column) if part)
         or "pramana"
@@ -79,7 +79,7 @@ def print_problem(problem: Problem, *, err: bool = False, end: str = "") -> None
 
 
 def print_problems(problems: Iterable[Problem], *, fold_warnings: bool, err: bool = False) -> None:
-    """Print problems in their order, equal warnings once with their count where these are folded."""
+    """Print problems in order; with `fold_warnings`, equal warnings once with their count."""
     folds = {id(each.first): each for each in fold_repeats(problems)} if fold_warnings else {}
     for problem in problems:
         if not fold_warnings or problem.severity == "error":
@@ -98,7 +98,7 @@ def _caret_lines(problem: Problem) -> str:
 
 
 def _truncate(text: str, room: int, *, keep_end: bool = False) -> str:
-    """Return as much of a text as fits, in one pass; three dots stand for the rest."""
+    """Return as much of a text as fits, in one pass; an ellipsis replaces the rest."""
     kept: list[str] = []
     taken = 0
     for each in reversed(text) if keep_end else text:
@@ -115,12 +115,12 @@ def _make_visible(text: str) -> str:
 
 
 def terminal_columns() -> int:
-    """Return how wide the terminal is; a file or a pipe counts as 80 columns, and fewer than 60 as 60."""
+    """Return the terminal's width: 80 columns for a file or a pipe, and at least 60."""
     return max(get_terminal_size().columns, NARROWEST)
 
 
 def text_width(text: str) -> int:
-    """Count the columns a text takes: two for wide characters, none for marks that combine.
+    """Count the columns of a text: two for wide characters, none for combining marks.
 
     >>> text_width("日本"), text_width("e\\u0301")
     (4, 1)
@@ -131,7 +131,7 @@ def text_width(text: str) -> int:
 
 
 def fit_to_width(text: str, columns: int) -> str:
-    """Return text, visible and on one line, in at most so many columns; three dots stand for the rest.
+    """Return text on one line in at most so many columns, with invisible characters escaped; an ellipsis ends cut text.
 
     >>> fit_to_width("two\\nlines", 7), fit_to_width("日本語", 5)
     ('two\\\\nl…', '日本…')
@@ -145,13 +145,13 @@ def fit_to_width(text: str, columns: int) -> str:
 
 
 def pad_to_width(text: str, columns: int) -> str:
-    """Return text as `fit_to_width`, filled up with spaces."""
+    """Return text as `fit_to_width` does, padded with spaces."""
     shown = fit_to_width(text, columns)
     return shown + " " * (columns - text_width(shown))
 
 
 def wrap_text(text: str, columns: int = 80, first: str = "", rest: str = "") -> str:
-    """Return text, visible, broken into lines of at most so many columns; the first and the others begin as said.
+    """Wrap text into lines of at most so many columns; `first` prefixes the first line, `rest` the others.
 
     >>> print(wrap_text("one two 三四五", 9, "- ", "  "))
     - one two
@@ -173,7 +173,7 @@ def wrap_text(text: str, columns: int = 80, first: str = "", rest: str = "") -> 
 
 
 def wrap_for_terminal(sentence: str, *, err: bool = True) -> str:
-    """Return a sentence as it is for a pipe or a file, and broken into lines for whoever sits at a terminal."""
+    """Wrap a sentence for a terminal; leave it unchanged for a pipe or a file."""
     stream = sys.stderr if err else sys.stdout
     if stream is None or not stream.isatty():
         return sentence
@@ -184,7 +184,7 @@ def wrap_for_terminal(sentence: str, *, err: bool = True) -> str:
 
 
 def github_annotation(problem: Problem) -> str:
-    """Return a problem as a workflow command that GitHub shows beside the line."""
+    """Return a problem as a workflow command that GitHub shows next to the line."""
 
     def data(text: str) -> str:
         return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
