@@ -1,8 +1,7 @@
 """The file that joins the stages: read `execute()` from top to bottom to follow a run.
 
-`planning.create_run()` loads cases and stores the plan. `execute()` sends, scores and stores whatever the plan still
-lacks, so a new run and a resumed one take the same path. `judge_again()` makes new checks of stored replies. Nothing
-here prints: to follow a run, pass a function that is called after results are stored.
+`planning.create_run()` loads cases and stores the plan. `execute()` sends, scores and stores what the plan still lacks,
+for new and resumed runs alike. `judge_again()` makes new checks of stored replies. Nothing here prints.
 """
 
 import asyncio
@@ -46,7 +45,7 @@ from pramana.planning import (
     resolve_judge,
     resolve_model,
     with_registered_providers,
-)
+)  # fmt: skip
 from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import Prices
 from pramana.request import Limits

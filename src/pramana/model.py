@@ -1,8 +1,7 @@
 """The data types that all stages share: cases and assertions, requests and replies, checks and results.
 
-Imports only the standard library and msgspec, whose frozen structs take a sixth of the time of frozen dataclasses to
-create: a run creates a dozen per case. Plain data, because it is stored and hashed. Use `msgspec.structs.replace` for a
-changed copy.
+Imports only the standard library and msgspec, whose structs take a sixth of the time of frozen dataclasses to create: a
+run creates a dozen per case. Plain data, because it is stored and hashed; `msgspec.structs.replace` makes a changed copy.
 """
 
 import json
@@ -99,8 +98,7 @@ class Case(Struct, frozen=True, eq=False):
     prompt_audio_url: str | None = None
     tokens_est: int | None = None
     script: tuple[Line, ...] = ()
-    """What the caller says, starting with the prompt; empty if there is only a prompt, without assertions on its
-    answer."""
+    """What the caller says, starting with the prompt; empty for a prompt alone without assertions on its answer."""
     conditions: str = ""
     """The conditions of a spoken prompt: `noise=10dB,phone`."""
     source: Source | None = None
