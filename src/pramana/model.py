@@ -1,7 +1,7 @@
 """The data types that all stages share: cases and assertions, requests and replies, checks and results.
 
 Imports only the standard library and msgspec, whose structs take a sixth of the time of frozen dataclasses to create: a
-run creates a dozen per case. Plain data, because it is stored and hashed; `msgspec.structs.replace` makes a changed copy.
+run creates a dozen per case. Plain data, because it is stored and hashed; `msgspec.structs.replace` changes a copy.
 """
 
 import json
