@@ -176,7 +176,7 @@ class SortedCases:
     so IDs are compared as bytes.
     """
 
-    BUDGET = 16 << 20
+    BUDGET = 8 << 20
     BLOCK = 1 << 15
     LONG = 1 << 16
     _header = Struct("<IQQQI")
