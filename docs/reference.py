@@ -182,7 +182,7 @@ def _attribute_tables() -> Iterator[str]:
     for place, where in ATTRIBUTES.items():
         module, _, name = place.partition(":")
         found = getattr(import_module(module), name)
-        yield f"### {name}\n\nIs {where}.\n"
+        yield f"### `{name}`\n\nIs {where}.\n"
         yield "| field | type | |\n| --- | --- | --- |"
         yield from (f"| `{each.name}` | `{_cell(each.type)}` | {_cell(each.text)} |" for each in _fields(found))
         yield ""

@@ -280,7 +280,8 @@ def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None,
     `suite` is the beginning of a suite's name, `name` a part of the name that a run was given:
     `pramana.evaluate(…, name="nightly")`.
 
-    >>> evaluate({"input": "Say hello.", "ideal": "hello"}, model="fake:echo").run_id == runs(limit=1)[0].id
+    >>> report = evaluate({"input": "Say hello.", "ideal": "hello"}, model="fake:echo", name="greeting")
+    >>> report.run_id in [each.id for each in runs(name="greeting")]
     True
     """
     with closing(open_store(settings.database_url())) as store:
