@@ -135,12 +135,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ClaimsKeeper(), "claims-keeper")
 
 
-@pytest.fixture(autouse=True)
-def _own_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the data folder of whoever runs it."""
-    monkeypatch.setenv("PRAMANA_HOME", str(tmp_path / "pramana-home"))
-
-
 @pytest.fixture(name="virtual_time")
 def _virtual_time() -> Iterator[VirtualClock]:
     """Event loops and the program's clock jump to the next timer instead of waiting for it."""
