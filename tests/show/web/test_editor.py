@@ -55,6 +55,13 @@ def retype(page: Page, before: str, after: str) -> None:
     page.keyboard.type(after)
 
 
+def save_changes(page: Page) -> None:
+    """Save by the keyboard what was typed: the state says so only once the server has heard of a change."""
+    expect(page.get_by_text("Unsaved changes")).to_be_visible()
+    page.keyboard.press("Control+s")
+    expect(page.get_by_text("All changes are saved")).to_be_visible()
+
+
 # ── As one types ──
 
 
@@ -103,8 +110,7 @@ def test_what_is_typed_while_it_is_checked_stays(ferry: Bench) -> None:
     words = "the quick brown fox jumps over the lazy dog " * 4
     page.keyboard.type(words.strip(), delay=15)
     expect(page.get_by_text("Nothing is wrong")).to_be_visible()
-    page.keyboard.press("Control+s")
-    expect(page.get_by_text("All changes are saved")).to_be_visible()
+    save_changes(page)
     assert ferry.client.get("/api/scenarios/ferry").data["prompt"] == words.strip()
 
 
@@ -115,9 +121,7 @@ def test_what_is_saved_is_there_after_a_reload(ferry: Bench) -> None:
     page = opened(ferry)
     expect(page.get_by_text("All changes are saved")).to_be_visible()
     retype(page, "name: Ferry", "name: '船の予約'")
-    expect(page.get_by_text("Unsaved changes")).to_be_visible()
-    editor(page).press("Control+s")
-    expect(page.get_by_text("All changes are saved")).to_be_visible()
+    save_changes(page)
     assert ferry.client.get("/api/scenarios/ferry").data["name"] == "船の予約"
     expect(page.get_by_role("heading", level=1)).to_have_text("船の予約")
     expect(page).to_have_title("船の予約 · Pramana")
@@ -158,8 +162,7 @@ def test_an_id_may_be_the_word_of_an_address(ferry: Bench, word: str) -> None:
     page.get_by_role("link", name="A word", exact=True).click()
     ready(page)
     retype(page, "name: A word", "name: Another word")
-    editor(page).press("Control+s")
-    expect(page.get_by_text("All changes are saved")).to_be_visible()
+    save_changes(page)
     assert ferry.client.get(f"/api/scenarios?id={word}").data[0]["name"] == "Another word"
 
 
