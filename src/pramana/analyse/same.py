@@ -1,0 +1,135 @@
+"""Are two endpoints the same model? Pairs of calls in, evidence that may be looked at after every pair out.
+
+Each pair asks both endpoints the same prompt, in an order drawn by lot. If the endpoints are the same, and calls do not
+affect each other, then which of the two replies came from which endpoint is the toss of a fair coin, whatever the
+replies are. The test bets on that coin before each pair is revealed, with odds learnt from the earlier pairs, and
+multiplies its stake by the winnings. A fair coin cannot be beaten: if nothing differs, the stake reaches 1 / p at some
+time with a probability of at most p (Ville's inequality), so the test may stop as soon as it is sure. No baseline, no
+distribution and no independence of the replies in time is assumed.
+
+Each instrument has a stake of its own, and the evidence is their mean, so a further instrument costs a little and never
+adds a false alarm.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from msgspec import Struct
+
+LEVEL = 0.001
+"""How small a p-value has to be before two endpoints are called different."""
+REPLY = "reply"
+"""The instrument that bets on which endpoint gives which reply to a prompt."""
+SMOOTHINGS = (1.0, 3.0)
+"""Weights of the pooled replies to a prompt in the prediction for one endpoint: from quick to cautious learning."""
+
+
+class Pair(Struct, frozen=True):
+    """Two replies to one prompt: of the first endpoint, then of the second."""
+
+    prompt: str
+    replies: tuple[str, str]
+    numbers: Mapping[str, tuple[float, float]] = {}
+    """Further measurements of both calls by instrument: length, latency, a logprob, passed or not."""
+
+
+class PairedTest:
+    """Collects pairs, and says at any time how strong the evidence for a difference is.
+
+    >>> test = PairedTest()
+    >>> for _ in range(20):
+    ...     test.add(Pair("pick", ("heads", "tails")))
+    >>> test.is_different, test.pairs
+    (True, 20)
+    >>> same = PairedTest()
+    >>> for _ in range(20):
+    ...     same.add(Pair("pick", ("heads", "heads")))
+    >>> same.p_value
+    1.0
+    """
+
+    def __init__(self, numbers: Sequence[str] = ()) -> None:
+        self.pairs = 0
+        self._replies = _ReplyBet()
+        self._signs = {name: _SignBet() for name in numbers}
+        self._most = 1.0
+
+    def add(self, pair: Pair) -> None:
+        """Bet on a pair, then learn from it. Numbers of instruments that were not announced are left out."""
+        self.pairs += 1
+        self._replies.add(pair.prompt, *pair.replies)
+        for name, bet in self._signs.items():
+            if values := pair.numbers.get(name):
+                bet.add(pair.prompt, *values)
+        self._most = max(self._most, self.e_value)
+
+    @property
+    def e_values(self) -> dict[str, float]:
+        """The stake of each instrument, which began at 1."""
+        return {REPLY: self._replies.stake, **{name: bet.stake for name, bet in self._signs.items()}}
+
+    @property
+    def e_value(self) -> float:
+        """The mean stake."""
+        return fmean(self.e_values.values())
+
+    @property
+    def p_value(self) -> float:
+        """The p-value, valid whenever one looks: one over the largest mean stake so far."""
+        return 1 / self._most
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the endpoints differ, at `LEVEL`."""
+        return self.p_value <= LEVEL
+
+
+class _ReplyBet:
+    """Bets on the text: learns how often each endpoint gives which reply to a prompt."""
+
+    def __init__(self) -> None:
+        self._counts: defaultdict[str, tuple[Counter[str], Counter[str]]] = defaultdict(lambda: (Counter(), Counter()))
+        self._log_stakes = [0.0] * len(SMOOTHINGS)
+
+    def add(self, prompt: str, first: str, second: str) -> None:
+        ours, theirs = self._counts[prompt]
+        if first != second:
+            seen = ours.total() + theirs.total() + 2
+            pooled = [(ours[reply] + theirs[reply] + 1) / seen for reply in (first, second)]
+            for at, weight in enumerate(SMOOTHINGS):
+                as_is = (ours[first] + weight * pooled[0]) * (theirs[second] + weight * pooled[1])
+                swapped = (ours[second] + weight * pooled[1]) * (theirs[first] + weight * pooled[0])
+                self._log_stakes[at] += math.log(2 * as_is / (as_is + swapped))
+        ours[first] += 1
+        theirs[second] += 1
+
+    @property
+    def stake(self) -> float:
+        return _mean_stake(self._log_stakes)
+
+
+class _SignBet:
+    """Bets on which endpoint has the larger number: over all prompts, and prompt by prompt."""
+
+    def __init__(self) -> None:
+        self._overall = [0, 0]
+        self._by_prompt: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self._log_stakes = [0.0, 0.0]
+
+    def add(self, prompt: str, first: float, second: float) -> None:
+        if first == second:
+            return
+        larger = int(second > first)
+        for at, counts in enumerate((self._overall, self._by_prompt[prompt])):
+            self._log_stakes[at] += math.log(2 * (counts[larger] + 0.5) / (sum(counts) + 1))
+            counts[larger] += 1
+
+    @property
+    def stake(self) -> float:
+        return _mean_stake(self._log_stakes)
+
+
+def _mean_stake(log_stakes: Sequence[float]) -> float:
+    return fmean(math.exp(min(700.0, log_stake)) for log_stake in log_stakes)
