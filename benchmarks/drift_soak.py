@@ -96,9 +96,9 @@ def day_effects(rng: np.random.Generator, months: int, days: int, kind: str, sd:
     if sd == 0:
         return np.zeros((months, days))
     if kind == "iid":
-        return rng.normal(0, sd, (months, days))
+        return np.asarray(rng.normal(0, sd, (months, days)))
     if kind == "t3":
-        return rng.standard_t(3, (months, days)) * sd / np.sqrt(3)
+        return np.asarray(rng.standard_t(3, (months, days)) * sd / np.sqrt(3))
     if kind == "bad":
         return rng.normal(0, sd, (months, days)) - 2.0 * (rng.random((months, days)) < 0.1)
     if kind == "week":
@@ -340,8 +340,8 @@ def report_liars(months: int) -> bool:
     )
     alarms = int((values.max(1) >= ALARM.threshold).sum())
     print(
-        f"\n### A public watch\n\n{contributors} simulated contributors, {liars} of whom report that all replies failed "
-        f"as soon as the baseline ends: alarms in {alarms / months:.2%} of {months:,} months "
+        f"\n### A public watch\n\n{contributors} simulated contributors, {liars} of whom report that all replies "
+        f"failed as soon as the baseline ends: alarms in {alarms / months:.2%} of {months:,} months "
         f"(≤ {upper_bound(alarms, months):.2%})."
     )
     return alarms / months <= 0.01
