@@ -69,9 +69,12 @@ def claims_page() -> str:
     lines = [
         "# Claims",
         "",
-        "Every promise, and what proves it. A named test that is missing, skipped or failed",
+        "This page lists every promise of Pramana, and below each promise its proof: tests, or a command with its",
+        "last result. The names of tests are paths below `tests/`; for example, `.venv/bin/pytest tests/test_hash.py`",
+        "runs the tests of one file. `make test` fails if a test named here is missing, skipped or fails.",
+        "[Proofs](proofs.md) has the full results of the commands.",
+        "",
     ]
-    lines += ["fails `make test`; the last result of a command is in [proofs](proofs.md).", ""]
     for section in dict.fromkeys(claim["section"] for claim in claims):
         lines += [f"## {section}", ""]
         for claim in (each for each in claims if each["section"] == section):
@@ -82,7 +85,7 @@ def claims_page() -> str:
                 lines += [f"  - `{claim['command']}`: {result}"]
             if "trial" in claim:
                 tried = f"**{claim['value']}** ({claim['date']}, commit {claim['commit']})"
-                lines += [f"  - tried with help and documentation alone, [{claim['trial']}](proofs.md): {tried}"]
+                lines += [f"  - tried with only help and documentation, [{claim['trial']}](proofs.md): {tried}"]
         lines.append("")
     return "\n".join(lines)
 

@@ -187,6 +187,14 @@ def test_every_option_of_the_fake_provider_is_documented() -> None:
     assert [name for name in (*NUMBERS, "fake:echo", "fake:fixed=TEXT") if f"`{name}`" not in section] == []
 
 
+def test_every_option_of_the_loopback_servers_has_a_help_text() -> None:
+    command = [sys.executable, "-m", "pramana.loopback", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "300"}, check=True)  # noqa: TID251
+    options = re.findall(r"(?m)^  (--[\w-]+.*(?:\n {10,}.*)?)$", done.stdout)
+    assert len(options) > 10
+    assert [option for option in options if not re.search(r"\S\s{2,}\S", option)] == []
+
+
 def test_every_environment_variable_is_documented() -> None:
     from pramana import settings
     from pramana.providers.kinds import VARIABLES
@@ -255,6 +263,11 @@ def test_files_shown_in_the_tutorial_are_those_of_the_examples() -> None:
     assert list(shown) == ["agent.py", "support.jsonl", "test_agent.py"]
     for name, text in shown.items():
         assert text == (DOCS / "examples" / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("page", "name"), [("howto-voice.md", "desk.yaml"), ("scenarios.md", "refunds.yaml")])
+def test_the_scenario_shown_is_that_of_the_examples(page: str, name: str) -> None:
+    assert shown_files(page) == {name: (DOCS / "examples" / name).read_text(encoding="utf-8")}
 
 
 def test_the_conversation_shown_is_that_of_the_examples() -> None:

@@ -112,7 +112,9 @@ class Gate:
         host = headers.get("host", "")
         if not self._is_own_host(host):
             return make_error_response(
-                421, "this server is not called so; start it with --allow-host NAME", code="unknown_host"
+                421,
+                "host not allowed: use the server's own address, or start the server with --allow-host NAME",
+                code="unknown_host",
             )
         origin = headers.get("origin")
         is_own = origin is None or _is_origin_of(origin, host)
