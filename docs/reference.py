@@ -97,12 +97,19 @@ LIBRARY_HEAD = """\
 
 Every public name of `pramana`, with its types, generated from the program by `make reference`.
 [From Python](python.md) is the guide. Names that are not on this page are private and may change without notice.
+The examples on this page need `from pramana import *`, and the one of `parametrize` needs pytest.
 
-`Cases` is a path, several of them, cases, dictionaries, or a data frame. `Model` is a model's name or a function.
-`RunOptions` are the other options of a run, as keyword arguments: the fields of `RunRequest` below, and each field of
-`Limits` by itself (`max_cost_usd=2`, not `limits=`). `paths` and `cases` are the first argument, `repeats` is `repeat`.
-`selection` may be a dictionary: `selection={"tags": ["vip"]}`.
-`ScorerFunction` is a function of a `ScoringContext`; `Prompt` is text or a list of messages.
+These types of arguments appear in several signatures:
+
+- `Cases` is a path, several paths, cases, dictionaries, or a data frame.
+- `Model` is a model's name or a function.
+- `RunOptions` are the other options of a run, as keyword arguments: the fields of [RunRequest](#runrequest), and the
+  fields of [Limits](#limits) (write `max_cost_usd=2`, not `limits=`). The fields `paths` and `cases` are the first
+  argument, `cases`, and the field `repeats` is the argument `repeat`. `selection` may be a dictionary:
+  `selection={"tags": ["vip"]}`.
+
+- `ScorerFunction` is a function of a `ScoringContext`.
+- `Prompt` is text or a list of messages.
 """
 SECTIONS = {
     "Evaluate": (
@@ -181,11 +188,11 @@ WITH_MEMBERS = ("Rate",)
 def _attribute_tables() -> Iterator[str]:
     """Yield the fields of each type that users meet and never make."""
     yield "## Attributes of reports, results and comparisons\n"
-    yield "You meet these types and never make them, so `pramana` does not export them.\n"
+    yield "`evaluate` and `compare` return these types; you do not create them, so `pramana` does not export them.\n"
     for place, where in ATTRIBUTES.items():
         module, _, name = place.partition(":")
         found = getattr(import_module(module), name)
-        yield f"### `{name}`\n\nIs {where}.\n"
+        yield f"### `{name}`\n\nThe type of {where}.\n"
         yield "| field | type | |\n| --- | --- | --- |"
         yield from (f"| `{each.name}` | `{_cell(each.type)}` | {_cell(each.text)} |" for each in _fields(found))
         yield ""

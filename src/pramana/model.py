@@ -18,7 +18,7 @@ CaseKind = Literal["test_case", "scenario"]
 
 
 class Outcome(StrEnum):
-    """How a check ended. An errored check is not a failed one, and an unscored reply is not a wrong one."""
+    """The outcome of a check or a result. Errored and unscored are no verdict: they do not count as failed."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -53,7 +53,7 @@ class Source(Struct, frozen=True):
 
 
 class Facets(Struct, frozen=True, array_like=True):
-    """What cases are filtered and summarised by."""
+    """The properties of a case by which cases are filtered and summarised."""
 
     category: str
     """A test case's category or a scenario's type."""
@@ -492,7 +492,7 @@ class EmbeddingProvider(Protocol):
 
 
 class Target(Struct, frozen=True):
-    """A model as typed and as resolved: stored, so that a run can be resumed. Never a key."""
+    """A model, as typed and as resolved. Runs store it, without a key, so that they can be resumed."""
 
     typed: str
     """What the user typed: `gpt-5`, `openai:gpt-5`, `http://localhost:8000/v1#llama`."""

@@ -147,20 +147,21 @@ def _has_text(case: Case, folded: str) -> bool:
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Limits on cost, tokens, time and concurrency. A resumed run keeps them, except those that are given."""
+    """Limits on cost, tokens, time and concurrency. A resumed run keeps its limits, except those that you pass."""
 
     max_cost_usd: Annotated[
         Annotated[float, Meta(gt=0, le=10**9)] | None,
         Meta(title="Cost limit (USD)", description="Cost limit in US dollars", extra={"published": "max_cost"}),
     ] = None
-    """Cost limit in US dollars. Judges count, and so does what the run cost before it was resumed. Once it is reached,
-    no new requests are sent; those in flight finish and are paid for, so a run can cost a little more."""
+    """Cost limit in US dollars. It includes the cost of judges, and the cost of the run before it was resumed. At the
+    limit, no new requests are sent; those in flight are finished and paid for, so a run can cost a little more."""
     max_total_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=10**15)] | None,
         Meta(title="Token limit", description="Limit on input and output tokens together"),
     ] = None
-    """Limit on input and output tokens together. Judges count, and so does what the run used before it was resumed.
-    Once it is reached, no new requests are sent; those in flight finish, so a run can use a few more."""
+    """Limit on input and output tokens together. It includes the tokens of judges, and those of the run before it was
+    resumed. At the limit, no new requests are sent; those in flight are finished, so a run can use a few more."""
+
     deadline_s: Annotated[
         Seconds | None,
         Meta(
@@ -197,14 +198,15 @@ class Limits(Struct, frozen=True, kw_only=True):
 class RunRequest(Struct, frozen=True, kw_only=True):
     """All options of a run.
 
-    `title` is a field's label in the workbench, `description` its sentence in the API's documentation. Fields marked
-    local-only read files of this machine; `planning` refuses them in requests from other users.
-
     >>> RunRequest(models=("fake",), temperature=None, max_tokens=50).sampling()
     {'temperature': None, 'seed': 42, 'max_tokens': 50}
     """
 
+    # `title` is a field's label in the workbench, `description` its sentence in the API's documentation. Fields marked
+    # local-only read files of this machine; `planning` refuses them in requests from other users.
+
     paths: Annotated[tuple[Path, ...], Meta(extra=_LOCAL_ONLY)] = ()
+
     """Suite and scenario files, or folders of them."""
     cases: Annotated[tuple[Case, ...], Meta(extra=_LOCAL_ONLY)] = ()
     """Cases built in Python."""

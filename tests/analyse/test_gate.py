@@ -189,7 +189,7 @@ def test_every_sentence_says_what_was_counted() -> None:
     )
     assert decide_exit(summary(passed=2), None, ENDED).sentence == "2 results, no errors."
     assert decide_exit(summary(passed=1), None, ENDED).sentence == "1 result, no errors."
-    assert decide_exit(summary(passed=2), None, {"m": 3}).sentence == "The run did not end: 3 results left."
+    assert decide_exit(summary(passed=2), None, {"m": 3}).sentence == "The run did not finish: 3 results left."
     assert decide_exit(summary(passed=2), 0.9, {"m": 3}).sentence == (
         "90 % must pass: between 40 % and 100 % did, because 3 results of 5 have no verdict: 3 not asked yet."
     )

@@ -236,7 +236,7 @@ def test_parameters_that_were_dropped_are_said() -> None:
     for _ in range(2):
         tally.add(case(), result(reply=Reply("x", dropped=("temperature",))))
     assert tally.summary().not_reproducible == (
-        "m would not take temperature: asked without it 2 times, so its replies may differ when asked again",
+        "m does not accept temperature: 2 requests sent without it, so another run may get other replies",
     )
 
 
@@ -248,9 +248,9 @@ def test_own_code_without_the_defaults_of_a_run_is_not_called_irreproducible() -
 
     for own in ("python", "command"):
         assert noted(own, temperature=0.0, seed=42) == ""
-        assert "would not take seed" in noted(own, temperature=0.0, seed=7)
-        assert "would not take max_tokens" in noted(own, max_tokens=9)
-    assert "would not take seed" in noted("openai", temperature=0.0, seed=42)
+        assert "does not accept seed" in noted(own, temperature=0.0, seed=7)
+        assert "does not accept max_tokens: 1 request sent" in noted(own, max_tokens=9)
+    assert "does not accept seed" in noted("openai", temperature=0.0, seed=42)
 
 
 def test_why_speaks_for_the_check_that_decided() -> None:

@@ -24,6 +24,8 @@ PAGES = [
     *sorted(path for path in DOCS.glob("*.md") if path.name not in ("claims.md", "cli.md", "library.md")),
     DOCS / "llms.txt",
 ]
+SAYS_OTHERWISE = ("llms.txt", "scenarios.md", "statistics.md")
+"""Pages that show the content of the example files which they need, or stand for any such file."""
 CONSOLE = re.compile(r"(?:<!-- exits with (\d+) -->\n)?```console\n(.*?)```", re.DOTALL)
 """A block, and the exit code of its last command where that is not 0."""
 
@@ -280,6 +282,20 @@ def test_the_conversation_shown_is_that_of_the_examples() -> None:
 def test_the_scorer_shown_is_that_of_the_examples() -> None:
     shown = shown_files("extending.md")
     assert shown == {"style_checks.py": (DOCS / "examples" / "style_checks.py").read_text(encoding="utf-8")}
+
+
+def test_a_page_whose_commands_need_an_example_file_says_where_the_file_is() -> None:
+    examples = {path.name for path in (DOCS / "examples").iterdir() if path.is_file()}
+    silent = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        typed = " ".join([each.command for each in sessions_of(page)] + re.findall(r"(?m)^(?:>>>|\.\.\.) (.*)", text))
+        needed = {name for name in examples if name in typed}
+        needed |= {f"{module}.py" for module in re.findall(r"python:(\w+):", typed) if f"{module}.py" in examples}
+        shown = {*shown_files(page.name)} if page.parent == DOCS else set()
+        if needed - shown and "docs/examples" not in text and page.name not in SAYS_OTHERWISE:
+            silent.append((page.name, sorted(needed - shown)))
+    assert silent == []
 
 
 def test_every_column_of_a_table_is_documented_with_its_type() -> None:

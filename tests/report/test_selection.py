@@ -147,7 +147,7 @@ def test_a_selection_of_a_run_that_did_not_end_says_what_is_left_of_it(tmp_path:
     run, stop = create_run(store, RunRequest(paths=(suite,), models=("fake:echo",))), Stop()
     stop("enough")
     assert run_sync(store, run, Limits(), stop=stop).stored == 0
-    assert "The run did not end: 3 results left." in said("show", run.id, "--category", "safety")
+    assert "The run did not finish: 3 results left." in said("show", run.id, "--category", "safety")
 
 
 def test_nothing_left_is_said_with_the_filters(run_id: str) -> None:

@@ -232,6 +232,23 @@ def test_an_agent_validates_runs_finds_what_failed_and_proves_its_fix(folder: Pa
     run(work())
 
 
+def test_short_texts_count_in_the_singular_and_say_when_nothing_failed(folder: Path) -> None:
+    async def read_text(client: Client, name: str, **arguments: Any) -> str:
+        answer = await client.call_tool(name, arguments)
+        return "\n".join(each.text for each in answer.content if isinstance(each, TextContent))
+
+    async def work() -> None:
+        async with Client(server(folder)) as client:
+            assert await read_text(client, "validate", paths=["capitals.jsonl"]) == (
+                "valid: 1 file, 2 test cases, 0 scenarios; 0 errors, 0 warnings"
+            )
+            await called(client, "run", paths=["capitals.jsonl"], models=["fake:fixed=Paris and Rome"])
+            assert await read_text(client, "failures") == "No failed results."
+            assert (await read_text(client, "runs")).startswith("1 run, newest first:\n")
+
+    run(work())
+
+
 def test_a_comparison_says_that_the_two_were_asked_differently(app: App, folder: Path) -> None:
     async def work() -> None:
         suite = {"paths": [str(folder / "capitals.jsonl")], "models": ["fake:echo"]}

@@ -97,7 +97,7 @@ def check_pass_rate(rate: Rate, expected: int, minimum: float, confidence: float
 def _decide_without_minimum(summary: Summary, missing: int) -> Decision:
     rate = summary.overall
     if missing:
-        return Decision(UNFINISHED, f"The run did not end: {pluralise(missing, 'result')} left.")
+        return Decision(UNFINISHED, f"The run did not finish: {pluralise(missing, 'result')} left.")
     if rate.errored:
         return Decision(UNFINISHED, f"{pluralise(rate.errored, 'result')} errored: {_describe_errors(summary)}.")
     if rate.total == rate.skipped:

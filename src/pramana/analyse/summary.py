@@ -22,6 +22,7 @@ from pramana.analyse.engines import distinct_engines, engine_lines_of_result
 from pramana.analyse.intervals import percentile
 from pramana.analyse.judgements import RUBRIC
 from pramana.analyse.judges import JudgeTally, Verdicts, identity, judge_name
+from pramana.analyse.numbers import pluralise
 from pramana.analyse.rates import Rate as Rate  # noqa: PLC0414 - what a summary is made of
 from pramana.analyse.scores import RubricAverages, RubricTally, ScoreSummary, ScoreTally
 from pramana.analyse.voice import CallTally, RunVoice
@@ -452,8 +453,8 @@ class Tally:
             },
             cached=self._cached,
             not_reproducible=tuple(
-                f"{model} would not take {parameter}: asked without it {count:,} time{'s' if count > 1 else ''}, "
-                "so its replies may differ when asked again"
+                f"{model} does not accept {parameter}: {pluralise(count, 'request')} sent without it, "
+                "so another run may get other replies"
                 for (model, parameter), count in sorted(self._dropped.items())
                 if parameters_to_mention(self._providers.get(model), self._parameters, [parameter])
             ),

@@ -42,12 +42,10 @@ class FlipView(View, frozen=True, kw_only=True):
     direction: Literal["lost", "gained"]
     base_passed: int
     new_passed: int
-    repeats: Annotated[
-        int, Meta(description="Answers that were compared on either side: as many as both have with a verdict")
-    ]
+    repeats: Annotated[int, Meta(description="Replies compared on each side: as many as have a verdict on both")]
     base_in_all: InAllView
     new_in_all: InAllView
-    detail: Annotated[str, Meta(description="The counts in words")]
+    detail: Annotated[str, Meta(description="The counts as text")]
     base_results: Annotated[
         tuple[int, ...], Meta(description="The numbers of its results, as GET /api/runs/RUN/results/SEQ has them")
     ]
@@ -99,7 +97,7 @@ class ChangeView(View, frozen=True, kw_only=True):
     new: _Bounds
     difference: Annotated[_Bounds, Meta(description="The median of the cases' differences, of words that of the rates")]
     interval: Annotated[
-        _Bounds | None, Meta(description="Of the difference, at 95 %; null where there are too few cases")
+        _Bounds | None, Meta(description="95 % interval of the difference; null if there are too few cases")
     ]
     proven: bool
     method: str
@@ -200,20 +198,18 @@ class WeighedView(View, frozen=True, kw_only=True):
     """A comparison without its cases."""
 
     verdict: Verdict
-    sentence: Annotated[str, Meta(description="The answer in plain words; show it first")]
+    sentence: Annotated[str, Meta(description="The answer in a sentence; show it first")]
     detail: str
     pairs: int
-    base_rate: Annotated[float | None, Meta(description="Of what is compared; null where nothing is")]
+    base_rate: Annotated[float | None, Meta(description="Pass rate of the compared replies; null if none are")]
     new_rate: float | None
-    base_whole_rate: Annotated[
-        float | None, Meta(description="Of all answers of that side with a verdict, compared or not")
-    ]
+    base_whole_rate: Annotated[float | None, Meta(description="Pass rate of all replies of that side with a verdict")]
     new_whole_rate: float | None
     difference: float | None
     interval: Annotated[
-        tuple[float, float] | None, Meta(description="Of the difference, at 95 %; null where nothing is compared")
+        tuple[float, float] | None, Meta(description="95 % interval of the difference; null if nothing is compared")
     ]
-    p_value: Annotated[float | None, Meta(description="Null where nothing is compared, and so the test")]
+    p_value: Annotated[float | None, Meta(description="p-value of the test; both are null if nothing is compared")]
     test: Test | None
     over: OverView
     reply_changes: ReplyChangesView
@@ -224,7 +220,7 @@ class WeighedView(View, frozen=True, kw_only=True):
 class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
     """A comparison with every case."""
 
-    heading: Annotated[str, Meta(description="Which two were compared: models and dates, a line or two")]
+    heading: Annotated[str, Meta(description="The two sides: models and dates, in one or two lines")]
 
     lost: tuple[FlipView, ...]
     gained: tuple[FlipView, ...]

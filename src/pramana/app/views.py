@@ -210,17 +210,17 @@ class EstimateView(View, frozen=True, kw_only=True):
     cost_usd: Annotated[float | None, Meta(description="null: a price is not known")]
     cost_range_usd: Annotated[
         tuple[float, float] | None,
-        Meta(
-            description="With answers a third as long as assumed, and three times as long; null: a price is not known"
-        ),
+        Meta(description="Cost if replies are a third, or three times, as long as estimated; null: a price is unknown"),
     ]
     unknown_prices: tuple[str, ...]
     unjudged: Annotated[
         tuple[UnjudgedView, ...], Meta(description="Cases that will have no verdict unless a judge is named")
     ]
     self_judged: Annotated[tuple[str, ...], Meta(description="Models that would judge their own replies")]
-    missing_keys: Annotated[tuple[str, ...], Meta(description="Providers that need a key and have none here")]
-    warnings: Annotated[tuple[str, ...], Meta(description="Both in sentences; the run can be started all the same")]
+    missing_keys: Annotated[
+        tuple[str, ...], Meta(description="Providers that need a key and have none on this machine")
+    ]
+    warnings: Annotated[tuple[str, ...], Meta(description="Warnings in sentences; the run can still be started")]
     shares: tuple[ShareView, ...]
     note: str
 
@@ -251,8 +251,8 @@ class ResultView(View, frozen=True, kw_only=True):
     variant: str
     repeat: int
     outcome: Outcome
-    reason: Annotated[str | None, Meta(description="Why it did not pass")]
-    output: Annotated[str | None, Meta(description="The beginning of the answer; null without one")]
+    reason: Annotated[str | None, Meta(description="Why the result did not pass")]
+    output: Annotated[str | None, Meta(description="The beginning of the reply; null without a reply")]
     latency_seconds: float | None
     first_token_seconds: float | None
     input_tokens: int | None
@@ -346,7 +346,7 @@ class CaseView(View, frozen=True, kw_only=True, dict=True):
 class ReplyView(View, frozen=True, kw_only=True):
     """A reply."""
 
-    text: Annotated[str, Meta(description="Empty where the model only calls tools")]
+    text: Annotated[str, Meta(description="Empty if the model only calls tools")]
     tool_calls: tuple[ToolCallView, ...]
     answers: tuple[str, ...]
     served_model: str | None
@@ -377,7 +377,7 @@ class CheckView(View, frozen=True, kw_only=True):
     """False for a measurement by a scorer, on which the result's outcome does not depend."""
     rubric_scores: Annotated[
         Mapping[str, float],
-        Meta(description="accuracy, helpfulness, naturalness and efficiency from 1 to 10, where a judge gave them"),
+        Meta(description="accuracy, helpfulness, naturalness and efficiency from 1 to 10, if a judge scored them"),
     ]
 
 

@@ -154,14 +154,14 @@ def evaluate(
 ) -> Report:
     """Send the cases to the models, check and store every reply, and return the report.
 
-    Ctrl-C, or a kernel's interrupt, finishes the calls under way and raises `KeyboardInterrupt`: stored results stay,
-    and `resume` continues the run. A second one ends at once. `progress` is shown by default in a terminal or a
-    notebook.
+    After Ctrl-C, or the interrupt button of a notebook, the calls in flight are finished and stored before
+    `KeyboardInterrupt` is raised; `resume` continues the run. A second interrupt ends the run immediately. By default,
+    `progress` is shown in terminals and notebooks.
 
-    Options, each with its meaning under `help(pramana.RunRequest)` and `help(pramana.Limits)`: `suite`, `tier`,
-    `selection`, `scenarios`, `modalities`, `condition`, `embedder`, `stt`, `voice`, `scorers`, `system_prompt`,
-    `temperature`, `seed`, `max_tokens`, `top_p`, `parameters`, `name`, `note`, `cache`; and the limits `max_cost_usd`,
-    `max_total_tokens`, `deadline_s`, `concurrency`, `timeout_s`.
+    The other options are `suite`, `tier`, `selection`, `scenarios`, `modalities`, `condition`, `embedder`, `stt`,
+    `voice`, `scorers`, `system_prompt`, `temperature`, `seed`, `max_tokens`, `top_p`, `parameters`, `name`, `note` and
+    `cache`, and the limits `max_cost_usd`, `max_total_tokens`, `deadline_s`, `concurrency` and `timeout_s`. The library
+    reference explains them under `RunRequest` and `Limits`.
 
     >>> evaluate({"input": "Say hello.", "ideal": "hello"}, model=str.lower).pass_rate
     1.0
@@ -197,7 +197,8 @@ def stream(
 ) -> Stream:
     """Return a stream that yields each result once it is stored, for `async for`.
 
-    Leaving the loop early stops the run, which finishes the calls under way; `resume` continues it.
+    Leaving the loop early stops the run after the calls in flight are finished; `resume` continues the run.
+
     """
     return Stream(_new_run(cases, model, models, judge, repeat, options))
 

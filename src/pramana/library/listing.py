@@ -23,9 +23,9 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     suite: str
     models: tuple[str, ...]
     stored: int
-    """Results so far."""
+    """Number of results stored so far."""
     expected: int
-    """Results once it has finished."""
+    """Number of results of the finished run."""
     passed: int
     failed: int
     name: str | None = None
@@ -46,7 +46,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
 
 
 class RunList(list[RunRecord]):
-    """Stored runs, newest first; as text, a line for each, and how many there are where these are not all."""
+    """Stored runs, newest first. As text: one line per run, and the total number if more runs are stored."""
 
     def __init__(self, runs: Iterable[RunRecord], total: int) -> None:
         super().__init__(runs)

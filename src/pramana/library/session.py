@@ -297,10 +297,10 @@ def _runs_in_functions_loop() -> bool:
 class Stream:
     """The results of a run, each once it is stored: `async with pramana.stream(…) as results`, then `async for`.
 
-    The run waits for its consumer: results not consumed yet and requests under way are together at most about
-    `concurrency`. Leaving the `async with` block stops the run and waits until the calls under way are finished and
-    stored; `resume` continues it. Without the block, the run stops once the stream is closed (`aclose`) or garbage
-    collected, without waiting for the calls under way. Waiting for a result can be cancelled (`asyncio.wait_for`)
+    The run waits for its consumer: unread results and requests in flight are together at most about `concurrency`.
+    Leaving the `async with` block stops the run and waits until the calls in flight are finished and stored; `resume`
+    continues the run. Without the block, the run stops once the stream is closed (`aclose`) or garbage
+    collected, without waiting for the calls in flight. Waiting for a result can be cancelled (`asyncio.wait_for`)
     without losing any.
     """
 
@@ -363,7 +363,7 @@ class Stream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the run if it has not ended, and wait until the calls under way are finished and stored."""
+        """Stop the run if it has not ended, and wait until the calls in flight are finished and stored."""
         if self._done is not None:
             self._leave_early()
             with suppress(Exception):  # a caller that leaves early wants neither results nor errors

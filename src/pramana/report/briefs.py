@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from pramana.analyse.numbers import format_percent
+from pramana.analyse.numbers import format_percent, pluralise
 from pramana.app.briefs import FailedResultView, RateView, RunBriefView
 from pramana.app.comparison_sides import describe_request_differences
 from pramana.app.comparisons import ComparisonView
@@ -50,13 +50,13 @@ def render_runs(page: Listed[RunView]) -> str:
     """Return one line per run."""
     if not page.total:
         return "No runs yet."
-    return "\n".join([f"{page.total:,} runs, newest first:", *map(_run_line, page.items)])
+    return "\n".join([f"{pluralise(page.total, 'run')}, newest first:", *map(_run_line, page.items)])
 
 
 def render_failures(page: Listed[FailedResultView], first: int, outcome: str) -> str:
     """Return a page of failures with prompt, expectation, reply and reason; `first` is the number of the first."""
     if not page.total:
-        return f"No result is {outcome}."
+        return f"No {outcome} results."
     last = first + len(page.items) - 1
     lines = [f"{page.total:,} {outcome}; these are {first:,} to {last:,}:"]
     for each in page.items:
@@ -96,9 +96,16 @@ def render_comparison(comparison: ComparisonView) -> str:
 
 def render_validation(validation: ValidationView) -> str:
     """Return whether files are valid, then one line per problem."""
-    counts = f"{validation.files:,} files, {validation.test_cases:,} test cases, {validation.scenarios:,} scenarios"
+    counted = {
+        "file": validation.files,
+        "test case": validation.test_cases,
+        "scenario": validation.scenarios,
+        "error": validation.errors,
+        "warning": validation.warnings,
+    }
+    files, test_cases, scenarios, errors, warnings = (pluralise(count, noun) for noun, count in counted.items())
     verdict = "valid" if validation.valid else "not valid"
-    lines = [f"{verdict}: {counts}; {validation.errors:,} errors, {validation.warnings:,} warnings"]
+    lines = [f"{verdict}: {files}, {test_cases}, {scenarios}; {errors}, {warnings}"]
     lines += map(render_problem, validation.problems)
     if (more := validation.errors + validation.warnings - len(validation.problems)) > 0:
         lines.append(f"… and {more:,} more")

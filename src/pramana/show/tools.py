@@ -77,9 +77,9 @@ class Tool(NamedTuple):
 # ── Arguments ──
 
 _RunId = Annotated[str, Meta(min_length=1, max_length=200, description="Id of a run, the beginning of one, or latest")]
-_Model = Annotated[str | None, Meta(description="Only this model, as it was named for the run")]
-_Page = Annotated[PageNumber, Meta(description="Which page, from 1")]
-_PageSize = Annotated[int, Meta(ge=1, le=100, description="Items of a page")]
+_Model = Annotated[str | None, Meta(description="Filter by model, as named in the run")]
+_Page = Annotated[PageNumber, Meta(description="Number of the page, from 1")]
+_PageSize = Annotated[int, Meta(ge=1, le=100, description="Items per page")]
 
 
 class _Arguments(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -91,11 +91,11 @@ class ValidateArguments(_Arguments, frozen=True, kw_only=True):
 
     paths: Annotated[
         tuple[str, ...],
-        Meta(description="Suites (.jsonl), scenarios or described agents (.yaml, .yml), and folders of them"),
+        Meta(description="Suites (.jsonl), scenarios, descriptions of voice agents (.yaml, .yml), or folders"),
     ] = ()
     text: Annotated[str | None, Meta(description="Content to check instead of files")] = None
     kind: Annotated[
-        Literal["suite", "scenarios"], Meta(description="What the text is: a suite (JSONL) or scenarios (YAML)")
+        Literal["suite", "scenarios"], Meta(description="Format of the text: a suite (JSONL) or scenarios (YAML)")
     ] = "suite"
     lint: Annotated[bool, Meta(description="Also warn about style: vague IDs, short outcomes, mixed tags")] = False
     max_errors: Annotated[int, Meta(ge=1, le=1_000, description="Maximum number of problems to return")] = 50
@@ -175,9 +175,9 @@ class ResumeArguments(_Arguments, frozen=True, kw_only=True):
 class RunsArguments(_Arguments, frozen=True, kw_only=True):
     """The runs to list."""
 
-    status: Annotated[RunStatus | None, Meta(description="Only runs of this status")] = None
-    model: Annotated[str | None, Meta(description="Only runs of this model")] = None
-    suite: Annotated[str | None, Meta(description="Only runs of this suite, or of the files that are called so")] = None
+    status: Annotated[RunStatus | None, Meta(description="Filter by status")] = None
+    model: Annotated[str | None, Meta(description="Filter by model")] = None
+    suite: Annotated[str | None, Meta(description="Filter by the name of the suite or file")] = None
     page: _Page = 1
     page_size: _PageSize = 20
 
@@ -187,9 +187,9 @@ class ShowArguments(_Arguments, frozen=True, kw_only=True):
 
     run: _RunId
     result: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Number of one result (seq), to read all of it")
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Number of a result (seq), to return it in full")
     ] = None
-    case: Annotated[str | None, Meta(description="Id of one case, to read its results")] = None
+    case: Annotated[str | None, Meta(description="Id of a case, to return its results in full")] = None
 
 
 class FailuresArguments(_Arguments, frozen=True, kw_only=True):
@@ -198,7 +198,7 @@ class FailuresArguments(_Arguments, frozen=True, kw_only=True):
     run: _RunId = "latest"
     outcome: Annotated[
         Literal["failed", "errored", "unscored", "skipped"],
-        Meta(description="failed: a wrong reply; errored: no reply, or a check that broke; unscored: nobody judged"),
+        Meta(description="failed: a wrong reply; errored: no reply, or a check broke; unscored: no verdict"),
     ] = "failed"
     model: _Model = None
     page: _Page = 1
@@ -210,8 +210,8 @@ class CompareArguments(_Arguments, frozen=True, kw_only=True):
 
     base: _RunId
     new: Annotated[_RunId | None, Meta(description="Without it, two models of base are compared")] = None
-    model: Annotated[str | None, Meta(description="Of runs with several models, which one")] = None
-    new_model: Annotated[str | None, Meta(description="On the new side, when it is another one")] = None
+    model: Annotated[str | None, Meta(description="Model to compare, if runs have several")] = None
+    new_model: Annotated[str | None, Meta(description="Model to compare on the new side; default: as model")] = None
     any_suite: Annotated[bool, Meta(description="Compare although the suites differ; cases are still paired")] = False
     any_judge: Annotated[bool, Meta(description="Compare verdicts although different judges gave them")] = False
     page: _Page = 1
@@ -222,7 +222,7 @@ class CompareArguments(_Arguments, frozen=True, kw_only=True):
 
 
 class _PageView(View, frozen=True, kw_only=True):
-    total: Annotated[int, Meta(description="On all pages")]
+    total: Annotated[int, Meta(description="Number of items on all pages")]
     page: int
     page_size: int
 
@@ -374,19 +374,20 @@ async def _compare_tool(call: ToolCall, given: CompareArguments) -> ToolAnswer:
 TOOLS: Mapping[str, Tool] = {
     "validate": Tool(
         "Validate cases",
-        "Check suites (.jsonl), scenarios and described agents (.yaml) before a run, as files or as text. Returns "
-        "every error and warning with file, line, column and where in the document it stands. Asks no model.",
+        "Check suites (.jsonl), scenarios and descriptions of voice agents (.yaml) before a run, as files or as text. "
+        "Returns every error and warning with file, line, column and path in the document. Sends nothing to a model.",
         ValidateArguments,
         ValidationView,
         _validate_tool,
     ),
     "run": Tool(
         "Run an evaluation",
-        "Ask models the cases of files or of a built-in suite tier, check every reply, store every result, and return "
-        "pass rates with 95 % intervals, cost, times, the first failures, and why results have no verdict. Waits until "
-        "the run ends and sends progress. When cancelled, what is stored stays and the tool `resume` continues. Models "
-        "that cost money need a cost limit that the user has set for this server; local, fake:, python: and command: "
-        "models need none. Your own code is a model too: python:package.module:function, called with each prompt.",
+        "Send the cases of files or of a built-in suite tier to models, check every reply, store every result, and "
+        "return pass rates with 95 % intervals, cost, times, the first failures, and why results have no verdict. "
+        "Waits until the run ends and sends progress. If the call is cancelled, stored results are kept, and the tool "
+        "`resume` continues the run. Models that cost money need a cost limit that the user has set for this server; "
+        "local, fake:, python: and command: models need none. Your own code is a model too: "
+        "python:package.module:function is called with each prompt.",
         RunArguments,
         RunBriefView,
         _run_tool,
@@ -394,8 +395,8 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "resume": Tool(
         "Resume a run",
-        "Continue a run that was interrupted, cancelled or stopped by a limit: only results that are missing are asked "
-        "for. Returns what `run` returns, for the whole run.",
+        "Continue a run that was interrupted, cancelled or stopped by a limit: only the missing cases are sent. "
+        "Returns what `run` returns, for the whole run.",
         ResumeArguments,
         RunBriefView,
         _resume_tool,
@@ -410,16 +411,16 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "show": Tool(
         "Show a run or a result",
-        "Return a run in brief, whether it has ended or not. With `case` or `result` also everything about those "
-        "results: prompt, reply, every check with its reason and evidence, times and tokens.",
+        "Return a run in brief, also while it is in progress. With `case` or `result`, also return those results in "
+        "full: prompt, reply, every check with its reason and evidence, times and tokens.",
         ShowArguments,
         ShowView,
         _show_tool,
     ),
     "failures": Tool(
         "List failures",
-        "Return the results of a run that failed, in pages: case id, prompt, what was expected, reply, and the reason. "
-        "With `outcome` those that errored or have no verdict instead.",
+        "Return the failed results of a run, in pages: case id, prompt, expected answer, reply and reason. With "
+        "`outcome`, return results that are errored or have no verdict instead.",
         FailuresArguments,
         FailureListView,
         _failures_tool,

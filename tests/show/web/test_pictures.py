@@ -345,7 +345,7 @@ def test_cases_without_a_verdict_that_are_not_named_are_counted_and_can_be_judge
 
 def test_what_is_not_reproducible_is_said_once_and_quietly() -> None:
     left_out = {"left_out": {"flaky": ["seed", "temperature"]}}
-    noted = [f"flaky would not take {each}: asked without it 4 times" for each in ("seed", "temperature")]
+    noted = [f"flaky does not accept {each}: 4 requests sent without it" for each in ("seed", "temperature")]
     ran = made(RunDetailView, status="finished", reason=None, notes=left_out, stored=4, expected=4)
     head = run._render_reason(ran) or ""
     assert "Not reproducible: " in head

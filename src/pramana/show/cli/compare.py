@@ -44,8 +44,8 @@ def _parse_limit(context: click.Context, option: click.Parameter, value: str | N
 @click.command()
 @click.argument("base")
 @click.argument("new", required=False)
-@click.option("--model", default=None, help="Of runs with several models, which one.")
-@click.option("--new-model", default=None, help="On the new side, when it is another [default: as --model]")
+@click.option("--model", default=None, help="Model to compare, if runs have several.")
+@click.option("--new-model", default=None, help="Model to compare on the new side [default: as --model]")
 @click.option("--any-suite", is_flag=True, help="Compare although the suites differ; cases are still paired.")
 @click.option("--any-judge", is_flag=True, help="Compare verdicts although different judges gave them.")
 @click.option(
@@ -53,7 +53,7 @@ def _parse_limit(context: click.Context, option: click.Parameter, value: str | N
     callback=_parse_limit,
     default=None,
     metavar="LIMIT",
-    help="Exit 1 when proven slower by more than 200ms, or 20%; 4 when that is not decided.",
+    help="Exit 1 if proven slower by more than this (200ms or 20%), 4 if undecided.",
 )
 @click.option(
     "--show",
@@ -79,13 +79,14 @@ def compare(
     """Compare two runs, or two models of one run, case by case.
 
     BASE and NEW are runs or results.json files. Without NEW, two models of BASE are compared; if it has more than two,
-    name them with --model and --new-model. Cases that flipped are shown with both replies and the reasons; after them,
+    name them with --model and --new-model. Shows the cases that flipped with both replies and the reasons, and then
     replies that changed while the verdict stayed the same.
 
-    Verdicts by different judges, or by different versions of a check, are left out; if each model judges itself, two
-    models are two judges. Exit code: 1 for a regression, 0 for none, 4 if the evidence is not enough; for two models
-    of one run, 1 means that the second is worse. With --max-slower the time counts too, and the worse of the two
-    decides (1, then 4, then 0).
+
+    Cases that the two sides judged with different judges, or with different versions of a check, are left out. If each
+    model judges itself, two models have different judges. Exit code: 1 for a regression, 0 for none, 4 if the evidence
+    is not enough; for two models of one run, 1 means that the second is worse. With --max-slower, the exit code is the
+    worse one of times and verdicts (1, then 4, then 0).
     """
     from pramana.analyse.changes import GATED, decide_slowdown
     from pramana.app.comparison_sides import compare_sides, describe_request_differences

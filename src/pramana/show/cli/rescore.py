@@ -94,7 +94,8 @@ def rescore(
 
     The tested models get no new calls. The verdicts that changed are listed at the end, and `show`, `export` and
     `compare` use the new ones. `show RUN --scorings` lists all scorings, RUN@0 is the run with its first one, and --use
-    makes an earlier one current again, until the next `rescore`. A reply that gets no new verdict keeps the one it had.
+    makes an earlier one current again, until the next `rescore`. A reply that gets no new verdict keeps its old one.
+
     """
     import asyncio
 

@@ -92,7 +92,7 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
     "modalities",
     metavar="LIST",
     callback=lambda _, __, value: None if value is None else tuple(value.split(",")),
-    help="text, voice, noisy [default: as the model takes them]",
+    help="text, voice, noisy [default: text or voice, by model]",
 )
 @click.option("--condition", metavar="LIST", help="Sound effects, such as noise=10dB,phone,loss=5%")
 @click.option(
@@ -168,8 +168,9 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     """Test models on the cases in PATHS: suites, scenarios, or folders of them.
 
     PATHS may also be `library:` (the built-in scenarios), `store:` (all scenarios of the store) or `store:ID`. Without
-    PATHS, runs a tier of the built-in suite. Without --model, tests the small embedded model. A limit that is
-    reached sends no new requests; those in flight finish and are paid for.
+    PATHS, runs a tier of the built-in suite. Without --model, tests the small embedded model. When a limit is reached,
+    no new requests are sent; those in flight are finished and paid for.
+
     """
     from pramana.bench import reduced_garbage_collection, run_sync
     from pramana.planning import create_run, pull_missing_weights

@@ -171,15 +171,19 @@ _many: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
 _TYPES = ("task-completion", "information-retrieval", "conversation-flow")
 _DIFFICULTIES = ("easy", "medium", "hard")
 _FILTERS = (
-    click.option("--type", type=click.Choice(_TYPES), multiple=True, help="Only these types."),
-    click.option("--difficulty", type=click.Choice(_DIFFICULTIES), multiple=True, help="Only these difficulties."),
-    click.option("--language", **_many, help="Only these languages."),
-    click.option("--tag", **_many, help="Only with one of these tags; `domain:` matches every tag that starts so."),
-    click.option("--all-tags", **_many, help="Only with all of these tags."),
-    click.option("--text", default="", help="Only with this text in id, name, prompt or expected outcome."),
-    click.option("--id", **_many, help="Only these ids."),
+    click.option("--type", type=click.Choice(_TYPES), multiple=True, help="Filter by type (repeatable)"),
+    click.option(
+        "--difficulty", type=click.Choice(_DIFFICULTIES), multiple=True, help="Filter by difficulty (repeatable)"
+    ),
+    click.option("--language", **_many, help="Filter by language (repeatable)"),
+    click.option(
+        "--tag", **_many, help="Filter by tag; any must match; `domain:` matches all tags with that prefix (repeatable)"
+    ),
+    click.option("--all-tags", **_many, help="Filter by tag; all must match (repeatable)"),
+    click.option("--text", default="", help="Filter by text in ID, name, prompt or expected outcome"),
+    click.option("--id", **_many, help="Filter by ID (repeatable)"),
 )
-_FROM = click.option("--from", "url", metavar="URL", help="A server [default: the local store]")
+_FROM = click.option("--from", "url", metavar="URL", help="Server to use [default: local store]")
 _IDS = click.argument("ids", nargs=-1, required=True, metavar="ID...")
 
 
@@ -203,10 +207,10 @@ def _add_filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @scenarios.command("list")
 @_add_filter_options
-@click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="At most this many.")
+@click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="Maximum number of scenarios")
 @_FROM
 @SERVER_TOKEN
-@click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def list_(*, filters: "ScenarioFilter", limit: int | None, url: str | None, token: str | None, as_json: bool) -> None:
     """List the scenarios of the local store or a server, by id."""
     from pramana.report.scenarios import render_scenarios
@@ -271,7 +275,7 @@ def _as_data(scenario: "ScenarioView") -> dict[str, Any]:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @_FROM
 @SERVER_TOKEN
-@click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | None, as_json: bool) -> None:
     """Delete scenarios by ID, or none if one of the IDs is unknown.
 
@@ -309,7 +313,7 @@ def _delete_on(remote: "ServerClient", ids: Sequence[str]) -> list[tuple[str, st
 @_IDS
 @_FROM
 @SERVER_TOKEN
-@click.option("--json", "as_json", is_flag=True, help="Print a list of ids.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def restore(ids: tuple[str, ...], *, url: str | None, token: str | None, as_json: bool) -> None:
     """Restore scenarios that were deleted within the last day."""
     from pramana.app.scenarios import restore_scenarios

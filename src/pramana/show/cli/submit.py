@@ -58,8 +58,10 @@ class _Delivery:
 def submit(what: str | None, *, url: str, token: str | None, again: bool, as_json: bool) -> int:
     """Submit results to a community server: a run, a results.json, or every finished run not submitted yet.
 
-    Runs are sent one at a time; the first failure stops, and the same command continues with the rest. Exit code: 0 if
-    everything was submitted, 2 if something is not valid or not allowed, 3 if the work could not be finished.
+    Runs are sent one at a time. After a failure, no more runs are sent; repeat the command to submit the rest. Exit
+    code: 0 if everything was submitted, 2 if something is not valid or not allowed, 3 if the work could not be
+    finished.
+
     """
 
     def say(line: str) -> None:
@@ -118,7 +120,7 @@ def _report(
         click.echo(f"pramana: {escape_control_characters(str(failure))}", err=True)
         for problem in failure.problems[:10] if isinstance(failure, InvalidInput) else ():
             click.echo(f"  {escape_control_characters(str(problem))}", err=True)
-        click.echo(f"{terminal.pluralise(left, 'run')} not submitted: the same command goes on with them.", err=True)
+        click.echo(f"{terminal.pluralise(left, 'run')} not submitted; repeat the command to submit the rest.", err=True)
     elif not done:
         known = f"; {terminal.pluralise(before, 'run')} submitted before" if before else ""
         click.echo(f"Nothing to submit{known}.")
