@@ -102,12 +102,14 @@ The examples on this page need `from pramana import *`, and the one of `parametr
 These types of arguments appear in several signatures:
 
 - `Cases` is a path, several paths, cases, dictionaries, or a data frame.
-- `Model` is a model's name or a function.
+- `Model` and `Judge` are a model's name or a function.
+- `StoredRun` is the id of a run, its report, or an item of `runs()`.
 - `RunOptions` are the other options of a run, as keyword arguments: the fields of [RunRequest](#runrequest), and the
   fields of [Limits](#limits) (write `max_cost_usd=2`, not `limits=`). The fields `paths` and `cases` are the first
   argument, `cases`, and the field `repeats` is the argument `repeat`. `selection` may be a dictionary:
   `selection={"tags": ["vip"]}`.
-
+- `ResumeOptions` are the options that a resumed run may change: its limits, `cache`, and the functions of its
+  `scorers`.
 - `ScorerFunction` is a function of a `ScoringContext`.
 - `Prompt` is text or a list of messages.
 """
@@ -116,7 +118,9 @@ SECTIONS = {
         "evaluate",
         "evaluate_async",
         "stream",
+        "Stream",
         "resume",
+        "resume_async",
         "estimate",
         "load_report",
         "runs",
@@ -127,6 +131,7 @@ SECTIONS = {
         "Estimate",
         "Comparison",
         "Result",
+        "parametrize",
     ),
     "Cases": ("Case", "cases_of", "validate", "ValidationReport", "hash_suite", "hash_result", "hash_output"),
     "Options of a run": ("RunRequest", "Limits", "Selection"),

@@ -9,6 +9,7 @@ import pytest
 
 from pramana.errors import (
     COMMAND_HINTS,
+    PYTHON_HINTS,
     Hint,
     HintKey,
     InvalidInput,
@@ -18,7 +19,9 @@ from pramana.errors import (
     UnknownModel,
     fold_repeats,
 )
+from pramana.request import Selection
 from pramana.show.api.envelope import API_HINTS
+from pramana.show.mcp import AGENT_HINTS
 from pramana.show.web.kit.page_context import PAGE_HINTS
 
 KEYS: tuple[HintKey, ...] = get_args(HintKey)
@@ -26,11 +29,45 @@ ONLY_BY_COMMAND = {"resume_run", "publish_suite", "create_token"}
 """Their files are where the command is; and whoever has no valid token can make one on the machine alone."""
 
 
-@pytest.mark.parametrize("hints", [COMMAND_HINTS, API_HINTS, PAGE_HINTS], ids=["command", "api", "page"])
+FRONT_ENDS = {
+    "command": COMMAND_HINTS,
+    "python": PYTHON_HINTS,
+    "api": API_HINTS,
+    "page": PAGE_HINTS,
+    "agent": AGENT_HINTS,
+}
+FILTERS = Selection(all_tags=("vip",), limit=3)
+
+
+@pytest.mark.parametrize("hints", FRONT_ENDS.values(), ids=FRONT_ENDS)
 def test_every_front_end_has_words_for_every_hint(hints: Mapping[HintKey, str]) -> None:
     assert hints.keys() == set(KEYS)
     for key in KEYS:
-        assert NotFound("no such thing", hint=Hint(key, "abc")).explain(hints).startswith("no such thing; ")
+        about = FILTERS if key == "check_filters" else "abc"
+        said = NotFound("no such thing", hint=Hint(key, about)).explain(hints)
+        assert said.startswith("no such thing; ")
+        assert "{}" not in said
+
+
+@pytest.mark.parametrize(
+    ("front_end", "filters"),
+    [
+        ("command", "--all-tags vip --limit 3"),
+        ("python", 'selection={"all_tags": ["vip"], "limit": 3}'),
+        ("api", '{"allTags": ["vip"], "limit": 3}'),
+        ("agent", 'the selection {"allTags": ["vip"], "limit": 3}'),
+    ],
+)
+def test_every_front_end_names_filters_as_its_users_write_them(front_end: str, filters: str) -> None:
+    found = InvalidInput("no case passes the filters", hint=Hint("check_filters", FILTERS))
+    said = pickle.loads(pickle.dumps(found)).explain(FRONT_ENDS[front_end])  # noqa: S301 - ours
+    assert said == f"no case passes the filters; check the spelling of {filters}"
+
+
+def test_only_the_command_line_names_its_options() -> None:
+    for name in ("python", "api", "page", "agent"):
+        own = {key: words for key, words in FRONT_ENDS[name].items() if key not in ONLY_BY_COMMAND}
+        assert [key for key, words in own.items() if " --" in words] == []
 
 
 def test_neither_a_route_nor_a_page_sends_anyone_to_a_command_that_it_has_itself() -> None:

@@ -31,8 +31,8 @@ Problems are values (`Problem`): loaders collect them, and only a stage's border
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypedDict, Unpack
 
 Severity = Literal["error", "warning"]
@@ -93,7 +93,7 @@ _NUMBER, _QUOTED = re.compile(r"\d+"), re.compile(r'"[^"]*"')
 HintKey = Literal[
     "list_runs", "start_run", "resume_run", "list_scenarios", "import_scenarios", "run_stored", "list_library",
     "list_models", "list_server_models", "list_tokens", "name_model", "create_token", "pull_weights", "publish_suite",
-    "any_suite",
+    "any_suite", "check_filters", "name_judge", "choose_modalities", "send_parameter",
 ]  # fmt: skip
 COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_runs": "see: pramana runs",
@@ -111,6 +111,10 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
     "pull_weights": "run: pramana models pull {}",
     "any_suite": "compare {} by --any-suite",
     "publish_suite": "restore the file, or publish the new content as a new version: pramana suite publish",
+    "check_filters": "check the spelling of {:options}",
+    "name_judge": "name another model with --judge",
+    "choose_modalities": "choose the modalities: --modality text,voice",
+    "send_parameter": "give {0} a default, or send it: --param {0}=VALUE",
 }
 """Hints as a terminal, a log and a stored reason print them. The API and the pages have their own texts."""
 PYTHON_HINTS: Mapping[HintKey, str] = {
@@ -119,6 +123,11 @@ PYTHON_HINTS: Mapping[HintKey, str] = {
     "start_run": "start one: pramana.evaluate(...)",
     "resume_run": "resume it there: pramana.resume({!r})",
     "any_suite": "compare {} by any_suite=True",
+    "name_model": "to test a Python function, pass it: model=function; list models: pramana models, in a shell",
+    "check_filters": "check the spelling of selection={:fields}",
+    "name_judge": 'pass another model, such as judge="gpt-5-mini"',
+    "choose_modalities": 'choose the modalities: modalities=["text", "voice"]',
+    "send_parameter": 'give {0} a default, or send it: parameters={{"{0}": VALUE}}',
 }
 """Hints for users of the Python API."""
 
@@ -128,7 +137,8 @@ class Hint:
     """What to do about an error: a key that each front end words for its users, and the subject."""
 
     key: HintKey
-    about: str = ""
+    about: object = ""
+    """Text, or a selection, which each front end formats in its own words: `{:options}`, `{:fields}`, `{:json}`."""
 
 
 class _ErrorAttributes(TypedDict, total=False):
@@ -189,6 +199,13 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
     def __init__(self, message: str, problems: Sequence[Problem] = (), *, hint: Hint | None = None) -> None:
         super().__init__(message, hint=hint)
         self.problems = tuple(problems)
+
+    def with_paths(self, rename: Callable[[str], str]) -> "InvalidInput":
+        """Return this error with another name for each field, in the words of a front end; files keep their paths."""
+        if any(each.file for each in self.problems):
+            return self
+        renamed = [replace(each, path=rename(each.path)) for each in self.problems]
+        return self if renamed == list(self.problems) else InvalidInput.from_problems(renamed)
 
     @classmethod
     def from_problems(cls, problems: Sequence[Problem], total: int = 0) -> "InvalidInput":

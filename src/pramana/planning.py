@@ -213,7 +213,7 @@ class CaseSelection:
         """Return the error that explains why there are no cases."""
         if self.scenarios is None:
             name, filters = (self.files.name, self.files.selection) if self.files else ("the list", self.selection)
-            return InvalidInput(f"no case of {name} passes the filters {filters}; check their spelling")
+            return InvalidInput(f"no case of {name} passes the filters", hint=Hint("check_filters", filters))
         if self.filters():
             what = "case" if self.files or self.built else "scenario"
             return InvalidInput(f"no {what} passes these filters; check their spelling")
@@ -277,7 +277,9 @@ def _stored_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -
     if ids and wanted.ids:
         ids = tuple(each for each in ids if each in wanted.ids)
         if not ids:
-            raise InvalidInput(f"no scenario that {STORE_NAME} names passes the filters {wanted}")
+            raise InvalidInput(
+                f"no scenario that {STORE_NAME} names passes the filters", hint=Hint("check_filters", wanted)
+            )
     return replace(wanted, ids=ids or wanted.ids)
 
 
@@ -313,7 +315,7 @@ def resolve_judge(name: str | None, reach: Reach) -> Target | None:
     """Return the named judge; None: each model judges itself."""
     judge = resolve_model(name, reach) if name else None
     if judge and judge.provider in NEVER_JUDGES:
-        raise InvalidInput("the embedded model cannot judge; name another model with --judge")
+        raise InvalidInput("the embedded model cannot judge", hint=Hint("name_judge"))
     return judge
 
 
@@ -401,9 +403,7 @@ def _resolve_variants(request: RunRequest, targets: Sequence[Target]) -> tuple[s
         return tuple(dict.fromkeys(stated))
     called = {is_voice_agent(target) for target in targets}
     if len(called) > 1:
-        raise InvalidInput(
-            "the models include both text models and voice agents; choose the modalities: --modality text,voice"
-        )
+        raise InvalidInput("the models include both text models and voice agents", hint=Hint("choose_modalities"))
     return ("voice",) if called == {True} else ("text",)
 
 

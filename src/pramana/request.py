@@ -98,11 +98,21 @@ class Selection(Struct, frozen=True, kw_only=True):
         given = asdict(self).items()
         return {name: list(value) if isinstance(value, tuple) else value for name, value in given if value}
 
-    def __str__(self) -> str:
-        """Return the filters as command-line options; a scenario's type is its category."""
-        given = [f"{option} {value}" for name, option in _OPTIONS.items() for value in getattr(self, name)]
-        given += [f"--text {self.text}"] if self.text else []
-        return " ".join([*given, *([f"--limit {self.limit}"] if self.limit is not None else [])])
+    def __format__(self, words: str) -> str:
+        """Return the filters in the words of a front end: `options`, `fields` of Python, or `json` of the API.
+
+        >>> chosen = Selection(all_tags=("vip", "new"), limit=3)
+        >>> f"{chosen:options}", f"{chosen:fields}"
+        ('--all-tags vip --all-tags new --limit 3', '{"all_tags": ["vip", "new"], "limit": 3}')
+        >>> f"{chosen:json}"
+        '{"allTags": ["vip", "new"], "limit": 3}'
+        """
+        recorded = self.to_recorded()
+        if words in ("fields", "json"):
+            renamed = {_camel_case(name) if words == "json" else name: value for name, value in recorded.items()}
+            return json.dumps(renamed, ensure_ascii=False)
+        values = ((name, each) for name, value in recorded.items() for each in _as_list(value))
+        return " ".join(f"{_OPTIONS.get(name, f'--{name}')} {value}" for name, value in values)
 
     def matches(self, case: Case) -> bool:
         """Return whether a case passes every filter but the limit."""
@@ -130,6 +140,16 @@ _OPTIONS = {
     "languages": "--language",
     "ids": "--id",
 }
+"""The filters that are lists, each with its command-line option; a scenario's type is its category."""
+
+
+def _as_list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def is_tag_prefix(tag: str) -> bool:

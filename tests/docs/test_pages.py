@@ -225,9 +225,9 @@ def test_the_files_shown_under_configuration_are_taken_as_they_are() -> None:
 
 def test_the_price_that_is_asked_for_is_shown_as_it_may_be_given() -> None:
     from pramana import settings
-    from pramana.bench import _refuse_unknown_prices
     from pramana.errors import InvalidInput
     from pramana.model import Plan
+    from pramana.plan_scoring import refuse_unknown_prices
     from pramana.providers.names import resolve_target
     from pramana.providers.prices import Prices
     from pramana.request import Limits
@@ -236,9 +236,9 @@ def test_the_price_that_is_asked_for_is_shown_as_it_may_be_given() -> None:
     settings.data_folder().mkdir(parents=True)
     plan = Plan("mine", None, (resolve_target('http://localhost:8000/v1#"llama"'),))
     with pytest.raises(InvalidInput) as caught:
-        _refuse_unknown_prices(plan, Prices(), Limits(max_cost_usd=1), Reach())
+        refuse_unknown_prices(plan, Prices(), Limits(max_cost_usd=1), Reach())
     settings.prices_file_path().write_text(str(caught.value).partition("\n")[2], encoding="utf-8")
-    _refuse_unknown_prices(plan, Prices.load(settings.prices_file_path()), Limits(max_cost_usd=1), Reach())
+    refuse_unknown_prices(plan, Prices.load(settings.prices_file_path()), Limits(max_cost_usd=1), Reach())
 
 
 def test_the_workflow_and_the_hook_shown_are_ours() -> None:

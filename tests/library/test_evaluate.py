@@ -120,6 +120,17 @@ def test_any_callable_can_be_asked(function: Callable[..., Any], name: str) -> N
     assert report.models == [f"python:{__name__}:{name}"]
 
 
+assigned = lambda prompt: f"{adder(prompt)}"  # noqa: E731
+
+
+def test_a_lambda_has_the_name_of_the_variable_that_holds_it() -> None:
+    left = pramana.evaluate(SUMS, model=assigned, deadline_s=0.000001)
+    assert left.models == [f"python:{__name__}:assigned"]
+    assert pramana.resume(left, deadline_s=60).passed, "it is imported by that name"
+    report = pramana.evaluate(SUMS, models={"support": lambda prompt: f"{adder(prompt)}"})
+    assert report.models == [f"python:{__name__}:support"]
+
+
 def test_a_reply_keeps_what_the_function_says_of_it() -> None:
     report = pramana.evaluate(SUMS[:1], model=reply)
     (result,) = report.results()
@@ -211,8 +222,8 @@ def test_a_function_can_judge() -> None:
         ({"models": {"short": "gpt-5"}}, InvalidInput, "the model gpt-5 keeps its name"),
         ({"model": "x", "models": ["y"]}, InvalidInput, "pass model or models, not both"),
         ({"models": "gpt-5"}, InvalidInput, "models is a list or a dictionary; for one model write model='gpt-5'"),
-        ({"model": "fake", "repeat": 0}, InvalidInput, "repeats: expected a whole number from 1 to 1,000, found 0"),
-        ({"model": "fake", "concurrency": 0}, InvalidInput, "limits.concurrency"),
+        ({"model": "fake", "repeat": 0}, InvalidInput, "repeat: expected a whole number from 1 to 1,000, found 0"),
+        ({"model": "fake", "concurrency": 0}, InvalidInput, "^concurrency: expected a whole number"),
         ({"model": "no-such-model"}, InvalidInput, "unknown model"),
     ],
 )  # fmt: skip
@@ -611,7 +622,32 @@ def test_ctrl_c_keeps_what_was_stored(interrupts: int, wait: float, tmp_path: Pa
 
 def test_what_was_planned_cannot_be_changed_by_resuming() -> None:
     with pytest.raises(InvalidInput, match="seed, temperature cannot be changed"):
-        pramana.resume("latest", seed=1, temperature=0.5)
+        pramana.resume("latest", seed=1, temperature=0.5)  # type: ignore[call-arg]
+
+
+def test_a_model_that_the_run_does_not_test_is_refused_when_resuming() -> None:
+    left = pramana.evaluate(SUMS, model="fake:echo", deadline_s=0.000001)
+    with pytest.raises(InvalidInput, match=f"run {left.run_id} tests fake:echo, not fake:fixed=yes; resume it without"):
+        pramana.resume(left, model="fake:fixed=yes")
+    assert pramana.resume(left, model="fake:echo", deadline_s=60).finished
+
+
+@pytest.mark.parametrize(("name", "hint"), [("max_cost", "; write max_cost_usd"), ("nonsense", "")])
+def test_an_option_that_resume_does_not_have_is_refused_with_its_name(name: str, hint: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        pramana.resume("latest", **{name: 1})  # type: ignore[arg-type]
+    assert str(refused.value) == f"resume() got an unexpected keyword argument {name!r}{hint}"
+
+
+def test_an_item_of_the_list_of_runs_is_a_run() -> None:
+    before = pramana.evaluate(SUMS, model=wrong, name="before")
+    after = pramana.evaluate(SUMS, model=adder)
+    newest, oldest = pramana.runs()
+    assert pramana.load_report(oldest).run_id == pramana.load_report(before).run_id == before.run_id
+    assert pramana.resume(newest).run_id == after.run_id
+    assert str(pramana.compare(oldest, newest)) == str(pramana.compare(before, after))
+    with pytest.raises(InvalidInput, match=r"a run is its id, a report, or an item of pramana\.runs\(\), found int"):
+        pramana.load_report(7)  # type: ignore[arg-type]
 
 
 def test_a_run_of_a_nameless_function_is_resumed_only_with_it() -> None:

@@ -421,7 +421,12 @@ def test_scenarios_of_the_store_are_tests_and_evaluated_by_name() -> None:
     [
         ([], None, InvalidInput, "no cases were given: the list is empty"),
         (None, None, InvalidInput, "no cases were given"),
-        ({"input": "a"}, pramana.Selection(tags=("b",)), InvalidInput, "no case passes the filters --tag b"),
+        (
+            {"input": "a"},
+            pramana.Selection(tags=("b",)),
+            InvalidInput,
+            r'filters; check the spelling of selection=\{"tags": \["b"\]\}$',
+        ),
         ({"input": "a"}, {"tag": ["b"]}, InvalidInput, r'there is no filter .tag.; did you mean "tags"'),
         ("library:nothing", None, NotFound, 'the library has no "nothing"'),
         ("store:nothing", None, NotFound, 'there is no scenario "nothing"'),

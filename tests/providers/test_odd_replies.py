@@ -9,12 +9,13 @@ import pytest
 
 from pramana.errors import ProviderError
 from pramana.loopback.voice import ReceivedRequest
-from pramana.model import Provider, Reply, Request, Target, Turn, describe_invalid_reply, parse_usage
+from pramana.model import Provider, Reply, Request, Target, Turn
 from pramana.providers.accounts import Account
 from pramana.providers.prices import Prices
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google
 from pramana.providers.text.openai import OpenAI, Responses
+from pramana.replies import describe_invalid_reply, parse_usage
 
 from ..loopback.anthropic import AnthropicWire
 from ..loopback.google import GoogleWire

@@ -10,9 +10,10 @@ from genai_prices import Usage as TheirUsage
 from genai_prices import calc_price
 
 from pramana.errors import InvalidInput
-from pramana.model import MAX_TOKENS, Target, Usage
+from pramana.model import Target, Usage
 from pramana.providers.names import resolve_target
 from pramana.providers.prices import Prices, Rates, published_models
+from pramana.replies import MAX_TOKENS
 
 
 def target(typed: str) -> Target:

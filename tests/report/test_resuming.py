@@ -18,12 +18,17 @@ def test_what_can_be_found_again_is_resumed_by_a_command() -> None:
 
 
 def test_a_function_that_exists_only_in_a_program_is_passed_again() -> None:
-    for found in (run_of(SCRIPTED), run_of(NESTED), run_of(VENDOR, judge=SCRIPTED)):
+    for found in (run_of(SCRIPTED), run_of(NESTED), run_of(SCRIPTED, judge=SCRIPTED)):
         assert resume_advice(found) == resume_call(found) == "pramana.resume('r1', model=function)"
 
 
+def test_a_judge_function_is_passed_as_judge() -> None:
+    assert resume_call(run_of(VENDOR, judge=SCRIPTED)) == "pramana.resume('r1', judge=function)"
+    assert resume_call(run_of(SCRIPTED, judge=NESTED)) == "pramana.resume('r1', model=function, judge=function)"
+
+
 def test_several_functions_are_passed_by_their_names() -> None:
-    assert resume_call(run_of(SCRIPTED, judge=NESTED)) == (
+    assert resume_call(run_of(SCRIPTED, NESTED)) == (
         "pramana.resume('r1', models={\"python:__main__:agent\": function, "
         '"python:mine:make.<locals>.agent": function})'
     )

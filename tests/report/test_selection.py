@@ -152,7 +152,7 @@ def test_a_selection_of_a_run_that_did_not_end_says_what_is_left_of_it(tmp_path:
 
 def test_nothing_left_is_said_with_the_filters(run_id: str) -> None:
     result = CliRunner().invoke(pramana, ["show", run_id, "--id", "nobody"])
-    assert str(result.exception) == f"no case of run {run_id} passes the filters --id nobody; check their spelling"
+    assert str(result.exception) == f"no case of run {run_id} passes the filters; check the spelling of --id nobody"
 
 
 def test_only_what_is_selected_is_judged_again(run_id: str) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pramana.model import Reply, Request, Target, ToolCall, Turn, Usage, encode_raw_response
+from pramana.model import Reply, Request, Target, ToolCall, Turn, Usage
+from pramana.replies import encode_raw_response
 from pramana.run.asking import ReplyCache
 
 TARGET = Target("fake:x", "fake", "x", {"seed": 1})

@@ -326,7 +326,7 @@ def test_a_selection_of_the_store_is_recorded_once(files: Path) -> None:
     [
         (["a"], "a is not a file; it is in the store; run: pramana run store:a"),
         (["store:gone"], 'there is no scenario "gone"; see: pramana scenarios list'),
-        (["store:a", "--id", "b"], "no scenario that store: names passes the filters --id b"),
+        (["store:a", "--id", "b"], "no scenario that store: names passes the filters; check the spelling of --id b"),
         (
             ["store:", "--language", "de"],
             "no scenario passes these filters; check their spelling",

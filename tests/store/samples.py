@@ -22,8 +22,8 @@ from pramana.model import (
     ToolCall,
     Turn,
     Usage,
-    encode_raw_response,
 )
+from pramana.replies import encode_raw_response
 from pramana.store.store import Store
 
 

@@ -15,7 +15,8 @@ from .samples import pending, plan, some_cases
 WRITE = """
 import asyncio, sys
 from itertools import chain
-from pramana.model import Check, Outcome, Reply, Result, encode_raw_response
+from pramana.model import Check, Outcome, Reply, Result
+from pramana.replies import encode_raw_response
 from pramana.store import open_store
 
 store = open_store(sys.argv[1])

@@ -27,8 +27,8 @@ from pramana.model import (
     Target,
     Turn,
     Usage,
-    encode_raw_response,
 )
+from pramana.replies import encode_raw_response
 from pramana.store import records, schema
 from pramana.store.records import escape_text, unescape_text
 from pramana.store.store import Store

@@ -5,14 +5,15 @@ A reply that gets no new verdict keeps the old one; such replies are counted and
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from pramana.analyse.summary import Rate, explain_outcome
 from pramana.app.views import OutcomesView, View
-from pramana.bench import VERDICTS, make_scoring_label
+from pramana.bench import VERDICTS
 from pramana.model import Outcome, Result, Run
+from pramana.plan_scoring import make_scoring_label
 from pramana.store.store import Store
 
 MAX_LISTED = 1_000
@@ -40,25 +41,26 @@ class ScoringView(View, frozen=True, kw_only=True):
     models: tuple[ScoredModelView, ...]
 
 
-class ChangedVerdictView(View, frozen=True, kw_only=True):
-    """A result whose outcome a rescoring changed."""
+class _RescoredView(View, frozen=True, kw_only=True):
+    """A result that was scored again."""
 
     case_id: str
     model: str
     variant: str
     repeat: int
+
+
+class ChangedVerdictView(_RescoredView, frozen=True, kw_only=True):
+    """A result whose outcome a rescoring changed."""
+
     before: Outcome
     after: Outcome
     reason: Annotated[str, Meta(description="Of the new verdict")]
 
 
-class KeptVerdictView(View, frozen=True, kw_only=True):
+class KeptVerdictView(_RescoredView, frozen=True, kw_only=True):
     """A result that got no new verdict and keeps the old one."""
 
-    case_id: str
-    model: str
-    variant: str
-    repeat: int
     verdict: Outcome
     attempt: Annotated[Outcome, Meta(description="How judging it again ended: errored, unscored or skipped")]
     reason: Annotated[str, Meta(description="Why there is no new verdict")]
@@ -103,11 +105,22 @@ def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
             kept_count += 1
             errored += attempt.outcome is Outcome.ERRORED
             if len(kept) < MAX_LISTED:
-                kept.append(_kept_verdict_view(after, attempt))
+                kept.append(
+                    KeptVerdictView(
+                        **_identify(after),
+                        verdict=after.outcome,
+                        attempt=attempt.outcome,
+                        reason=explain_outcome(attempt),
+                    )
+                )
         elif before.outcome is not after.outcome:
             counts[before.outcome, after.outcome] += 1
             if len(changes) < MAX_LISTED:
-                changes.append(_changed_verdict_view(before, after))
+                changes.append(
+                    ChangedVerdictView(
+                        **_identify(after), before=before.outcome, after=after.outcome, reason=explain_outcome(after)
+                    )
+                )
     return RescoringView(
         scoring=scoring,
         judged=judged,
@@ -121,30 +134,10 @@ def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
     )
 
 
-def _changed_verdict_view(before: Result, after: Result) -> ChangedVerdictView:
-    key = after.key
-    return ChangedVerdictView(
-        case_id=after.case_id,
-        model=key.model,
-        variant=key.variant,
-        repeat=key.repeat,
-        before=before.outcome,
-        after=after.outcome,
-        reason=explain_outcome(after),
-    )
-
-
-def _kept_verdict_view(result: Result, attempt: Result) -> KeptVerdictView:
+def _identify(result: Result) -> dict[str, Any]:
+    """Return the fields of a view that identify a result."""
     key = result.key
-    return KeptVerdictView(
-        case_id=result.case_id,
-        model=key.model,
-        variant=key.variant,
-        repeat=key.repeat,
-        verdict=result.outcome,
-        attempt=attempt.outcome,
-        reason=explain_outcome(attempt),
-    )
+    return {"case_id": result.case_id, "model": key.model, "variant": key.variant, "repeat": key.repeat}
 
 
 def use_scoring(store: Store, run: Run, number: int) -> Sequence[ScoringView]:

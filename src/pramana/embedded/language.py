@@ -19,7 +19,8 @@ from pramana.embedded import weights
 from pramana.embedded.engines import EngineInfo, parse_llama_features
 from pramana.errors import BrokenReply, EngineMissing, Rejected, Unavailable
 from pramana.installation import install_command
-from pramana.model import Reply, Turn, Usage, encode_raw_response
+from pramana.model import Reply, Turn, Usage
+from pramana.replies import encode_raw_response
 
 NAME = "SmolLM2-135M-Instruct"
 WEIGHTS = "smollm2-135m"

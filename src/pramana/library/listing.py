@@ -53,6 +53,9 @@ class RunList(list[RunRecord]):
         self.total = total
         """How many stored runs match, listed or not."""
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         more = [f"{len(self):,} of {self.total:,} runs; limit={self.total} lists all"] if len(self) < self.total else []
         return "\n".join([*map(str, self), *more]) or "No runs yet."

@@ -13,8 +13,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana import settings
-from pramana.errors import InvalidInput, NotFound, PramanaError
-from pramana.library import Cases, Report, evaluate, read_selection, request_fields
+from pramana.errors import Hint, InvalidInput, NotFound, PramanaError
+from pramana.library import Report, evaluate, read_selection, request_fields
+from pramana.library.options import Cases, word_for_python
 from pramana.load import CaseSources, names_library
 from pramana.planning import choose_stored_cases, names_store
 from pramana.request import Selection, check_struct_values
@@ -95,7 +96,7 @@ def parametrize(cases: Cases, *, selection: Selection | Mapping[str, Any] | None
         found = _read_cases(_find_paths(cases, folder), filters)
     except PramanaError as error:
         _add_search_paths(error, cases, folder)
-        raise error.with_traceback(None) from None
+        raise word_for_python(error) from None
     return pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in found])
 
 
@@ -107,8 +108,9 @@ def _read_cases(cases: Cases, selection: Selection) -> list[Any]:
     else:
         found = list(selection.select_cases(fields.get("cases", ())))
     if not found:
-        why = f"no case passes the filters {selection}; check their spelling" if selection else "no cases were given"
-        raise InvalidInput(why)
+        if selection:
+            raise InvalidInput("no case passes the filters", hint=Hint("check_filters", selection))
+        raise InvalidInput("no cases were given")
     return found
 
 

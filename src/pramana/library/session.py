@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from pramana import clock, planning, settings
 from pramana.bench import INTERRUPTED, STREAM_LEFT, Watch, execute, reduced_garbage_collection
-from pramana.errors import BudgetSpent, InvalidInput
+from pramana.errors import BudgetSpent, InvalidInput, PramanaError
+from pramana.library.options import word_for_python
 from pramana.library.report import Report, current_store_url, make_report
 from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
@@ -318,6 +319,9 @@ class Stream:
         """The id of the run; None before the first result was awaited."""
         return self._session.run_record.id if self._session.run_record else None
 
+    def __repr__(self) -> str:
+        return f"<Stream of run {self.run_id}>" if self.run_id else "<Stream of a run that has not started>"
+
     def __aiter__(self) -> Self:
         return self
 
@@ -339,11 +343,18 @@ class Stream:
                 self._news.set()
             if ended and not self._ready:
                 self._reader.close()
-                assert self._done  # noqa: S101 - it was started
-                self._done.result()  # raises what ended the run
+                self._raise_error()
                 raise StopAsyncIteration
         self._session.take()
         return self._ready.pop()
+
+    def _raise_error(self) -> None:
+        """Raise the error that ended the run, if there is one."""
+        assert self._done  # noqa: S101 - it was started
+        try:
+            self._done.result()
+        except PramanaError as error:
+            raise (worded := word_for_python(error)) from worded.__cause__
 
     async def _fetch(self) -> "asyncio.Task[_FetchedResults]":
         """Return the task that reads new results, once there are some; it keeps no reference to the stream."""

@@ -8,7 +8,8 @@ from pramana.app.comparison_sides import describe_request_differences
 from pramana.app.comparisons import ComparisonView
 from pramana.app.local import ProblemView, ValidationView
 from pramana.app.views import Listed, ResultDetailView, RunView
-from pramana.model import Outcome, describe_calls
+from pramana.model import Outcome
+from pramana.replies import describe_calls
 from pramana.report import figures
 
 SHOWN_TEXT = 500

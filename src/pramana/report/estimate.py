@@ -7,13 +7,19 @@ from pramana.analyse.summary import Total
 from pramana.app.views import EstimateView, ShareView
 from pramana.report import figures
 
-
-def render_estimate(estimate: EstimateView) -> str:
-    """Return an estimate line by line: the totals, each model and judge, and the warnings."""
-    return "\n".join(_lines(estimate))
+NAME_JUDGE = "--judge MODEL names another judge"
+"""What users of the command line can do about a model that judges its own replies."""
 
 
-def _lines(estimate: EstimateView) -> Iterator[str]:
+def render_estimate(estimate: EstimateView, remedy: str = NAME_JUDGE) -> str:
+    """Return an estimate line by line: the totals, each model and judge, and the warnings.
+
+    `remedy` is what to do about models that judge their own replies, in the words of the front end.
+    """
+    return "\n".join(_lines(estimate, remedy))
+
+
+def _lines(estimate: EstimateView, remedy: str) -> Iterator[str]:
     sizes = (
         pluralise(estimate.cases, "case"),
         pluralise(estimate.results, "result"),
@@ -33,11 +39,12 @@ def _lines(estimate: EstimateView) -> Iterator[str]:
     for name in estimate.unknown_prices:
         yield f"Warning: no price is known for {name}, so the cost is unknown"
     if estimate.self_judged:
-        yield self_judging_sentence(estimate.self_judged, sum(each.purpose == "model" for each in estimate.shares))
+        models = sum(each.purpose == "model" for each in estimate.shares)
+        yield self_judging_sentence(estimate.self_judged, models, remedy)
     yield f"Nothing was sent or stored. {estimate.note}"
 
 
-def self_judging_sentence(models: Sequence[str], of: int, remedy: str = "--judge MODEL names another judge") -> str:
+def self_judging_sentence(models: Sequence[str], of: int, remedy: str = NAME_JUDGE) -> str:
     """Return a sentence naming the models that judge their own replies; `of` is the number of models in the run.
 
     >>> self_judging_sentence(["gpt-5"], 1)

@@ -17,7 +17,8 @@ from pramana.analyse.scores import HIGHEST_RATING, LOWEST_RATING, RubricAverages
 from pramana.analyse.summary import FailedResult, Rate, Summary, Total, rejected_parameters
 from pramana.analyse.voice import TEXT, Latency, RunVoice, Seconds, TurnTaking, WordErrors, recognition_name
 from pramana.embedded.engines import EngineInfo
-from pramana.model import Key, Plan, Reply, Run, Target, describe_calls
+from pramana.model import Key, Plan, Reply, Run, Target
+from pramana.replies import describe_calls
 
 if TYPE_CHECKING:
     from pramana.app.views import ReplyView, ResultView, TargetView

@@ -21,11 +21,23 @@ def resume_advice(run: Run) -> str:
 
 def resume_call(run: Run) -> str:
     """Return the Python call that resumes a run."""
-    functions = find_unimportable_models(run.plan)
-    given = [", ".join(f'"{each}": function' for each in functions)]
-    given = [f"models={{{given[0]}}}"] if len(functions) > 1 else ["model=function"] if functions else []
+    given = _passed_functions(run.plan)
     given += [f"{limit}={_RAISED[limit][1]}"] if (limit := limit_to_raise(run)) else []
     return f"pramana.resume({', '.join([repr(run.id), *given])}){_how_much(run, 'None', 'deadline_s')}"
+
+
+def _passed_functions(plan: Plan) -> list[str]:
+    """Return the arguments of a Python call that pass the functions of a plan which cannot be imported."""
+    functions = find_unimportable_models(plan)
+    judge = plan.judge.typed if plan.judge else None
+    others = [each for each in functions if each != judge or each in (target.typed for target in plan.targets)]
+    passed = ["judge=function"] if len(others) < len(functions) else []
+    if len(others) > 1:
+        named = ", ".join(f'"{each}": function' for each in others)
+        passed.insert(0, f"models={{{named}}}")
+    elif others:
+        passed.insert(0, "model=function")
+    return passed
 
 
 def limit_to_raise(run: Run) -> str | None:

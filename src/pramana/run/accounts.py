@@ -80,8 +80,8 @@ class Reach:
         if judge.provider != FUNCTION_KIND or is_importable(judge.model) or judge.model in self.functions.by_path:
             return ""
         return (
-            f"{judge.typed} cannot judge: it exists only in the program that started the run; name another judge with "
-            "--judge MODEL, or put the function in a module"
+            f"{judge.typed} cannot judge: it exists only in the program that started the run; name another judge, "
+            "or put the function in a module"
         )
 
 

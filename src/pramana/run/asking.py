@@ -54,12 +54,11 @@ from pramana.model import (
     Turn,
     Usage,
     Utterance,
-    describe_invalid_reply,
-    parse_usage,
 )
 from pramana.providers.deadlines import Deadlines
 from pramana.providers.prices import FUNCTION_KIND
 from pramana.providers.voice.vocabulary import SpeechRecognition
+from pramana.replies import describe_invalid_reply, parse_usage
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 from pramana.settings import make_private_folder

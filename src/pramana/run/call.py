@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from pramana import audio, clock
 from pramana.errors import BrokenReply, KeyInAnswer
-from pramana.model import Usage, Utterance, parse_token_count
+from pramana.model import Usage, Utterance
 from pramana.providers.voice.vocabulary import FRAME_S, Channel, Event, ReceivedEvents, is_backchannel
+from pramana.replies import parse_token_count
 from pramana.run.answers import Answers
 from pramana.run.sound import FramePacer, Microphone, Playout
 

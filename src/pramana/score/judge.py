@@ -11,13 +11,15 @@ naturalness and efficiency are values from 1 to 10 with reasons, and never decid
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, field
 
 from pramana.errors import ProviderError, quote_text
-from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, add_usage
-from pramana.score.verdicts import RATINGS, SCORES, evidence_before, parse_verdict, read_ratings
+from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn
+from pramana.replies import add_usage
+from pramana.score.verdicts import DECISION, RATINGS, SCORES, evidence_before, parse_verdict, read_ratings
 
 VERSION: Final = "1"
 
@@ -98,6 +100,8 @@ class Judge(Struct, frozen=True):
     name: str
     """The name as typed."""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 42})
+    must_rate: bool = True
+    """Whether it has to rate what it decides by a rubric; a function of the user may decide alone."""
 
     async def ask_and_parse(
         self, turns: tuple[Turn, ...], read: Callable[[str], T | None], repeat_question: str, expected: str
@@ -236,7 +240,11 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
         Turn("system", RUBRIC_INSTRUCTIONS.format(rubric=rubric, mark=mark)),
         Turn("user", RUBRIC_QUESTION.format(prompt=prompt, expected=expected, mark=mark, output=output)),
     )
-    inquiry = await judge.ask_and_parse(turns, read_ratings, RUBRIC_REPEAT_QUESTION, RATINGS)
+    if judge.must_rate:
+        inquiry = await judge.ask_and_parse(turns, read_ratings, RUBRIC_REPEAT_QUESTION, RATINGS)
+    else:
+        read_decision = partial(read_ratings, required=())
+        inquiry = await judge.ask_and_parse(turns, read_decision, RUBRIC_REPEAT_QUESTION, DECISION)
     prompts: tuple[str, ...] = (
         *RUBRICS.values(),
         RUBRIC_INSTRUCTIONS,
@@ -249,7 +257,7 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     if inquiry.decided is None:
         return Check("rubric", version, Outcome.UNSCORED, inquiry.trouble, evidence=inquiry.evidence)
     done = inquiry.decided["completed"] == "yes"
-    scores = {name: inquiry.decided[name] for name in SCORES}
+    scores = {name: inquiry.decided[name] for name in SCORES if name in inquiry.decided}
     stated = inquiry.decided.get("reasons")
     given = stated if isinstance(stated, dict) else {}
     reasons = {name: given[name] for name in SCORES if isinstance(given.get(name), str)}

@@ -33,7 +33,7 @@ from pramana.errors import (
     Stopped,
     describe_exception,
 )
-from pramana.model import Case, Check, Outcome, PlannedScorer, Reply, Request, Turn, add_usage
+from pramana.model import Case, Check, Outcome, PlannedScorer, Reply, Request, Turn
 from pramana.plugins import assertion_types, scorers
 from pramana.providers import redaction
 from pramana.providers.text.function import (
@@ -44,6 +44,7 @@ from pramana.providers.text.function import (
     function_path,
     is_asynchronous,
 )
+from pramana.replies import add_usage
 from pramana.score.judge import Judge, shorten_reason
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from pramana.assertions import check_output
 from pramana.errors import PramanaError
-from pramana.model import Case, Check, Outcome, Reply, Turn, describe_calls
+from pramana.model import Case, Check, Outcome, Reply, Turn
+from pramana.replies import describe_calls
 from pramana.score.judge import Judge, score_by_judge, score_by_rubric
 from pramana.score.scorers import Scorers, ends_run
 

@@ -21,7 +21,8 @@ from msgspec import Struct, field
 
 from pramana.errors import ProviderError, WeightsMissing, quote_text
 from pramana.installation import install_command
-from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, add_usage
+from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn
+from pramana.replies import add_usage
 
 NAME = "semantic_similarity"
 MEANING_VERSION = "1"

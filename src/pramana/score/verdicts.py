@@ -7,7 +7,7 @@ the judge is called once more, and nothing is guessed. Nothing here calls a mode
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from pramana.jsonl import BadLine, parse_line
@@ -18,6 +18,8 @@ RATINGS: Final = (
     '"efficiency": 1-10}'
 )
 """The readable form of ratings, in words."""
+DECISION: Final = 'a last line YES or NO, or {"completed": true or false}'
+"""The readable form of a decision without ratings, in words."""
 
 _VERDICT = re.compile(r"(?P<mark>\*{0,3}|_{0,3})(?P<word>YES|NO)(?:\.?(?P=mark)|(?P=mark)\.)", re.ASCII | re.IGNORECASE)
 _JUDGES_OWN = r"verdict|judge?ment|decision|final answer"
@@ -61,31 +63,38 @@ def parse_verdict(answer: str) -> bool | None:
     return None if decided is None or claims - {decided} else decided
 
 
-def read_ratings(answer: str) -> dict[str, Any] | None:
+def read_ratings(answer: str, required: Collection[str] = SCORES) -> dict[str, Any] | None:
     """Parse the object at the end of an answer as ratings, with `completed` as "yes" or "no"; None for anything else.
 
-    Unreadable: values that JSON has no number for, a duplicate key, and a `completed` that contradicts `passed`.
+    Unreadable: values that JSON has no number for, a duplicate key, and a `completed` that contradicts `passed`. Where
+    no rating is required, a verdict alone is enough.
 
     >>> read_ratings('{"completed": "yes", "accuracy": 11}') is None
     True
+    >>> read_ratings('{"completed": "yes"}', ()), read_ratings("It asks.\\nNO", ())
+    ({'completed': 'yes'}, {'completed': 'no'})
     """
     closing = _closing_object(answer)
-    if closing is None:
+    if closing is None and required:
         return None
-    value = closing.value
-    done = _decision(value, _COMPLETED_KEYS, closing.before)
-    whole = all(type(value.get(name)) is int and 1 <= value[name] <= 10 for name in SCORES)
-    return {**value, "completed": "yes" if done else "no"} if whole and done is not None else None
+    value = closing.value if closing else {}
+    done = _decision(value, _COMPLETED_KEYS, closing.before) if closing else parse_verdict(answer)
+    valid = all(
+        type(value.get(name)) is int and 1 <= value[name] <= 10 for name in SCORES if name in required or name in value
+    )
+    return {**value, "completed": "yes" if done else "no"} if valid and done is not None else None
 
 
 def evidence_before(answer: str) -> str:
-    """Return the text before the JSON object at the end of an answer; the whole answer if there is none.
+    """Return the text before the verdict at the end of an answer, which is a JSON object or a line YES or NO.
 
     >>> evidence_before('It asks.\\n```json\\n{"completed": true}\\n```')
     'It asks.'
     """
-    closing = _closing_object(answer)
-    return closing.before if closing else answer
+    if closing := _closing_object(answer):
+        return closing.before
+    before, _, last = answer.strip().rpartition("\n")
+    return answer if parse_verdict(last) is None else before
 
 
 class _Closing(NamedTuple):

@@ -46,6 +46,10 @@ AGENT_HINTS: Mapping[HintKey, str] = {
     "resume_run": "call the tool resume with the run {}",
     "any_suite": "compare {} by anySuite",
     "run_stored": "give the path store:{}",
+    "check_filters": "check the spelling of the selection {:json}",
+    "name_judge": "name another model as judge",
+    "choose_modalities": 'choose the modalities: modality ["text", "voice"]',
+    "send_parameter": 'give {0} a default, or send it: parameters {{"{0}": VALUE}}',
 }
 """Hints for a coding agent; some of them name commands, where no tool can help."""
 EXAMPLE_CASE = (

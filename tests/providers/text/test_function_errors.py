@@ -155,15 +155,16 @@ def test_a_required_parameter_that_the_run_does_not_send_is_named() -> None:
     with pytest.raises(ProviderError) as caught:
         ask("agents.support:with_history")
     assert str(caught.value) == (
-        "agents.support:with_history requires history, which the run does not send; give it a default, or send it: "
-        '--param history=VALUE, in Python parameters={"history": VALUE} (for the conversation, a function with a '
-        "parameter `messages` gets the whole conversation, as a list of messages)"
+        "agents.support:with_history requires history, which the run does not send (for the conversation, a function "
+        "with a parameter `messages` gets the whole conversation, as a list of messages); give history a default"
     )
     assert ask("agents.support:with_history", history="none") == "hi"
 
 
 def test_a_function_of_both_prompt_and_messages_hears_that_one_replaces_the_other() -> None:
-    with pytest.raises(ProviderError, match=r"requires prompt, .* \(`messages` replaces the prompt\)$"):
+    with pytest.raises(
+        ProviderError, match=r"requires prompt, .* \(`messages` replaces the prompt\); give prompt a default$"
+    ):
         ask("agents.support:with_both")
 
 

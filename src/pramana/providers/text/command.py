@@ -17,9 +17,10 @@ from pathlib import Path
 
 from pramana import clock
 from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable, escape_control_characters, quote_text
-from pramana.model import Reply, Request, Target, encode_raw_response
+from pramana.model import Reply, Request, Target
 from pramana.providers import redaction
 from pramana.providers.text.function import join_turns
+from pramana.replies import encode_raw_response
 
 DEFAULT_TIMEOUT_S = 120.0
 OUTPUT_LIMIT = 16 << 20

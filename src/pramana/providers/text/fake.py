@@ -37,7 +37,8 @@ from pramana.errors import (
     quote_text,
     suggest_similar,
 )
-from pramana.model import Reply, Request, Target, Usage, encode_raw_response
+from pramana.model import Reply, Request, Target, Usage
+from pramana.replies import encode_raw_response
 
 ERRORS: Mapping[str, type[ProviderError]] = {
     each.code: each

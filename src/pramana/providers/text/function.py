@@ -18,12 +18,13 @@ folder can be imported; installed ones take precedence.
 
 import asyncio
 import inspect
+import json
 import logging
 import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -38,15 +39,25 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from pramana import clock
-from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, describe_exception, quote_text, suggest_similar
-from pramana.model import Reply, Request, Target, Turn, describe_invalid_reply, encode_raw_response, parse_usage
+from pramana.errors import (
+    Hint,
+    InvalidInput,
+    KeyInAnswer,
+    ProviderError,
+    describe_exception,
+    quote_text,
+    suggest_similar,
+)
+from pramana.model import Reply, Request, Target, Turn
 from pramana.providers import redaction
+from pramana.replies import describe_invalid_reply, encode_raw_response, parse_usage
 
 log = logging.getLogger("pramana.providers")
 THREADS = 10_000
 """Threads per function: the highest concurrency of a run. The run's limiter decides how many calls are made."""
 MESSAGE_LIMIT = 300
 SYSTEM_PROMPT = "system_prompt"
+RESUME_ADVICE = "pramana.resume(run_id, model=function), or judge=function"
 USE_MESSAGES = "a function with a parameter `messages` gets the whole conversation, as a list of messages"
 _PACKAGE = Path(__file__).parents[2]
 _STANDARD_LIBRARY = tuple({Path(sysconfig.get_path(each)) for each in ("stdlib", "platstdlib")})
@@ -86,7 +97,7 @@ class FunctionProvider:
             ended = await self._coroutines.call(lambda: awaited)
         if ended.error is not None:
             self._raise(ended.error)
-        reply = self._reply(ended.value)
+        reply = self._judge_reply(ended.value) if request.purpose == "judge" else self._reply(ended.value)
         if self._keys.is_in("\n".join([reply.text, *(f"{each.id} {each}" for each in reply.tool_calls)])):
             raise KeyInAnswer(redaction.describe_held_key(f"the answer of {self._path}"))
         not_taken = self._accepted.ignored_parameters(request.parameters)
@@ -100,8 +111,8 @@ class FunctionProvider:
 
     def refuse_missing(self, parameters: Mapping[str, Any]) -> None:
         """Raise `InvalidInput` if the function requires a parameter that is not given."""
-        if message := self._missing(parameters):
-            raise InvalidInput(message)
+        if missing := self._accepted.missing_parameters(parameters):
+            raise InvalidInput(self._describe_missing(missing), hint=Hint("send_parameter", missing[0]))
 
     async def models(self) -> list[str]:
         """Return the path, its only model."""
@@ -122,6 +133,16 @@ class FunctionProvider:
             raise ProviderError(f"{self._path} returned a Reply whose {wrong}")
         return replace(answer, text=str.__str__(answer.text), usage=parse_usage(answer.usage))
 
+    def _judge_reply(self, verdict: object) -> Reply:
+        """Return a judge function's return value as a reply, with the text that a judge model would write."""
+        answer = _judge_answer(verdict)
+        if isinstance(answer, str | Reply):
+            return self._reply(answer)
+        found = f"{self._path} returned {type(verdict).__name__}"
+        raise ProviderError(
+            f"{found}; a judge returns True or False, text, or a dictionary; for numbers, write a scorer with pass_at"
+        )
+
     def _raise(self, error: BaseException) -> NoReturn:
         """Raise a function's exception as a provider error."""
         if isinstance(error, ProviderError) and self._keys.is_in(str(error)):
@@ -131,24 +152,17 @@ class FunctionProvider:
         message = self._keys.blank(describe_exception(error))[:MESSAGE_LIMIT]
         raise ProviderError(f"{self._path} raised {message}{_describe_location(error)}") from error
 
-    def _missing(self, parameters: Mapping[str, Any]) -> str | None:
-        """Return what to do about required parameters that are not given; None if there are none."""
-        missing = [name for name in self._accepted.required if name not in parameters]
-        if not missing:
-            return None
-        first, default = missing[0], "it a default" if len(missing) == 1 else "each a default"
+    def _describe_missing(self, missing: Sequence[str]) -> str:
+        """Describe required parameters that are not given."""
         instead = f"for the conversation, {USE_MESSAGES}"
         if self._accepted.messages:
             instead = "`messages` replaces the prompt"
-        return (
-            f"{self._path} requires {', '.join(missing)}, which the run does not send; give {default}, or send it: "
-            f'--param {first}=VALUE, in Python parameters={{"{first}": VALUE}} ({instead})'
-        )
+        return f"{self._path} requires {', '.join(missing)}, which the run does not send ({instead})"
 
     def _call(self, request: Request) -> Callable[[], Any]:
         given, accepted = request.parameters, self._accepted
-        if missing := self._missing(given):
-            raise ProviderError(missing)
+        if missing := accepted.missing_parameters(given):
+            raise ProviderError(f"{self._describe_missing(missing)}; give {missing[0]} a default")
         more = accepted.make_arguments(given)
         turns = request.turns
         if accepted.system_prompt:
@@ -168,6 +182,23 @@ class FunctionProvider:
         return partial(self._function, join_turns(turns), **more)
 
 
+def _judge_answer(value: object) -> object:
+    """Return a judge function's verdict as the text that a judge model would write; anything else as it is.
+
+    >>> [*map(_judge_answer, (True, {"completed": False, "accuracy": 3}, "It says so.\\nYES", 7))]
+    ['YES', '{"completed": false, "accuracy": 3}', 'It says so.\\nYES', 7]
+    """
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "shape", None) == ():  # a bool of numpy
+        value = item()
+    if isinstance(value, bool):
+        return "YES" if value else "NO"
+    if isinstance(value, Mapping):
+        with suppress(TypeError, ValueError, RecursionError):
+            return json.dumps(dict(value), ensure_ascii=False, allow_nan=False)
+    return value
+
+
 def _describe_location(error: BaseException, *, elsewhere: bool = True) -> str:
     """Return where an exception was raised, in brackets: file, line and function of the innermost user frame.
 
@@ -182,6 +213,12 @@ def _describe_location(error: BaseException, *, elsewhere: bool = True) -> str:
         return ""
     code, line = found[-1]
     return f" ({_shown_path(code.co_filename)}, line {line}, in {code.co_name})"
+
+
+def has_user_frames(error: BaseException) -> bool:
+    """Return whether an exception, or its cause, was raised in a file of the user."""
+    raised = [frame.f_code for each in (error, error.__cause__) if each for frame, _ in walk_tb(each.__traceback__)]
+    return any(not _is_internal(code) and _is_in_users_file(code) for code in raised)
 
 
 def _is_internal(code: CodeType) -> bool:
@@ -208,6 +245,9 @@ def _shown_path(name: str) -> str:
 def function_path(function: Callable[..., Any]) -> str:
     """Return the name a callable is stored under: `package.module:function`.
 
+    A `lambda` has the name of the module's variable that holds it, and can be imported by that; one that is written in
+    a call has no name but `<lambda>`.
+
     >>> import json, functools
     >>> *map(function_path, (json.dumps, functools.partial(json.dumps, indent=1), json.JSONEncoder())),
     ('json:dumps', 'json:dumps', 'json.encoder:JSONEncoder')
@@ -215,7 +255,12 @@ def function_path(function: Callable[..., Any]) -> str:
     named = _unwrap_partial(function)
     if not hasattr(named, "__qualname__"):
         named = type(named)
-    return f"{getattr(named, '__module__', None) or '__main__'}:{named.__qualname__}"
+    module = getattr(named, "__module__", None) or "__main__"
+    name = named.__qualname__
+    if name == "<lambda>":
+        variables = vars(sys.modules[module]) if module in sys.modules else {}
+        name = next((each for each, value in variables.items() if value is named and each != "_"), name)
+    return f"{module}:{name}"
 
 
 def is_asynchronous(function: Callable[..., Any]) -> bool:
@@ -263,7 +308,7 @@ def is_importable(path: str) -> bool:
     return module != "__main__" and "<" not in name
 
 
-def find_function(path: str, advice: str = "pramana.resume(run_id, model=function)") -> Callable[..., Any]:
+def find_function(path: str, advice: str = RESUME_ADVICE) -> Callable[..., Any]:
     """Import `package.module:function`; raise `InvalidInput` with what to do if that fails."""
     module, colon, attribute = path.partition(":")
     if not module or not colon or not attribute:
@@ -337,6 +382,10 @@ class _Signature:
             found["parameters"] = dict(parameters)
         return found
 
+    def missing_parameters(self, parameters: Mapping[str, Any]) -> list[str]:
+        """Return the names of required parameters that are not given."""
+        return [name for name in self.required if name not in parameters]
+
     def ignored_parameters(self, parameters: Mapping[str, Any]) -> list[str]:
         """Return the names of parameters that are set but not passed to the function."""
         if self.parameters:
@@ -366,9 +415,10 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
     try:
         signature.bind(*([] if messages else [""]), **dict.fromkeys(required))
     except TypeError as error:
-        raise InvalidInput(
-            f"python:{path} cannot be called: {error}; expected a function of the prompt, or of `messages`"
-        ) from None
+        expected = "expected a function of the prompt, or of `messages`"
+        if inspect.isclass(function):
+            expected = f"it is a class, so pass an object of it: {function.__name__}()"
+        raise InvalidInput(f"python:{path} cannot be called: {error}; {expected}") from None
     any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
     return _Signature(
         messages=messages,

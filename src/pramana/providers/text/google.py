@@ -13,12 +13,13 @@ from urllib.parse import quote as quoted
 from msgspec.structs import astuple
 
 from pramana.errors import AuthenticationFailed, Rejected
-from pramana.model import Reply, Request, Usage, parse_token_count
+from pramana.model import Reply, Request, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.failures import AccountErrors
 from pramana.providers.http import HttpTransport, VendorProvider
 from pramana.providers.reading import ReplyReader, arguments_text
 from pramana.providers.text.openai import make_midstream_error
+from pramana.replies import parse_token_count
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 TOP_LEVEL_PARAMETERS = ("safetySettings", "tools", "toolConfig", "cachedContent", "serviceTier", "store", "labels")

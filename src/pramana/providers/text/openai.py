@@ -18,11 +18,12 @@ from typing import Any
 from msgspec import structs
 
 from pramana.errors import ProviderError, Rejected
-from pramana.model import Reply, Request, Target, Usage, parse_token_count
+from pramana.model import Reply, Request, Target, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.failures import AccountErrors
 from pramana.providers.http import HttpTransport, VendorProvider
 from pramana.providers.reading import ReplyReader, WholeReader
+from pramana.replies import parse_token_count
 
 BASE_URL = "https://api.openai.com/v1"
 _TEXT_FIELDS = frozenset(("content", "refusal", "role"))

@@ -13,9 +13,9 @@ import msgspec
 from yarl import URL
 
 from pramana.errors import BrokenReply
-from pramana.model import parse_token_count
 from pramana.providers.failures import ErrorBody
 from pramana.providers.voice.vocabulary import ErrorClass, Event, Format, Message
+from pramana.replies import parse_token_count
 
 MAX_NAME_LENGTH = 200
 _decode = msgspec.json.Decoder().decode

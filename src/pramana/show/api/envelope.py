@@ -369,6 +369,10 @@ API_HINTS: Mapping[HintKey, str] = {
     "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "pull them: POST /api/weights/{}/pull",
     "any_suite": "compare {} by anySuite=true",
+    "check_filters": "check the spelling of {:json}",
+    "name_judge": "name another model as judge",
+    "choose_modalities": 'choose the modalities: "modality": ["text", "voice"]',
+    "send_parameter": 'give {0} a default, or send it: "parameters": {{"{0}": VALUE}}',
 }
 """Hints for clients of the API; some of them name commands, where the API has no equivalent."""
 

@@ -16,11 +16,16 @@ from pramana.model import Run
 from pramana.report import terminal
 from pramana.show.cli.options import (
     CASE_OPTIONS,
+    CONCURRENCY,
+    JSON,
     POSITIVE,
+    QUIET,
     FiniteRange,
     GroupedCommand,
     OrNone,
     OutputPath,
+    add_cost_limits,
+    add_scoring_options,
     add_selection_options,
     exporter_for,
     local_store,
@@ -78,15 +83,7 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
     metavar="FILE",
     help="System prompt",
 )
-@click.option("--judge", metavar="MODEL", help="Judge model [default: each model judges itself]")
-@click.option("--embedder", metavar="MODEL", help="Embedding model [default: MiniLM, embedded]")
-@click.option(
-    "--scorer",
-    "scorers",
-    multiple=True,
-    metavar="NAME",
-    help="Scorer to add, or python:MODULE:FUNCTION (repeatable)",
-)
+@add_scoring_options(judge="each model judges itself", embedder="MiniLM, embedded")
 @click.option(
     "--modality",
     "modalities",
@@ -127,8 +124,7 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
 @click.option(
     "--param", "params", multiple=True, metavar="NAME=VALUE", help="Any other parameter, as JSON or text (repeatable)"
 )
-@click.option("--max-cost", "max_cost_usd", type=OrNone(POSITIVE), metavar="USD", help="Cost limit (USD)")
-@click.option("--max-total-tokens", type=OrNone(click.IntRange(1)), metavar="N", help="Token limit, input and output")
+@add_cost_limits(OrNone)
 @click.option("--deadline", "deadline_s", type=OrNone(POSITIVE), metavar="SECONDS", help="Time limit for the run")
 @click.option(
     "--timeout",
@@ -139,14 +135,7 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
     metavar="SECONDS",
     help="Timeout per request",
 )
-@click.option(
-    "--concurrency",
-    default=32,
-    show_default=True,
-    type=click.IntRange(1, 10_000),
-    metavar="N",
-    help="Concurrent requests per provider",
-)
+@CONCURRENCY
 @click.option("--name", default=None, metavar="NAME", help="Name of the run, for lists")
 @click.option("--note", default=None, metavar="TEXT", help="Note on the run")
 @click.option(
@@ -161,8 +150,8 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
 @click.option("--id-file", type=OutputPath(), metavar="FILE", help="Write the run ID to this file")
 @click.option("--dry-run", is_flag=True, help="Print calls, tokens and cost; send nothing")
 @click.option("--cache", is_flag=True, help="Reuse cached replies to identical requests")
-@click.option("--quiet", is_flag=True, help="Print no progress, only the summary")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+@QUIET
+@JSON
 @click.pass_context
 def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selection", **given: Any) -> int:
     """Test models on the cases in PATHS: suites, scenarios, or folders of them.
@@ -367,8 +356,6 @@ def _was_typed(context: click.Context, name: str) -> bool:
 @contextmanager
 def name_options_in_errors(context: click.Context) -> Iterator[None]:
     """Name the option instead of the request field in errors raised in the context."""
-    from dataclasses import replace
-
     from msgspec.structs import fields
 
     from pramana.request import Limits, RunRequest, published_name
@@ -384,11 +371,7 @@ def name_options_in_errors(context: click.Context) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        if not error.problems or any(each.file for each in error.problems):
-            raise
-        raise InvalidInput.from_problems(
-            [replace(each, path=option_name(each.path)) for each in error.problems]
-        ) from None
+        raise error.with_paths(option_name) from None
 
 
 def _system_prompt(path: Path | None) -> str | None:

@@ -46,6 +46,10 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "download them: Home offers it",
     "any_suite": "compare {}: Compare offers it",
+    "check_filters": "check their spelling",
+    "name_judge": "choose another judge model",
+    "choose_modalities": "choose text and voice",
+    "send_parameter": "give {} a default",
 }
 """What to do about an error, worded for users of the workbench; some fixes need a command."""
 

@@ -19,7 +19,7 @@ from pramana.app.runs import ResultFilter, read_progress, read_result
 from pramana.app.suites import ListedView
 from pramana.app.views import CheckView, LimitsView, PlanView, ResultDetailView, ResultView, RunDetailView, TargetView
 from pramana.errors import InvalidInput
-from pramana.model import describe_calls
+from pramana.replies import describe_calls
 from pramana.report import figures
 from pramana.report.markup import (
     Child,
