@@ -91,12 +91,13 @@ def fold_repeats(problems: Iterable[Problem]) -> list[RepeatedProblem]:
 
 _NUMBER, _QUOTED = re.compile(r"\d+"), re.compile(r'"[^"]*"')
 HintKey = Literal[
-    "list_runs", "start_run", "resume_run", "list_scenarios", "import_scenarios", "run_stored", "list_library",
-    "list_models", "list_server_models", "list_tokens", "name_model", "create_token", "pull_weights", "publish_suite",
-    "any_suite", "check_filters", "name_judge", "choose_modalities", "send_parameter",
+    "list_runs", "list_scorings", "start_run", "resume_run", "list_scenarios", "import_scenarios", "run_stored",
+    "list_library", "list_models", "list_server_models", "list_tokens", "name_model", "create_token", "pull_weights",
+    "publish_suite", "any_suite", "check_filters", "name_judge", "choose_modalities", "send_parameter",
 ]  # fmt: skip
 COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_runs": "see: pramana runs",
+    "list_scorings": "list them: pramana show {} --scorings",
     "start_run": "start one: pramana run",
     "resume_run": "resume it there: pramana run --resume {}",
     "list_scenarios": "see: pramana scenarios list",
@@ -120,6 +121,7 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
 PYTHON_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "see: pramana.runs()",
+    "list_scorings": "list them: pramana.load_report({!r}).scorings",
     "start_run": "start one: pramana.evaluate(...)",
     "resume_run": "resume it there: pramana.resume({!r})",
     "any_suite": "compare {} by any_suite=True",

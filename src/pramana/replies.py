@@ -5,7 +5,7 @@ Any provider, and any function of a user, makes replies: nothing here trusts a f
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import astuple
@@ -67,6 +67,15 @@ def describe_calls(calls: Iterable[NamedCall], longest: int = 160) -> str:
     """
     lines = (" ".join(f"{each.name}({each.arguments})".split()) for each in calls)
     return f"called {', '.join(line if len(line) <= longest else f'{line[: longest - 1]}…' for line in lines)}"
+
+
+def describe_reply(text: str, calls: Sequence[NamedCall]) -> str:
+    """Return the text of a reply, or the tools that it called instead; empty if there is neither.
+
+    >>> describe_reply(" ", [ToolCall("get_time")]), describe_reply("Noon.", [ToolCall("get_time")])
+    ('(no text; called get_time({}))', 'Noon.')
+    """
+    return text if text.strip() or not calls else f"(no text; {describe_calls(calls)})"
 
 
 def encode_raw_response(response: Any) -> bytes:

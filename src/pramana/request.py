@@ -93,6 +93,18 @@ class Selection(Struct, frozen=True, kw_only=True):
         """
         return [name for name in _OPTIONS if (value := getattr(self, name)) is not NO_FILTER and not value]
 
+    def refuse_empty_filters(self, argument: str, published: Mapping[str, str] | None = None) -> None:
+        """Raise `InvalidInput` for a filter that was given as an empty list; `published` are the names of filters.
+
+        >>> Selection(all_tags=()).refuse_empty_filters("selection", {"all_tags": "allTags"})
+        Traceback (most recent call last):
+            ...
+        pramana.errors.InvalidInput: selection: allTags is empty: no case would run; leave it out for all cases
+        """
+        if empty := self.empty_filters():
+            name = (published or {}).get(empty[0], empty[0])
+            raise InvalidInput(f"{argument}: {name} is empty: no case would run; leave it out for all cases")
+
     def to_recorded(self) -> dict[str, object]:
         """Return the filters that are set, as plain data for the plan."""
         given = asdict(self).items()

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, ProviderError, Unavailable
-from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn, Usage
+from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, ToolCall, Turn, Usage
 from pramana.score.judge import Judge, make_delimiter, score_by_judge, score_by_rubric
 from pramana.score.scoring import NO_JUDGE, Scoring
 from pramana.score.verdicts import SCORES, parse_verdict, read_ratings
@@ -60,6 +60,19 @@ class NoSimilarity:
 def scored(script: Scripted, output: str, case: Case = JUDGED) -> Check:
     by = score_by_judge if case is JUDGED else score_by_rubric
     return asyncio.run(by(script.judge(), case, Reply(output)))
+
+
+def test_a_judge_reads_which_tools_a_reply_without_text_called() -> None:
+    calls = (ToolCall("get_weather", '{"city": "Paris"}'),)
+    said = '(no text; called get_weather({"city": "Paris"}))'
+    for case, answer, score in ((JUDGED, "YES", score_by_judge), (SCENARIO, RATINGS, score_by_rubric)):
+        for reply, output in ((Reply("", tool_calls=calls), said), (Reply("Noon.", tool_calls=calls), "Noon.")):
+            script = Scripted(answer)
+            asyncio.run(score(script.judge(), case, reply))
+            fence = make_delimiter(output, *(() if case is SCENARIO else ("Answer YES only if the text is a haiku.",)))
+            sent = script.requests[0].turns[-1].text
+            assert f"\n{output}\n=====[" in sent
+            assert case is SCENARIO or f"\n{fence}\n{output}\n{fence}\n" in sent
 
 
 @pytest.mark.parametrize(

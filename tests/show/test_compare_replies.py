@@ -14,6 +14,8 @@ from pramana.report.terminal import text_width
 from pramana.show.cli import pramana
 
 MODELS = """\
+from pramana import Reply, ToolCall
+
 LONG = "Well, that depends on how one looks at it. " * 40
 
 def before(prompt):
@@ -24,6 +26,14 @@ def now(prompt):
         "0": "I am a chatty model.", "1": "The capital city is, of course, Paris!", "2": "Paris", "3": "Paris.",
         "4": "Madrid", "5": LONG + "Paris, that is",
     }[prompt[-2]]
+
+def calls(prompt):
+    return Reply("", tool_calls=(ToolCall("find", '{"number": %s}' % prompt[-2]),))
+
+def empty(prompt):
+    if "0" in prompt:
+        raise ValueError("no answer")
+    return ""
 """
 
 
@@ -147,6 +157,19 @@ def test_two_models_of_one_run_differ_instead_of_changing() -> None:
     assert "    before, passed: Paris" in text
 
 
+def test_a_reply_without_text_is_shown_by_its_tool_calls_or_as_empty() -> None:
+    calls, empty = ran("calls"), ran("empty")
+    text = " ".join(said("compare", calls, empty).split())
+    assert 'before, failed: (no text; called find({"number": 1}))' in text
+    assert "now, failed: (empty)" in text
+    found = as_data(calls, empty)
+    first = found["examples"][0]["base"]
+    assert (first["reply"], [each["name"] for each in first["tool_calls"]]) == ("", ["find"])
+    assert (found["reply_changes"]["compared"], found["reply_changes"]["changed"]) == (5, 5)
+    flipped = ran("before")
+    assert "(no text; called find" in said("compare", flipped, calls, "--show", "1")
+
+
 def test_repeats_are_compared_one_by_one() -> None:
     changes = as_data(ran("before", repeat=3), ran("now", repeat=2))["reply_changes"]
     assert (changes["compared"], changes["changed"]) == (8, 6)
@@ -163,6 +186,7 @@ def test_a_file_shows_its_replies_and_one_without_outputs_says_nothing(tmp_path:
         "outcome": "passed",
         "reason": 'found "Paris" at character 1',
         "reply": "Paris",
+        "tool_calls": [],
         "result": None,
     }
     assert as_data(files[0], new)["examples"][0]["prompt"] == "Which capital is number 0?"

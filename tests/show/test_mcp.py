@@ -249,6 +249,57 @@ def test_short_texts_count_in_the_singular_and_say_when_nothing_failed(folder: P
     run(work())
 
 
+def test_rates_and_times_of_several_models_are_not_pooled(folder: Path) -> None:
+    languages = [{**json.loads(case(f"{name}-001", "Capital of Italy?", "Rome")), "category": name}
+                 for name in ("factual", "reasoning")]  # fmt: skip
+    (folder / "two.jsonl").write_text("\n".join(map(json.dumps, languages)), encoding="utf-8")
+    models = ["fake:fixed=Rome", "fake:fixed=Oslo"]
+
+    async def work() -> None:
+        async with Client(server(folder)) as client:
+            one = await called(client, "run", paths=["two.jsonl"], models=models[:1])
+            assert (one["passRate"], one["byModel"], one["latencyByModel"]) == (1.0, {}, {})
+            assert {name: sorted(rows) for name, rows in one["by"].items()} == {
+                "model": models[:1], "category": ["factual", "reasoning"],
+            }  # fmt: skip
+            both = await called(client, "run", paths=["two.jsonl"], models=models)
+            shown = (await called(client, "show", run=both["id"]))["run"]
+            for found in (both, shown):
+                assert (found["passRate"], found["interval"], found["latencyP50Seconds"]) == (None, None, None)
+                assert {name: rate["passRate"] for name, rate in found["by"].pop("model").items()} == {
+                    models[0]: 1.0, models[1]: 0.0,
+                }  # fmt: skip
+                assert found["by"] == {}
+                rates = {model: by["category"]["factual"]["passRate"] for model, by in found["byModel"].items()}
+                assert rates == {models[0]: 1.0, models[1]: 0.0}
+                assert found["latencyByModel"].keys() == set(models)
+            newest, oldest = (await called(client, "runs"))["runs"]
+            assert (newest["passRate"], oldest["passRate"]) == (None, 1.0)
+            assert [each["passRate"] for each in newest["modelRates"]] == [1.0, 0.0]
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("filters", "named"),
+    [
+        ({"selection": {"ids": []}}, "selection: ids"),
+        ({"selection": {"allTags": []}}, "selection: allTags"),
+        ({"scenarios": {"categories": []}}, "scenarios: categories"),
+    ],
+)
+def test_an_empty_filter_is_refused_instead_of_selecting_everything(
+    folder: Path, filters: dict[str, Any], named: str
+) -> None:
+    async def work() -> None:
+        async with Client(server(folder)) as client:
+            text, _ = await refused(client, "run", paths=["capitals.jsonl"], models=["fake"], **filters)
+            assert f"{named} is empty: no case would run; leave it out for all cases" in text
+            assert (await called(client, "runs"))["total"] == 0
+
+    run(work())
+
+
 def test_a_comparison_says_that_the_two_were_asked_differently(app: App, folder: Path) -> None:
     async def work() -> None:
         suite = {"paths": [str(folder / "capitals.jsonl")], "models": ["fake:echo"]}

@@ -123,6 +123,14 @@ def test_a_judge_that_was_a_function_of_a_program_is_refused_with_what_to_do(run
     assert (found["exit_code"], found["sentence"]) == (4, NO_NEW_VERDICT)
 
 
+def test_a_report_makes_a_scoring_current(run_id: str) -> None:
+    said("rescore", run_id, *STRICT)
+    report = library.load_report(run_id)
+    assert [each.current for each in report.use_scoring(0)] == [True, False]
+    assert rate(run_id) == (4, 0)
+    assert [each.current for each in library.load_report(run_id).scorings] == [True, False]
+
+
 def test_two_scorings_of_one_run_are_compared(run_id: str) -> None:
     said("rescore", run_id, *STRICT)
     first, second = f"{run_id}@0", f"{run_id}@1"

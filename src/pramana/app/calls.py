@@ -67,11 +67,11 @@ def read_call(
     app: App, _: User, run_id: str, seq: int, columns: Annotated[int, Meta(ge=FEWEST, le=MOST)] = 800
 ) -> CallView:
     """Return a call's conversation, its turns, and the peaks of both sides in `columns` parts."""
-    found = app.store.runs.find(run_id).id
+    found = app.store.runs.find_scored(run_id)
     case, result = app.store.results.read(found, seq)
     call = result.reply.call if result.reply else None
     if call is None:
-        raise NotFound(f"result {seq} of run {found} is not a call, so it has no recording")
+        raise NotFound(f"result {seq} of run {found.id} is not a call, so it has no recording")
     blob = app.store.blobs.get
     samples, rate = _read_recording(call, blob)
     return CallView(

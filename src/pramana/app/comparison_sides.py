@@ -29,7 +29,7 @@ from pramana.analyse.replies import Answered, ReplyChanges, compare_replies
 from pramana.app.model_names import ModelNames
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import Hint, InvalidInput, quote_text
-from pramana.model import Check, Outcome
+from pramana.model import Check, Outcome, ToolCall
 
 
 class ComparedAnswer(NamedTuple):
@@ -49,7 +49,7 @@ class ComparedAnswer(NamedTuple):
     fingerprint: str | None = None
     """The fingerprint that the provider or the embedded engine reported."""
     reply: str | None = None
-    """Its text, or the transcript of a call; None if there is none or it was not recorded."""
+    """Its text, the transcript of a call, or its tool calls in words; None if there is none or it was not recorded."""
 
 
 class RecordedReply(NamedTuple):
@@ -60,6 +60,7 @@ class RecordedReply(NamedTuple):
     text: str | None
     outcome: Outcome
     reason: str | None
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 class HashMismatch(NamedTuple):

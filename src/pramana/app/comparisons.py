@@ -311,7 +311,7 @@ def _compare_sources(app: App, before: Source, after: Source, request: CompareRe
     """Return the comparison of two runs, cached until one of them gets more results or is rescored."""
     states: list[Any] = []
     for each in (before, after):
-        run = app.store.runs.read(each.where)
+        run = app.store.runs.find_scored(each.where)
         states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.list(run))
     options = {"any_suite": request.any_suite, "any_judge": request.any_judge}
     return app.comparisons.get(

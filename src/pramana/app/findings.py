@@ -45,10 +45,10 @@ class RunSummaries:
         """Return the current summary of a run, and the distribution of its times."""
         scorings = tuple(self._store.scorings.list(run))
         with self._lock:
-            sums = self._kept.get(run.id)
+            sums = self._kept.get(run.reference)
             if sums is None or sums.scorings != scorings:
                 sums = _RunSums(Tally.for_run(run), SpreadTally.for_run(run), scorings, threading.Lock())
-            put_in_cache(self._kept, run.id, sums, MAX_RUNS)
+            put_in_cache(self._kept, run.reference, sums, MAX_RUNS)
         with sums.lock:
             for seq, case, result in self._store.results.iterate_numbered_with_cases(run, sums.last):
                 sums.tally.add(case, result)

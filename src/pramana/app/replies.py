@@ -13,7 +13,7 @@ from msgspec import Meta
 from pramana.analyse.comparison import Pair
 from pramana.analyse.replies import Answered, iterate_scored
 from pramana.app.comparison_sides import ComparedSides, RecordedReply, Side, Source
-from pramana.app.views import View
+from pramana.app.views import ToolCallView, View, tool_call_views
 from pramana.model import Outcome
 
 Change = Literal["lost", "gained", "same verdict"]
@@ -24,7 +24,8 @@ class SideReplyView(View, frozen=True, kw_only=True):
 
     outcome: Outcome
     reason: str | None
-    reply: Annotated[str | None, Meta(description="null: not recorded")]
+    reply: Annotated[str | None, Meta(description="null: there is none, or it was not recorded")]
+    tool_calls: Annotated[tuple[ToolCallView, ...], Meta(description="Tools that the model called")] = ()
     result: Annotated[int | None, Meta(description="The number of the result in its run; null in a file")]
 
 
@@ -76,6 +77,7 @@ def _side_reply(source: Source, place: int, recorded: RecordedReply) -> SideRepl
         outcome=recorded.outcome,
         reason=recorded.reason,
         reply=recorded.text,
+        tool_calls=tool_call_views(recorded.tool_calls),
         result=place if source.stored else None,
     )
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from pramana.analyse.summary import Rate, explain_outcome
+from pramana.app import App, User, use_case
 from pramana.app.views import OutcomesView, View
 from pramana.bench import VERDICTS
 from pramana.model import Outcome, Result, Run
@@ -140,7 +141,19 @@ def _identify(result: Result) -> dict[str, Any]:
     return {"case_id": result.case_id, "model": key.model, "variant": key.variant, "repeat": key.repeat}
 
 
-def use_scoring(store: Store, run: Run, number: int) -> Sequence[ScoringView]:
+@use_case("viewer")
+def list_scorings(app: App, _: User, run_id: str) -> Sequence[ScoringView]:
+    """Return the scorings of a run, oldest first."""
+    return scoring_views(app.store, app.store.runs.find(run_id))
+
+
+@use_case("editor")
+def use_scoring(app: App, _: User, run_id: str, number: int) -> Sequence[ScoringView]:
+    """Make a scoring current until the run is rescored; return all scorings of the run."""
+    return make_scoring_current(app.store, app.store.runs.read(run_id), number)
+
+
+def make_scoring_current(store: Store, run: Run, number: int) -> Sequence[ScoringView]:
     """Make a scoring current until the run is rescored; return all scorings of the run."""
     store.scorings.use(run, number)
     return scoring_views(store, run)

@@ -133,14 +133,14 @@ def list_runs(app: App, _: User, filter_: RunFilter) -> Listed[RunView]:
 @use_case("viewer", "heavy")
 def read_run(app: App, _: User, run_id: str) -> RunDetailView:
     """Return a run's plan, its progress, its summary and the distribution of its times."""
-    run = app.store.runs.find(run_id)
+    run = app.store.runs.find_scored(run_id)
     return _read_run_detail(app, run, *app.findings.summarise(run))
 
 
 @use_case("viewer")
 def read_progress(app: App, _: User, run_id: str) -> RunDetailView:
     """Return a run's plan and its progress, without the summary, which takes longer to compute."""
-    return _read_run_detail(app, app.store.runs.find(run_id))
+    return _read_run_detail(app, app.store.runs.find_scored(run_id))
 
 
 @use_case("viewer", "heavy")
@@ -148,7 +148,7 @@ def render_run(
     app: App, _: User, run_id: str, render: Callable[[Run, Iterator[tuple[Case, Result]]], _Rendered]
 ) -> _Rendered:
     """Return the output of a renderer, which gets a run and an iterator of its results."""
-    run = app.store.runs.find(run_id)
+    run = app.store.runs.find_scored(run_id)
     return render(run, app.store.results.iterate_with_cases(run))
 
 
@@ -197,7 +197,7 @@ def _read_run_detail(
 def list_results(app: App, _: User, run_id: str, filter_: ResultFilter) -> Listed[ResultView]:
     """Return results in the order they were stored, each with the beginning of its reply."""
     found, total = app.store.results.page(
-        app.store.runs.find(run_id),
+        app.store.runs.find_scored(run_id),
         outcome=filter_.outcome,
         model=filter_.model,
         case=filter_.case,
@@ -215,7 +215,7 @@ def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = 
 
     Its neighbours are the nearest results that pass the filters, on whatever page.
     """
-    run = app.store.runs.find(run_id)
+    run = app.store.runs.find_scored(run_id)
     case, result = app.store.results.read(run, seq)
     before, after = app.store.results.find_neighbours(
         run, seq, among.outcome, model=among.model, case=among.case, text=among.text, tag=among.tag
@@ -281,6 +281,7 @@ def run_detail_view(
     """Return the detail view of a run."""
     return RunDetailView(
         **asdict(listed or _run_view(run, summary)),
+        scoring=run.scoring,
         judges=tuple(summary.judge_names) if summary else None,
         plan=_plan_view(run),
         limits=LimitsView(**{PUBLISHED_LIMITS[name]: value for name, value in run.limits.items()}),

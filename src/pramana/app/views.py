@@ -113,6 +113,11 @@ class RunView(View, frozen=True, kw_only=True):
         ),
     ]
 
+    @property
+    def reference(self) -> str:
+        """What names the run where runs are read: its id, or `RUN@1` if it is read by a scoring that was named."""
+        return self.id
+
 
 class TargetView(View, frozen=True, kw_only=True):
     """A model as it was typed, and the target that it resolved to."""
@@ -159,6 +164,9 @@ class LimitsView(View, frozen=True, kw_only=True):
 class RunDetailView(RunView, frozen=True, kw_only=True):
     """A run in full, without its results."""
 
+    scoring: Annotated[
+        int | None, Meta(description="The scoring that it is read by, where `RUN@1` named one; null: the current one")
+    ] = None
     plan: PlanView
     judges: Annotated[
         tuple[str, ...] | None, Meta(description="Who gave the verdicts as they stand; null without the summary")
@@ -178,6 +186,11 @@ class RunDetailView(RunView, frozen=True, kw_only=True):
             "bins"
         ),
     ]
+
+    @property
+    def reference(self) -> str:
+        """What names the run where runs are read: its id, or `RUN@1` if it is read by a scoring that was named."""
+        return self.id if self.scoring is None else f"{self.id}@{self.scoring}"
 
 
 class ShareView(View, frozen=True, kw_only=True):

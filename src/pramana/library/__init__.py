@@ -426,8 +426,8 @@ def _split_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def read_selection(argument: str, filters: Any) -> Any:
     """Return a selection, or the one that a dictionary stands for; refuse a filter that was given as an empty list."""
     selection = _selection_from_dict(argument, filters) if isinstance(filters, Mapping) else filters
-    if isinstance(selection, Selection) and (empty := selection.empty_filters()):
-        raise InvalidInput(f"{argument}: {empty[0]} is empty: no case would run; leave it out for all cases")
+    if isinstance(selection, Selection):
+        selection.refuse_empty_filters(argument)
     return selection
 
 

@@ -187,6 +187,16 @@ class Report:
         with closing(open_store(self._store_url)) as store:
             return scoring_views(store, self.run)
 
+    def use_scoring(self, number: int) -> "Sequence[ScoringView]":
+        """Make a scoring current until the run is re-scored, and return all scorings of the run.
+
+        This report stays as it is; `pramana.load_report(report.run_id)` reads the run by that scoring.
+        """
+        from pramana.app.rescoring import make_scoring_current
+
+        with closing(open_store(self._store_url)) as store:
+            return make_scoring_current(store, self.run, number)
+
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat dictionary per result, with the columns of the CSV export."""
         from pramana.report.tables import iterate_records

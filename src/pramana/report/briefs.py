@@ -9,7 +9,7 @@ from pramana.app.comparisons import ComparisonView
 from pramana.app.local import ProblemView, ValidationView
 from pramana.app.views import Listed, ResultDetailView, RunView
 from pramana.model import Outcome
-from pramana.replies import describe_calls
+from pramana.replies import describe_reply
 from pramana.report import figures
 
 SHOWN_TEXT = 500
@@ -66,9 +66,7 @@ def render_failures(page: Listed[FailedResultView], first: int, outcome: str) ->
         if each.assertion or expected:
             lines.append(f"  expected: {' '.join(filter(None, (each.assertion, expected)))}")
         if each.reply is not None:
-            only_calls = each.tool_calls and not each.reply.strip()
-            said = f"(no text; {describe_calls(each.tool_calls)})" if only_calls else each.reply
-            lines.append(f"  reply: {_line(said)}")
+            lines.append(f"  reply: {_line(describe_reply(each.reply, each.tool_calls))}")
         lines.append(f"  reason: {_line(each.reason or '')}")
     return "\n".join(lines)
 

@@ -18,7 +18,7 @@ from pramana.analyse.summary import FailedResult, Rate, Summary, Total, rejected
 from pramana.analyse.voice import TEXT, Latency, RunVoice, Seconds, TurnTaking, WordErrors, recognition_name
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Key, Plan, Reply, Run, Target
-from pramana.replies import describe_calls
+from pramana.replies import describe_reply
 
 if TYPE_CHECKING:
     from pramana.app.views import ReplyView, ResultView, TargetView
@@ -310,9 +310,7 @@ def reply_text(reply: "Reply | ReplyView | None") -> str:
     >>> reply_text(Reply("", tool_calls=(ToolCall("get_time"),))), reply_text(Reply("Noon.")), reply_text(None)
     ('(no text; called get_time({}))', 'Noon.', '')
     """
-    if reply is None or reply.text.strip() or not reply.tool_calls:
-        return reply.text if reply else ""
-    return f"(no text; {describe_calls(reply.tool_calls)})"
+    return describe_reply(reply.text, reply.tool_calls) if reply else ""
 
 
 def describe_voice(calls: RunVoice) -> Iterator[tuple[str, str, str]]:

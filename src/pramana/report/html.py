@@ -148,6 +148,5 @@ body { margin: 0; } header { margin-bottom: var(--s5); }
 details > summary > span { margin-right: var(--s3); overflow-wrap: anywhere; }
 details > :not(summary) { margin: var(--s2) 0 var(--s3) var(--s4); }
 footer { margin-top: var(--s6); }
-@media print { details { break-inside: avoid; } body { background: #fff; } }
 """
 )

@@ -77,9 +77,10 @@ def rates_by_model(
                 for place, (model, rate) in enumerate(by_model.items())
             ]
         )
-    return _rates(what, (Column(what, head=True), Column("Model"), *_RATE_COLUMNS), groups, most)
+    return _rates(what, (Column(what, head=True), _MODEL, *_RATE_COLUMNS), groups, most)
 
 
+_MODEL = Column("Model")
 _RATE_COLUMNS = (Column("Chart"), Column("Passed", number=True), Column("Of those with a verdict", number=True))
 
 
@@ -103,7 +104,8 @@ def _rates(what: str, columns: Sequence[Column], groups: Sequence[Sequence[tuple
         if more
         else None
     )
-    return tag("div", draw_row(caption, shown), unfolded, class_="rates")
+    several = any(each.label == _MODEL.label for each in columns)
+    return tag("div", draw_row(caption, shown), unfolded, class_="rates by-model" if several else "rates")
 
 
 def _name_of_row(name: str, links: Callable[[str], str] | None) -> Child:
@@ -133,10 +135,13 @@ class TimeMark:
     seconds: float
 
 
-def draw_distribution(title: str, measure: str, bins: Sequence[Bin], spread: Spread, missing: str = "") -> Safe:
+def draw_distribution(
+    title: str, measure: str, bins: Sequence[Bin], spread: Spread, missing: str = "", highest: int = 0
+) -> Safe:
     """Return the distribution of some times as a figure; `measure` names what was timed.
 
-    `missing` describes what has no time, and so is not drawn.
+    `missing` describes what has no time, and so is not drawn. `highest` is the highest bar of all charts that stand
+    beside this one, so that their bars have one scale.
     """
     count = spread.count
     beside = tag("span", missing, class_="quiet small") if missing else None
@@ -147,12 +152,11 @@ def draw_distribution(title: str, measure: str, bins: Sequence[Bin], spread: Spr
         return tag("figure", words, class_="figure")
     marks = [TimeMark("p50", median), TimeMark("p95", p95)]
     said = f"{count:,} {measure} · fastest {format_duration(spread.min)}, slowest {format_duration(spread.max)}"
-    highest = max(each.count for each in bins)
-    scale = f"time axis logarithmic, highest bar {highest:,}"
+    scale = f"time axis logarithmic, highest bar {max(each.count for each in bins):,}"
     return tag(
         "figure",
         tag("figcaption", tag("b", title), tag("span", f"{said} · {scale}", class_="quiet small"), beside),
-        draw_histogram(bins, marks, f"{title}: {said}. {_describe_histogram(bins, marks)}; {scale}"),
+        draw_histogram(bins, marks, f"{title}: {said}. {_describe_histogram(bins, marks)}; {scale}", highest),
         class_="figure",
     )
 
@@ -164,12 +168,13 @@ def _describe_histogram(bins: Sequence[Bin], marks: Iterable[TimeMark]) -> str:
     return "; ".join(said)
 
 
-def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str) -> Safe:
+def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str, highest: int = 0) -> Safe:
     """Draw a histogram, with some times marked and others along the axis.
 
-    Bins have `from`, `to` and `count` and are contiguous; all are drawn equally wide.
+    Bins have `from`, `to` and `count` and are contiguous; all are drawn equally wide. `highest` is the count that fills
+    the height, if it is more than the highest bar.
     """
-    highest, width = max(each.count for each in bins), 1000 / len(bins)
+    highest, width = max(highest, *(each.count for each in bins)), 1000 / len(bins)
     drawn = []
     for place, each in enumerate(bins):
         if each.count:

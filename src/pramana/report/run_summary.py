@@ -345,9 +345,11 @@ def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str
     for each in summary.voice.by if summary.voice else ():
         unanswered[each.model] += each.voice_to_voice.censored
     written, waits = (times.latency_seconds, times.voice_to_voice_seconds) if times else (None, None)
-    drawn = [*_render_spreads("Latency", "answers", written, models)]
-    drawn += _render_spreads("Voice to voice", "lines answered", waits, models, unanswered)
-    if not drawn:
+    kinds = [
+        [*_render_spreads("Latency", "answers", written, models)],
+        [*_render_spreads("Voice to voice", "lines answered", waits, models, unanswered)],
+    ]
+    if not any(kinds):
         return None
     left_out = max(len(each.by_model) for each in (written, waits) if each) - SHOWN_MODELS
     more = (
@@ -359,7 +361,9 @@ def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str
         if left_out > 0
         else None
     )
-    return tag("section", tag("h3", "Times"), tag("div", drawn, class_="halves"), more)
+    # Charts that stand side by side are of one kind, on one scale.
+    rows = (tag("div", drawn, class_="halves") for drawn in kinds if drawn)
+    return tag("section", tag("h3", "Times"), rows, more)
 
 
 def _render_spreads(
@@ -370,7 +374,9 @@ def _render_spreads(
         return
     by_model = order_by_plan(times.by_model, models)
     short = shorten_names([*by_model], LONGEST_NAME)
-    for model in list(by_model)[:SHOWN_MODELS]:
+    shown = list(by_model)[:SHOWN_MODELS]
+    highest = max((each.count for model in shown for each in times.histogram_by_model[model]), default=0)
+    for model in shown:
         named = title if len(by_model) == 1 else f"{title}, {figures.escape_unprintable(short[model])}"
         missing = (unanswered or {}).get(model, 0)
         said = (
@@ -378,7 +384,8 @@ def _render_spreads(
             if missing
             else ""
         )
-        yield pictures.draw_distribution(named, what, times.histogram_by_model[model], by_model[model], said)
+        bins = times.histogram_by_model[model]
+        yield pictures.draw_distribution(named, what, bins, by_model[model], said, highest)
 
 
 # ── Calls ──

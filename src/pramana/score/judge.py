@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from pramana.errors import ProviderError, quote_text
 from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn
-from pramana.replies import add_usage
+from pramana.replies import add_usage, describe_reply
 from pramana.score.verdicts import DECISION, RATINGS, SCORES, evidence_before, parse_verdict, read_ratings
 
 VERSION: Final = "1"
@@ -149,10 +149,11 @@ class Judge(Struct, frozen=True):
 async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
     """Score an `llm_judge` assertion."""
     criterion = (case.assertion.judge_prompt if case.assertion else None) or ""
-    mark = make_delimiter(reply.text, criterion)
+    output = describe_reply(reply.text, reply.tool_calls)
+    mark = make_delimiter(output, criterion)
     turns = (
         Turn("system", INSTRUCTIONS.format(mark=mark)),
-        Turn("user", QUESTION.format(criterion=criterion, mark=mark, output=reply.text)),
+        Turn("user", QUESTION.format(criterion=criterion, mark=mark, output=output)),
     )
     inquiry = await judge.ask_and_parse(turns, parse_verdict, REPEAT_QUESTION, "a last line YES or NO")
     version = f"{VERSION} {prompt_fingerprint(INSTRUCTIONS, QUESTION, REPEAT_QUESTION, CUT_OFF_QUESTION)}"
@@ -229,11 +230,11 @@ def _number_lines(texts: Sequence[str]) -> str:
 async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     """Score whether a scenario's task was completed."""
     rubric, expected = RUBRICS.get(case.facets.category, GENERAL_RUBRIC), case.expected_outcome or ""
-    prompt, output = case.turns[-1].text, reply.text
+    prompt, output = case.turns[-1].text, describe_reply(reply.text, reply.tool_calls)
     if len(case.script) > 1:  # each line with its answer, numbered
         prompt, output = (
             _number_lines([line.text for line in case.script]),
-            _number_lines(reply.answers or (reply.text,)),
+            _number_lines(reply.answers or (output,)),
         )
     mark = make_delimiter(output, prompt, expected)
     turns = (

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pramana.assertions import check_output
 from pramana.errors import PramanaError
 from pramana.model import Case, Check, Outcome, Reply, Turn
-from pramana.replies import describe_calls
+from pramana.replies import describe_reply
 from pramana.score.judge import Judge, score_by_judge, score_by_rubric
 from pramana.score.scorers import Scorers, ends_run
 
@@ -51,7 +51,7 @@ def _explain_check(check: Check, reply: Reply) -> Check:
     """Return the check; if the reply has tool calls instead of text, its reason mentions them."""
     if not reply.tool_calls or reply.text.strip():
         return check
-    return replace(check, reason=f"{check.reason} (no text; {describe_calls(reply.tool_calls)})")
+    return replace(check, reason=f"{check.reason} {describe_reply('', reply.tool_calls)}")
 
 
 class CaseScorer(Protocol):

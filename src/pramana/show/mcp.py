@@ -43,6 +43,7 @@ AGENT_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "call the tool runs to see their ids",
     "start_run": "call the tool run to start one",
+    "list_scorings": "write {} for the run with its current scoring",
     "resume_run": "call the tool resume with the run {}",
     "any_suite": "compare {} by anySuite",
     "run_stored": "give the path store:{}",

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import anyio
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import fields
 
 from pramana.app import App, Credential
 from pramana.app.briefs import (
@@ -24,6 +25,7 @@ from pramana.app.briefs import (
     find_results,
     list_failures,
     make_brief,
+    without_pooled_rate,
     without_raw_response,
 )
 from pramana.app.comparisons import CompareRequest, ComparisonView, compare_runs
@@ -147,6 +149,8 @@ _LIMIT_FIELDS = {
 SelectionArguments = make_arguments_struct(
     Selection, _SELECTION_FIELDS, types={"limit": Annotated[int, Meta(ge=1)] | None}
 )  # fmt: skip
+_PUBLISHED_FILTERS = {each.name: each.encode_name for each in fields(SelectionArguments)}
+"""The names of the filters in the arguments."""
 LimitsArguments = make_arguments_struct(Limits, _LIMIT_FIELDS, types={})
 LimitChanges = changes_of(LimitsArguments)
 RunArguments = make_arguments_struct(
@@ -268,11 +272,18 @@ async def _run_tool(call: ToolCall, given: Any) -> ToolAnswer:
         RunRequest,
         given,
         paths=tuple(map(Path, given.paths)),
-        selection=arguments_to_request(Selection, given.selection),
-        scenarios=None if given.scenarios is None else arguments_to_request(Selection, given.scenarios),
+        selection=_read_selection("selection", given.selection),
+        scenarios=None if given.scenarios is None else _read_selection("scenarios", given.scenarios),
         limits=arguments_to_request(Limits, given.limits),
     )
     return await _carry_out(call, partial(start_run, call.app, call.credential, request))
+
+
+def _read_selection(argument: str, given: Struct) -> Selection:
+    """Return the filters of a selection; refuse an empty list, which must not select everything."""
+    selection = arguments_to_request(Selection, given)
+    selection.refuse_empty_filters(argument, _PUBLISHED_FILTERS)
+    return selection
 
 
 async def _resume_tool(call: ToolCall, given: ResumeArguments) -> ToolAnswer:
@@ -331,7 +342,8 @@ async def _list_runs_tool(call: ToolCall, given: RunsArguments) -> ToolAnswer:
         page_size=given.page_size,
     )
     found = await list_runs(call.app, call.credential, wanted)
-    listed = RunListView(runs=tuple(found.items), total=found.total, page=given.page, page_size=given.page_size)
+    items = tuple(map(without_pooled_rate, found.items))
+    listed = RunListView(runs=items, total=found.total, page=given.page, page_size=given.page_size)
     return ToolAnswer(listed, briefs.render_runs(found))
 
 

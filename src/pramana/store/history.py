@@ -99,7 +99,7 @@ class History(StorePart):
     def count_ended(self, run_records: Sequence[Run]) -> list[EndedCounts | None]:
         """Return the outcomes of each run by its newest checks; None for a deleted run."""
         with self._database.read_transaction() as connection:
-            rows = _run_rows(connection, [run.id for run in run_records])
+            rows = _run_rows(connection, run_records)
             known = self._ended.get_many(key for key, _ in rows.values())
             plans = {rows[run.id][0]: run.plan for run in run_records if run.id in rows}
             several = {key for key, plan in plans.items() if len(plan.targets) * len(plan.variants) > 1}
@@ -112,7 +112,7 @@ class History(StorePart):
         """Return a model's measurements in each run; empty for a deleted run. `model` is the name as typed."""
         found: list[_Measured] = []
         with self._database.read_transaction() as connection:
-            rows = _run_rows(connection, [run.id for run in run_records])
+            rows = _run_rows(connection, run_records)
         for run in run_records:
             if run.id not in rows:
                 found.append({})
@@ -200,11 +200,12 @@ def _cases_digest(connection: Connection, run_no: int, alike: dict[bytes, str]) 
 # ── Outcomes of runs ──
 
 
-def _run_rows(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[_Judged, int]]:
+def _run_rows(connection: Connection, run_records: Sequence[Run]) -> dict[str, tuple[_Judged, int]]:
     """Return the cache key and the number of results of each run; deleted runs are left out."""
     query = select(runs.c.id, runs.c.run_no, runs.c.stored).where(
-        runs.c.id.in_([escape_text(each) for each in run_ids])
+        runs.c.id.in_([escape_text(run.id) for run in run_records])
     )
+    as_of = {run.id: run.scoring for run in run_records}
     rows = connection.execute(query).all()
     finished = select(scorings.c.run_no, *LINK_COLUMNS).where(
         scorings.c.run_no.in_([row.run_no for row in rows]), scorings.c.finished.is_not(None)
@@ -212,7 +213,9 @@ def _run_rows(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple
     links: dict[int, list[Link]] = {}
     for run_no, *link in connection.execute(finished.order_by(scorings.c.scoring)):
         links.setdefault(run_no, []).append(Link(*link))
-    return {row.id: ((row.run_no, tuple(read_by(links.get(row.run_no, ())))), row.stored) for row in rows}
+    return {
+        row.id: ((row.run_no, tuple(read_by(links.get(row.run_no, ()), as_of.get(row.id)))), row.stored) for row in rows
+    }
 
 
 def _count_runs(

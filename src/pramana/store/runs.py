@@ -267,7 +267,7 @@ class Runs(StorePart):
             return self.find(reference)
         if not re.fullmatch(r"[0-9]{1,9}", number):
             raise NotFound(
-                f"{quote_text(reference)} is not a scoring; write RUN@1, or list them: pramana show RUN --scorings"
+                f"{quote_text(reference)} is not a scoring; write RUN@1", hint=Hint("list_scorings", name or "RUN")
             )
         run = self.find(name)
         with self._database.read_transaction() as connection:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, insert, select, update
 
 from pramana.errors import NotFound
-from pramana.model import OUTCOMES_BY_SEVERITY, Check, Key, Outcome, Spent
-from pramana.store.engine import Database, StorePart, timestamp
+from pramana.model import OUTCOMES_BY_SEVERITY, Check, Key, Outcome, Run, Spent
+from pramana.store.engine import Database, StorePart, record_change, timestamp
 from pramana.store.records import (
     CHECK_COLUMNS,
     MEASURED_OUTCOME,
@@ -205,7 +205,8 @@ class Scorings(StorePart):
     def use(self, run: RunRef, number: int) -> None:
         """Make a finished scoring current, until the next rescoring or the next choice."""
         with self._database.write_transaction() as connection:
-            run_no = read_run(connection, run).number
+            found = read_run(connection, run)
+            run_no = found.number
             connection.execute(select(runs.c.run_no).where(runs.c.run_no == run_no).with_for_update())
             list_finished_scorings(connection, run_no, number)
             newest = max(_read_finished(connection, run_no)[0])
@@ -213,11 +214,13 @@ class Scorings(StorePart):
             connection.execute(update(scorings).where(mine), {"chosen": None})
             if number != newest:
                 connection.execute(update(scorings).where(mine, scorings.c.scoring == number), {"chosen": newest})
+            record_change(connection, "run", found.id, "updated")
 
     def list(self, run: RunRef) -> Mapping[int, str]:
         """Return the labels, by number, of the scorings that the run is read by; number 0 came with the replies."""
         with self._database.read_transaction() as connection:
-            return list_finished_scorings(connection, read_run(connection, run).number)
+            found = read_run(connection, run)
+            return list_finished_scorings(connection, found.number, found.scoring)
 
     def begin(self, run: RunRef, label: str) -> "Rescoring":
         """Return a new scoring, as a context manager, which adds checks beside those there are.
@@ -225,7 +228,7 @@ class Scorings(StorePart):
         They are hidden until the context ends. A result without new checks keeps the earlier ones.
         """
         with self._database.read_transaction() as connection:
-            return Rescoring(self._database, read_run(connection, run).number, label)
+            return Rescoring(self._database, read_run(connection, run), label)
 
 
 class Rescoring:
@@ -235,8 +238,8 @@ class Rescoring:
     checks is deleted; one with only failed checks is never visible.
     """
 
-    def __init__(self, database: Database, run_no: int, label: str) -> None:
-        self._database, self._run_no, self.label = database, run_no, label
+    def __init__(self, database: Database, run: Run, label: str) -> None:
+        self._database, self._run_id, self._run_no, self.label = database, run.id, run.number, label
         self.number = 0
         self._added, self._failed = 0, 0
 
@@ -287,6 +290,7 @@ class Rescoring:
                 connection.execute(
                     update(scorings).where(this), {"finished": timestamp(), "label": escape_text(self.label)}
                 )
+                record_change(connection, "run", self._run_id, "updated")
             elif not self._failed:
                 connection.execute(delete(scorings).where(this))
 

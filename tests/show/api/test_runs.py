@@ -382,6 +382,9 @@ def test_scenarios_of_the_server_are_asked_by_id_by_filter_or_all(client: Client
         ({"tier": "cheap", "models": ["fake"], "limits": {"maxCost": -1}}, "limits.maxCost"),
         ({"tier": "cheap", "models": ["fake"], "unknown": 1}, "unknown"),
         ({"scenarios": [], "models": ["fake"]}, "scenarios is an empty list"),
+        ({"scenarios": {"ids": []}, "models": ["fake"]}, "scenarios: ids is empty: no case would run; leave it out"),
+        ({"scenarios": {"allTags": [], "text": "x"}, "models": ["fake"]}, "scenarios: allTags is empty"),
+        ({"scenarios": {"type": []}, "models": ["fake"]}, "scenarios: type is empty"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_the_reason(client: Client, body: dict[str, Any], said: str) -> None:

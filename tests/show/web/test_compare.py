@@ -85,7 +85,10 @@ def test_a_regression_is_the_first_thing_that_is_said(bench: Bench, runs: Runs) 
     expect(said.get_by_role("heading")).to_have_text(re.compile(r"▼\s*Regression"))
     expect(said).to_contain_text("Of 30 cases, 26 that passed before fail now; 2 that failed before pass now.")
     expect(said).to_contain_text(re.compile(r"Difference of the pass rate: −80\.0 points, 95 % interval −\d"))
-    expect(said).to_contain_text("less than once in 10,000 times (exact McNemar test, by the cases that changed")
+    expect(said).to_contain_text(
+        "p < 0.0001 (exact McNemar test, by the cases that changed): if both sides were equally good, chance alone would "
+        "differ by this much less than once in 10,000 times."
+    )
     expect(said).to_contain_text("Slower: total time by")
     expect(page.get_by_text("Passed before", exact=True).locator("..")).to_contain_text("93.3 %")
     expect(page.get_by_text("Passed now", exact=True).locator("..")).to_contain_text("13.3 %")
@@ -121,7 +124,7 @@ def test_what_flipped_is_opened_with_both_replies(bench: Bench, runs: Runs) -> N
     expect(first.get_by_role("region", name="Reply now")).to_have_text("SIGKILL")
     expect(first.get_by_role("heading", name=re.compile("Before: passed in"))).to_be_visible()
     for side, run in (("before", runs.base), ("now", runs.new)):
-        link = first.get_by_role("link", name=f"The whole result {side}").get_attribute("href")
+        link = first.get_by_role("link", name=f"Full result {side}").get_attribute("href")
         assert link
         assert re.fullmatch(rf"/runs/{run}/results/\d+", link)
         assert bench.client.get(f"/api{link}").data["caseId"] in first.locator("summary").inner_text()
@@ -158,31 +161,63 @@ def test_an_address_shows_anyone_the_same(bench: Bench, runs: Runs) -> None:
 
 def test_two_models_of_one_run_stand_against_each_other(bench: Bench, runs: Runs) -> None:
     page = bench.open(f"/compare?base={runs.two}&new={runs.two}")
-    expect(page.get_by_role("alert")).to_contain_text("The run before holds 2 models. Which one is meant?")
+    expect(page.get_by_role("alert")).to_contain_text("The run has 2 models. Choose the first to compare:")
     page.get_by_role("link", name="fake:fixed=tungsten", exact=True).click()
     beats = re.compile("fake:fixed=tungsten beats fake:fixed=SIGKILL$")
     expect(answer(page).get_by_role("heading")).to_have_text(beats)
-    page.get_by_label("Model before").click()
+    page.get_by_label("Model A").click()
     page.get_by_role("option", name="fake:fixed=SIGKILL").click()
     page.get_by_role("button", name="Compare", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("Which one is meant?")  # a model is not compared with itself
+    expect(page.get_by_role("alert")).to_contain_text(
+        "Choose the model to compare it with:"
+    )  # a model is not compared with itself
     page.go_back()
     expect(answer(page).get_by_role("heading")).to_have_text(beats)
-    expect(page.get_by_text("Passed now", exact=True).locator("..")).to_contain_text("fake:fixed=SIGKILL")
+    for model, rate in (("tungsten", "93.3 %"), ("SIGKILL", "13.3 %")):
+        passed = page.get_by_text(f"Passed, fake:fixed={model}", exact=True)
+        expect(passed.locator("..")).to_contain_text(rate)
+    heads = page.get_by_role("table", name="What was measured on both sides").get_by_role("columnheader")
+    expect(heads.nth(1)).to_have_text("fake:fixed=tungsten")
+    expect(page.get_by_role("heading", name="What differs")).to_be_visible()
+    expect(page.get_by_text("26 passed more often for fake:fixed=tungsten, 2 more often for")).to_be_visible()
     flip = page.locator("details").first
-    expect(flip.locator("summary")).to_contain_text("less often: metal-")
+    expect(flip.locator("summary")).to_contain_text("passed more often for fake:fixed=tungsten: metal-")
     expect(flip.locator("summary")).to_contain_text(
         "passed 2 of 2 for fake:fixed=tungsten, 0 of 2 for fake:fixed=SIGKILL"
     )
     flip.locator("summary").click()
-    expect(flip.get_by_role("region", name="Reply now, repeat 2")).to_have_text("SIGKILL")
+    expect(flip.get_by_role("region", name="Reply of fake:fixed=SIGKILL, repeat 2")).to_have_text("SIGKILL")
+    expect(flip.get_by_role("link", name="Full result for fake:fixed=SIGKILL, repeat 2")).to_be_visible()
+    shown = page.locator("#main").inner_text()
+    assert not re.search(r"\b(before|now|Before|Now)\b", shown.partition("Compare something else")[0])
+
+
+def test_models_with_long_names_stay_distinguishable_where_they_are_chosen(bench: Bench, runs: Runs) -> None:
+    assert runs.cheap  # to be chosen below
+    models = [f"fake:fixed={'a-long-name-of-a-model/' * 4}{end}" for end in ("2025-08-07", "2025-10-01")]
+    run = bench.run(suite="team-1", tier="smoke", models=models, judge="fake:fixed=YES")
+    page = bench.open(f"/compare?base={run}&new={run}&model={quote(models[0])}&newModel={quote(models[1])}")
+    page.get_by_label("Model A").click()
+    options = page.get_by_role("option")
+    expect(options).to_have_text([re.compile(r"^fake:fixed=.*….*2025-08-07$"), re.compile("….*2025-10-01$")])
+    page.keyboard.press("Escape")
+    page.get_by_label("Run A").click()
+    page.get_by_role("option", name=re.compile("v1.0-cheap · fake:echo")).first.click()
+    expect(page.get_by_label("Run before")).to_be_visible()
+    expect(page.get_by_label("Model now")).to_be_visible()
+
+
+def test_two_scorings_of_a_run_are_two_sides(bench: Bench, runs: Runs) -> None:
+    page = bench.open(f"/compare?base={runs.base}@0&new={runs.new}")
+    expect(answer(page).get_by_role("heading")).to_have_text(re.compile("Regression"))
+    expect(page.get_by_role("link", name="team-1-smoke").first).to_have_attribute("href", f"/runs/{runs.base}@0")
 
 
 def test_without_an_address_the_last_two_of_a_suite_are_suggested(bench: Bench, runs: Runs) -> None:
     page = bench.open("/compare")
     expect(page.get_by_role("heading", name="Choose two")).to_be_visible()
     page.goto(f"{bench.url}/compare?new={runs.base}")  # the first of its suite
-    expect(page.get_by_text("No run before it was asked the same.")).to_be_visible()
+    expect(page.get_by_text("No earlier run has the same cases. Choose a run to compare it with.")).to_be_visible()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.get_by_text("Choose two runs.")).to_be_visible()
     page.goto(f"{bench.url}/compare?new={runs.new}")
@@ -193,13 +228,13 @@ def test_without_an_address_the_last_two_of_a_suite_are_suggested(bench: Bench, 
     page.get_by_label("Run before").click()
     page.get_by_role("option", name=re.compile("v1.0-cheap · fake:echo")).first.click()
     page.get_by_role("button", name="Compare", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("These two were not asked the same cases, as far as we know")
+    expect(page.get_by_role("alert")).to_contain_text("The two runs may have different cases: before")
 
 
 def test_other_cases_are_compared_when_that_is_wanted(bench: Bench, runs: Runs) -> None:
     page = bench.open(f"/compare?base={runs.base}&new={runs.cheap}")
     expect(page.get_by_role("alert")).to_contain_text("before team-1-smoke, now v1.0-cheap")
-    page.get_by_role("link", name="Compare what both have").click()
+    page.get_by_role("link", name="Compare shared cases").click()
     expect(answer(page)).to_contain_text("No case has a verdict on both sides.")
     assert "anySuite=true" in page.url
     left_out = page.locator("details", has_text="Only before: 30 cases")
@@ -236,7 +271,7 @@ def test_a_run_that_is_not_there_is_told_and_another_can_be_chosen(bench: Bench,
 def test_a_run_under_way_is_told_and_followed_to_its_end(bench: Bench, runs: Runs) -> None:
     slow = bench.run(wait=False, models=["fake:latency=1.5,echo"], judge="fake:fixed=YES", limits={"concurrency": 1})
     page = bench.open(f"/compare?base={runs.cheap}&new={slow}")
-    under_way = page.get_by_text("The run now is under way: this is about its")
+    under_way = page.get_by_text("The run now is still running: this compares its")
     expect(under_way).to_be_visible()
     expect(under_way).to_have_count(0, timeout=60_000)
     expect(page.get_by_text("Passed now", exact=True).locator("..")).not_to_contain_text("no verdict")
@@ -285,15 +320,15 @@ def test_of_a_run_without_one_before_it_two_models_are_suggested(bench: Bench, r
     page = bench.open(f"/compare?new={alone}")
     expect(page.get_by_text("Suggested: two models of the same run.")).to_be_visible()
     page.get_by_role("button", name="Compare", exact=True).click()
-    expect(page.get_by_text("Passed before", exact=True).locator("..")).to_contain_text(models[0])
-    expect(page.get_by_text("Passed now", exact=True).locator("..")).to_contain_text(models[1])
+    for model in models[:2]:
+        expect(page.get_by_text(f"Passed, {model}", exact=True)).to_be_visible()
     page.goto(f"{bench.url}/compare?base={alone}&new={alone}&model={quote(models[2])}")
-    expect(page.get_by_role("alert")).to_contain_text("The run now holds 3 models. Which one is meant?")
+    expect(page.get_by_role("alert")).to_contain_text("Choose the model to compare it with:")
     expect(page.get_by_role("alert").get_by_role("link")).to_have_text(models[:2])
     page.get_by_role("alert").get_by_role("link").first.click()
-    expect(page.get_by_text("Passed before", exact=True).locator("..")).to_contain_text(models[2])
+    expect(page.get_by_text(f"Passed, {models[2]}", exact=True)).to_be_visible()
     page.goto(f"{bench.url}/compare?base={runs.base}&new={alone}&model={quote(BEFORE)}&anySuite=true")
-    expect(page.get_by_role("alert")).to_contain_text("The run now holds 3 models.")
+    expect(page.get_by_role("alert")).to_contain_text("The run now has 3 models. Choose one:")
 
 
 def test_runs_of_other_scenarios_are_not_suggested(bench: Bench) -> None:
@@ -304,7 +339,7 @@ def test_runs_of_other_scenarios_are_not_suggested(bench: Bench) -> None:
     first = bench.run(**alone, scenarios=["first-asked"])
     then = bench.run(**alone, scenarios=["then-asked"])
     page = bench.open(f"/compare?new={then}")
-    expect(page.get_by_text("No run before it was asked the same.")).to_be_visible()
+    expect(page.get_by_text("No earlier run has the same cases. Choose a run to compare it with.")).to_be_visible()
     again = bench.run(**alone, scenarios=["first-asked"])
     page.goto(f"{bench.url}/compare?new={again}")
     expect(page.get_by_text("Suggested: the run before it of the same cases.")).to_be_visible()
@@ -366,7 +401,7 @@ def test_a_rate_of_what_is_compared_stands_beside_the_one_of_the_whole_run() -> 
 def test_repeats_that_only_one_side_has_are_told(bench: Bench, runs: Runs) -> None:
     page = bench.open(f"/compare?base={runs.two}&new={runs.new}&model=fake:fixed%3Dtungsten&newModel={quote(NOW)}")
     expect(answer(page)).to_contain_text("Of 30 cases, 26 pass less often now and 2 more often.")
-    expect(page.get_by_role("heading", name="Not compared, or with care")).to_be_visible()
+    expect(page.get_by_role("heading", name="Excluded or flagged")).to_be_visible()
     expect(page.get_by_text("30 answers before are left out, and the rates here are of the rest.")).to_be_visible()
     first = page.locator("details > summary").first
     expect(first).to_contain_text(re.compile(r"▼\s*less often: metal-\d\d"))
@@ -388,7 +423,7 @@ def test_against_a_run_before_no_run_of_other_cases_is_suggested(bench: Bench, r
     assert f"new={runs.base}" not in page.url
     bench.run(models=["fake:echo"], judge="fake:fixed=YES")
     page.goto(f"{bench.url}/compare?base={alone}")
-    expect(page.get_by_text("No other run was asked the same. Choose what to compare it with.")).to_be_visible()
+    expect(page.get_by_text("No other run has the same cases. Choose a run to compare it with.")).to_be_visible()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.get_by_text("Choose two runs.")).to_be_visible()
 
@@ -468,4 +503,4 @@ def test_a_case_that_was_asked_in_two_variants_is_counted_as_two_answers(bench: 
     compared = page.get_by_text("Compared", exact=True).locator("..")
     expect(compared).to_contain_text("answers with a verdict on both sides, each with itself")
     expect(page.get_by_text("No verdict on one side or both: 2 answers")).to_be_visible()
-    expect(page.get_by_text("No answer that was compared ended otherwise.")).to_be_visible()
+    expect(page.get_by_text("No compared answer changed its outcome.")).to_be_visible()

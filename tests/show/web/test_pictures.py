@@ -72,6 +72,20 @@ def test_bars_are_as_high_as_their_counts_and_stand_in_order() -> None:
     assert "p50 200 ms" in drawn
 
 
+def test_bars_of_charts_side_by_side_have_one_scale() -> None:
+    few, many = bins(0.1, 0.52), bins(0.1, *[0.52] * 3)
+    spreads = {name: Spread(count=2, median=0.2, p95=0.5, min=0.1, max=0.52) for name in "ab"}
+    latency = ModelTimes(overall=spreads["a"], by_provider={}, by_model=spreads, histogram=many,
+                         histogram_by_model={"a": few, "b": many})  # fmt: skip
+    times = RunTimes(latency_seconds=latency, voice_to_voice_seconds=latency)
+    shown = told(summed(), models=("a", "b"), aggregates=times)
+    first, second = shown.split("<figure")[1:3]
+    assert [max(map(float, re.findall(r' height="([\d.]+)" />', each))) for each in (first, second)] == [33.33, 100]
+    assert "highest bar 1" in first
+    assert "highest bar 3" in second
+    assert shown.count('class="halves"><figure') == 2, "latency and the waits in calls have scales of their own"
+
+
 def test_one_among_thousands_is_seen() -> None:
     some = [Bin(0.1, 0.2, 100_000), Bin(0.2, 0.5, 1)]
     heights = re.findall(r'height="([\d.]+)"', pictures.draw_histogram(some, [], "x"))

@@ -41,7 +41,7 @@ PRESSED = "#main button:visible, #main [role=button]:visible"
 SAID = ".q-notification, [role=alert], [role=status]"
 CHANGES = re.compile(
     r"Delete|Revoke|Save|Add$|Create token|Set price|Remove the price|Test |Cancel$|Resume|Duplicate|Restore|Start|"
-    r"Import$|Import all|Ask the embedded|Hear a call|Download"
+    r"Import$|Import all|Ask the embedded|Hear a call|Download|Make (scoring|current)"
 )
 """What buttons are called that change something, or cost somebody money."""
 AT_ONCE_S = 0.4

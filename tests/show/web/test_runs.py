@@ -77,6 +77,7 @@ def test_a_row_tells_what_was_asked_of_whom_and_how_it_ended(bench: Bench) -> No
     good = bench.run(models=["fake:rejected=0.5,echo"], repeats=2, judge="fake:fixed=YES")
     both = bench.run(models=["fake:echo", "fake:rejected=1"], repeats=2, judge="fake:fixed=YES")
     bad = bench.run(models=["fake:authentication_failed=1"])
+    many = bench.run(models=[f"fake:fixed={number}" for number in range(1, 7)])
     found = {each["id"]: each for each in bench.client.get("/api/runs?outcomes=true").data}
     page = bench.open("/runs")
     named = row(page, good).get_by_role("rowheader")
@@ -93,9 +94,11 @@ def test_a_row_tells_what_was_asked_of_whom_and_how_it_ended(bench: Bench) -> No
     expect(passed).to_contain_text(f"{found[good]['outcomes']['errored']} errored")
     expect(passed.locator("svg.bar")).to_be_visible()
     expect(cell(page, good, "Results")).to_have_text("20 of 20")
-    counts = found[both]["outcomes"]  # a rate over several models would be nobody's
-    ended = rf"✓\s*{counts['passed']} passed\s*✗\s*{counts['failed']} failed\s*\S\s*20 errored"
-    expect(cell(page, both, "Passed")).to_have_text(re.compile(f"^{ended}$"))
+    assert [each["passRate"] for each in found[both]["modelRates"]] == [0.2, None]
+    rates = r"fake:echo\s*20\.0 %\s*5\.7–51\.0 %\s*fake:rejected=1\s*no verdict"  # no rate over both
+    expect(cell(page, both, "Passed")).to_have_text(re.compile(rf"^{rates}\s*\S\s*20 errored$"))
+    expect(cell(page, many, "Passed")).to_have_text("6 models")
+    expect(cell(page, many, "Passed").get_by_role("link")).to_have_attribute("href", f"/runs/{many}")
     expect(cell(page, good, "Started (UTC)")).to_contain_text("by local")
     compare = row(page, good).get_by_role("link", name=f"Compare {good} with another run")
     expect(compare).to_have_attribute("href", f"/compare?new={good}")
@@ -256,6 +259,6 @@ def test_ten_thousand_runs_take_hardly_longer_than_a_hundred(browser: Browser, t
         assert in_address(page) == {"page": ["2"]}
         page.goto(f"{many.url}/compare?new={first}")
         unfound = (
-            "No run before it was asked the same, among the newest 50 of this suite. Choose what to compare it with."
+            "No earlier run has the same cases, among the newest 50 of this suite. Choose a run to compare it with."
         )
         expect(page.get_by_text(unfound)).to_be_visible()

@@ -357,6 +357,7 @@ def problem_to_detail(problem: Problem) -> dict[str, Any]:
 API_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "see GET /api/runs",
+    "list_scorings": "see GET /api/runs/{}/scorings",
     "start_run": "start one: POST /api/runs",
     "list_scenarios": "see GET /api/scenarios",
     "import_scenarios": "import some: POST /api/scenarios/import",

@@ -14,10 +14,10 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from msgspec.structs import replace
 from pydantic import Field
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel, to_snake
 
 from pramana.analyse.summary import Summary
-from pramana.app import Credential, calls, comparisons, runs
+from pramana.app import Credential, calls, comparisons, rescoring, runs
 from pramana.app.comparisons import ComparisonView
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
 from pramana.errors import InvalidInput
@@ -46,6 +46,10 @@ router = APIRouter(tags=["runs"])
 compare = APIRouter(tags=["compare"])
 RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest")]
 """The run to read. Routes that change a run accept only a full id: `latest` may be another run by then."""
+ScoredRunId = Annotated[
+    str, Path(description="Its id, the beginning of one, or latest; with @1 at the end the run by its scoring 1")
+]
+"""The run to read, by its current scoring or by another."""
 MOST_IDS = 1_000
 LONGEST_NAME = MAX_NAME_CHARS
 _EXPORT_MEDIA_TYPES: Mapping[Format, tuple[str, str]] = {
@@ -116,8 +120,8 @@ class RunBody(Body):
         sent |= {"models": tuple(sent["models"]), "scenarios": _make_selection(sent["scenarios"])}
         limits: LimitsBody | None = sent["limits"]
         sent["limits"] = limits.to_limits() if limits else Limits()
-        modality = _as_list(getattr(self, "modality"))  # noqa: B009 - a field that the decorator makes
-        return RunRequest(**sent, modalities=tuple(modality) if modality else None)
+        modality = getattr(self, "modality")  # noqa: B009 - a field that the decorator makes
+        return RunRequest(**sent, modalities=tuple(_as_list(modality)) if modality else None)
 
 
 def _body_defaults(body: type[Body], within: str = "") -> dict[str, Any]:
@@ -144,8 +148,8 @@ class ResumeBody(Body):
     limits: LimitsBody | None = None
 
 
-def _as_list(given: Any) -> list[Any] | None:
-    return given if given is None or isinstance(given, list) else [given]
+def _as_list(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
 
 
 def _make_selection(given: Any) -> Selection | None:
@@ -157,15 +161,14 @@ def _make_selection(given: Any) -> Selection | None:
         if not given:
             raise InvalidInput('scenarios is an empty list; name some, or write "all"')
         return Selection(ids=tuple(given))
-    return Selection(
-        ids=tuple(given.ids),
-        categories=tuple(_as_list(given.type) or ()),
-        difficulties=tuple(_as_list(given.difficulty) or ()),
-        languages=tuple(_as_list(given.language) or ()),
-        tags=tuple(_as_list(given.tag) or ()),
-        all_tags=tuple(_as_list(given.all_tags) or ()),
-        text=given.text,
-    )
+    names = {name: to_snake(runs.SELECTION_NAMES.get(name, name)) for name in Selection.__struct_fields__}
+    sent = {name: getattr(given, field) for name, field in names.items() if field in given.model_fields_set}
+    filters: dict[str, Any] = {
+        name: value if name == "text" else tuple(_as_list(value)) for name, value in sent.items() if value is not None
+    }
+    selection = Selection(**filters)
+    selection.refuse_empty_filters("scenarios", runs.SELECTION_NAMES)
+    return selection
 
 
 # ── Routes ──
@@ -216,7 +219,7 @@ async def list_runs(
 
 @router.get("/api/runs/{run_id}", summary="Read a run", **document_route(RunDetailView, 404))
 async def read_run(
-    run_id: RunId,
+    run_id: ScoredRunId,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.read_run)],
     *,
@@ -248,7 +251,7 @@ _TAG = "A tag of the case"
 
 @router.get("/api/runs/{run_id}/results", summary="List results", **document_route(list[ResultView], 404))
 async def list_results(
-    run_id: RunId,
+    run_id: ScoredRunId,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.list_results)],
     page: PageNumber = 1,
@@ -269,7 +272,7 @@ async def list_results(
 
 @router.get("/api/runs/{run_id}/results/{seq}", summary="Read a result", **document_route(ResultDetailView, 404))
 async def read_result(
-    run_id: RunId,
+    run_id: ScoredRunId,
     seq: Annotated[int, Path(ge=0, lt=2**63)],
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.read_result)],
@@ -290,7 +293,7 @@ async def read_result(
 
 @router.get("/api/runs/{run_id}/results/{seq}/call", summary="Read a call", **document_route(calls.CallView, 404))
 async def read_call(
-    run_id: RunId,
+    run_id: ScoredRunId,
     seq: Annotated[int, Path(ge=0, lt=2**63)],
     app: AppDependency,
     caller: Annotated[Credential, require_caller(calls.read_call)],
@@ -318,6 +321,31 @@ async def resume_run(
     """Queue a stopped, interrupted or cancelled run again; it continues with the missing results."""
     limits = body.limits.to_changed_limits() if body and body.limits else None
     return make_answer(await runs.resume_run(app, caller, run_id, limits), status=202)
+
+
+@router.get("/api/runs/{run_id}/scorings", summary="List scorings", **document_route(list[rescoring.ScoringView], 404))
+async def list_scorings(
+    run_id: RunId,
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(rescoring.list_scorings)],
+) -> Response:
+    """Return the scorings of a run, oldest first. Number 0 came with the replies, and each `rescore` adds one."""
+    return make_answer(await rescoring.list_scorings(app, caller, run_id))
+
+
+@router.post(
+    "/api/runs/{run_id}/scorings/{number}/use",
+    summary="Make a scoring current",
+    **document_route(list[rescoring.ScoringView], 404),
+)
+async def use_scoring(
+    run_id: str,
+    number: Annotated[int, Path(ge=0, lt=2**31)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(rescoring.use_scoring)],
+) -> Response:
+    """Read a run by this scoring until it is rescored, and return all of its scorings."""
+    return make_answer(await rescoring.use_scoring(app, caller, run_id, number))
 
 
 @router.patch("/api/runs/{run_id}", summary="Change a run", **document_route(RunView, 404))
@@ -354,7 +382,7 @@ async def delete_run(
     ),
 )
 async def export_run(
-    run_id: RunId,
+    run_id: ScoredRunId,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.render_run)],
     format_: Annotated[Format, Query(alias="format")] = "json",

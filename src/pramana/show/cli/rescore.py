@@ -151,11 +151,11 @@ def _refuse_beside_use(context: click.Context) -> None:
 
 def _use_scoring(run: str, number: int, *, as_json: bool) -> None:
     """Make a scoring of a run current, and list all of them."""
-    from pramana.app.rescoring import use_scoring
+    from pramana.app.rescoring import make_scoring_current
     from pramana.report.rescoring import print_scorings
 
     with local_store() as store:
-        found = use_scoring(store, store.runs.find(run), number)
+        found = make_scoring_current(store, store.runs.find(run), number)
     if as_json:
         terminal.print_json(terminal.views_to_plain(found))
     else:

@@ -34,6 +34,7 @@ DEBOUNCE_S = 0.3
 PAGE_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "see Runs",
+    "list_scorings": "see Scorings on the page of run {}",
     "start_run": "start one: New run",
     "list_scenarios": "see Scenarios",
     "import_scenarios": "import some under Scenarios",

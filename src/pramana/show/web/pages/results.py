@@ -19,7 +19,7 @@ from pramana.app.runs import ResultFilter, read_progress, read_result
 from pramana.app.suites import ListedView
 from pramana.app.views import CheckView, LimitsView, PlanView, ResultDetailView, ResultView, RunDetailView, TargetView
 from pramana.errors import InvalidInput
-from pramana.replies import describe_calls
+from pramana.replies import describe_reply
 from pramana.report import figures
 from pramana.report.markup import (
     Child,
@@ -162,8 +162,7 @@ def _answer(each: ResultView) -> Safe:
     """Return the beginning of an answer, or its tool calls if it has no text."""
     if each.output is None:
         return tag("i", "no reply", class_="quiet")
-    only_calls = each.tool_calls and not each.output.strip()
-    return _render_excerpt(f"(no text; {describe_calls(each.tool_calls)})" if only_calls else each.output)
+    return _render_excerpt(describe_reply(each.output, each.tool_calls))
 
 
 def _render_excerpt(words: str) -> Safe:
@@ -343,9 +342,9 @@ async def result(context: PageContext) -> None:
     among = context.read_request(ResultFilter, {name: context.query.get(name) for name in FILTERS})
     data, *beside = await context.call(read_result, run_id, wanted.seq, among)
     frame.set_window_title(f"{data.case_id} {run.suite}")
-    crumbs = (("/runs", "Runs"), (f"/runs/{run.id}", run.suite[:80]))
+    crumbs = (("/runs", "Runs"), (f"/runs/{run.reference}", run.suite[:80]))
     with frame.add_page_heading(render_foreign_text(data.case_id, 200), _render_head(run, data), crumbs):
-        parts.add_markup(_render_neighbours(context, run.id, *beside), classes="row")
+        parts.add_markup(_render_neighbours(context, run.reference, *beside), classes="row")
     if data.failure:
         parts.add_markup(
             tag(
@@ -357,7 +356,7 @@ async def result(context: PageContext) -> None:
             )
         )
     if data.audio:
-        await _draw_call(context, run.id, data)
+        await _draw_call(context, run.reference, data)
     else:
         parts.add_markup(render_exchange(data))
     parts.add_markup(render_checks(data.checks))
@@ -468,6 +467,10 @@ def _render_details(run: RunDetailView, data: ResultDetailView) -> Safe:
             tag("details", tag("summary", "Raw response"), render_json(raw, "Raw response"))
             if raw is not None
             else None,
-            tag("p", render_link(f"/api/runs/{run.id}/results/{data.seq}", "View as JSON"), class_="small"),
+            tag(
+                "p",
+                render_link(f"/api/runs/{run.reference}/results/{data.seq}", "View as JSON"),
+                class_="small screen-only",
+            ),
         ]
     )

@@ -171,7 +171,7 @@ async def server(context: PageContext) -> None:
             [
                 ("Version", found.version, None),
                 ("Store", _DATABASES[found.database], None),
-                ("Address", found.address, f"also called {hosts}" if hosts else None),
+                ("Address", render_foreign_text(found.address), f"also called {hosts}" if hosts else None),
                 (
                     "Access",
                     "this machine only" if found.for_this_machine_alone else "anyone with a token",
