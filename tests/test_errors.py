@@ -17,6 +17,7 @@ from pramana.errors import (
     PramanaError,
     Problem,
     UnknownModel,
+    describe_value,
     fold_repeats,
 )
 from pramana.request import Selection
@@ -103,3 +104,23 @@ def test_a_message_names_repeated_problems_once_and_keeps_every_one_of_them() ->
     assert str(error) == f"{ways} (and 20 more)"
     assert len(error.problems) == 40
     assert str(InvalidInput.from_problems(wrong[:4])) == "a.jsonl:1:1: [0].id: wrong in way 0 (and 3 more)"
+
+
+def test_a_message_cannot_control_a_terminal_and_can_always_be_printed() -> None:
+    error = NotFound("no file \x1b[2J\x00\ud800\u202e\x9b;\n\tline two, é ☃")
+    assert str(error) == "no file \\x1b[2J\\x00\\ud800\\u202e\\x9b;\n\tline two, é ☃"
+    str(error).encode()
+
+
+def test_a_value_is_described_whatever_it_is() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError("no repr")
+
+    deep: list[object] = []
+    for _ in range(5_000):
+        deep = [deep]
+    assert [describe_value(each) for each in (Broken(), deep, 10**5_000, "a\x1b", b"x")] == [
+        "a Broken", "a list", "a int", "'a\\x1b'", "b'x'",
+    ]  # fmt: skip
+    assert len(describe_value("x" * 10**7)) == 60

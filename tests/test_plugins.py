@@ -124,3 +124,28 @@ def test_a_decorated_function_is_an_assertion_type(tmp_path: Path, stranger: Cal
         ("failed", "4", "is_shouting returned False"),
         ("errored", "4", "is_shouting could not decide: TypeError: it returned NoneType; expected a bool or a Verdict"),
     ]
+
+
+def test_a_name_that_two_packages_register_is_refused_with_both(
+    tmp_path: Path, stranger: Callable[[str], None]
+) -> None:
+    stranger(SHOUTING)
+    info = tmp_path / "copycat-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: copycat\nVersion: 1.0\n", encoding="utf-8")
+    points = "[pramana.assertions]\nis_shouting = copycat:is_shouting\nquiet = copycat:quiet\n"
+    (info / "entry_points.txt").write_text(points, encoding="utf-8")
+    with pytest.raises(BrokenPlugin, match='assertion type "is_shouting" is registered more than once: ') as refused:
+        evaluate_assertion({"type": "is_shouting"}, "x")
+    for named in ("shouting:is_shouting of the package shouting", "copycat:is_shouting of the package copycat"):
+        assert named in str(refused.value)
+
+
+def test_a_package_that_is_found_twice_registers_once(tmp_path: Path, stranger: Callable[[str], None]) -> None:
+    stranger(SHOUTING)
+    info = tmp_path / "shouting_again-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting-again\nVersion: 1.0\n", encoding="utf-8")
+    points = "[pramana.assertions]\nis_shouting = shouting:is_shouting\n"
+    (info / "entry_points.txt").write_text(points, encoding="utf-8")
+    assert evaluate_assertion({"type": "is_shouting"}, "HELLO").outcome == "passed"

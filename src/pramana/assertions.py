@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct, field
 
-from pramana.errors import BrokenPlugin, InvalidInput, quote_text, suggest_similar
+from pramana.errors import BrokenPlugin, InvalidInput, describe_value, quote_text, suggest_similar
 from pramana.jsonl import BadLine, parse_rfc8259, to_canonical_json
 from pramana.model import Assertion, Check, Outcome
 from pramana.plugins import assertion_types
@@ -59,8 +59,17 @@ def make_assertion_type(
     >>> print(is_shouting.decide(Assertion("is_shouting"), "hello", ()).reason)
     is_shouting returned False
     """
+    texts: dict[str, Any] = {"name": name, "version": version}
+    for argument, value in texts.items():
+        if not isinstance(value, str) or not value.strip():
+            raise InvalidInput(f"the {argument} of an assertion type is text, found {describe_value(value)}")
+    if isinstance(needs, str) or not isinstance(needs, Sequence):
+        raise InvalidInput(f"needs is a list of what the assertion requires, found {describe_value(needs)}")
 
     def decorate(function: Decide) -> AssertionType:
+        if not callable(function):
+            raise InvalidInput(f"an assertion type is made from a function, found {describe_value(function)}")
+
         def decide_with_function(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
             found: Any = function(assertion, output, ideals)
             if isinstance(found, Verdict):

@@ -52,7 +52,7 @@ from pramana.run.accounts import OpenAccounts, Reach
 from pramana.run.asking import Budget, ReplyCache, TextClient, ask_lines_in_turn
 from pramana.run.call import Patience, Stage
 from pramana.run.calling import VoiceClient
-from pramana.run.engine import Stop, Window, WorkerPool, WorkFeed, identity, stream
+from pramana.run.engine import INTERRUPTED, Stop, Window, WorkerPool, WorkFeed, identity, stream
 from pramana.run.speech import CannotBeSpoken, SpeechMaker
 from pramana.score.scorers import Scorers
 from pramana.score.scoring import Scoring
@@ -60,7 +60,6 @@ from pramana.store.engine import split_into_chunks
 from pramana.store.queue import CANCELLED_REASON, Lease
 from pramana.store.store import Store
 
-INTERRUPTED = "interrupted by the user"
 STREAM_LEFT = "the stream was closed before its last result was taken"
 HANDED_TO_NEXT_SERVER = "its server was stopped; the next server resumes it"
 _STATUS_BY_REASON: Mapping[str | None, RunStatus] = {

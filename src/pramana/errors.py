@@ -183,10 +183,19 @@ class PramanaError(Exception):
         'there is no run yet; start one: pramana run'
         """
         message = super().__str__()
-        return f"{message}; {hints[self.hint.key].format(self.hint.about).rstrip()}" if self.hint else message
+        told = f"{message}; {hints[self.hint.key].format(self.hint.about).rstrip()}" if self.hint else message
+        return told if told.isprintable() else _UNPRINTABLE.sub(_escape_character, told)
 
     def __str__(self) -> str:
         return self.explain(self.hints)
+
+
+_UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a message quotes from its input and a terminal would execute or cannot print; lines and tabs are ours."""
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
 
 
 MAX_NOTED_PROBLEMS = 20
@@ -399,6 +408,19 @@ def describe_exception(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - its own words fail it; the name will do
         said = ""
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def describe_value(value: object, limit: int = 60) -> str:
+    """Return a value as Python writes it, on one line and shortened, even if its `__repr__` fails.
+
+    >>> describe_value([1, 2]), describe_value("x" * 100, limit=5)
+    ('[1, 2]', "'xxxx")
+    """
+    try:
+        shown = escape_control_characters(repr(value[:limit] if isinstance(value, str | bytes) else value))
+    except Exception:  # noqa: BLE001 - the value of a user may raise anything, or be nested too deeply
+        shown = f"a {type(value).__name__}"
+    return shown[:limit]
 
 
 def quote_text(text: str, limit: int = 60) -> str:

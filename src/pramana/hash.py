@@ -13,7 +13,7 @@ from struct import Struct
 from tempfile import TemporaryFile, gettempdir
 from typing import Any, BinaryIO, NamedTuple, Self
 
-from pramana.errors import InvalidInput, PramanaError, Problem, quote_text
+from pramana.errors import InvalidInput, PramanaError, Problem, describe_value, quote_text
 from pramana.jsonl import BadLine, decode_line, open_file, parse_line, read_lines, to_canonical_json
 from pramana.model import Assertion, Case, Line
 
@@ -48,6 +48,8 @@ def hash_output(output: str) -> str:
     >>> hash_output("four")
     'sha256:04efaf080f5a3e74e1c29d1ca6a48569382cbbcd324e8d59d2b83ef21c039f00'
     """
+    if not isinstance(output, str):
+        raise InvalidInput(f"the output must be text, found {describe_value(output)}")
     return PREFIX + hashlib.sha256(_encode_text(output)).hexdigest()
 
 

@@ -5,6 +5,7 @@ hashing: no duplicate key in one object, and only finite numbers. The standard l
 that fails is scanned a second time, for positions. This module never holds more than one line.
 """
 
+import errno
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO
 
 from msgspec import Struct
 
-from pramana.errors import InvalidInput, NotFound, quote_text
+from pramana.errors import InvalidInput, NotFound, describe_value, quote_text
 
 MAX_LINE_BYTES = 10_000_000
 MAX_DEPTH = 200
@@ -56,12 +57,18 @@ def open_file(path: str | PathLike[str], content: bytes | None = None) -> Binary
     """
     if content is not None:
         return BytesIO(content)
-    if Path_(path).exists() and not Path_(path).is_file():
-        raise InvalidInput(f"{path} is no regular file")
+    if not isinstance(path, str | PathLike):
+        raise InvalidInput(f"expected the path of a file, found {describe_value(path)}")
     try:
+        if Path_(path).exists() and not Path_(path).is_file():
+            raise InvalidInput(f"{path} is no regular file")
         return open(path, "rb")  # noqa: PTH123 - any path-like; whoever opens closes
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # a ValueError for a name that no file can have
         raise NotFound(f"{path} does not exist") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise NotFound(f"{quote_text(str(path))} does not exist") from None
+        raise
 
 
 def read_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[Line]:

@@ -34,12 +34,13 @@ from pramana.errors import (
     suggest_similar,
 )
 from pramana.hash import case_digest
-from pramana.load import CaseSources, names_library
+from pramana.load import CaseSources, names_library, path_exists
 from pramana.load.scenario import check_scenario
 from pramana.model import Case, Plan, PlannedScorer, Run, Target, Usage
 from pramana.providers.kinds import KINDS_RUNNING_CODE, VARIABLES
 from pramana.providers.names import is_voice_agent, resolve_embedder, resolve_target
 from pramana.providers.prices import Prices
+from pramana.providers.redaction import environment_secrets
 from pramana.request import LOCAL_ONLY, RunRequest, Selection
 from pramana.run.accounts import Reach, make_accounts, read_command_lines
 from pramana.run.speech import NOISY, PLAIN
@@ -115,6 +116,8 @@ def _make_plan(store: Store, request: RunRequest, reach: Reach) -> "tuple[CaseSe
     request.check()
     if reach.for_others:
         _refuse_local_only(request)
+    else:
+        _refuse_keys(request)
     chosen = _choose_cases(store, request)
     reach = with_registered_providers(store, reach)
     targets = tuple(_attach_description(resolve_model(model, reach)) for model in request.models)
@@ -285,7 +288,7 @@ def _stored_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -
 
 def _refuse_bare_ids(store: Store, paths: Sequence[Path]) -> None:
     """Refuse a missing path that is the ID of a stored scenario, with what to type instead."""
-    missing = [str(each) for each in paths if not names_library(each) and not each.exists()]
+    missing = [str(each) for each in paths if not names_library(each) and not path_exists(each)]
     known = store.scenarios.find_existing([escape_text(each) for each in missing]) if missing else set()
     for each in missing:
         if each in known:
@@ -386,12 +389,35 @@ def _attach_description(target: Target) -> Target:
     return replace(target, model=model or Path(file).stem, arguments={"description": description})
 
 
+def _refuse_keys(request: RunRequest) -> None:
+    """Refuse a key of the environment in what is stored with the run, and in its exports."""
+    keys = environment_secrets()
+    stored = {
+        "parameters": json.dumps(request.parameters, ensure_ascii=False),
+        "system_prompt": request.system_prompt,
+        "name": request.name,
+        "note": request.note,
+    }
+    if held := [name for name, text in stored.items() if text and keys.is_in(text)]:
+        raise InvalidInput.from_problems(
+            [
+                Problem(
+                    "contains an API key from the environment, and is stored with the run; read it where it is used",
+                    name,
+                )
+                for name in held
+            ]
+        )
+
+
 def _refuse_duplicates(targets: Sequence[Target]) -> None:
     """Refuse a model that is named twice, even in two spellings: `gpt-5` and `openai:gpt-5` are one."""
     for other, target in combinations(targets, 2):
         if replace(other, typed=target.typed) == target:
             both = "" if other.typed == target.typed else f" ({other.typed} and {target.typed})"
-            raise InvalidInput(f"a model is named twice{both}; to repeat cases, use --repeat")
+            raise InvalidInput(
+                f"a model is named twice{both}; for several replies to each case, set the number of repeats"
+            )
 
 
 # ── Variants ──

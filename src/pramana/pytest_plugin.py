@@ -36,6 +36,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("pramana_judge", "Judge model where a test names none (default: the model itself)", default=None)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse an option without a value, as `--pramana-model=$MODEL` is where the variable is not set."""
+    given = {
+        "--pramana-model": config.getoption("pramana_model"),
+        "--pramana-judge": [config.getoption("pramana_judge")],
+    }
+    for option, names in given.items():
+        if any(name is not None and not name.strip() for name in names):
+            raise pytest.UsageError(f"{option} is empty; name a model, or leave the option out")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test that uses the fixture once per model, if there are several."""
     models = list(dict.fromkeys(metafunc.config.getoption("pramana_model")))
@@ -49,12 +60,12 @@ def pramana_evaluate(request: pytest.FixtureRequest) -> "Callable[..., Report]":
     from pramana.library.pytest_integration import make_evaluate
 
     config = request.config
-    models = [request.param] if hasattr(request, "param") else config.getoption("pramana_model")
+    models = [request.param] if hasattr(request, "param") else list(dict.fromkeys(config.getoption("pramana_model")))
     return make_evaluate(
         models,
         config.getoption("pramana_judge"),
-        default_model=config.getini("pramana_model"),
-        default_judge=config.getini("pramana_judge"),
+        default_model=config.getini("pramana_model") or None,
+        default_judge=config.getini("pramana_judge") or None,
         runs=config.stash.setdefault(_NEW_RUNS, []),
         full_trace=config.getoption("fulltrace"),
     )

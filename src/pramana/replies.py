@@ -94,7 +94,8 @@ def describe_invalid_reply(reply: object) -> str | None:
     for name, fits in _REPLY_FIELD_CHECKS.items():
         value: Any = getattr(reply, name)  # whatever its annotations are
         if not fits(value):
-            return f"{name} is {value}" if isinstance(value, float) else f"{name} is a {type(value).__name__}"
+            number = isinstance(value, float) or (isinstance(value, int) and fits(0))
+            return f"{name} is {value:.6g}" if number else f"{name} is a {type(value).__name__}"
     return None
 
 

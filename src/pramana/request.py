@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo, asdict, fields
 
-from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
+from pramana.errors import InvalidInput, Problem, describe_value, quote_text, suggest_similar
 from pramana.jsonl import MAX_DEPTH, is_nested_deeper
 from pramana.model import Case
 
@@ -376,12 +376,30 @@ LOCAL_ONLY = _fields_marked("local_only")
 def _value_problems(struct: Struct, within: str = "") -> Iterator[Problem]:
     for each in _fields_of(type(struct)):
         value = getattr(struct, each.name)
-        nested = isinstance(value, Struct | Mapping)  # structs are checked separately, files by their readers
-        if not nested and each.name not in ("paths", "cases") and (message := describe_type_mismatch(value, each.type)):
+        if each.name in ("paths", "cases"):  # files are checked by their readers
+            continue
+        if expected := _nested_types(each.type):  # their content is checked separately
+            if not isinstance(value, expected):
+                kind = "a dictionary" if Mapping in expected else f"a {expected[0].__name__}"
+                yield Problem(f"expected {kind}, found {describe_value(value)}", f"{within}{each.name}")
+        elif message := describe_type_mismatch(value, each.type):
             yield Problem(message, f"{within}{each.name}")
 
 
-def _parameter_problems(parameters: Mapping[str, Any]) -> Iterator[Problem]:
+@cache
+def _nested_types(type_: Any) -> tuple[type, ...]:
+    """Return the types that a field of structs or mappings accepts; empty for any other field."""
+    bases = [get_origin(each) or each for each in _base_types(type_)]
+    nested = [each for each in bases if each is Mapping or (isinstance(each, type) and issubclass(each, Struct))]
+    return (*nested, *(each for each in bases if each is type(None))) if nested else ()
+
+
+def _parameter_problems(parameters: Any) -> Iterator[Problem]:
+    if not isinstance(parameters, Mapping):
+        return  # which is reported with the other fields
+    if unnamed := [each for each in parameters if not isinstance(each, str)]:
+        yield Problem(f"the name of a parameter is text, found {describe_value(unnamed[0])}", "parameters")
+        return
     if is_nested_deeper(parameters, MAX_DEPTH):
         yield Problem(f"nested more than {MAX_DEPTH} levels deep", "parameters")
         return
@@ -434,15 +452,15 @@ def _describe_text_mismatch(values: Sequence[str], field: FieldInfo) -> str:
 def describe_type_mismatch(value: Any, type_: Any) -> str | None:
     """Describe how a value violates a type, or return None."""
     if not isinstance(value, float) or math.isfinite(value):
-        with suppress(msgspec.ValidationError):
+        with suppress(msgspec.ValidationError, UnicodeEncodeError):  # the latter for lone surrogates
             msgspec.convert(value, type_)
             return None
     if isinstance(value, tuple | list) and (item := _item_type(type_)):
         for each in value:
             if message := describe_type_mismatch(each, item):
                 return message
-    found = repr(value) if value or not isinstance(value, tuple | list) else "nothing"
-    return f"expected {_describe_expected(type_)}, found {found[:60]}"
+    found = "nothing" if isinstance(value, tuple | list) and not value else describe_value(value)
+    return f"expected {_describe_expected(type_)}, found {found}"
 
 
 def _item_type(type_: Any) -> Any:

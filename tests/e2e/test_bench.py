@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import pytest
 
 from pramana import clock, settings
-from pramana.bench import INTERRUPTED, Progress, execute, judge_again
+from pramana.bench import Progress, execute, judge_again
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput
 from pramana.model import Outcome, Run
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.asking import ReplyCache
-from pramana.run.engine import Stop
+from pramana.run.engine import INTERRUPTED, Stop
 from pramana.run.limiter import INITIAL_LIMIT
 from pramana.store import open_store
 from pramana.store.store import Store

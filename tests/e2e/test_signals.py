@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pramana.bench import INTERRUPTED
-from pramana.run.engine import Stop
+from pramana.run.engine import INTERRUPTED, Stop
 from pramana.show.cli.signals import SECOND_SIGNAL_WINDOW_S, SignalHandler
 
 from .. import programs

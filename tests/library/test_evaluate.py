@@ -215,7 +215,7 @@ def test_a_function_can_judge() -> None:
     [
         ({"modle": "x"}, TypeError, "unexpected keyword argument 'modle'; did you mean"),
         ({"temprature": 1}, TypeError, 'did you mean "temperature"'),
-        ({"model": 3}, InvalidInput, "a model is a name or a function, found int"),
+        ({"model": 3}, InvalidInput, "model: expected a model's name or a function, found 3"),
         ({"model": ["x", "y"]}, InvalidInput, r"model is one model; for several write models=list"),
         ({"model": adder, "scorers": adder}, InvalidInput, r"scorers is a list; for one scorer write scorers=\[adder\]"),
         ({"models": {"a b": adder}}, InvalidInput, "a function cannot be called 'a b'"),
@@ -367,7 +367,7 @@ def test_problems_of_cases_are_reported_all_at_once_and_nothing_is_stored() -> N
     ("cases", "why"),
     [
         ([], "no cases were given"),
-        (7, "cases are a path, cases, dictionaries or a data frame, found int"),
+        (7, "cases are a path, cases, dictionaries or a data frame, found 7"),
         (["a.jsonl", SUMS[0]], "only paths or only cases"),
         ("missing.jsonl", "missing.jsonl does not exist"),
     ],
@@ -646,7 +646,7 @@ def test_an_item_of_the_list_of_runs_is_a_run() -> None:
     assert pramana.load_report(oldest).run_id == pramana.load_report(before).run_id == before.run_id
     assert pramana.resume(newest).run_id == after.run_id
     assert str(pramana.compare(oldest, newest)) == str(pramana.compare(before, after))
-    with pytest.raises(InvalidInput, match=r"a run is its id, a report, or an item of pramana\.runs\(\), found int"):
+    with pytest.raises(InvalidInput, match=r"a run is its id, a report, or an item of pramana\.runs\(\), found 7"):
         pramana.load_report(7)  # type: ignore[arg-type]
 
 

@@ -272,6 +272,18 @@ def test_plain():
     names = [f"test_{name}[{model}]" for model in ("fake:echo", "fake:fixed=2") for name in ("one", "several", "none")]
     once = ["test_one", "test_several", "test_none", "test_plain"]
     assert listed == [once, once, [*names, "test_plain"]]
+    assert [name for name, _ in models("--pramana-model", "fake:echo", "--pramana-model", "fake:echo")] == [
+        "fake:echo"
+    ] * 3
+    (folder / "pytest.ini").write_text("[pytest]\npramana_model = fake\npramana_judge =\n", encoding="utf-8")
+    assert models() == [(bot, None), (f"{bot},fake:echo", bot), ("fake", None)]
+
+
+@pytest.mark.parametrize("option", ["--pramana-model", "--pramana-judge"])
+def test_an_option_without_a_value_is_refused_before_any_test(option: str, tmp_path: Path) -> None:
+    done = run_pytest(project(tmp_path, test_plain="def test_plain(): pass\n"), f"{option}=")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"ERROR: {option} is empty; name a model, or leave the option out" in done.stderr
 
 
 def test_a_path_is_found_in_the_current_folder_and_beside_the_test(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pramana.installation import install_command
 from pramana.request import Limits, RunRequest, Selection, published_name
 from pramana.show.cli import pramana
 from pramana.show.cli.mcp import SET_LIMIT_ADVICE
-from pramana.show.mcp import EXAMPLE_CASE, make_server
+from pramana.show.mcp import EXAMPLE_CASE, _call_tool, make_server
 from pramana.show.tool_arguments import has_description, input_schema, output_schema
 from pramana.show.tools import TOOLS, LimitsArguments, RunArguments, SelectionArguments, ToolCall
 from pramana.store import open_store
@@ -348,6 +348,62 @@ def test_two_clients_at_once_share_a_store(folder: Path) -> None:
 
 
 # ── What goes wrong ──
+
+
+def test_hostile_arguments_are_refused_by_name_and_never_a_defect(app: App, folder: Path) -> None:
+    del folder
+    junk: tuple[Any, ...] = (
+        None,
+        -1,
+        1.5,
+        "",
+        "\x00",
+        "\x1b[2J",
+        [[]],
+        {"a": 1},
+        10**30,
+        "../../etc/passwd",
+        "x" * 10_000,
+    )
+    needed: dict[str, dict[str, Any]] = {
+        "validate": {"paths": ["a.jsonl"]}, "run": {"paths": ["a.jsonl"], "models": ["fake:echo"]},
+        "resume": {"run": "latest"}, "runs": {}, "show": {"run": "latest"}, "failures": {}, "compare": {"base": "latest"},
+    }  # fmt: skip
+
+    async def work() -> None:
+        async with in_process(app, "editor") as client:
+            for name, tool in TOOLS.items():
+                for argument in input_schema(tool.takes)["properties"]:
+                    for value in junk:
+                        answer = await client.call_tool(name, {**needed[name], argument: value})
+                        assert not {*text_of(answer)} & {"\x00", "\x1b"}, (name, argument, value)
+                        if answer.is_error:
+                            assert answer.structured_content["code"] != "defect", (name, argument, text_of(answer))
+            answer = await client.call_tool("show", {"run": "latest", "result": 10**30})
+            assert "result: expected a whole number from 1 to" in text_of(answer)
+
+    asyncio.run(work())
+
+
+def test_a_lone_surrogate_in_an_argument_is_refused_by_name(app: App, folder: Path) -> None:
+    del folder
+
+    async def refuse(tool: str, argument: str, **needed: object) -> str:
+        call = ToolCall(app, Credential(app.access.make_startup_token("editor", "")), ignore_progress, {})
+        answer = await _call_tool(call, tool, {**needed, argument: "\ud800"})
+        assert answer.is_error
+        assert answer.structured_content is not None
+        assert answer.structured_content["code"] == "invalid_input"
+        return text_of(answer)
+
+    for tool, argument in (("validate", "maxErrors"), ("runs", "page"), ("failures", "outcome")):
+        assert f"{argument}: expected" in asyncio.run(refuse(tool, argument))
+    run = asyncio.run(refuse("run", "temperature", paths=["a.jsonl"], models=["fake:echo"]))
+    assert run.startswith("temperature: expected a number")
+
+
+async def ignore_progress(*_: object) -> None:
+    """Drop a progress notification."""
 
 
 def test_problems_are_named_by_line_column_and_argument(app: App, folder: Path) -> None:

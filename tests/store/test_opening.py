@@ -69,7 +69,10 @@ def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     path.mkdir(parents=True)
     with pytest.raises(StoreFailed) as caught:
         open_store(f"sqlite:///{path}")
-    assert str(caught.value) == f"the database failed: unable to open database file; the store is {path}"
+    assert str(caught.value) == (
+        f"the database failed: unable to open database file; the store is {path}, which is a folder, not a file; name "
+        "another folder in PRAMANA_HOME"
+    )
 
 
 READ_ONLY = """

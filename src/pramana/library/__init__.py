@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, Unpack, c
 from msgspec.structs import asdict
 
 from pramana import planning, settings
-from pramana.errors import InvalidInput, PramanaError, suggest_similar
+from pramana.errors import InvalidInput, PramanaError, describe_value, suggest_similar
 from pramana.library.listing import RunList, RunRecord, list_runs
 from pramana.library.options import (
     Cases,
@@ -36,6 +36,7 @@ from pramana.library.options import (
 )
 from pramana.library.report import Report, find_store_url, make_report
 from pramana.library.session import Planned, Session, Stream, find_run, functions_loop, run_blocking
+from pramana.load import read_path
 from pramana.load.rows import is_data_frame, is_single_case, read_rows
 from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
@@ -244,7 +245,7 @@ def _run_reference(run: StoredRun) -> str:
     if isinstance(run, RunRecord):
         return run.id
     if not isinstance(run, str):
-        raise InvalidInput(f"a run is its id, a report, or an item of pramana.runs(), found {type(run).__name__}")
+        raise InvalidInput(f"a run is its id, a report, or an item of pramana.runs(), found {describe_value(run)}")
     return run
 
 
@@ -284,7 +285,7 @@ def _read_request(
     given = request_fields(cases)
     if not given and not ({"suite", "tier", "scenarios"} & options.keys()):
         given = {"suite": planning.DEFAULT_SUITE, "tier": planning.DEFAULT_TIER}
-    judged_by = None if judge is None else _model_name(judge, functions)
+    judged_by = None if judge is None else _model_name(judge, functions, argument="judge")
     named_scorers, scorers = _scorer_names(options.get("scorers", ()))
     stated = {**_split_options(options), "scorers": named_scorers}
     return _NamedRequest(
@@ -326,7 +327,7 @@ def _resume_session(
     if planned := sorted(limits.keys() - ResumeOptions.__annotations__.keys()):
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a resumed run keeps its plan; start a new run")
     functions, named = _functions_of_run(model, models)
-    judged_by = None if judge is None else _model_name(judge, functions)
+    judged_by = None if judge is None else _model_name(judge, functions, argument="judge")
     run_id = run.run_id if isinstance(run, Report) else _run_reference(run)
     changed = {name: value for name, value in limits.items() if name in Limits.__struct_fields__}
     check_struct_values(Limits(**changed))
@@ -361,7 +362,7 @@ def _functions_of_run(model: Model | None, models: Models) -> _ResumedModels:
     functions: dict[str, Callable[..., Any]] = {}
     named: dict[str, Callable[..., Any]] = {}
     if isinstance(models, Mapping):
-        named = {name: each for name, each in models.items() if name.startswith(PYTHON_PREFIX)}
+        named = {name: each for name, each in models.items() if str(name).startswith(PYTHON_PREFIX)}
         for name, each in cast("dict[str, Any]", named).items():
             if not callable(each):
                 raise InvalidInput(f"{name} is a function, found {type(each).__name__}")
@@ -417,17 +418,18 @@ def _split_options(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("selection", "scenarios"):
         if found.get(name) is not None:
             found[name] = read_selection(name, found[name])
-    if found.get("modalities") is not None:
-        given = found["modalities"]
-        found["modalities"] = tuple(given.split(",")) if isinstance(given, str) else tuple(given)
+    if isinstance(given := found.get("modalities"), str | list):
+        found["modalities"] = tuple(given.split(",") if isinstance(given, str) else given)
     return {**found, "limits": Limits(**limits)}
 
 
 def read_selection(argument: str, filters: Any) -> Any:
     """Return a selection, or the one that a dictionary stands for; refuse a filter that was given as an empty list."""
     selection = _selection_from_dict(argument, filters) if isinstance(filters, Mapping) else filters
-    if isinstance(selection, Selection):
-        selection.refuse_empty_filters(argument)
+    if not isinstance(selection, Selection):
+        example = "a pramana.Selection or a dictionary such as {'tags': ['vip']}"
+        raise InvalidInput(f"{argument}: expected {example}, found {describe_value(selection)}")
+    selection.refuse_empty_filters(argument)
     return selection
 
 
@@ -450,18 +452,24 @@ def _model_names(model: Any, models: Any, functions: dict[str, Callable[..., Any
     if model is not None and models:
         raise InvalidInput("pass model or models, not both")
     if isinstance(models, Mapping):
-        return tuple(_model_name(each, functions, name) for name, each in models.items())
-    return tuple(_model_name(each, functions) for each in (models or ([] if model is None else [model])))
+        if unnamed := [each for each in models if not isinstance(each, str)]:
+            raise InvalidInput(f"models: the name of a function is text, found {describe_value(unnamed[0])}")
+        return tuple(_model_name(each, functions, name, f"models[{name!r}]") for name, each in models.items())
+    if model is not None:
+        return (_model_name(model, functions),)
+    return tuple(_model_name(each, functions, None, f"models[{number}]") for number, each in enumerate(models))
 
 
-def _model_name(model: Any, functions: dict[str, Callable[..., Any]], name: str | None = None) -> str:
+def _model_name(
+    model: Any, functions: dict[str, Callable[..., Any]], name: str | None = None, argument: str = "model"
+) -> str:
     """Return the stored name of a model; add a function to `functions` by that name."""
     if isinstance(model, str):
         if name is not None:
             raise InvalidInput(f"the model {model} keeps its name; only functions are given others: models=[…]")
         return model
     if not callable(model):
-        raise InvalidInput(f"a model is a name or a function, found {type(model).__name__}")
+        raise InvalidInput(f"{argument}: expected a model's name or a function, found {describe_value(model)}")
     path = function_path(model)
     if name is not None:
         if not _FUNCTION_NAME.fullmatch(name):
@@ -469,7 +477,7 @@ def _model_name(model: Any, functions: dict[str, Callable[..., Any]], name: str 
                 f"a function cannot be called {name!r:.80}: a name is 1 to 64 letters, digits, _ . and -"
             )
         path = f"{path.partition(':')[0]}:{name}"
-    if functions.setdefault(path, model) != model:
+    if not _are_same(functions.setdefault(path, model), model):
         raise InvalidInput(
             f"two functions are both called {path}, and results are stored by that name; name them: "
             'models={"before": first, "after": second}'
@@ -477,9 +485,18 @@ def _model_name(model: Any, functions: dict[str, Callable[..., Any]], name: str 
     return f"python:{path}"
 
 
+def _are_same(one: Any, other: Any) -> bool:
+    """Return whether two callables are the same; bound methods are equal without being identical."""
+    try:
+        return one is other or bool(one == other)
+    except Exception:  # noqa: BLE001 - the comparison is the user's code
+        return False
+
+
 def _describe_given(given: Any) -> str:
     """Return the argument as it would be typed, if it has a name."""
-    return str(getattr(given, "name", None) or getattr(given, "__name__", None) or f"{given!r:.60}")
+    name = None if isinstance(given, Path) else getattr(given, "name", None) or getattr(given, "__name__", None)
+    return str(name or describe_value(given))
 
 
 def _scorer_names(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
@@ -503,20 +520,20 @@ def request_fields(given: Cases) -> dict[str, Any]:
     if given is None:
         return {}
     if isinstance(given, str | Path):
-        return {"paths": (Path(given),)}
+        return {"paths": (read_path(given),)}
     if is_data_frame(given):
         return {"cases": read_rows(given)}
     if is_single_case(given):
         return {"cases": read_rows([given])}
-    if not isinstance(given, Iterable):
-        raise InvalidInput(f"cases are a path, cases, dictionaries or a data frame, found {type(given).__name__}")
+    if not isinstance(given, Iterable) or isinstance(given, type | bytes | bytearray):
+        raise InvalidInput(f"cases are a path, cases, dictionaries or a data frame, found {describe_value(given)}")
     listed = list(given)
     paths = [each for each in listed if isinstance(each, str | Path)]
     if not paths:
         return {"cases": read_rows(listed)}
     if len(paths) < len(listed):
         raise InvalidInput("pass only paths or only cases; pramana.cases_of reads cases from a file")
-    return {"paths": tuple(map(Path, paths))}
+    return {"paths": tuple(map(read_path, paths))}
 
 
 # ── Compare ──

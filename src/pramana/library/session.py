@@ -15,8 +15,8 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from pramana import clock, planning, settings
-from pramana.bench import INTERRUPTED, STREAM_LEFT, Watch, execute, reduced_garbage_collection
-from pramana.errors import BudgetSpent, InvalidInput, PramanaError
+from pramana.bench import STREAM_LEFT, Watch, execute, reduced_garbage_collection
+from pramana.errors import BudgetSpent, InvalidInput, PramanaError, StoreFailed
 from pramana.library.options import word_for_python
 from pramana.library.report import Report, current_store_url, make_report
 from pramana.model import Run
@@ -26,7 +26,7 @@ from pramana.report.resuming import resume_call
 from pramana.request import Limits
 from pramana.run.accounts import Reach
 from pramana.run.asking import ReplyCache
-from pramana.run.engine import Stop, Window
+from pramana.run.engine import INTERRUPTED, Stop, Window
 from pramana.score.scorers import Scorer
 from pramana.store import open_store
 
@@ -120,16 +120,24 @@ class Session:
 
     async def _execute(self, run_record: Run, watch: Watch) -> Report:
         with reduced_garbage_collection():
-            run = await execute(
-                self._store,
-                run_record,
-                self._limits,
-                watch,
-                self.stop,
-                reach=self._reach,
-                cache=self._cache,
-                window=self._window,
-            )
+            try:
+                run = await execute(
+                    self._store,
+                    run_record,
+                    self._limits,
+                    watch,
+                    self.stop,
+                    reach=self._reach,
+                    cache=self._cache,
+                    window=self._window,
+                )
+            except KeyboardInterrupt:  # raised by a function
+                stopped = self._store.runs.read(run_record.id)
+                raise KeyboardInterrupt(f"interrupted; {_resume_hint(stopped)}") from None
+            except StoreFailed as failed:
+                with suppress(PramanaError):  # the store may not be readable either
+                    failed.add_note(_resume_hint(self._store.runs.read(run_record.id)))
+                raise
         error = self.stop.error
         if error is not None and not isinstance(error, BudgetSpent):  # a limit ends a run as requested
             error.add_note(_resume_hint(run))
@@ -277,11 +285,18 @@ def functions_loop() -> asyncio.AbstractEventLoop:
     """
     global _functions_loop  # noqa: PLW0603
     with _starting:
-        if _functions_loop is None or _functions_loop[0] != os.getpid():
+        if _functions_loop is None or _functions_loop[0] != os.getpid() or _functions_loop[1].is_closed():
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="pramana-functions", daemon=True).start()
+            threading.Thread(target=_run_functions, args=(loop,), name="pramana-functions", daemon=True).start()
             _functions_loop = os.getpid(), loop
         return _functions_loop[1]
+
+
+def _run_functions(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop of coroutine functions, and go on if one of them stops it: others wait for it."""
+    asyncio.set_event_loop(loop)
+    while not loop.is_closed():
+        loop.run_forever()
 
 
 def _runs_in_functions_loop() -> bool:
@@ -308,6 +323,8 @@ class Stream:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._done: Future[Report] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Where the stream was started."""
         self._news = asyncio.Event()
         self._ready: list[ResultDetailView] = []
         self._reader = _ResultReader(session.store_url)
@@ -328,6 +345,11 @@ class Stream:
     async def __anext__(self) -> "ResultDetailView":
         if self._done is None:
             self._start()
+        elif self._loop is not asyncio.get_running_loop():
+            raise InvalidInput(
+                "the stream was started in another event loop; take all of its results in that one, or resume its run "
+                f"with {resume_call(self._session.run_record) if self._session.run_record else 'pramana.resume'}"
+            )
         while not self._ready:
             reading = await self._fetch()
             await asyncio.wait((reading,))  # unlike awaiting a task, this does not cancel it with the caller
@@ -392,7 +414,7 @@ class Stream:
 
     def _start(self) -> None:
         loop, news = asyncio.get_running_loop(), self._news
-
+        self._loop = loop
         session = self._session
 
         def notify() -> None:

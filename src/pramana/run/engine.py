@@ -17,6 +17,9 @@ from msgspec import Struct
 from pramana.errors import PramanaError, Stopped
 from pramana.model import Result
 
+INTERRUPTED = "interrupted by the user"
+"""The reason of a run that was stopped by Ctrl-C, or by a function that raised `KeyboardInterrupt`."""
+
 
 class Stop:
     """Ends a run early: no new work starts, requests in flight finish, waits end at once."""
@@ -24,6 +27,7 @@ class Stop:
     def __init__(self) -> None:
         self.reason: str | None = None
         self.error: PramanaError | None = None
+        self._interrupt: KeyboardInterrupt | None = None
         self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._callbacks: list[Callable[[], None]] = []
@@ -38,6 +42,16 @@ class Stop:
 
     def __bool__(self) -> bool:
         return self.reason is not None
+
+    def interrupt(self, error: KeyboardInterrupt) -> None:
+        """Stop because a user's function raised this; `raise_interrupt` raises it once the work has ended."""
+        self._interrupt = error
+        self(INTERRUPTED)
+
+    def raise_interrupt(self) -> None:
+        """Raise what a user's function raised, if anything."""
+        if self._interrupt is not None:
+            raise self._interrupt
 
     def add_callback(self, callback: Callable[[], None]) -> None:
         """Register a callback for the stop, on this event loop; if already stopped, it is called soon."""
@@ -197,6 +211,9 @@ async def stream(
             except PramanaError as error:
                 stop(str(error), error)
                 return
+            except KeyboardInterrupt as error:  # of a user's function; out of a task, it would end the event loop
+                stop.interrupt(error)
+                return
             if len(asked) >= BATCH_SIZE:
                 news.set()
             elif soon is None:
@@ -227,6 +244,7 @@ async def stream(
             if together:
                 yield [finish(each) for finish, each in together]
         await working
+        stop.raise_interrupt()
     finally:
         working.cancel()
         await asyncio.gather(working, *(pool.feed.close() for pool in pools), return_exceptions=True)

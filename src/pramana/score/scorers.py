@@ -32,6 +32,7 @@ from pramana.errors import (
     ProviderError,
     Stopped,
     describe_exception,
+    describe_value,
 )
 from pramana.model import Case, Check, Outcome, PlannedScorer, Reply, Request, Turn
 from pramana.plugins import assertion_types, scorers
@@ -475,6 +476,8 @@ class _ScorerRequests:
 
     async def _ask(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
         turns = _parse_prompt(prompt)
+        if not isinstance(model, str | None):
+            raise InvalidInput(f"model: expected the name of a model, found {describe_value(model)}")
         if model is None:
             judge = self._judge
         elif self._named:

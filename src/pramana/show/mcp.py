@@ -23,7 +23,6 @@ from pramana.app import App, Credential
 from pramana.app.access import Forbidden
 from pramana.app.local import GRACE_S, problem_view
 from pramana.app.views import RunDetailView
-from pramana.bench import INTERRUPTED
 from pramana.errors import (
     COMMAND_HINTS,
     HintKey,
@@ -34,7 +33,7 @@ from pramana.errors import (
     suggest_similar,
 )
 from pramana.report import briefs
-from pramana.run.engine import Stop
+from pramana.run.engine import INTERRUPTED, Stop
 from pramana.show.tool_arguments import input_schema, output_schema, read_arguments
 from pramana.show.tools import TOOLS, Tool, ToolCall
 

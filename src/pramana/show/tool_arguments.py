@@ -12,7 +12,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
-from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
+from pramana.errors import InvalidInput, Problem, describe_value, quote_text, suggest_similar
 from pramana.request import describe_type_mismatch, field_metadata, published_name
 
 _Struct = TypeVar("_Struct", bound=Struct)
@@ -130,7 +130,7 @@ def _read_struct(
         elif (nested := _nested_struct(known[name].type)) and isinstance(value, Mapping):
             found[name] = _read_struct(nested, value, f"{path}.", problems)
         elif nested and not (value is None and _is_nullable(known[name].type)):
-            problems.append(Problem(f"expected an object, found {repr(value)[:60]}", path))
+            problems.append(Problem(f"expected an object, found {describe_value(value)}", path))
         elif message := None if nested else describe_type_mismatch(value, _without_unset(known[name].type)):
             problems.append(Problem(message, path))
         else:

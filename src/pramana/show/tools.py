@@ -32,12 +32,12 @@ from pramana.app.comparisons import CompareRequest, ComparisonView, compare_runs
 from pramana.app.local import GRACE_S, ValidationView, continue_run, start_run, validate_files, validate_text
 from pramana.app.runs import RunFilter, list_runs, read_result, read_run
 from pramana.app.views import PageRequest, ResultDetailView, RunDetailView, RunView, View
-from pramana.bench import INTERRUPTED, Progress, Watch
+from pramana.bench import Progress, Watch
 from pramana.errors import BudgetSpent, InvalidInput, NotFound, PramanaError, Problem, quote_text
 from pramana.model import Outcome, RunStatus
 from pramana.report import briefs
 from pramana.request import Limits, PageNumber, RunRequest, Selection
-from pramana.run.engine import Stop
+from pramana.run.engine import INTERRUPTED, Stop
 from pramana.show.tool_arguments import arguments_to_request, as_changes, changes_of, make_arguments_struct
 
 PROGRESS_EVERY_S = 0.25
@@ -191,7 +191,7 @@ class ShowArguments(_Arguments, frozen=True, kw_only=True):
 
     run: _RunId
     result: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Number of a result (seq), to return it in full")
+        Annotated[int, Meta(ge=1, le=2**53)] | None, Meta(description="Number of a result (seq), to return it in full")
     ] = None
     case: Annotated[str | None, Meta(description="Id of a case, to return its results in full")] = None
 

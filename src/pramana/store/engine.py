@@ -346,7 +346,15 @@ def _explain_errors() -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        raise StoreFailed(f"the database failed: {said}") from error
+        advice = next((advice for message, advice in _ADVICE.items() if message in said), "")
+        raise StoreFailed(f"the database failed: {said}{advice}") from error
+
+
+_ADVICE = {
+    "database or disk is full": "; free some space: what is stored stays",
+    "database is locked": "; another program is writing to it: try again once that has ended",
+}
+"""What to do about an error of the database, by its message."""
 
 
 # ── The log of changes ──

@@ -158,6 +158,8 @@ _INSERT_MODELS = "INSERT INTO run_models (run_no, role, model) VALUES (?, ?, ?) 
 _LEASE_COLUMNS = ("status", "owner", "lease_holder", "lease_until")
 """The columns that decide whether a process still works on a run."""
 _LAST_CHARACTER = "\U0010ffff"
+MAX_REFERENCE = 1_000
+"""Characters of a reference to a run: more than an id or the name of a run has."""
 
 
 class RunState(Struct, frozen=True):
@@ -239,6 +241,8 @@ class Runs(StorePart):
         """Return a run by its ID, by the start of its ID, or as `latest`."""
         if not reference:
             raise NotFound("the run is empty; pass an ID, the beginning of one, or latest")
+        if len(reference) > MAX_REFERENCE:
+            raise NotFound(f"there is no run {quote_text(reference)}", hint=Hint("list_runs"))
         newest = select(runs).order_by(runs.c.run_no.desc())
         with self._database.read_transaction() as connection:
             if reference == "latest":

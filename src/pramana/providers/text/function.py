@@ -98,7 +98,7 @@ class FunctionProvider:
         if ended.error is not None:
             self._raise(ended.error)
         reply = self._judge_reply(ended.value) if request.purpose == "judge" else self._reply(ended.value)
-        if self._keys.is_in("\n".join([reply.text, *(f"{each.id} {each}" for each in reply.tool_calls)])):
+        if self._holds_key(reply):
             raise KeyInAnswer(redaction.describe_held_key(f"the answer of {self._path}"))
         not_taken = self._accepted.ignored_parameters(request.parameters)
         return replace(
@@ -122,6 +122,13 @@ class FunctionProvider:
         """Stop the threads without waiting for functions that still run."""
         self._threads.close()
         self._coroutines.close()
+
+    def _holds_key(self, reply: Reply) -> bool:
+        """Return whether anything that is stored of a reply contains a key from the environment."""
+        calls = (f"{each.id} {each}" for each in reply.tool_calls)
+        texts = (reply.text, reply.served_model, reply.fingerprint, reply.finish_reason, *reply.dropped, *calls)
+        held = self._keys.is_in("\n".join(filter(None, texts)))
+        return held or (reply.raw is not None and self._keys.blank_json(reply.raw) is not reply.raw)
 
     def _reply(self, answer: object) -> Reply:
         """Return a function's return value as a reply, with the text as a plain `str` whatever its class."""
@@ -253,14 +260,22 @@ def function_path(function: Callable[..., Any]) -> str:
     ('json:dumps', 'json:dumps', 'json.encoder:JSONEncoder')
     """
     named = _unwrap_partial(function)
-    if not hasattr(named, "__qualname__"):
-        named = type(named)
-    module = getattr(named, "__module__", None) or "__main__"
-    name = named.__qualname__
+    name = _read_name(named, "__qualname__")
+    if name is None:
+        named, name = type(named), type(named).__qualname__
+    module = _read_name(named, "__module__") or "__main__"
     if name == "<lambda>":
         variables = vars(sys.modules[module]) if module in sys.modules else {}
         name = next((each for each, value in variables.items() if value is named and each != "_"), name)
     return f"{module}:{name}"
+
+
+def _read_name(named: Any, attribute: str) -> str | None:
+    """Return a name that a callable has; None without one, or with one that is no text."""
+    with suppress(Exception):  # the attribute may be the user's code
+        if isinstance(name := getattr(named, attribute, None), str):
+            return name
+    return None
 
 
 def is_asynchronous(function: Callable[..., Any]) -> bool:
@@ -318,7 +333,7 @@ def find_function(path: str, advice: str = RESUME_ADVICE) -> Callable[..., Any]:
             f"python:{path} cannot be imported: it exists only in the program that started the run; resume it there "
             f"with {advice}, or put the function in a module"
         )
-    if (here := str(Path.cwd())) not in sys.path:
+    if (here := _current_folder()) and here not in sys.path:
         sys.path.append(here)  # last, so that no file in the folder shadows an installed module
     found: Any = None
     try:
@@ -336,12 +351,19 @@ def find_function(path: str, advice: str = RESUME_ADVICE) -> Callable[..., Any]:
     return function
 
 
+def _current_folder() -> str:
+    """Return the current folder, or an empty text if it was deleted."""
+    with suppress(FileNotFoundError):
+        return str(Path.cwd())
+    return ""
+
+
 def _import_advice(module: str, progress: Any, error: BaseException) -> str:
     """Return what to do about a failed import; `progress` is the last object that was found."""
     if progress is not None:
         named = [name for name in dir(progress) if not name.startswith("_") and callable(getattr(progress, name, None))]
         return suggest_similar(str(getattr(error, "name", None) or ""), named) or "; check the name of the function"
-    here = f"{Path.cwd()}/"
+    here = f"{_current_folder()}/"
     if (dotted := re.sub(r"[/\\]", ".", module.removeprefix(here)).removesuffix(".py").strip(".")) != module:
         return f"; name the module as Python imports it: {dotted}"
     if isinstance(error, ModuleNotFoundError) and error.name:
@@ -398,7 +420,7 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
     """Return what a function takes; raise `InvalidInput` if it cannot be called with these arguments."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-ins have no signature
+    except Exception:  # noqa: BLE001 - some built-ins have no signature, and attributes may be the user's code
         return _Signature()
     by_name = {
         name: each

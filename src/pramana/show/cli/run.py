@@ -271,8 +271,8 @@ def _record_left(store: "Store", begun: Run) -> None:
     """Record that a run was stopped at once by a signal, and print how to resume it."""
     import signal
 
-    from pramana.bench import INTERRUPTED
     from pramana.report.resuming import resume_advice
+    from pramana.run.engine import INTERRUPTED
     from pramana.store.queue import process_name
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignored for a moment only

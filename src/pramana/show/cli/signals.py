@@ -38,7 +38,7 @@ class SignalHandler:
             signal.signal(each, before)
 
     def _on_signal(self, number: int, _: object) -> None:
-        from pramana.bench import INTERRUPTED
+        from pramana.run.engine import INTERRUPTED
 
         self._stop(INTERRUPTED)
         self._signal_count += 1
