@@ -107,8 +107,8 @@ SCHEMA = {
 @pytest.mark.parametrize(
     ("output", "outcome", "reason"),
     [
-        ('{"n": 1}', "passed", "fits the schema"),
-        ('```json\n{"n": 1}\n```', "passed", "fits the schema"),
+        ('{"n": 1}', "passed", "matches the schema"),
+        ('```json\n{"n": 1}\n```', "passed", "matches the schema"),
         ('{"n": "1"}', "failed", "$.n: "),
         ("{}", "failed", '"n" is a required property'),
         ('{"n": 1, "x": [1]}', "failed", "x"),
@@ -205,7 +205,7 @@ def test_an_assertion_that_cannot_be_is_the_caller_s_error(assertion: Any, ideal
 
 def test_an_output_that_is_no_text_is_the_caller_s_error() -> None:
     nothing: Any = None
-    with pytest.raises(InvalidInput, match="the output must be text, found NoneType"):
+    with pytest.raises(InvalidInput, match="the output to check must be text, found NoneType"):
         evaluate_assertion({"type": "contains"}, nothing, "x")
 
 
@@ -239,7 +239,7 @@ def doubling(levels: int) -> dict[str, Any]:
     ("kind", "ideal", "fields", "message"),
     [
         ("regex", "[ab]?" * 20_000 + "c", {}, "a pattern of 100,001 characters"),
-        ("json_schema", None, {"schema": doubling(40)}, "grow it to more than 10,000 subschemas"),
+        ("json_schema", None, {"schema": doubling(40)}, "it has more than 10,000 subschemas"),
         ("json_schema", None, {"schema": {"enum": list(range(100_000))}}, "a schema of more than 100,000 characters"),
         ("json_schema", None, {"schema": {1, 2}}, "not plain JSON"),
     ],

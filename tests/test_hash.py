@@ -55,9 +55,9 @@ def test_order_spacing_line_ends_and_escapes_do_not_matter(tmp_path: Path) -> No
 def test_sorting_on_disk_gives_the_same_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int, long: int
 ) -> None:
-    monkeypatch.setattr(SortedCases, "BUDGET", budget)
-    monkeypatch.setattr(SortedCases, "BLOCK", 64)
-    monkeypatch.setattr(SortedCases, "LONG", long)
+    monkeypatch.setattr(SortedCases, "MEMORY_BYTES", budget)
+    monkeypatch.setattr(SortedCases, "READ_BYTES", 64)
+    monkeypatch.setattr(SortedCases, "LARGE_CASE_BYTES", long)
     cases = [{"id": f"x-{number * 7919 % 101:03}", "input": "y" * number} for number in range(101)]
     text = "\n".join(json.dumps(case) for case in cases)
     assert hash_suite(write(tmp_path / "a.jsonl", text)) == published(cases)
@@ -67,7 +67,7 @@ def test_sorting_on_disk_gives_the_same_hash(
 def test_a_repeated_id_has_no_hash_and_both_lines_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int
 ) -> None:
-    monkeypatch.setattr(SortedCases, "BUDGET", budget)
+    monkeypatch.setattr(SortedCases, "MEMORY_BYTES", budget)
     path = write(tmp_path / "a.jsonl", '{"id": "a"}\n\n{"id": "b"}\n{"id": "a", "x": 1}\n')
     with pytest.raises(InvalidInput, match='duplicate id "a": lines 1 and 4') as caught:
         hash_suite(path)
@@ -91,7 +91,7 @@ def test_what_has_no_hash_says_where(tmp_path: Path, text: str, message: str) ->
 def test_no_temporary_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(SortedCases, "BUDGET", 1)
+    monkeypatch.setattr(SortedCases, "MEMORY_BYTES", 1)
     path = write(tmp_path / "a.jsonl", '{"id": "a"}\n{"id": "b"}\n{"id": "a"}\n')
     with pytest.raises(InvalidInput):
         hash_suite(path)

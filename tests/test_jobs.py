@@ -126,7 +126,7 @@ def test_a_run_whose_servers_end_three_times_is_given_up_and_can_be_resumed(stor
         assert (
             store.runs.read(run.id).reason
             == GAVE_UP_REASON
-            == "its server ended three times during the run; resume it to try again"
+            == "the server stopped three times during this run; resume the run to try again"
         )
         assert store.runs.read(run.id).stored == 0
         store.queue.requeue(run.id)
@@ -187,7 +187,7 @@ def test_a_run_that_hangs_is_cancelled_within_seconds(store: Store) -> None:
         assert store.queue.cancel(run.id).status == "running"
         wait_for(lambda: store.runs.read(run.id).status == "cancelled")
         assert time.monotonic() - began < 7
-    with pytest.raises(Conflict, match="it is cancelled"):
+    with pytest.raises(Conflict, match="its status is cancelled"):
         store.queue.cancel(run.id)
 
 

@@ -77,7 +77,7 @@ def test_not_utf8_names_byte_and_column() -> None:
         ('{"a" 1}', "expecting ':' delimiter", 6),
         ("{'a': 1}", 'expecting property name enclosed in double quotes, found "\'"', 2),
         ('{"a": 1} {"b": 2}', "more text after the end", 10),
-        ('{"a": [1, 2', "line ends too early; one line holds one whole object", 12),
+        ('{"a": [1, 2', "line ends too early; write each object on one line", 12),
         ('{"a": "😀", "b": NaN}', "NaN is not a number", 17),
         ('[-Infinity, "NaN"]', "-Infinity is not a number", 2),
         ('{"a": {"b": 1, "c": 2, "b": 3}}', 'duplicate key "b" in one object; the first is at column 8', 24),

@@ -66,7 +66,7 @@ VERBS = {"embed", "feed", "need", "proceed", "seed", "speed"}
 """What ends like a participle and is none."""
 
 DOCUMENTED = {
-    "app/calls.py: SaidView.who",
+    "app/calls.py: TranscriptEntryView.who",
     "app/calls.py: TurnTakenView.who",
     "library/report.py: Report.finished",
     "library/report.py: Report.passed",

@@ -28,7 +28,7 @@ def test_every_registered_name_is_the_name_of_what_it_loads(name: str) -> None:
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(NotFound, match=r'no assertion type is called "containz"; did you mean "contains"\?'):
+    with pytest.raises(NotFound, match=r'no assertion type is named "containz"; did you mean "contains"\?'):
         assertion_types.load("containz")
 
 
@@ -86,7 +86,7 @@ def test_a_stranger_arrives_by_entry_point(tmp_path: Path, stranger: Callable[[s
         ("import nowhere", "cannot be loaded from shouting:is_shouting of the package shouting: ModuleNotFoundError"),
         ("x = 1", "cannot be loaded from shouting:is_shouting of the package shouting: AttributeError"),
         ("def is_shouting(): ...", "is a function, not an AssertionType"),
-        (SHOUTING.replace("('is_shouting'", "('other'"), 'registered as "is_shouting" calls itself "other"'),
+        (SHOUTING.replace("('is_shouting'", "('other'"), 'registered as "is_shouting" has the other name "other"'),
         (SHOUTING.replace("decide)", "decide, ('volume',))"), "needs volume; a case has ideal, judge_prompt, schema"),
     ],
 )

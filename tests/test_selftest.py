@@ -37,7 +37,7 @@ from pramana.selftest import (
 from pramana.show.cli import pramana
 
 TURNS, CALLS = 8, 4
-MOST_ROUNDS = 8
+MAX_ROUNDS = 8
 """Of eight turns the 95th percentile is the worst one: a moment in which the machine does something else decides it.
 Where that happens there are more turns, and all of them count. On a machine that is busy with other things all the time,
 what the bench and the agent waited for a processor is no error of the clock; what holds them up themselves is."""
@@ -75,7 +75,7 @@ def test_voice_to_voice_times_are_what_the_agents_own_log_says(wire: str) -> Non
             return await measure_calls(wire, TURNS, CALLS, done.append)
 
     shown = MeasuredCalls([], [], 0, [])
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         began = time.monotonic()
         shown = together(shown, asyncio.run(hold()))
         assert time.monotonic() - began > LONG_S[0]  # each call has a line that takes as long to say

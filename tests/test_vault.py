@@ -40,7 +40,7 @@ def test_another_key_opens_nothing_and_says_what_to_do(monkeypatch: pytest.Monke
     locked = open_vault().encrypt(SECRET)
     settings.key_file_path().unlink()
     with pytest.raises(
-        Locked, match=r"encrypted with another key than the one in .*secret\.key; put the right one there"
+        Locked, match=r"encrypted with another key than the one in .*secret\.key; add the earlier key there"
     ) as told:
         open_vault().decrypt(locked)
     assert SECRET not in str(told.value)

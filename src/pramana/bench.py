@@ -266,7 +266,7 @@ def _make_pool(
     async def make_spoken_request(key: Key, case: Case) -> Request:
         """Return a request with the case's speech; raise `CannotBeSpoken` where the case cannot be spoken."""
         if key.variant == "text":
-            raise CannotBeSpoken(f"{target.provider} is called, not written to")
+            raise CannotBeSpoken(f"{target.provider} is a voice agent and takes no text")
         language = case.facets.language or "en"
         if not accounts.understands_language(target, language):
             raise CannotBeSpoken(f"the agent does not understand {language}")
@@ -285,7 +285,7 @@ def _make_pool(
             return _AskedCase(key, case, None, None, (Check("voice", "1", Outcome.SKIPPED, str(refused)),))
         except PramanaError as error:  # a recording that is missing or unusable
             return _AskedCase(key, case, None, Failure(error.code, str(error)), ())
-        assert asking is not None  # noqa: S101 - whoever has only one way was told of the other above
+        assert asking is not None  # noqa: S101 - a client missing here was refused above
         in_one = asked.speech is not None or len(case.script) < 2
         try:
             reply = await (asking(asked) if in_one else ask_lines_in_turn(asking, asked, case.script))
@@ -466,7 +466,7 @@ async def judge_again(
 
         async def judge_one(work: tuple[Case, Result]) -> Result:
             case, result = work
-            assert result.reply is not None  # noqa: S101 - only replies are drawn
+            assert result.reply is not None  # noqa: S101 - only results with replies are selected
             judged = replace(result, checks=await scorings[result.key.model].checks(case, result.reply))
             if result.outcome in VERDICTS and judged.outcome not in VERDICTS:
                 failed.add(result.key)

@@ -3,7 +3,7 @@
 PramanaError                    something Pramana can explain; never a stack trace for the user
 ├── InvalidInput                a file, text or argument is not valid; carries every problem with its place
 ├── NotFound                    a suite version, tier or file that was named does not exist
-├── AlreadyExists               it exists already, and what exists may not change
+├── AlreadyExists               it already exists, and what exists may not change
 ├── HashMismatch                content does not match its pinned hash; carries both hashes
 ├── BrokenPlugin                an installed package registered something unusable
 ├── WeightsMissing              an embedded model's weights are missing and could not be downloaded
@@ -103,14 +103,14 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_scenarios": "see: pramana scenarios list",
     "import_scenarios": "import some: pramana scenarios import FILE",
     "run_stored": "run: pramana run store:{}",
-    "list_library": "library: stands for all of its files, and library:task-completion for one folder",
+    "list_library": "name all built-in scenarios with library:, or one folder with library:task-completion",
     "list_models": "list its models: pramana models {}",
     "list_server_models": "list its models: pramana models {}",
     "name_model": "to test a Python function, write python:module:function; list models: pramana models",
     "list_tokens": "see: pramana token list",
     "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "run: pramana models pull {}",
-    "any_suite": "compare {} by --any-suite",
+    "any_suite": "to compare {}, add --any-suite",
     "publish_suite": "restore the file, or publish the new content as a new version: pramana suite publish",
     "check_filters": "check the spelling of {:options}",
     "name_judge": "name another model with --judge",
@@ -124,7 +124,7 @@ PYTHON_HINTS: Mapping[HintKey, str] = {
     "list_scorings": "list them: pramana.load_report({!r}).scorings",
     "start_run": "start one: pramana.evaluate(...)",
     "resume_run": "resume it there: pramana.resume({!r})",
-    "any_suite": "compare {} by any_suite=True",
+    "any_suite": "to compare {}, pass any_suite=True",
     "name_model": "to test a Python function, pass it: model=function; list models: pramana models, in a shell",
     "check_filters": "check the spelling of selection={:fields}",
     "name_judge": 'pass another model, such as judge="gpt-5-mini"',
@@ -169,7 +169,9 @@ class PramanaError(Exception):
         super().__init_subclass__()
         for name, value in stated.items():
             if name not in _ErrorAttributes.__annotations__:
-                raise TypeError(f"an error states {', '.join(_ErrorAttributes.__annotations__)}, not {name}")
+                raise TypeError(
+                    f"an error has the attributes {', '.join(_ErrorAttributes.__annotations__)}, not {name}"
+                )
             setattr(cls, name, value)
 
     def __init__(self, message: str, *, hint: Hint | None = None) -> None:
@@ -200,7 +202,7 @@ def _escape_character(match: re.Match[str]) -> str:
 
 MAX_NOTED_PROBLEMS = 20
 """Maximum number of problems in a traceback."""
-FOLDED = 3
+MAX_FOLDED_PROBLEMS = 3
 """Maximum number of folded problems in a message."""
 
 
@@ -226,7 +228,7 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
         """
         ordered = sorted(problems, key=lambda each: (each.file, each.line, each.column))
         folded = fold_repeats(ordered)
-        shown = folded[: 1 if len(folded) == len(ordered) else FOLDED]
+        shown = folded[: 1 if len(folded) == len(ordered) else MAX_FOLDED_PROBLEMS]
         others = max(total, len(ordered)) - sum(each.count for each in shown)
         more = f" (and {others:,} more)" if others else ""
         error = cls("; ".join(f"{each.first}{each.times}" for each in shown) + more, ordered)
@@ -242,7 +244,7 @@ class NotFound(PramanaError, code="not_found", http_status=404, exit_code=2):
 
 
 class AlreadyExists(PramanaError, code="already_exists", http_status=409, exit_code=2):
-    """It exists already, such as a published version, which never changes."""
+    """It already exists, such as a published version, which never changes."""
 
 
 class HashMismatch(PramanaError, code="hash_mismatch", http_status=409, exit_code=2):
@@ -250,7 +252,7 @@ class HashMismatch(PramanaError, code="hash_mismatch", http_status=409, exit_cod
 
     def __init__(self, what: str, *, pinned: str, actual: str) -> None:
         super().__init__(
-            f"{what} does not match its pinned hash, so it does not run\n  pinned {pinned}\n  found  {actual}",
+            f"{what} does not match its pinned hash and is not run\n  pinned {pinned}\n  found  {actual}",
             hint=Hint("publish_suite"),
         )
         self.pinned, self.actual = pinned, actual
@@ -405,7 +407,7 @@ def describe_exception(error: BaseException) -> str:
     """
     try:
         said = escape_control_characters(str(error))
-    except Exception:  # noqa: BLE001 - its own words fail it; the name will do
+    except Exception:  # noqa: BLE001 - str(error) may fail; the class name is enough
         said = ""
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pramana import settings
-from pramana.analyse.estimate import Estimate, JudgeUse, judge_use
+from pramana.analyse.estimate import Estimate, JudgeUse, find_judge_use
 from pramana.analyse.estimate import estimate as add_up
 from pramana.analyse.judges import NEVER_JUDGES
 from pramana.audio import conditions
@@ -109,7 +109,7 @@ def find_judges(store: Store, run: Run) -> JudgeUse:
     called = {
         each.typed: is_voice_agent(each) for each in (*run.plan.targets, *([run.plan.judge] if run.plan.judge else ()))
     }
-    return judge_use(run.plan, store.cases.iterate(run.id), lambda target: called[target.typed])
+    return find_judge_use(run.plan, store.cases.iterate(run.id), lambda target: called[target.typed])
 
 
 def _make_plan(store: Store, request: RunRequest, reach: Reach) -> "tuple[CaseSelection, Plan]":
@@ -220,7 +220,7 @@ class CaseSelection:
         if self.filters():
             what = "case" if self.files or self.built else "scenario"
             return InvalidInput(f"no {what} passes these filters; check their spelling")
-        return InvalidInput("the store has no scenarios yet", hint=Hint("import_scenarios"))
+        return InvalidInput("no scenarios are stored yet", hint=Hint("import_scenarios"))
 
     def _stored_scenarios(self, selection: Selection) -> Iterator[Case]:
         for chunk in self.store.scenarios.chunks(selection):
@@ -228,7 +228,7 @@ class CaseSelection:
                 scenario, problems = check_scenario(msgspec.to_builtins(each))
                 if scenario is None:
                     path, message = problems[0]
-                    raise InvalidInput(f"the scenario {quote_text(each.id)} is not valid: {path}: {message}")
+                    raise InvalidInput(f"the stored scenario {quote_text(each.id)} is not valid: {path}: {message}")
                 yield scenario.to_case()
 
 
@@ -236,7 +236,7 @@ def _choose_cases(store: Store, request: RunRequest) -> CaseSelection:
     files = None
     if request.cases and (request.paths or request.suite or request.tier):
         raise InvalidInput(
-            "pass cases, files or a suite's tier, only one of them; pramana.cases_of reads cases from a file"
+            "pass only one of these: cases, files, or a tier of a suite; pramana.cases_of reads cases from a file"
         )
     paths, ids = _split_paths(request.paths)
     scenarios = request.scenarios if ids is None else _stored_selection(store, ids, request)
@@ -247,7 +247,7 @@ def _choose_cases(store: Store, request: RunRequest) -> CaseSelection:
         suite, tier = request.suite or DEFAULT_SUITE, request.tier or DEFAULT_TIER
         files = CaseSources.from_tier(suite, tier, request.selection, store.suites)
     elif scenarios is None and not request.cases:
-        raise InvalidInput("no cases: name a suite and its tier, or scenarios")
+        raise InvalidInput("no cases were chosen; name a suite and its tier, or scenarios")
     if request.scenarios:
         store.scenarios.require(request.scenarios.ids)
     limit = None if ids is None else request.selection.limit
@@ -274,7 +274,9 @@ def names_store(path: str | Path) -> bool:
 def _stored_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -> Selection:
     """Return the filters on the store's scenarios: those of the request, restricted to the IDs that were named."""
     if request.scenarios is not None:
-        raise InvalidInput(f"name scenarios of the store by {STORE_NAME} or by the filters `scenarios`, not by both")
+        raise InvalidInput(
+            f"choose stored scenarios either with {STORE_NAME} or with the `scenarios` filters, not with both"
+        )
     store.scenarios.require(ids)
     wanted = request.selection
     if ids and wanted.ids:
@@ -293,7 +295,8 @@ def _refuse_bare_ids(store: Store, paths: Sequence[Path]) -> None:
     for each in missing:
         if each in known:
             raise NotFound(
-                f"{escape_control_characters(each)} is not a file; it is in the store", hint=Hint("run_stored", each)
+                f"{escape_control_characters(each)} is not a file but the ID of a stored scenario",
+                hint=Hint("run_stored", each),
             )
 
 
@@ -385,7 +388,7 @@ def _attach_description(target: Target) -> Target:
     file, _, model = target.model.partition("#")
     description = load_agent(Path(file))
     if not model and "{model" in json.dumps(description):
-        raise InvalidInput(f"{file} contains {{model}}, but no model is named; write websocket:{file}#MODEL")
+        raise InvalidInput(f"{file} uses {{model}}, but no model was named; write websocket:{file}#MODEL")
     return replace(target, model=model or Path(file).stem, arguments={"description": description})
 
 
@@ -416,7 +419,7 @@ def _refuse_duplicates(targets: Sequence[Target]) -> None:
         if replace(other, typed=target.typed) == target:
             both = "" if other.typed == target.typed else f" ({other.typed} and {target.typed})"
             raise InvalidInput(
-                f"a model is named twice{both}; for several replies to each case, set the number of repeats"
+                f"the same model is named twice{both}; for several replies to each case, set the number of repeats"
             )
 
 
@@ -447,7 +450,7 @@ def modality_variants(modalities: Sequence[str] | None, condition: str | None) -
         if each not in MODALITIES:
             hint = suggest_similar(each, MODALITIES)
             raise InvalidInput.from_problems(
-                [Problem(f"{quote_text(each)} is none of {', '.join(MODALITIES)}{hint}", "modality")]
+                [Problem(f"{quote_text(each)} is not one of {', '.join(MODALITIES)}{hint}", "modality")]
             )
         under = _normalise_condition(",".join(part for part in (NOISY if each == "noisy" else "", stated) if part))
         found.append(each if each == "text" else f"{PLAIN}+{under}" if under else PLAIN)

@@ -55,7 +55,7 @@ class Registry:
                     ) from error
             else:
                 hint = suggest_similar(name, self.names())
-                raise NotFound(f'no {self.kind} is called "{name}"{hint}')
+                raise NotFound(f'no {self.kind} is named "{name}"{hint}')
         return self._loaded[name]
 
     def _refuse_ambiguous_name(self, name: str) -> None:

@@ -29,11 +29,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="MODEL",
-        help="Model to test, instead of those that tests name (repeatable: each test runs once per model)",
+        help="Model to test, overriding the models named in tests (repeatable: each test runs once per model)",
     )
-    group.addoption("--pramana-judge", metavar="MODEL", help="Judge model, instead of those that tests name")
-    parser.addini("pramana_model", "Model to test where a test names none (default: local)", default=None)
-    parser.addini("pramana_judge", "Judge model where a test names none (default: the model itself)", default=None)
+    group.addoption("--pramana-judge", metavar="MODEL", help="Judge model, overriding the judges named in tests")
+    parser.addini("pramana_model", "Model for tests that name none (default: local)", default=None)
+    parser.addini("pramana_judge", "Judge model for tests that name none (default: the model itself)", default=None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -198,7 +198,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         Seconds | None,
         Meta(
             title="Time limit (seconds)",
-            description="Time limit in seconds, counted anew when a run is resumed",
+            description="Time limit in seconds, starting again when a run is resumed",
             extra={"published": "deadline_seconds"},
         ),
     ] = None
@@ -269,7 +269,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     voice: Literal["espeak", "piper"] = "espeak"
     scorers: Annotated[
         Annotated[tuple[Name, ...], Meta(max_length=20)],
-        Meta(description="Installed scorers that check every reply too"),
+        Meta(description="Installed scorers that also check every reply"),
     ] = ()
     """Scorers that check every reply too: names of installed ones, or `python:package.module:function`, which only the
     user of this machine may pass."""
@@ -321,8 +321,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 class RunEdit(Struct, frozen=True, kw_only=True):
     """Changes to a stored run; None leaves a value as it is, an empty text removes it."""
 
-    name: Annotated[RunName | None, Meta(description="What to call the run in lists; empty for none")] = None
-    note: Annotated[RunNote | None, Meta(description="What the run is about; empty for none")] = None
+    name: Annotated[RunName | None, Meta(description="Name of the run in lists; empty for none")] = None
+    note: Annotated[RunNote | None, Meta(description="Note on the run; empty for none")] = None
 
 
 def check_struct_values(struct: Struct) -> None:
@@ -406,7 +406,7 @@ def _parameter_problems(parameters: Any) -> Iterator[Problem]:
     try:
         size = len(json.dumps(parameters, allow_nan=False))
     except ValueError:
-        yield Problem("JSON has no such number (NaN, Infinity)", "parameters")
+        yield Problem("JSON does not allow NaN or Infinity", "parameters")
         return
     except TypeError as error:
         yield Problem(f"cannot be written as JSON: {error}", "parameters")
@@ -444,7 +444,7 @@ def _describe_text_mismatch(values: Sequence[str], field: FieldInfo) -> str:
     for each in values:
         if known and each not in known:
             expected = f"expected {', '.join(known[:-1])} or {known[-1]}"
-            return f"there is no {field.encode_name} {quote_text(each)}{suggest_similar(each, known)}; {expected}"
+            return f"unknown {field.encode_name} {quote_text(each)}{suggest_similar(each, known)}; {expected}"
     expected = _describe_expected(field.type).removesuffix(", or null")  # a URL cannot express null
     return f"expected {expected}, found {quote_text(values[-1]) if len(values) == 1 else len(values)}"
 

@@ -153,7 +153,7 @@ def test_it_is_plain_data_with_its_rates() -> None:
 
 
 def test_evidence_that_does_not_fit_is_an_error_of_ours() -> None:
-    with pytest.raises(InvalidInput, match="does not hold the times of its lines"):
+    with pytest.raises(InvalidInput, match="has no valid times for its lines"):
         counted(result(evidence={"times": {"lines": "none"}}))
 
 

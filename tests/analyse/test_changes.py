@@ -172,13 +172,13 @@ def test_what_was_typed_is_compared_by_its_own_times_and_never_with_a_call() -> 
 @pytest.mark.parametrize(
     ("new", "limit", "code", "words"),
     [
-        ([2.0] * 8, "200ms", 1, "Too slow: voice to voice is more than 200 ms slower, and that is proven."),
-        ([2.0] * 8, "20%", 1, "Too slow: voice to voice is more than 20 % slower, and that is proven."),
+        ([2.0] * 8, "200ms", 1, "Too slow: voice to voice is more than 200 ms slower; statistically significant."),
+        ([2.0] * 8, "20%", 1, "Too slow: voice to voice is more than 20 % slower; statistically significant."),
         ([0.4] * 8, "200ms", 0, "Not slower by more than 200 ms: voice to voice."),
         ([0.4] * 8, "50%", 0, "Not slower by more than 50 %: voice to voice."),
         ([0.5] * 8, "200ms", 0, "Not slower by more than 200 ms: voice to voice."),  # the bar itself is met
-        ([0.2] * 4 + [2.0] * 4, "200ms", 4, "Not decided whether voice to voice is more than 200 ms slower: the"),
-        ([2.0] * 5, "200ms", 4, "5 cases can prove nothing about times, and 6 may"),
+        ([0.2] * 4 + [2.0] * 4, "200ms", 4, "voice to voice slower by more than 200 ms? Not decided: the"),
+        ([2.0] * 5, "200ms", 4, "5 cases were timed, and a decision needs at least 6"),
         ([None] * 8, "5s", 1, "Too slow"),
         ([None] * 8, "20s", 4, "Not decided"),
         ([None] * 8, "300%", 1, "Too slow"),
@@ -194,7 +194,7 @@ def test_a_run_cannot_be_fast_by_not_ending_what_is_slow() -> None:
     base, new = side(*[0.3] * 12), side(*[0.3] * 7)
     found = decide_slowdown(measure_changes(base, new), parse_limit("200ms"))
     assert found.code == 4
-    assert "with 5 cases that had a time before and none now" in found.sentence
+    assert "with 5 cases timed before but not now" in found.sentence
     assert decide_slowdown(measure_changes(base, side(*[0.3] * 11)), parse_limit("200ms")).code == 0
 
 
@@ -204,7 +204,7 @@ def test_without_a_time_on_both_sides_nothing_is_decided() -> None:
 
 @pytest.mark.parametrize("text", ["", "200", "ms", "-5ms", "5 minutes", "nan%", "1e3s", "１ms"])
 def test_a_limit_is_a_time_or_a_share(text: str) -> None:
-    with pytest.raises(InvalidInput, match=r"200ms, 0\.5s, 20%"):
+    with pytest.raises(InvalidInput, match=r"200ms, 0\.5s or 20%"):
         parse_limit(text)
 
 
@@ -218,11 +218,11 @@ def test_the_middle_of_differences_is_their_median() -> None:
 def test_changes_between_two_models_of_one_run_go_by_their_names() -> None:
     labels = make_model_labels("gpt-5", "opus")
     slow = replace(one(side(*[0.5] * 7), side(*[2.0] * 7)), labels=labels)
-    assert slow.sentence == "opus is slower: voice to voice by 1.50 s (median of 7 cases), and that is proven."
+    assert slow.sentence == "opus is slower: voice to voice by 1.50 s (median of 7 cases); statistically significant."
     assert slow.detail.startswith("Voice to voice 500 ms for gpt-5, 2.00 s for opus: median difference +1.50 s")
     base = {str(case): a_call(took(0.5), errors=0) for case in range(10)}
     new = {str(case): a_call(took(0.5), errors=3) for case in range(10)}
     wrong = replace(one(base, new, "misheard words"), labels=labels)
     assert wrong.sentence == (
-        "More words wrong for opus: misheard words 0 % for gpt-5, 30.0 % for opus, and that is proven."
+        "More words wrong for opus: misheard words 0 % for gpt-5, 30.0 % for opus; statistically significant."
     )

@@ -49,8 +49,7 @@ def table(both: int = 0, lost: int = 0, gained: int = 0, neither: int = 0) -> tu
         (
             {"both": 900, "lost": 10, "gained": 12, "neither": 78},
             "no_change",
-            "No change: of 1,000 cases, 10 that passed before fail now; 12 that failed before pass now, "
-            "no more than chance would do.",
+            "No change: of 1,000 cases, 10 that passed before fail now; 12 that failed before pass now; chance alone can explain this.",
         ),
         ({"both": 70, "neither": 10}, "no_change", "No change: all 80 cases ended as before."),
         (
@@ -62,14 +61,12 @@ def table(both: int = 0, lost: int = 0, gained: int = 0, neither: int = 0) -> tu
         (
             {"both": 7, "lost": 2, "neither": 1},
             "inconclusive",
-            "Not enough evidence: of 10 cases, 2 that passed before fail now; none that failed before passes now; "
-            "chance could do this, and so could a real change.",
+            "Not enough evidence: of 10 cases, 2 that passed before fail now; none that failed before passes now; this can be chance or a real change.",
         ),
         (
             {"both": 7, "gained": 1, "neither": 2},
             "inconclusive",
-            "Not enough evidence: of 10 cases, none that passed before fails now; 1 that failed before passes now; "
-            "chance could do this, and so could a real change.",
+            "Not enough evidence: of 10 cases, none that passed before fails now; 1 that failed before passes now; this can be chance or a real change.",
         ),
         ({}, "inconclusive", "Not enough evidence: no case has a verdict on both sides."),
     ],
@@ -150,7 +147,7 @@ def test_losses_cannot_hide_by_not_ending() -> None:
     assert found.verdict == "inconclusive"
     assert found.sentence == (
         "Not enough evidence: 30 cases that passed before have no verdict now, "
-        "and counted as failed they would change the answer."
+        "and if they had failed, the answer would be different."
     )
     unasked = {case: outcomes for case, outcomes in new.items() if not case.startswith("x-")}
     assert compare(base, unasked).verdict == "inconclusive"
@@ -165,7 +162,7 @@ def test_losses_cannot_hide_among_repeats(lost: Outcome) -> None:
     assert (found.verdict, found.exit_code) == ("inconclusive", 4)
     assert found.sentence == (
         "Not enough evidence: 200 results that passed before have no verdict now, "
-        "and counted as failed they would change the answer."
+        "and if they had failed, the answer would be different."
     )
     unasked: Outcomes = {case: outcomes[:1] for case, outcomes in new.items()}
     assert compare(base, unasked, new_repeats=3).exit_code == 4
@@ -202,7 +199,7 @@ def test_a_gain_that_what_has_no_verdict_could_undo_is_not_proven() -> None:
     found = compare(base, dict.fromkeys(base, (P, E, E)))
     assert found.exit_code == 4
     assert found.sentence == (
-        "Not enough evidence: 12 results have no verdict now, and counted as failed they would change the answer."
+        "Not enough evidence: 12 results have no verdict now, and if they had failed, the answer would be different."
     )
 
 
@@ -228,11 +225,11 @@ def test_verdicts_of_two_judges_are_not_compared_and_the_first_sentence_says_so(
     assert (found.verdict, found.exit_code, found.pairs) == ("inconclusive", 4, 0)
     assert found.sentence == (
         "Not enough evidence: all 30 cases were judged by openai:gpt-5 before and by anthropic:claude-opus-4-6 now, "
-        "and verdicts of two judges are not compared."
+        "and verdicts by different judges are not compared."
     )
-    assert found.apart[0] == DifferentJudges("c-0", frozenset({GPT}), frozenset({OPUS}))
+    assert found.differently_judged[0] == DifferentJudges("c-0", frozenset({GPT}), frozenset({OPUS}))
     told = compare(base, new, base_judges=judged(GPT, *base), new_judges=judged(OPUS, *new), any_judge=True)
-    assert (told.verdict, told.pairs, len(told.apart)) == ("regression", 30, 30)
+    assert (told.verdict, told.pairs, len(told.differently_judged)) == ("regression", 30, 30)
     assert told.sentence == (
         "Regression: of 30 cases, 20 that passed before fail now; none that failed before passes now; 30 cases of those compared "
         "were judged by openai:gpt-5 before and by anthropic:claude-opus-4-6 now."
@@ -246,7 +243,7 @@ def test_what_one_judge_decided_is_compared_beside_what_two_did() -> None:
     found = compare(base, new, base_judges=judged(GPT, "x"), new_judges=judged(OPUS, "x"))
     assert (found.verdict, found.pairs) == ("regression", 100)
     assert found.sentence == (
-        "Regression: of 100 cases, 20 that passed before fail now; none that failed before passes now; left out is 1 case judged "
+        "Regression: of 100 cases, 20 that passed before fail now; none that failed before passes now; 1 case is left out, judged "
         "by openai:gpt-5 before and by anthropic:claude-opus-4-6 now."
     )
 
@@ -260,7 +257,7 @@ def test_another_judge_cannot_hide_a_loss() -> None:
     assert (found.verdict, found.pairs) == ("inconclusive", 100)
     assert found.sentence == (
         "Not enough evidence: 30 cases that passed before were judged by openai:gpt-5 before and by "
-        "anthropic:claude-opus-4-6 now, and counted as failed they would change the answer."
+        "anthropic:claude-opus-4-6 now, and if they had failed, the answer would be different."
     )
 
 
@@ -303,7 +300,7 @@ def test_who_gave_no_verdict_is_not_asked_who_judged() -> None:
     base, new = table(both=100)
     base["x"], new["x"] = [F], [U]
     found = compare(base, new, base_judges=judged(GPT, "x"), new_judges=judged(OPUS, "x"))
-    assert (found.verdict, found.apart, len(found.excluded)) == ("no_change", (), 1)
+    assert (found.verdict, found.differently_judged, len(found.excluded)) == ("no_change", (), 1)
 
 
 def test_an_improvement_that_outweighs_what_did_not_end_stands() -> None:
@@ -346,7 +343,7 @@ def test_as_many_repeats_are_taken_from_both_sides() -> None:
     assert found.pairs == 2
     assert found.lost == (Pair("b", 2, 1, 2),)
     assert found.unpaired == 4
-    assert found.over == (0, 2)
+    assert found.unpaired_counts == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -363,22 +360,22 @@ def test_verdicts_that_found_no_partner_are_counted_and_told(
     before: Sequence[Outcome], after: Sequence[Outcome], over: tuple[int, int], left: str | None
 ) -> None:
     found = compare({"a": before, "b": [P]}, {"a": after, "b": [P]}, new_repeats=1)
-    assert found.over == over
+    assert found.unpaired_counts == over
     assert found.describe_unpaired == (
-        "Where a case has more verdicts on one side, as many count as both have, the first of them: "
-        f"{left}, and the rates here are of the rest."
+        "If a case has more verdicts on one side, only as many as on the other are compared, the first ones: "
+        f"{left}, and the rates here do not count them."
         if left
         else ""
     )
     both = compare({"a": before, "b": [P]}, {"a": after, "b": [P, F]})
-    assert both.over == (over[0], over[1] + 1)
+    assert both.unpaired_counts == (over[0], over[1] + 1)
     assert (f"{over[0]:,} answers before and 1 now are left out" in both.describe_unpaired) == bool(over[0])
 
 
 def test_a_flip_says_what_of_it_was_not_compared() -> None:
     found = compare({"a": [F, P, P], "b": [P]}, {"a": [P], "b": [F, P, F]})
-    assert found.gained == (Pair("a", 0, 1, 1, base_over=UnpairedAnswers(2, 2)),)
-    assert found.lost == (Pair("b", 1, 0, 1, new_over=UnpairedAnswers(1, 2)),)
+    assert found.gained == (Pair("a", 0, 1, 1, base_unpaired=UnpairedAnswers(2, 2)),)
+    assert found.lost == (Pair("b", 1, 0, 1, new_unpaired=UnpairedAnswers(1, 2)),)
     assert found.sentence.startswith("Not enough evidence: of 2 cases, 1 passes less often now and 1 more often;")
     assert found.test == "exact McNemar"
 
@@ -475,8 +472,7 @@ def test_no_change_is_said_only_where_the_interval_rules_one_out() -> None:
         ),
         (
             {"both": 900, "lost": 10, "gained": 12, "neither": 78},
-            "No difference between gpt-5 and opus: of 1,000 cases, 10 passed only for gpt-5 and 12 only for opus, "
-            "no more than chance would do.",
+            "No difference between gpt-5 and opus: of 1,000 cases, 10 passed only for gpt-5 and 12 only for opus; chance alone can explain this.",
         ),
         ({"both": 80}, "No difference between gpt-5 and opus: all 80 cases ended alike."),
         (
@@ -486,7 +482,7 @@ def test_no_change_is_said_only_where_the_interval_rules_one_out() -> None:
         (
             {"both": 7, "lost": 2, "neither": 1},
             "Not enough evidence that gpt-5 or opus is better: of 10 cases, 2 passed only for gpt-5 and none only for "
-            "opus; chance could do this, and so could a real difference.",
+            "opus; this can be chance or a real difference.",
         ),
     ],
 )
@@ -502,8 +498,7 @@ def test_what_one_of_two_models_did_not_answer_is_said_with_their_names() -> Non
     new |= {f"c-{number}": [E] for number in range(30)}
     found = compare(base, new, labels=make_model_labels("gpt-5", "opus"))
     assert found.sentence == (
-        "Not enough evidence: 30 cases that passed for gpt-5 have no verdict for opus, and counted as failed they would "
-        "change the answer."
+        "Not enough evidence: 30 cases that passed for gpt-5 have no verdict for opus, and if they had failed, the answer would be different."
     )
 
 

@@ -51,7 +51,7 @@ def test_a_case_that_is_left_to_scorers_needs_no_judge_and_what_they_ask_is_not_
     plan = Plan("mine", None, (LOCAL,), scorers=(PlannedScorer("python:a:tone", "tone", "1"),))
     found = estimate(plan, CASES, lambda *_: 0.0, lambda _: False)
     assert found.unjudged == {"local": 2}  # those with llm_judge
-    assert found.warnings[1:] == ["not counted: what scorers ask (tone)"]
+    assert found.warnings[1:] == ["not counted: model calls by scorers (tone)"]
     assert judge_calls(estimate(replace(plan, judge=MODEL), CASES, lambda *_: 0.0, lambda _: False)) == 2
 
 

@@ -151,7 +151,7 @@ def test_the_sentence_names_the_models_that_decided() -> None:
     found = of_models(a={"passed": 10}, b={"errored": 1, "passed": 1}, c={"passed": 5, "errored": 1})
     assert decide_exit(found, 0.6, {"a": 0, "b": 3, "c": 0}).sentence == (
         "60 % must pass: between 20 % and 100 % of b did, because 4 results of 5 have no verdict: "
-        "1 errored (errored-12), 3 not asked yet."
+        "1 errored (errored-12), 3 not run yet."
     )
     assert decide_exit(of_models(a=ALL, b=ALL), 0.6, {"a": 0, "b": 0}).sentence == (
         "60 % must pass: 100 % of 10 results of a did; 100 % of 10 results of b did."
@@ -160,7 +160,7 @@ def test_the_sentence_names_the_models_that_decided() -> None:
 
 def test_a_model_that_was_not_asked_is_not_forgotten() -> None:
     assert decide_exit(summary(passed=10), None, {"m": 0, "n": 10}).code == 3
-    assert decide_exit(summary(passed=10), 0.9, {"m": 0, "n": 0}).sentence == "90 % must pass: nothing was asked of n."
+    assert decide_exit(summary(passed=10), 0.9, {"m": 0, "n": 0}).sentence == "90 % must pass: no case was run of n."
 
 
 def test_the_sentence_names_what_has_no_verdict() -> None:
@@ -191,7 +191,7 @@ def test_every_sentence_says_what_was_counted() -> None:
     assert decide_exit(summary(passed=1), None, ENDED).sentence == "1 result, no errors."
     assert decide_exit(summary(passed=2), None, {"m": 3}).sentence == "The run did not finish: 3 results left."
     assert decide_exit(summary(passed=2), 0.9, {"m": 3}).sentence == (
-        "90 % must pass: between 40 % and 100 % did, because 3 results of 5 have no verdict: 3 not asked yet."
+        "90 % must pass: between 40 % and 100 % did, because 3 results of 5 have no verdict: 3 not run yet."
     )
 
 
@@ -209,15 +209,14 @@ def skipped(reason: str, count: int = 3, variant: str = "voice") -> Summary:
     [
         (
             skipped("the agent does not understand fr"),
-            "No case was asked: all 3 results were skipped. Call an agent with its own ears for the language, or ask "
-            "cases in English: --language en.",
+            "No case was run: all 3 results were skipped. Test an agent that recognises speech in this language itself, or run only English cases: --language en.",
         ),
-        (skipped("it is about code", 1), "No case was asked: the only result was skipped."),
+        (skipped("the case is about code", 1), "No case was run: the only result was skipped."),
         (
-            skipped("fake-voice is called, not written to", variant="text"),
-            "No case was asked: all 3 results were skipped. Ask it aloud: --modality voice.",
+            skipped("fake-voice is a voice agent and takes no text", variant="text"),
+            "No case was run: all 3 results were skipped. Send the cases as speech: --modality voice.",
         ),
-        (summary(), "No case was asked."),
+        (summary(), "No case was run."),
         (summary(passed=1, skipped=2), "3 results, no errors."),
         (summary(unscored=2), "No verdicts: 0 of 2 results passed or failed (2 unscored)."),
         (summary(unscored=1, skipped=2), "No verdicts: 0 of 3 results passed or failed (1 unscored, 2 skipped)."),

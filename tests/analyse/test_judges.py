@@ -116,7 +116,7 @@ def test_what_is_no_verdict_has_no_judge() -> None:
 def test_many_judges_with_long_names_stay_one_short_sentence() -> None:
     verdicts = [("m", judged(f"{number} {'x' * 10_000}")) for number in range(2 * MAX_KINDS)]
     (sentence,) = mixed(*verdicts)
-    assert sentence.endswith(f", {MAX_KINDS - 5:,} by others")
+    assert sentence.endswith(f", {MAX_KINDS - 5:,} by other judges")
     assert len(sentence) < 1_000
 
 

@@ -94,7 +94,7 @@ def test_a_measurement_is_no_rate_and_a_number_with_a_bar_is_both() -> None:
 
 def test_why_a_result_has_no_verdict_names_what_only_measured() -> None:
     assert explain_outcome(result(number(3), label("formal"))) == (
-        "nothing decides whether it passes: words, tone only measured; set pass_at, or give the case a check"
+        "no check decides whether the reply passes: words, tone only measured; set pass_at, or add a check to the case"
     )
     assert explain_outcome(result(number(3), Check("contains", "1", Outcome.UNSCORED, "not judged"))) == "not judged"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pramana.analyse.spread import MOST_BINS, Histogram, SpreadTally, make_histogram, step_index
+from pramana.analyse.spread import MAX_BINS, Histogram, SpreadTally, make_histogram, step_index
 from pramana.model import Key, Reply, Result
 
 times = st.floats(0, 1e6, allow_nan=False) | st.sampled_from([0.001, 0.00106, 0.1, 0.3, 1.0, 3.15, 10.0, 1000.0])
@@ -26,7 +26,7 @@ def test_every_time_is_in_the_bin_that_says_so(some: list[float]) -> None:
     assert all(before.end == after.start for before, after in pairwise(bins))
     assert bins[0].count
     assert bins[-1].count
-    assert len(bins) <= MOST_BINS
+    assert len(bins) <= MAX_BINS
 
 
 @given(st.lists(times, min_size=1, max_size=30), st.lists(times, max_size=30))
@@ -41,7 +41,7 @@ def test_few_times_have_few_bins_and_many_have_fine_ones() -> None:
     dice = random.Random(7)
     drawn = [dice.lognormvariate(-0.5, 0.5) for _ in range(2_000)]
     few, many = make_histogram([counted(drawn[:12])]), make_histogram([counted(drawn)])
-    assert len(few) <= 8 < len(many) <= MOST_BINS
+    assert len(few) <= 8 < len(many) <= MAX_BINS
     assert {each.start for each in make_histogram([counted([0.1, 30.0])])} <= {
         digit * 10.0**power for digit in (1, 2, 5) for power in range(-1, 3)
     }

@@ -267,7 +267,7 @@ def test_why_speaks_for_the_check_that_decided() -> None:
     )
     assert (
         explain_outcome(Result(Key("sha256:1", "m"), "a-1", Reply("x"), None, (), None, None))
-        == "nothing checked the reply"
+        == "the reply has no check"
     )
 
 

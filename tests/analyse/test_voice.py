@@ -182,7 +182,7 @@ def test_lines_come_from_the_evidence_of_a_check() -> None:
     assert latency_observations(measured_lines(evidence)) == [(0.5, False)]
     broken: list[Any] = [{"lines": 3}, {"lines": [{"gaps": "many"}]}, {}]
     for times in broken:
-        with pytest.raises(InvalidInput, match="does not hold the times of its lines"):
+        with pytest.raises(InvalidInput, match="has no valid times for its lines"):
             measured_lines({"times": times})
 
 

@@ -126,7 +126,7 @@ def test_a_use_case_is_refused_to_everyone_below_its_role(app: App, name: str) -
 
 
 def test_a_setting_opens_submissions_and_badges_to_strangers_and_nothing_else(app: App) -> None:
-    app.set_preferences(app.store.decisions.write({"anonymous_submission": True}))
+    app.set_preferences(app.store.preferences.write({"anonymous_submission": True}))
     assert OPEN_WHEN.keys() == {"submissions.submit", "submissions.submit_batch", "submissions.badge"}
     for name, use_case in USE_CASES.items():
         if name in OPEN_WHEN:
@@ -141,7 +141,7 @@ def test_a_setting_opens_submissions_and_badges_to_strangers_and_nothing_else(ap
 @pytest.mark.parametrize("name", USE_CASES)
 def test_a_use_case_is_open_to_its_role_by_token_by_session_and_to_the_own_account(app: App, name: str) -> None:
     def passes(app: App, credential: Credential) -> None:
-        require_role(asyncio.run(app.access.user(credential)), RULES[name])
+        require_role(asyncio.run(app.access.find_user(credential)), RULES[name])
 
     token = secret_of(app, RULES[name])
     passes(app, token)
@@ -178,7 +178,7 @@ def test_a_token_that_ends_or_is_demoted_does_so_within_seconds(
     made, secret = app.store.tokens.create("Ann", "editor")
     credential = session_of(app, Credential(secret)) if by_session else Credential(secret)
     assert allowed(app, credential) == "editor"
-    user = asyncio.run(app.access.user(credential))
+    user = asyncio.run(app.access.find_user(credential))
     end_token(app.store, made.id, how)
     assert allowed(app, credential) == "editor", "believed for a moment"
     assert asyncio.run(app.access.find_ended_users({user})) == {user}, "what is open ends"
@@ -240,7 +240,7 @@ def test_a_token_expires_after_90_days_unless_its_maker_says_otherwise(app: App)
 def test_who_asks_too_often_is_told_to_wait(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     now = clock.monotonic()
     monkeypatch.setattr(clock, "monotonic", lambda: now)
-    app.set_preferences(app.store.decisions.write({"requests_per_minute": 3}))
+    app.set_preferences(app.store.preferences.write({"requests_per_minute": 3}))
     credential = secret_of(app, "viewer")
 
     async def ask() -> Any:
@@ -278,7 +278,7 @@ def test_a_token_is_shown_once(app: App) -> None:
 
     async def go() -> None:
         made = await server.create_token(app, admin, TokenRequest(name="Bo", role="editor"))
-        assert (await app.access.user(Credential(made.token))).name == "Bo"
+        assert (await app.access.find_user(Credential(made.token))).name == "Bo"
         listed = {each.id: each for each in await server.list_tokens(app, admin)}
         assert made.token not in repr(listed)
         assert (await server.revoke_token(app, admin, made.id)).revoked_at

@@ -57,7 +57,7 @@ def test_a_server_carries_nothing_out_in_its_own_process_and_reads_no_files_that
         validate_files(app, OWN, (Path("/etc"),), max_errors=10),
     )
     for work in refused:
-        with pytest.raises(Forbidden, match="not a server"):
+        with pytest.raises(Forbidden, match="not through a server"):
             run(work)
     assert not app.store.runs.page()[0]
     assert run(validate_text(app, OWN, "", "suite", max_errors=10)).errors == 1
@@ -131,7 +131,7 @@ def test_what_runs_reserve_at_the_same_time_is_never_more_than_the_limit() -> No
     assert refused == 16
     granted[0].spent_usd = 0.5
     held.close()
-    assert spending.left_usd == 9.5, "what was not spent can be spent by others"
+    assert spending.left_usd == 9.5, "what was not spent can be spent by other judges"
 
 
 def test_modules_of_a_project_are_imported_anew_and_installed_ones_are_not(

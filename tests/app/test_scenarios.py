@@ -62,7 +62,7 @@ def test_documents_are_imported_together_or_not_at_all(app: App) -> None:
     with pytest.raises(ScenarioIdsExist) as refused:
         imported(app, Document("three.yaml", document("d")), Document("four.yaml", document("e", "b")), mode="fail")
     assert [str(each) for each in refused.value.problems] == [
-        'four.yaml:7:5: scenarios[1].id: id "b" exists already',
+        'four.yaml:7:5: scenarios[1].id: id "b" already exists',
     ]
     assert ids_of(app) == ["a", "b", "c"]
 
@@ -84,7 +84,7 @@ def test_an_id_stands_once_in_all_documents(app: App) -> None:
 
 
 def test_documents_may_not_be_larger_together_than_one_request(app: App) -> None:
-    app.set_preferences(app.store.decisions.write({"largest_body_mb": 1}))
+    app.set_preferences(app.store.preferences.write({"largest_body_mb": 1}))
     half = document("a") + f"    reference: {'ä' * (300 << 10)}\n"  # 600 KiB in UTF-8
     assert imported(app, Document("one.yaml", half)).imported == ("a",)
     with pytest.raises(TooLarge, match="a request may have at most 1 MB"):

@@ -72,7 +72,7 @@ def test_conditions_have_one_spelling(written: str, canonical: str) -> None:
         ("loss=100%", "out of range: 0.1% to 50%"),
         ("reverb=9s", "out of range: 0.1s to 3s"),
         ("gain=12dB:music", "needs a number and its unit"),
-        ("noise=10dB,noise=5dB", '"noise" is given twice'),
+        ("noise=10dB,noise=5dB", '"noise" appears twice'),
         ("clean,phone", 'condition "clean" is not known'),
         ("x" * 5000, "is not known"),
     ],
@@ -183,7 +183,7 @@ def test_an_echo_loses_60_db_in_the_stated_time(seconds: float) -> None:
 def test_gain_is_exact_and_one_that_would_clip_is_refused() -> None:
     quiet = apply_conditions(Conditions(gain=-12), speech(), seed=1)
     assert audio.level_dbfs(quiet) - audio.level_dbfs(speech()) == pytest.approx(-12, abs=0.01)
-    with pytest.raises(BadAudio, match=r"gain=40dB would clip this sound: at most 1\d\.?\d? dB fit"):
+    with pytest.raises(BadAudio, match=r"gain=40dB would clip this sound: at most 1\d\.?\d? dB is possible"):
         apply_conditions(Conditions(gain=40), speech(), seed=1)
 
 

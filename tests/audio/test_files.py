@@ -113,7 +113,7 @@ def test_a_recording_that_is_no_wav_of_16_bits_is_refused(data: bytes, reason: s
         (b"RIFF", "not a WAV file"),
         (b"RIFF\x00\x00\x00\x00AVI LIST", "not a WAV file"),
         (wav(b"", 0)[:36], "cannot be decoded"),
-        (wav(TONE.tobytes(), 1 << 30), "promises 1,073,741,824 bytes, 64,000 are there"),
+        (wav(TONE.tobytes(), 1 << 30), "declares 1,073,741,824 bytes, 64,000 are there"),
         (wav(TONE.tobytes()[:-2], len(TONE) * 2), "cut off"),
         (wav(b"", 0), "no sample"),
         (wav(TONE.tobytes(), len(TONE) * 2, rate=1), "1 samples per second"),
@@ -122,7 +122,7 @@ def test_a_recording_that_is_no_wav_of_16_bits_is_refused(data: bytes, reason: s
         (b"\xff\xfb", "not an MP3"),
         (b"\xff\xfb\x90\x64" + b"\0" * 40, "cut off"),
         (b"ID3\x04\x00\x00\x7f\x7f\x7f\x7f", "two frames"),
-        (b"OggS" + b"\0" * 10, "no page"),
+        (b"OggS" + b"\0" * 10, "no OGG page"),
         (b"fLaC" + b"\xff" * 64, "cannot be decoded"),
     ],
 )

@@ -12,7 +12,7 @@ from .freshness import MissingHistory, commits_since
 ROOT = Path(__file__).parents[2]
 CLAIMS: list[dict[str, Any]] = tomllib.loads((ROOT / "docs" / "claims.toml").read_text(encoding="utf-8"))["claim"]
 MEASURED = [claim for claim in CLAIMS if "command" in claim]
-MOST_COMMITS = 40
+MAX_COMMITS = 40
 TEXT = "".join(f"line {number}\n" for number in range(40))
 
 
@@ -25,7 +25,7 @@ def test_a_measured_claim_is_at_most_40_commits_old(claim: dict[str, Any]) -> No
     except MissingHistory as error:
         pytest.skip(str(error))  # with --claims, as in `make test`, a skipped proof is a failure
     hint = f"run {claim['command']}, and record value, date and commit in docs/proofs.md and docs/claims.toml"
-    assert count <= MOST_COMMITS, f"{count} commits have changed what was measured at {claim['commit']}: {hint}"
+    assert count <= MAX_COMMITS, f"{count} commits have changed what was measured at {claim['commit']}: {hint}"
 
 
 class Repository:

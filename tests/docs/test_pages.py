@@ -181,12 +181,12 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_every_option_of_the_fake_provider_is_documented() -> None:
-    from pramana.providers.text.fake import NUMBERS
+    from pramana.providers.text.fake import NUMBER_OPTIONS
 
     section = (
         (DOCS / "running.md").read_text(encoding="utf-8").partition("## The fake provider")[2].partition("\n## ")[0]
     )
-    assert [name for name in (*NUMBERS, "fake:echo", "fake:fixed=TEXT") if f"`{name}`" not in section] == []
+    assert [name for name in (*NUMBER_OPTIONS, "fake:echo", "fake:fixed=TEXT") if f"`{name}`" not in section] == []
 
 
 def test_every_option_of_the_loopback_servers_has_a_help_text() -> None:

@@ -174,12 +174,12 @@ def test_what_embeddings_cost_is_the_runs_cost_and_ends_it(tmp_path: Path) -> No
 def test_an_unknown_price_of_the_embedder_refuses_to_start(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> int:
         run = begin(store, suite, server)
-        with pytest.raises(InvalidInput, match=r"none is known for .*#embed; give one in"):
+        with pytest.raises(InvalidInput, match=r"no price is known for .*#embed; set it in"):
             await execute(store, run, Limits(max_cost_usd=1))
         price(0.02, server.url)
         run = await execute(store, begin(store, suite, server), Limits(max_cost_usd=1))
         settings.prices_file_path().unlink()
-        with pytest.raises(InvalidInput, match="none is known for"):
+        with pytest.raises(InvalidInput, match="no price is known for"):
             await judge_again(store, run, None, Limits(max_cost_usd=1))
         return server.count
 

@@ -69,7 +69,7 @@ def test_what_is_not_text_is_refused_on_a_terminal(extension: Path) -> None:
         os.close(ours)
         os.close(theirs)
     assert refused.returncode == 2
-    assert "packed is not text for a terminal; name a file: --output RUN.z" in refused.stderr
+    assert "packed is binary and cannot be printed; name a file: --output RUN.z" in refused.stderr
 
 
 def test_all_four_kinds_work_from_python(extension: Path, suite: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_without_the_package_each_is_refused_by_its_name(suite: Path) -> None:
     for arguments, message in (
         (("run", str(suite), "--model", "fake"), "[0].assertion.type: Invalid assertion"),
         (("run", "--model", "parrot:loud"), 'unknown provider "parrot"'),
-        (("run", "--model", "fake", "--scorer", "fidelity"), '--scorer: no scorer is called "fidelity"'),
+        (("run", "--model", "fake", "--scorer", "fidelity"), '--scorer: no scorer is named "fidelity"'),
         (("export", "--format", "phrases"), "'phrases' is not one of 'json', 'jsonl', 'csv', 'parquet'"),
     ):
         refused = program(nothing, "pramana", *arguments)
@@ -109,6 +109,6 @@ def test_a_run_is_not_resumed_without_its_scorer(extension: Path, suite: Path) -
     assert b"the run's limit of 1 token is reached" in ran.stderr
     refused = program(Path("nowhere"), "pramana", "run", "--resume", "latest")
     assert refused.returncode == 2
-    assert b'no scorer is called "volume"' in refused.stderr
+    assert b'no scorer is named "volume"' in refused.stderr
     raised = ("--max-total-tokens", "none")
     assert program(extension, "pramana", "run", "--resume", "latest", *raised).returncode == 0

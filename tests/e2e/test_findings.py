@@ -40,7 +40,7 @@ def test_a_stopped_run_that_nobody_can_decide_exits_4(tmp_path: Path, bar: list[
         done = pramana("run", suite, "--model", f"{url}#any", *budget, *bar, "--json")
     said = data(done)
     assert (done.returncode, said["exit_code"], said["status"]) == (code, code, "stopped")
-    assert code != 4 or said["sentence"].endswith(" not asked yet.")
+    assert code != 4 or said["sentence"].endswith(" not run yet.")
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_asked(suite: Path, tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_it_waits_as_long_as_it_is_told_to(
     with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", tokens_required=True) as server:
         assert server.store
         assert server.serving
-        server.store.decisions.write({"anonymous_submission": True, "requests_per_minute": 120})
+        server.store.preferences.write({"anonymous_submission": True, "requests_per_minute": 120})
         server.serving.refresh()
         code, said = community.submit(server)
         assert (code, "Submitted 10 results" in said) == (0, True), said

@@ -55,7 +55,7 @@ def test_a_run_judged_again_in_part_says_whose_its_verdicts_are(tmp_path: Path) 
     (block,) = data(pramana("export"))
     assert block["summary"]["mixed_judges"] == [sentence]
     for kind in ("markdown", "html"):
-        assert "Several judges" in pramana("export", "--format", kind).stdout
+        assert "The verdicts come from several judges" in pramana("export", "--format", kind).stdout
     assert shown["judge_tokens"]["total"] > before["judge_tokens"]["total"] > 0
     assert (before["judged_again"], shown["judged_again"]) == (0, 5)
     assert pramana("rescore", "--judge", NO).returncode == 0
@@ -67,7 +67,7 @@ def test_a_budget_that_ends_judging_again_leaves_a_mixture_that_is_said(tmp_path
     assert pramana("run", suite, "--model", "fake:echo", "--judge", YES, "--quiet").returncode == 0
     ended = pramana("rescore", "--judge", NO, "--max-total-tokens", "300", "--concurrency", "1")
     assert ended.returncode == 3
-    assert "Ended early: replies that were not judged again keep the verdict they had." in ended.stderr
+    assert "Ended early: replies that were not scored again keep their earlier verdicts." in ended.stderr
     (sentence,) = data(pramana("show", "--json"))["mixed_judges"]
     assert f"by {YES}" in sentence
     assert f"by {NO}" in sentence

@@ -181,7 +181,7 @@ def test_a_budget_stops_cleanly_and_says_what_is_left(tmp_path: Path) -> None:
         assert 0 < said["overall"]["passed"] < 200
         refused = pramana("run", suite, "--model", f"{url}#any", "--max-cost", "1")
     assert refused.returncode == 2
-    assert "none is known for" in refused.stderr
+    assert "no price is known for" in refused.stderr
 
 
 CHILD = """
@@ -281,7 +281,7 @@ def test_a_command_of_the_configuration_is_asked(tmp_path: Path) -> None:
     assert (done.returncode, data(done)["overall"]["passed"]) == (0, 3), done.stderr
     (home / "config.toml").write_text('[commands.loud]\nargv = "tr"\n', encoding="utf-8")
     refused = pramana("run", suite, "--model", "command:loud")
-    assert (refused.returncode, "commands.loud.argv: a command is argv" in refused.stderr) == (2, True)
+    assert (refused.returncode, "commands.loud.argv: write a command as argv" in refused.stderr) == (2, True)
 
 
 def test_models_are_listed_and_kept_for_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,9 @@ def test_a_run_that_another_process_works_on_is_not_resumed_twice(tmp_path: Path
             second = pramana("run", "--resume", "latest", "--quiet")
             assert second.returncode == 3
             (sentence,) = second.stderr.strip().splitlines()
-            named = rf"pramana: process {first.pid} on .+ works on run \S+: wait until it has ended, or stop it"
+            named = (
+                rf"pramana: process {first.pid} on .+ is running run \S+: wait until that process has ended, or stop it"
+            )
             assert re.fullmatch(named, sentence)
             assert first.poll() is None
             first.kill()
@@ -361,7 +363,7 @@ def test_a_process_that_was_silent_too_long_leaves_the_run_to_the_one_that_took_
 
     ended = run_sync(store, run, Limits(concurrency=4), sleep_through_it, stop)
     assert isinstance(stop.error, AlreadyRunning)
-    assert "a rival works on run" in str(stop.error)
+    assert "a rival has taken over run" in str(stop.error)
     assert (ended.status, store.queue.holder(run.id)) == ("running", "a rival"), "how it ends is the other's to say"
     assert 0 < ended.stored < 500
     store.close()

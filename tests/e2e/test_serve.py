@@ -90,7 +90,7 @@ def test_a_run_that_kills_its_server_is_stopped_after_three() -> None:
     with program() as server:
         found = until(lambda: next((each for each in listed(server.client).values() if each["finishedAt"]), None))
         assert (found["id"], found["status"]) == (run_id, "interrupted")
-        assert found["reason"] == "its server ended three times during the run; resume it to try again"
+        assert found["reason"] == "the server stopped three times during this run; resume the run to try again"
         assert server.client.delete(f"/api/runs/{run_id}").status == 200
     store.close()
 

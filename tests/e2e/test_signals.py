@@ -44,7 +44,7 @@ def test_one_signal_finishes_what_is_under_way_and_says_how_to_go_on(tmp_path: P
     with serving("--says", "Yes.", "--latency", "0.3") as url:
         code, said = told(suite, url, lambda process: process.send_signal(number))
         assert code == 130
-        assert "Finishing what is under way" in said
+        assert "Finishing requests in flight" in said
         (run,) = data(pramana("runs", "--json"))
         assert (run["status"], 4 < run["stored"] < 60, run["stored"] % 4) == ("interrupted", True, 0)
         assert f"Resume with: pramana run --resume {run['id']}" in said

@@ -288,7 +288,10 @@ def test_a_voice_agent_that_is_only_written_to_is_skipped_with_the_reason(tmp_pa
     one = write_scenarios(tmp_path / "one.yaml", scenario("one"))
     asked = call_all(tmp_path / "home", [one], ["fake-voice:fixed=At nine."], Limits(), modalities=("text",))
     (result,) = (each for _, each in asked.results)
-    assert (result.outcome.value, result.checks[0].reason) == ("skipped", "fake-voice is called, not written to")
+    assert (result.outcome.value, result.checks[0].reason) == (
+        "skipped",
+        "fake-voice is a voice agent and takes no text",
+    )
 
 
 def test_a_killed_run_goes_on_to_exactly_one_result_a_key(tmp_path: Path) -> None:
@@ -335,18 +338,21 @@ def test_what_cannot_be_asked_aloud_is_skipped_with_the_reason(tmp_path: Path) -
     assert reasons == {
         ("json", "voice"): "is_json checks written text, which cannot be spoken",
         ("schema", "voice"): "json_schema checks written text, which cannot be spoken",
-        ("code", "voice"): "it is about code, which cannot be spoken",
+        ("code", "voice"): "the case is about code, which cannot be spoken",
         ("german", "voice"): "the agent does not understand de",
-        **{(name, "text"): "local-voice is called, not written to" for name in ("json", "schema", "code", "german")},
+        **{
+            (name, "text"): "local-voice is a voice agent and takes no text"
+            for name in ("json", "schema", "code", "german")
+        },
     }
     kanji = write_scenarios(tmp_path / "ja.yaml", scenario("kanji", "営業時間は何時からですか", language="ja"))
     (only,) = call_all(tmp_path / "home", [kanji], ["fake-voice:tone"]).results
     assert only[1].outcome is SKIPPED
-    assert "the text holds Han" in only[1].checks[0].reason
+    assert "the text contains Han" in only[1].checks[0].reason
     code, shown = pramana(tmp_path / "home", "show", "--json")
     (reason,) = json.loads(shown)["reasons"]
     assert (code, reason["outcome"], reason["cases"]) == (0, "skipped", ["kanji"])
-    assert "the text holds Han" in reason["reason"]
+    assert "the text contains Han" in reason["reason"]
 
 
 def test_the_last_question_of_a_chat_is_spoken_and_the_rest_is_known(
@@ -631,7 +637,7 @@ def test_a_pass_whose_sound_contradicts_its_transcript_is_errored(guarded: Spoke
 def test_silence_is_errored_and_counted_as_longer_than_was_waited(guarded: Spoken) -> None:
     silent = of(guarded, "silent")
     assert silent.outcome is ERRORED
-    assert "no answer to line 1 was heard in the 2.0 s" in check(silent, "call").reason
+    assert "no answer to line 1 within 2.0 s" in check(silent, "call").reason
     _, shown = pramana(guarded.home, "show", "--json")
     rows = {each["model"]: each["voice_to_voice"] for each in json.loads(shown)["voice"]["by"]}
     assert len(rows) == 4
@@ -644,7 +650,7 @@ def test_a_call_that_is_cut_off_is_errored_and_its_words_are_not_judged(guarded:
     cut = of(guarded, "cut")
     assert cut.outcome is ERRORED
     assert [each.name for each in cut.checks] == ["call"]
-    assert "the call broke off: cut off on purpose" in check(cut, "call").reason
+    assert "the call was cut off: cut off on purpose" in check(cut, "call").reason
 
 
 def test_an_answer_without_words_is_written_down_by_the_embedded_ears(guarded: Spoken) -> None:
@@ -732,7 +738,7 @@ def test_speech_recognition_that_fails_costs_words_and_neither_calls_nor_times(
     evidence: Any = measured.evidence
     assert measured.outcome is PASSED
     assert 0.2 < evidence["times"]["lines"][0]["voice_to_voice_s"] < 2
-    assert evidence["words"]["why_not"].startswith("it could not be transcribed: ")
+    assert evidence["words"]["why_not"].startswith("the answer could not be transcribed: ")
     assert check(result, "rubric").reason == evidence["words"]["why_not"]
     limits = spoken.run.notes["limits"]
     assert all("rate limit" not in str(limits[name]) for name in limits if "(called)" in name)
@@ -746,7 +752,7 @@ def test_where_nobody_can_tell_how_much_of_a_cut_answer_was_heard_nothing_is_dec
     spoken = call_all(tmp_path / "home", [write_scenarios(tmp_path / "s.yaml", talk)], [agent])
     first, second = (each for each in spoken.of("de").checks if "line" in each.evidence)
     assert (first.outcome, first.evidence["line"]) == (UNSCORED, 0)
-    assert first.reason == "cut off, and it is unknown how much of it was heard"
+    assert first.reason == "the answer was cut off, and the part that was played is unknown"
     assert (second.outcome, second.evidence["line"]) == (PASSED, 1)
     reply = spoken.of("de").reply
     assert reply is not None
@@ -782,7 +788,7 @@ def test_an_agent_that_fails_in_its_call_leaves_a_recording(tmp_path: Path) -> N
     (pair,) = call_all(tmp_path / "home", [file], ["fake:fixed=日本"], Limits(), modalities=("voice",)).results
     result = pair[1]
     assert result.outcome is ERRORED
-    assert "the call broke off: the agent's voice cannot say its answer" in check(result, "call").reason
+    assert "the call was cut off: the agent's voice cannot speak the answer" in check(result, "call").reason
     assert caller(result)
     assert pramana(tmp_path / "home", "export", "--audio", tmp_path / "audio")[0] == 0
     assert len(list((tmp_path / "audio").glob("*.wav"))) == 1
@@ -875,11 +881,11 @@ def test_a_wrong_key_ends_the_run_with_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--modality", "vioce"], '--modality: "vioce" is none of text, voice, noisy; did you mean "voice"?'),
-        (["--modality", "voice,"], '--modality: "" is none of'),
+        (["--modality", "vioce"], '--modality: "vioce" is not one of text, voice, noisy; did you mean "voice"?'),
+        (["--modality", "voice,"], '--modality: "" is not one of'),
         (["--condition", "noise=loud"], 'condition "noise=loud" needs a number and its unit, dB: write noise=10dB'),
         (["--condition", "nosie=10dB"], 'did you mean "noise"'),
-        (["--modality", "noisy", "--condition", "noise=5dB"], 'condition "noise" is given twice'),
+        (["--modality", "noisy", "--condition", "noise=5dB"], 'condition "noise" appears twice'),
         (
             ["--modality", "text", "--condition", "phone"],
             "--condition: a condition applies to speech only; add voice to the modality",

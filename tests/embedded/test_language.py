@@ -156,7 +156,7 @@ def test_a_cancelled_reply_ends_early_and_the_next_one_is_whole() -> None:
     with pytest.raises(BrokenReply, match="cancelled before the reply was complete"):
         reply("Tell me a long story about a lighthouse.", cancelled=cancelled)
     assert asked == 4
-    with pytest.raises(BrokenReply, match="cancelled before it was answered"):
+    with pytest.raises(BrokenReply, match="cancelled before the model answered"):
         reply("Hi", cancelled=lambda: True)
     assert reply("What is the capital of France?", max_tokens=32).text == before != ""
 

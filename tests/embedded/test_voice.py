@@ -110,7 +110,7 @@ def test_every_prompt_of_the_library_is_spoken_or_refused_for_its_script() -> No
                 samples = speak(case.turns[-1].text, language)
             except CannotSpeak as refused:
                 counts[language, "refused"] += 1
-                reasons.add(str(refused).partition(" script, and the text holds ")[2].partition(",")[0])
+                reasons.add(str(refused).partition(" script, and the text contains ")[2].partition(",")[0])
             else:
                 counts[language, "spoken"] += 1
                 assert audio.problem(samples, audio.CALLER_RATE) is None
@@ -137,17 +137,17 @@ def test_every_prompt_of_the_library_is_spoken_or_refused_for_its_script() -> No
 @pytest.mark.parametrize(
     ("text", "language", "reason"),
     [
-        ("東京へ行きます", "ja", "reads Hiragana and Katakana script, and the text holds Han"),
-        ("佐々木さん", "ja", "holds Han"),
-        ("Доброе утро", "en", "reads Latin script, and the text holds Cyrillic"),
-        ("Good morning, товарищ", "en", "holds Cyrillic"),
+        ("東京へ行きます", "ja", "reads Hiragana and Katakana script, and the text contains Han"),
+        ("佐々木さん", "ja", "contains Han"),
+        ("Доброе утро", "en", "reads Latin script, and the text contains Cyrillic"),
+        ("Good morning, товарищ", "en", "contains Cyrillic"),
         ("pаypal", "en", "CYRILLIC SMALL LETTER A"),
-        ("Good morning", "ru", "holds Latin"),
-        ("मेरी flight कब है", "hi", "holds Latin"),
-        ("我的 WiFi 坏了", "zh", "holds Latin"),
-        ("我兄弟很穷", "zh", "does not know 兄 穷: it would read it as if it were English"),
-        ("안녕 漢字", "ko", "holds Han"),
-        ("你好", "en", "holds Han"),
+        ("Good morning", "ru", "contains Latin"),
+        ("मेरी flight कब है", "hi", "contains Latin"),
+        ("我的 WiFi 坏了", "zh", "contains Latin"),
+        ("我兄弟很穷", "zh", "does not know 兄 穷 and would read it as English"),
+        ("안녕 漢字", "ko", "contains Han"),
+        ("你好", "en", "contains Han"),
         ("Good morning", "xx", 'no voice for language "xx"'),
         ("Good morning", "english", "no voice for language"),
         ("Good morning", "ent", "known are af, am, ar"),
@@ -157,21 +157,21 @@ def test_every_prompt_of_the_library_is_spoken_or_refused_for_its_script() -> No
         ("Good morning", "\x00", "no voice for language"),
         ("สวัสดี", "th", "espeak-ng does not read the spelling of Thai"),
         ("שלום", "he-IL", "vowels"),
-        ("🙂", "en", "a picture"),
-        ("🙂🎉👍🏽", "en", "a picture"),
-        ("Thanks 🙂", "en", "a picture"),
-        ("★★★ hotel", "en", "a picture"),
-        ("", "en", "nothing to say"),
-        (" \n\t", "en", "nothing to say"),
-        ("... ?!", "en", "nothing to say"),
-        ("\u200b\ufeff\u2060", "en", "nothing to say"),
-        ("\u0301", "en", "nothing to say"),
+        ("🙂", "en", "a symbol"),
+        ("🙂🎉👍🏽", "en", "a symbol"),
+        ("Thanks 🙂", "en", "a symbol"),
+        ("★★★ hotel", "en", "a symbol"),
+        ("", "en", "nothing that can be spoken"),
+        (" \n\t", "en", "nothing that can be spoken"),
+        ("... ?!", "en", "nothing that can be spoken"),
+        ("\u200b\ufeff\u2060", "en", "nothing that can be spoken"),
+        ("\u0301", "en", "nothing that can be spoken"),
         ("nul\x00byte", "en", "U+0000"),
         ("half \ud800 pair", "en", "U+D800"),
         ("\ue000 private", "en", "U+E000"),
-        ("𝐛𝐨𝐥𝐝", "en", "holds Mathematical"),
+        ("𝐛𝐨𝐥𝐝", "en", "contains Mathematical"),
         ("x" * 20_001, "en", "20,001 characters"),
-        ("seven hundred and seventy-seven " * 600, "en", "longer to say than a prompt may be"),
+        ("seven hundred and seventy-seven " * 600, "en", "the text is too long"),
     ],
 )
 def test_what_would_be_spelt_out_or_garbled_is_refused_before_any_sound(text: str, language: str, reason: str) -> None:
@@ -192,7 +192,7 @@ def test_the_voices_own_word_for_a_letter_it_does_not_know_is_what_is_guarded_ag
 def test_a_code_of_espeak_that_is_not_zero_is_an_error() -> None:
     with (
         voice._load_library() as library,
-        pytest.raises(CannotSpeak, match="setting voice no/such: it knows no such voice"),
+        pytest.raises(CannotSpeak, match="setting voice no/such: the voice is unknown"),
     ):
         voice._open_voice(library, Voice("no/such", ("Latin",)))
 

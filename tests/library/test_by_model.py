@@ -14,7 +14,7 @@ def test_a_model_of_a_report_is_found_by_its_short_name() -> None:
     assert (report.by_model["before"].passed, report.by_model["after"].passed) == (0, 1)
     assert ("before" in report.by_model, "nobody" in report.by_model) == (True, False)
     assert list(report.by_model) == report.models
-    with pytest.raises(KeyError, match=r"no model 'befor'; there are .*:before, .*:after"):
+    with pytest.raises(KeyError, match=r"no model 'befor'; this run has .*:before, .*:after"):
         report.by_model["befor"]
 
 

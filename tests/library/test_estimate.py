@@ -102,7 +102,7 @@ def test_a_function_under_another_name_is_refused_with_both_names_and_what_to_do
     with pytest.raises(InvalidInput) as caught:
         pramana.resume(left.run_id, model=renamed)
     assert str(caught.value) == (
-        f"run {left.run_id} calls python:__main__:agent, but the function given is python:{__name__}:renamed; if it is "
+        f"run {left.run_id} calls python:__main__:agent, but the function passed is python:{__name__}:renamed; if it is "
         'the same function under a new name, pass models={"python:__main__:agent": renamed}, otherwise start a new run'
     )
 

@@ -190,7 +190,7 @@ def test_two_functions_of_one_name_are_given_names() -> None:
     def answering(answer: str) -> Callable[[str], str]:
         return lambda prompt: answer
 
-    with pytest.raises(InvalidInput, match=r'two functions are both called .*name them: models=\{"before": first'):
+    with pytest.raises(InvalidInput, match=r'two functions have the same name .*name them: models=\{"before": first'):
         pramana.evaluate(SUMS, models=[answering("2"), answering("3")])
     named = {"two": answering("2"), "three": answering("3")}
     report = pramana.evaluate(SUMS[:2], models=named)
@@ -219,7 +219,7 @@ def test_a_function_can_judge() -> None:
         ({"model": ["x", "y"]}, InvalidInput, r"model is one model; for several write models=list"),
         ({"model": adder, "scorers": adder}, InvalidInput, r"scorers is a list; for one scorer write scorers=\[adder\]"),
         ({"models": {"a b": adder}}, InvalidInput, "a function cannot be called 'a b'"),
-        ({"models": {"short": "gpt-5"}}, InvalidInput, "the model gpt-5 keeps its name"),
+        ({"models": {"short": "gpt-5"}}, InvalidInput, "the model gpt-5 cannot be renamed"),
         ({"model": "x", "models": ["y"]}, InvalidInput, "pass model or models, not both"),
         ({"models": "gpt-5"}, InvalidInput, "models is a list or a dictionary; for one model write model='gpt-5'"),
         ({"model": "fake", "repeat": 0}, InvalidInput, "repeat: expected a whole number from 1 to 1,000, found 0"),
@@ -484,7 +484,7 @@ def test_a_stream_that_is_left_early_can_be_resumed() -> None:
     report = pramana.resume(model=counted)
     assert report.run_id == left.id
     assert report.passed
-    assert sorted(asked) == sorted({*asked})  # nothing was asked twice
+    assert sorted(asked) == sorted({*asked})  # no case was run twice
 
 
 def test_the_collector_looks_rarely_during_runs_and_as_before_after_the_last() -> None:
@@ -539,7 +539,7 @@ def test_a_loop_that_breaks_out_of_a_stream_can_resume_its_run_at_once() -> None
 
     run_id, reports = asyncio.run(break_and_go_on())
     assert [(each.run_id, each.passed) for each in reports] == [(run_id, True)] * 2
-    assert sorted(asked) == sorted({*asked})  # what was under way was finished, and nothing was asked twice
+    assert sorted(asked) == sorted({*asked})  # what was under way was finished, and no case was run twice
 
 
 def test_a_stream_ends_with_its_context_and_raises_what_ended_its_run() -> None:
@@ -608,7 +608,7 @@ def test_ctrl_c_keeps_what_was_stored(interrupts: int, wait: float, tmp_path: Pa
             f"interrupted; 4 of 8 results are stored; resume with pramana.resume('{left.id}', model=function)" in said
         )
 
-    with pytest.raises(InvalidInput, match="exists only in the program that started the run; resume it there"):
+    with pytest.raises(InvalidInput, match="exists only in the program that started the run; resume the run there"):
         pramana.resume(left.id)
 
     def elsewhere(prompt: str) -> str:

@@ -41,6 +41,7 @@ def test_a_run_is_found_by_its_name() -> None:
     assert str(found).endswith("  fake:echo  Nightly 100%")
     assert [each.id for each in pramana.runs(name="100%")] == [named.run_id]
     assert pramana.runs(name="1000") == []
+    assert pramana.load_report("nightly 100%").run_id == named.run_id
     expected = f'no run "nightly"; did you mean {named.run_id}, the run named "Nightly 100%"\\?; see: pramana.runs'
     with pytest.raises(pramana.PramanaError, match=expected):
         pramana.load_report("nightly")
@@ -60,7 +61,7 @@ def test_lists_that_differ_are_compared_by_the_cases_of_both_if_that_is_said() -
     after = pramana.evaluate([*CASES, {"id": "c", "input": "Say so.", "ideal": "so"}], model="fake:echo")
     with pytest.raises(InvalidInput) as refused:
         pramana.compare(before, after)
-    assert str(refused.value).endswith("; compare the 2 cases of both by any_suite=True")
+    assert str(refused.value).endswith("; to compare the 2 cases that both have, pass any_suite=True")
     assert "--any-suite" not in str(refused.value)
     assert str(pramana.compare(before, after, any_suite=True)).endswith("Left out: 1 case only in new.")
 

@@ -49,7 +49,7 @@ def test_a_limit_that_ended_a_run_ends_it_again_until_it_is_raised(limit: str, f
     assert f"{limit}={placeholder}) (more than {first:g}, or None)" in str(report)
 
     again = pramana.resume(report, model=bot)
-    assert bot.calls == asked, "nothing was asked"
+    assert bot.calls == asked, "no case was run"
     assert (again.finished, again.stop_reason) == (False, report.stop_reason)
     assert "limit of" in (report.stop_reason or "")
 

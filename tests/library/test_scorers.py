@@ -149,7 +149,7 @@ def test_two_scorers_that_would_be_stored_by_one_name_are_refused() -> None:
     undecorated = pramana.scorer(says_please.function)
     named: Any = Says("Paris")
     named.__module__, named.__qualname__ = __name__, "says_please"
-    with pytest.raises(InvalidInput, match=r"two scorers are both called python:.*:says_please, .*give each a name"):
+    with pytest.raises(InvalidInput, match=r"two scorers have the same name python:.*:says_please, .*give each a name"):
         pramana.evaluate(CASES, model=bot, scorers=[undecorated, named])
 
 
@@ -158,7 +158,7 @@ def test_a_measurement_never_makes_a_case_green_nor_red() -> None:
     assert outcomes(report) == {"free": "unscored", "right": "passed", "wrong": "failed"}
     (free,) = [each for each in report.results() if each.case_id == "free"]
     assert free.reason == (
-        "nothing decides whether it passes: length.words, length.size only measured; set pass_at, or give the case a check"
+        "no check decides whether the reply passes: length.words, length.size only measured; set pass_at, or add a check to the case"
     )
     assert [(check.value, check.evidence) for check in free.checks] == [(4.0, {}), (None, {"label": "short"})]
     with closing(open_store(settings.database_url())) as store:  # read back from the store, and counted there
@@ -199,7 +199,7 @@ def test_what_a_scorer_asks_counts_in_the_budget_and_a_spent_one_ends_the_run_wi
     _, last = report.results()
     assert (last.outcome, last.output) == ("unscored", "Name a capital. Paris, please.")
     assert [(check.name, check.outcome) for check in last.checks] == [("contains", "passed"), ("judged", "unscored")]
-    assert last.reason == f"not judged: {report.run.reason}; judge it later: pramana rescore"
+    assert last.reason == f"not judged: {report.run.reason}; to judge the reply later, run: pramana rescore"
 
 
 def test_coroutines_run_in_the_loop_of_whoever_awaits_and_ask_from_there() -> None:
@@ -228,7 +228,7 @@ def test_a_voice_agent_or_the_embedded_model_cannot_be_asked_by_a_scorer() -> No
     report = pramana.evaluate(CASES[:2], model=bot, scorers=[asks])
     reasons = {each.case_id: each.reason or "" for each in report.results()}
     assert "the embedded model cannot judge" in reasons["free"]
-    assert "fake-voice cannot be asked: a voice agent is called and cannot judge" in reasons["right"]
+    assert "fake-voice cannot be asked: a voice agent cannot judge" in reasons["right"]
 
 
 def test_a_model_without_a_price_cannot_be_asked_under_a_cost_limit() -> None:
@@ -237,7 +237,7 @@ def test_a_model_without_a_price_cannot_be_asked_under_a_cost_limit() -> None:
         return context.ask("x", model="http://localhost:9/v1#unpriced").text
 
     report = pramana.evaluate(CASES[:1], model="fake:echo", scorers=[asks], max_cost_usd=1)
-    assert "a cost limit needs a price, and none is known for http://localhost:9/v1#unpriced" in (
+    assert "a cost limit needs a price, and no price is known for http://localhost:9/v1#unpriced" in (
         report.errors[0].reason or ""
     )
 
@@ -262,7 +262,9 @@ def test_a_run_is_resumed_with_the_same_version_and_refused_with_another() -> No
     assert "1 of 3 results are stored" in caught.value.__notes__[0]
     with pytest.raises(InvalidInput, match=r"planned with the scorer counts, version 1, .* is now counts, version 2"):
         pramana.resume(model=stops, scorers=[pramana.scorer(version="2")(counts)])
-    with pytest.raises(InvalidInput, match=r"resume it there with pramana.resume\(run_id, scorers=\[function\]\)"):
+    with pytest.raises(
+        InvalidInput, match=r"resume (it|the run) there with pramana.resume\(run_id, scorers=\[function\]\)"
+    ):
         pramana.resume(model=stops)
     report = pramana.resume(model=stops, scorers=[counts])
     assert report.finished
@@ -297,7 +299,7 @@ def test_rescoring_makes_new_scores_and_sums_them_up_alike() -> None:
     ("scorers", "message"),
     [
         ("politeness", r"scorers is a list; for one scorer write scorers=\['politeness'\]"),
-        (["nowhere"], 'no scorer is called "nowhere"'),
+        (["nowhere"], 'no scorer is named "nowhere"'),
         ([politeness, politeness], "2 scorers are called politeness, and scores are stored by that name; rename one"),
         ([3], "a scorer is a function of a ScoringContext, found int"),
         (["python:nowhere:x"], "python:nowhere:x cannot be loaded: ModuleNotFoundError"),
@@ -315,7 +317,9 @@ def test_others_may_name_what_is_installed_and_no_function_of_this_machine(monke
         assert planning.create_run(store, request, reach).plan.scorers == (
             PlannedScorer("politeness", "politeness", "2"),
         )
-        assert planning.estimate(store, request, reach).warnings[-1] == "not counted: what scorers ask (politeness)"
+        assert (
+            planning.estimate(store, request, reach).warnings[-1] == "not counted: model calls by scorers (politeness)"
+        )
         refused = RunRequest(models=("fake",), tier="cheap", scorers=(f"python:{__name__}:politeness",))
         with pytest.raises(InvalidInput, match=r"scorers: .* runs code on this machine, which only the command line"):
             planning.create_run(store, refused, reach)

@@ -15,7 +15,14 @@ from pramana.load.agent import MAX_BYTES, load_agent, parse_agent, read_agent
 from pramana.load.problems import Problems
 from pramana.providers.voice import description
 from pramana.providers.voice.declared import SHIPPED, parse_description
-from pramana.providers.voice.description import CALL, INTERRUPT, REPLY, SENT, SOUND, Description
+from pramana.providers.voice.description import (
+    CALL_SCOPE,
+    INTERRUPT_SCOPE,
+    MESSAGE_SCOPE,
+    REPLY_SCOPE,
+    SOUND_SCOPE,
+    Description,
+)
 
 ROOT = Path(__file__).parents[2]
 READY = SHIPPED.parent
@@ -86,8 +93,8 @@ def test_every_key_and_every_hole_is_documented() -> None:
     }
     assert len(keys) > 30
     assert [key for key in sorted(keys) if not re.search(rf"`(uplink\.|downlink\.)?{key}`", PAGE)] == []
-    holes = CALL.always | CALL.maybe | SENT.always | SOUND.always | INTERRUPT.always
-    holes |= {f"{root}.{'NAME' if root == 'parameters' else 'PATH'}" for root in REPLY.roots}
+    holes = CALL_SCOPE.always | CALL_SCOPE.maybe | MESSAGE_SCOPE.always | SOUND_SCOPE.always | INTERRUPT_SCOPE.always
+    holes |= {f"{root}.{'NAME' if root == 'parameters' else 'PATH'}" for root in REPLY_SCOPE.roots}
     assert [hole for hole in sorted(holes) if f"{{{hole}}}" not in PAGE] == []
 
 
@@ -132,7 +139,7 @@ def changed(old: str, new: str) -> str:
         (GOOD + "---\na: 1", "yaml", "several documents in one stream", 9, 1),
         (changed("name: Desk\n", ""), "name", "name is required", 1, 1),
         (changed("turn_end: {silence_ms: 800}\n", ""), "turn_end", "turn_end is required", 1, 1),
-        (GOOD + "colour: red", "colour", 'unknown key "colour"; there are name, uplink', 9, 1),
+        (GOOD + "colour: red", "colour", 'unknown key "colour"; known keys: name, uplink', 9, 1),
         (GOOD + "handshakes: []", "handshakes", 'unknown key "handshakes"; did you mean "handshake"?', 9, 1),
         (GOOD + "name: Two", "name", "duplicate key name: lines 1 and 9", 9, 1),
         (GOOD + "greets: maybe", "greets", 'expected true or false, found "maybe"', 9, 1),
@@ -147,15 +154,15 @@ def changed(old: str, new: str) -> str:
         (GOOD + "<<: {greets: true}", "<<", 'unknown key "<<"', 9, 1),
         (changed("url: wss://desk.example/{model}\n", ""), "", "url is missing", 1, 1),
         (changed("{model}", "{modle}"), "url", '{modle} is not a value that can be used here; did you mean "model"?', 2, 1),
-        (changed("{model}", "{system_prompt}"), "url", "{system_prompt} is not known in every call; write", 2, 1),
+        (changed("{model}", "{system_prompt}"), "url", "{system_prompt} is not set in every call; write", 2, 1),
         (changed("{model}", "{voice}"), "url", "write {voice|what stands there otherwise}", 2, 1),
         (changed("{model}", "{key}"), "url", "a key belongs in a header: Authorization: Bearer {key}", 2, 1),
         (changed("{model}", "{model}?key={key}"), "url", "a key belongs in a header", 2, 1),
         (GOOD + "dial: {path: '/{key}', socket: url}", "dial.path", "a key belongs in a header", 9, 8),
         (GOOD + "bye: {k: '{key}'}", "bye[0].k", "write {key|what stands there otherwise}, or end the key in ?", 9, 7),
-        (changed("desk.example", "me:pass-word@desk.example"), "url", "has a user or a password", 2, 1),
+        (changed("desk.example", "me:pass-word@desk.example"), "url", "contains a user name or a password", 2, 1),
         (changed("desk.example", "me@desk.example"), "url", "write {key} and set WEBSOCKET_API_KEY", 2, 1),
-        (GOOD + "base_url: https://me:pw@desk.example", "base_url", "has a user or a password", 9, 1),
+        (GOOD + "base_url: https://me:pw@desk.example", "base_url", "contains a user name or a password", 9, 1),
         (GOOD + "base_url: https://desk.example?token=abc", "base_url", '"token" in the address contains a secret', 9, 1),
         (changed("{model}", "{model}?a=1&api_key=abc"), "url", '"api_key" in the address contains a secret', 2, 1),
         (changed("{model}", "{model}?accessToken=abc"), "url", "write {key} and set WEBSOCKET_API_KEY", 2, 1),
@@ -172,16 +179,16 @@ def changed(old: str, new: str) -> str:
         (GOOD + "headers: {Ä: x}", "headers.Ä", "is not a header name", 9, 11),
         (GOOD + "headers: {'X:': x}", "headers.X:", "is not a header name", 9, 11),
         (GOOD + 'headers: {"X\\r\\nEvil": x}', "headers.X\r\nEvil", "is not a header name", 9, 11),
-        (GOOD + "headers: {Host: evil}", "headers.Host", "Host is part of how a connection is made", 9, 11),
-        (GOOD + "headers: {content-length: 9}", "headers.content-length", "is part of how a connection is made", 9, 11),
-        (GOOD + "headers: {Upgrade: x}", "headers.Upgrade", "is part of how a connection is made", 9, 11),
-        (GOOD + "headers: {Connection: x}", "headers.Connection", "is part of how a connection is made", 9, 11),
-        (GOOD + "headers: {Sec-WebSocket-Key: x}", "headers.Sec-WebSocket-Key", "is part of how a connection", 9, 11),
+        (GOOD + "headers: {Host: evil}", "headers.Host", "Host is set by Pramana when it connects", 9, 11),
+        (GOOD + "headers: {content-length: 9}", "headers.content-length", "is set by Pramana when it connects", 9, 11),
+        (GOOD + "headers: {Upgrade: x}", "headers.Upgrade", "is set by Pramana when it connects", 9, 11),
+        (GOOD + "headers: {Connection: x}", "headers.Connection", "is set by Pramana when it connects", 9, 11),
+        (GOOD + "headers: {Sec-WebSocket-Key: x}", "headers.Sec-WebSocket-Key", "is set by Pramana when it connects", 9, 11),
         (GOOD + 'headers: {X-A: "a\\r\\nEvil: 1"}', "headers.X-A", "the value contains a line break", 9, 11),
         (GOOD + 'headers: {X-A: "{model}\\nEvil: 1"}', "headers.X-A", "the value contains a line break", 9, 11),
         (GOOD + "headers: {X-A: ü}", "headers.X-A", "another invalid character", 9, 11),
         (GOOD + "headers: {X-A: 'a '}", "headers.X-A", "a trailing space", 9, 11),
-        (GOOD + "dial: {path: /c, socket: u, headers: {Host: x}}", "dial.headers.Host", "how a connection is made", 9, 39),
+        (GOOD + "dial: {path: /c, socket: u, headers: {Host: x}}", "dial.headers.Host", "is set by Pramana when it connects", 9, 39),
         (changed("{model}", "{"), "url", "single brace in", 2, 1),
         (changed("{model}", "{}"), "url", "{} names no value", 2, 1),
         (changed("{model}", "{audio}"), "url", "{audio} is not a value that can be used here", 2, 1),
@@ -192,19 +199,19 @@ def changed(old: str, new: str) -> str:
         (changed("send: binary", "rate: 7"), "uplink.rate", "rate must be 4000 to 192000 samples per second, found 7", 3, 10),
         (changed("send: binary", 'rate: "{nope|8000}"'), "uplink.rate", "{nope} is not a value", 3, 10),
         (changed("send: binary", "codec: opus"), "uplink.codec", 'expected pcm, mulaw or alaw, found "opus"', 3, 10),
-        (changed("binary: true", "binary: false"), "downlink.rules[0]", "a rule needs match or binary", 6, 7),
+        (changed("binary: true", "binary: false"), "downlink.rules[0]", "a rule needs either match or binary", 6, 7),
         (changed("event: agent_audio", "event: agent_sound"), "downlink.rules[0].event", "expected user_speech_start", 7, 7),
-        (changed("event: agent_audio", "event: unknown"), "downlink.rules", "no rule yields agent_audio", 5, 3),
+        (changed("event: agent_audio", "event: unknown"), "downlink.rules", "no rule produces agent_audio", 5, 3),
         (changed("event: agent_audio", "event: ready"), "downlink.rules[0].event", "expected user_speech_start", 7, 7),
         (changed("event: agent_audio", "event: [agent_audio, agent_text]"), "downlink.rules[0]", "a rule for words needs text", 6, 7),
         (changed("event: agent_audio", "event: agent_audio\n      id: a..b"), "downlink.rules[0].id", '"a..b" is not a path', 8, 7),
-        (changed("event: agent_audio", "event: agent_audio\n      when: played"), "downlink.rules[0].when", "when: played is about reply", 8, 7),
-        (changed("event: agent_audio", "event: agent_audio\n      match: {a: 1}"), "downlink.rules[0]", "and not both", 6, 7),
-        (changed("event: agent_audio", "event: agent_audio\n    - match: {}"), "downlink.rules[1].match", "match names no path", 8, 7),
+        (changed("event: agent_audio", "event: agent_audio\n      when: played"), "downlink.rules[0].when", "when: played needs a reply", 8, 7),
+        (changed("event: agent_audio", "event: agent_audio\n      match: {a: 1}"), "downlink.rules[0]", "not both", 6, 7),
+        (changed("event: agent_audio", "event: agent_audio\n    - match: {}"), "downlink.rules[1].match", "match is empty", 8, 7),
         (changed("event: agent_audio", "event: agent_audio\n    - match: {a: [1]}"), "downlink.rules[1].match.a", "expected a value, {one_of", 8, 15),
         (changed("event: agent_audio", "event: agent_audio\n    - match: {a: {on_of: [1]}}"), "downlink.rules[1].match.a", "expected a value", 8, 15),
         (changed("event: agent_audio", "event: agent_audio\n    - match: {a: 1}\n      reply: {b: '{mesage.c}'}"), "downlink.rules[1].reply[0].b", "{mesage.c} is not a value", 9, 15),
-        (changed("event: agent_audio", "event: agent_audio\n    - match: {a: 1}\n      reply: [7]"), "downlink.rules[1].reply[0]", "a message is an object", 9, 15),
+        (changed("event: agent_audio", "event: agent_audio\n    - match: {a: 1}\n      reply: [7]"), "downlink.rules[1].reply[0]", "a message must be an object", 9, 15),
         (changed("{silence_ms: 800}", "{}"), "turn_end", "turn_end needs match, silence_ms or both", 8, 1),
         (changed("silence_ms: 800", "silence_ms: 8"), "turn_end.silence_ms", "silence_ms must be 100 to 60000, found 8", 8, 12),
         (changed("silence_ms: 800", "silence_ms: 0.8"), "turn_end.silence_ms", 'expected a whole number, found "0.8"', 8, 12),
@@ -214,10 +221,10 @@ def changed(old: str, new: str) -> str:
         (GOOD + "dial: {path: call, socket: url}", "dial.path", "the path must begin with /", 9, 8),
         (GOOD + "dial: {path: /call, socket: url, body: {a: 1}}", "dial.body", "a GET has no body", 9, 34),
         (GOOD + "dial: {path: /call}", "dial.socket", "socket is required", 9, 1),
-        (GOOD + "bye: {k: '{voice}'}", "bye[0].k", "{voice} is not known in every call", 9, 7),
+        (GOOD + "bye: {k: '{voice}'}", "bye[0].k", "{voice} is not set in every call", 9, 7),
         (GOOD + "interrupt: {k: '{message.a}'}", "interrupt[0].k", "{message.a} is not a value", 9, 13),
         (changed("send: binary", "announced: {format: a}"), "uplink.announced", "match is missing", 3, 10),
-        (changed("send: binary", "announced: {match: {a: 1}}"), "uplink.announced", "write format", 3, 10),
+        (changed("send: binary", "announced: {match: {a: 1}}"), "uplink.announced", "write either format", 3, 10),
         (
             changed("send: binary", "announced: {match: {a: 1}, format: b, pattern: '{codec}'}"),
             "uplink.announced.pattern",
@@ -282,10 +289,10 @@ def test_a_billion_laughs_are_not_laughed() -> None:
         laughs += f"{each}: &{each} [{', '.join([f'*{before}'] * 10)}]\n"
     began = time.monotonic()
     [(path, message, *_)] = wrong(laughs + GOOD + "bye: {laugh: *i}\n")
-    assert (path, "aliases grow this node" in message) == ("yaml", True)
+    assert (path, "with its aliases expanded, this node" in message) == ("yaml", True)
     fewer = "\n".join(laughs.splitlines()[:5])
     found = wrong(f"{GOOD}bye:\n  - {{b: &a [{', '.join(['x'] * 400)}]}}\n  - {{c: [{', '.join(['*a'] * 400)}]}}\n")
-    assert found[0][:2] == ("yaml", "aliases grow the description to more than 100,000 values")
+    assert found[0][:2] == ("yaml", "with its aliases expanded, the description has more than 100,000 values")
     assert time.monotonic() - began < 5
     assert len(fewer) < 1000
 

@@ -218,8 +218,8 @@ def test_a_file_s_example_in_the_docs_is_a_conversation() -> None:
         ("turns:\n- say: x\n  ? [a]\n  : b\n", ("turns[0]", "a key must be text, not a list or a mapping", 8, 5)),
         ("turns:\n- say: !!int 5\n", ("turns[0].say", "the tag !!int is not supported; write the value as it is", 7, 3)),
         ("turns:\n- say: x\n  audio_url: ftp://a/b\n", ("turns[0].audio_url", 'audio_url must be an http(s) URL or a path, found "ftp://a/b"', 8, 3)),
-        ("turns:\n- say: x\n  reference: '?!'\n", ("turns[0].reference", 'reference must hold the words the agent must say, found "?!"', 8, 3)),
-        ("reference: ''\n", ("reference", 'reference must hold the words the agent must say, found ""', 6, 1)),
+        ("turns:\n- say: x\n  reference: '?!'\n", ("turns[0].reference", 'reference must be the words that the agent must say, found "?!"', 8, 3)),
+        ("reference: ''\n", ("reference", 'reference must be the words that the agent must say, found ""', 6, 1)),
         ("reference: [a]\n", ("reference", "reference must be text", 6, 1)),
         ("barge_in: 1\n", ("barge_in", 'unknown key "barge_in"; barge_in belongs in turns', 6, 1)),
         ("say: hello\n", ("say", 'unknown key "say"; say belongs in turns', 6, 1)),
@@ -393,10 +393,10 @@ def test_there_are_at_most_a_hundred_turns() -> None:
         return "turns:\n" + "- say: x\n" * count
 
     assert len(case_of(turns(100)).script) == 101
-    assert wrong(turns(101)) == [("turns", "turns must hold at most 100 turns, found a list of 101", 6, 1)]
-    assert wrong(turns(100_000)) == [("turns", "turns must hold at most 100 turns, found a list of 100,000", 6, 1)]
+    assert wrong(turns(101)) == [("turns", "turns must have at most 100 turns, found a list of 101", 6, 1)]
+    assert wrong(turns(100_000)) == [("turns", "turns must have at most 100 turns, found a list of 100,000", 6, 1)]
     asserts = "assert: [" + "{type: is_json}," * 101 + "]\n"
-    assert wrong(asserts) == [("assert", "assert must hold at most 100 assertions, found a list of 101", 6, 1)]
+    assert wrong(asserts) == [("assert", "assert must have at most 100 assertions, found a list of 101", 6, 1)]
 
 
 @pytest.mark.parametrize(

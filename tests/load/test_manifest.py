@@ -137,12 +137,12 @@ def test_what_cannot_be_a_version_or_a_tier(smoke: Path, tmp_path: Path) -> None
             publish_version([smoke], name)
     odd = tmp_path / "odd name.jsonl"
     odd.write_bytes(smoke.read_bytes())
-    with pytest.raises(InvalidInput, match="named by its file"):
+    with pytest.raises(InvalidInput, match="the file name gives the tier its name"):
         publish_version([odd], "v2")
     (tmp_path / "other").mkdir()
     twin = tmp_path / "other" / "smoke.jsonl"
     twin.write_bytes(smoke.read_bytes())
-    with pytest.raises(InvalidInput, match="two files would both be"):
+    with pytest.raises(InvalidInput, match="another file already has the tier name"):
         publish_version([smoke, twin], "v2")
     with pytest.raises(InvalidInput, match="built-in suites cannot be changed"):
         publish_version([smoke], "v2", BUILT_IN)
@@ -197,7 +197,7 @@ def test_a_broken_manifest_says_where(tmp_path: Path, text: str, message: str) -
 def test_a_folder_that_calls_itself_otherwise_is_refused(smoke: Path) -> None:
     folder = publish_version([smoke], "v1.1").folder
     folder.rename(folder.with_name("v9"))
-    with pytest.raises(InvalidInput, match=r'says version "v1\.1", but the folder is called "v9"'):
+    with pytest.raises(InvalidInput, match=r'says version "v1\.1", but the folder is named "v9"'):
         find_version("v9")
     broken: list[Problem] = []
     assert [each.manifest.version for each in iterate_versions(broken)] == ["v1.0"]
@@ -227,7 +227,7 @@ def test_a_tier_may_say_what_it_is_for_and_costs(smoke: Path) -> None:
     version = publish_version([smoke], "v1.1", use_cases={"smoke": 'Before "every" merge'}, costs_usd={"smoke": 0.1})
     tier = version.manifest.tiers["smoke"]
     assert (tier.use_case, tier.estimated_cost_usd) == ('Before "every" merge', 0.1)
-    with pytest.raises(InvalidInput, match='no file is the tier "smok"; did you mean "smoke"'):
+    with pytest.raises(InvalidInput, match='no file for the tier "smok"; did you mean "smoke"'):
         publish_version([smoke], "v1.2", use_cases={"smok": "x"})
 
 
@@ -253,9 +253,9 @@ def test_a_hostile_manifest_is_one_problem(tmp_path: Path, text: str) -> None:
 def test_only_regular_files_are_published_and_hashed(tmp_path: Path) -> None:
     device = tmp_path / "zero.jsonl"
     device.symlink_to("/dev/zero")
-    with pytest.raises(InvalidInput, match="no regular file"):
+    with pytest.raises(InvalidInput, match="not a regular file"):
         publish_version([device], "v1.1")
-    with pytest.raises(InvalidInput, match="no regular file"):
+    with pytest.raises(InvalidInput, match="not a regular file"):
         hash_suite(device)
 
 
@@ -264,7 +264,7 @@ def test_what_is_not_there_suggests_the_nearest(tmp_path: Path) -> None:
         find_version("v1")
     with pytest.raises(NotFound, match=r'v1.0 has no tier "cheep".*did you mean "cheap"\?'):
         find_version("v1.0").path("cheep")
-    with pytest.raises(NotFound, match="holds no manifest"):
+    with pytest.raises(NotFound, match="contains no manifest"):
         open_version(tmp_path)
 
 

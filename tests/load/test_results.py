@@ -156,7 +156,7 @@ def test_what_we_export_is_what_we_read(tmp_path: Path) -> None:
             ["results", 2, "assertion_result", "passed"],
             True,
             "results[2].assertion_result.passed",
-            "passed is true although details.skipped says that there is no verdict",
+            "passed is true, but details.skipped is true as well, which means that there is no verdict",
         ),
         (
             ["results", 2, "assertion_result", "details", "outcome"],
@@ -202,7 +202,7 @@ def test_the_same_repeat_twice_is_refused(tmp_path: Path) -> None:
     for digests in (["x", "x"], ["x", None], [None, None]):
         for each, digest in zip(block["results"], digests, strict=True):
             each["case_digest"] = digest
-        with pytest.raises(InvalidInput, match=r'results\[1\]\.repeat: test_id "a-1" has repeat 3 twice'):
+        with pytest.raises(InvalidInput, match=r'results\[1\]\.repeat: test_id "a-1" occurs twice with repeat 3'):
             read_results(written(tmp_path, block))
 
 
@@ -218,7 +218,7 @@ def test_cases_of_one_id_are_told_apart_by_their_digests(tmp_path: Path) -> None
     [
         ("", ":1:1: not valid JSON: the text ends too early"),
         ("[\n{]", ":2:2: not valid JSON"),
-        ("[]", ":1:1: the list is empty: it has no model's results"),
+        ("[]", ":1:1: the list is empty: it contains no results"),
         ("5", ":1:1: a results file must be a list with one block per model, found 5"),
         ("[5]", r":1:2: \[0\]: a block must be an object"),
         ('[{"suite_version": NaN}]', "NaN is not a number"),

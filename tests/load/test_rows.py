@@ -43,7 +43,7 @@ def test_a_data_frame_with_times_and_half_empty_columns_is_read() -> None:
 @pytest.mark.parametrize("field", ["ideal", "tags"])
 @pytest.mark.parametrize("kind", [set, frozenset])
 def test_a_set_is_refused_because_each_process_would_order_it_otherwise(field: str, kind: Any) -> None:
-    with pytest.raises(InvalidInput, match=rf"found a set, which has no order: sorted\({field}\) has one") as refused:
+    with pytest.raises(InvalidInput, match=rf"found a set, which has no order; pass sorted\({field}\)") as refused:
         read_rows([{"input": "Which?", field: kind(["one", "two"])}])
     assert refused.value.problems[0].path == f"cases[0].{field}"
 
@@ -60,5 +60,5 @@ def test_the_cases_of_results_run_again_as_the_same_cases() -> None:
     assert [each.case_digest for each in again.failures] == [each.case_digest for each in report.failures[:4:2]]
     (alone,) = pramana.evaluate(report.failures[0].case, model=answer_wrongly).failures
     assert alone.case_id == report.failures[0].case_id
-    with pytest.raises(InvalidInput, match=r"cases\[1\]\.id: the id .* is that of cases\[0\] too"):
+    with pytest.raises(InvalidInput, match=r"cases\[1\]\.id: the id .* is also used by cases\[0\]"):
         read_rows([report.failures[0].case, pramana.Case("Another.", id=report.failures[0].case_id)])

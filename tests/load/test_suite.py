@@ -246,8 +246,8 @@ def test_many_problems_in_one_long_line_are_found_in_one_pass(file: Path) -> Non
 def test_a_list_without_end_is_one_problem(file: Path) -> None:
     _, problems = check(file, case(metadata__tags=[1] * 20_000), case(id="coding-002", ideal=[2] * 10_001))
     assert [each.message for each in problems] == [
-        "tags must hold at most 10,000 items, found a list of 20000",
-        "ideal must hold at most 10,000 items, found a list of 10001",
+        "tags must have at most 10,000 items, found a list of 20000",
+        "ideal must have at most 10,000 items, found a list of 10001",
     ]
 
 

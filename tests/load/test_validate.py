@@ -183,7 +183,7 @@ def test_the_built_in_scenarios_have_a_name() -> None:
     ]  # fmt: skip
     with pytest.raises(NotFound, match=r'the library has no "bookings"; it has .*task-completion'):
         list(find_files(["library:bookings"]))
-    with pytest.raises(NotFound, match=r"scenarios does not exist; .*the built-in scenarios are called library:"):
+    with pytest.raises(NotFound, match=r"scenarios does not exist; .*for the built-in scenarios, write library:"):
         list(find_files(["scenarios"]))
 
 
@@ -192,7 +192,7 @@ def test_the_built_in_scenarios_have_a_name() -> None:
     [
         ("nofile.jsonl", "check the path"),
         ("nowhere/scenarios", "check the path"),
-        ("booking", "check the path; the built-in scenarios are called library:"),
+        ("booking", "check the path; for the built-in scenarios, write library:"),
     ],
 )
 def test_a_path_that_leads_nowhere_says_what_to_do(name: str, instead: str) -> None:
@@ -210,7 +210,7 @@ def test_a_recording_that_is_missing_is_told_before_anyone_is_called(tmp_path: P
     assert (found.ok, found.scenarios) == (True, 2)
     lost, of_a_turn, of_another = found.problems
     assert (lost.line, lost.path, lost.severity) == (6, "prompt_audio_url", "warning")
-    assert f"there is no recording {tmp_path / 'lost.wav'}" in lost.message
+    assert f"the recording {tmp_path / 'lost.wav'}" in lost.message
     assert (of_a_turn.path, of_another.path, "gone.wav" in of_a_turn.message) == ("turns", "turns", True)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from .server import Answer
 
 DIMENSIONS = 256
-MOST_INPUTS = 2048
+MAX_INPUTS = 2048
 Embed = Callable[[str], Sequence[float]]
 
 

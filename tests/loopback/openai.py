@@ -233,8 +233,8 @@ def misfit(body: Mapping[str, Any], fields: Mapping[str, Field], required: Seque
     if fields is EMBEDDING_FIELDS:
         if not embeddings.fits(body["input"]):
             return _error("'$.input' is invalid. Please check the API reference.")
-        if len(body["input"]) > embeddings.MOST_INPUTS and isinstance(body["input"], list):
-            message = f"Invalid 'input': expected an array with maximum length {embeddings.MOST_INPUTS}."
+        if len(body["input"]) > embeddings.MAX_INPUTS and isinstance(body["input"], list):
+            message = f"Invalid 'input': expected an array with maximum length {embeddings.MAX_INPUTS}."
             return _error(message, parameter="input", code="array_above_max_length")
         return None
     place = required[1]

@@ -24,7 +24,7 @@ from pramana.model import Assertion, Case, Facets, Source, Turn
 from ..examples import examples
 from ..test_hash import record_digest
 
-DEFAULT, TINY, SMALL = SortedCases.BUDGET, 1, 1_200
+DEFAULT, TINY, SMALL = SortedCases.MEMORY_BYTES, 1, 1_200
 budgets = st.sampled_from((DEFAULT, TINY, SMALL))
 
 any_texts = st.text(st.characters(), max_size=6) | st.sampled_from(
@@ -122,7 +122,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def hash_with(budget: int, path: Path) -> str:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SortedCases, "BUDGET", budget)
+        patch.setattr(SortedCases, "MEMORY_BYTES", budget)
         return hash_suite(path)
 
 
@@ -177,7 +177,7 @@ def test_checking_and_hashing_agree_on_every_valid_suite(
     suite.write_bytes(file_of(cases, seed))
     problems = Problems()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SortedCases, "BUDGET", budget)
+        patch.setattr(SortedCases, "MEMORY_BYTES", budget)
         checked = check_suite(suite, problems)
     assert problems.errors == 0
     assert checked.hash == hash_suite(suite) == naive(cases)
@@ -207,7 +207,7 @@ def test_every_repeated_id_is_found_with_both_its_lines(
             first.setdefault(case_id, number)
     problems = Problems()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SortedCases, "BUDGET", budget)
+        patch.setattr(SortedCases, "MEMORY_BYTES", budget)
         checked = check_suite(suite, problems)
         with pytest.raises(InvalidInput, match=r"duplicate id .*: lines \d+ and \d+"):
             hash_suite(suite)

@@ -145,7 +145,7 @@ def test_what_says_that_there_is_no_money(status: int, body: Any) -> None:
     refused = HttpTransport("OpenAI", Account("http://host/v1", KEY)).failures.make_refusal(status, body)
     assert type(refused) is OutOfCredit
     assert (refused.status, refused.exit_code, refused.code) == (status, 3, "out_of_credit")
-    assert "add credit or raise its limit" in str(refused)
+    assert "add credit or raise the limit" in str(refused)
 
 
 @pytest.mark.parametrize(("status", "body", "kind"), PAID)

@@ -110,8 +110,8 @@ async def refused(url: str, *, allow_private: bool = False, limit: int = LIMIT) 
         *(("0.1.2.3", "unspecified"), ("::", "unspecified"), ("10.0.0.1", "private"), ("172.16.0.1", "private")),
         *(("172.31.255.255", "private"), ("192.168.1.1", "private"), ("fd00:ec2::254", "private")),
         *(("fec0::1", "private"), ("169.254.169.254", "link-local"), ("fe80::1", "link-local")),
-        *(("fe80::1%eth0", "link-local"), ("100.64.0.1", "shared behind a carrier"), ("224.0.0.1", "multicast")),
-        *(("100.127.255.255", "shared behind a carrier"), ("239.255.255.255", "multicast"), ("ff02::1", "multicast")),
+        *(("fe80::1%eth0", "link-local"), ("100.64.0.1", "shared by customers of a carrier (100.64.0.0/10)"), ("224.0.0.1", "multicast")),
+        *(("100.127.255.255", "shared by customers of a carrier (100.64.0.0/10)"), ("239.255.255.255", "multicast"), ("ff02::1", "multicast")),
         *(("240.0.0.1", "reserved"), ("255.255.255.255", "reserved"), ("192.0.0.8", "reserved")),
         *(("192.0.2.1", "reserved"), ("198.18.0.1", "reserved"), ("198.51.100.1", "reserved"), ("203.0.113.1", "reserved")),
         *(("2001:db8::1", "reserved"), ("2001::1", "reserved"), ("3fff::1", "reserved"), ("5f00::1", "reserved")),
@@ -302,7 +302,7 @@ def test_redirects_are_followed_up_to_five_and_no_further() -> None:
             return await fetch(f"http://127.0.0.1:{server.port}/0", limit_bytes=LIMIT, allow_private=True)
 
     assert asyncio.run(go(5)) == b"sound"
-    with pytest.raises(InvalidInput, match="redirects more than 5 times, at last to") as caught:
+    with pytest.raises(InvalidInput, match="redirects more than 5 times; the last redirect goes to") as caught:
         asyncio.run(go(6))
     assert "hidden" not in str(caught.value)
 
@@ -326,7 +326,10 @@ def test_a_redirect_loop_ends() -> None:
         ("javascript:alert(1)", "redirects to what is not an http(s) URL"),
         ("http://[::1", "redirects to what is not an http(s) URL"),
         ("http://127.0.0.1:99999/", "redirects to what is not an http(s) URL"),
-        ("http://user:hidden@127.0.0.1/", "contains a user or a password, which are never sent"),
+        (
+            "http://user:hidden@127.0.0.1/",
+            "contains a user name or a password, which are never sent; remove them from the URL",
+        ),
         ("", "answered 302"),
     ],
 )
@@ -540,7 +543,7 @@ def test_a_proxy_is_asked_for_names_and_never_for_private_addresses(monkeypatch:
 
 @pytest.mark.parametrize(
     ("url", "message"),
-    [("http://models.example/a", "asks for a user"), ("https://models.example/a", "the proxy answered 407")],
+    [("http://models.example/a", "requires a user name"), ("https://models.example/a", "the proxy answered 407")],
 )
 def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch, url: str, message: str) -> None:
     async def go() -> PramanaError:

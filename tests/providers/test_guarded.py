@@ -228,7 +228,7 @@ def test_a_vendors_agent_at_a_registered_address_is_guarded(monkeypatch: pytest.
     async def use(server: VoiceLoopback) -> None:
         for allowed in (False, True):
             url = server.url.replace("127.0.0.1", "gateway.example")
-            agent = RealtimeProvider(Account(url, "k" * 20, ours=False, allow_private=allowed))
+            agent = RealtimeProvider(Account(url, "k" * 20, is_trusted_address=False, allow_private=allowed))
             if allowed:
                 channel = await agent.dial(Dial("gpt-realtime"))
                 await channel.close()

@@ -103,14 +103,14 @@ def test_arguments_are_plain_data_that_can_be_stored() -> None:
         ),
         ("", "unknown model"),
         ("o1x", "unknown model"),
-        ("openai:", "names no model; write openai:MODEL"),
+        ("openai:", "lacks a model; write openai:MODEL"),
         ("openai", "unknown model"),
-        ("http://localhost:8000/v1", r"names no model; write http://localhost:8000/v1#MODEL"),
+        ("http://localhost:8000/v1", r"lacks a model; write http://localhost:8000/v1#MODEL"),
         ("http://#m", "is not a URL"),
         ("http://host:notaport/v1#m", "is not a URL"),
         ("https://host/v1?key=abc#m", "COMPATIBLE_API_KEY"),
-        ("python:", "names no function"),
-        ("python:module", "names no function"),
+        ("python:", "lacks a function"),
+        ("python:module", "lacks a function"),
         (
             "command:shot",
             r'no command "shot" in \S+config\.toml; did you mean "shout"\?; configured: shout\. To add it,',
@@ -286,7 +286,7 @@ def test_keys_never_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_code_of_this_machine_is_not_for_a_server() -> None:
-    accounts = Accounts(lambda _: None, commands=COMMANDS, code=False)
+    accounts = Accounts(lambda _: None, commands=COMMANDS, may_run_code=False)
     for typed in ("python:textwrap:dedent", "command:shout"):
         with pytest.raises(InvalidInput, match="runs code on this machine"):
             open_provider(resolve_target(typed, commands=COMMANDS), accounts)
@@ -357,7 +357,7 @@ def test_a_third_party_may_embed_too() -> None:
 @pytest.mark.usefixtures("installed")
 def test_a_third_party_is_listed_and_one_without_open_is_refused() -> None:
     assert kinds.providers.names()[-2:] == ["parrot", "shapeless"]
-    with pytest.raises(InvalidInput, match=r'the provider "shapeless" has no open\(target, account\)'):
+    with pytest.raises(InvalidInput, match=r'the provider "shapeless" lacks the function open\(target, account\)'):
         open_provider(resolve_target("shapeless:x"), environment())
     with pytest.raises(InvalidInput, match=r'did you mean "parrot"\?'):
         resolve_target("parot:loud")

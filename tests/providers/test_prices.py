@@ -156,7 +156,7 @@ def test_the_version_says_whose_prices_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says", "line"),
     [
-        ("[prices.\n", "is no TOML", 1),
+        ("[prices.\n", "is not valid TOML", 1),
         ('\n[prices."a:b"]\ninput_per_million = 1\n', 'prices."a:b": output_per_million is missing', 2),
         (
             '[prices."a:b"]\ninput_per_million = -1\noutput_per_million = 2',
@@ -239,7 +239,7 @@ def test_a_price_found_is_looked_up_again_when_it_is_old(monkeypatch: pytest.Mon
     for _ in range(3):
         prices.cost(target("gpt-5"), None, Usage(1, 1))
     assert len(looked) == 1
-    prices._until = 0.0
+    prices._cache_expires_at = 0.0
     prices.cost(target("gpt-5"), None, Usage(1, 1))
     assert len(looked) == 2
 

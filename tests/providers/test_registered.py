@@ -57,9 +57,9 @@ def test_a_registered_provider_is_typed_before_the_colon() -> None:
     assert resolve_target("my-agent:sales", registered=EVERY).model == "sales"
     asks = lookup(one("asks", "websocket", description={**DESCRIPTION, "url": "wss://agent.example/{model}"}))
     assert resolve_target("asks:sales", registered=asks).model == "sales"
-    with pytest.raises(InvalidInput, match="names no model, and this agent needs one; write asks:MODEL"):
+    with pytest.raises(InvalidInput, match="lacks a model, which this agent needs; write asks:MODEL"):
         resolve_target("asks", registered=asks)
-    with pytest.raises(InvalidInput, match="names no model; write openai-team:MODEL"):
+    with pytest.raises(InvalidInput, match="lacks a model; write openai-team:MODEL"):
         resolve_target("openai-team", registered=EVERY)
     with pytest.raises(InvalidInput, match='unknown provider "my-vlm"'):
         resolve_target("my-vlm:m", registered=EVERY)
@@ -102,14 +102,14 @@ def test_a_key_goes_only_where_it_was_meant_to_go_when_the_run_was_made() -> Non
     target = resolve_target("my-vllm", registered=EVERY)
     for now in (one("my-vllm", "compatible", base_url="http://moved.example/v1"), one("my-vllm", "anthropic")):
         with pytest.raises(
-            InvalidInput, match="another address than when the run started, and its key is sent to no other"
+            InvalidInput, match="has changed since the run started, and its key is not sent to a new address"
         ):
             Accounts(lambda _: None, registered=lookup(now)).find_account(target)
-    with pytest.raises(InvalidInput, match='no provider "my-vllm" is registered any longer'):
+    with pytest.raises(InvalidInput, match='the provider "my-vllm" is no longer registered'):
         Accounts(lambda _: None).find_account(target)
     agent = resolve_target("my-agent", registered=EVERY)
     moved = one("my-agent", "websocket", description={**DESCRIPTION, "url": "wss://moved.example"})
-    with pytest.raises(InvalidInput, match="another address"):
+    with pytest.raises(InvalidInput, match="the address of the provider"):
         Accounts(lambda _: None, registered=lookup(moved)).find_account(agent)
     renamed = one("my-agent", "websocket", description={**DESCRIPTION, "name": "Renamed"})
     found = Accounts(lambda _: None, registered=lookup(renamed)).find_account(agent)
@@ -140,7 +140,7 @@ def test_no_model_leads_the_key_of_a_described_agent_to_another_host(url: str) -
         assert found.key is None, f"the key would go to {other}"
     unsure = one("agent", "websocket", description=description)
     assert account(f"agent:{good}", lookup(unsure)).key is None, "nobody has said where it may go"
-    with pytest.raises(InvalidInput, match=r"\{model\} decides the host .* say where: arguments.model"):
+    with pytest.raises(InvalidInput, match=r"\{model\} would choose the host .* set arguments.model"):
         check_provider("agent", "websocket", description=description, has_key=True)
     assert check_provider("agent", "websocket", description=description, model=good, has_key=True).model == good
     assert check_provider("agent", "websocket", description=description).model is None, (
@@ -161,7 +161,7 @@ def test_a_model_that_stands_in_the_path_is_any(url: str) -> None:
 )
 def test_whoever_calls_an_agent_with_a_key_says_nothing_else_of_its_host(hole: str) -> None:
     description = {**DESCRIPTION, "url": f"wss://{hole}/talk"}
-    with pytest.raises(InvalidInput, match="decides the host of the agent's url"):
+    with pytest.raises(InvalidInput, match="would choose the host in the agent's url"):
         check_provider("agent", "websocket", description=description, model="m", has_key=True)
     agent = one("agent", "websocket", model="m", description=description)
     assert account("agent", lookup(agent)).key is None
@@ -234,7 +234,7 @@ def test_a_key_of_the_environment_goes_to_no_address_that_others_typed() -> None
     cascade = resolve_target(
         "cascade:stt=http://any.example/v1#a,chat=http://any.example/v1#b,tts=http://any.example/v1#c"
     )
-    assert [each.find_account(cascade).elsewhere for each in (ours, theirs)] == ["c" * 20, None]  # type: ignore[union-attr]
+    assert [each.find_account(cascade).part_server_key for each in (ours, theirs)] == ["c" * 20, None]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("typed", ["python:os:getcwd", "command:mine", "websocket:/etc/passwd", "websocket:agent.yaml"])
@@ -245,7 +245,7 @@ def test_others_name_nothing_that_runs_code_or_reads_files_here(typed: str) -> N
 
 def test_a_recorded_function_is_not_opened_for_others() -> None:
     with pytest.raises(InvalidInput, match="runs code on this machine"):
-        open_provider(Target("python:os:getcwd", "python", "os:getcwd"), Accounts(lambda _: None, code=False))
+        open_provider(Target("python:os:getcwd", "python", "os:getcwd"), Accounts(lambda _: None, may_run_code=False))
 
 
 # ── What may be registered ──
@@ -264,18 +264,18 @@ def test_every_kind_can_be_registered_that_runs_no_code() -> None:
     [
         (("mine", "python"), "run code, so they exist only in the local configuration"),
         (("mine", "command"), "run code"),
-        (("mine", "opnai"), 'there is no kind "opnai"; did you mean "openai"'),
+        (("mine", "opnai"), 'unknown kind "opnai"; did you mean "openai"'),
         (("Mine", "openai"), "an id is 1 to 64 lowercase letters"),
         (("a:b", "openai"), "an id is"),
         (("", "openai"), "an id is"),
         (("x" * 65, "openai"), "an id is"),
-        (("anthropic", "openai"), "is already the name of something else"),
-        (("python", "openai"), "is already the name of something else"),
-        (("gpt-5", "openai"), "is already the name of something else"),
-        (("opus", "anthropic"), "is already the name of something else"),
-        (("http", "compatible"), "is already the name of something else"),
-        (("websocket", "websocket"), "is already the name of something else"),
-        (("fake", "fake"), "is already the name of something else"),
+        (("anthropic", "openai"), "is reserved as a name"),
+        (("python", "openai"), "is reserved as a name"),
+        (("gpt-5", "openai"), "is reserved as a name"),
+        (("opus", "anthropic"), "is reserved as a name"),
+        (("http", "compatible"), "is reserved as a name"),
+        (("websocket", "websocket"), "is reserved as a name"),
+        (("fake", "fake"), "is reserved as a name"),
         (("mine", "compatible"), "needs a baseUrl"),
         (("mine", "websocket"), "needs its description"),
     ],
@@ -304,9 +304,9 @@ def test_what_is_said_of_one_must_fit(more: dict[str, Any], said: str) -> None:
 
 
 def test_who_asks_nobody_takes_no_key_and_an_address_that_is_typed_needs_one_for_its_key() -> None:
-    with pytest.raises(InvalidInput, match="takes neither an address nor a key"):
+    with pytest.raises(InvalidInput, match="take neither an address nor a key"):
         check_provider("mine", "fake", has_key=True)
-    with pytest.raises(InvalidInput, match=r"say where: arguments\.model"):
+    with pytest.raises(InvalidInput, match=r"set arguments\.model"):
         check_provider("mine", "twilio", has_key=True)
-    with pytest.raises(InvalidInput, match="is not a part of a cascade"):
+    with pytest.raises(InvalidInput, match="is not an option of a cascade"):
         check_provider("mine", "cascade", model="nonsense")

@@ -68,8 +68,8 @@ def test_a_call_is_told_in_the_order_in_which_it_was_heard() -> None:
         (0.2, "heard as", "When do you hope and?", ""),
         (2.802, "agent", "We open at nine, and then we close at six.", "voice to voice 902 ms"),
         (2.802, "our ear", "We open", ""),
-        (3.5, "caller", "mhm", "into the answer: the agent stopped for it"),
-        (5.0, "caller", "Wait.", "into the answer: the agent gave way in 110 ms"),
+        (3.5, "caller", "mhm", "during the answer: the agent stopped, though it should not"),
+        (5.0, "caller", "Wait.", "during the answer: the agent stopped after 110 ms"),
         (5.8, "agent", "(nothing)", "no answer in 15.0 s"),
     ]
 
@@ -77,7 +77,7 @@ def test_a_call_is_told_in_the_order_in_which_it_was_heard() -> None:
 def test_an_answer_that_only_our_ear_wrote_down_says_so() -> None:
     silent = [each for each in EVENTS if each["event"] != "agent_text"]
     agent = next(each for each in make_transcript(*called(silent)) if each.who == "agent")
-    assert (agent.text, agent.note) == ("We open", "voice to voice 902 ms; as our ear has it")
+    assert (agent.text, agent.note) == ("We open", "voice to voice 902 ms; as the speech recognition heard it")
 
 
 def test_it_is_printed_within_eighty_columns_with_every_check_and_how_to_hear_it(
@@ -153,9 +153,9 @@ def test_a_log_that_is_gone_costs_the_times_and_not_the_words() -> None:
         raise StoreFailed("it is not there")
 
     (said,) = make_transcript(case, result, gone)
-    assert (said.text, said.note) == ("We open", "its log cannot be read: it is not there")
+    assert (said.text, said.note) == ("We open", "the event log of this call cannot be read: it is not there")
     (said,) = make_transcript(case, result, lambda _: b"no JSON")
-    assert said.note.startswith("its log cannot be read: ")
+    assert said.note.startswith("the event log of this call cannot be read: ")
 
 
 def test_what_was_never_answered_shows_what_was_asked_and_why_not(capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,7 +84,7 @@ def test_a_file_is_replaced_only_by_a_complete_one(report: pramana.Report, tmp_p
     ("registered", "message"),
     [
         (len, 'the export format "mine" is a builtin_function_or_method, not an Exporter'),
-        (ids, 'the export format registered as "mine" calls itself "ids"'),
+        (ids, 'the export format registered as "mine" has the other name "ids"'),
     ],
 )
 def test_what_is_no_exporter_is_refused_by_name_and_passed_over_by_ending(
@@ -102,7 +102,7 @@ def test_what_is_no_exporter_is_refused_by_name_and_passed_over_by_ending(
 
 
 def test_a_slip_is_told_with_the_nearest_name(report: pramana.Report) -> None:
-    with pytest.raises(NotFound, match='no export format is called "jsn"; did you mean "json"'):
+    with pytest.raises(NotFound, match='no export format is named "jsn"; did you mean "json"'):
         export("jsn", report.run, [], io.StringIO())
     with pytest.raises(InvalidInput, match=r"begins with a dot, such as"):
         exporter("sheet", ending="xlsx")

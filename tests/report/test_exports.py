@@ -262,9 +262,9 @@ def test_verdicts_of_several_judges_are_said_near_the_rate_in_every_format() -> 
     read = csv.DictReader(io.StringIO(exported("csv", a_run(), rows), newline=""))
     assert [each["judge"] for each in read] == ["openai:gpt-5"] * 7 + ["fake:echo"] * 3
     head, _, _ = exported("markdown", a_run(), rows).partition("| m |")
-    assert f"**Several judges, so the rate is of none of them: {sentence}**" in head
+    assert f"**The verdicts come from several judges: {sentence}**" in head
     page = exported("html", a_run(), rows)
-    warning = f'<p class="warn">Several judges, so the rate is of none of them: <bdi dir="auto">{sentence}</bdi></p>'
+    warning = f'<p class="warn">The verdicts come from several judges: <bdi dir="auto">{sentence}</bdi></p>'
     assert page.index('<p class="big">') < page.index(warning) < page.index('<dl class="tiles">')
 
 

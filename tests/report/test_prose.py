@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pramana.report.prose import MAX_DRAWN, MAX_NESTING, prose, render_reply
+from pramana.report.prose import MAX_DRAWN, MAX_NESTING, render_prose, render_reply
 
 DRAWN = frozenset(
     (
@@ -87,7 +87,7 @@ def test_links_and_images_are_words_with_their_address() -> None:
     "said", ["Plain words.", "Two\n\nparagraphs\nand a line", "5 < 6 and 2 * 3 * 4", "a_b_c", "[1] a source"]
 )
 def test_a_text_without_markdown_is_shown_once_as_it_was_written(said: str) -> None:
-    assert render_reply(said, "Reply") == prose(said, "Reply")
+    assert render_reply(said, "Reply") == render_prose(said, "Reply")
 
 
 @pytest.mark.parametrize("said", ['{"a": [1, 2]}', "[\n  1\n]", "", " "])
@@ -103,7 +103,7 @@ def test_latex_keeps_its_backslashes() -> None:
 
 def test_what_is_nested_too_deeply_or_too_long_is_shown_as_it_was_written() -> None:
     for said in ("> " * (MAX_NESTING + 5) + "deep", "**a** " * MAX_DRAWN):
-        assert render_reply(said, "Reply") == prose(said, "Reply")
+        assert render_reply(said, "Reply") == render_prose(said, "Reply")
 
 
 @pytest.mark.parametrize("piece", ["![", "[", "a*", "**a ", "`", "_a_", "<", "> ", "|a|b|\n|-|-|\n", "- ", "~"])

@@ -57,4 +57,4 @@ def test_it_names_the_model_where_there_are_several() -> None:
 
 
 def test_nothing_judged_is_said() -> None:
-    assert render_rescoring(a_run(), rescoring(0, judged=0)) == "No reply was judged again."
+    assert render_rescoring(a_run(), rescoring(0, judged=0)) == "No reply was scored again."

@@ -300,8 +300,10 @@ def test_one_call_has_one_time_and_silence_too_short_to_measure_is_called_so(
 def test_times_of_a_late_machine_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
     late = answered(reliable=False, late_s=0.032)
     text = spoken([a_call(answered(reliable=True)), a_call(late), a_call(answered())], capsys)
-    assert "most 902 ms (n=3); 1 of 3 times unreliable: this machine was late; leading silence" in text
-    assert "(n=1); 1 of 1 time unreliable: this machine was late;" in spoken([a_call(late)], capsys)
+    assert (
+        "most 902 ms (n=3); 1 of 3 times unreliable: this machine sent or received sound late; leading silence" in text
+    )
+    assert "(n=1); 1 of 1 time unreliable: this machine sent or received sound late;" in spoken([a_call(late)], capsys)
     assert "unreliable" not in spoken([a_call(answered(reliable=True))], capsys)
 
 
@@ -313,11 +315,14 @@ def test_turn_taking_is_told_where_there_was_any(capsys: pytest.CaptureFixture[s
         {"false_interruption": False},
     ]
     text = spoken([a_call(*lines)], capsys)
-    assert "gave way 1 of 1 times, p50 9 ms; cut in 0 of 3; misled by backchannels 0 of 2" in text
+    assert (
+        "stopped when interrupted 1 of 1 times, p50 9 ms; interrupted the caller 0 of 3 times; stopped for backchannels 0 of 2 times"
+        in text
+    )
     assert "cut in" not in spoken([a_call(answered())], capsys)
-    assert "cut in 1 of 1" in spoken([a_call(answered(cut_in=True))], capsys)
+    assert "interrupted the caller 1 of 1 times" in spoken([a_call(answered(cut_in=True))], capsys)
     stubborn = spoken([a_call(answered(yield_censored_s=2.0))], capsys)
-    assert "gave way 0 of 1 times; cut in 0 of 1" in stubborn
+    assert "stopped when interrupted 0 of 1 times; interrupted the caller 0 of 1 times" in stubborn
 
 
 def test_word_error_rates_say_how_many_errors_in_how_many_words(capsys: pytest.CaptureFixture[str]) -> None:
@@ -332,12 +337,12 @@ def test_word_error_rates_say_how_many_errors_in_how_many_words(capsys: pytest.C
 def test_verdicts_that_rest_on_our_ear_say_so(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [a_call(answered(), transcript=None)] * 2
     text = spoken(rows, capsys)
-    assert "2 verdicts rest on our ear (Whisper tiny.en)" in text
-    assert "name a better one with --stt" in text
+    assert "2 verdicts rest on Pramana's own transcript (Whisper tiny.en)" in text
+    assert "choose a better speech recognition with --stt" in text
     better = spoken(rows[:1], capsys, stt=Target("openai:whisper-1", "openai", "whisper-1"))
-    assert "1 verdict rests on our ear (openai:whisper-1)" in better
+    assert "1 verdict rests on Pramana's own transcript (openai:whisper-1)" in better
     assert "--stt" not in better
-    assert "our ear" not in spoken([a_call(answered())], capsys)
+    assert "own transcript" not in spoken([a_call(answered())], capsys)
 
 
 def test_one_reply_has_one_latency(capsys: pytest.CaptureFixture[str]) -> None:

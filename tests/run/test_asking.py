@@ -141,7 +141,7 @@ def test_a_wait_of_nothing_is_still_a_wait(monkeypatch: pytest.MonkeyPatch, seco
 
 def test_a_pause_of_hours_ends_the_run_and_says_so() -> None:
     provider = Scripted(RateLimited("slow", retry_after=86_400))
-    with pytest.raises(OutOfCredit, match="asks for a wait of 86,400 s") as caught:
+    with pytest.raises(OutOfCredit, match="asks to wait 86,400 s") as caught:
         ask(make(provider))
     assert caught.value.fatal
 
@@ -301,7 +301,7 @@ def test_nothing_a_stranger_raises_ends_the_run(error: BaseException) -> None:
             raise error
 
     with pytest.raises(
-        ProviderError, match=r"the provider fake (failed: (SystemExit: 3|Own: so)|cancelled itself)"
+        ProviderError, match=r"the provider fake (failed: (SystemExit: 3|Own: so)|cancelled the request)"
     ) as caught:
         ask(make(Broken()))
     assert not caught.value.fatal
@@ -325,7 +325,7 @@ def test_who_takes_no_notice_of_the_end_can_be_asked_again_and_cancelled() -> No
         asking_ = TextClient(TARGET, Stubborn(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
         assert (await asking_(REQUEST)).text == "late"
         assert task.cancelling() == 0
-        with pytest.raises(ProviderError, match="cancelled itself"):
+        with pytest.raises(ProviderError, match="cancelled the request"):
             await asking_(REQUEST)
 
     asyncio.run(main())

@@ -21,7 +21,7 @@ from pramana.providers.voice.fake import FakeVoice, parse_fake_voice
 from pramana.providers.voice.vocabulary import FRAME_S, ChannelCapabilities, Dial, Event, Format, ReceivedEvents
 from pramana.run import call, sound
 from pramana.run.call import Conversation, FinishedCall, Patience
-from pramana.run.sound import AT_ONCE, CATCHES_UP_S, LATE_S, FramePacer, Microphone, Playout
+from pramana.run.sound import CATCH_UP_INTERVAL_S, LATE_S, MAX_BURST_FRAMES, FramePacer, Microphone, Playout
 from pramana.score.speech import make_call_check, measure_call
 from pramana.score.timing import CallTimes, measure_times
 
@@ -280,7 +280,7 @@ def test_more_sound_than_could_ever_be_played_is_a_broken_agent(monkeypatch: pyt
 
     call_ = held(Scripted(floods), [said()])
     assert call_.reason == "error"
-    assert "more sound than could be played" in events(call_, "error")[0]["text"]
+    assert "more sound than was played" in events(call_, "error")[0]["text"]
 
 
 def test_a_late_transcript_is_waited_for_and_a_missing_one_is_not_forever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ def test_who_only_says_that_they_listen_is_not_answered_and_the_next_line_comes_
 
 
 def test_an_agent_that_floods_or_takes_nothing_ends_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "MOST_EVENTS", 200)
+    monkeypatch.setattr(call, "MAX_EVENTS", 200)
     monkeypatch.setattr(call, "STUCK_S", 0.2)
 
     def floods(it: Scripted, _: int) -> None:
@@ -367,7 +367,7 @@ def test_an_agent_that_floods_or_takes_nothing_ends_its_call(monkeypatch: pytest
                 await asyncio.sleep(60)
 
     stuck = held(Stuck(lambda *_: None), [said()], Patience(longest_s=60))
-    assert (stuck.reason, events(stuck, "error")[0]["text"]) == ("error", "the agent accepted no sound for 0.2 s")
+    assert (stuck.reason, events(stuck, "error")[0]["text"]) == ("error", "the agent accepted no audio for 0.2 s")
 
 
 # ── What is an answer ──
@@ -648,8 +648,8 @@ def test_frames_that_were_held_up_go_out_a_few_at_a_time_and_never_in_one_burst(
             now += 0.3  # the machine did something else
         pace.record_sent(frame, now)
         times.append(now)
-    spread = np.array(times[AT_ONCE:]) - np.array(times[:-AT_ONCE])
-    assert spread.min() == pytest.approx(CATCHES_UP_S)
+    spread = np.array(times[MAX_BURST_FRAMES:]) - np.array(times[:-MAX_BURST_FRAMES])
+    assert spread.min() == pytest.approx(CATCH_UP_INTERVAL_S)
     assert times[-1] == pytest.approx(60 * FRAME_S)  # lateness does not add up
     told = pace.to_log()
     assert told["late_most_s"] == pytest.approx(0.3)
@@ -700,7 +700,7 @@ def test_an_event_that_no_log_can_hold_ends_no_call() -> None:
 def test_one_piece_that_could_never_be_played_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sound, "MAX_BUFFERED_S", 1.0)
     made = Playout(PCM)
-    with pytest.raises(BrokenReply, match="1 s more sound than could be played"):
+    with pytest.raises(BrokenReply, match="1 s more sound than was played"):
         made.add(tone(1.1).tobytes(), 0.0)
     assert made.end == 0.0
     made.add(tone(0.9).tobytes(), 0.0)
@@ -746,7 +746,7 @@ def test_a_call_in_which_a_key_was_said_in_pieces_is_not_kept(pieces: list[Event
 
 
 def test_details_count_as_words_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "MOST_TEXT", 10_000)
+    monkeypatch.setattr(call, "MAX_TEXT", 10_000)
 
     def fills(it: Scripted, _: int) -> None:
         for _ in range(5):

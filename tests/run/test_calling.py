@@ -258,14 +258,14 @@ def test_who_cannot_write_down_costs_words_and_never_the_call(asked: dict[str, A
     assert deaf.reply.call is not None
     assert type(deaf.reply) is Reply
     log = deaf.blobs[deaf.reply.call.log]
-    why = "it could not be transcribed: 429 from --stt"
+    why = "the answer could not be transcribed: 429 from --stt"
     assert [(each["line"], each["text"]) for each in told(log, "not_written_down")] == [(0, why), (1, why)]
     assert json.loads(log.splitlines()[-1])["event"] == "end"
     assert audio.read_wav(deaf.blobs[deaf.reply.call.recording])[1] == 24000
     broken = asked["broken ears"].reply
     assert broken.call is not None
     (event,) = told(asked["broken ears"].blobs[broken.call.log], "not_written_down")
-    assert event["text"] == "it could not be transcribed: ZeroDivisionError: oops"
+    assert event["text"] == "the answer could not be transcribed: ZeroDivisionError: oops"
 
 
 def dictating(scribe: Scribe, stop: Stop | None = None) -> RecognitionClient:
@@ -478,7 +478,7 @@ def test_who_calls_may_say_whether_the_agent_greets(
 
 
 def test_a_word_about_greeting_that_is_none_is_refused() -> None:
-    with pytest.raises(Rejected, match="true or false, not 'maybe'"):
+    with pytest.raises(Rejected, match="must be true or false, found 'maybe'"):
         failed(ProviderError("x"), greets="maybe")
 
 
@@ -523,7 +523,7 @@ def test_of_a_call_with_a_key_in_it_nothing_is_kept_also_where_the_agent_fails(e
 
 def silent() -> Unavailable:
     """Return what is raised where an agent takes the connection and says nothing."""
-    error = Unavailable("Desk (desk.example) was not ready for a call within 30 s")
+    error = Unavailable("Desk (desk.example) was not ready for the call within 30 s")
     error.__cause__ = TimeoutError()
     return error
 

@@ -80,11 +80,11 @@ def test_the_last_thing_the_user_asks_is_what_is_said() -> None:
         (case(script=(Line("Hi.", expected=(Expected(Assertion("is_json")),)),)), "is_json checks written text"),
         (case(category="coding"), "about code"),
         (case("What does ```x = 1``` do?"), "about code"),
-        (case(turns=(Turn("user", "Hi."), Turn("assistant", "Yes?"))), "last turn is not the user's"),
+        (case(turns=(Turn("user", "Hi."), Turn("assistant", "Yes?"))), "the last turn of the case is not the user's"),
         (case("営業時間は何時からですか", language="ja"), "Han"),
         (case("Hello", language="xx"), 'no voice for language "xx"'),
         (case("Привет", language="en"), "reads Latin script"),
-        (case("🙂", language="en"), "a picture"),
+        (case("🙂", language="en"), "a symbol"),
     ],
 )
 def test_what_cannot_be_spoken_is_refused_with_the_reason(asked: Case, reason: str) -> None:
@@ -255,7 +255,7 @@ def test_what_is_remembered_is_bounded_and_the_oldest_goes_first(monkeypatch: py
         for url in ("a.wav", "b.wav", "a.wav", "c.wav", "a.wav", "b.wav"):
             await speaker.make_speech(recorded(url), "voice")
             counts.append(shelf.fetched)
-        assert len(speaker._known) == 2
+        assert len(speaker._cache) == 2
         return counts
 
     assert asking(shelf, use) == [1, 2, 2, 3, 3, 4]

@@ -163,7 +163,7 @@ def test_an_unreadable_verdict_is_asked_for_once_more() -> None:
 def test_twice_unreadable_is_unscored_never_failed() -> None:
     check = scored(Scripted("Hm.", ""), "x")
     assert check.outcome == Outcome.UNSCORED
-    unreadable = "twice gave no verdict that can be read: expected a last line YES or NO; its last answer"
+    unreadable = "gave no readable verdict in two attempts: expected a last line YES or NO; its last answer"
     assert check.reason.endswith(f"{unreadable} is empty")
     check = scored(Scripted("Hm.", "It is\nfine. " + "Really. " * 90), "x")
     assert f'{unreadable}: "It is fine. Really. ' in check.reason
@@ -175,7 +175,7 @@ def test_ratings_that_cannot_be_read_say_which_could() -> None:
     check = asyncio.run(score_by_rubric(Judge(Scripted("Good.", "8 of 10"), "j", "j"), SCENARIO, Reply("x")))
     assert check.outcome == Outcome.UNSCORED
     assert check.reason == (
-        'the judge j twice gave no verdict that can be read: expected a last line {"completed": "yes" or "no", '
+        'the judge j gave no readable verdict in two attempts: expected a last line {"completed": "yes" or "no", '
         '"accuracy": 1-10, "helpfulness": 1-10, "naturalness": 1-10, "efficiency": 1-10}; its last answer: "8 of 10"'
     )
     assert read_ratings('{"completed": "yes", "accuracy": 1, "helpfulness": 1, "naturalness": 10, "efficiency": 5}')
@@ -211,7 +211,7 @@ def test_an_answer_from_the_cache_used_no_tokens() -> None:
 
 def test_a_judge_that_cannot_be_asked_is_unscored_and_a_wrong_key_ends_the_run() -> None:
     check = scored(Scripted(Unavailable("down")), "x")
-    assert (check.outcome, "could not be asked: down" in check.reason) == (Outcome.UNSCORED, True)
+    assert (check.outcome, "failed: down" in check.reason) == (Outcome.UNSCORED, True)
     with pytest.raises(AuthenticationFailed):
         scored(Scripted(AuthenticationFailed("no key")), "x")
 

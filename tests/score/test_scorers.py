@@ -107,19 +107,19 @@ def test_a_mapping_is_several_checks_and_one_bad_value_costs_itself_alone() -> N
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (float("nan"), "nan, which is no score; return None where there is nothing to say"),
-        (float("-inf"), "-inf, which is no score"),
-        (10**400, "inf, which is no score"),
+        (float("nan"), "nan, which is not a valid score; return None if there is nothing to score"),
+        (float("-inf"), "-inf, which is not a valid score"),
+        (10**400, "inf, which is not a valid score"),
         ("", "empty text; a label has 1 to 100, and Score(reason=…) takes longer text"),
         ("a" * 101, "text of 101 characters; a label has 1 to 100"),
         (b"formal", "a value of type bytes; expected a bool"),
         ({"tone": {"deep": 1}}, "a value of type dict; expected a bool"),
-        ({"line\nbreak": 1}, "a name of 15 characters, or of some that cannot be shown"),
+        ({"line\nbreak": 1}, "a name of 15 characters, or with unprintable characters"),
         (Score(Score(1)), "a value of type Score; expected a bool"),  # type: ignore[arg-type]
         (Score(1, reason=None), "a reason that is a value of type NoneType"),  # type: ignore[arg-type]
         (Score(1, evidence=["a"]), "evidence that is a value of type list; expected a mapping"),  # type: ignore[arg-type]
-        (Score(1, evidence={"a": {1, 2}}), "evidence that JSON cannot hold: Object of type set"),
-        (Score(1, evidence={"a": float("nan")}), "evidence that JSON cannot hold: Out of range float values"),
+        (Score(1, evidence={"a": {1, 2}}), "evidence that cannot be written as JSON: Object of type set"),
+        (Score(1, evidence={"a": float("nan")}), "evidence that cannot be written as JSON: Out of range float values"),
     ],
 )
 def test_what_is_no_score_is_errored_and_says_what_it_is(value: object, message: str) -> None:
@@ -153,7 +153,7 @@ def test_a_key_of_the_environment_is_never_in_a_score(monkeypatch: pytest.Monkey
     ]
     assert [each.outcome for each in found] == [Outcome.ERRORED] * 4
     assert key not in str(found)
-    assert found[0].reason == "mine returned a key of the environment, which is never stored"
+    assert found[0].reason == "mine returned an API key from the environment, and keys are never stored"
 
 
 # ── How it is called ──
@@ -318,7 +318,7 @@ def test_what_ends_a_run_ends_it_though_the_function_catches_it(error: ProviderE
     ("prompt", "message"),
     [
         ([], "ask takes a prompt or a list of messages"),
-        ([{"role": "robot", "content": "x"}], 'a message that is asked is {"role": "system", "user" or "assistant"'),
+        ([{"role": "robot", "content": "x"}], 'a message must be {"role": "system", "user" or "assistant"'),
     ],
 )
 def test_a_prompt_that_is_none_says_what_is_expected(prompt: Any, message: str) -> None:
@@ -342,7 +342,7 @@ def test_a_scorer_can_be_called_in_a_test_with_a_judge_of_ones_own() -> None:
         return Reply("0.75")
 
     assert asyncio.run(politeness(ScoringContext(CASE, REPLY, asking=answer))) == 0.75
-    with pytest.raises(InvalidInput, match="a model can be asked only while a run scores"):
+    with pytest.raises(InvalidInput, match="models can be called only while a run scores"):
         asyncio.run(politeness(ScoringContext(CASE, REPLY)))
 
 
@@ -353,8 +353,8 @@ def test_a_scorer_can_be_called_in_a_test_with_a_judge_of_ones_own() -> None:
     ("options", "message"),
     [
         ({"name": "two words"}, "a scorer cannot be called 'two words': a name is 1 to 64 letters"),
-        ({"name": "contains"}, 'a scorer cannot be called "contains", as a check of ours is'),
-        ({"name": "call"}, 'a scorer cannot be called "call"'),
+        ({"name": "contains"}, 'the scorer name "contains" is reserved for a built-in check'),
+        ({"name": "call"}, 'the scorer name "call"'),
         ({"version": ""}, "the version of a scorer is text"),
         ({"version": 2}, "the version of a scorer is text"),
         ({"pass_at": float("nan")}, "pass_at is a number, found nan"),
@@ -389,10 +389,12 @@ def test_a_scorer_is_found_by_the_path_of_its_module_and_its_version_must_be_the
 
 def test_an_unknown_scorer_is_told_with_what_there_is() -> None:
     with pytest.raises(
-        InvalidInput, match=r'no scorer is called "politness".* and a function is python:package.module:'
+        InvalidInput, match=r'no scorer is named "politness".* and a function is python:package.module:'
     ):
         find_scorer("politness", {})
-    with pytest.raises(InvalidInput, match=r"resume it there with pramana.resume\(run_id, scorers=\[function\]\)"):
+    with pytest.raises(
+        InvalidInput, match=r"resume (it|the run) there with pramana.resume\(run_id, scorers=\[function\]\)"
+    ):
         find_scorer("python:__main__:politeness", {})
 
 

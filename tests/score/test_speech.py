@@ -105,7 +105,7 @@ def test_a_call_whose_sound_says_what_its_transcript_says_passes() -> None:
     assert measured.guard.rate is not None
     assert measured.guard.rate < 0.3
     assert measured.times.lines[0].speech_confirmed
-    assert "the recording bears out the transcript" in check.reason
+    assert "the recording matches the transcript" in check.reason
     assert measured.words.recorded
 
 
@@ -128,7 +128,7 @@ def test_the_guard_knows_real_sentences_from_one_another(text: str) -> None:
 def test_a_silent_answer_is_no_evidence() -> None:
     check = make_call_check(Tape(np.zeros(2 * RATE, np.int16), ANSWER).measured())
     assert (check.outcome, check.value) == (Outcome.ERRORED, None)
-    assert check.reason == "nothing is audible in the agent's channel of the recording"
+    assert check.reason == "the agent's channel of the recording is silent"
 
 
 def test_a_clipped_answer_is_no_evidence() -> None:
@@ -144,8 +144,8 @@ def test_a_clipped_answer_is_no_evidence() -> None:
         (ANSWER, {"language": "fr"}, "not checked: no STT for fr"),
         (ANSWER, {"transcribe": None}, "not checked: no STT for en"),
         ("", {}, "not checked: the agent gave no transcript of what it said"),
-        ("Six.", {"transcribe": lambda _: "Sex."}, "not checked: 3 characters are too few to compare by ear"),
-        (ANSWER, {"transcribe": lambda _: "we are " * 50}, "not checked: the ear has lost itself"),
+        ("Six.", {"transcribe": lambda _: "Sex."}, "not checked: 3 characters are too few to compare"),
+        (ANSWER, {"transcribe": lambda _: "we are " * 50}, "not checked: the speech recognition is stuck in a loop"),
     ],
 )
 def test_what_cannot_be_checked_says_so_and_is_no_error(said: str, more: dict[str, Any], why: str) -> None:
@@ -187,13 +187,14 @@ def test_words_that_were_dropped_for_the_caller_are_no_contradiction() -> None:
     assert another.measured().guard.state == "contradicts"
     beep = Tape(tone(2.0), ANSWER)
     beep.talked_into(beep.start + 1.5, dropped_s=1.0, played_s=1.5)
-    assert beep.measured(transcribe=lambda _: "").guard.reason.startswith("not checked: of an answer that was cut off")
+    cut_off = "not checked: 0 characters were transcribed of an answer that was cut off"
+    assert beep.measured(transcribe=lambda _: "").guard.reason.startswith(cut_off)
 
 
 def test_a_transcript_that_nobody_says_so_fast_is_none() -> None:
     endless = Tape(tone(1.0), "We open at nine. " * 10_000)
     found = endless.measured(transcribe=lambda _: "").guard
-    assert (found.state, "170,000 characters were not said in" in found.reason) == ("contradicts", True)
+    assert (found.state, "170,000 characters cannot be spoken in" in found.reason) == ("contradicts", True)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -227,12 +228,12 @@ def test_the_guards_rate_is_the_character_error_rate() -> None:
     ("reason", "events", "more", "said"),
     [
         ("no_answer", [(9.0, "no_answer", {"line": 0, "waited_s": 15.0})], {},
-         "no answer to line 1 was heard in the 15.0 s that were waited"),
-        ("error", [(9.0, "error", {"text": "overloaded", "class": "provider"})], {}, "the call broke off: overloaded"),
-        ("closed", [(9.0, "closed", {"text": "1006"})], {}, "the call broke off: 1006"),
-        ("deadline", [], {}, "the call was not held to its end: deadline"),
-        ("", [], {}, "the call was not held to its end: its log has no end"),
-        ("done", [], {"lines": 2}, "the call ended after line 1 of a longer script: done"),
+         "no answer to line 1 within 15.0 s"),
+        ("error", [(9.0, "error", {"text": "overloaded", "class": "provider"})], {}, "the call was cut off: overloaded"),
+        ("closed", [(9.0, "closed", {"text": "1006"})], {}, "the call was cut off: 1006"),
+        ("deadline", [], {}, "the call was not completed: deadline"),
+        ("", [], {}, "the call was not completed: its log has no end"),
+        ("done", [], {"lines": 2}, "the call ended early, after line 1 of the script: done"),
     ],
 )  # fmt: skip
 def test_a_call_that_was_not_held_is_an_error_with_the_reason(
@@ -275,7 +276,7 @@ def test_who_hangs_up_in_order_has_ended_where_no_message_says_so(
     silent = Tape(np.zeros(RATE, np.int16))
     silent.events[0] |= told
     silent.add(9.0, "closed", text=str(code), detail={"code": code}, **{"class": kind})
-    assert make_call_check(silent.measured(reason="closed", lines=1)).reason == f"the call broke off: {code}"
+    assert make_call_check(silent.measured(reason="closed", lines=1)).reason == f"the call was cut off: {code}"
 
 
 def test_words_that_were_taken_back_are_not_held_against_the_sound() -> None:
@@ -304,7 +305,8 @@ def test_a_line_that_is_not_in_the_recording_is_an_error() -> None:
     tape.events = [each for each in tape.events if each["event"] != "line"]
     tape.add(9.0, "error", text="no such agent", **{"class": "bad_request"})
     assert (
-        make_call_check(tape.measured(reason="error")).reason == "the call ended before a line was said: no such agent"
+        make_call_check(tape.measured(reason="error")).reason
+        == "the call ended before the caller's first line: no such agent"
     )
 
 

@@ -541,8 +541,8 @@ PACE = {"t": 1.0, "event": "pace", "frames": 1, "late_p95_s": 0.0, "late_most_s"
 @pytest.mark.parametrize(
     ("events", "said"),
     [
-        ([[]], "event 1 of the log is none"),
-        ([{"t": 0}], "an object with a text at `event` was expected"),
+        ([[]], "event 1 of the log is not an event"),
+        ([{"t": 0}], "expected an object with text at `event`"),
         ([{"event": "call"}], "event 1 of the log .* has nothing at `t`: expected seconds"),
         ([{"t": "0", "event": "call"}], 'has "0" at `t`'),
         ([{"t": True, "event": "call"}], "has a bool at `t`"),
@@ -558,8 +558,8 @@ PACE = {"t": 1.0, "event": "pace", "frames": 1, "late_p95_s": 0.0, "late_most_s"
         ([{"t": 1, "event": "no_answer", "line": 0}], "has nothing at `waited_s`"),
         ([{"t": 1, "event": "end", "reason": 7}], "has a int at `reason`"),
         ([{"t": 1, "event": "pace", "frames": 1}], "has nothing at `late_p95_s`"),
-        ([PACE], "no list at `stalls`"),
-        ([PACE | {"stalls": [[0.1]]}], "no list at `stalls`"),
+        ([PACE], "needs a list `stalls`"),
+        ([PACE | {"stalls": [[0.1]]}], "needs a list `stalls`"),
         ([{"t": 0, "event": "call", "version": "2"}], "at `version`: expected a whole number"),
     ],
 )  # fmt: skip

@@ -274,10 +274,14 @@ def test_the_caret_stands_under_wide_characters() -> None:
         (["schema", "result"], 2, "'result' is not one of"),
         (["run", "--judge", "local"], 2, "the embedded model cannot judge"),
         (["run", "--model", "gtp-5"], 2, 'unknown model "gtp-5"'),
-        (["run", "--model", "fake", "--model", "fake"], 2, "a model is named twice"),
+        (["run", "--model", "fake", "--model", "fake"], 2, "the same model is named twice"),
         (["run", "--tier", "cheep"], 2, 'did you mean "cheap"'),
-        (["run", "--model", "gpt-5", "--model", "openai:gpt-5"], 2, "a model is named twice (gpt-5 and openai:gpt-5)"),
-        (["run", "--model", "opus", "--model", "claude-opus-4-6"], 2, "a model is named twice"),
+        (
+            ["run", "--model", "gpt-5", "--model", "openai:gpt-5"],
+            2,
+            "the same model is named twice (gpt-5 and openai:gpt-5)",
+        ),
+        (["run", "--model", "opus", "--model", "claude-opus-4-6"], 2, "the same model is named twice"),
         (["run", "--param", "x"], 2, "expected NAME=VALUE"),
         (["run", "--param", "x=NaN"], 2, "Invalid value for --param"),
         (["run", "--param", "x=[-Infinity]"], 2, "Invalid value for --param"),
@@ -354,8 +358,7 @@ def test_a_defect_of_ours_is_one_sentence_and_exit_three_and_its_traceback_is_ke
     kept = settings.data_folder() / "defect.txt"
     assert (result.returncode, result.stdout) == (3, "")
     assert result.stderr == (
-        "pramana: internal error, please report it as a bug: LookupError: a \\x1b[31m name; "
-        f"the traceback is in {kept}\n"
+        f"pramana: internal error, please report this bug: LookupError: a \\x1b[31m name; the traceback is in {kept}\n"
     )
     assert "Traceback (most recent call last)" in kept.read_text(encoding="utf-8")
     assert json.loads(fall_over("--json").stdout)["code"] == "defect"
@@ -397,7 +400,7 @@ def test_a_wrong_scorer_is_an_error_of_the_program_and_of_its_option(tmp_path: P
     for command in (("run", suite, "--model", "fake"), ("rescore", "latest")):
         result = pramana(*command, "--scorer", "length")
         assert result.returncode == 2
-        assert result.stderr.startswith('pramana: --scorer: no scorer is called "length"; ')
+        assert result.stderr.startswith('pramana: --scorer: no scorer is named "length"; ')
 
 
 def test_a_bad_configuration_is_told_whichever_model_is_asked() -> None:
@@ -417,7 +420,7 @@ def test_a_bad_database_url_and_a_bad_price_are_slips_too() -> None:
     settings.prices_file_path().write_text("prices = " + "9" * 5000, encoding="utf-8")
     result = pramana("run", "--model", "fake", "--limit", "1")
     assert result.returncode == 2
-    assert f"{settings.prices_file_path()}: is no TOML" in result.stderr
+    assert f"{settings.prices_file_path()}: is not valid TOML" in result.stderr
 
 
 def test_what_belongs_to_the_plan_cannot_go_with_resume(tmp_path: Path) -> None:

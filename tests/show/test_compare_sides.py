@@ -69,7 +69,7 @@ def test_a_model_is_never_compared_with_itself_in_one_run() -> None:
     ):
         with pytest.raises(
             InvalidInput,
-            match=r"python:shop:after would be compared with itself in run .*; choose, for "
+            match=r"python:shop:after cannot be compared with itself in run .*; choose, for "
             r"example: pramana compare .* --model python:shop:after --new-model python:shop:before$",
         ):
             compared(*arguments)

@@ -308,7 +308,7 @@ def test_a_comparison_says_that_the_two_were_asked_differently(app: App, folder:
             new = await called(client, "run", **suite, systemPrompt="Be kind.", temperature=1)
             said = text_of(await client.call_tool("compare", {"base": base["id"], "new": new["id"]}))
             wanted = "no system prompt before, one now; temperature 0 before, 1 now"
-            assert f"Asked differently: {wanted}; that may be the difference." in said.splitlines()
+            assert f"The requests differ: {wanted}; this may explain the difference." in said.splitlines()
 
     run(work())
 
@@ -445,7 +445,7 @@ def test_problems_are_named_by_line_column_and_argument(app: App, folder: Path) 
                 "not_found", 'there is no run "nothing"; call the tool runs to see their ids',
             )  # fmt: skip
             assert "does not exist" in (await refused(client, "validate", paths=["nowhere.jsonl"]))[0]
-            assert "there is no tool" in (await refused(client, "shows"))[0]
+            assert "unknown tool" in (await refused(client, "shows"))[0]
             text, _ = await refused(client, "run", paths=[str(bad)], models=["fake"], selection={"limit": 0})
             assert text == "selection.limit: expected a whole number from 1, or null, found 0"
 
@@ -627,7 +627,7 @@ def test_a_viewer_reads_and_validates_and_the_application_refuses_the_rest(app: 
                 text, said = await refused(client, tool, **arguments)
                 assert said["code"] == "forbidden"
                 assert text == (
-                    "this needs the role editor, and the token of this MCP server has the role viewer; ask the user to "
+                    "this request needs the role editor, and the token of this MCP server has the role viewer; ask the user to "
                     "start the server without --role viewer"
                 )
             assert (await called(client, "validate", paths=suite))["valid"]
@@ -674,7 +674,7 @@ def test_runs_share_the_cost_limit(folder: Path, tmp_path: Path, monkeypatch: py
             assert (second["status"], second["stored"]) == ("stopped", 3), "what the first has left of the $5"
             text, said = await refused(client, "run", **asked)
             assert said["code"] == "cost_not_allowed"
-            assert "nothing is left of the $5" in text
+            assert "the cost limit of $5 for all runs of this program is used up" in text
             assert (await called(client, "runs"))["total"] == 2
             text, said = await refused(client, "resume", run=first["id"])
             assert said["code"] == "cost_not_allowed"

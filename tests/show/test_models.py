@@ -139,7 +139,7 @@ def test_providers_of_other_packages_are_listed_as_built_ins_are(extension: Path
         done = subprocess.run(listing, capture_output=True, text=True, env=environment, check=True)
         listed = json.loads(done.stdout)
         assert listed["parrot"] == {"models": ["loud", "quiet"], "problem": None}
-        assert "has no open(target, account)" in listed["shapeless"]["problem"]
+        assert "lacks the function open(target, account)" in listed["shapeless"]["problem"]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_registered_provider_is_listed_by_its_name(port: int) -> None:
     ("name", "code", "said"),
     [
         ("openai", 3, "needs an API key; set OPENAI_API_KEY"),
-        ("openai-realtime", 3, "has no list of its models"),
+        ("openai-realtime", 3, "does not list its models"),
         ("antropic", 2, 'unknown provider "antropic"; did you mean "anthropic"?'),
         ("pul", 2, 'did you mean "pull"?'),
         ("ftp://x", 3, ""),

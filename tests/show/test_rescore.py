@@ -168,7 +168,7 @@ def test_a_scorer_that_breaks_keeps_every_verdict_and_exits_with_3(run_id: str) 
 def test_a_rescoring_that_ends_early_shows_what_it_changed(run_id: str) -> None:
     ended = invoke("rescore", run_id, *STRICT, "--concurrency", "1", "--max-total-tokens", "1")
     assert getattr(ended.exception, "exit_code", None) == 3
-    assert "Ended early: replies that were not judged again keep the verdict they had." in ended.stderr
+    assert "Ended early: replies that were not scored again keep their earlier verdicts." in ended.stderr
 
 
 def test_scorings_lists_each_with_its_judge_its_date_and_its_pass_rate(run_id: str) -> None:
@@ -181,7 +181,7 @@ def test_scorings_lists_each_with_its_judge_its_date_and_its_pass_rate(run_id: s
     assert (first["reference"], first["current"], second["current"]) == (f"{run_id}@0", False, True)
     assert [each["pass_rate"] for each in (*first["models"], *second["models"])] == [1.0, 0.5]
     refused = invoke("show", run_id, "--scorings", "--id", "line-1")
-    assert "leave the filters out" in str(refused.exception)
+    assert "remove the filters" in str(refused.exception)
 
 
 def test_an_earlier_scoring_is_shown_and_exported_under_its_number(run_id: str) -> None:
@@ -231,11 +231,11 @@ def test_an_earlier_scoring_is_made_current_again_and_nothing_is_judged(run_id: 
     assert library.load_report(run_id).pass_rate == 1
     assert library.load_report(f"{run_id}@1").pass_rate == 0.5
     assert [each.current for each in library.load_report(run_id).scorings] == [True, False]
-    note = f"Scoring 0 is current by choice; the newest is 1: pramana show {run_id} --scorings"
+    note = f"Scoring 0 is current because it was chosen; the newest is 1: pramana show {run_id} --scorings"
     assert note in " ".join(said("show", run_id).split())
     found = json.loads(said("rescore", run_id, "--use", "1", "--json"))
     assert [(each["number"], each["current"]) for each in found] == [(0, False), (1, True)]
-    assert "current by choice" not in said("show", run_id)
+    assert "because it was chosen" not in said("show", run_id)
     assert rate(run_id) == (2, 2)
 
 
@@ -255,4 +255,4 @@ def test_a_scoring_that_is_not_there_cannot_be_made_current(run_id: str) -> None
 
 def test_use_goes_with_nothing_that_says_how_to_judge(run_id: str) -> None:
     refused = invoke("rescore", run_id, "--use", "0", *STRICT[:2], "--type", "creative")
-    assert "--judge, --type cannot go with --use" in str(refused.exception)
+    assert "--judge, --type cannot be combined with --use" in str(refused.exception)

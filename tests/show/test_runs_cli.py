@@ -60,6 +60,8 @@ def test_runs_are_filtered_by_a_part_of_their_name() -> None:
         store.runs.edit(two, RunEdit(name="50% off"))
     assert (listed("--name", "short"), listed("--name", "50%"), listed("--name", "%")) == ([one], [two], [two])
     assert runs("--name", "long").stdout == "No run matches these filters.\n"
+    shown = CliRunner().invoke(pramana, ["show", "SHORT prompt"], standalone_mode=False)
+    assert f"run {one}" in shown.stdout
     shown = CliRunner().invoke(pramana, ["show", "short"], standalone_mode=False)
     assert f'there is no run "short"; did you mean {one}, the run named "Short prompt"?' in str(shown.exception)
 
@@ -85,7 +87,7 @@ def test_a_name_and_a_note_are_given_with_the_run_changed_and_shown() -> None:
     assert "name: nightly" in CliRunner().invoke(pramana, ["show"], standalone_mode=False).stdout
     changed = json.loads(runs("edit", "latest", "--name", "weekly", "--json").stdout)
     assert (changed["name"], changed["note"]) == ("weekly", None)
-    assert "say what to change: --name NAME" in str(runs("edit", "latest").exception)
+    assert "nothing to change; add --name NAME" in str(runs("edit", "latest").exception)
 
 
 def test_runs_are_deleted_only_once_it_is_confirmed() -> None:
@@ -130,5 +132,5 @@ def test_a_run_that_is_under_way_is_not_deleted() -> None:
         store.queue.claim(made, process_name())
         refused = runs("delete", other, made, "--yes").exception
         assert isinstance(refused, AlreadyRunning)
-        assert str(refused) == f"run {made} is under way; end it first, then delete it"
+        assert str(refused) == f"run {made} is still running; cancel it or wait for its end, then delete it"
         assert set(listed()) == {other, made}

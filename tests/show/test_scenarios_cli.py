@@ -88,7 +88,7 @@ def test_with_fail_the_place_of_each_id_that_exists_is_told(files: Path, server:
         assert invoke("import", files / "deep", *target).return_value == 0
         refused = invoke("import", files, "--mode", "fail", *target)
         assert refused.return_value == 2
-        place = f'{files / "deep" / "er" / "c.yml"}:2:5: scenarios[0].id: id "c" exists already\n'
+        place = f'{files / "deep" / "er" / "c.yml"}:2:5: scenarios[0].id: id "c" already exists\n'
         assert refused.stderr.startswith(place)
         assert "nothing was imported" in refused.stderr
     assert [each["id"] for each in server.get("/api/scenarios").data] == ["c"]
@@ -324,7 +324,7 @@ def test_a_selection_of_the_store_is_recorded_once(files: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["a"], "a is not a file; it is in the store; run: pramana run store:a"),
+        (["a"], "a is not a file but the ID of a stored scenario; run: pramana run store:a"),
         (["store:gone"], 'there is no scenario "gone"; see: pramana scenarios list'),
         (["store:a", "--id", "b"], "no scenario that store: names passes the filters; check the spelling of --id b"),
         (
@@ -341,6 +341,4 @@ def test_a_name_that_is_not_in_the_store_is_an_error_with_what_to_type(
 
 
 def test_an_empty_store_says_how_to_import() -> None:
-    assert str(run("store:").exception) == (
-        "the store has no scenarios yet; import some: pramana scenarios import FILE"
-    )
+    assert str(run("store:").exception) == ("no scenarios are stored yet; import some: pramana scenarios import FILE")

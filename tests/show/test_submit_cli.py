@@ -171,7 +171,7 @@ def test_it_waits_as_the_server_asks_it_to() -> None:
         assert server.bodies[0] == server.bodies[1]
     with Recorder(refused(429, **{"Retry-After": "86400"})) as server:
         code, found = submitted(mine, "--to", server.url, "--again")
-        assert (code, "wants nothing for 86400 s" in found["failure"]["error"]) == (3, True)
+        assert (code, "accepts no requests for 86400 s" in found["failure"]["error"]) == (3, True)
 
 
 # ── What is never sent ──
@@ -186,7 +186,7 @@ def test_no_key_no_raw_response_and_no_system_prompt_leaves(tmp_path: Path) -> N
         code, said = invoke("submit", mine, "--to", server.url, OPENAI_API_KEY=secret, ANTHROPIC_API_KEY=secret)
         assert code == 0
         assert "never keys, raw responses or system prompts" in said
-        assert "sent as of an unknown suite, because the run had a system prompt of its own" in said
+        assert "sent as results of an unknown suite, because the run had its own system prompt" in said
         (body,), (headers,) = server.bodies, server.headers
     assert secret not in body.decode() + str(headers)
     assert b"SECRET-PROMPT" not in body
@@ -208,7 +208,7 @@ def test_a_file_with_a_system_prompt_is_sent_without_it_as_of_an_unknown_suite(t
     with Recorder(taken()) as server:
         code, said = invoke("submit", str(file), "--to", server.url)
         assert code == 0
-        assert "sent as of an unknown suite, because the run had a system prompt of its own" in said
+        assert "sent as results of an unknown suite, because the run had its own system prompt" in said
         (body,) = server.bodies
     assert b"SECRET-PROMPT" not in body
     assert json.loads(body)["suite_hash"] is None

@@ -49,7 +49,7 @@ def test_another_process_is_refused_until_it_is_killed(store: Store, url: str, r
         with pytest.raises(AlreadyRunning) as caught:
             asyncio.run(hold())
         assert f"process {other.pid} on " in str(caught.value)
-        assert f"works on run {run}: wait until it has ended, or stop it" in str(caught.value)
+        assert f"is running run {run}: wait until that process has ended, or stop it" in str(caught.value)
         assert "[" not in str(caught.value)
         assert caught.value.exit_code == 3
         other.kill()
@@ -93,7 +93,7 @@ def test_a_run_of_a_server_that_was_killed_waits_for_the_next_server(store: Stor
     assert (store.runs.read(run).status, store.runs.read(run).reason) == ("queued", None)
     assert (store.runs.states([run])[run].status, store.runs.page(status="queued")[1]) == ("queued", 1)
     assert store.queue.list_waiting() == [run]
-    with pytest.raises(AlreadyRunning, match="it is queued"):
+    with pytest.raises(AlreadyRunning, match="is already queued"):
         store.queue.requeue(run)
 
 
@@ -192,7 +192,8 @@ def test_who_was_silent_too_long_is_told_and_leaves_the_other_alone(
 
     taken = asyncio.run(work())
     assert (
-        str(taken) == f"a rival works on run {run}: it took over, because this process sent no heartbeat for too long"
+        str(taken)
+        == f"a rival is running run {run}: that process took over, because this one sent no heartbeat for too long"
     )
     assert store.queue.holder(run) == "a rival"
 

@@ -45,7 +45,7 @@ def test_a_damaged_plan_is_one_sentence(store: Store, damage: str) -> None:
     with store._database.write_transaction() as connection:
         connection.execute(update(runs), {"plan": damage})
     for ask in (lambda: store.runs.find("latest"), store.runs.page, lambda: list(pending(store, run.id))):
-        with pytest.raises(StoreFailed, match=f'the column plan of run "{run.id}" is not as Pramana writes it'):
+        with pytest.raises(StoreFailed, match=f'the column plan of run "{run.id}" cannot be read'):
             ask()
 
 
@@ -53,7 +53,7 @@ def test_damaged_notes_are_one_sentence(store: Store) -> None:
     run = store.runs.create(plan(), [case(1)])
     with store._database.write_transaction() as connection:
         connection.execute(update(runs), {"notes": "{"})
-    with pytest.raises(StoreFailed, match=f'the column notes of run "{run.id}" is not as Pramana writes it'):
+    with pytest.raises(StoreFailed, match=f'the column notes of run "{run.id}" cannot be read'):
         store.runs.find("latest")
 
 

@@ -42,7 +42,7 @@ def use(home: Path) -> None:
     store = open_store(settings.database_url())
     store.tokens.create("somebody", "admin")
     store.blobs.put(b"a call")
-    store.sounds.put("desk/hello.wav", b"RIFF")
+    store.recordings.put("desk/hello.wav", b"RIFF")
     assert (home / "pramana.sqlite3-wal").exists()
     store.close()
     open_vault().encrypt("a key")

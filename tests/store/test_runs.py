@@ -118,6 +118,21 @@ def test_a_run_has_a_name_and_a_note_that_can_change_and_are_not_part_of_the_pla
         store.runs.edit("nobody", RunEdit(name="x"))
 
 
+def test_a_run_is_found_by_its_whole_name_if_only_one_has_it(store: Store) -> None:
+    one, two = (store.runs.create(plan(), [case(1)]) for _ in range(2))
+    store.runs.edit(one.id, RunEdit(name="50% off @ night"))
+    assert store.runs.find("50% OFF @ Night").id == store.runs.find_scored("50% off @ night").id == one.id
+    assert store.runs.find_scored("50% off @ night@0").scoring == 0
+    store.runs.edit(two.id, RunEdit(name=one.id))
+    assert store.runs.find(one.id).id == one.id, "an ID is preferred to a name"
+    store.runs.edit(two.id, RunEdit(name="50% OFF @ NIGHT"))
+    with pytest.raises(NotFound, match=f"several runs are named .* \\({two.id}, {one.id}\\); pass the ID of one"):
+        store.runs.find("50% off @ night")
+    for part in ("50", "%", "50_ off @ night"):
+        with pytest.raises(NotFound):
+            store.runs.find(part)
+
+
 def test_a_run_is_found_by_id_beginning_or_latest(store: Store) -> None:
     with pytest.raises(NotFound, match="there is no run yet; start one: pramana run"):
         store.runs.find("latest")
@@ -255,7 +270,7 @@ def test_a_rescoring_that_breaks_off_keeps_what_was_judged(store: Store) -> None
             broken.label = "ended early"
             broken.add([(keys[501], (check(),)), (Key("sha256:unknown", "fake"), (check(),))])
 
-    with pytest.raises(NotFound, match="there is nothing to score again"):
+    with pytest.raises(NotFound, match="so it cannot be scored again"):
         breaks_off()
     newest = [each.checks for _, each in store.results.iterate(run.id)]
     assert newest == [(check(Outcome.FAILED),)] * 500 + [each.checks for _, each in old[500:]]

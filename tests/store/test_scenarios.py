@@ -141,7 +141,7 @@ def test_an_import_does_as_its_mode_says(store: Store) -> None:
     assert [each.id for each in skipped.scenarios] == ["c"]
     assert store.scenarios.read("b") == before
 
-    with pytest.raises(ScenarioIdsExist, match="2 scenarios exist already") as caught:
+    with pytest.raises(ScenarioIdsExist, match="2 scenarios already exist") as caught:
         store.scenarios.import_([plain("d"), plain("b"), plain("a")], "fail")
     assert caught.value.ids == ("b", "a")
     assert found(store) == ["a", "b", "c"]
@@ -183,7 +183,7 @@ def test_every_change_is_told(store: Store) -> None:
 def test_an_id_that_is_only_a_wish_is_made_another_one(store: Store) -> None:
     ids = [store.scenarios.create(plain("order"), may_rename=True).id for _ in range(3)]
     assert ids == ["order", "order-2", "order-3"]
-    with pytest.raises(AlreadyExists, match="choose another id"):
+    with pytest.raises(AlreadyExists, match="choose another ID"):
         store.scenarios.create(plain("order-2"))
 
 
@@ -191,7 +191,7 @@ def test_what_was_deleted_can_be_restored_for_a_day(store: Store) -> None:
     before = store.scenarios.create(plain("a", tags=["t"]))
     gone = store.scenarios.delete("a")
     assert (gone.scenario, gone.until > gone.deleted) == (before, True)
-    with pytest.raises(NotFound, match=r"it was deleted at .* can be restored for a day"):
+    with pytest.raises(NotFound, match=r"the scenario was deleted at .* can be restored for one day"):
         store.scenarios.read("a")
     assert store.scenarios.list_deleted(0, 10) == ([gone], 1)
     assert store.scenarios.restore("a") == before

@@ -236,7 +236,7 @@ def test_a_writer_that_has_lost_its_run_stores_nothing_more(store: Store) -> Non
             assert store.queue.claim(run_id, "process 7 on desk [4f1c 1234]")
             await opened.put(results[2:4])
 
-    with pytest.raises(AlreadyRunning, match=f"process 7 on desk works on run {run_id} now"):
+    with pytest.raises(AlreadyRunning, match=f"process 7 on desk has taken over run {run_id}"):
         asyncio.run(write())
     assert [each for _, each in store.results.iterate(run_id)] == results[:2]
     assert (store.runs.find(run_id).stored, len(reported)) == (2, 2)

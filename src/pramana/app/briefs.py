@@ -42,7 +42,9 @@ class RateView(View, frozen=True, kw_only=True):
     unscored: int
     skipped: int
     pass_rate: Annotated[float | None, Meta(description="passed / (passed + failed); null without any verdict")]
-    interval: Annotated[tuple[float, float] | None, Meta(description="Its 95 % interval, with cases as the units")]
+    interval: Annotated[
+        tuple[float, float] | None, Meta(description="95 % interval of the pass rate, with cases as the units")
+    ]
 
 
 class ReasonView(View, frozen=True, kw_only=True):
@@ -51,7 +53,7 @@ class ReasonView(View, frozen=True, kw_only=True):
     outcome: Outcome
     reason: str
     count: int
-    cases: Annotated[tuple[str, ...], Meta(description="The first of them")]
+    cases: Annotated[tuple[str, ...], Meta(description="First cases with this reason")]
 
 
 class FailedView(View, frozen=True, kw_only=True):
@@ -72,7 +74,9 @@ class LatencyView(View, frozen=True, kw_only=True):
 class RunBriefView(RunView, frozen=True, kw_only=True):
     """A run in brief. Where it has several models, `pass_rate`, `interval` and `latency_…` are null: see each model."""
 
-    cost_usd: Annotated[float | None, Meta(description="With judges; null where a price or a token count is not known")]
+    cost_usd: Annotated[
+        float | None, Meta(description="Cost including judges; null if a price or a token count is unknown")
+    ]
     input_tokens: float | None
     output_tokens: float | None
     latency_p50_seconds: Annotated[float | None, Meta(description="null with several models")]
@@ -93,7 +97,7 @@ class RunBriefView(RunView, frozen=True, kw_only=True):
     ]
     without_verdict: Annotated[tuple[ReasonView, ...], Meta(description="Most frequent first")]
     failed: Annotated[tuple[FailedView, ...], Meta(description=f"The first {MAX_NAMED}")]
-    judged_by: Annotated[str | None, Meta(description="Who judged, in a sentence")]
+    judged_by: Annotated[str | None, Meta(description="Judge models, in a sentence")]
     notes: Annotated[tuple[str, ...], Meta(description="What limits how far the numbers can be trusted")]
 
 
@@ -107,7 +111,7 @@ class FailureFilter(PageRequest, frozen=True, kw_only=True):
 class FailedResultView(View, frozen=True, kw_only=True):
     """A result that did not pass, with the input and the expectation."""
 
-    seq: Annotated[int, Meta(description="Its number in the run")]
+    seq: Annotated[int, Meta(description="Number of the result in the run")]
     case_id: str
     model: str
     variant: str
@@ -115,7 +119,7 @@ class FailedResultView(View, frozen=True, kw_only=True):
     outcome: Outcome
     prompt: Annotated[str, Meta(description=f"The last message that was sent; at most {MAX_TEXT_LENGTH:,} characters")]
     expected: Annotated[tuple[str, ...], Meta(description="The expected texts or outcome")]
-    assertion: Annotated[str | None, Meta(description="How the reply was compared with them")]
+    assertion: Annotated[str | None, Meta(description="Check that compared the reply with the expected texts")]
     reply: Annotated[str | None, Meta(description=f"At most {MAX_TEXT_LENGTH:,} characters; null without one")]
     tool_calls: Annotated[tuple[ToolCallView, ...], Meta(description="Tools that the model called")]
     reason: str | None
@@ -144,7 +148,7 @@ def find_results(app: App, _: User, run_id: str, case: str, wanted: PageRequest)
 def make_brief(run: RunDetailView) -> RunBriefView:
     """Return a run in brief; the run must include its summary."""
     summary = run.summary
-    assert summary is not None  # noqa: S101 - `read_run` and `start_run` have it
+    assert summary is not None  # noqa: S101 - set by `read_run` and `start_run`
     several = len(run.models) > 1  # rates and times of several models are never pooled
     broken_down = [each for each in BREAKDOWNS if len(summary.by[each]) > 1]
     listed = without_pooled_rate(run)

@@ -93,7 +93,7 @@ def _find_two_models(run: Reference, model: str | None, new_model: str | None) -
                 )
             known[name] = place
     if len(known) == 2 and known["model"] == known["new_model"]:
-        itself = f"{run.models[known['model']].typed} would be compared with itself in {run.title}"
+        itself = f"{run.models[known['model']].typed} cannot be compared with itself in {run.title}"
         raise ModelUnclear(itself, [run.given], _suggest_two_models(run, {"model": known["model"]}), "new_model")
     if len(known) < 2 and len(run.models) > 2:
         missing: Missing = "new_model" if "model" in known else "model"

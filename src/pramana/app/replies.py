@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from pramana.analyse.comparison import Pair
-from pramana.analyse.replies import Answered, iterate_scored
+from pramana.analyse.replies import ComparableAnswer, iterate_scored
 from pramana.app.comparison_sides import ComparedSides, RecordedReply, Side, Source
 from pramana.app.views import ToolCallView, View, tool_call_views
 from pramana.model import Outcome
@@ -102,5 +102,5 @@ def _flip_answers(pair: Pair, change: Change, base: Side, new: Side) -> _Wanted:
     return _Wanted(pair.case, change, *places)
 
 
-def _first(answers: Sequence[Answered], outcome: Outcome) -> int:
+def _first(answers: Sequence[ComparableAnswer], outcome: Outcome) -> int:
     return next(each.place for each in answers if each.outcome is outcome)

@@ -26,18 +26,20 @@ class ScoredModelView(View, frozen=True, kw_only=True):
 
     model: str
     outcomes: OutcomesView
-    pass_rate: Annotated[float | None, Meta(description="Of the results with a verdict; null without any")]
+    pass_rate: Annotated[
+        float | None, Meta(description="Pass rate of the results with a verdict; null if there are none")
+    ]
 
 
 class ScoringView(View, frozen=True, kw_only=True):
     """A scoring of a run: number 0 was made during the run, and each rescoring adds one."""
 
     number: int
-    reference: Annotated[str, Meta(description="Names the run by this scoring: `RUN@1`")]
+    reference: Annotated[str, Meta(description="Name of the run with this scoring: `RUN@1`")]
     label: Annotated[str, Meta(description="The judge, the embedder and the scorers")]
     created_at: str
     current: Annotated[
-        bool, Meta(description="Whether the run is read by it: the newest, unless an earlier one was chosen")
+        bool, Meta(description="Whether this scoring is current: the newest, unless an earlier one was chosen")
     ]
     models: tuple[ScoredModelView, ...]
 
@@ -56,14 +58,14 @@ class ChangedVerdictView(_RescoredView, frozen=True, kw_only=True):
 
     before: Outcome
     after: Outcome
-    reason: Annotated[str, Meta(description="Of the new verdict")]
+    reason: Annotated[str, Meta(description="Reason for the new verdict")]
 
 
 class KeptVerdictView(_RescoredView, frozen=True, kw_only=True):
     """A result that got no new verdict and keeps the old one."""
 
     verdict: Outcome
-    attempt: Annotated[Outcome, Meta(description="How judging it again ended: errored, unscored or skipped")]
+    attempt: Annotated[Outcome, Meta(description="Outcome of the new scoring: errored, unscored or skipped")]
     reason: Annotated[str, Meta(description="Why there is no new verdict")]
 
 
@@ -79,18 +81,18 @@ class RescoringView(View, frozen=True, kw_only=True):
     """The changes made by a rescoring."""
 
     scoring: int
-    judged: Annotated[int, Meta(description="Replies that were judged again")]
+    judged: Annotated[int, Meta(description="Number of replies that were scored again")]
     changed: int
-    counts: Annotated[tuple[ChangeCountView, ...], Meta(description="The most frequent change first")]
+    counts: Annotated[tuple[ChangeCountView, ...], Meta(description="Counts of each change, most frequent first")]
     changes: Annotated[
         tuple[ChangedVerdictView, ...], Meta(description=f"In the order of the cases; the first {MAX_LISTED:,}")
     ]
-    kept: Annotated[int, Meta(description="Replies without a new verdict, which keep the one they had")]
+    kept: Annotated[int, Meta(description="Number of replies without a new verdict, which keep the earlier one")]
     kept_verdicts: Annotated[
         tuple[KeptVerdictView, ...], Meta(description=f"In the order of the cases; the first {MAX_LISTED:,}")
     ]
-    new_verdicts: Annotated[int, Meta(description="Replies that passed or failed, by the checks made now")]
-    errored: Annotated[int, Meta(description="Of the kept ones, those whose judging failed with an error")]
+    new_verdicts: Annotated[int, Meta(description="Number of replies that passed or failed in the new scoring")]
+    errored: Annotated[int, Meta(description="Number of kept replies whose new scoring failed with an error")]
 
 
 def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import asdict, fields, force_setattr
 
 from pramana import planning
-from pramana.analyse.rates import model_rates, rate_of
+from pramana.analyse.rates import make_rate, model_rates
 from pramana.analyse.scores import rubric_ratings
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Rate, Summary
@@ -229,13 +229,13 @@ def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = 
 @use_case("viewer")
 def follow_run(app: App, _: User, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent]:
     """Yield the results of a run after a result number, and its progress, until it ends."""
-    return app.tail.run(app.store.runs.find(run_id).id, after)
+    return app.tail.follow_run(app.store.runs.find(run_id).id, after)
 
 
 @use_case("viewer", "here")
 def follow_changes(app: App, _: User, after: int | None = None) -> AsyncGenerator[ChangeEvent]:
     """Yield everything created, changed or deleted after a change number; without one, from now on."""
-    return app.tail.changes(after)
+    return app.tail.follow_changes(after)
 
 
 # ── Views ──
@@ -245,7 +245,7 @@ def _run_view(run: Run, ended: EndedCounts | Summary | None = None, cases_digest
     plan = run.plan
     rate = ended.overall if isinstance(ended, Summary) else None
     if isinstance(ended, EndedCounts):
-        rate = rate_of(run, ended.outcomes, len(ended.ways))
+        rate = make_rate(run, ended.outcomes, len(ended.scored_variants))
     return RunView(
         id=run.id,
         name=run.name,
@@ -298,7 +298,7 @@ def _model_rate_views(run: Run, ended: EndedCounts | Summary | None) -> tuple[Mo
     if ended is None:
         return None
     if isinstance(ended, EndedCounts):
-        rates = model_rates(run, ended.outcomes, ended.by_model, ended.ways)
+        rates = model_rates(run, ended.outcomes, ended.by_model, ended.scored_variants)
     else:
         rates = {target.typed: ended.by["model"].get(target.typed, Rate()) for target in run.plan.targets}
     return tuple(
@@ -365,8 +365,8 @@ def estimate_view(store: Store, request: RunRequest, reach: Reach | None = None)
             )
             for each in found.shares
         ),
-        note="Token counts are approximate, without those of hidden reasoning. The cost range is for answers a third "
-        "to three times as long as assumed.",
+        note="Token counts are approximate and do not include hidden reasoning. The cost range assumes answers a "
+        "third to three times as long as estimated.",
     )
 
 
@@ -374,7 +374,7 @@ def _limit_warnings(cost_usd: float | None, request: RunRequest) -> list[str]:
     limit = request.limits.max_cost_usd
     if limit is None or cost_usd is None or cost_usd <= limit:
         return []
-    return [f"the cost limit of ${limit:g} is below the estimate, so the run may end before every case was asked"]
+    return [f"the cost limit of ${limit:g} is below the estimate, so the run may end before every case has been run"]
 
 
 def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str | None = None) -> ResultDetailView:

@@ -397,11 +397,12 @@ def _refuse_unknown_functions(functions: Mapping[str, Callable[..., Any]], run: 
             continue
         if not planned:
             raise InvalidInput(
-                f"run {run.id} calls no function, but {PYTHON_PREFIX}{path} was given; resume it without"
+                f"run {run.id} calls no function, but {PYTHON_PREFIX}{path} was passed; resume the run without a "
+                "function"
             )
         missing = [typed for name, typed in planned.items() if name not in functions] or list(planned.values())
         raise InvalidInput(
-            f"run {run.id} calls {', '.join(missing)}, but the function given is {PYTHON_PREFIX}{path}; if it is the "
+            f"run {run.id} calls {', '.join(missing)}, but the function passed is {PYTHON_PREFIX}{path}; if it is the "
             "same "
             f'function under a new name, pass models={{"{missing[0]}": {_describe_given(function)}}}, otherwise start '
             f"a new run"
@@ -438,7 +439,7 @@ def _selection_from_dict(argument: str, filters: Mapping[str, Any]) -> Selection
     for name in filters:
         if name not in known:
             hint = suggest_similar(str(name), known) or f"; expected {', '.join(known)}"
-            raise InvalidInput(f"{argument}: there is no filter {name!r:.60}{hint}")
+            raise InvalidInput(f"{argument}: unknown filter {name!r:.60}{hint}")
     given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in filters.items()}
     return Selection(**given)
 
@@ -466,7 +467,9 @@ def _model_name(
     """Return the stored name of a model; add a function to `functions` by that name."""
     if isinstance(model, str):
         if name is not None:
-            raise InvalidInput(f"the model {model} keeps its name; only functions are given others: models=[…]")
+            raise InvalidInput(
+                f"the model {model} cannot be renamed; a dictionary names functions only: pass models=[…]"
+            )
         return model
     if not callable(model):
         raise InvalidInput(f"{argument}: expected a model's name or a function, found {describe_value(model)}")
@@ -479,7 +482,7 @@ def _model_name(
         path = f"{path.partition(':')[0]}:{name}"
     if not _are_same(functions.setdefault(path, model), model):
         raise InvalidInput(
-            f"two functions are both called {path}, and results are stored by that name; name them: "
+            f"two functions have the same name {path}, and results are stored by that name; name them: "
             'models={"before": first, "after": second}'
         )
     return f"python:{path}"
@@ -509,7 +512,7 @@ def _scorer_names(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
     for path, each in zip(named, made, strict=True):
         if isinstance(each, Scorer) and functions.setdefault(path, each) != each:
             raise InvalidInput(
-                f"two scorers are both called {path}, and scores are stored by that name; give each a name: "
+                f"two scorers have the same name {path}, and scores are stored by that name; give each a name: "
                 '@pramana.scorer(name="politeness")'
             )
     return named, functions

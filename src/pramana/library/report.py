@@ -117,7 +117,7 @@ class Report:
     def pass_rate(self) -> float | None:
         """The share of results with a verdict that passed; errors do not count. Of several models: `by_model`.
 
-        It is None when nothing has a verdict. In an `if`, use `passed` or `assert_pass_rate`, which count errors.
+        It is None when no result has a verdict. In an `if`, use `passed` or `assert_pass_rate`, which count errors.
         """
         return self._only_model.pass_rate
 
@@ -345,7 +345,7 @@ def current_store_url() -> str:
 def find_store_url(source: object) -> str:
     """Return the URL of the store that a report comes from; for anything else, that of the environment's store."""
     if isinstance(source, Report):
-        return source._store_url  # noqa: SLF001 - not public, as the URL may hold a password
+        return source._store_url  # noqa: SLF001 - private, because the URL may contain a password
     return current_store_url()
 
 
@@ -362,7 +362,7 @@ def _describe_rate(rate: Rate) -> str:
         )
         said += f" ({figures.format_percent(rate.value)}, 95 % interval {low}–{high} %)"
     if not rate.scored_count:
-        said = "nothing has a verdict"
+        said = "no result has a verdict"
     counts = ((each.value, getattr(rate, each.value)) for each in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED))
     others = ", ".join(f"{count:,} {name}" for name, count in counts if count)
     return f"{said}; {others}" if others else said

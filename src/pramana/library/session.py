@@ -109,7 +109,7 @@ class Session:
     async def run_watched(self, notify: Callable[[], None]) -> Report:
         """Execute the run; `notify` is called once the run exists, and whenever results have been stored."""
         async with self.open_run() as found:
-            self._window = Window(_ahead(self._limits.concurrency))
+            self._window = Window(_window_size(self._limits.concurrency))
             notify()
             return await self._execute(found, lambda _: notify())
 
@@ -145,7 +145,7 @@ class Session:
         return await asyncio.to_thread(make_report, self._store, run, self.store_url)
 
 
-def _ahead(concurrency: int) -> int:
+def _window_size(concurrency: int) -> int:
     """Return how many requests a stream may be ahead of its consumer: slightly more than can be under way.
 
     A result is consumed a moment after its request ends, since it is stored first; without the extra ones, the next
@@ -236,7 +236,7 @@ def _start(
         if done.set_running_or_notify_cancel():  # from now on, waiters can no longer cancel it
             try:
                 done.set_result(asyncio.run(work()))
-            except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+            except BaseException as error:  # noqa: BLE001 - passed on to the waiting thread
                 done.set_exception(error)
         then()
 
@@ -383,7 +383,7 @@ class Stream:
         if self._reading is None:
             await self._news.wait()
         if self._reading is None:  # otherwise another caller has started it
-            assert self._done  # noqa: S101 - it was started
+            assert self._done  # noqa: S101 - set when the thread starts
             self._news.clear()
             work = asyncio.to_thread(self._reader.read_new, self._session.run_record, self._done)
             self._reading = asyncio.create_task(work)

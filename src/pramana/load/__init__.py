@@ -176,12 +176,12 @@ def _suggest_library_path(path: Path) -> str:
     """Return what to do about a missing path: a bare name may mean one of the built-in scenarios.
 
     >>> _suggest_library_path(Path("gone.jsonl")), _suggest_library_path(Path("task-completion"))
-    ('; check the path', '; check the path; the built-in scenarios are called library:')
+    ('; check the path', '; check the path; for the built-in scenarios, write library:')
     """
     if str(path).startswith("store:"):
-        return "; only pramana run reads the store, and pramana scenarios export writes its scenarios to a file"
+        return "; only pramana run accepts store: names; to get a file, run: pramana scenarios export"
     bare = path.parent == Path() and not path.suffix
-    return f"; check the path{f'; the built-in scenarios are called {LIBRARY_NAME}' if bare else ''}"
+    return f"; check the path{f'; for the built-in scenarios, write {LIBRARY_NAME}' if bare else ''}"
 
 
 def _list_files_below(folder: Path) -> Iterator[Path]:

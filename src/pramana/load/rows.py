@@ -33,7 +33,7 @@ _METADATA_FIELDS = ("difficulty", "tags", "tokens_est")
 
 
 def make_case(
-    input: str | Messages,  # noqa: A002 - as the published format calls it
+    input: str | Messages,  # noqa: A002 - the name in the published format
     *,
     ideal: str | Sequence[str] | None = None,
     check: str | Mapping[str, Any] | Assertion | None = None,
@@ -125,7 +125,7 @@ def read_rows(rows: Any) -> tuple[model.Case, ...]:
             )
             continue
         if (first := first_seen.setdefault(case.id, number)) != number:
-            message = f"the id {case.id!r:.60} is that of cases[{first}] too; to repeat a case, use repeat"
+            message = f"the id {case.id!r:.60} is also used by cases[{first}]; to run a case several times, use repeat"
             problems.append(Problem(message, f"cases[{number}].id"))
         found.append(case)
         known[case.id] = case
@@ -148,7 +148,10 @@ def _refuse_unknown_columns(rows: Any) -> None:
     known = {*_FIELDS, *_METADATA_FIELDS, "assertion", "metadata"}
     unknown = [each for each in columns if each not in known]
     problems = [
-        Problem(f"the data frame has a column that no case has{_suggest_rename(each, columns)}", f"cases[{each!r}]")
+        Problem(
+            f"the data frame has a column that is not a field of a case{_suggest_rename(each, columns)}",
+            f"cases[{each!r}]",
+        )
         for each in unknown
     ]
     if "input" not in columns:
@@ -259,7 +262,7 @@ def _texts(given: Any, field: str) -> tuple[str, ...]:
         raise _field_error(field, f"must be text or a list of texts, found {describe_value(given)}")
     if isinstance(given, set | frozenset):  # a set's order differs between processes, and the case's ID would too
         raise _field_error(
-            field, f"must be text or a list of texts, found a set, which has no order: sorted({field}) has one"
+            field, f"must be text or a list of texts, found a set, which has no order; pass sorted({field})"
         )
     texts = (
         (given,) if isinstance(given, str) else tuple(given or ()) if isinstance(given, Iterable | None) else (given,)

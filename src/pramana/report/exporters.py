@@ -100,7 +100,7 @@ def find_exporter(name: str) -> Exporter:
         kind = type(found).__name__
         raise BrokenPlugin(f'the export format "{name}" is a {kind}, not an Exporter; use @pramana.exporter')
     if found.name != name:
-        raise BrokenPlugin(f'the export format registered as "{name}" calls itself "{found.name}"')
+        raise BrokenPlugin(f'the export format registered as "{name}" has the other name "{found.name}"')
     return found
 
 

@@ -28,7 +28,7 @@ def render_rescoring(run: Run, rescoring: RescoringView) -> str:
 
 def _rescoring_lines(run: Run, rescoring: RescoringView) -> Iterator[str]:
     if not rescoring.judged:
-        yield "No reply was judged again."
+        yield "No reply was scored again."
         return
     verdicts = pluralise(rescoring.judged, "verdict")
     counts = ", ".join(f"{each.count:,} {each.before.value} -> {each.after.value}" for each in rescoring.counts)

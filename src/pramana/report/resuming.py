@@ -16,14 +16,14 @@ def resume_advice(run: Run) -> str:
     if find_unimportable_models(run.plan):
         return resume_call(run)
     option = " ".join(("", *TOTALS[limit])) if (limit := limit_to_raise(run)) else ""
-    return f"pramana run --resume {run.id}{option}{_how_much(run, 'none', '--deadline')}"
+    return f"pramana run --resume {run.id}{option}{_describe_limit_to_raise(run, 'none', '--deadline')}"
 
 
 def resume_call(run: Run) -> str:
     """Return the Python call that resumes a run."""
     given = _passed_functions(run.plan)
     given += [f"{limit}={TOTALS[limit][1]}"] if (limit := limit_to_raise(run)) else []
-    return f"pramana.resume({', '.join([repr(run.id), *given])}){_how_much(run, 'None', 'deadline_s')}"
+    return f"pramana.resume({', '.join([repr(run.id), *given])}){_describe_limit_to_raise(run, 'None', 'deadline_s')}"
 
 
 def _passed_functions(plan: Plan) -> list[str]:
@@ -46,7 +46,7 @@ def limit_to_raise(run: Run) -> str | None:
     return reached if reached in TOTALS else None
 
 
-def _how_much(run: Run, no_limit: str, deadline: str) -> str:
+def _describe_limit_to_raise(run: Run, no_limit: str, deadline: str) -> str:
     """Return the value to pass in order to resume a run that a limit ended."""
     if limit := limit_to_raise(run):
         return f" (more than {run.limits[limit]:,g}, or {no_limit})" if limit in run.limits else ""

@@ -86,9 +86,9 @@ T = TypeVar("T")
 class JudgeAnswer(Struct, Generic[T], frozen=True):
     """A judge's decision, or the reason why there is none."""
 
-    decided: T | None
+    decision: T | None
     evidence: Mapping[str, Any]
-    trouble: str = ""
+    failure_reason: str = ""
 
 
 class Judge(Struct, frozen=True):
@@ -118,7 +118,7 @@ class Judge(Struct, frozen=True):
             except ProviderError as error:
                 if error.fatal:
                     raise
-                return JudgeAnswer(None, evidence, f"the judge {self.name} could not be asked: {error}")
+                return JudgeAnswer(None, evidence, f"the request to the judge {self.name} failed: {error}")
             answers.append(said.text)
             evidence["served_model"] = said.served_model
             evidence["finish_reason"] = said.finish_reason
@@ -142,7 +142,7 @@ class Judge(Struct, frozen=True):
             if not cut
             else ""
         )
-        why = f"the judge {self.name} twice gave no verdict that can be read: expected {expected}{last}"
+        why = f"the judge {self.name} gave no readable verdict in two attempts: expected {expected}{last}"
         return JudgeAnswer(None, evidence, why)
 
 
@@ -157,9 +157,9 @@ async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
     )
     inquiry = await judge.ask_and_parse(turns, parse_verdict, REPEAT_QUESTION, "a last line YES or NO")
     version = f"{VERSION} {prompt_fingerprint(INSTRUCTIONS, QUESTION, REPEAT_QUESTION, CUT_OFF_QUESTION)}"
-    if inquiry.decided is None:
-        return Check("llm_judge", version, Outcome.UNSCORED, inquiry.trouble, evidence=inquiry.evidence)
-    outcome, word = (Outcome.PASSED, "YES") if inquiry.decided else (Outcome.FAILED, "NO")
+    if inquiry.decision is None:
+        return Check("llm_judge", version, Outcome.UNSCORED, inquiry.failure_reason, evidence=inquiry.evidence)
+    outcome, word = (Outcome.PASSED, "YES") if inquiry.decision else (Outcome.FAILED, "NO")
     reason = f"{judge.name} says {word}: {shorten_reason(inquiry.evidence['answers'][-1])}"
     return Check("llm_judge", version, outcome, reason, evidence=inquiry.evidence)
 
@@ -255,11 +255,11 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     )
     prompts += (rubric,) if rubric == GENERAL_RUBRIC else ()
     version = f"{RUBRIC_VERSION} {prompt_fingerprint(*prompts)}"
-    if inquiry.decided is None:
-        return Check("rubric", version, Outcome.UNSCORED, inquiry.trouble, evidence=inquiry.evidence)
-    done = inquiry.decided["completed"] == "yes"
-    scores = {name: inquiry.decided[name] for name in SCORES if name in inquiry.decided}
-    stated = inquiry.decided.get("reasons")
+    if inquiry.decision is None:
+        return Check("rubric", version, Outcome.UNSCORED, inquiry.failure_reason, evidence=inquiry.evidence)
+    done = inquiry.decision["completed"] == "yes"
+    scores = {name: inquiry.decision[name] for name in SCORES if name in inquiry.decision}
+    stated = inquiry.decision.get("reasons")
     given = stated if isinstance(stated, dict) else {}
     reasons = {name: given[name] for name in SCORES if isinstance(given.get(name), str)}
     evidence = {**inquiry.evidence, "scores": scores, "reasons": reasons}

@@ -37,7 +37,7 @@ _CLAIM_IN_JSON = re.compile(
 )
 _VERDICT_KEYS = ("verdict", "answer", "passed", "completed", "criterion_met")
 _COMPLETED_KEYS = ("completed", "passed")
-_MOST_BRACES = 32
+_MAX_BRACES = 32
 """Maximum number of opening braces tried from the end; no judge's answer needs more."""
 
 
@@ -52,14 +52,14 @@ def parse_verdict(answer: str) -> bool | None:
     lines = [line.strip() for line in re.split(r"[\r\n]", answer) if line.strip()]
     if not lines:
         return None
-    found = _VERDICT.fullmatch(lines[-1]) or _LABELLED.fullmatch(_without_marks(lines[-1]))
+    found = _VERDICT.fullmatch(lines[-1]) or _LABELLED.fullmatch(_strip_markup(lines[-1]))
     if found:
         decided: bool | None = _is_yes(found["word"])
-    elif closing := _closing_object(answer):
-        decided = _decision(closing.value, _VERDICT_KEYS, closing.before)
+    elif closing := _find_final_object(answer):
+        decided = _parse_decision(closing.value, _VERDICT_KEYS, closing.before)
     else:
         return None
-    claims = {_is_yes(claim["word"]) for line in lines if (claim := _CLAIM.match(_without_marks(line)))}
+    claims = {_is_yes(claim["word"]) for line in lines if (claim := _CLAIM.match(_strip_markup(line)))}
     return None if decided is None or claims - {decided} else decided
 
 
@@ -74,11 +74,11 @@ def read_ratings(answer: str, required: Collection[str] = SCORES) -> dict[str, A
     >>> read_ratings('{"completed": "yes"}', ()), read_ratings("It asks.\\nNO", ())
     ({'completed': 'yes'}, {'completed': 'no'})
     """
-    closing = _closing_object(answer)
+    closing = _find_final_object(answer)
     if closing is None and required:
         return None
     value = closing.value if closing else {}
-    done = _decision(value, _COMPLETED_KEYS, closing.before) if closing else parse_verdict(answer)
+    done = _parse_decision(value, _COMPLETED_KEYS, closing.before) if closing else parse_verdict(answer)
     valid = all(
         type(value.get(name)) is int and 1 <= value[name] <= 10 for name in SCORES if name in required or name in value
     )
@@ -91,44 +91,44 @@ def evidence_before(answer: str) -> str:
     >>> evidence_before('It asks.\\n```json\\n{"completed": true}\\n```')
     'It asks.'
     """
-    if closing := _closing_object(answer):
+    if closing := _find_final_object(answer):
         return closing.before
     before, _, last = answer.strip().rpartition("\n")
     return answer if parse_verdict(last) is None else before
 
 
-class _Closing(NamedTuple):
+class _FinalObject(NamedTuple):
     """The object at the end of an answer."""
 
     value: dict[str, Any]
     before: str
 
 
-def _closing_object(answer: str) -> _Closing | None:
+def _find_final_object(answer: str) -> _FinalObject | None:
     """Return the outermost JSON object at the end of an answer."""
     text = answer.rstrip().removesuffix("```").rstrip()
     if not text.endswith("}"):
         return None
-    for start in [found.start() for found in re.finditer(r"\{", text)][-_MOST_BRACES:]:
+    for start in [found.start() for found in re.finditer(r"\{", text)][-_MAX_BRACES:]:
         try:
             value = parse_line(text[start:])
         except BadLine:
             continue
         before = _OPENING_FENCE.sub("", text[:start].rstrip()).rstrip()
-        return _Closing(value, before) if isinstance(value, dict) else None
+        return _FinalObject(value, before) if isinstance(value, dict) else None
     return None
 
 
-def _decision(value: Mapping[str, Any], keys: tuple[str, ...], before: str) -> bool | None:
+def _parse_decision(value: Mapping[str, Any], keys: tuple[str, ...], before: str) -> bool | None:
     """Return the verdict of an object under these keys; None if they, or the text before it, disagree."""
-    claims = {_yes_or_no(value[key]) for key in keys if key in value}
+    claims = {_parse_yes_or_no(value[key]) for key in keys if key in value}
     if len(claims) != 1 or None in claims:
         return None
     earlier = {_is_yes(found["word"]) for found in _CLAIM_IN_JSON.finditer(before) if found["key"].lower() in keys}
     return None if earlier - claims else claims.pop()
 
 
-def _yes_or_no(value: object) -> bool | None:
+def _parse_yes_or_no(value: object) -> bool | None:
     if isinstance(value, bool):
         return value
     return _is_yes(value) if isinstance(value, str) and value.strip().lower() in ("yes", "no") else None
@@ -138,7 +138,7 @@ def _is_yes(word: str) -> bool:
     return word.strip().lower() in ("yes", "true")
 
 
-def _without_marks(line: str) -> str:
+def _strip_markup(line: str) -> str:
     """Return a line of Markdown without its bullet and its emphasis; unpaired marks stay."""
     text = _BULLET.sub("", line, count=1) if _BULLET.match(line) else line
     marks = Counter(_EMPHASIS.findall(text))

@@ -44,7 +44,7 @@ AGENT_HINTS: Mapping[HintKey, str] = {
     "start_run": "call the tool run to start one",
     "list_scorings": "write {} for the run with its current scoring",
     "resume_run": "call the tool resume with the run {}",
-    "any_suite": "compare {} by anySuite",
+    "any_suite": "to compare {}, set anySuite",
     "run_stored": "give the path store:{}",
     "check_filters": "check the spelling of the selection {:json}",
     "name_judge": "name another model as judge",
@@ -120,7 +120,7 @@ async def _call_tool(call: ToolCall, name: str, arguments: Mapping[str, Any]) ->
         return _make_result_with_error(
             {"code": "os_error", "error": f"{where}{error.strerror or error}", "details": []}
         )
-    except Exception as error:  # noqa: BLE001 - a defect of ours must not end the server
+    except Exception as error:  # noqa: BLE001 - an internal error must not end the server
         return _make_result_with_error(
             {"code": "defect", "error": f"internal error: {describe_exception(error)}", "details": []}
         )
@@ -133,7 +133,9 @@ async def _call_tool(call: ToolCall, name: str, arguments: Mapping[str, Any]) ->
 def _find_tool(name: str) -> Tool:
     if name in TOOLS:
         return TOOLS[name]
-    raise NotFound(f"there is no tool {quote_text(name)}{suggest_similar(name, TOOLS)}; there are {', '.join(TOOLS)}")
+    raise NotFound(
+        f"unknown tool {quote_text(name)}{suggest_similar(name, TOOLS)}; available tools: {', '.join(TOOLS)}"
+    )
 
 
 def _make_error_result(error: PramanaError, more: str = "") -> types.CallToolResult:

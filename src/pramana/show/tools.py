@@ -117,7 +117,7 @@ _RUN_FIELDS = {
     "embedder": "Embedding model for semantic_similarity; default: MiniLM, embedded",
     "stt": "Speech-to-text model that transcribes the replies of calls",
     "voice": "Voice for prompts without a recording",
-    "scorers": "Installed scorers, or python:package.module:function, that check every reply too",
+    "scorers": "Installed scorers, or python:package.module:function, that also check every reply",
     "system_prompt": "System prompt for every case",
     "temperature": "Sampling temperature; null sends none",
     "seed": "Random seed; null sends none",
@@ -172,7 +172,7 @@ class ResumeArguments(_Arguments, frozen=True, kw_only=True):
     run: _RunId
     limits: Annotated[
         LimitChanges,  # type: ignore[valid-type]
-        Meta(description="Limits to change; the run keeps the others. Raise the one that stopped it"),
+        Meta(description="Limits to change; the others stay. Raise the limit that stopped the run"),
     ] = msgspec.field(default_factory=LimitChanges)
 
 
@@ -256,7 +256,7 @@ class FailureListView(_PageView, frozen=True, kw_only=True):
 
 async def _validate_tool(call: ToolCall, given: ValidateArguments) -> ToolAnswer:
     if bool(given.paths) == (given.text is not None):
-        raise InvalidInput.from_problems([Problem("give paths or text, one of them", "paths")])
+        raise InvalidInput.from_problems([Problem("pass either paths or text", "paths")])
     if given.text is not None:
         found = await validate_text(call.app, call.credential, given.text, given.kind, max_errors=given.max_errors)
     else:
@@ -356,7 +356,7 @@ async def _show_tool(call: ToolCall, given: ShowArguments) -> ToolAnswer:
         results = (await find_results(call.app, call.credential, given.run, given.case, page)).items
         if not results:
             raise NotFound(
-                f"run {given.run} has no result of a case {quote_text(given.case)}; the tool failures has ids"
+                f"run {given.run} has no result of a case {quote_text(given.case)}; the tool failures lists case IDs"
             )
     run = make_brief(await read_run(call.app, call.credential, given.run))
     found = ShowView(run=run, results=tuple(map(without_raw_response, results)))

@@ -81,6 +81,6 @@ def _path_hint(path: Path) -> str:
         return ""
     which = "this file and its folder" if there else "this folder"
     return (
-        f"; {which} must be writable, to read too, since SQLite keeps a log beside the file: change that, or copy the "
-        "store to where you may write and name the folder in PRAMANA_HOME"
+        f"; {which} must be writable even for reading, because SQLite writes a log next to the file: change the "
+        "permissions, or copy the store to a writable folder and set PRAMANA_HOME to that folder"
     )

@@ -441,7 +441,7 @@ def test_a_list_of_models_of_another_shape_breaks_the_reply() -> None:
         finally:
             await provider.close()
 
-    with pytest.raises(BrokenReply, match="is no list of models"):
+    with pytest.raises(BrokenReply, match="is not a list of models"):
         serve(use, Saying(whole={"data": [{"name": "x"}]}))
 
 

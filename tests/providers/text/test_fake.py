@@ -102,7 +102,7 @@ def test_errors_come_in_the_shares_asked_for_and_by_seed() -> None:
 
 @pytest.mark.parametrize("code", ERRORS)
 def test_every_kind_of_error(code: str) -> None:
-    with pytest.raises(ERRORS[code], match=f"fails on purpose: {code}"):
+    with pytest.raises(ERRORS[code], match=f"error requested from the fake provider: {code}"):
         ask(f"{code}=1")
 
 

@@ -317,8 +317,8 @@ def test_a_function_may_speak_our_errors() -> None:
         ("broken_module:f", "cannot be loaded: RuntimeError: at import"),
         ("leaving_module:f", "cannot be loaded: SystemExit: no GPU"),
         ("my_functions:constant", 'is "int", which cannot be called'),
-        ("my_functions", "names no function"),
-        (":f", "names no function"),
+        ("my_functions", "lacks a function"),
+        (":f", "lacks a function"),
     ],
 )
 def test_a_path_that_leads_nowhere_says_so_at_once(path: str, says: str) -> None:

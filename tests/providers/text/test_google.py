@@ -321,7 +321,7 @@ def test_the_models_of_every_page() -> None:
             await provider.close()
 
     assert serve(use, GoogleWire(key=KEY, models=["c", "a", "d", "b"], page=3)) == ["a", "b", "c", "d"]
-    with pytest.raises(BrokenReply, match="is no list of models"):
+    with pytest.raises(BrokenReply, match="is not a list of models"):
         serve(use, Saying({"models": [{"id": "x"}]}, streamed=False))
 
 

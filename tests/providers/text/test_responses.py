@@ -233,5 +233,5 @@ def test_a_list_of_models_of_another_shape_breaks_the_reply() -> None:
             await provider.close()
 
     for said in ({}, {"data": [3]}, {"data": 3}):
-        with pytest.raises(BrokenReply, match="is no list of models"):
+        with pytest.raises(BrokenReply, match="is not a list of models"):
             serve(use, Saying(said))

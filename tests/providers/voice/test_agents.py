@@ -322,7 +322,7 @@ def test_a_rate_other_than_agreed_is_an_error_that_says_what_to_set() -> None:
     [error] = events(heard, "error")
     assert error.error == "unsupported_format"
     assert error.text == (
-        "the sound of Pipecat is pcm of 8000 Hz, and pcm of 24000 Hz was agreed; set the parameter downlink_rate to 8000"
+        "the sound of Pipecat is pcm of 8000 Hz, but pcm of 24000 Hz was agreed; set the parameter downlink_rate to 8000"
     )
 
     async def use(server: VoiceLoopback) -> bytes:
@@ -403,7 +403,7 @@ def test_an_address_that_hangs_is_left_too(monkeypatch: pytest.MonkeyPatch) -> N
         url = f"ws://127.0.0.1:{hanging.sockets[0].getsockname()[1]}"
         try:
             voice = DeclaredProvider.open(Target(f"twilio:{url}", "twilio", url), None)
-            with pytest.raises(Unavailable, match="was not ready for a call within"):
+            with pytest.raises(Unavailable, match="was not ready for the call within"):
                 await voice.dial(Dial(url))
         finally:
             for writer in waiting:

@@ -121,7 +121,7 @@ def scenes() -> dict[str, Scene]:
         ),
         "paused": Scene([paused(ASKED, 0.6, "And close?")], mind=Slow()),
         "a noise": Scene(heard=" "),
-        "nothing to say": Scene(says=""),
+        "nothing that can be spoken": Scene(says=""),
         "rate limited": Scene(faults={0: Fault("rate_limited")}),
         "deaf": Scene(status=500),
         "broken": Scene(mind=Broken(**parse_fake("echo"))),
@@ -223,7 +223,7 @@ def test_a_noise_is_no_question(scenes: dict[str, Scene]) -> None:
 
 
 def test_a_mind_with_nothing_to_say_is_waited_for_no_longer_than_any_other(scenes: dict[str, Scene]) -> None:
-    call = scenes["nothing to say"].held
+    call = scenes["nothing that can be spoken"].held
     assert call.reason == "no_answer"
     assert [each["text"] for each in events(call, "turn_done")] == ["empty"]
 
@@ -247,7 +247,7 @@ def test_a_part_that_breaks_is_an_error_that_says_so(scenes: dict[str, Scene]) -
 
 
 def test_an_answer_that_its_voice_cannot_say_is_an_error_of_the_agent() -> None:
-    with pytest.raises(ProviderError, match=r"the agent's voice cannot say its answer: .*a picture"):
+    with pytest.raises(ProviderError, match=r"the agent's voice cannot speak the answer: .*a symbol"):
         asyncio.run(EmbeddedSynthesis().synthesise("🙂", "en", lambda _: None))
 
 

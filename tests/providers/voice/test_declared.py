@@ -399,7 +399,7 @@ def test_a_format_that_nobody_knows_is_an_error(announced: Any) -> None:
     assert (event.kind, event.error) == ("error", "unsupported_format")
     assert call.downlink == Format("pcm", 16000)
     [event] = call.read(said("ready"))
-    assert event.text == "nothing stands at sound, where the format of the sound is announced"
+    assert event.text == "sound, which should announce the sound format, is missing"
 
 
 def test_codec_and_rate_may_be_announced_apart_and_by_the_answer_before_the_call() -> None:
@@ -407,7 +407,7 @@ def test_codec_and_rate_may_be_announced_apart_and_by_the_answer_before_the_call
     told = {"codec": "as.codec", "rate": "as.rate"}
     call = wire(dial=dial, downlink={"announced": told}, answer={"as": {"codec": "PCMU", "rate": "8000"}})
     assert (call.uplink, call.downlink) == (Format("pcm", 16000), Format("mulaw", 8000))
-    with pytest.raises(Rejected, match=r"what is known here is pcm, mulaw and alaw"):
+    with pytest.raises(Rejected, match=r"supported are pcm, mulaw and alaw"):
         wire(dial=dial, downlink={"announced": told}, answer={"as": {"codec": "mp3", "rate": 8000}})
 
 
@@ -423,7 +423,7 @@ def test_another_pattern_and_a_parameter_may_give_the_rate() -> None:
         if odd is None:
             assert wire(uplink={"rate": "{parameters.rate|8000}"}, values=values).uplink.rate == 8000
             continue
-        with pytest.raises(Rejected, match="a rate of sound is"):
+        with pytest.raises(Rejected, match="the announced sample rate is"):
             wire(uplink={"rate": "{parameters.rate|8000}"}, values=values)
 
 
@@ -432,7 +432,7 @@ def test_a_format_that_changes_in_mid_call_is_an_error() -> None:
     assert call.read(said("sound", data=b64(b"ab"), rate=16000))[0].kind == "agent_audio"
     [event] = call.read(said("sound", data=b64(b"ab"), rate=24000))
     assert (event.error, call.downlink.rate) == ("unsupported_format", 16000)
-    assert event.text.endswith("let the description say downlink.rate: 24000")
+    assert event.text.endswith("in the description, set downlink.rate to 24000")
 
 
 # Bare RTVI, which has no frames of protobuf
@@ -596,7 +596,7 @@ def test_neither_key_nor_headers_go_to_a_stranger_that_an_answer_names() -> None
 def test_an_answer_without_an_address_is_a_broken_reply(answer: Any) -> None:
     Desk.answer = answer
     for method in ("GET", "POST"):
-        with pytest.raises(BrokenReply, match=r"names no address of a call at at\.url"):
+        with pytest.raises(BrokenReply, match=r"has no call address at at\.url"):
             calling(desk(dial={**DIAL, "method": method}))
 
 
@@ -638,7 +638,7 @@ def test_a_description_that_does_not_fit_is_refused_when_it_is_opened() -> None:
     for plain in odd:
         with pytest.raises(InvalidInput, match="the agent's description does not fit"):
             opened(plain, "http://127.0.0.1:1")
-    with pytest.raises(InvalidInput, match='no description of "nobody" was given'):
+    with pytest.raises(InvalidInput, match='no description of "nobody" was passed'):
         DeclaredProvider.open(Target("", "nobody", "m"), None)
     with pytest.raises(InvalidInput, match="needs a base_url, and none is set"):
         DeclaredProvider.open(Target("", "websocket", "m", {"description": DESK}), None)
@@ -670,10 +670,10 @@ def test_replies_that_wait_for_sound_fill_no_memory(monkeypatch: pytest.MonkeyPa
     mark = rule("mark", reply=[{"mark": "{message.n}"}], when="played")
     call = wire(mark, rule("stop", "interrupted"), downlink={"rate": 16000})
     call.read(said("sound", data=b64(bytes(64000))))
-    monkeypatch.setattr("pramana.providers.voice.declared_wire.MOST_OWED_BYTES", 10_000)
+    monkeypatch.setattr("pramana.providers.voice.declared_wire.MAX_DUE_BYTES", 10_000)
     for _ in range(2):
         assert call.read(said("mark", n="x" * 4000)) == []
-    with pytest.raises(BrokenReply, match="Desk asks for more replies than any call owes"):
+    with pytest.raises(BrokenReply, match="Desk sent too many messages that need a reply"):
         call.read(said("mark", n="x" * 4000))
     stopped, replies = call.read(said("stop"))
     assert (stopped.kind, len(replies.send), call._due_bytes) == ("interrupted", 2, 0)
@@ -682,12 +682,12 @@ def test_replies_that_wait_for_sound_fill_no_memory(monkeypatch: pytest.MonkeyPa
         call.read(said("sound", data=b64(bytes(640))))
         assert call.read(said("mark", n=f"{number}{'x' * 4000}")) == []
         assert len(call.speak(bytes(640))) == (1 if number == 0 else 2)
-    monkeypatch.setattr("pramana.providers.voice.declared_wire.MOST_OWED", 5)
+    monkeypatch.setattr("pramana.providers.voice.declared_wire.MAX_DUE_REPLIES", 5)
     call = wire(mark, downlink={"rate": 16000})
     call.read(said("sound", data=b64(bytes(64000))))
     for _ in range(5):
         call.read(said("mark", n=1))
-    with pytest.raises(BrokenReply, match="more replies"):
+    with pytest.raises(BrokenReply, match="too many messages that need a reply"):
         call.read(said("mark", n=1))
 
 

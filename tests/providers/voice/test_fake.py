@@ -99,7 +99,7 @@ def sound(events: list[Event]) -> Any:
         ("tokens=1.5", "expected a whole number between 0 and 1,000"),
         ("seed=", "expected a whole number"),
         ("silent=2", "silent is .2.; expected a number between 0 and 1"),
-        ("silent=0.6,cut=0.6", "the shares of faults add up to 1.2; at most 1 is possible"),
+        ("silent=0.6,cut=0.6", "the shares of faults add up to 1.2, which is more than 1"),
         ("tone=1", "is not an option"),
         ("fixed", "is not an option"),
         (",", "is not an option"),

@@ -420,7 +420,7 @@ def test_sound_of_another_rate_is_an_error_and_not_heard() -> None:
     heard = called(quick(wrong_rate=16000), last="error")
     error = events(heard, "error")[0]
     assert error.error == "unsupported_format"
-    assert "16000 samples a second, where 24000 were expected" in error.text
+    assert "16000 samples per second, expected 24000" in error.text
     assert not sound(heard)
 
 
@@ -447,7 +447,7 @@ def test_a_server_that_never_gets_ready_is_left_in_order(monkeypatch: pytest.Mon
     monkeypatch.setattr("pramana.providers.voice.socket.READY_S", 0.2)
 
     async def use(server: VoiceLoopback) -> int | None:
-        with pytest.raises(Unavailable, match=r"not ready for a call within 0\.2 s"):
+        with pytest.raises(Unavailable, match=r"not ready for the call within 0\.2 s"):
             await dialled(server)
         await asyncio.sleep(0.05)
         return server.calls[0].close_code

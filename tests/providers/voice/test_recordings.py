@@ -114,7 +114,7 @@ def test_a_relative_path_counts_from_the_scenario_s_file(desk: Path, url: str, m
     error = refused(desk, url, **API)
     assert isinstance(error, InvalidInput)
     assert "which only the command line can read; put the recording in the data folder's audio/" in str(error)
-    assert "there is none" in str(refused(desk, url, scenario_file=None))
+    assert "but the scenario has no file" in str(refused(desk, url, scenario_file=None))
 
 
 def test_another_absolute_path_is_for_the_command_line_only(desk: Path) -> None:

@@ -66,7 +66,7 @@ async def drained(socket: web.WebSocketResponse) -> None:
 
 @real_time()  # a server that never rests leaves virtual time no moment to move in
 def test_who_sends_messages_without_end_before_the_call_stands_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seam, "MOST_EARLY", 50)
+    monkeypatch.setattr(seam, "MAX_EARLY_EVENTS", 50)
     monkeypatch.setattr(seam, "CLOSE_S", 0.1)  # it does not listen to a goodbye either
     sent = 0
 
@@ -83,7 +83,7 @@ def test_who_sends_messages_without_end_before_the_call_stands_is_broken(monkeyp
 
 
 def test_who_sends_bytes_without_end_before_the_call_stands_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seam, "MOST_EARLY_BYTES", 1 << 20)
+    monkeypatch.setattr(seam, "MAX_EARLY_BYTES", 1 << 20)
     big = json.dumps({"type": "response.output_audio.delta", "item_id": "i", "delta": "AAAA" * 100_000})
 
     async def floods(socket: web.WebSocketResponse) -> None:
@@ -110,7 +110,7 @@ def test_what_comes_early_and_in_bounds_is_heard_once_the_call_stands() -> None:
 
 def test_who_takes_the_connection_and_says_nothing_is_told_from_other_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seam, "READY_S", 0.2)
-    with pytest.raises(Unavailable, match=r"was not ready for a call within 0\.2 s") as caught:
+    with pytest.raises(Unavailable, match=r"was not ready for the call within 0\.2 s") as caught:
         called(drained)
     assert isinstance(caught.value.__cause__, TimeoutError)
 

@@ -180,9 +180,9 @@ def test_a_cascade_of_three_endpoints_hears_thinks_and_speaks() -> None:
     ("written", "said"),
     [
         ("cascade:stt=a,chat=b", "tts is missing"),
-        ("cascade:", "is not a part of a cascade"),
-        ("cascade:stt=a,chat=b,tts=c,ears=d", "is not a part of a cascade"),
-        ("cascade:stt=,chat=b,tts=c", "is not a part of a cascade"),
+        ("cascade:", "is not an option of a cascade"),
+        ("cascade:stt=a,chat=b,tts=c,ears=d", "is not an option of a cascade"),
+        ("cascade:stt=,chat=b,tts=c", "is not an option of a cascade"),
     ],
 )
 def test_a_cascade_is_written_in_parts(written: str, said: str) -> None:

@@ -24,11 +24,11 @@ from pramana.providers.text.fake import FakeProvider, parse_fake
 from pramana.providers.text.local import GENERATION_S, MAX_SPOKEN_TOKENS, SPOKEN_SAMPLING, LocalProvider
 from pramana.providers.voice.cascade import (
     ANSWER_S,
-    HEARING_S,
+    FITTING_TIMEOUT_S,
     NO_ANSWER,
     NOT_UNDERSTOOD,
-    THINKING_S,
-    WORDING_S,
+    REPLY_TIMEOUT_S,
+    TRANSCRIPTION_TIMEOUT_S,
     Cascade,
     FailureBehaviour,
     make_embedded_cascade,
@@ -192,7 +192,11 @@ def texts(of: FinishedCall, kind: str) -> Sequence[str]:
 
 
 EMBEDDED = FailureBehaviour(
-    apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S
+    apologises=True,
+    hearing_s=TRANSCRIPTION_TIMEOUT_S,
+    thinking_s=REPLY_TIMEOUT_S,
+    wording_s=FITTING_TIMEOUT_S,
+    answer_s=ANSWER_S,
 )
 
 
@@ -218,16 +222,21 @@ def test_an_agent_that_apologises_is_never_silent(ears: SpeechRecognition, mind:
 
 @pytest.mark.usefixtures("virtual_time")
 def test_the_limits_of_an_answer_leave_a_caller_enough_patience() -> None:
-    call = held(Deaf(ASKED, seconds=HEARING_S - 0.1), f"latency={THINKING_S - 0.1},fixed=Nine.", EMBEDDED)
+    call = held(
+        Deaf(ASKED, seconds=TRANSCRIPTION_TIMEOUT_S - 0.1), f"latency={REPLY_TIMEOUT_S - 0.1},fixed=Nine.", EMBEDDED
+    )
     assert (call.reason, call.answers) == ("done", ("Nine.",))
     endpointing_s, voice_s = 0.5, 1.5
-    assert Patience().answer_within_s > endpointing_s + HEARING_S + THINKING_S + WORDING_S + voice_s
+    assert (
+        Patience().answer_within_s
+        > endpointing_s + TRANSCRIPTION_TIMEOUT_S + REPLY_TIMEOUT_S + FITTING_TIMEOUT_S + voice_s
+    )
 
 
 @pytest.mark.usefixtures("virtual_time")
 def test_without_that_manner_a_foreign_model_is_waited_for_and_speaks_as_long_as_it_likes() -> None:
     long = "This is a long answer, and nobody cuts it short, however long it is going to take to say all of it. " * 3
-    call = held(Deaf(ASKED), f"latency={THINKING_S + 2},fixed={long}", FailureBehaviour())
+    call = held(Deaf(ASKED), f"latency={REPLY_TIMEOUT_S + 2},fixed={long}", FailureBehaviour())
     assert call.answers == (" ".join(long.split()),)
 
 

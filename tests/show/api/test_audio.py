@@ -43,7 +43,7 @@ def test_a_name_keeps_its_content_unless_it_is_to_be_replaced(client: Client) ->
 
 def test_one_that_is_removed_in_the_same_moment_is_not_found(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.store
-    sounds = client.store.sounds
+    sounds = client.store.recordings
     find = sounds.find
 
     def found_and_removed(name: str) -> Path:

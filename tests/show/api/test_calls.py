@@ -131,7 +131,7 @@ def test_a_log_that_cannot_be_read_costs_the_turns_and_not_the_picture(client: C
     run_id, seq = stored(store, audio.write_wav(sound(), RATE), b"{no log")
     found = client.get(f"/api/runs/{run_id}/results/{seq}/call").data
     assert found["turns"] == []
-    assert "its log cannot be read" in found["conversation"][0]["note"]
+    assert "the event log of this call cannot be read" in found["conversation"][0]["note"]
     assert max(found["peaks"]["caller"]) == 1.0
 
 

@@ -92,7 +92,7 @@ def test_a_suite_that_was_uploaded_is_known(either: Client) -> None:
 def test_an_administrator_may_refuse_results_of_unknown_suites(client: Client) -> None:
     client.patch("/api/settings", {"refuseUnverified": True})
     other = one(suite_hash="sha256:" + "0" * 64)
-    assert "only results of known suites are accepted" in client.post("/api/submit", other).error
+    assert "this server accepts only results of known suites" in client.post("/api/submit", other).error
     assert "without a suite_hash" in client.post("/api/submit", one(suite_hash=None)).error
     batch = client.post("/api/submit/batch", {"results": [other, one()]})
     assert [each["status"] for each in batch.data["results"]] == ["refused", "accepted"]
@@ -106,7 +106,7 @@ def test_both_spellings_are_read_also_in_one_request(client: Client) -> None:
     assert client.post("/api/submit", one()).json["status"] == "duplicate"
     batch = {"suiteHash": CHEAP, "results": [{"modelId": "gpt-5", "promptId": "reasoning-001", "output": "Ben"}]}
     assert client.post("/api/submit/batch", batch).json["status"] == "duplicate"
-    assert client.post("/api/submit", {**mixed, "suite_hash": CHEAP}).error == "suite_hash: suite_hash is stated twice"
+    assert client.post("/api/submit", {**mixed, "suite_hash": CHEAP}).error == "suite_hash: suite_hash appears twice"
 
 
 def test_any_text_is_taken_as_it_is(either: Client) -> None:
@@ -210,7 +210,7 @@ def test_one_result_that_does_not_fit_keeps_the_whole_batch_out_and_each_is_told
 def test_a_thousand_results_are_a_batch_and_one_more_is_not(client: Client) -> None:
     many = [one(f"p{number}", suite_hash=None) for number in range(1_001)]
     said = client.post("/api/submit/batch", {"results": many})
-    assert said.error == "results: at most 1,000 results are taken at once, found 1,001"
+    assert said.error == "results: one request may contain at most 1,000 results, found 1,001"
     assert client.post("/api/submit/batch", {"results": many[1:]}).data["accepted"] == 1_000
     assert client.post("/api/submit/batch", {"results": many[1:]}).json["status"] == "duplicate"
     assert client.post("/api/submit/batch", {"results": []}).status == 400

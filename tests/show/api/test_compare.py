@@ -105,7 +105,7 @@ def test_a_model_is_not_compared_with_itself_in_one_run(client: Client) -> None:
     run = started(client, models=["fake:echo", "fake:fixed=Paris"])
     ended(client, run)
     refused = client.get(f"/api/compare?base={run}&new={run}&model=fake:echo&newModel=fake:echo")
-    assert (refused.status, "fake:echo would be compared with itself" in refused.error) == (400, True)
+    assert (refused.status, "fake:echo cannot be compared with itself" in refused.error) == (400, True)
     assert [each["path"] for each in refused.json["details"]] == ["newModel"]
     found = client.get(f"/api/compare?base={run}&new={run}").data
     assert (found["baseModel"], found["newModel"]) == ("fake:echo", "fake:fixed=Paris")
@@ -141,8 +141,8 @@ def test_answers_that_only_one_side_has_are_counted_and_told(client: Client) -> 
     assert data["over"] == {
         "base": 8,
         "new": 0,
-        "sentence": "Where a case has more verdicts on one side, as many count as both have, the first of them: "
-        "8 answers before are left out, and the rates here are of the rest.",
+        "sentence": "If a case has more verdicts on one side, only as many as on the other are compared, the first ones: "
+        "8 answers before are left out, and the rates here do not count them.",
     }
     assert (data["baseRate"], data["baseWholeRate"]) == (0.75, pytest.approx(11 / 12))
     assert data["baseWholeRate"] == pytest.approx(client.get(f"/api/runs/{base}").data["passRate"])
@@ -169,7 +169,7 @@ def test_latency_stands_beside_latency(client: Client) -> None:
     assert (found["base"], found["new"]) == ([pytest.approx(0.4)] * 2, [pytest.approx(0.65)] * 2)
     assert found["difference"] == [pytest.approx(0.25)] * 2
     assert found["interval"] == [pytest.approx(0.25)] * 2
-    assert found["sentence"] == "Slower: total time by 250 ms (median of 7 cases), and that is proven."
+    assert found["sentence"] == "Slower: total time by 250 ms (median of 7 cases); statistically significant."
     assert "median difference +250 ms (95 % interval +250 ms to +250 ms, 7 cases" in found["detail"]
     assert (data["words"], data["askedDifferently"], data["verdict"]) == ([], [], "no_change")
     few = [add_run(client.store, ["passed"] * 2, model="few") for _ in range(2)]
@@ -186,7 +186,7 @@ def test_the_sentence_is_about_what_was_tested_each_case_against_itself(client: 
     base, new = (add_run(client.store, ["passed"] * 9, times=each) for each in (times, now))
     (found,) = client.get(f"/api/compare?base={base}&new={new}").data["times"]
     assert (found["base"][0], found["new"][0]) == (pytest.approx(0.5), pytest.approx(0.54))
-    assert found["sentence"] == "Faster: total time by 50 ms (median of 9 cases), and that is proven."
+    assert found["sentence"] == "Faster: total time by 50 ms (median of 9 cases); statistically significant."
     hardly = add_run(client.store, ["passed"] * 9, times=[each + 0.009 for each in times])
     (found,) = client.get(f"/api/compare?base={base}&new={hardly}").data["times"]
     assert (found["proven"], found["sentence"]) == (True, "")
@@ -200,7 +200,7 @@ def test_of_calls_it_is_told_how_long_callers_waited_and_how_they_were_asked(cli
     (found,) = data["times"]
     assert (found["what"], found["sentence"]) == (
         "voice to voice",
-        "Slower: voice to voice by 1.70 s (median of 8 cases), and that is proven.",
+        "Slower: voice to voice by 1.70 s (median of 8 cases); statistically significant.",
     )
     (words,) = data["words"]
     assert (words["what"], words["unit"], words["words"]) == ("misheard words", "share of words", [80, 80])
@@ -217,7 +217,7 @@ def test_calls_of_one_case_in_two_variants_are_told_as_answers(client: Client) -
     (found,) = data["times"]
     assert (found["cases"], found["sentence"]) == (
         16,
-        "Slower: voice to voice by 1.70 s (median of 16 answers), and that is proven.",
+        "Slower: voice to voice by 1.70 s (median of 16 answers); statistically significant.",
     )
     assert "all 16 answers (8 cases, 2 variants) ended as before" in data["sentence"]
 

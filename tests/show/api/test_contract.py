@@ -149,7 +149,10 @@ def test_one_name_in_two_spellings_is_refused_with_both(client: Client) -> None:
     both = {"requestsPerMinute": 5, "requests_per_minute": 7}
     said = client.patch("/api/settings", both)
     assert (said.status, said.json["code"]) == (400, "invalid_input")
-    assert "requestsPerMinute and requests_per_minute are two spellings of one name; send one" in said.error
+    assert (
+        "requestsPerMinute and requests_per_minute are two spellings of the same name; send only one of them"
+        in said.error
+    )
     run = {"models": ["fake"], "limits": {"maxCost": 1, "max_cost": 2}}
     assert "maxCost and max_cost are two spellings" in client.post("/api/runs", run).error
 

@@ -20,9 +20,9 @@ from click.testing import CliRunner
 from sqlalchemy import text
 
 from pramana import settings
-from pramana.app import AT_ONCE, PROBED_S, WAITING, App
+from pramana.app import MAX_RUNNING_REQUESTS, MAX_WAITING_REQUESTS, PROBE_VALID_S, App
 from pramana.app.access import LOOKUP_CACHE_S
-from pramana.app.server import MeView, ServerView
+from pramana.app.server import CallerView, ServerView
 from pramana.errors import InvalidInput
 from pramana.show.api import THREADS
 from pramana.show.api.gate import Gate
@@ -92,7 +92,7 @@ def test_a_token_does_what_its_role_may_until_it_is_revoked(guarded: Client) -> 
     refused = viewer.get("/api/tokens")
     assert (refused.status, refused.error) == (
         403,
-        "this needs the role admin, and the token viewer has the role viewer",
+        "this request needs the role admin, and the token viewer has the role viewer",
     )
     made = admin.post("/api/tokens", {"name": "new", "role": "admin"}).data
     new = Client(guarded.url, made["token"])
@@ -229,7 +229,7 @@ def test_one_stranger_behind_a_proxy_uses_up_nobody_elses_requests(sqlite_url: s
     with serve(sqlite_url, tokens_required=True, trusted_proxies=(ip_network("127.0.0.1"),)) as found:
         assert found.store
         assert found.serving
-        found.serving.set_preferences(found.store.decisions.write({"requests_per_minute": 2}))
+        found.serving.set_preferences(found.store.preferences.write({"requests_per_minute": 2}))
         one, other = ({"X-Forwarded-For": each} for each in ("203.0.113.7", "203.0.113.8"))
         assert [found.get("/docs", headers=one).status for _ in range(3)] == [200, 200, 429]
         assert found.get("/docs", headers=other).status == 200
@@ -249,7 +249,7 @@ def test_settings_are_all_taken_or_none(client: Client) -> None:
 def test_whoever_asks_is_told_who_they_are(guarded: Client, tmp_path: Path) -> None:
     for role in ("viewer", "editor", "admin"):
         found = guarded.with_token(role).get("/api/me").data
-        assert msgspec.convert(found, MeView) == MeView(name=role, role=role, tokens_required=True)
+        assert msgspec.convert(found, CallerView) == CallerView(name=role, role=role, tokens_required=True)
     assert guarded.get("/api/me").status == 401
     with serve(f"sqlite:///{tmp_path / 'other.sqlite3'}") as alone:
         assert alone.get("/api/me").data == {"name": "local", "role": "admin", "tokensRequired": False}
@@ -351,7 +351,7 @@ def test_a_server_that_others_may_reach_asks_no_private_address_for_them(
         assert found.serving
         assert not found.serving.is_local_only
         assert not found.serving.private_addresses_allowed()
-        found.serving.set_preferences(found.store.decisions.write({"allow_private_addresses": True}))
+        found.serving.set_preferences(found.store.preferences.write({"allow_private_addresses": True}))
         assert found.serving.private_addresses_allowed()
 
 
@@ -397,12 +397,12 @@ def test_while_the_store_is_away_that_is_told_and_nothing_of_where_it_is(
         for each in tmp_path.glob("store.sqlite3*"):
             each.rename(away / each.name)
         (tmp_path / "store.sqlite3").mkdir()
-        time.sleep(max(LOOKUP_CACHE_S, PROBED_S) + 0.5)
+        time.sleep(max(LOOKUP_CACHE_S, PROBE_VALID_S) + 0.5)
         origin = {"Origin": "https://bench.example"}
         for client, path in ((found, "/api/health"), (admin, "/api/health"), (admin, "/api/suites")):
             said = client.get(path, headers=origin)
             assert (said.status, said.json["code"]) == (503, "store_failed")
-            assert said.error == "the store cannot be reached; the server's log says more"
+            assert said.error == "the store cannot be reached; see the server's log"
             assert said.headers["access-control-allow-origin"] == "https://bench.example"  # as was decided last
         assert "unable to open" in caplog.text
         assert found.get("/openapi.json").status == 200
@@ -410,7 +410,7 @@ def test_while_the_store_is_away_that_is_told_and_nothing_of_where_it_is(
         (tmp_path / "store.sqlite3").rmdir()
         for each in away.iterdir():
             each.rename(tmp_path / each.name)
-        time.sleep(PROBED_S + 0.1)
+        time.sleep(PROBE_VALID_S + 0.1)
         assert found.get("/api/health").status == 200
         assert admin.get("/api/suites").status == 200
 
@@ -474,20 +474,20 @@ def test_a_few_slow_requests_of_a_kind_are_worked_on_and_the_rest_are_told_to_co
     for each in asking:
         each.start()
     try:
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_RUNNING_REQUESTS):
             assert began.acquire(timeout=10)
         give_up = time.monotonic() + 10
-        while len(found) < 40 - AT_ONCE - WAITING and time.monotonic() < give_up:
+        while len(found) < 40 - MAX_RUNNING_REQUESTS - MAX_WAITING_REQUESTS and time.monotonic() < give_up:
             time.sleep(0.02)
-        assert len(numbers) == AT_ONCE
-        assert [each.status for each in found] == [503] * (40 - AT_ONCE - WAITING)
+        assert len(numbers) == MAX_RUNNING_REQUESTS
+        assert [each.status for each in found] == [503] * (40 - MAX_RUNNING_REQUESTS - MAX_WAITING_REQUESTS)
         assert {each.headers["retry-after"] for each in found} == {"5"}
         assert client.get("/api/health").status == client.get("/api/suites").status == 200
     finally:
         go_on.set()
         for each in asking:
             each.join(30)
-    assert [each.status for each in found].count(400) == AT_ONCE + WAITING
+    assert [each.status for each in found].count(400) == MAX_RUNNING_REQUESTS + MAX_WAITING_REQUESTS
 
 
 # ── The program ──
@@ -500,11 +500,11 @@ def invoke(*arguments: str) -> tuple[int, str]:
 
 def test_it_lets_nobody_else_in_before_there_is_a_token() -> None:
     code, said = invoke("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it must not
-    assert (code, "nobody has a token yet; make one first: pramana token create NAME" in said) == (1, True)
+    assert (code, "there is no token yet; create a token first: pramana token create NAME" in said) == (1, True)
     code, said = invoke("serve", "--allow-host", "bench.example", "--port", "0")
-    assert "answering as bench.example lets others in" in said
+    assert "answering as bench.example makes the server reachable for others" in said
     code, said = invoke("serve", "--trust-proxy", "10.0.0.0/24", "--port", "0")
-    assert "answering for the proxy 10.0.0.0/24 lets others in" in said
+    assert "answering for the proxy 10.0.0.0/24 makes the server reachable for others" in said
     assert "takes an address or a network" in invoke("serve", "--trust-proxy", "bench.example")[1]
     assert "is for a team's PostgreSQL" in invoke("serve", "--api-only")[1]
 
@@ -545,7 +545,7 @@ def test_the_own_account_needs_no_token_and_whoever_else_may_come_does() -> None
         assert "create one on the server: pramana token create NAME --role admin" in said.error
         assert plain.get("/api/settings", headers=passed_on).status == 401
     code, said_by = invoke("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it must not
-    assert (code, "every token is revoked or expired; make one first" in said_by) == (1, True)
+    assert (code, "every token is revoked or expired; create a token first" in said_by) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -645,7 +645,7 @@ def test_without_auth_everyone_on_this_machine_may_do_everything() -> None:
         )
     for options in (("--host", "0.0.0.0"), ("--allow-host", "bench.example"), ("--trust-proxy", "10.0.0.1")):  # noqa: S104
         code, said = invoke("serve", "--no-auth", *options)
-        assert (code, "--no-auth would let them do everything" in said) == (1, True)
+        assert (code, "with --no-auth they could do everything" in said) == (1, True)
 
 
 def test_a_token_expires_when_its_maker_says_and_the_list_says_when() -> None:
@@ -671,13 +671,13 @@ def test_the_first_token_says_what_becomes_of_models_at_private_addresses(tmp_pa
     assert "refuses models at private addresses" in invoke("token", "create")[1]
     assert "private" not in invoke("token", "create")[1]  # the second
     with closing(open_store(settings.database_url())) as store:
-        assert not store.decisions.read().allow_private_addresses
+        assert not store.preferences.read().allow_private_addresses
     for flag, allowed in (("--allow-private-addresses", True), ("--no-allow-private-addresses", False)):
         home = {"PRAMANA_HOME": str(tmp_path / flag)}
         made = CliRunner(env=home).invoke(pramana, ["token", "create", flag])
         assert ("refuses models at private addresses" in made.output) is not allowed
         with closing(open_store(f"sqlite:///{tmp_path / flag / 'pramana.sqlite3'}")) as store:
-            assert store.decisions.read().allow_private_addresses is allowed
+            assert store.preferences.read().allow_private_addresses is allowed
 
 
 @pytest.mark.parametrize(("typed", "allowed"), [("y", True), ("n", False), ("", False)])
@@ -690,7 +690,7 @@ def test_at_a_terminal_the_first_token_asks_about_models_at_private_addresses(
         assert ("Allow this for everyone with a token?" in made.stderr) is is_first
         assert made.stdout.startswith("pramana_"), "only the token is on standard output"
         with closing(open_store(settings.database_url())) as store:
-            assert store.decisions.read().allow_private_addresses is allowed
+            assert store.preferences.read().allow_private_addresses is allowed
 
 
 def test_a_token_needs_no_name_and_tells_programs_what_it_is() -> None:

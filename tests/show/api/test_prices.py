@@ -97,7 +97,7 @@ def test_names_of_models_are_kept_as_they_are_typed(either: Client, model: str) 
         ("gpt5", GPT, "model", 'did you mean "gpt-5'),
         ("opnai:gpt-5", GPT, "model", 'did you mean "openai"'),
         ("x" * 2_001, GPT, "model", "1 to 2,000 printable characters"),
-        ("openai:\n", GPT, "model", "names no model"),
+        ("openai:\n", GPT, "model", "lacks a model"),
         ("local", GPT, "model", "local runs in this process and costs nothing"),
         ("fake:echo", GPT, "model", "fake runs in this process and costs nothing"),
         ("fake-voice", GPT, "model", "fake-voice runs in this process and costs nothing"),
@@ -175,5 +175,5 @@ def test_a_file_that_cannot_be_read_is_told_without_where_it_is(client: Client) 
     found = client.get("/api/prices?model=gpt-5")
     assert found.data[0]["origin"] == "published"
     problem = found.json["meta"]["file"]["problem"]
-    assert problem.startswith("prices.toml: is no TOML")
+    assert problem.startswith("prices.toml: is not valid TOML")
     assert str(settings.data_folder()) not in problem

@@ -21,7 +21,7 @@ from pramana.planning import create_run
 from pramana.request import Limits, RunRequest, Selection
 from pramana.run.accounts import Reach
 from pramana.show.api.envelope import make_shape
-from pramana.show.api.providers import WorthShape
+from pramana.show.api.providers import DescriptionCheckShape
 from pramana.show.cli import pramana
 
 from ...loopback.openai import OpenAIWire
@@ -111,8 +111,8 @@ def test_a_key_goes_in_and_never_out(tmp_path: Path, client: Client, caplog: pyt
     [
         ({**MINE, "kind": "python"}, "run code, so they exist only in the local configuration"),
         ({**MINE, "kind": "command"}, "run code"),
-        ({**MINE, "kind": "opena"}, 'there is no kind "opena"; did you mean "openai"'),
-        ({**MINE, "id": "openai"}, "is already the name of something else"),
+        ({**MINE, "kind": "opena"}, 'unknown kind "opena"; did you mean "openai"'),
+        ({**MINE, "id": "openai"}, "is reserved as a name"),
         ({**MINE, "baseUrl": "http://me:word@models.example"}, "leave them out and send the key as apiKey"),
         ({**MINE, "baseUrl": None}, "needs a baseUrl"),
         ({**MINE, "command": ["ls"]}, "command: "),
@@ -121,7 +121,7 @@ def test_a_key_goes_in_and_never_out(tmp_path: Path, client: Client, caplog: pyt
         ({**MINE, "kind": "websocket", "arguments": {"description": "name: [x"}}, "description:1:"),
         ({**MINE, "kind": "websocket", "arguments": {"description": {"name": "x"}}}, "uplink is required"),
         ({"kind": "openai"}, "id: "),
-        ([], "the request does not fit"),
+        ([], "the request is not valid"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_registered_is_told(client: Client, body: Any, said: str) -> None:
@@ -151,7 +151,7 @@ def test_only_an_administrator_changes_them_and_who_looks_sees_no_key(guarded: C
 def test_a_key_does_not_follow_to_another_address(client: Client, change: dict[str, Any]) -> None:
     client.post("/api/providers", MINE)
     refused = client.patch("/api/providers/my-vllm", change)
-    assert (refused.status, "a key is only sent to the address it was set for" in refused.error) == (400, True)
+    assert (refused.status, "a key is only sent to the address that it was set for" in refused.error) == (400, True)
     assert client.get("/api/providers/my-vllm").data["baseUrl"] == MINE["baseUrl"]
     assert client.patch("/api/providers/my-vllm", {**change, "apiKey": None}).data["keySet"] is False
     assert client.patch("/api/providers/my-vllm", {"baseUrl": MINE["baseUrl"]}).status == 200
@@ -162,12 +162,12 @@ def test_a_key_does_not_follow_a_model_that_says_another_host(client: Client, ur
     said = {"description": AGENT.replace('url: "{model}"', f'url: "{url}"')}
     whole = "wss://{}/talk" if url == "{model}" else "{}"
     agent = {"id": "mine", "kind": "websocket", "apiKey": KEY, "arguments": said}
-    assert "say where: arguments.model" in client.post("/api/providers", agent).error
+    assert "set arguments.model" in client.post("/api/providers", agent).error
     made = client.post("/api/providers", {**agent, "arguments": {**said, "model": whole.format("agent.example")}})
     assert made.data["keySet"] is True
     moved = {"arguments": {**said, "model": whole.format("evil.example")}}
     assert "a key is only sent to the address" in client.patch("/api/providers/mine", moved).error
-    assert "say where: arguments.model" in client.patch("/api/providers/mine", {"arguments": said}).error
+    assert "set arguments.model" in client.patch("/api/providers/mine", {"arguments": said}).error
     assert client.patch("/api/providers/mine", {**moved, "apiKey": KEY}).data["keySet"] is True
 
 
@@ -224,7 +224,7 @@ def test_what_is_wrong_is_told_at_its_field(client: Client) -> None:
 def test_a_description_is_checked_without_being_kept(guarded: Client) -> None:
     viewer = guarded.with_token("viewer")
     good = viewer.post("/api/providers/validate", {"description": AGENT})
-    WorthShape.model_validate(good.data)
+    DescriptionCheckShape.model_validate(good.data)
     assert good.data == {"valid": True, "problems": []}
     found = viewer.post("/api/providers/validate", {"description": AGENT.replace("greets: true", "greats: true")}).data
     assert found["valid"] is False
@@ -410,7 +410,7 @@ def test_a_run_that_goes_on_needs_its_provider_where_it_was(client: Client, open
     client.post("/api/providers", {**MINE, "baseUrl": openai.url})
     run = create_run(client.store, RunRequest(paths=(suite,), models=("my-vllm:llama",)))
     client.patch("/api/providers/my-vllm", {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": KEY})
-    with pytest.raises(InvalidInput, match="another address than when the run started"):
+    with pytest.raises(InvalidInput, match="has changed since the run started"):
         run_sync(client.store, run, Limits())
     client.patch("/api/providers/my-vllm", {"baseUrl": openai.url, "apiKey": "sk-wrong-0123456789"})
     run = run_sync(

@@ -367,7 +367,7 @@ def test_scenarios_of_the_server_are_asked_by_id_by_filter_or_all(client: Client
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"models": ["fake"]}, "no cases: name a suite"),
+        ({"models": ["fake"]}, "no cases were chosen; name a suite"),
         ({"tier": "cheap"}, "models"),
         ({"tier": "cheap", "models": []}, "models"),
         ({"tier": "cheap", "models": ["python:os:getcwd"]}, "python:os:getcwd"),
@@ -375,8 +375,8 @@ def test_scenarios_of_the_server_are_asked_by_id_by_filter_or_all(client: Client
         ({"tier": "cheap", "models": ["websocket:/etc/passwd"]}, "websocket:/etc/passwd"),
         ({"tier": "cheap", "models": ["fake"], "judge": "python:os:getcwd"}, "python:os:getcwd"),
         ({"tier": "cheap", "models": ["fake"], "scorers": ["python:os:getcwd"]}, "python:os:getcwd"),
-        ({"tier": "cheap", "models": ["fake"], "scorers": ["nowhere"]}, 'no scorer is called "nowhere"'),
-        ({"tier": "cheap", "models": ["fake", "fake"]}, "a model is named twice"),
+        ({"tier": "cheap", "models": ["fake"], "scorers": ["nowhere"]}, 'no scorer is named "nowhere"'),
+        ({"tier": "cheap", "models": ["fake", "fake"]}, "the same model is named twice"),
         ({"tier": "cheap", "models": ["fake"], "modality": "vioce"}, 'did you mean "voice"'),
         ({"tier": "cheap", "models": ["fake"], "repeats": 0}, "repeats"),
         ({"tier": "cheap", "models": ["fake"], "limits": {"maxCost": -1}}, "limits.maxCost"),
@@ -402,7 +402,7 @@ def test_parameters_are_bounded_since_every_list_reads_them(client: Client) -> N
 def test_a_number_that_json_does_not_have_is_refused(client: Client) -> None:
     body = b'{"tier": "cheap", "models": ["fake"], "parameters": {"x": NaN}}'
     found = client.post("/api/runs", body=body, headers={"Content-Type": "application/json"})
-    assert (found.status, "JSON has no such number" in found.error) == (400, True)
+    assert (found.status, "JSON does not allow" in found.error) == (400, True)
 
 
 def test_a_run_that_cannot_begin_stays_and_says_why(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,8 +109,8 @@ def test_fail_refuses_everything_with_the_place_of_each_id_that_exists(either: C
     found = imported(either, document("a", "b", "c"), mode="fail")
     assert (found.status, found.json["code"]) == (409, "already_exists")
     assert found.json["details"] == [
-        {"path": "scenarios[0].id", "message": 'id "a" exists already', "line": 3, "column": 5},
-        {"path": "scenarios[2].id", "message": 'id "c" exists already', "line": 13, "column": 5},
+        {"path": "scenarios[0].id", "message": 'id "a" already exists', "line": 3, "column": 5},
+        {"path": "scenarios[2].id", "message": 'id "c" already exists', "line": 13, "column": 5},
     ]
     assert ids_of(either) == ["a", "c"]
     single = "id: c\nname: n\ntype: task-completion\nprompt: p\nexpected_outcome: o\n"
@@ -165,12 +165,12 @@ def test_yaml_is_taken_as_it_is_too(client: Client) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"", "this is no JSON"),
-        (b"{", "this is no JSON"),
-        (b'{"yaml": "\\ud800"}', "this is no JSON"),
-        (b"\xff", "this is no JSON"),
-        (b"[" * 100_000, "this is no JSON"),
-        (b"[]", "does not fit"),
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b'{"yaml": "\\ud800"}', "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b"[]", "is not valid"),
         (b"{}", "yaml: Field required"),
         (b'{"yaml": 1}', "yaml"),
         (b'{"yaml": "a", "mode": "replace"}', "'skip', 'update' or 'fail'"),
@@ -252,7 +252,7 @@ def test_what_does_not_fit_is_refused_in_the_words_of_the_format(client: Client)
     client.post("/api/scenarios", NEW)
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({**NEW, "id": "Ferry_1"}, "id", "id must be lowercase alphanumeric with hyphens only"),
-        ({**NEW, "id": "x" * 1_001}, "id", "1,000 characters or less"),
+        ({**NEW, "id": "x" * 1_001}, "id", "id must have at most 1,000 characters"),
         ({**NEW, "name": ""}, "name", "name is required"),
         ({**NEW, "name": "x" * 256}, "name", "255 characters or less"),
         ({**NEW, "type": "tasks"}, "type", "Invalid type"),
@@ -283,7 +283,7 @@ def test_what_no_file_could_hold_is_not_taken(client: Client) -> None:
     for _ in range(60):
         deep = {"not": deep}
     found = client.post("/api/scenarios", {**NEW, "assert": {"type": "json_schema", "schema": deep}})
-    assert (found.status, "no YAML file can hold it" in found.error) == (400, True)
+    assert (found.status, "it cannot be written as a YAML file" in found.error) == (400, True)
 
 
 def test_who_is_not_there_cannot_be_read_changed_or_deleted(client: Client) -> None:
@@ -707,6 +707,6 @@ def test_a_change_can_be_bound_to_what_was_read(either: Client) -> None:
         either.patch(f"/api/scenarios/ferry?ifUpdatedAt={seen}", {"prompt": "Mine."}),
     ):
         assert (refused.status, refused.json["code"]) == (409, "conflict")
-        assert f"was changed at {later}" in refused.error
+        assert f"was changed by someone else at {later}" in refused.error
     assert either.get("/api/scenarios/ferry").data["prompt"] == "Theirs."
     assert either.put(f"/api/scenarios/ferry?ifUpdatedAt={later}", mine).data["prompt"] == "Mine."

@@ -81,7 +81,7 @@ def test_built_in_and_published_versions_cannot_be_taken(client: Client, tmp_pat
     publish_version([tmp_path / "smoke.jsonl"], "mine-1")
     for version, origin in (("v1.0", "built-in"), ("mine-1", "published")):
         refused = client.post("/api/suites", {"version": version, "tiers": {"smoke": jsonl(1)}})
-        assert (refused.status, f"{version} is {origin} with other content" in refused.error) == (409, True)
+        assert (refused.status, f"{version} is already {origin} with other content" in refused.error) == (409, True)
     same = client.post("/api/suites", {"version": "mine-1", "tiers": {"smoke": jsonl(2)}})
     assert (same.status, same.data["origin"]) == (200, "published")
     tiers = {path.stem: path.read_text(encoding="utf-8") for path in (BUILT_IN / "v1.0").glob("*.jsonl")}
@@ -234,7 +234,7 @@ def test_one_that_is_not_there_or_was_tampered_with_does_not_run(client: Client)
     with store._database.write_transaction() as connection:
         packed = {"content": zlib.compress(jsonl(2).encode())}
         connection.execute(text("UPDATE suite_tiers SET content = :content WHERE tier = 'smoke'"), packed)
-    with pytest.raises(HashMismatch, match="does not run"):
+    with pytest.raises(HashMismatch, match="is not run"):
         CaseSources.from_tier("team-1", "smoke", Selection(), store.suites)
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize
 
-MOST_IDLE = 3
+MAX_IDLE = 3
 """Contexts that are kept; a test that opens more pages at once pays for the others."""
 
 
@@ -39,7 +39,7 @@ class Tabs:
     def give_back(self, page: Page, *, own: bool = False) -> None:
         """Empty a tab for the next visitor, or close it when that is not possible."""
         context = page.context
-        if own or len(self._idle) >= MOST_IDLE or not _emptied(page, context):
+        if own or len(self._idle) >= MAX_IDLE or not _emptied(page, context):
             context.close()
         else:
             self._idle.append(page)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 from pramana.analyse.numbers import format_time_difference
-from pramana.app.comparisons import AskedView, ComparisonView, NamedView, TimeView, WordsView
+from pramana.app.comparisons import ComparisonView, NamedCasesView, RequestDifferenceView, TimeView, WordsView
 from pramana.app.views import RunView
 from pramana.show.web.pages import comparison_markup
 
@@ -221,7 +221,7 @@ def test_without_an_address_the_last_two_of_a_suite_are_suggested(bench: Bench, 
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.get_by_text("Choose two runs.")).to_be_visible()
     page.goto(f"{bench.url}/compare?new={runs.new}")
-    expect(page.get_by_text("Suggested: the run before it of the same cases.")).to_be_visible()
+    expect(page.get_by_text("Suggested: the previous run of the same cases.")).to_be_visible()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(answer(page).get_by_role("heading")).to_have_text(re.compile("Regression"))
     assert f"base={runs.base}&new={runs.new}" in page.url
@@ -257,21 +257,21 @@ def test_what_two_judges_decided_is_left_out_until_it_is_wanted(bench: Bench, ru
     apart.locator("summary").click()
     expect(apart).to_contain_text("fake:fixed=YES (fake-1) before, fake:fixed=NO (fake-1) now")
     apart.get_by_role("link", name="Compare them anyway").click()
-    expect(page.get_by_text("they are compared as you asked")).to_have_count(1)
+    expect(page.get_by_text("they are compared because you chose to")).to_have_count(1)
     assert "anyJudge=true" in page.url
 
 
 def test_a_run_that_is_not_there_is_told_and_another_can_be_chosen(bench: Bench, runs: Runs) -> None:
     for named in ("r-nowhere", "..%2Fsettings", "%3Cscript%3E"):
         page = bench.open(f"/compare?base={named}&new={runs.new}")
-        expect(page.get_by_role("alert")).to_contain_text(re.compile("no run|nothing at this address"))
+        expect(page.get_by_role("alert")).to_contain_text(re.compile("no run|no such address"))
         expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
 
 
 def test_a_run_under_way_is_told_and_followed_to_its_end(bench: Bench, runs: Runs) -> None:
     slow = bench.run(wait=False, models=["fake:latency=1.5,echo"], judge="fake:fixed=YES", limits={"concurrency": 1})
     page = bench.open(f"/compare?base={runs.cheap}&new={slow}")
-    under_way = page.get_by_text("The run now is still running: this compares its")
+    under_way = page.get_by_text("The run now is still running: this comparison covers its")
     expect(under_way).to_be_visible()
     expect(under_way).to_have_count(0, timeout=60_000)
     expect(page.get_by_text("Passed now", exact=True).locator("..")).not_to_contain_text("no verdict")
@@ -342,7 +342,7 @@ def test_runs_of_other_scenarios_are_not_suggested(bench: Bench) -> None:
     expect(page.get_by_text("No earlier run has the same cases. Choose a run to compare it with.")).to_be_visible()
     again = bench.run(**alone, scenarios=["first-asked"])
     page.goto(f"{bench.url}/compare?new={again}")
-    expect(page.get_by_text("Suggested: the run before it of the same cases.")).to_be_visible()
+    expect(page.get_by_text("Suggested: the previous run of the same cases.")).to_be_visible()
     page.get_by_role("button", name="Compare", exact=True).click()
     page.wait_for_url(f"**/compare?base={first}&new={again}")
 
@@ -371,17 +371,17 @@ def test_more_than_all_words_may_be_wrong() -> None:
     assert "Total time (median)" in shown
     assert "Word error rate (share of all)" in shown
     assert "192 %" in shown
-    assert "the difference is the median of the cases&#x27; own differences" in shown
+    assert "The difference is the median of the differences of each case" in shown
     assert "median" not in comparison_markup.render_measurements(made(ComparisonView, words=(words,)))
 
 
 def test_the_page_says_in_one_sentence_that_both_were_asked_differently() -> None:
     asked = (
-        AskedView(what="system prompt", base="Be brief.", new="Be kind.", detail="another system prompt"),
-        AskedView(what="stop", base="<b>", new="x", detail="stop <b> before, x now"),
+        RequestDifferenceView(what="system prompt", base="Be brief.", new="Be kind.", detail="another system prompt"),
+        RequestDifferenceView(what="stop", base="<b>", new="x", detail="stop <b> before, x now"),
     )
     shown = comparison_markup.render_request_differences(made(ComparisonView, asked_differently=asked))
-    said = "Asked differently: another system prompt; stop &lt;b&gt; before, x now; that may be the difference."
+    said = "The requests differ: another system prompt; stop &lt;b&gt; before, x now; this may explain the difference."
     assert re.sub(r"</?(p|bdi)[^>]*>", "", shown) == said
 
 
@@ -393,16 +393,18 @@ def test_a_rate_of_what_is_compared_stands_beside_the_one_of_the_whole_run() -> 
     )  # fmt: skip
     shown = comparison_markup.render_sides(run, run, data)
     assert shown.count("the whole run") == 1
-    assert "on what is compared; the whole run: 90.4 %" in shown
+    assert "of the compared cases; the whole run: 90.4 %" in shown
     two = replace(run, models=("m", "n"))
-    assert "on what is compared; this model in the whole run: 90.4 %" in comparison_markup.render_sides(two, run, data)
+    assert "of the compared cases; this model in the whole run: 90.4 %" in comparison_markup.render_sides(
+        two, run, data
+    )
 
 
 def test_repeats_that_only_one_side_has_are_told(bench: Bench, runs: Runs) -> None:
     page = bench.open(f"/compare?base={runs.two}&new={runs.new}&model=fake:fixed%3Dtungsten&newModel={quote(NOW)}")
     expect(answer(page)).to_contain_text("Of 30 cases, 26 pass less often now and 2 more often.")
     expect(page.get_by_role("heading", name="Excluded or flagged")).to_be_visible()
-    expect(page.get_by_text("30 answers before are left out, and the rates here are of the rest.")).to_be_visible()
+    expect(page.get_by_text("30 answers before are left out, and the rates here do not count them.")).to_be_visible()
     first = page.locator("details > summary").first
     expect(first).to_contain_text(re.compile(r"▼\s*less often: metal-\d\d"))
     expect(first).to_contain_text("passed 1 of 1 compared before (2 of 2 in all), 0 of 1 now")
@@ -464,7 +466,7 @@ def test_one_case_in_two_variants_is_two_answers() -> None:
         TimeView, what="total time", unit="seconds", base=(0.5, 0.5), new=(2.0, None), cases=4,
         difference=(1.5, None), interval=None, sentence="",
     )  # fmt: skip
-    left = NamedView(count=2, cases=("a", "b (voice)"))
+    left = NamedCasesView(count=2, cases=("a", "b (voice)"))
     data = made(
         ComparisonView, verdict="no_change", sentence="No change: so.", difference=0.0, interval=(0.0, 0.0),
         p_value=1.0, test="exact McNemar", base_rate=0.5, new_rate=0.5, base_whole_rate=0.5, new_whole_rate=0.5,
@@ -483,11 +485,11 @@ def test_one_case_in_two_variants_is_two_answers() -> None:
         return "".join([*drawn, comparison_markup.render_excluded(data, None, other)])
 
     answers, cases, mixed = shown(both, both), shown(typed, typed), shown(both, typed)
-    assert "answers with a verdict on both sides, each with itself" in answers
+    assert "answers with a verdict on both sides, compared in pairs" in answers
     assert "Only before: 2 answers" in answers
     assert ">Answers</th>" in answers
     assert not re.search(r"\bcases?\b", re.sub("<[^>]+>", " ", answers))
-    assert "cases with a verdict on both sides, each with itself" in cases
+    assert "cases with a verdict on both sides, compared in pairs" in cases
     assert "Only before: 2 cases" in cases
     assert ">Cases</th>" in cases
     assert "cases with a verdict on both sides" in mixed  # typed on both sides, spoken on one
@@ -501,6 +503,6 @@ def test_a_case_that_was_asked_in_two_variants_is_counted_as_two_answers(bench: 
     base, new = (bench.run(suite=None, tier=None, scenarios=["twice"], **aloud) for _ in range(2))
     page = bench.open(f"/compare?base={base}&new={new}")  # nobody speaks code, so both are skipped
     compared = page.get_by_text("Compared", exact=True).locator("..")
-    expect(compared).to_contain_text("answers with a verdict on both sides, each with itself")
+    expect(compared).to_contain_text("answers with a verdict on both sides, compared in pairs")
     expect(page.get_by_text("No verdict on one side or both: 2 answers")).to_be_visible()
     expect(page.get_by_text("No compared answer changed its outcome.")).to_be_visible()

@@ -67,7 +67,7 @@ def save_changes(page: Page) -> None:
 
 def test_a_mistake_is_marked_on_its_line_as_one_types_and_gone_when_it_is_mended(ferry: Bench) -> None:
     page = opened(ferry)
-    expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+    expect(page.get_by_text("No errors")).to_be_visible()
     expect(line(page, 5)).to_have_text("  type: task-completion")
     retype(page, "type: task-completion", "type: tasks")
     expect(page.locator(".wrong-line")).to_have_count(1)
@@ -88,7 +88,7 @@ def test_a_mistake_is_marked_on_its_line_as_one_types_and_gone_when_it_is_mended
     page.keyboard.press("Backspace")
     retype(page, "type: tasks", "type: conversation-flow")
     expect(page.locator(".wrong-line")).to_have_count(0)
-    expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+    expect(page.get_by_text("No errors")).to_be_visible()
     expect(page.get_by_role("region", name="Preview")).to_contain_text("conversation-flow")
 
 
@@ -109,7 +109,7 @@ def test_what_is_typed_while_it_is_checked_stays(ferry: Bench) -> None:
     retype(page, "prompt: Two adults", "prompt: ")
     words = "the quick brown fox jumps over the lazy dog " * 4
     page.keyboard.type(words.strip(), delay=15)
-    expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+    expect(page.get_by_text("No errors")).to_be_visible()
     save_changes(page)
     assert ferry.client.get("/api/scenarios/ferry").data["prompt"] == words.strip()
 
@@ -133,7 +133,7 @@ def test_what_is_saved_is_there_after_a_reload(ferry: Bench) -> None:
 def test_nothing_is_saved_while_something_is_wrong_and_the_id_stays(ferry: Bench) -> None:
     page = opened(ferry)
     retype(page, "id: ferry", "- id: boat")
-    expect(page.get_by_role("button", name="the id of a scenario never changes")).to_be_visible()
+    expect(page.get_by_role("button", name="the ID of a scenario cannot change")).to_be_visible()
     expect(line(page, 3)).to_contain_class("wrong-line")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Not saved. Fix the marked errors first.")).to_be_visible()
@@ -143,10 +143,10 @@ def test_nothing_is_saved_while_something_is_wrong_and_the_id_stays(ferry: Bench
 
 def test_a_new_scenario_is_made_once(ferry: Bench) -> None:
     page = opened(ferry, "/scenarios/new")
-    expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+    expect(page.get_by_text("No errors")).to_be_visible()
     retype(page, "- id: library-late-book", "- id: ferry")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("button", name='there is a scenario "ferry" already')).to_be_visible()
+    expect(page.get_by_role("button", name='a scenario "ferry" already')).to_be_visible()
     expect(page.locator(".wrong-line")).to_have_text("  - id: ferry")
     retype(page, "- id: ferry", "- id: late-book")
     page.get_by_role("button", name="Save").click()
@@ -193,9 +193,9 @@ def test_leaving_with_unsaved_changes_warns_and_they_are_there_again(ferry: Benc
     assert asked == ["beforeunload", "beforeunload"]
     page.go_back()
     ready(page)
-    expect(page.get_by_text("What you had typed before")).to_be_visible()
+    expect(page.get_by_text("Your unsaved changes from before the page was reloaded are restored")).to_be_visible()
     expect(line(page, 4)).to_have_text("  name: Half done")
-    page.get_by_role("button", name="Forget it").click()
+    page.get_by_role("button", name="Discard changes").click()
     expect(line(page, 4)).to_have_text("  name: Ferry")
     expect(page.get_by_text("All changes are saved")).to_be_visible()
     page.get_by_role("link", name="Suites").click()
@@ -210,12 +210,12 @@ def test_somebody_elses_change_is_shown_or_asked_about(ferry: Bench) -> None:
     retype(page, "name: Theirs", "name: Mine")
     expect(page.get_by_text("Unsaved changes")).to_be_visible()
     ferry.client.patch("/api/scenarios/ferry", {"name": "Theirs again"}).data  # noqa: B018
-    expect(page.get_by_role("alert")).to_contain_text("Somebody else has changed this scenario")
+    expect(page.get_by_role("alert").filter(has_text="Another user changed this scenario")).to_be_visible()
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("Not saved: somebody else has changed or deleted it")).to_be_visible()
+    expect(page.get_by_text("Not saved: another user has changed or deleted this scenario")).to_be_visible()
     assert ferry.client.get("/api/scenarios/ferry").data["name"] == "Theirs again"
     expect(line(page, 4)).to_have_text("  name: Mine")
-    page.get_by_role("button", name="Keep mine").click()
+    page.get_by_role("button", name="Keep my version").click()
     expect(page.locator(".warn")).to_have_count(0)
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("All changes are saved")).to_be_visible()
@@ -256,9 +256,9 @@ def test_what_is_typed_while_somebody_elses_change_is_read_is_asked_about(browse
         retype(page, "name: Ferry", "name: Mine")
         expect(page.get_by_text("Unsaved changes")).to_be_visible()
         (tmp_path / "hold").unlink()
-        expect(page.get_by_role("alert")).to_contain_text("Somebody else has changed this scenario")
+        expect(page.get_by_role("alert")).to_contain_text("Another user changed this scenario")
         expect(line(page, 4)).to_have_text("  name: Mine")
-        page.get_by_role("button", name="Take theirs").click()
+        page.get_by_role("button", name="Use their version").click()
         expect(line(page, 4)).to_have_text("  name: Theirs")
         expect(page.get_by_text("All changes are saved")).to_be_visible()
         bench.close()
@@ -270,7 +270,7 @@ def test_one_that_somebody_deletes_can_be_restored_from_its_page(ferry: Bench) -
     retype(page, "name: Ferry", "name: Mine")
     expect(page.get_by_text("Unsaved changes")).to_be_visible()
     ferry.client.delete("/api/scenarios/ferry").data  # noqa: B018
-    expect(page.get_by_role("alert")).to_contain_text("Somebody has deleted this scenario")
+    expect(page.get_by_role("alert")).to_contain_text("Another user has deleted this scenario")
     page.get_by_role("button", name="Restore it").click()
     expect(page.get_by_role("button", name="Restore it")).to_have_count(0)
     page.get_by_role("button", name="Save").click()
@@ -288,7 +288,7 @@ def test_deleting_leads_to_the_list_where_it_can_be_undone(ferry: Bench) -> None
     assert ferry.client.get("/api/scenarios/ferry").status == 200
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("alertdialog").get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Undo: bring ferry back").click()
+    page.get_by_role("button", name="Undo: restore ferry").click()
     expect(page.get_by_role("link", name="Ferry", exact=True)).to_be_visible()
 
 
@@ -297,7 +297,7 @@ def test_what_is_too_long_for_a_page_is_not_taken_and_the_rest_stays(ferry: Benc
     line(page, 6).click()
     page.keyboard.press("End")
     page.keyboard.insert_text("x" * 260_000)
-    expect(page.get_by_text("which is too much for this page")).to_be_visible()
+    expect(page.get_by_text("for this page: import it as a file")).to_be_visible()
     expect(line(page, 6)).to_have_text("  prompt: Two adults and a van.")
 
 
@@ -319,7 +319,7 @@ def test_the_preview_shows_what_is_asked_and_runs_nothing(ferry: Bench) -> None:
     ferry.client.post("/api/scenarios", wild).data  # noqa: B018
     page = opened(ferry, "/scenarios/wild")
     preview = page.get_by_role("region", name="Preview")
-    expect(preview).to_contain_text("The caller breaks in, 1.5 s into the answer")
+    expect(preview).to_contain_text("The caller interrupts after 1.5 s of the answer")
     expect(preview).to_contain_text(f"contains {HOSTILE}")
     expect(page.get_by_role("heading", level=1)).to_have_text(f"{HOSTILE} مرحبا")
     spoken = preview.locator(".speech").nth(1)

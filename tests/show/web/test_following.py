@@ -168,7 +168,7 @@ def test_nobody_waits_for_a_call_that_is_not_followed_any_more(desk: Desk) -> No
         over = desk.heard[0][1]
         over()
         over()
-        with pytest.raises(welcome.WelcomeFailed, match="See its run, r1"):
+        with pytest.raises(welcome.WelcomeFailed, match="See run r1"):
             await asyncio.wait_for(waiting, 5)
 
     apart(waited())
@@ -181,7 +181,7 @@ def test_a_late_look_does_not_ask_about_a_change_that_was_dealt_with(monkeypatch
     before, now = (made(ScenarioView, id="ferry", updated_at=each) for each in ("2026-01-01", "2026-01-02"))
     monkeypatch.setattr("nicegui.ui.context", SimpleNamespace(client=MagicMock()))
     editing: Any = editor._EditorPage(MagicMock(), before, "text")
-    editing._editor, editing._say = SimpleNamespace(is_kept=False), MagicMock()
+    editing._editor, editing._show_notice = SimpleNamespace(is_kept=False), MagicMock()
 
     async def read(*_: object) -> ScenarioView:
         await asyncio.sleep(0)
@@ -189,14 +189,14 @@ def test_a_late_look_does_not_ask_about_a_change_that_was_dealt_with(monkeypatch
 
     monkeypatch.setattr(editor, "read_scenario_or_none", read)
     apart(editing._reload())
-    editing._say.assert_called_once()
+    editing._show_notice.assert_called_once()
 
     async def meanwhile() -> None:
         looking = asyncio.create_task(editing._reload())
         await asyncio.sleep(0)
-        editing._scenario = now  # as "Keep mine" does
+        editing._scenario = now  # as "Keep my version" does
         await looking
 
-    editing._say.reset_mock()
+    editing._show_notice.reset_mock()
     apart(meanwhile())
-    editing._say.assert_not_called()
+    editing._show_notice.assert_not_called()

@@ -36,7 +36,7 @@ def test_every_page_is_readable_by_everyone(
 def test_the_content_can_be_reached_by_keyboard_past_the_navigation(bench: Bench) -> None:
     page = bench.open("/runs")
     page.keyboard.press("Tab")
-    skip = page.get_by_role("link", name="To the content")
+    skip = page.get_by_role("link", name="Skip to content")
     expect(skip).to_be_focused()
     expect(skip).to_be_in_viewport()
     page.keyboard.press("Enter")

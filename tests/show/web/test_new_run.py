@@ -130,7 +130,7 @@ def test_an_unknown_price_is_said_with_what_to_do(bench: Bench) -> None:
     expect(warned.get_by_role("link", name="Set a price")).to_have_attribute("href", "/settings/prices")
     page.get_by_text("Limits", exact=True).click()
     page.get_by_label("Cost limit (USD)").fill("2")
-    expect(warned).to_contain_text("cannot start without one")
+    expect(warned).to_contain_text("needs a price for every model")
     page.get_by_role("button", name="Remove gpt-5").click()
     expect(tile(page, "Cost")).to_contain_text("unknown")
     page.get_by_role("button", name=f"Remove {UNPRICED}").click()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pramana.analyse.spread import Bin, Histogram, ModelTimes, RunTimes, Spread, make_histogram, step_index
 from pramana.analyse.summary import Rate, Reason, Summary, Times, Total
-from pramana.app.calls import CallView, PeaksView, SaidView, TurnTakenView
+from pramana.app.calls import CallView, PeaksView, TranscriptEntryView, TurnTakenView
 from pramana.app.models import HistoryView, LatencyView, RunPointView
 from pramana.app.suites import ListedView, TierView
 from pramana.app.views import (
@@ -119,8 +119,8 @@ def test_a_distribution_says_itself_and_one_time_is_no_picture() -> None:
     assert "3 answers · fastest 100 ms, slowest 520 ms. p50 200 ms; p95 500 ms; most, 1, took" in drawn
     one = draw_distribution("Latency", "answers", bins(0.2), Spread(count=1, median=0.2, p95=0.2, min=0.2, max=0.2))
     assert "<svg" not in one
-    assert "200 ms, the only one that was timed" in one
-    assert "nothing was timed" in draw_distribution("Latency", "answers", [], Spread())
+    assert "200 ms, the only time measured" in one
+    assert "no times measured" in draw_distribution("Latency", "answers", [], Spread())
     assert drawn.count("time axis logarithmic, highest bar 1") == 2  # to be seen, and to be heard
     assert "6 lines have no time" in draw_distribution("Voice to voice", "lines", [], Spread(), "6 lines have no time")
 
@@ -158,10 +158,10 @@ def test_an_axis_has_round_times_that_fit() -> None:
 CALL = CallView(
     duration_seconds=4.0,
     conversation=(
-        SaidView("caller", HOSTILE, 0.5),
-        SaidView("heard as", "script", 0.5),
-        SaidView("agent", "שלום", 2.25, "voice to voice 902 ms"),
-        SaidView("agent", ""),
+        TranscriptEntryView("caller", HOSTILE, 0.5),
+        TranscriptEntryView("heard as", "script", 0.5),
+        TranscriptEntryView("agent", "שלום", 2.25, "voice to voice 902 ms"),
+        TranscriptEntryView("agent", ""),
     ),
     turns=(
         TurnTakenView(who="caller", start_seconds=0.5, end_seconds=1.5),
@@ -192,7 +192,7 @@ def test_a_call_of_silence_or_of_nothing_can_be_drawn() -> None:
 def test_what_was_spoken_has_a_button_and_what_was_heard_has_none() -> None:
     told = waveform.render_conversation(CALL.conversation)
     assert re.findall(r'data-seek="([\d.]+)"', told) == ["0.500", "2.250"]
-    assert 'aria-label="Hear the agent from 2.25 s"' in told
+    assert 'aria-label="Play the agent from 2.25 s"' in told
     assert HOSTILE not in told
     assert "(nothing)" in told
 
@@ -336,7 +336,7 @@ def test_a_run_that_never_began_is_not_called_undecided() -> None:
         assert "No verdict" not in ended
     assert "No verdicts yet." in told(summed(overall=NONE), status="running")
     errors = Rate(errored=4)
-    assert "No result got a verdict." in told(summed(overall=errors))
+    assert "No result has a verdict." in told(summed(overall=errors))
 
 
 def test_cases_without_a_verdict_that_are_not_named_are_counted_and_can_be_judged() -> None:
@@ -371,7 +371,7 @@ def test_what_is_not_reproducible_is_said_once_and_quietly() -> None:
     assert "warn" not in live
     stopped = run._render_reason(replace(ran, status="stopped", reason="no money", stored=2)) or ""
     assert re.search(
-        r'no money</bdi>\. 2 of 4 results are here\. Resume[^<]+</p><p class="quiet small">Not rep', stopped
+        r'no money</bdi>\. 2 of 4 results are stored\. Resume[^<]+</p><p class="quiet small">Not rep', stopped
     )
     assert run._render_reason(replace(ran, notes={})) is None
 
@@ -420,9 +420,9 @@ def test_calls_say_how_long_one_waits_with_each_model_and_who_did_not_answer() -
     )
     assert re.findall(r"median, <bdi[^>]+>(\w)</bdi></dt><dd>([^<]+)<", two) == [("b", "&gt; 15.0 s"), ("a", "900 ms")]
     b, a = two.split("<figure")[1:]
-    assert "nothing was timed" in b
-    assert "6 lines that nobody answered have no time" in b
-    assert "nobody answered" not in a
+    assert "no times measured" in b
+    assert "6 lines without an answer have no time" in b
+    assert "without an answer" not in a
 
 
 def test_a_call_has_its_wait_first_and_no_first_token() -> None:
@@ -612,6 +612,6 @@ def test_what_is_uploaded_is_read_while_others_are_served() -> None:
         assert thread.submit(lambda: asyncio.run(turns_of_others())).result() > 10
     assert uploading.told == (
         {"smoke": 100_001},
-        [("c.txt", "it is no .jsonl file"), ("b.jsonl", "it is no text in UTF-8")],
+        [("c.txt", "not a .jsonl file"), ("b.jsonl", "not UTF-8 text")],
     )
     assert uploading._tiers == {"smoke": files[0].data}

@@ -88,7 +88,7 @@ def test_one_goes_from_result_to_result_within_an_outcome(bench: Bench) -> None:
     page = bench.open(f"/runs/{run}?outcome=errored")
     page.locator(".results").get_by_role("link").first.click()
     expect(page).to_have_url(f"{bench.url}/runs/{run}/results/{errored[0]}?outcome=errored")
-    expect(page.locator(".warn")).to_contain_text("the fake provider fails on purpose: rejected")
+    expect(page.locator(".warn")).to_contain_text("error requested from the fake provider: rejected")
     expect(page.get_by_text("No reply.")).to_be_visible()
     expect(page.get_by_role("link", name="Previous")).to_have_count(0)
     page.get_by_role("link", name="Next errored").click()
@@ -259,16 +259,16 @@ def test_a_call_is_heard_seen_and_sought_in(bench: Bench, call: str) -> None:
     page.keyboard.press("End")
     assert abs(page.evaluate(NOW) - length) < 0.05
 
-    page.get_by_role("button", name=f"Hear the agent from {then:.2f} s").click()
+    page.get_by_role("button", name=f"Play the agent from {then:.2f} s").click()
     assert then - 0.01 <= page.evaluate(NOW) < then + 1.0
     page.wait_for_function(f"{NOW} > {then} + 0.1")  # it plays
-    agent = page.locator(".talk li").filter(has=page.get_by_role("button", name="Hear the agent"))
-    caller = page.locator(".talk li").filter(has=page.get_by_role("button", name="Hear the caller"))
+    agent = page.locator(".talk li").filter(has=page.get_by_role("button", name="Play the agent"))
+    caller = page.locator(".talk li").filter(has=page.get_by_role("button", name="Play the caller"))
     expect(agent).to_have_attribute("aria-current", "true")
     place.focus()
     page.keyboard.press("Space")
     assert page.evaluate("document.getElementById('call-sound').paused")
-    page.get_by_role("button", name=f"Hear the caller from {at:.2f} s").press("Enter")
+    page.get_by_role("button", name=f"Play the caller from {at:.2f} s").press("Enter")
     assert at - 0.01 <= page.evaluate(NOW) < at + 1.0
     expect(caller).to_have_attribute("aria-current", "true")
     expect(agent).not_to_have_attribute("aria-current", "true")
@@ -292,7 +292,9 @@ def test_the_picture_is_that_of_the_sound(bench: Bench, call: str) -> None:
     assert loud("caller", agent) < 0.01
     page = bench.open(call)
     expect(
-        page.get_by_text(f"{format_duration(length)}; caller above, agent below; left and right in the recording.")
+        page.get_by_text(
+            f"{format_duration(length)}; caller above, agent below (left and right channel of the recording)."
+        )
     ).to_be_visible()
     expect(page.locator(".wave .turn")).to_have_count(2)
     expect(page.locator(".wave .side")).to_have_count(2)
@@ -330,7 +332,7 @@ def test_everyone_can_follow_a_call(
     bench: Bench, call: str, axe: Callable[[Page], None], width: int, theme: Literal["light", "dark"]
 ) -> None:
     page = bench.open(call, width=width, theme=theme)
-    page.get_by_role("button", name="Hear the agent").click()
+    page.get_by_role("button", name="Play the agent").click()
     expect(page.locator(".talk li[aria-current]")).to_have_count(1)
     page.get_by_text("Evidence", exact=True).first.click()
     no_sideways(page)
@@ -341,11 +343,11 @@ def test_the_page_of_a_run_that_was_spoken_tells_of_it(bench: Bench, call: str, 
     run = call.partition("/results")[0]
     (told,) = bench.client.get(f"/api{run}").data["summary"]["voice"]["by"]
     was_late = told["turnTaking"]["unreliable"]["happened"]  # as a busy machine may be, and then says so
-    remark = "1 of 1 time unreliable: this machine was late; " if was_late else ""
+    remark = "1 of 1 time unreliable: this machine sent or received sound late; " if was_late else ""
     page = bench.open(run, width=NARROW, theme="dark")
     voice = page.locator("section").filter(has=page.get_by_role("heading", name="Voice"))
     expect(voice).to_contain_text(re.compile(rf"voice to voice p50 \d+ ms \(n=1\); {remark}leading silence p50 \d+ ms"))
-    expect(page.locator(".figure")).to_contain_text("the only one that was timed")
+    expect(page.locator(".figure")).to_contain_text("the only time measured")
     no_sideways(page)
     axe(page)
 
@@ -360,7 +362,7 @@ def test_a_call_of_the_embedded_agent_is_sought_in(bench: Bench, call: str) -> N
     expect(page.get_by_text("heard as")).to_have_count(len(heard))  # ears that understand nothing are no fault here
     page.wait_for_function("document.getElementById('call-sound').readyState >= 1")
     page.evaluate("document.getElementById('call-sound').playbackRate = 0.2")
-    page.get_by_role("button", name="Hear the agent").first.click()
+    page.get_by_role("button", name="Play the agent").first.click()
     assert agent["atSeconds"] - 0.01 <= page.evaluate(NOW) < agent["atSeconds"] + 1.0
 
 

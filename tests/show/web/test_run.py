@@ -36,7 +36,7 @@ def test_a_run_is_followed_live_cancelled_and_resumed_by_keyboard_while_others_l
     press(page, "Cancel")
     for each in (page, theirs):
         expect(each.get_by_role("status").filter(has_text="cancelled")).to_be_visible()
-    expect(page.locator(".warn")).to_contain_text(re.compile(r"The run is cancelled.*\. \d of 10 results are here"))
+    expect(page.locator(".warn")).to_contain_text(re.compile(r"The run is cancelled.*\. \d of 10 results are stored"))
     expect(meter).to_have_count(0)
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
     stored = bench.client.get(f"/api/runs/{run}?summary=false").data["stored"]
@@ -195,7 +195,7 @@ def test_a_run_that_ended_before_any_result_says_so(bench: Bench) -> None:
     page = bench.open(f"/runs/{run}", width=NARROW)
     expect(page.locator(".big")).to_have_text("No results")
     expect(page.get_by_text("The run ended before any request was answered.")).to_be_visible()
-    expect(page.get_by_text("could be decided")).to_have_count(0)
+    expect(page.get_by_text("no check gave a verdict")).to_have_count(0)
 
 
 def test_results_come_by_the_page(bench: Bench) -> None:

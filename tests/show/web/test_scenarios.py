@@ -132,7 +132,7 @@ def test_what_cannot_be_found_says_what_to_do(ferries: Bench) -> None:
     page = ferries.open("/scenarios?text=zeppelin")
     expect(page.get_by_text("No scenarios match these filters.")).to_be_visible()
     page = ferries.open("/scenarios?type=nonsense")
-    expect(page.get_by_role("alert")).to_contain_text('there is no type "nonsense"')
+    expect(page.get_by_role("alert")).to_contain_text('unknown type "nonsense"')
     page.get_by_role("link", name="Show all scenarios").click()
     expect(rows(page)).to_have_count(50)
 
@@ -157,7 +157,7 @@ def test_deleting_can_be_undone_at_once_and_for_a_day(ferries: Bench) -> None:
     page.get_by_role("button", name="Delete Day train").click()
     expect(rows(page)).to_have_count(1)
     assert ferries.client.get("/api/scenarios/day-train").status == 404
-    undo = page.get_by_role("button", name="Undo: bring day-train back")
+    undo = page.get_by_role("button", name="Undo: restore day-train")
     expect(undo).to_be_focused()
     page.keyboard.press("Enter")
     expect(rows(page)).to_have_count(2)
@@ -178,7 +178,7 @@ def test_two_people_see_each_other(ferries: Bench) -> None:
     expect(rows(other)).to_have_count(2)
     one.get_by_role("button", name="Delete Day train").click()
     expect(rows(other)).to_have_count(1)
-    one.get_by_role("button", name="Undo: bring day-train back").click()
+    one.get_by_role("button", name="Undo: restore day-train").click()
     expect(rows(other)).to_have_count(2)
 
 
@@ -191,7 +191,7 @@ def test_scripts_in_names_are_shown_and_never_run(ferries: Bench) -> None:
     assert shown(page) == [HOSTILE]
     expect(rows(page).locator(".tag")).to_have_text(HOSTILE[:80], use_inner_text=True)
     page.get_by_role("button", name="Delete ").click()
-    expect(page.get_by_role("button", name="Undo: bring hostile back")).to_be_visible()
+    expect(page.get_by_role("button", name="Undo: restore hostile")).to_be_visible()
     page.goto(ferries.url + "/scenarios/deleted")
     expect(page.locator("tbody th").first).to_contain_text(HOSTILE)
     assert page.evaluate("window.hacked") is None

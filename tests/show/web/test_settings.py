@@ -83,7 +83,7 @@ def test_a_provider_is_added_tested_given_a_wrong_key_and_deleted_and_its_key_is
     page.get_by_role("button", name="Test my-vllm").click()
     status = page.get_by_role("status")
     expect(status).to_contain_text(re.compile(r"healthy, answered in [\d.,]+ ms"))
-    expect(status).to_contain_text("It offers 2 models: loopback-large, loopback-small")
+    expect(status).to_contain_text("Offers 2 models: loopback-large, loopback-small")
     assert openai.requests[-1].headers["Authorization"] == f"Bearer {KEY}"
 
     page.get_by_role("link", name="Change my-vllm").click()
@@ -120,7 +120,7 @@ def test_a_browser_that_does_not_say_which_key_was_typed_is_told_of_and_nothing_
     key.fill(KEY)
     key.evaluate("each => Object.defineProperty(each, 'value', {configurable: true, get: () => new Promise(() => {})})")
     page.get_by_role("button", name="Add").click()
-    told = page.get_by_text("Nothing was saved: the browser did not answer in time; press the button again")
+    told = page.get_by_text("Not saved: the browser did not respond in time; press the button again")
     expect(told).to_be_visible()
     assert bench.client.get("/api/providers").data == []
     key.evaluate("each => { delete each.value }")
@@ -170,7 +170,7 @@ def test_a_key_goes_to_no_other_address_and_can_be_removed(bench: Bench, openai:
     page = bench.open("/settings/providers/my-vllm")
     page.get_by_label("Address").fill("https://elsewhere.example/v1")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("a key is only sent to the address it was set for")).to_be_visible()
+    expect(page.get_by_text("a key is only sent to the address that it was set for")).to_be_visible()
     page.get_by_role("checkbox", name="Remove the key").click()
     page.get_by_role("button", name="Save").click()
     page.wait_for_url("**/settings/providers")
@@ -225,7 +225,7 @@ def test_an_agent_is_described_with_its_mistakes_marked_where_they_are(bench: Be
     editor.click()
     page.keyboard.press("ControlOrMeta+A")
     page.keyboard.insert_text(TEMPLATE.replace("My agent", EVIL))
-    expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+    expect(page.get_by_text("No errors")).to_be_visible()
     page.get_by_role("button", name="Add").click()
     page.wait_for_url("**/settings/providers")
     expect(page.locator(".facts").get_by_text(EVIL)).to_be_visible()
@@ -314,8 +314,8 @@ def test_the_first_token_asks_about_local_models_and_is_shown_once(browser: Brow
         expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text(re.compile(r"20\d\d-\d\d-\d\d"))
         expect(page.get_by_role("button", name="Revoke nightly")).to_have_count(0)
         page.get_by_role("button", name=re.compile("^Revoke Ann")).click()
-        expect(dialog).to_contain_text("It is the one you are signed in with")
-        expect(dialog).to_contain_text("only the command line of the server can make tokens")
+        expect(dialog).to_contain_text("You are signed in with this token")
+        expect(dialog).to_contain_text("only the account that runs the server can create tokens")
         bench.close()
 
 
@@ -360,7 +360,7 @@ def test_a_price_is_set_used_by_the_next_run_and_taken_back(bench: Bench, openai
     page.get_by_role("button", name="Set price").click()
     expect(row).to_contain_text("set here")
     expect(row).to_contain_text("$2.50")
-    expect(page.get_by_text("Now my-vllm: $2.50 in and $1,000,000.00 out a million tokens.")).to_be_visible()
+    expect(page.get_by_text("Now my-vllm: $2.50 in and $1,000,000.00 out per million tokens.")).to_be_visible()
     expect(page.get_by_text("No price is known for my-vllm")).to_have_count(0)
     run = bench.client.get(f"/api/runs/{bench.run(**wanted)}").data
     assert run["status"] == "finished"
@@ -390,7 +390,7 @@ def test_a_model_is_looked_up_with_who_says_what_it_costs(bench: Bench) -> None:
     page.get_by_label("Model").fill("gpt-5")
     page.get_by_role("button", name="Look up").click()
     page.wait_for_url("**model=gpt-5")
-    expect(page.get_by_text("Now gpt-5: $1.25 in and $10.00 out a million tokens.")).to_be_visible()
+    expect(page.get_by_text("Now gpt-5: $1.25 in and $10.00 out per million tokens.")).to_be_visible()
     expect(page.get_by_label("Input price", exact=True)).to_have_value("1.25")
     page.get_by_label("Model").fill("gpt5")
     page.get_by_role("button", name="Set price").click()

@@ -91,7 +91,7 @@ def test_a_version_is_uploaded_looked_into_and_never_changed(bench: Bench, tmp_p
     page.goto(bench.url + "/suites")
     smoke.write_text(jsonl(2), encoding="utf-8")
     upload(page, "team-1", full, smoke)
-    refused = page.get_by_role("alert").filter(has_text="so what is under a name must never change")
+    refused = page.get_by_role("alert").filter(has_text="so the content of a version must never change")
     expect(refused).to_contain_text("team-1")
     upload(page, "v1.0", full, smoke)
     expect(page.get_by_role("alert").filter(has_text="v1.0 is built-in with other content")).to_be_visible()

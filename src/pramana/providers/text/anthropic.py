@@ -76,7 +76,7 @@ class _MessageReader(ReplyReader):
     _finish: Any = None
     _complete = False
 
-    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - unused: the data contains the type too
         kind = data["type"]
         if kind == "content_block_delta":
             delta = data["delta"]

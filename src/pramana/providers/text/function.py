@@ -80,10 +80,10 @@ class FunctionProvider:
         self._asynchronous = is_asynchronous(self._function)
         self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
         self._keys = redaction.environment_secrets()
-        self._hinted = False
+        self._hint_was_logged = False
 
     @classmethod
-    def open(cls, target: Target, account: object = None) -> "FunctionProvider":  # noqa: ARG003 - it has no account
+    def open(cls, target: Target, account: object = None) -> "FunctionProvider":  # noqa: ARG003 - unused: this provider has no account
         """Return the provider for the target."""
         return cls(target.model)
 
@@ -99,7 +99,7 @@ class FunctionProvider:
             self._raise(ended.error)
         reply = self._judge_reply(ended.value) if request.purpose == "judge" else self._reply(ended.value)
         if self._holds_key(reply):
-            raise KeyInAnswer(redaction.describe_held_key(f"the answer of {self._path}"))
+            raise KeyInAnswer(redaction.describe_leaked_key(f"the answer of {self._path}"))
         not_taken = self._accepted.ignored_parameters(request.parameters)
         return replace(
             reply,
@@ -181,8 +181,8 @@ class FunctionProvider:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
         # a judge's instructions and its question are one text by design
-        if request.purpose != "judge" and is_conversation(turns) and not self._hinted:
-            self._hinted = True
+        if request.purpose != "judge" and is_conversation(turns) and not self._hint_was_logged:
+            self._hint_was_logged = True
             log.warning(
                 "%s takes only a prompt, so it gets each conversation as one text; %s", self._path, USE_MESSAGES
             )
@@ -327,11 +327,11 @@ def find_function(path: str, advice: str = RESUME_ADVICE) -> Callable[..., Any]:
     """Import `package.module:function`; raise `InvalidInput` with what to do if that fails."""
     module, colon, attribute = path.partition(":")
     if not module or not colon or not attribute:
-        raise InvalidInput(f"python:{path} names no function; write python:package.module:function")
+        raise InvalidInput(f"python:{path} lacks a function; write python:package.module:function")
     if not is_importable(path):
         raise InvalidInput(
-            f"python:{path} cannot be imported: it exists only in the program that started the run; resume it there "
-            f"with {advice}, or put the function in a module"
+            f"python:{path} cannot be imported: the function exists only in the program that started the run; resume "
+            f"the run there with {advice}, or put the function in a module"
         )
     if (here := _current_folder()) and here not in sys.path:
         sys.path.append(here)  # last, so that no file in the folder shadows an installed module
@@ -389,7 +389,7 @@ class _Signature:
     """Parameters of the run that it takes by name."""
     required: tuple[str, ...] = ()
     """Those of them without a default."""
-    any_name: bool = False
+    accepts_any_name: bool = False
     """Takes every other parameter that is set, as `**kwargs`."""
     taken_names: frozenset[str] = frozenset()
     """Names not available to parameters: the prompt's, `messages`, `parameters`, and those bound by a partial."""
@@ -397,7 +397,7 @@ class _Signature:
     def make_arguments(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a run as keyword arguments."""
         found = {name: parameters[name] for name in self.named if name in parameters}
-        if self.any_name:
+        if self.accepts_any_name:
             set_here = {name: value for name, value in parameters.items() if value is not None}
             found |= {name: value for name, value in set_here.items() if name not in self.taken_names}
         if self.parameters:
@@ -413,7 +413,7 @@ class _Signature:
         if self.parameters:
             return []
         others = (name for name, value in parameters.items() if value is not None and name not in self.named)
-        return [name for name in others if not self.any_name or name in self.taken_names]
+        return [name for name in others if not self.accepts_any_name or name in self.taken_names]
 
 
 def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
@@ -449,7 +449,7 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
         parameters=takes_all,
         named=named,
         required=tuple(name for name in required if name in named and name != SYSTEM_PROMPT),
-        any_name=any_name,
+        accepts_any_name=any_name,
         taken_names=taken,
     )
 
@@ -481,25 +481,25 @@ class Threads:
     """
 
     def __init__(self, most: int) -> None:
-        self._room = asyncio.Semaphore(most)
-        self._idle: list[_Thread] = []
+        self._free_slots = asyncio.Semaphore(most)
+        self._idle_threads: list[_Thread] = []
 
     async def call(self, function: Callable[[], Any]) -> CallOutcome:
         """Call a function in a thread."""
-        async with self._room:
-            thread = self._idle.pop() if self._idle else _Thread()
+        async with self._free_slots:
+            thread = self._idle_threads.pop() if self._idle_threads else _Thread()
             try:
                 ended = await thread.call(partial(copy_context().run, function))
             except BaseException:
                 thread.stop()
                 raise
-            self._idle.append(thread)
+            self._idle_threads.append(thread)
             return ended
 
     def close(self) -> None:
         """Stop the idle threads without waiting for the busy ones."""
-        while self._idle:
-            self._idle.pop().stop()
+        while self._idle_threads:
+            self._idle_threads.pop().stop()
 
 
 class _Thread:
@@ -520,7 +520,7 @@ class _Thread:
             function, told = given
             try:
                 ended = CallOutcome(function())
-            except BaseException as error:  # noqa: BLE001 - a value from here on
+            except BaseException as error:  # noqa: BLE001 - passed on as a value
                 ended = CallOutcome(error=error)
             told(ended)
             del given, function, told, ended  # otherwise an idle thread would keep its last references alive
@@ -540,7 +540,7 @@ class Coroutines:
         async def run_coroutine() -> None:
             try:
                 ended = CallOutcome(await function())
-            except BaseException as error:  # noqa: BLE001 - a value from here on
+            except BaseException as error:  # noqa: BLE001 - passed on as a value
                 ended = CallOutcome(error=error)
             told(ended)
 

@@ -98,7 +98,7 @@ class _CompletionReader(ReplyReader):
     _choices = False
     _unnumbered = 0
 
-    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - unused: this format has no event names
         get = data.get
         if get("error"):
             raise make_midstream_error(self.failures, data)
@@ -152,7 +152,7 @@ def make_headers(account: Account) -> dict[str, str]:
 async def list_models_of(http: HttpTransport, headers: Mapping[str, str]) -> list[str]:
     """Return the names at `/models`."""
     answer = await http.get("/models", headers=headers)
-    with http.failures.reading_errors("is no list of models"):
+    with http.failures.reading_errors("is not a list of models"):
         return sorted(str(each["id"]) for each in answer["data"])
 
 
@@ -244,7 +244,7 @@ class Responses(VendorProvider):
 class _ResponseReader(ReplyReader):
     _answer: Any = None
 
-    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - unused: the data contains the type too
         kind = data.get("type")
         if kind in _DELTAS:
             if data["delta"]:

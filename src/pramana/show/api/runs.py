@@ -44,13 +44,13 @@ from pramana.show.api.envelope import (
 
 router = APIRouter(tags=["runs"])
 compare = APIRouter(tags=["compare"])
-RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest")]
+RunId = Annotated[str, Path(description="ID of the run, the beginning of the ID, or latest")]
 """The run to read. Routes that change a run accept only a full id: `latest` may be another run by then."""
 ScoredRunId = Annotated[
-    str, Path(description="Its id, the beginning of one, or latest; with @1 at the end the run by its scoring 1")
+    str, Path(description="ID of the run, the beginning of the ID, or latest; with @1 at the end, with its scoring 1")
 ]
 """The run to read, by its current scoring or by another."""
-MOST_IDS = 1_000
+MAX_IDS = 1_000
 LONGEST_NAME = MAX_NAME_CHARS
 _EXPORT_MEDIA_TYPES: Mapping[Format, tuple[str, str]] = {
     "json": ("application/json", "json"),
@@ -88,22 +88,24 @@ class LimitsBody(Body):
 class ScenariosBody(Body):
     """Filters for the scenarios of this server. Within one filter any value matches, except in `allTags`."""
 
-    ids: Annotated[list[_Name], Field(max_length=MOST_IDS)] = Field(default_factory=list)
+    ids: Annotated[list[_Name], Field(max_length=MAX_IDS)] = Field(default_factory=list)
     type: ScenarioType | list[ScenarioType] | None = None
     difficulty: Difficulty | list[Difficulty] | None = None
     language: _Several = None
-    tag: _Several = Field(default=None, description="Any of these; `domain:` stands for its branch")
-    all_tags: _Several = Field(default=None, description="All of these")
+    tag: _Several = Field(
+        default=None, description="Any of these tags; `domain:` matches every tag that starts with it"
+    )
+    all_tags: _Several = Field(default=None, description="All of these tags")
     text: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
 
 
 @add_fields_of(
     RunRequest,
     scenarios=(
-        Literal["all"] | Annotated[list[_Name], Field(max_length=MOST_IDS)] | ScenariosBody | None,
+        Literal["all"] | Annotated[list[_Name], Field(max_length=MAX_IDS)] | ScenariosBody | None,
         Field(
             default=None,
-            description="Scenarios of this server: all, some by their ids, or those that pass filters",
+            description="Scenarios stored on this server: all, a list of IDs, or filters",
         ),
     ),
     modality=(_Several, Field(default=None, description="text, voice, noisy; several as a list")),
@@ -112,7 +114,7 @@ class ScenariosBody(Body):
 class RunBody(Body):
     """A run to create."""
 
-    dry_run: bool = Field(default=False, description="Only estimate what it would take")
+    dry_run: bool = Field(default=False, description="Only estimate the run; send and store nothing")
 
     def to_request(self) -> RunRequest:
         """Return the body as a `RunRequest`."""
@@ -120,7 +122,7 @@ class RunBody(Body):
         sent |= {"models": tuple(sent["models"]), "scenarios": _make_selection(sent["scenarios"])}
         limits: LimitsBody | None = sent["limits"]
         sent["limits"] = limits.to_limits() if limits else Limits()
-        modality = getattr(self, "modality")  # noqa: B009 - a field that the decorator makes
+        modality = getattr(self, "modality")  # noqa: B009 - a field created by the decorator
         return RunRequest(**sent, modalities=tuple(_as_list(modality)) if modality else None)
 
 
@@ -181,8 +183,8 @@ def _make_selection(given: Any) -> Selection | None:
         RunView,
         404,
         status=202,
-        description="Queued: a server carries it out",
-        status_200={"model": make_envelope_model(EstimateView), "description": "What it would take (dryRun)"},
+        description="The run is queued; a server will execute it",
+        status_200={"model": make_envelope_model(EstimateView), "description": "Estimate of the run (dryRun)"},
     ),
 )
 async def create_run(
@@ -202,11 +204,11 @@ async def list_runs(
     page_size: PageSize = 50,
     status: RunStatus | None = None,
     model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
-    suite: Annotated[str | None, Query(max_length=LONGEST_NAME, description="Its name, or the beginning")] = None,
+    suite: Annotated[str | None, Query(max_length=LONGEST_NAME, description="Suite name, or its beginning")] = None,
     text: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
     *,
     outcomes: Annotated[
-        bool, Query(description="Count how the results of each ended, and say by `casesDigest` which asked the same")
+        bool, Query(description="Include outcome counts and `casesDigest`, which is equal for runs of the same cases")
     ] = False,
 ) -> Response:
     """Return runs, newest first."""
@@ -223,7 +225,7 @@ async def read_run(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.read_run)],
     *,
-    summary: Annotated[bool, Query(description="false: only how far it is, which takes no adding up")] = True,
+    summary: Annotated[bool, Query(description="false: only the progress, which is faster")] = True,
 ) -> Response:
     """Return a run's plan, progress, summary and distribution of times."""
     read = runs.read_run if summary else runs.read_progress
@@ -244,9 +246,9 @@ def _summary_data(summary: Summary) -> dict[str, Any]:
     return {**to_camel_case(data), **rubric, "by": by, **({"byModel": by_model} if by_model else {})}
 
 
-_CASE = "The id of a case, or its digest"
-_TEXT = "A part of the id of a case"
-_TAG = "A tag of the case"
+_CASE = "ID or digest of a case"
+_TEXT = "Part of a case's ID"
+_TAG = "Tag of the case"
 
 
 @router.get("/api/runs/{run_id}/results", summary="List results", **document_route(list[ResultView], 404))
@@ -297,7 +299,9 @@ async def read_call(
     seq: Annotated[int, Path(ge=0, lt=2**63)],
     app: AppDependency,
     caller: Annotated[Credential, require_caller(calls.read_call)],
-    columns: Annotated[int, Query(ge=calls.FEWEST, le=calls.MOST, description="Parts of which the peaks are")] = 800,
+    columns: Annotated[
+        int, Query(ge=calls.MIN_COLUMNS, le=calls.MAX_COLUMNS, description="Number of peaks to return")
+    ] = 800,
 ) -> Response:
     """Return a call's conversation, its turns, and the peaks of both sides, for drawing and seeking."""
     return make_answer(await calls.read_call(app, caller, run_id, seq, columns))
@@ -396,7 +400,7 @@ async def export_run(
 
 def _write_export(format_: Format, run: Run, results: Iterator[tuple[Case, Result]]) -> tuple[str, IO[bytes]]:
     """Write the file to a temporary one, so that a failure can still be reported; return the run's id and the file."""
-    file = SpooledTemporaryFile(4 << 20)  # noqa: SIM115 - whoever sends it closes it
+    file = SpooledTemporaryFile(4 << 20)  # noqa: SIM115 - closed after sending
     try:
         if find_exporter(format_).binary:
             export(format_, run, results, file)

@@ -88,7 +88,7 @@ class FiniteRange(click.FloatRange):
 POSITIVE = FiniteRange(min=0, min_open=True)
 
 
-class OrNone(click.ParamType[Any]):
+class NumberOrNone(click.ParamType[Any]):
     """A limit, or `none`, which removes the limit of a resumed run."""
 
     def __init__(self, limit: click.ParamType[Any]) -> None:

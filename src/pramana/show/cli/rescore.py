@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pramana.store.store import Store
 
 COLUMNS = 80
-_ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict they had."
+_ENDED_EARLY = "Ended early: replies that were not scored again keep their earlier verdicts."
 
 
 @click.command(
@@ -55,7 +55,7 @@ _ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict
 @add_cost_limits()
 @CONCURRENCY
 @click.option(
-    "--use", "number", type=click.IntRange(0), metavar="N", help="Make scoring N current again; judge nothing"
+    "--use", "number", type=click.IntRange(0), metavar="N", help="Make scoring N current again; score nothing"
 )
 @QUIET
 @JSON
@@ -146,7 +146,7 @@ def _refuse_beside_use(context: click.Context) -> None:
         if each.name not in may_stand and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
     ]
     if typed:
-        raise click.UsageError(f"{', '.join(typed)} cannot go with --use, which judges nothing")
+        raise click.UsageError(f"{', '.join(typed)} cannot be combined with --use, which scores nothing")
 
 
 def _use_scoring(run: str, number: int, *, as_json: bool) -> None:

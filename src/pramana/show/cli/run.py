@@ -22,7 +22,7 @@ from pramana.show.cli.options import (
     QUIET,
     FiniteRange,
     GroupedCommand,
-    OrNone,
+    NumberOrNone,
     OutputPath,
     add_cost_limits,
     add_scoring_options,
@@ -124,8 +124,8 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
 @click.option(
     "--param", "params", multiple=True, metavar="NAME=VALUE", help="Any other parameter, as JSON or text (repeatable)"
 )
-@add_cost_limits(OrNone)
-@click.option("--deadline", "deadline_s", type=OrNone(POSITIVE), metavar="SECONDS", help="Time limit for the run")
+@add_cost_limits(NumberOrNone)
+@click.option("--deadline", "deadline_s", type=NumberOrNone(POSITIVE), metavar="SECONDS", help="Time limit for the run")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -209,7 +209,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         return _report_run(store, ended, stop, given)
     except KeyboardInterrupt:
         if begun:
-            _record_left(store, begun)
+            _record_abandoned(store, begun)
         raise
     finally:
         store.close()
@@ -267,7 +267,7 @@ def _pull_weights(name: str) -> None:
     pull_weights(name)
 
 
-def _record_left(store: "Store", begun: Run) -> None:
+def _record_abandoned(store: "Store", begun: Run) -> None:
     """Record that a run was stopped at once by a signal, and print how to resume it."""
     import signal
 
@@ -301,7 +301,7 @@ def _check_option_conflicts(context: click.Context, paths: tuple[Path, ...], giv
 
     if given["resume"] is not None:
         may_differ = {*_OPTIONS_OUTSIDE_PLAN, *Limits.__struct_fields__}
-        typed = [each for each in context.command.params if _was_typed(context, each.name or "")]
+        typed = [each for each in context.command.params if _is_option_given(context, each.name or "")]
         planned = [each for each in typed if each.name not in may_differ]
         if planned:
             names = [each.opts[0] if isinstance(each, click.Option) else "PATHS" for each in planned]
@@ -310,13 +310,13 @@ def _check_option_conflicts(context: click.Context, paths: tuple[Path, ...], giv
                 "without --resume"
             )
     for name in ("output", "id_file", "fail_under"):
-        if given["dry_run"] and _was_typed(context, name):
+        if given["dry_run"] and _is_option_given(context, name):
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(
                 f"{option} cannot be combined with --dry-run: an estimate stores no run and no results"
             )
     for name in ("tier", "suite"):
-        if paths and _was_typed(context, name):
+        if paths and _is_option_given(context, name):
             raise click.UsageError(f"--{name} cannot be combined with PATHS: name files or a tier of a suite, not both")
 
 
@@ -345,11 +345,11 @@ def _resumed_limits(context: click.Context, begun: Run) -> "Limits":
     """Return the limits of a resumed run: its stored limits, overridden by the options given."""
     from pramana.request import Limits
 
-    typed = [name for name in Limits.__struct_fields__ if _was_typed(context, name)]
+    typed = [name for name in Limits.__struct_fields__ if _is_option_given(context, name)]
     return Limits.for_resumed_run(begun.limits, {name: context.params[name] for name in typed})
 
 
-def _was_typed(context: click.Context, name: str) -> bool:
+def _is_option_given(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 

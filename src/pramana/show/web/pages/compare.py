@@ -139,8 +139,11 @@ def _unfinished_runs(base: RunView, new: RunView) -> list[tuple[str, RunView]]:
 def _unfinished_note(run: RunView, name: str) -> str:
     so_far = f"{run.stored:,} of {run.expected:,} results"
     if run.status in UNDER_WAY:
-        return f"{name} is still {run.status}: this compares its {so_far} so far, and is updated when it ends."
-    return f"{name} is {run.status}, with {so_far}. Missing cases are left out; resume the run on its page."
+        return (
+            f"{name} is still {run.status}: this comparison covers its {so_far} so far, and updates when the run has "
+            "ended."
+        )
+    return f"{name} is {run.status}, with {so_far}: unfinished cases are left out. Resume the run on its page."
 
 
 # ── Changes ──
@@ -313,7 +316,7 @@ async def _suggest_other_side(context: PageContext, choosing: "_Choice", missing
     found, of = await _find_similar_run(context, named, before=before)
     if found or len(named.models) > 1:
         choosing.choose(missing, found or named)
-        other = "the run before it of the same cases" if before else "the newest other run of the same cases"
+        other = "the previous run of the same cases" if before else "the newest other run of the same cases"
         return f"Suggested: {other if found else 'two models of the same run'}."
     return f"No {'earlier' if before else 'other'} run has the same cases{of}. Choose a run to compare it with."
 

@@ -29,7 +29,7 @@ from pramana.report.markup import (
     tag,
 )
 from pramana.report.pictures import draw_difference
-from pramana.report.prose import prose, render_reply
+from pramana.report.prose import render_prose, render_reply
 from pramana.report.result_detail import prompt_turns
 from pramana.show.web.kit import make_url
 
@@ -47,8 +47,8 @@ _TESTS = {
     "sign flips by case": "sign-flip test, with {}s as the units",
 }
 _MEDIANS = (
-    "Each time is the median over all {0}s, and the difference is the median of the {0}s' own differences: it need "
-    "not equal the difference of the two medians, nor have its sign."
+    "Each time is the median over all {0}s. The difference is the median of the differences of each {0}, so it can "
+    "differ from the difference of the two medians, even in sign."
 )
 Noun = Literal["case", "answer"]
 
@@ -139,7 +139,9 @@ def explain_p_value(p_value: float, test: str | None, noun: Noun = "case") -> st
     by = _TESTS[test].format(noun) if test in _TESTS else test
     exact = "p = 1" if p_value >= 0.9995 else f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
     often = "every time" if p_value >= 0.9995 else _format_frequency(p_value)
-    return f"{exact} ({by}): if both sides were equally good, chance alone would differ by this much {often}."
+    return (
+        f"{exact} ({by}): if both sides were equally good, chance alone would cause at least this difference {often}."
+    )
 
 
 def _format_frequency(share: float) -> str:
@@ -169,7 +171,7 @@ def render_sides(base: RunView, new: RunView, data: ComparisonView, noun: Noun =
                 _format_passed(data.new_rate),
                 _render_side(new, sides.new, data.new_model, data.new_rate, data.new_whole_rate),
             ),
-            ("Compared", f"{data.pairs:,}", f"{noun}s with a verdict on both sides, each with itself"),
+            ("Compared", f"{data.pairs:,}", f"{noun}s with a verdict on both sides, compared in pairs"),
             ("Changed", f"{data.lost + data.gained:,}", f"{data.lost:,} lost, {data.gained:,} gained"),
         ]
     )
@@ -188,7 +190,7 @@ def _render_side(run: RunView, side: str, model: str, compared_rate: float | Non
         what = "the whole run" if len(run.models) == 1 else "this model in the whole run"
         said += [
             tag("br"),
-            f"{'on what is compared; ' if compared_rate is not None else ''}{what}: {format_percent(overall_rate)}",
+            f"{'of the compared cases; ' if compared_rate is not None else ''}{what}: {format_percent(overall_rate)}",
         ]
     return join(said)
 
@@ -225,7 +227,7 @@ def render_measurements(data: ComparisonView, noun: Noun = "case") -> Safe:
         Column("95 % interval", number=True),
         Column(f"{noun.capitalize()}s", number=True),
     )
-    shown = [heading, render_table(f"What was measured on both sides, each {noun} with itself", columns, rows)]
+    shown = [heading, render_table(f"Measurements on both sides, paired by {noun}", columns, rows)]
     if data.times:
         shown.append(tag("p", _MEDIANS.format(noun), class_="quiet small"))
     return join(shown)
@@ -322,11 +324,11 @@ def _render_request(case: CaseView) -> Safe:
     how = case.assertion.type if case.assertion else None
     return tag(
         "div",
-        tag("div", tag("h3", "Prompt"), prose(prompt, "Prompt")),
+        tag("div", tag("h3", "Prompt"), render_prose(prompt, "Prompt")),
         tag(
             "div",
             tag("h3", f"Expected ({how})" if how else "Expected"),
-            prose(expected or "", "Expected"),
+            render_prose(expected or "", "Expected"),
         ),
         class_="halves",
     )
@@ -335,7 +337,7 @@ def _render_request(case: CaseView) -> Safe:
 def _render_reply(sides: SideNames, side: str, run: str, result: ResultDetailView | None) -> Safe:
     head = render_foreign_text(sides.head(side))
     if result is None:
-        return tag("div", tag("h3", head), tag("p", "There is no such repeat.", class_="quiet"))
+        return tag("div", tag("h3", head), tag("p", "This side has no such repeat.", class_="quiet"))
     repeat = f", repeat {result.repeat + 1}" if result.repeat else ""
     took = f" in {format_duration(result.latency_seconds)}" if result.latency_seconds is not None else ""
     link = render_link(make_url(f"/runs/{run}/results/{result.seq}"), f"Full result {sides.phrase(side)}{repeat}")
@@ -364,7 +366,7 @@ def render_excluded(data: ComparisonView, any_judge: str | None, noun: Noun = "c
     sides = name_sides(data)
     base, new = sides.phrase(sides.base), sides.phrase(sides.new)
     kinds = (
-        (data.excluded, "No verdict on one side or both", "They ended in an error, or nothing could be decided."),
+        (data.excluded, "No verdict on one side or both", "These ended with an error, or no check gave a verdict."),
         (data.only_base, f"Only {base}", f"There is no result {new}."),
         (data.only_new, f"Only {new}", f"There is no result {base}."),
     )
@@ -383,9 +385,11 @@ def render_excluded(data: ComparisonView, any_judge: str | None, noun: Noun = "c
             )
             for each in apart.cases
         )
-        why: Child = "Different judges, or versions of a check, decided about these; they are compared as you asked."
+        why: Child = (
+            "Different judges, or versions of a check, gave these verdicts; they are compared because you chose to."
+        )
         if any_judge:
-            left = "Two judges may decide otherwise about the same reply, so these are left out. "
+            left = "Two judges may give different verdicts for the same reply, so these are left out. "
             why = join([left, render_link(any_judge, "Compare them anyway")])
         said.append(_render_named_cases("Judged by different judges", why, noun, apart.count, names))
     found = [each for each in said if each]

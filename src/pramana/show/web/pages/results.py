@@ -36,7 +36,7 @@ from pramana.report.markup import (
     render_tiles,
     tag,
 )
-from pramana.report.prose import prose
+from pramana.report.prose import render_prose
 from pramana.report.result_detail import render_checks, render_exchange, render_expected, render_system_prompt
 from pramana.report.run_summary import wait_tile
 from pramana.report.selection import SELECTION_SUFFIX
@@ -75,13 +75,13 @@ def draw_filters(context: PageContext, run: RunDetailView) -> Callable[[Iterable
 
     with parts.open_box("filters", role="search", label="Filter results"):
         parts.add_select(
-            "Outcome", OUTCOMES, _if_known(query.get("outcome"), OUTCOMES), add_filter("outcome"), clearable=True
+            "Outcome", OUTCOMES, _value_if_listed(query.get("outcome"), OUTCOMES), add_filter("outcome"), clearable=True
         )
         if len(run.models) > 1:
             parts.add_select(
                 "Model",
                 list(run.models),
-                _if_known(query.get("model"), run.models),
+                _value_if_listed(query.get("model"), run.models),
                 add_filter("model"),
                 clearable=True,
             )
@@ -97,7 +97,7 @@ def _kept_query(context: PageContext) -> dict[str, str]:
     return {name: value for name in (*FILTERS, "page") if (value := context.query.get(name))}
 
 
-def _if_known(value: str | None, among: Sequence[str]) -> str | None:
+def _value_if_listed(value: str | None, among: Sequence[str]) -> str | None:
     return value if value in among else None
 
 
@@ -215,7 +215,7 @@ def render_plan(run: RunDetailView) -> Safe:
         "details",
         tag("summary", "The plan: parameters, system prompt, judge, versions"),
         render_facts(said, "sheet"),
-        join([tag("h3", "System prompt"), prose(prompt, "System prompt")]) if prompt else None,
+        join([tag("h3", "System prompt"), render_prose(prompt, "System prompt")]) if prompt else None,
         join([tag("h3", "Notes"), render_json(notes, "Notes")]) if notes else None,
         class_="plan",
     )
@@ -238,7 +238,7 @@ def _render_pairs(data: Mapping[str, Any]) -> Safe:
 # ── Run again ──
 
 MODALITIES = {"text": "text", "voice": "voice", "voice+noise=10dB": "noisy"}
-LONGEST_PROMPT, MOST_IDS, LONGEST = 1_500, 50, 16_000
+LONGEST_PROMPT, MAX_IDS, LONGEST = 1_500, 50, 16_000
 """Limits of an address: characters of the system prompt, ids of scenarios, characters in total."""
 
 
@@ -271,7 +271,7 @@ def _case_parameters(run: RunDetailView, suites: Iterable[ListedView]) -> dict[s
         named = named.removesuffix(SELECTION_SUFFIX).removesuffix("scenarios").removesuffix("+")
         found = {name: selection.pop(name, None) for name in ("type", "difficulty", "language", "tag", "text")}
         ids = selection.pop("ids", [])
-        if len(ids) > MOST_IDS:
+        if len(ids) > MAX_IDS:
             return None
         found["scenario"] = ids if run.selection else "all"
         if not named:

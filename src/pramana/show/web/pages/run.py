@@ -74,7 +74,7 @@ _TO_RESULTS = """
 if (location.hash === "#results" && !window.pramanaScrolled) document.getElementById("results")?.scrollIntoView()
 """
 """Scroll to the results if the address says so, unless the page restores another scroll position."""
-_SLOW_FIRST_TIME_NOTE = "After a start of the server the first time takes some seconds."
+_SLOW_FIRST_TIME_NOTE = "The first time after a server start, this takes a few seconds."
 
 
 @frame.register_page("/runs/{run_id}", "Run")
@@ -217,7 +217,7 @@ class _RunPage:
             if error.status == 404:
                 self._on_deleted()
             elif not self._run.summary:  # too many are waiting, or the store is unavailable; keep an older summary
-                said = f"{parts.describe_refusal(error)}. It is tried again in some seconds."
+                said = f"{parts.describe_refusal(error)}. Pramana tries again in a few seconds."
                 self._summary.set_content(tag("p", render_foreign_text(said), class_="warn"))
                 with self._all:
                     ui.timer(AGAIN_S, self._update_summary, once=True)
@@ -484,7 +484,7 @@ def _render_reason(run: RunDetailView) -> Safe | None:
     if run.status == "finished" and not run.reason:
         return quietly
     why = join([": ", render_foreign_text(run.reason)]) if run.reason else None
-    here = f". {run.stored:,} of {run.expected:,} results are here."
+    here = f". {run.stored:,} of {run.expected:,} results are stored."
     missing = " Resume runs the missing cases." if run.stored < run.expected else ""
     return join([tag("p", f"The run is {run.status}", why, here, missing, class_="warn"), quietly])
 
