@@ -50,7 +50,7 @@ def main() -> int:
             sync_playwright() as playwright,
         ):
             browser = playwright.chromium.launch(
-                executable_path=chromium.path(),
+                executable_path=chromium.find_executable(),
                 args=["--no-sandbox", "--disable-gpu"],
             )
             page = browser.new_page(viewport={"width": 1280, "height": 900})

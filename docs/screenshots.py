@@ -254,7 +254,7 @@ def loopback() -> Iterator[Assistant]:
 def main() -> None:
     """Walk everything, four times."""
     UNUSED.mkdir(parents=True, exist_ok=True)
-    browser_path = chromium.path()
+    browser_path = chromium.find_executable()
     with sync_playwright() as playwright, loopback() as assistant:
         browser = playwright.chromium.launch(
             executable_path=browser_path,

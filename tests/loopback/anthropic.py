@@ -12,7 +12,7 @@ from typing import Any
 from pramana.loopback.voice import ReceivedRequest
 
 from .responses import pieces
-from .server import Answer, Called, Fault, Vendor, frame
+from .server import Answer, Fault, ScriptedToolCall, Vendor, frame
 
 VERSIONS = ("2023-06-01", "2026-10-21")
 CREATED = "2026-01-01T00:00:00Z"
@@ -84,7 +84,7 @@ class AnthropicWire(Vendor):
             return self._refuse(400, "The request body is not valid JSON")
         if wrong := misfit(body):
             return self._refuse(400, wrong)
-        if not self.knows(body["model"]):
+        if not self.has_model(body["model"]):
             return self._refuse(404, f"model: {body['model']}")
         kind = fault.kind if fault else None
         if kind == "unpaid":
@@ -158,13 +158,19 @@ def _words(content: str | list[Any]) -> int:
     return sum(len(str(each.get("text", "")).split()) for each in content if isinstance(each, dict))
 
 
-def _tool_use(called: Called, given: dict[str, Any]) -> dict[str, Any]:
+def _tool_use(called: ScriptedToolCall, given: dict[str, Any]) -> dict[str, Any]:
     return {"type": "tool_use", "id": called.id, "name": called.name, "input": given, "caller": {"type": "direct"}}
 
 
 @lru_cache(4096)
 def _answer(
-    model: str, text: str, asked: int, limit: int, stream: bool, kind: str | None, calls: tuple[Called, ...] = ()
+    model: str,
+    text: str,
+    asked: int,
+    limit: int,
+    stream: bool,
+    kind: str | None,
+    calls: tuple[ScriptedToolCall, ...] = (),
 ) -> Answer:
     words = text.split()
     finish = "refusal" if kind in ("filtered", "refusal") else "tool_use" if calls else "end_turn"

@@ -13,7 +13,7 @@ from typing import Any
 from pramana.loopback.voice import ReceivedRequest
 
 from .responses import pieces
-from .server import Answer, Called, Fault, Vendor, frame
+from .server import Answer, Fault, ScriptedToolCall, Vendor, frame
 
 FIELDS = (
     "contents",
@@ -90,7 +90,7 @@ class GoogleWire(Vendor):
         if wrong := misfit(body):
             return self._refuse(400, wrong)
         model = asked["model"].removeprefix("models/")
-        if not self.knows(model):
+        if not self.has_model(model):
             return self._refuse(404, f"models/{model} is not found for API version v1")
         kind = fault.kind if fault else None
         if kind == "unpaid":
@@ -171,13 +171,19 @@ def _words(parts: Sequence[Mapping[str, Any]]) -> int:
     return sum(len(str(each.get("text", "")).split()) for each in parts)
 
 
-def _function_call(called: Called) -> dict[str, Any]:
+def _function_call(called: ScriptedToolCall) -> dict[str, Any]:
     return {"functionCall": {"id": called.id, "name": called.name, "args": json.loads(called.arguments)}}
 
 
 @lru_cache(4096)
 def _answer(
-    model: str, text: str, asked: int, limit: int | None, stream: bool, kind: str | None, calls: tuple[Called, ...] = ()
+    model: str,
+    text: str,
+    asked: int,
+    limit: int | None,
+    stream: bool,
+    kind: str | None,
+    calls: tuple[ScriptedToolCall, ...] = (),
 ) -> Answer:
     words = text.split()
     finish = "SAFETY" if kind == "filtered" else "STOP"
@@ -188,7 +194,7 @@ def _answer(
         usage["candidatesTokenCount"] = len(words)
     head = {"usageMetadata": usage, "modelVersion": model, "responseId": "loopback"}
 
-    def chunk(piece: str | None, ended: str | None = None, called: tuple[Called, ...] = ()) -> dict[str, Any]:
+    def chunk(piece: str | None, ended: str | None = None, called: tuple[ScriptedToolCall, ...] = ()) -> dict[str, Any]:
         content: dict[str, Any] = {"role": "model"}
         if piece or called:
             content["parts"] = [*([{"text": piece}] if piece else []), *map(_function_call, called)]

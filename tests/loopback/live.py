@@ -15,81 +15,84 @@ from pramana.loopback import live
 from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
-from . import fields as is_
+from . import fields as checks
 
 MODELS = ("gemini-live-2.5-flash", "gemini-2.5-flash-native-audio")
 _MIME = re.compile(r"audio/pcm(?:;rate=(\d{4,5}))?")
 _URL_SAFE = str.maketrans("-_", "+/")
 _TRANSCRIPTION = {
-    "languageCodes": is_.texts,
-    "languageHints": is_.thing,
-    "languageAuto": is_.thing,
-    "customVocabulary": is_.texts,
-    "adaptationPhrases": is_.texts,
-    "wordTimestamp": is_.flag,
-    "diarization": is_.flag,
-    "mode": is_.text,
-    "sourceText": is_.text,
+    "languageCodes": checks.is_texts,
+    "languageHints": checks.is_object,
+    "languageAuto": checks.is_object,
+    "customVocabulary": checks.is_texts,
+    "adaptationPhrases": checks.is_texts,
+    "wordTimestamp": checks.is_flag,
+    "diarization": checks.is_flag,
+    "mode": checks.is_text,
+    "sourceText": checks.is_text,
 }
-_CONTENT = {"role": is_.text, "parts": is_.things}
-_BLOB = {"data": is_.text, "mimeType": is_.text, "displayName": is_.text}
+_CONTENT = {"role": checks.is_text, "parts": checks.is_objects}
+_BLOB = {"data": checks.is_text, "mimeType": checks.is_text, "displayName": checks.is_text}
 SETUP: Mapping[str, Any] = {
-    "model": is_.text,
+    "model": checks.is_text,
     "generationConfig": {
-        "responseModalities": is_.texts,
+        "responseModalities": checks.is_texts,
         "speechConfig": {
-            "voiceConfig": {"prebuiltVoiceConfig": {"voiceName": is_.text}, "replicatedVoiceConfig": is_.thing},
-            "languageCode": is_.text,
-            "multiSpeakerVoiceConfig": is_.thing,
+            "voiceConfig": {
+                "prebuiltVoiceConfig": {"voiceName": checks.is_text},
+                "replicatedVoiceConfig": checks.is_object,
+            },
+            "languageCode": checks.is_text,
+            "multiSpeakerVoiceConfig": checks.is_object,
         },
-        "temperature": is_.number,
-        "topP": is_.number,
-        "topK": is_.number,
-        "maxOutputTokens": is_.number,
-        "seed": is_.number,
-        "mediaResolution": is_.text,
-        "thinkingConfig": is_.thing,
-        "enableAffectiveDialog": is_.flag,
+        "temperature": checks.is_number,
+        "topP": checks.is_number,
+        "topK": checks.is_number,
+        "maxOutputTokens": checks.is_number,
+        "seed": checks.is_number,
+        "mediaResolution": checks.is_text,
+        "thinkingConfig": checks.is_object,
+        "enableAffectiveDialog": checks.is_flag,
     },
     "systemInstruction": _CONTENT,
-    "tools": is_.things,
+    "tools": checks.is_objects,
     "realtimeInputConfig": {
         "automaticActivityDetection": {
-            "disabled": is_.flag,
-            "startOfSpeechSensitivity": is_.text,
-            "endOfSpeechSensitivity": is_.text,
-            "prefixPaddingMs": is_.number,
-            "silenceDurationMs": is_.number,
+            "disabled": checks.is_flag,
+            "startOfSpeechSensitivity": checks.is_text,
+            "endOfSpeechSensitivity": checks.is_text,
+            "prefixPaddingMs": checks.is_number,
+            "silenceDurationMs": checks.is_number,
         },
-        "activityHandling": is_.text,
-        "turnCoverage": is_.text,
-        "interimTranscriptTimestampEnabled": is_.flag,
+        "activityHandling": checks.is_text,
+        "turnCoverage": checks.is_text,
+        "interimTranscriptTimestampEnabled": checks.is_flag,
     },
-    "sessionResumption": is_.thing,
-    "contextWindowCompression": is_.thing,
+    "sessionResumption": checks.is_object,
+    "contextWindowCompression": checks.is_object,
     "inputAudioTranscription": _TRANSCRIPTION,
     "outputAudioTranscription": _TRANSCRIPTION,
-    "proactivity": is_.thing,
-    "explicitVadSignal": is_.flag,
-    "historyConfig": is_.thing,
-    "avatarConfig": is_.thing,
-    "safetySettings": is_.things,
-    "translationConfig": is_.thing,
+    "proactivity": checks.is_object,
+    "explicitVadSignal": checks.is_flag,
+    "historyConfig": checks.is_object,
+    "avatarConfig": checks.is_object,
+    "safetySettings": checks.is_objects,
+    "translationConfig": checks.is_object,
 }
 MESSAGES: Mapping[str, Mapping[str, Any]] = {
     "setup": SETUP,
-    "clientContent": {"turns": is_.things, "turnComplete": is_.flag},
+    "clientContent": {"turns": checks.is_objects, "turnComplete": checks.is_flag},
     "realtimeInput": {
         "audio": _BLOB,
         "video": _BLOB,
-        "mediaChunks": is_.things,
-        "audioStreamEnd": is_.flag,
-        "text": is_.text,
+        "mediaChunks": checks.is_objects,
+        "audioStreamEnd": checks.is_flag,
+        "text": checks.is_text,
         "activityStart": {},
         "activityEnd": {},
     },
-    "toolResponse": {"functionResponses": is_.things},
-    "contextUpdate": {"systemInstruction": is_.thing, "tools": is_.anything},
+    "toolResponse": {"functionResponses": checks.is_objects},
+    "contextUpdate": {"systemInstruction": checks.is_object, "tools": checks.is_anything},
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pramana.loopback.voice import ReceivedRequest
 
 from . import embeddings, responses
-from .server import Answer, Called, Fault, Say, Vendor, frame
+from .server import Answer, Fault, ReplyFunction, ScriptedToolCall, Vendor, frame
 
 CREATED = 1_750_000_000
 FINGERPRINT = "fp_loopback"
@@ -126,7 +126,9 @@ class OpenAIWire(Vendor):
 
     prefix = "/v1"
 
-    def __init__(self, says: str | Say = "It is so.", *, embeds: embeddings.Embed | None = None, **told: Any) -> None:
+    def __init__(
+        self, says: str | ReplyFunction = "It is so.", *, embeds: embeddings.Embed | None = None, **told: Any
+    ) -> None:
         """`embeds` gives the vector of a text; without it, texts are near each other that share words."""
         super().__init__(says, **told)
         self.embeds = embeds
@@ -151,7 +153,7 @@ class OpenAIWire(Vendor):
             return Answer.of(_error("We could not parse the JSON body of your request."), 400)
         if wrong := misfit(body, fields, required):
             return Answer.of(wrong, 400)
-        if not self.knows(body["model"]):
+        if not self.has_model(body["model"]):
             message = f"The model `{body['model']}` does not exist or you do not have access to it."
             return Answer.of(_error(message, code="model_not_found"), 404)
         if fault and fault.kind == "unpaid":
@@ -269,7 +271,7 @@ def _words(messages: Sequence[Mapping[str, Any]]) -> int:
     return sum(len(each["content"].split()) for each in messages if isinstance(each.get("content"), str))
 
 
-def _tool_call(called: Called, arguments: str) -> dict[str, Any]:
+def _tool_call(called: ScriptedToolCall, arguments: str) -> dict[str, Any]:
     return {"id": called.id, "type": "function", "function": {"name": called.name, "arguments": arguments}}
 
 
@@ -282,7 +284,7 @@ def _chat_answer(
     stream: bool,
     with_usage: bool,
     kind: str | None,
-    calls: tuple[Called, ...] = (),
+    calls: tuple[ScriptedToolCall, ...] = (),
 ) -> Answer:
     words = text.split()
     finish = "content_filter" if kind == "filtered" else "tool_calls" if calls else "stop"

@@ -15,7 +15,7 @@ from pramana.loopback.script import Script
 from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
-from . import fields as is_
+from . import fields as checks
 
 MODELS = ("gpt-realtime", "gpt-realtime-mini")
 LARGEST_AUDIO = 15 << 20
@@ -31,57 +31,61 @@ def _sound_format(value: Any) -> bool:
 
 
 _SESSION: Check = {
-    "type!": is_.one_of("realtime"),
+    "type!": checks.one_of("realtime"),
     "audio": {
         "input": {
             "format": _sound_format,
-            "noise_reduction": {"type": is_.one_of("near_field", "far_field"), "strength": is_.number},
+            "noise_reduction": {"type": checks.one_of("near_field", "far_field"), "strength": checks.is_number},
             "transcription": {
-                "model": is_.text,
-                "language": is_.text,
-                "languages": is_.anything,
-                "prompt": is_.text,
-                "keywords": is_.anything,
-                "delay": is_.one_of("minimal", "low", "medium", "high", "xhigh"),
+                "model": checks.is_text,
+                "language": checks.is_text,
+                "languages": checks.is_anything,
+                "prompt": checks.is_text,
+                "keywords": checks.is_anything,
+                "delay": checks.one_of("minimal", "low", "medium", "high", "xhigh"),
             },
             "turn_detection": {
-                "type!": is_.one_of("server_vad", "semantic_vad"),
-                "create_response": is_.flag,
-                "interrupt_response": is_.flag,
-                "idle_timeout_ms": is_.whole,
-                "prefix_padding_ms": is_.whole,
-                "silence_duration_ms": is_.whole,
-                "threshold": is_.number,
-                "eagerness": is_.one_of("low", "medium", "high", "auto"),
+                "type!": checks.one_of("server_vad", "semantic_vad"),
+                "create_response": checks.is_flag,
+                "interrupt_response": checks.is_flag,
+                "idle_timeout_ms": checks.is_whole_number,
+                "prefix_padding_ms": checks.is_whole_number,
+                "silence_duration_ms": checks.is_whole_number,
+                "threshold": checks.is_number,
+                "eagerness": checks.one_of("low", "medium", "high", "auto"),
             },
         },
-        "output": {"format": _sound_format, "speed": is_.number, "voice": is_.text_or_thing},
+        "output": {"format": _sound_format, "speed": checks.is_number, "voice": checks.is_text_or_object},
     },
-    "include": is_.anything,
-    "instructions": is_.text,
-    "max_output_tokens": lambda value: value == "inf" or is_.whole(value),
-    "model": is_.text,
-    "output_modalities": is_.one_of(["audio"], ["text"]),
-    "parallel_tool_calls": is_.flag,
-    "prompt": is_.thing,
-    "reasoning": is_.thing,
-    "tool_choice": is_.text_or_thing,
-    "tools": is_.things,
-    "tracing": is_.text_or_thing,
-    "truncation": is_.text_or_thing,
+    "include": checks.is_anything,
+    "instructions": checks.is_text,
+    "max_output_tokens": lambda value: value == "inf" or checks.is_whole_number(value),
+    "model": checks.is_text,
+    "output_modalities": checks.one_of(["audio"], ["text"]),
+    "parallel_tool_calls": checks.is_flag,
+    "prompt": checks.is_object,
+    "reasoning": checks.is_object,
+    "tool_choice": checks.is_text_or_object,
+    "tools": checks.is_objects,
+    "tracing": checks.is_text_or_object,
+    "truncation": checks.is_text_or_object,
 }
 EVENTS: Mapping[str, Mapping[str, Any]] = {
     "session.update": {"session!": _SESSION},
-    "input_audio_buffer.append": {"audio!": is_.text},
+    "input_audio_buffer.append": {"audio!": checks.is_text},
     "input_audio_buffer.commit": {},
     "input_audio_buffer.clear": {},
     "output_audio_buffer.clear": {},
-    "conversation.item.create": {"item!": is_.thing, "previous_item_id": is_.text},
-    "conversation.item.delete": {"item_id!": is_.text},
-    "conversation.item.retrieve": {"item_id!": is_.text},
-    "conversation.item.truncate": {"item_id!": is_.text, "content_index!": is_.whole, "audio_end_ms!": is_.whole},
-    "response.create": {"response": is_.thing},
-    "response.cancel": {"response_id": is_.text},
+    "conversation.item.create": {"item!": checks.is_object, "previous_item_id": checks.is_text},
+    "conversation.item.delete": {"item_id!": checks.is_text},
+    "conversation.item.retrieve": {"item_id!": checks.is_text},
+    "conversation.item.truncate": {
+        "item_id!": checks.is_text,
+        "content_index!": checks.is_whole_number,
+        "audio_end_ms!": checks.is_whole_number,
+    },
+    "response.create": {"response": checks.is_object},
+    "response.cancel": {"response_id": checks.is_text},
 }
 
 
@@ -135,7 +139,7 @@ class RealtimeAgent(realtime.RealtimeAgent):
         if not isinstance(kind, str) or kind not in EVENTS:
             said = f"Invalid value: '{kind}'. Supported values are: {', '.join(map(repr, EVENTS))}."
             return [self._refusal(said, code="invalid_value", param="type", event_id=own)]
-        fields = {"type": is_.text, "event_id": is_.text, **EVENTS[kind]}
+        fields = {"type": checks.is_text, "event_id": checks.is_text, **EVENTS[kind]}
         if wrong := misfit(event, fields):
             return [self._refusal(wrong[0], code=wrong[1], param=wrong[2], event_id=own)]
         return self.handle_event(kind, event)

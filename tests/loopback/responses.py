@@ -6,7 +6,7 @@ The events come in OpenAI's order and count their own `sequence_number`. What is
 from functools import lru_cache
 from typing import Any
 
-from .server import Answer, Called, frame
+from .server import Answer, ScriptedToolCall, frame
 
 CREATED = 1_750_000_000
 PIECES = 16
@@ -27,7 +27,13 @@ def pieces(text: str) -> list[str]:
 
 @lru_cache(4096)
 def answer(
-    model: str, text: str, asked: int, limit: int | None, stream: bool, kind: str | None, calls: tuple[Called, ...] = ()
+    model: str,
+    text: str,
+    asked: int,
+    limit: int | None,
+    stream: bool,
+    kind: str | None,
+    calls: tuple[ScriptedToolCall, ...] = (),
 ) -> Answer:
     """Answer with the text; `kind` names the fault to shape."""
     words = text.split()
@@ -87,7 +93,7 @@ def answer(
     return Answer(tuple(frames), streamed=True)
 
 
-def _function_call(number: int, called: Called, arguments: str) -> dict[str, Any]:
+def _function_call(number: int, called: ScriptedToolCall, arguments: str) -> dict[str, Any]:
     return {
         "id": f"fc_loopback_{number}",
         "type": "function_call",

@@ -39,7 +39,7 @@ FaultKind = Literal[
     "error_midway",  # an error where the stream's next event should be
     "plain",  # plain JSON, although a stream was asked for
 ]
-STATUS: Mapping[str, int] = {
+STATUS_BY_FAULT: Mapping[str, int] = {
     "unauthorized": 401,
     "parameter": 400,
     "unknown_model": 404,
@@ -49,7 +49,7 @@ STATUS: Mapping[str, int] = {
 }
 STATISTICS = "/loopback"
 """GET tells how many requests came, within how many seconds and at once; DELETE tells it too and counts anew."""
-LONG = 1 << 20
+LONG_TEXT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Wire(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class ScriptedToolCall:
     """A tool that every answer calls."""
 
     name: str
@@ -111,7 +111,7 @@ class Called:
         return [self.arguments[:half], self.arguments[half:]]
 
 
-Say = Callable[[Sequence[Mapping[str, Any]]], str]
+ReplyFunction = Callable[[Sequence[Mapping[str, Any]]], str]
 
 
 class Vendor:
@@ -119,13 +119,13 @@ class Vendor:
 
     def __init__(
         self,
-        says: str | Say = "It is so.",
+        says: str | ReplyFunction = "It is so.",
         *,
         key: str | None = None,
         models: Sequence[str] = ("loopback-small", "loopback-large"),
         any_model: bool = True,
         page: int = 1000,
-        calls: Sequence[Called] = (),
+        calls: Sequence[ScriptedToolCall] = (),
     ) -> None:
         """`says` is one text to all, or what a function makes of the messages; `key` the one accepted (None: any).
 
@@ -135,7 +135,7 @@ class Vendor:
         self.says, self.key, self.models, self.any_model, self.page = says, key, tuple(models), any_model, page
         self.calls = tuple(calls)
 
-    def knows(self, model: str) -> bool:
+    def has_model(self, model: str) -> bool:
         return self.any_model or model in self.models
 
     def text(self, turns: Sequence[Mapping[str, Any]], fault: Fault | None) -> str:
@@ -144,7 +144,7 @@ class Vendor:
             case "empty":
                 return ""
             case "long_line":
-                return "a" * LONG
+                return "a" * LONG_TEXT_BYTES
             case "refusal":
                 return "I cannot help with that."
         return self.says if isinstance(self.says, str) else self.says(turns)
@@ -236,7 +236,7 @@ class Loopback:
             await asyncio.sleep(self.latency_s)
         if fault and fault.kind == "hang":
             await asyncio.Event().wait()
-        if fault and (status := STATUS.get(fault.kind)):
+        if fault and (status := STATUS_BY_FAULT.get(fault.kind)):
             return _response(self._refusal(status, fault))
         answer = self.wire.answer(got, fault)
         spoilt = fault.kind if fault and fault.kind in ("cut", "short", "bad_json") else None
@@ -247,7 +247,9 @@ class Loopback:
         with suppress(ConnectionError):  # the client left first
             await response.prepare(request)
             await (
-                _spoiled(request, response, answer, spoilt) if spoilt else _paced(response, answer, self.pace_s or 0)
+                _send_broken(request, response, answer, spoilt)
+                if spoilt
+                else _send_paced(response, answer, self.pace_s or 0)
             )
         return response
 
@@ -290,7 +292,7 @@ def _response(answer: Answer) -> web.Response:
     return web.Response(body=answer.whole, status=answer.status, headers=_headers(answer))
 
 
-async def _paced(response: web.StreamResponse, answer: Answer, pace_s: float) -> None:
+async def _send_paced(response: web.StreamResponse, answer: Answer, pace_s: float) -> None:
     for number, each in enumerate(answer.frames):
         if number:
             await asyncio.sleep(pace_s)
@@ -298,7 +300,7 @@ async def _paced(response: web.StreamResponse, answer: Answer, pace_s: float) ->
     await response.write_eof()
 
 
-async def _spoiled(request: web.BaseRequest, response: web.StreamResponse, answer: Answer, kind: str) -> None:
+async def _send_broken(request: web.BaseRequest, response: web.StreamResponse, answer: Answer, kind: str) -> None:
     half = len(answer.frames) // 2
     for each in answer.frames[:half]:
         await response.write(each)

@@ -69,7 +69,7 @@ class SpeechLoopback:
                 (value.filename, value.content_type, value.file.read()) if isinstance(value, web.FileField) else value
             )
         self._note(request, fields)
-        if refusal := self._refused(request):
+        if refusal := self._refuse(request):
             return refusal
         if unknown := fields.keys() - FORM:
             return _error(400, f"Unrecognized request argument supplied: {min(unknown)}", min(unknown))
@@ -90,7 +90,7 @@ class SpeechLoopback:
         except ValueError:
             return _error(400, "We could not parse the JSON body of your request.", None)
         self._note(request, body)
-        if refusal := self._refused(request):
+        if refusal := self._refuse(request):
             return refusal
         if wrong := _wrong_body(body):
             return _error(400, *wrong)
@@ -107,7 +107,7 @@ class SpeechLoopback:
     def _note(self, request: web.Request, fields: dict[str, Any]) -> None:
         self.asked.append((request.path.removeprefix(PREFIX), dict(request.headers), fields))
 
-    def _refused(self, request: web.Request) -> web.Response | None:
+    def _refuse(self, request: web.Request) -> web.Response | None:
         if self.status:
             return _error(self.status, "scripted", None)
         if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":

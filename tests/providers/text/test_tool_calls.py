@@ -26,14 +26,17 @@ from pramana.providers.text.openai import OpenAI, Responses
 from ...loopback.anthropic import AnthropicWire
 from ...loopback.google import GoogleWire
 from ...loopback.openai import OpenAIWire
-from ...loopback.server import Answer, Called, Fault, Loopback, Wire, frame
+from ...loopback.server import Answer, Fault, Loopback, ScriptedToolCall, Wire, frame
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
     pytest.mark.usefixtures("virtual_time"),
 ]
 KEY = "sk-test-0123456789"
-CALLED = (Called("get_weather", '{"city": "Paris — 🙂", "days": 3}', "call_1"), Called("get_time", "{}", "call_2"))
+CALLED = (
+    ScriptedToolCall("get_weather", '{"city": "Paris — 🙂", "days": 3}', "call_1"),
+    ScriptedToolCall("get_time", "{}", "call_2"),
+)
 CALLS = tuple(ToolCall(each.name, each.arguments, each.id) for each in CALLED)
 ASKED: Any = [{"role": "user", "content": "Weather?"}]
 REQUEST = Request("m", (Turn("user", "Weather?"),))
@@ -178,7 +181,7 @@ def test_every_answer_with_calls_has_the_referees_shape() -> None:
 
 @EACH
 def test_a_key_in_a_tool_call_is_never_stored(name: str) -> None:
-    leak = Called("send", json.dumps({"key": KEY}), "call_1")
+    leak = ScriptedToolCall("send", json.dumps({"key": KEY}), "call_1")
     for request in (REQUEST, WHOLE):
         with pytest.raises(KeyInAnswer):
             replied(name, PROVIDERS[name][1]("", calls=[leak]), request)

@@ -31,7 +31,7 @@ from pramana.providers.voice.vocabulary import Dial
 from pramana.run.call import Conversation, FinishedCall, Patience
 
 from ...loopback.openai import OpenAIWire
-from ...loopback.server import Fault, Loopback, Say
+from ...loopback.server import Fault, Loopback, ReplyFunction
 from ...loopback.speech import SpeechLoopback
 from ...virtual_time import real_time, virtual_time
 
@@ -75,7 +75,7 @@ class Scene:
     """What was said in a call, and what came of it."""
 
     spoken: Sequence[Utterance] = field(default_factory=lambda: [said()])
-    says: str | Say = "It is so."
+    says: str | ReplyFunction = "It is so."
     heard: str = ASKED
     status: int | None = None
     faults: dict[int, Fault] = field(default_factory=dict)

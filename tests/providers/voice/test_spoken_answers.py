@@ -37,7 +37,7 @@ from pramana.providers.voice.embedded import EmbeddedSynthesis
 from pramana.providers.voice.vocabulary import Dial, SpeechRecognition
 from pramana.run.call import Conversation, FinishedCall, Patience
 
-from ...embedded_faults import FaultyServer, installed, loads
+from ...embedded_faults import FaultyServer, make_loader, use_fault
 
 ASKED = "When do you open?"
 GREEDY = {"temperature": 0, "seed": 42}
@@ -121,7 +121,7 @@ class Noting(FaultyServer):
 
 def test_a_spoken_answer_has_its_own_limits_and_sampling() -> None:
     server = Noting("empty")
-    with patch.object(language.Engine, "_load", loads(server)):
+    with patch.object(language.Engine, "_load", make_loader(server)):
         ask(spoken_model())
         assert server.body["max_tokens"] == MAX_SPOKEN_TOKENS
         assert SPOKEN_SAMPLING.items() <= server.body.items()
@@ -142,7 +142,7 @@ def test_the_runtime_takes_the_sampling_of_a_spoken_answer() -> None:
 
 
 def test_a_loop_is_stopped_and_said_to_be_one() -> None:
-    with installed("loop"):
+    with use_fault("loop"):
         reply = ask(spoken_model())
     assert (reply.finish_reason, reply.text) == ("repetition", "")  # half a sentence is no answer
     assert (
@@ -152,7 +152,7 @@ def test_a_loop_is_stopped_and_said_to_be_one() -> None:
 
 @pytest.mark.usefixtures("virtual_time")
 def test_a_slow_model_is_stopped_and_what_it_said_is_kept() -> None:
-    with patch.object(language.Engine, "_load", loads(FaultyServer("long", GENERATION_S / 4))):
+    with patch.object(language.Engine, "_load", make_loader(FaultyServer("long", GENERATION_S / 4))):
         reply = ask(spoken_model())
     assert reply.finish_reason == "time"
     assert reply.text.startswith("word1, word2")
