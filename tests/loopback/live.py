@@ -134,7 +134,7 @@ class LiveAgent(live.LiveAgent):
     def handle_message(self, message: Message) -> list[Message]:
         """Check one message and do as it says."""
         try:
-            given = camel(json.loads(message))
+            given = to_camel_case(json.loads(message))
         except (ValueError, RecursionError):
             return self._refuse("Invalid JSON payload received. Unexpected token.")
         if not isinstance(given, dict) or len(given) != 1:
@@ -144,14 +144,14 @@ class LiveAgent(live.LiveAgent):
             return self._refuse(f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.')
         if not isinstance(body, dict):
             return self._refuse(f"Invalid value at '{name}'")
-        if wrong := misfit(body, MESSAGES[name], name):
+        if wrong := find_invalid_field(body, MESSAGES[name], name):
             return self._refuse(wrong)
         if (name == "setup") == (self.setup is not None):
             return self._refuse("Request contains an invalid argument.")
-        wrong = self._wrong_setup(body) if name == "setup" else self._wrong_input(name, body)
+        wrong = self._find_setup_problem(body) if name == "setup" else self._find_input_problem(name, body)
         return self._refuse(wrong) if wrong else super().handle_message(json.dumps(given))
 
-    def _wrong_setup(self, setup: Mapping[str, Any]) -> str | None:
+    def _find_setup_problem(self, setup: Mapping[str, Any]) -> str | None:
         given = self.request.headers.get("x-goog-api-key") or self.request.query.get("key")
         if self.key is not None and given != self.key:
             return "API key not valid. Please pass a valid API key."
@@ -161,7 +161,7 @@ class LiveAgent(live.LiveAgent):
             return "Cannot extract voices from a non-audio request."
         return None
 
-    def _wrong_input(self, name: str, body: Mapping[str, Any]) -> str | None:
+    def _find_input_problem(self, name: str, body: Mapping[str, Any]) -> str | None:
         if name != "realtimeInput":
             return None
         if len(body) != 1:
@@ -180,16 +180,18 @@ class LiveAgent(live.LiveAgent):
         return []
 
 
-def camel(given: Any) -> Any:
+def to_camel_case(given: Any) -> Any:
     """Return JSON with every name as protobuf writes it, from either of the ways in which it reads it."""
     if isinstance(given, list):
-        return [camel(each) for each in given]
+        return [to_camel_case(each) for each in given]
     if not isinstance(given, dict):
         return given
-    return {re.sub(r"_([a-z])", lambda found: found[1].upper(), name): camel(each) for name, each in given.items()}
+    return {
+        re.sub(r"_([a-z])", lambda found: found[1].upper(), name): to_camel_case(each) for name, each in given.items()
+    }
 
 
-def misfit(given: Mapping[str, Any], fields: Mapping[str, Any], place: str) -> str | None:
+def find_invalid_field(given: Mapping[str, Any], fields: Mapping[str, Any], place: str) -> str | None:
     """Return what Google says of the first field that does not fit, or None."""
     for name, value in given.items():
         if (check := fields.get(name)) is None:
@@ -197,7 +199,7 @@ def misfit(given: Mapping[str, Any], fields: Mapping[str, Any], place: str) -> s
         if isinstance(check, Mapping):
             if not isinstance(value, dict):
                 return f"Invalid value at '{place}.{name}'"
-            if wrong := misfit(value, check, f"{place}.{name}"):
+            if wrong := find_invalid_field(value, check, f"{place}.{name}"):
                 return wrong
         elif not check(value):
             return f"Invalid value at '{place}.{name}'"

@@ -23,7 +23,7 @@ Check = Callable[[Any], bool] | Mapping[str, Any]
 """Whether a value fits, or the fields of an object; one whose name ends with `!` must be there."""
 
 
-def _sound_format(value: Any) -> bool:
+def _is_sound_format(value: Any) -> bool:
     if not isinstance(value, dict) or value.keys() - {"type", "rate"}:
         return False
     kind, rate = value.get("type"), value.get("rate")
@@ -34,7 +34,7 @@ _SESSION: Check = {
     "type!": checks.one_of("realtime"),
     "audio": {
         "input": {
-            "format": _sound_format,
+            "format": _is_sound_format,
             "noise_reduction": {"type": checks.one_of("near_field", "far_field"), "strength": checks.is_number},
             "transcription": {
                 "model": checks.is_text,
@@ -55,7 +55,7 @@ _SESSION: Check = {
                 "eagerness": checks.one_of("low", "medium", "high", "auto"),
             },
         },
-        "output": {"format": _sound_format, "speed": checks.is_number, "voice": checks.is_text_or_object},
+        "output": {"format": _is_sound_format, "speed": checks.is_number, "voice": checks.is_text_or_object},
     },
     "include": checks.is_anything,
     "instructions": checks.is_text,
@@ -131,31 +131,37 @@ class RealtimeAgent(realtime.RealtimeAgent):
         try:
             event = json.loads(message)
         except (ValueError, RecursionError):
-            return [self._refusal("The event is not valid JSON.", code="invalid_json")]
+            return [self._make_error_event("The event is not valid JSON.", code="invalid_json")]
         if not isinstance(event, dict):
-            return [self._refusal("Invalid event: expected an object.", code="invalid_event")]
+            return [self._make_error_event("Invalid event: expected an object.", code="invalid_event")]
         own = event.get("event_id")
         kind = event.get("type")
         if not isinstance(kind, str) or kind not in EVENTS:
             said = f"Invalid value: '{kind}'. Supported values are: {', '.join(map(repr, EVENTS))}."
-            return [self._refusal(said, code="invalid_value", param="type", event_id=own)]
+            return [self._make_error_event(said, code="invalid_value", param="type", event_id=own)]
         fields = {"type": checks.is_text, "event_id": checks.is_text, **EVENTS[kind]}
-        if wrong := misfit(event, fields):
-            return [self._refusal(wrong[0], code=wrong[1], param=wrong[2], event_id=own)]
+        if wrong := find_invalid_field(event, fields):
+            return [self._make_error_event(wrong[0], code=wrong[1], param=wrong[2], event_id=own)]
         return self.handle_event(kind, event)
 
     def handle_event(self, kind: str, event: Mapping[str, Any]) -> list[Message]:
         match kind:
             case "session.update" if event["session"].get("model", self.requested_model) != self.requested_model:
-                return [self._refusal("The model cannot be changed.", code="invalid_value", param="session.model")]
+                return [
+                    self._make_error_event("The model cannot be changed.", code="invalid_value", param="session.model")
+                ]
             case "input_audio_buffer.append":
                 try:
                     frame = binascii.a2b_base64(event["audio"], strict_mode=True)
                 except ValueError:
                     said = "Invalid 'audio'. Expected base64-encoded audio bytes, but got an invalid value."
-                    return [self._refusal(said, code="invalid_value", param="audio")]
+                    return [self._make_error_event(said, code="invalid_value", param="audio")]
                 if len(frame) > LARGEST_AUDIO:
-                    return [self._refusal("Invalid 'audio': too long.", code="string_above_max_length", param="audio")]
+                    return [
+                        self._make_error_event(
+                            "Invalid 'audio': too long.", code="string_above_max_length", param="audio"
+                        )
+                    ]
             case "conversation.item.truncate":
                 return self._truncate(event)
             case "conversation.item.create":
@@ -172,10 +178,10 @@ class RealtimeAgent(realtime.RealtimeAgent):
         item, end_ms = event["item_id"], event["audio_end_ms"]
         if item not in self.lasts_s:
             said = f"Item with item_id '{item}' does not exist or has no audio."
-            return [self._refusal(said, code="item_truncate_invalid_item_id", param="item_id")]
+            return [self._make_error_event(said, code="item_truncate_invalid_item_id", param="item_id")]
         if end_ms > (lasts_ms := round(self.lasts_s[item] * 1000)):
             said = f"Audio content of {lasts_ms}ms is already shorter than {end_ms}ms"
-            return [self._refusal(said, code="invalid_value", param="audio_end_ms")]
+            return [self._make_error_event(said, code="invalid_value", param="audio_end_ms")]
         self.lasts_s[item] = end_ms / 1000
         place = {"item_id": item, "content_index": event["content_index"], "audio_end_ms": end_ms}
         return [self._event("conversation.item.truncated", **place)]
@@ -189,13 +195,15 @@ class RealtimeAgent(realtime.RealtimeAgent):
         self.lasts_s[self._item] += len(chunk) / self.downlink.bytes_a_second
         return super().send_sound(chunk)
 
-    def _refusal(self, message: str, *, code: str, param: str | None = None, event_id: Any = None) -> str:
+    def _make_error_event(self, message: str, *, code: str, param: str | None = None, event_id: Any = None) -> str:
         own = event_id if isinstance(event_id, str) else None
         error = {"type": "invalid_request_error", "code": code, "message": message, "param": param, "event_id": own}
         return self._event("error", error=error)
 
 
-def misfit(given: Mapping[str, Any], fields: Mapping[str, Any], place: str = "") -> tuple[str, str, str] | None:
+def find_invalid_field(
+    given: Mapping[str, Any], fields: Mapping[str, Any], place: str = ""
+) -> tuple[str, str, str] | None:
     """Return message, code and parameter of OpenAI's error for the first field that does not fit, or None."""
     known = {name.rstrip("!"): check for name, check in fields.items()}
     for name in fields:
@@ -211,7 +219,7 @@ def misfit(given: Mapping[str, Any], fields: Mapping[str, Any], place: str = "")
         if isinstance(check, Mapping):
             if not isinstance(value, dict):
                 return f"Invalid type for '{where}': expected an object.", "invalid_type", where
-            if wrong := misfit(value, check, f"{where}."):
+            if wrong := find_invalid_field(value, check, f"{where}."):
                 return wrong
         elif not check(value):
             return f"Invalid value for '{where}'.", "invalid_value", where

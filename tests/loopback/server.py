@@ -105,7 +105,7 @@ class ScriptedToolCall:
     """As JSON, an object."""
     id: str
 
-    def pieces(self) -> list[str]:
+    def split_arguments(self) -> list[str]:
         """Return the arguments as a stream sends them."""
         half = len(self.arguments) // 2
         return [self.arguments[:half], self.arguments[half:]]
@@ -150,7 +150,7 @@ class Vendor:
         return self.says if isinstance(self.says, str) else self.says(turns)
 
 
-def frame(data: Any, event: str | None = None) -> bytes:
+def make_event(data: Any, event: str | None = None) -> bytes:
     """Return one server-sent event."""
     name = f"event: {event}\n" if event else ""
     return f"{name}data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
@@ -210,7 +210,7 @@ class Loopback:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         read = await request.content.read()  # not request.read(), which stops at 1 MB
         if request.path == STATISTICS:
-            return self._statistics(anew=request.method == "DELETE")
+            return self._report_statistics(anew=request.method == "DELETE")
         self.last = clock.monotonic()
         self.first = self.first or self.last
         number, self.count = self.count, self.count + 1
@@ -231,18 +231,18 @@ class Loopback:
         got = ReceivedRequest(request.method, path, request.query, request.headers, body)
         if self.keep:
             self.requests.append(got)
-        fault = self._fault(number)
+        fault = self._choose_fault(number)
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
         if fault and fault.kind == "hang":
             await asyncio.Event().wait()
         if fault and (status := STATUS_BY_FAULT.get(fault.kind)):
-            return _response(self._refusal(status, fault))
+            return _make_response(self._make_refusal(status, fault))
         answer = self.wire.answer(got, fault)
         spoilt = fault.kind if fault and fault.kind in ("cut", "short", "bad_json") else None
         if spoilt is None and not (answer.streamed and self.pace_s is not None):
-            return _response(answer)
-        response = web.StreamResponse(status=answer.status, headers=_headers(answer))
+            return _make_response(answer)
+        response = web.StreamResponse(status=answer.status, headers=_make_headers(answer))
         response.enable_chunked_encoding()
         with suppress(ConnectionError):  # the client left first
             await response.prepare(request)
@@ -253,21 +253,21 @@ class Loopback:
             )
         return response
 
-    def _statistics(self, *, anew: bool) -> web.Response:
+    def _report_statistics(self, *, anew: bool) -> web.Response:
         told = {"requests": self.count, "seconds": self.last - self.first, "at_once": self.busiest}
         if anew:
             self.count = self.busiest = 0
             self.first = self.last = 0.0
-        return _response(Answer.of(told))
+        return _make_response(Answer.of(told))
 
-    def _fault(self, number: int) -> Fault | None:
+    def _choose_fault(self, number: int) -> Fault | None:
         if number in self.script:
             return self.script[number]
         if self.faults and self._random.random() < self.chance:
             return self._random.choice(self.faults)
         return None
 
-    def _refusal(self, status: int, fault: Fault) -> Answer:
+    def _make_refusal(self, status: int, fault: Fault) -> Answer:
         said = {
             "unauthorized": "Incorrect API key provided",
             "parameter": f"Unsupported parameter: '{fault.parameter}' is not supported with this model.",
@@ -283,13 +283,13 @@ class Loopback:
 _HEADERS = {kind: {"Content-Type": kind} for kind in ("application/json", "text/event-stream; charset=utf-8")}
 
 
-def _headers(answer: Answer) -> Mapping[str, str]:
+def _make_headers(answer: Answer) -> Mapping[str, str]:
     kind = _HEADERS["text/event-stream; charset=utf-8" if answer.streamed else "application/json"]
     return {**kind, **answer.headers} if answer.headers else kind
 
 
-def _response(answer: Answer) -> web.Response:
-    return web.Response(body=answer.whole, status=answer.status, headers=_headers(answer))
+def _make_response(answer: Answer) -> web.Response:
+    return web.Response(body=answer.whole, status=answer.status, headers=_make_headers(answer))
 
 
 async def _send_paced(response: web.StreamResponse, answer: Answer, pace_s: float) -> None:
