@@ -41,7 +41,7 @@ LIBRARY = Path(pramana.__file__).parent / "scenarios"
 def pooled_rate(several: Sequence[Errors]) -> float | None:
     """Return all errors over all words, so that every word has the same weight; None without words.
 
-    >>> pooled([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)]), mean([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)])
+    >>> pooled_rate([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)]), mean_rate([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)])
     (0.1, 0.25)
     """
     words = sum(each.reference_words for each in several)

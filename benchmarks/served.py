@@ -22,7 +22,7 @@ def run_server(*options: str, **environment: str) -> Iterator[str]:
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert process.stdout is not None  # noqa: S101 - it was asked for
+        assert process.stdout is not None  # noqa: S101 - stdout is a pipe
         try:
             said = process.stdout.readline()
             found = re.search(r"http://\S+:\d+", said)

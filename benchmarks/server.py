@@ -47,7 +47,7 @@ class Row:
     """Whether the bar is a minimum for the ratio, not a maximum."""
 
     @property
-    def kept(self) -> bool:
+    def is_met(self) -> bool:
         return self.ratio >= self.bar if self.at_least else self.ratio <= self.bar
 
     def __str__(self) -> str:
@@ -238,7 +238,7 @@ def main() -> int:
     for measure in (*ROWS, *submissions.ROWS):
         row = measure()
         print(row, flush=True)
-        missed += not row.kept
+        missed += not row.is_met
     return int(missed > 0)
 
 

@@ -29,7 +29,7 @@ _blocks: list[AbstractContextManager[None]] = []
 
 
 class FaultyServer:
-    """Stands in for llama.cpp: streams the same pieces as its server does, and stops when the callback says so."""
+    """Stands in for llama.cpp: streams the same pieces as its server does, and stops when the callback returns true."""
 
     def __init__(self, fault: Fault, seconds_a_word: float = 0.0) -> None:
         self._fault, self._seconds = fault, seconds_a_word

@@ -127,7 +127,7 @@ def test_a_remote_schema_is_never_fetched() -> None:
         address = f"http://127.0.0.1:{server.getsockname()[1]}/schema"
         with pytest.raises(InvalidInput, match="never fetched"):
             check("json_schema", "1", schema={"$ref": address})
-        with pytest.raises(BlockingIOError):  # nobody has connected
+        with pytest.raises(BlockingIOError):  # no connection was made
             server.accept()
 
 

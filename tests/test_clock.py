@@ -1,4 +1,4 @@
-"""One clock for the whole program, and virtual time that tests can rely on."""
+"""One clock for the whole program, and virtual time for tests."""
 
 import ast
 import asyncio

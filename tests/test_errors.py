@@ -1,4 +1,4 @@
-"""An error says what happened and what to do; each front end words what to do for its own users."""
+"""Errors say what happened and what to do; each front end words the advice for its users."""
 
 import pickle
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from pramana.show.web.kit.page_context import PAGE_HINTS
 
 KEYS: tuple[HintKey, ...] = get_args(HintKey)
 ONLY_BY_COMMAND = {"resume_run", "publish_suite", "create_token"}
-"""Their files are where the command is; and whoever has no valid token can make one on the machine alone."""
+"""Their files are on the machine of the command; a first token can be created there only."""
 
 
 FRONT_ENDS = {

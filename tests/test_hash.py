@@ -1,4 +1,4 @@
-"""Suite, result and record hashes: equal to the published definition, refused where there is none."""
+"""Suite, result and record hashes: equal to the published definition, refused where it defines none."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The locked packages are installed by two pips at once: every package once, with all of its hashes."""
+"""The locked packages are installed by two concurrent pips: each package once, with all of its hashes."""
 
 import importlib.util
 import re

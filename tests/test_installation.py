@@ -1,4 +1,4 @@
-"""How an extra is installed follows from how this distribution was installed; never a stranger's package."""
+"""The command to install an extra depends on how this distribution was installed; it never names a foreign package."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Runs in the background: taken by exactly one, handed on, given up after three servers, cancelled; on both engines."""
+"""Background runs: taken by exactly one server, handed over, given up after three crashes, cancelled."""
 
 import os
 import threading
@@ -90,7 +90,7 @@ def test_queued_runs_are_executed_concurrently_oldest_first(store: Store) -> Non
 
 
 def test_exactly_one_of_many_servers_takes_over_an_orphaned_run(store: Store, url: str) -> None:
-    """Its server was killed in the middle: the lease names a process that is no more."""
+    """Its server was killed in mid-run: the lease names a dead process."""
     run = queue_run(store, "fake:latency=0.05", limits=Limits(concurrency=1))
     take = (
         "import sys; from pramana.store import open_store; from pramana.store.queue import process_name\n"
@@ -256,7 +256,7 @@ def test_concurrently_queued_and_cancelled_runs_each_end_once(store: Store) -> N
 
 
 def test_a_recording_is_read_only_from_folders_allowed_to_the_server(store: Store) -> None:
-    """Also when a person at the command line goes on with what came through the API."""
+    """Even if a run created by the API is resumed on the command line."""
     import asyncio
 
     from pramana.bench import execute

@@ -1,4 +1,4 @@
-"""Lines and values of JSONL: where lines end, what is refused, and the exact column of it."""
+"""Lines and values of JSONL: where lines end, and what is refused, with its exact column."""
 
 import io
 import json

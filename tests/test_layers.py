@@ -1,4 +1,4 @@
-"""What import-linter's contracts do not say of the package: no import leads back to where it began, nothing is too long."""
+"""Rules beyond import-linter's contracts: no import cycles, and no long modules or functions."""
 
 import ast
 from pathlib import Path

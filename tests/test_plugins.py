@@ -1,4 +1,4 @@
-"""Registries: built-ins by name, strangers by entry point, slips by suggestion."""
+"""Registries: built-ins by name, plugins by entry point, and suggestions for misspelled names."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ CASE = (
 
 @pytest.fixture
 def install_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Install a package whose module has the source given."""
+    """Return a function that installs a plugin with the given source."""
 
     def install(source: str) -> None:
         (tmp_path / "shouting.py").write_text(source, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One request for a run: every front end has a way to say each field, and all that is wrong is said at once."""
+"""The request for a run: every front end can set each field, and all problems are reported at once."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ OTHERWISE_TYPED = {
     "system_prompt": "--system",
     "parameters": "--param",
 }
-"""Fields without an option of their own name; scenarios of the store are asked for through a server only, and cases are
+"""Fields without an option of the same name; stored scenarios are requested through a server only, and cases are
 built in Python."""
 
 
@@ -58,7 +58,7 @@ def test_local_only_fields_are_refused_from_remote_users(name: str, tmp_path: Pa
 
 
 def refuse_store() -> Store:
-    """Refused before a store is needed."""
+    """Fail if a store is opened: the request is refused before."""
     return None  # type: ignore[return-value]
 
 
@@ -93,7 +93,7 @@ def nest(levels: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"a": float("inf")}, "parameters: JSON has no such number (NaN, Infinity)"),
         ({"a": {1, 2}}, "parameters: cannot be written as JSON: Object of type set is not JSON serializable"),
@@ -101,10 +101,10 @@ def nest(levels: int) -> Any:
         ({"a": nest(250)}, "parameters: nested more than"),
     ],
 )  # fmt: skip
-def test_parameters_must_be_json(parameters: dict[str, Any], said: str) -> None:
+def test_parameters_must_be_json(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         RunRequest(models=("fake",), parameters=parameters).check()
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
 
 
 def test_a_parameter_overrides_the_field_of_the_same_name() -> None:

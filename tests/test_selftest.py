@@ -1,4 +1,4 @@
-"""The bench proves its own clock, in short: every wire format, eight turns of four calls at once, the same bar.
+"""A short selftest of the bench's clock: every wire format, eight turns of four concurrent calls, the same bar.
 
 This module stays in real time, with each agent a process at the other end of a socket: it is the proof that other tests
 may hold their calls on virtual time.

@@ -1,4 +1,4 @@
-"""Settings: the environment and the configuration file, and nothing read elsewhere."""
+"""Settings: the environment and the configuration file, which no other module reads."""
 
 import re
 from pathlib import Path

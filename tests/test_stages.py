@@ -1,4 +1,4 @@
-"""`make test` says what it will take, shows each stage, and ends with one line about what passed and what failed."""
+"""`make test` prints an estimate, shows each stage, and ends with a line on what passed and what failed."""
 
 import json
 import os
@@ -22,7 +22,7 @@ case "$2" in
   tests) echo "...... [100%]"; echo "1200 passed, 1 skipped in 33.10s" ;;
 esac
 """
-"""Stands in for make: the stages themselves are what CI runs."""
+"""Replaces make: CI runs the real stages."""
 
 
 def make_environment(folder: Path, **given: str) -> dict[str, str]:
@@ -169,7 +169,7 @@ def test_stopping_ends_running_stages_and_starts_no_more(tmp_path: Path, stage: 
 
 
 def test_a_stage_that_starts_during_a_stop_is_ended(tmp_path: Path) -> None:
-    """`stop()` between the start of a process and its place in the list used to leave it running for ever."""
+    """`stop()` between the start of a process and its place in the list used to leave it running forever."""
     slow = tmp_path / "slow.py"
     slow.write_text(f"""
 import importlib.util, subprocess, sys

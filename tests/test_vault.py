@@ -1,4 +1,4 @@
-"""The vault: what goes in comes out with the right key, and with no other; its key file is made once, for one user."""
+"""The vault: text is readable with the right key only; the key file is created once, for one user."""
 
 import os
 from contextlib import ExitStack

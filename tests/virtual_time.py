@@ -1,7 +1,7 @@
 """Virtual time for tests: an event loop that jumps to the next timer instead of waiting for it.
 
-A call at the pace of a microphone then takes as long as its computing does. Time moves only when the loop has nothing
-else to do: it stands still while a thread of an executor or a child process works, and while something is on its way
+A call at the pace of a microphone then takes only as long as its computation. Time moves only when the loop has nothing
+else to do: it stops while a thread of an executor or a child process works, and while something is on its way
 through a socket of this process. A thread that waits for a coroutine of the loop does not work.
 `clock.monotonic()` and `loop.time()` are the same number.
 """

@@ -1,4 +1,4 @@
-"""What the calls of a run amount to: every line once, errors pooled, nothing dropped for having gone wrong."""
+"""Summaries of the calls of a run: each line counts once, errors are pooled, and failed calls are not dropped."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Times and words of two runs: each case with itself, bounds that hold whatever was not lived to see, and a bar."""
+"""Changes of times and words between two runs: cases are paired, bounds hold for censored times, limits are applied."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Two runs compared: what flipped, what it proves, and what nobody can know."""
+"""Comparison of two runs: which verdicts flipped, what that proves, and what cannot be decided."""
 
 import random
 import re
@@ -362,7 +362,7 @@ def test_the_same_number_of_repeats_is_taken_from_both_sides() -> None:
         ([P], [P, F], (0, 1), "1 answer now is left out"),
         ([P, P, P], [P, E, E], (2, 0), "2 answers before are left out"),
         ([P, E, E], [P], (0, 0), None),  # what has no verdict needs no partner
-        ([P, P], [E, E], (0, 0), None),  # not compared at all, and told as a case
+        ([P, P], [E, E], (0, 0), None),  # not compared at all, and reported as a case
     ],
 )
 def test_unpaired_verdicts_are_counted_and_reported(

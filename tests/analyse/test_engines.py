@@ -1,4 +1,4 @@
-"""Where the engines of two runs differ, and that the sentence says no more than is known."""
+"""Differences between the engines of two runs, described without claiming more than is known."""
 
 import pytest
 from msgspec.structs import replace

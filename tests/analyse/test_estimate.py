@@ -1,4 +1,4 @@
-"""What a run would take: whoever never judges is not counted as a judge, and what then has no verdict is said."""
+"""Estimates of a run: models that cannot judge are not counted as judges, and missing verdicts are announced."""
 
 import pytest
 from msgspec.structs import replace
@@ -30,15 +30,15 @@ def estimate_run(*targets: Target, judge: Target | None = None, repeats: int = 1
     return estimate(plan, CASES, lambda *_: 0.0, lambda target: target in (ALOUD, AGENT))
 
 
-def count_judge_calls(found: Estimate) -> int:
-    return sum(each.calls for each in found.shares if each.purpose == "judge")
+def count_judge_calls(estimated: Estimate) -> int:
+    return sum(each.calls for each in estimated.shares if each.purpose == "judge")
 
 
 @pytest.mark.parametrize("target", [LOCAL, ALOUD, AGENT])
 def test_a_model_that_cannot_judge_gets_no_judge_calls(target: Target) -> None:
     found = estimate_run(target, repeats=3)
     assert count_judge_calls(found) == 0
-    assert found.unjudged == {target.typed: 3}  # cases, however often they are asked
+    assert found.unjudged == {target.typed: 3}  # cases, not repeats
     assert found.warnings == ["3 cases will have no verdict: name a judge"]
     judged = estimate_run(target, judge=MODEL)
     assert (count_judge_calls(judged), judged.unjudged, judged.warnings) == (4, {}, [])

@@ -1,4 +1,4 @@
-"""Every row of the exit codes, with the equalities at the edges."""
+"""Every row of the table of exit codes, including equality at the edges."""
 
 import re
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_exit_code_without_a_threshold(counts: dict[str, int], ended: bool, code
         ({"passed": 8, "failed": 2, "errored": 10}, 0.91, 1),
         ({"passed": 4, "failed": 5, "unscored": 1}, 0.6, 1),
         ({"failed": 1, "skipped": 9}, 0.91, 1),
-        # counted as passed they just meet it: nobody can tell
+        # if all of them passed, the threshold is just met: undecided
         ({"passed": 4, "failed": 5, "unscored": 1}, 0.5, 4),
         ({"failed": 1, "skipped": 9}, 0.9, 4),
         ({"passed": 8, "errored": 2}, 0.9, 4),
@@ -101,7 +101,7 @@ def test_every_row_of_the_documented_exit_codes() -> None:
     [
         ({"passed": 90}, 10, 0.9, 0),  # met whatever is left
         ({"failed": 20}, 80, 0.9, 1),  # missed whatever is left
-        # neither: what was not asked has no verdict either, and nobody can tell
+        # neither: unsent cases have no verdict either, so it is undecided
         ({"failed": 10}, 90, 0.9, 4),
         ({"passed": 89}, 11, 0.9, 4),
         ({"passed": 80, "errored": 5}, 15, 0.9, 4),
@@ -120,7 +120,7 @@ OPEN = {"passed": 5, "unscored": 5}
 
 
 @pytest.mark.parametrize(
-    ("models", "owed", "code"),
+    ("models", "missing", "code"),
     [
         ((ALL, ALL), (0, 0), 0),
         ((ALL, ALL, NONE), (0, 0, 0), 1),  # pooled it would be two thirds, and met
@@ -128,7 +128,7 @@ OPEN = {"passed": 5, "unscored": 5}
         ((ALL, OPEN), (0, 0), 4),
         ((OPEN, NONE), (0, 0), 1),  # one that surely missed decides, whatever becomes of the other
         ((NONE, OPEN), (0, 0), 1),
-        ((ALL, {}), (0, 10), 4),  # one was not asked at all
+        ((ALL, {}), (0, 10), 4),  # one model has no results
         ((ALL, ALL), (0, 2), 0),
         ((ALL, HALF), (0, 3), 4),  # eight of thirteen at best
         ((ALL, HALF), (0, 2), 1),  # seven of twelve at best
@@ -137,11 +137,11 @@ OPEN = {"passed": 5, "unscored": 5}
     ],
 )
 def test_each_model_is_gated_separately_and_the_worst_decides(
-    models: tuple[Counts, ...], owed: tuple[int, ...], code: int
+    models: tuple[Counts, ...], missing: tuple[int, ...], code: int
 ) -> None:
     names = "abc"[: len(models)]
     found = summarise_models(**dict(zip(names, models, strict=True)))
-    assert decide_exit(found, 0.6, dict(zip(names, owed, strict=True))).code == code
+    assert decide_exit(found, 0.6, dict(zip(names, missing, strict=True))).code == code
 
 
 def test_the_message_names_the_deciding_models() -> None:
@@ -215,7 +215,7 @@ def summarise_skipped(reason: str, count: int = 3, variant: str = "voice") -> Su
 
 
 @pytest.mark.parametrize(
-    ("found", "sentence"),
+    ("actual", "sentence"),
     [
         (
             summarise_skipped("the agent does not understand fr"),
@@ -236,5 +236,5 @@ def summarise_skipped(reason: str, count: int = 3, variant: str = "voice") -> Su
         ),
     ],
 )
-def test_if_nothing_was_sent_the_message_says_so_and_what_to_do(found: Summary, sentence: str) -> None:
-    assert decide_exit(found, None, ENDED) == Decision(0, sentence)
+def test_if_nothing_was_sent_the_message_says_so_and_what_to_do(actual: Summary, sentence: str) -> None:
+    assert decide_exit(actual, None, ENDED) == Decision(0, sentence)

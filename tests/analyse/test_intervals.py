@@ -1,4 +1,4 @@
-"""The numbers, by referees: statsmodels, numpy, published examples, enumeration, and coverage counted exactly."""
+"""Statistics checked against statsmodels, numpy, published examples, enumeration and exact coverage."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Who gave the verdicts: nothing is said where all are alike, and one sentence where a run was judged again in part."""
+"""Descriptions of the judges of a run: nothing for a single judge, one sentence for mixed ones."""
 
 import pytest
 
@@ -30,7 +30,7 @@ OFFLINE = Check("contains", "1", Outcome.PASSED, "because")
         [("m", make_check("m")), ("n", make_check("n"))],  # each model judges itself
         [("openai:m", make_check("m")), ("n", make_check("n"))],
         [("m", make_check("m")), ("n", make_check("m"))],  # one judge for all, and one of them
-        [("m", make_check("gpt-5", served="a")), ("m", make_check("gpt-5"))],  # who served is not always said
+        [("m", make_check("gpt-5", served="a")), ("m", make_check("gpt-5"))],  # the served model is not always recorded
         [("m", make_check(None)), ("n", make_check(None))],
     ],
 )
@@ -54,7 +54,7 @@ RUBRIC = make_check("opus", name="rubric")
         ([("m", OFFLINE), ("n", make_check("n"))], "Judged by n."),  # the other one has no such verdict
         ([("m", make_check("opus")), ("m", RUBRIC)], "Judged by opus."),
         ([("m", make_check("gpt-5")), ("m", RUBRIC)], "Judged by gpt-5 (llm_judge), opus (rubric)."),
-        ([("m", make_check("gpt-5")), ("m", make_check("m"))], ""),  # a mixture is said as one
+        ([("m", make_check("gpt-5")), ("m", make_check("m"))], ""),  # one sentence for the mixture
         ([("m", make_check("gpt-5")), ("m", make_check("m")), ("m", RUBRIC)], "Judged by opus (rubric)."),
         ([("m", make_check("x" * 100))], f"Judged by {'x' * 79}…."),
     ],

@@ -1,4 +1,4 @@
-"""Names of models in little room: each fits, and no two read alike."""
+"""Short labels for model names: each fits its width, and no two are equal."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What scorers measured: means with intervals whose units are cases, labels as counts, versions apart."""
+"""Scores of scorers: means with intervals over cases, label counts, and separate versions."""
 
 import random
 

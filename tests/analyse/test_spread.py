@@ -1,4 +1,4 @@
-"""How times are spread, and by the bin: nothing is lost, every time is in its bin, and bounds are round."""
+"""Histograms of times: no time is lost, each is in its bin, and the bins have round bounds."""
 
 import random
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What a run amounts to, counted one result at a time."""
+"""Summaries of runs, counted one result at a time."""
 
 import json
 import tracemalloc

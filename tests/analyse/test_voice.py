@@ -1,4 +1,4 @@
-"""Percentiles against every truth that censored times could have, rates, and the voice tax case by case."""
+"""Percentiles checked for all possible values of censored times, rates, and the voice tax per case."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""What befalls a sound: spelling, exact ratios, the same bytes for the same seed, and nothing clipped unsaid."""
+"""Conditions of a sound: spelling, exact ratios, equal bytes for equal seeds, and no clipping."""
 
 import subprocess
 import sys
@@ -51,7 +51,7 @@ def test_conditions_have_one_canonical_spelling(written: str, canonical: str) ->
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ("", 'condition "" is not known'),
         ("nois=10dB", 'condition "nois=10dB" is not known; did you mean "noise"?; allowed: noise=10dB'),
@@ -77,10 +77,10 @@ def test_conditions_have_one_canonical_spelling(written: str, canonical: str) ->
         ("x" * 5000, "is not known"),
     ],
 )
-def test_an_invalid_condition_names_the_bad_part_and_the_allowed_values(written: str, said: str) -> None:
+def test_an_invalid_condition_names_the_bad_part_and_the_allowed_values(written: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_conditions(written)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert len(str(caught.value)) < 300
 
 

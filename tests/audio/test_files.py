@@ -1,4 +1,4 @@
-"""Sound files: what is read, what is refused, and that a WAV of ours is the same everywhere."""
+"""Sound files: what is read, what is refused, and that our WAV files are identical everywhere."""
 
 import io
 import random

@@ -1,4 +1,4 @@
-"""Levels, borders of sound, G.711 and digests of 16-bit samples."""
+"""Levels, audible bounds, G.711 and digests of 16-bit samples."""
 
 import hashlib
 import io
@@ -45,7 +45,7 @@ def test_the_active_level_ignores_pauses() -> None:
     assert audio.level_dbfs(spoken) == pytest.approx(audio.level_dbfs(make_tone(1)) - 10, abs=0.01)
 
 
-# ── Where it can be heard ──
+# ── Audible bounds ──
 
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 24_000, 48_000])

@@ -1,4 +1,4 @@
-"""Other rates: the same sound, in one piece or in many."""
+"""Resampling: the same sound at another rate, in one piece or in many."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Silero: where somebody speaks, and when they stop."""
+"""Voice activity by Silero: where speech begins and ends."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Whisper tiny.en: what it hears, that it hears the same twice, and that it hears nothing in nothing."""
+"""Speech recognition by Whisper tiny.en: its transcripts, that they are deterministic, and that silence gives none."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What is recorded of an embedded engine: one line that can be read back, with nothing in it but the engine."""
+"""The recorded line of an embedded engine: it round-trips and contains nothing but the engine."""
 
 import os
 import platform

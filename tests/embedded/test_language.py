@@ -1,4 +1,4 @@
-"""The embedded language model itself: what it is sent, what comes back, and that it says the same twice."""
+"""The embedded language model: its input, its output, and that its output is deterministic."""
 
 import json
 import re
@@ -192,7 +192,7 @@ def test_the_port_of_the_runtime_refuses_other_clients() -> None:
     caught.value.close()
 
 
-# ── In a process of its own ──
+# ── In a separate process ──
 
 CHILD = """
 import json, sys

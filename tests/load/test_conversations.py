@@ -1,5 +1,4 @@
-"""Scenarios beyond one prompt: every key, every message at its place, a suite's rules for assertions, and no cost for
-scenarios that use none of it."""
+"""Scenarios with several turns: every key, every message at its position, and the rules for assertions as in suites."""
 
 import json
 import re
@@ -462,7 +461,7 @@ def test_any_request_is_accepted_or_gives_problems(values: dict[str, Any]) -> No
         assert "Input should" not in message
 
 
-# ── The schema that editors use, by an independent referee ──
+# ── The schema that editors use, by an independent validator ──
 
 SCHEMA = jsonschema.Draft202012Validator(scenario_schema())
 JUDGE = {"type": "llm_judge", "judge_prompt": "Kind?"}

@@ -1,4 +1,4 @@
-"""Reading results.json: ours, the community's older files, and every kind of broken file at its place."""
+"""Reading results.json: our own, the community's older files, and broken files with the position of each problem."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Cases from Python: rows of data frames as they come, and what is refused because no run could repeat it."""
+"""Cases from Python: rows of data frames, and what is refused because no run could repeat it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""VoiceBench scenarios: every message of the format at its place, YAML 1.2 rules, and bounds no file can pass."""
+"""VoiceBench scenarios: every message of the format at its position, YAML 1.2 rules, and size limits."""
 
 import time
 from collections.abc import Iterator

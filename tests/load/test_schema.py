@@ -1,4 +1,4 @@
-"""The JSON Schemas: sound by the standard, and of one mind with the loaders, by an independent referee."""
+"""The JSON Schemas: valid by the standard, and in agreement with the loaders according to an independent validator."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_the_schemas_are_json_schema_2020_12(schema: dict[str, Any]) -> None:
 @pytest.mark.parametrize("path", SCENARIO_FILES, ids=lambda path: path.stem)
 def test_every_built_in_scenario_file_is_valid(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    SCENARIO.validate(yaml.load(text, yaml.CBaseLoader))  # noqa: S506, TID251 - texts only; the referee reads for itself
+    SCENARIO.validate(yaml.load(text, yaml.CBaseLoader))  # noqa: S506, TID251 - texts only; the validator parses for itself
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.parent.glob("*.yaml")), ids=lambda path: path.stem)

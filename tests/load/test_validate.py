@@ -1,4 +1,4 @@
-"""Validation of files and folders: everything found, in order, once."""
+"""Validation of files and folders: all problems, in order, once."""
 
 import time
 from pathlib import Path

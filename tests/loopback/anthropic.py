@@ -1,6 +1,6 @@
 """Anthropic's wire format from the server's side: messages and the list of models.
 
-A request is checked field by field against what Anthropic documents; what does not fit is answered with Anthropic's own
+A request is checked field by field against what Anthropic documents; an invalid one is answered with Anthropic's own
 error. Tokens are counted as words, answers are prepared once and sent many times. It remembers nothing.
 """
 
@@ -125,7 +125,7 @@ class AnthropicWire(Vendor):
 
 
 def find_invalid_field(body: Mapping[str, Any]) -> str | None:
-    """Return what Anthropic says of the first field that does not fit, or None."""
+    """Return what Anthropic says about the first invalid field, or None."""
     for name in REQUIRED:
         if name not in body:
             return f"{name}: Field required"

@@ -1,6 +1,6 @@
 """Deepgram's voice agent as strict as the vendor: the settings are checked field by field against what it documents.
 
-What does not fit is answered by its own error and ends the call.
+Invalid settings are answered with its own error and end the call.
 """
 
 import json

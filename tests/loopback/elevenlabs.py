@@ -1,6 +1,6 @@
 """ElevenLabs' agents as strict as the vendor: a client's message is checked against what ElevenLabs' own SDK sends.
 
-What does not fit ends the call. With a key the agent is private: only an address that was signed for it is answered.
+An invalid message ends the call. With a key the agent is private: only an address that was signed for it is answered.
 """
 
 import base64

@@ -22,7 +22,7 @@ Embed = Callable[[str], Sequence[float]]
 
 
 def answer(body: Mapping[str, Any], embed: Embed | None) -> Answer:
-    """Answer a request that fits, in the encoding it asks for."""
+    """Answer a valid request, in the requested encoding."""
     texts = _as_list(body["input"])
     size = body.get("dimensions") or DIMENSIONS
     vectors = [embed(str(each)) if embed else embed_text(str(each), size) for each in texts]
@@ -37,7 +37,7 @@ def answer(body: Mapping[str, Any], embed: Embed | None) -> Answer:
 
 
 def is_valid_input(given: str | Sequence[Any]) -> bool:
-    """Tell whether the input is texts or tokens, at least one, none of them empty."""
+    """Return whether the input is a non-empty list of non-empty texts or token lists."""
     texts = _as_list(given)
     return all(each and (isinstance(each, str) or _is_tokens(each)) for each in texts) and bool(texts)
 

@@ -1,6 +1,6 @@
-"""Checks of single values for the loopback servers' tables of fields: each takes a value and returns whether it fits.
+"""Checks of single values for the loopback servers' tables of fields: each takes a value and returns whether it is valid.
 
-The error message for a value that does not fit is up to each vendor's server.
+The error message for an invalid value is up to each vendor's server.
 """
 
 from collections.abc import Callable

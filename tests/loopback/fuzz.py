@@ -1,4 +1,4 @@
-"""Frames that no vendor sends: an agent's real messages come in, broken ones go out, and wires are tried with them.
+"""Frames that no vendor sends: real messages of an agent are broken and fed to wires.
 
 Only a `ProviderError` may leave a wire that reads one, and only plain data may be in its events. Everything follows
 from the seed; nothing is sent anywhere.
@@ -46,7 +46,7 @@ _KINDS, _CLASSES = frozenset(get_args(Kind)), frozenset((None, *get_args(ErrorCl
 
 
 def record_agent_messages(agent: Agent, wire: Wire) -> list[Message]:
-    """Let wire and agent do their handshake and one turn of each sort, and return all that the agent said."""
+    """Perform the handshake and one turn of each sort; return all messages of the agent."""
     said: list[Message] = []
 
     def read_and_reply(messages: Sequence[Message]) -> None:
@@ -143,7 +143,7 @@ def _check_event(event: Event) -> str:
 
 
 def _mutate(found: Any, chance: random.Random) -> Any:
-    """Return JSON with one thing in it changed, wherever it stands."""
+    """Return JSON with one value changed, at any depth."""
     if not isinstance(found, dict | list) or not found or chance.random() < 0.05:
         return deepcopy(chance.choice(UNUSUAL_VALUES))
     name: Any = chance.choice(list(found)) if isinstance(found, dict) else chance.randrange(len(found))

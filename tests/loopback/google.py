@@ -1,6 +1,6 @@
 """Google's wire format from the server's side: generateContent, streamed and not, and the list of models.
 
-A request is checked field by field against what Google documents; what does not fit is answered with Google's own
+A request is checked field by field against what Google documents; an invalid one is answered with Google's own
 error. Tokens are counted as words, answers are prepared once and sent many times. It remembers nothing.
 """
 
@@ -135,7 +135,7 @@ class GoogleWire(Vendor):
 
 
 def find_invalid_field(body: Mapping[str, Any]) -> str | None:
-    """Return what Google says of the first field that does not fit, or None."""
+    """Return what Google says about the first invalid field, or None."""
     for name in body:
         if name not in FIELDS:
             return f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.'

@@ -1,6 +1,6 @@
 """Gemini's Live API as strict as the vendor: names are taken in either case, as protobuf's JSON has it.
 
-What does not fit ends the connection with code 1007 and Google's words, because the format knows no error message.
+An invalid message ends the connection with code 1007 and Google's words, because the format has no error message.
 """
 
 import binascii
@@ -192,7 +192,7 @@ def to_camel_case(given: Any) -> Any:
 
 
 def find_invalid_field(given: Mapping[str, Any], fields: Mapping[str, Any], place: str) -> str | None:
-    """Return what Google says of the first field that does not fit, or None."""
+    """Return what Google says about the first invalid field, or None."""
     for name, value in given.items():
         if (check := fields.get(name)) is None:
             return f"Invalid JSON payload received. Unknown name \"{name}\" at '{place}': Cannot find field."

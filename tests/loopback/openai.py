@@ -1,6 +1,6 @@
 """OpenAI's wire format from the server's side: chat completions, responses, embeddings and the list of models.
 
-A request is checked field by field against what OpenAI documents; what does not fit is answered with OpenAI's own
+A request is checked field by field against what OpenAI documents; an invalid one is answered with OpenAI's own
 error. Tokens are counted as words, answers are prepared once and sent many times. It remembers nothing.
 """
 
@@ -129,7 +129,7 @@ class OpenAIWire(Vendor):
     def __init__(
         self, says: str | ReplyFunction = "It is so.", *, embeds: embeddings.Embed | None = None, **told: Any
     ) -> None:
-        """`embeds` gives the vector of a text; without it, texts are near each other that share words."""
+        """`embeds` gives the vector of a text; without it, texts that share words are near each other."""
         super().__init__(says, **told)
         self.embeds = embeds
 
@@ -212,7 +212,7 @@ class OpenAIWire(Vendor):
 
 
 def find_invalid_field(body: Mapping[str, Any], fields: Mapping[str, Field], required: Sequence[str]) -> Any:
-    """Return OpenAI's error for the first field that does not fit, or None."""
+    """Return OpenAI's error for the first invalid field, or None."""
     for name in required:
         if name not in body:
             return _make_error(

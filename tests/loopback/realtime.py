@@ -1,6 +1,6 @@
 """OpenAI's Realtime API as strict as the vendor: every client event is checked field by field against OpenAI's own types.
 
-One that does not fit is answered with OpenAI's `error` event, and the session goes on.
+An invalid one is answered with OpenAI's `error` event, and the session goes on.
 """
 
 import binascii
@@ -20,7 +20,7 @@ from . import fields as checks
 MODELS = ("gpt-realtime", "gpt-realtime-mini")
 LARGEST_AUDIO = 15 << 20
 Check = Callable[[Any], bool] | Mapping[str, Any]
-"""Whether a value fits, or the fields of an object; one whose name ends with `!` must be there."""
+"""A check of a value, or the fields of an object; one whose name ends with `!` must be there."""
 
 
 def _is_sound_format(value: Any) -> bool:
@@ -99,7 +99,7 @@ class RealtimeAgent(realtime.RealtimeAgent):
 
     @classmethod
     def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
-        """Return OpenAI's refusal of an upgrade that does not fit, or None."""
+        """Return OpenAI's refusal of an invalid upgrade, or None."""
         header = got.headers.get("Authorization")
         if key is not None and header != f"Bearer {key}":
             said = "Incorrect API key provided." if header else "Missing bearer or basic authentication in header"
@@ -204,7 +204,7 @@ class RealtimeAgent(realtime.RealtimeAgent):
 def find_invalid_field(
     given: Mapping[str, Any], fields: Mapping[str, Any], place: str = ""
 ) -> tuple[str, str, str] | None:
-    """Return message, code and parameter of OpenAI's error for the first field that does not fit, or None."""
+    """Return message, code and parameter of OpenAI's error for the first invalid field, or None."""
     known = {name.rstrip("!"): check for name, check in fields.items()}
     for name in fields:
         if name.endswith("!") and name[:-1] not in given:

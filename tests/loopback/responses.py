@@ -1,6 +1,6 @@
 """The answers of OpenAI's responses API: model and text in, the events of a stream or the whole object out.
 
-The events come in OpenAI's order and count their own `sequence_number`. What is asked is checked in `openai.py`.
+The events come in OpenAI's order and count their own `sequence_number`. Requests are checked in `openai.py`.
 """
 
 from functools import lru_cache
@@ -15,7 +15,7 @@ PIECES = 16
 def split_pieces(text: str) -> list[str]:
     """Return the text in a few pieces, as a stream sends it.
 
-    >>> pieces("It is so.")
+    >>> split_pieces("It is so.")
     ['It', ' is', ' so.']
     """
     words = text.split(" ")

@@ -1,7 +1,7 @@
 """The loopback server: requests in a vendor's wire format come in, that vendor's answers go out, or scripted faults.
 
-What an answer looks like is the `Wire`'s to say; this file owns the port, the record of what was asked, latency and
-faults. It listens on 127.0.0.1 only, and asks nobody anything.
+The `Wire` shapes the answers; this file owns the port, the record of requests, latency and faults. It listens on
+127.0.0.1 only and sends no requests.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ FaultKind = Literal[
     "refusal",  # the model declines, in the field the format has for it
     "empty",  # an answer without text
     "error_midway",  # an error where the stream's next event should be
-    "plain",  # plain JSON, although a stream was asked for
+    "plain",  # plain JSON in answer to a streaming request
 ]
 STATUS_BY_FAULT: Mapping[str, int] = {
     "unauthorized": 401,
@@ -48,17 +48,17 @@ STATUS_BY_FAULT: Mapping[str, int] = {
     "overloaded": 529,
 }
 STATISTICS = "/loopback"
-"""GET tells how many requests came, within how many seconds and at once; DELETE tells it too and counts anew."""
+"""GET returns the number of requests, their duration and peak concurrency; DELETE also resets them."""
 LONG_TEXT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong, once."""
+    """A single failure, used once."""
 
     kind: FaultKind
     retry_after: str | None = None
-    """The header's value as it is sent: seconds, or a date."""
+    """The header's value: seconds, or a date."""
     parameter: str | None = None
 
 
@@ -85,7 +85,7 @@ class Wire(Protocol):
     """One vendor's wire format, seen from the server."""
 
     prefix: str
-    """What stands before every path in the vendor's base URL: `/v1`, or nothing."""
+    """The prefix of every path in the vendor's base URL: `/v1`, or nothing."""
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it; `fault` is one of those that are the wire's to shape."""
@@ -115,7 +115,7 @@ ReplyFunction = Callable[[Sequence[Mapping[str, Any]]], str]
 
 
 class Vendor:
-    """What every vendor's wire is told: what to say, to whom, as which models."""
+    """Options of every vendor's wire: the replies, the accepted key and the models."""
 
     def __init__(
         self,
@@ -127,10 +127,10 @@ class Vendor:
         page: int = 1000,
         calls: Sequence[ScriptedToolCall] = (),
     ) -> None:
-        """`says` is one text to all, or what a function makes of the messages; `key` the one accepted (None: any).
+        """`says` is a fixed reply or a function of the messages; `key` is the accepted key (None: any).
 
         `any_model=False` knows only the models listed; `page` of them are listed at once, where the format has pages.
-        `calls` stand in every answer, after the text if there is any.
+        `calls` are part of every answer, after the text if there is any.
         """
         self.says, self.key, self.models, self.any_model, self.page = says, key, tuple(models), any_model, page
         self.calls = tuple(calls)
@@ -139,7 +139,7 @@ class Vendor:
         return self.any_model or model in self.models
 
     def text(self, turns: Sequence[Mapping[str, Any]], fault: Fault | None) -> str:
-        """Return what is said to a conversation, or what a fault makes of it."""
+        """Return the reply to a conversation, changed by a fault if there is one."""
         match fault.kind if fault else None:
             case "empty":
                 return ""

@@ -1,6 +1,6 @@
 """OpenAI's speech endpoints from the server's side: sound in, scripted words out; words in, sound out in pieces.
 
-`/audio/transcriptions` checks its form field by field and says what it was told to; `/audio/speech` checks its body and
+`/audio/transcriptions` checks its form field by field and returns a scripted text; `/audio/speech` checks its body and
 sends raw samples of a tone, as long as the text. It listens on 127.0.0.1 only and understands nothing.
 """
 

@@ -1,6 +1,6 @@
 """An agent's server as Twilio Media Streams meets it, strict as a reader of Twilio's pages would be.
 
-Every number is a text, the sequence has no gap, each frame is 20 ms. What does not fit ends the call.
+Every number is a text, the sequence has no gap, each frame is 20 ms. Anything else ends the call.
 """
 
 import base64

@@ -1,6 +1,6 @@
-"""The offline assertions on outputs no author foresaw: every script, NUL, halves of surrogate pairs, megabytes.
+"""The offline assertions on arbitrary outputs: every script, NUL, lone surrogates, megabytes.
 
-What is proven: a valid assertion never raises and never hangs; evidence stands where it says; what two types should
+What is proven: a valid assertion never raises and never hangs; evidence is found at its offsets; what two types should
 agree or disagree on, they do; and `is_json` agrees with an independent recogniser of RFC 8259, written below.
 """
 
@@ -31,7 +31,7 @@ ideals = st.text(letters, min_size=1, max_size=3).filter(str.strip)
 
 @st.composite
 def outputs_with_ideals(draw: st.DrawFn) -> tuple[str, str]:
-    """Return an output and a text that often stands in it, in another case."""
+    """Return an output and a text that often occurs in it, in another case."""
     output = draw(outputs)
     if not output or draw(st.booleans()):
         return output, draw(ideals)

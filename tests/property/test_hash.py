@@ -1,6 +1,6 @@
-"""The suite hash sees every value and nothing else, however the file is spelled and however the sorting is done.
+"""The suite hash depends on every value and nothing else, for any spelling of the file and any way of sorting.
 
-The referee is the published definition in one line: SHA-256 of the cases, sorted by id, in sorted-key JSON without
+The reference is the published definition in one line: SHA-256 of the cases, sorted by id, in sorted-key JSON without
 spaces. Every property is also tried with a budget so small that each case is spilled to disk and many runs are merged.
 """
 
@@ -88,7 +88,7 @@ def spell_value(value: Any, random: Random) -> str:
 
 
 def spell_text(value: str, random: Random) -> str:
-    """Return a JSON string in which any character may stand raw or as an escape."""
+    """Return a JSON string in which any character may be raw or escaped."""
     parts = []
     for each in value:
         raw_is_legal = each >= " " and each not in '"\\' and not "\ud800" <= each <= "\udfff"
@@ -299,7 +299,7 @@ def test_the_case_digest_ignores_only_the_source(case: Case, other: Case) -> Non
 
 
 def _are_equal_assertions(one: Assertion | None, other: Assertion | None) -> bool:
-    """Tell whether two assertions differ at most in the order of keys inside their schema."""
+    """Return whether two assertions differ at most in the order of keys inside their schema."""
     if one is None or other is None:
         return one is other
     schemas = {json.dumps(each.schema, sort_keys=True) for each in (one, other)}

@@ -1,9 +1,9 @@
-"""Whatever enters the loaders, cases or positioned problems leave them, and never another exception.
+"""The loaders turn any input into cases or positioned problems, and never raise another exception.
 
 What enters: random text, random bytes, and documents that are valid but for a few edits (keys dropped, repeated,
 mistyped or moved, values of every wrong kind, anchors, tags, directives, tabs, byte order marks, every kind of line
 end). What is proven of each problem: it has a message, its line exists, its column lies on that line or just behind it,
-and its caret points at the character that stands there.
+and its caret points at the character in that place.
 """
 
 import json
@@ -25,7 +25,7 @@ from ..examples import examples
 
 BOM = "\ufeff"
 
-# Characters and snippets that one reader or another takes for more than text.
+# Characters and snippets that some readers treat as syntax.
 SNIPPETS = (
     *("\t", "\r", "\n", "\r\n", "\x00", "\x07", "\x0c", "\x1b", "\x7f", "\x85", "\xa0", "\u2028", "\u2029", BOM),
     *("\ue000", "\ufffd", "\uffff", "😀", "👩‍🚀", "é", "e\u0301", "ß", "مرحبا", "日本", "𝔘"),

@@ -1,4 +1,4 @@
-"""What is written reads back the same: scenarios through YAML, test cases through JSON.
+"""Written files round-trip: scenarios through YAML, test cases through JSON.
 
 No text may change on the way. A text that YAML cannot hold must be refused aloud, by the model or by the writer, and
 never be altered in silence.

@@ -71,7 +71,7 @@ def test_each_vendors_out_of_credit_error_is_recognised(
     assert "\n" not in str(caught.value)
 
 
-# The referees: what the servers say is what the vendors' own SDKs understand.
+# The vendors' own SDKs understand what the servers send.
 
 
 def test_out_of_credit_error_matches_the_openai_sdk() -> None:

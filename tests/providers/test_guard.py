@@ -1,4 +1,4 @@
-"""The address guard against real servers on loopback: nothing private is connected to, and nothing hangs or floods us."""
+"""The address guard against real servers on loopback: no private address is connected to, nothing hangs or floods."""
 
 import asyncio
 import datetime as dt
@@ -34,7 +34,7 @@ Answer = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Server:
-    """Answers each path as it is told, and keeps what was asked."""
+    """Answers each path by a function, and records the requests."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -199,7 +199,7 @@ def test_a_misspelled_setting_allows_nothing(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def fake_name_server(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
-    """Let the name server answer for models.example with one address after another, the last one for ever."""
+    """Make models.example resolve to one address after another, and then always to the last."""
     real, left = socket.getaddrinfo, list(answers)
 
     def resolve(host: Any, *rest: Any, **more: Any) -> Any:
@@ -575,7 +575,7 @@ except PramanaError as error:
 
 
 def make_certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """Return a certificate of localhost that nobody trusts yet, and what a server needs of it."""
+    """Return a self-signed certificate of localhost, and the TLS context of a server with it."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,4 +1,4 @@
-"""Endpoints that somebody else named: a server connects to the public Internet alone, unless it is allowed more."""
+"""Endpoints named by remote users: a server connects to the public internet only, unless it is allowed more."""
 
 import asyncio
 import socket
@@ -241,7 +241,7 @@ def test_a_vendors_agent_at_a_registered_address_is_guarded(monkeypatch: pytest.
 
 
 def test_an_address_named_in_an_answer_is_guarded_even_if_the_provider_is_not() -> None:
-    """Vapi says by HTTP where the call is: here at a private address, which nobody of this machine has named."""
+    """Vapi returns the URL of the call by HTTP: here a private address, which is not in the local configuration."""
 
     async def go() -> None:
         async def handle(request: web.BaseRequest) -> web.Response:

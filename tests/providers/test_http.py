@@ -1,4 +1,4 @@
-"""The HTTP seam against servers of bytes: every cut, every refusal, and the key that never shows."""
+"""The HTTP transport against byte-level servers: truncation at every place, every refusal, and no key shown."""
 
 import asyncio
 import itertools
@@ -53,7 +53,7 @@ class BytesServer:
                 for piece in self.pieces:
                     writer.write(piece)
                     await writer.drain()
-                    await asyncio.sleep(0.002)  # so that each piece is a chunk of its own
+                    await asyncio.sleep(0.002)  # so that each piece becomes a separate chunk
                 if not self.stay:
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -208,11 +208,11 @@ def test_a_line_of_a_megabyte_and_split_characters_are_read() -> None:
 def test_the_cost_of_a_long_line_is_linear() -> None:
     events, piece = EventParser(), b"a" * 100
     start = time.process_time()
-    for _ in range(200_000):  # joined anew for each piece, this would copy two terabytes
+    for _ in range(200_000):  # joining again for each piece would copy two terabytes
         events.feed(piece)
     (event,) = events.feed(b"\n\n") or [(None, b"")]
     assert time.process_time() - start < 20
-    assert event == (None, b"")  # no `data:` in front: a field nobody knows
+    assert event == (None, b"")  # without `data:` it is an unknown field
 
 
 @pytest.mark.parametrize(
@@ -499,7 +499,7 @@ def test_an_html_page_with_status_200_is_reported_as_such(kind: str) -> None:
 def test_the_cost_of_an_event_of_many_lines_is_linear() -> None:
     events, line = EventParser(), b"data: " + b"a" * 57 + b"\n"
     start = time.process_time()
-    for _ in range(1_000):  # joined anew for each line, this would copy a terabyte and a half
+    for _ in range(1_000):  # joining again for each line would copy 1.5 terabytes
         assert not events.feed(line * 250)
     (event,) = events.feed(b"\n")
     assert time.process_time() - start < 10

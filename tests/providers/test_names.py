@@ -1,4 +1,4 @@
-"""Names: what a user types finds who is meant; a provider opens with the right account, and never shows a key."""
+"""Model names: each resolves to its provider, which opens with the right account and never shows a key."""
 
 import asyncio
 import os
@@ -281,7 +281,7 @@ def test_configured_providers_are_listed() -> None:
 
 def test_keys_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    lookup = os.environ.get  # noqa: TID251 - whose repr shows every variable there is
+    lookup = os.environ.get  # noqa: TID251 - its repr shows all variables
     assert KEY in repr(lookup)
     accounts = Accounts(lookup)
     target = resolve_target("gpt-5")
@@ -309,7 +309,7 @@ def test_a_recorded_command_runs_only_as_configured() -> None:
         "from pramana.providers.names import resolve_target; resolve_target('gpt-5')",
         "import pramana.bench, pramana.planning",
     ],
-    ids=["resolve a name", "a run that asks no server"],
+    ids=["resolve a name", "an offline run"],
 )
 def test_offline_providers_import_no_http_library(work: str) -> None:
     code = f"import sys; {work}; print('aiohttp' in sys.modules)"

@@ -1,4 +1,4 @@
-"""Any field of any answer may be anything: what comes of it can be stored, or is an error of that reply alone."""
+"""Any field of an answer may have any value: the reply can be stored, or the error is limited to that reply."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from ..loopback.openai import OpenAIWire
 from ..loopback.server import Answer, Fault, Loopback, Wire
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
-ODD: tuple[Any, ...] = ({"a": 1}, ["a"], 5, -5, 2**63, 10**400, 1.5e308, True, "", "\ud800\x00", None)
+UNUSUAL_VALUES: tuple[Any, ...] = ({"a": 1}, ["a"], 5, -5, 2**63, 10**400, 1.5e308, True, "", "\ud800\x00", None)
 REQUEST = Request("m", (Turn("user", "Is it so?"),))
 WHOLE = Request("m", (Turn("user", "Is it so?"),), {"stream": False})
 Path = tuple[str | int, ...]
@@ -46,15 +46,15 @@ class OddWire:
     def __init__(self, wire: Wire) -> None:
         self.wire, self.prefix, self.make_error_body = wire, wire.prefix, wire.make_error_body
         self.change: tuple[int, Path, Any] | None = None
-        self.said: list[Any] = []
+        self.events: list[Any] = []
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         answer = self.wire.answer(got, fault)
         frames = [*answer.frames]
-        self.said = [_parse_event(each) for each in frames]
+        self.events = [_parse_event(each) for each in frames]
         if self.change:
             number, path, value = self.change
-            said = self.said[number]
+            said = self.events[number]
             holder = said
             for step in path[:-1]:
                 holder = holder[step]
@@ -93,13 +93,13 @@ def test_any_field_may_have_any_value(name: str) -> None:
             provider = make(Account(server.url, timeout_s=20))
             await ask(provider)
             seen: set[tuple[Path, ...]] = set()
-            for number, said in enumerate(odd.said):
+            for number, said in enumerate(odd.events):
                 found = tuple(find_paths(said))
                 if found in seen:
                     continue
                 seen.add(found)
                 for path in found:
-                    for value in ODD:
+                    for value in UNUSUAL_VALUES:
                         odd.change = (number, path, value)
                         try:
                             reply = await ask(provider)

@@ -1,4 +1,4 @@
-"""Prices: costs by hand calculation, the user's file before all others, and an unknown price is never 0."""
+"""Prices: costs by hand calculation, precedence of the user's file, and unknown prices that are never 0."""
 
 import sys
 import time
@@ -118,7 +118,7 @@ def test_the_price_file_takes_precedence(tmp_path: Path) -> None:
     for typed in ("gpt-5", "openai:gpt-5", "openai-responses:gpt-5"):
         assert prices.cost(make_target(typed), "gpt-5-2025-08-07", Usage(1000, 10, 300)) == pytest.approx(by_hand)
     assert prices.cost(make_target("http://localhost:8000/v1#llama"), None, Usage()) == 0.0
-    # without a price of its own, cached input costs what input costs
+    # without its own price, cached input costs as much as input
     assert prices.cost(make_target("python:textwrap:dedent"), None, Usage(100, 10, 50)) == pytest.approx(0.00012)
     assert prices.is_known(make_target("python:textwrap:dedent"))
     assert prices.cost(make_target("opus"), None, Usage(1000, 0, 0)) == pytest.approx(0.005)

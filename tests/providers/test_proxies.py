@@ -1,4 +1,4 @@
-"""Proxies from the environment: a real forwarding proxy on loopback sees what it should, and no password shows."""
+"""Proxies from the environment: a real proxy on loopback gets the right requests, and no password is shown."""
 
 import asyncio
 import base64
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 PASSWORD = "hunter2"
 REQUEST = Request("m", (Turn("user", "Is it so?"),))
 ELSEWHERE = "http://models.example:8000/v1"
-"""Nobody's: only a proxy leads there."""
+"""An unassigned address, which only a proxy can reach."""
 
 
 @pytest.fixture
 def proxied_host(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the name of a host that a name server would lead here: nothing but the answer is made up."""
+    """Return a host name that resolves to this machine; only the DNS answer is faked."""
     real = socket.getaddrinfo
 
     def resolve(host: Any, *rest: Any, **more: Any) -> Any:

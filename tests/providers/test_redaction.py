@@ -1,4 +1,4 @@
-"""No key in anything that is stored: whole, in pieces, or as JSON may write it; and no answer that is not the model's."""
+"""No key is stored, whether whole, in pieces or JSON-escaped, and the model's answers are never changed."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ Make = Callable[[Account], Provider]
 
 
 class FixedAnswer(OpenAIWire):
-    """A server that answers with these bytes, whatever is asked: the events of a stream, or one piece."""
+    """A server that answers every request with these bytes: the events of a stream, or one piece."""
 
     def __init__(self, *said: Any, streamed: bool = True) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Registered providers: how they are typed, what a target records of them, and where their keys go, and where never."""
+"""Registered providers: their names, what a target records of them, and where their keys may be sent."""
 
 from collections.abc import Callable
 from typing import Any
@@ -263,7 +263,7 @@ def test_every_kind_that_runs_no_code_can_be_registered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (("mine", "python"), "run code, so they exist only in the local configuration"),
         (("mine", "command"), "run code"),
@@ -283,13 +283,13 @@ def test_every_kind_that_runs_no_code_can_be_registered() -> None:
         (("mine", "websocket"), "needs its description"),
     ],
 )
-def test_unregistrable_kinds_are_refused_with_a_reason(given: tuple[str, str], said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_unregistrable_kinds_are_refused_with_a_reason(given: tuple[str, str], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         check_provider(*given)
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"base_url": "ftp://h/v1"}, 'begins with "ftp"'),
         ({"base_url": "h"}, "is not a URL"),
@@ -301,8 +301,8 @@ def test_unregistrable_kinds_are_refused_with_a_reason(given: tuple[str, str], s
         ({"model": " "}, "a model's name has"),
     ],
 )
-def test_registered_fields_must_be_valid(more: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_registered_fields_must_be_valid(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         check_provider("mine", "openai", **more)
 
 

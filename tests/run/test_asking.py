@@ -1,4 +1,4 @@
-"""From request to reply: what is asked again, what is not, what is spent, and what is left out."""
+"""From request to reply: what is retried, what it costs, and which parameters are dropped."""
 
 import asyncio
 import random
@@ -190,7 +190,7 @@ def test_after_a_stop_replies_under_way_are_still_judged() -> None:
     assert ask(asking_, judging).text == "ok"
     provider.script = iter([Unavailable("down")])
     with pytest.raises(Unavailable):
-        ask(asking_, judging)  # once: nobody waits any more
+        ask(asking_, judging)  # once: there is no more waiting
     assert len(provider.asked) == 2
 
 
@@ -289,7 +289,7 @@ def test_a_negative_token_count_does_not_reduce_the_spending() -> None:
 
 
 class OwnError(BaseException):
-    """Of a stranger."""
+    """An error of third-party code."""
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), OwnError("so"), asyncio.CancelledError()])

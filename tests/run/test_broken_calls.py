@@ -1,4 +1,4 @@
-"""Calls in which an agent says what no vendor says: each is held to some end, and measured."""
+"""Calls with frames that no vendor sends: each ends in an orderly way and is measured."""
 
 import asyncio
 from importlib.util import module_from_spec, spec_from_file_location

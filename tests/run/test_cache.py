@@ -1,4 +1,4 @@
-"""The reply cache: the same question costs nothing, any other is asked."""
+"""The reply cache: an identical request costs nothing, any other is sent."""
 
 import json
 import resource

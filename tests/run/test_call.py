@@ -1,4 +1,4 @@
-"""The call: paced like a microphone, played like a loudspeaker, recorded on one clock, ended whatever happens."""
+"""Calls: paced like a microphone, played like a loudspeaker, recorded on one clock, and always ended."""
 
 import asyncio
 import json
@@ -124,7 +124,7 @@ def check_call(of: FinishedCall, lines: int = 1) -> Any:
 
 
 class ActingChannel(ScriptedChannel):
-    """A channel that does something with each frame, told whether it is loud, and how many were quiet since."""
+    """A channel that acts on each frame, given its loudness and the number of quiet frames since."""
 
     def __init__(self, each: "Callable[[ActingChannel, bool], None]", **formats: Any) -> None:
         super().__init__(lambda *_: None, **formats)
@@ -187,7 +187,7 @@ def test_audio_that_arrives_faster_than_real_time_is_queued() -> None:
     assert np.diff([each["plays"] for each in sounds]) == pytest.approx([0.4, 0.4], abs=1e-4)
     assert sounds[2]["t"] - sounds[0]["t"] < 0.1
     (end,) = read_events(call_, "end")
-    assert end["t"] >= sounds[0]["plays"] + 1.2  # nobody hangs up before they have listened
+    assert end["t"] >= sounds[0]["plays"] + 1.2  # the caller does not hang up before the answer was played
 
 
 def test_the_next_line_waits_for_the_end_of_the_answer_and_a_pause() -> None:
@@ -499,7 +499,7 @@ def test_a_telephone_agent_may_hang_up_after_its_answer() -> None:
 
 
 class YieldingChannel(ScriptedChannel):
-    """Falls silent, and says so, as soon as it is talked into."""
+    """Falls silent, and reports it, on barge-in."""
 
     capabilities = ChannelCapabilities(says_interrupted=True)
     late: tuple[Event, ...] = ()

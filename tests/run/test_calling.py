@@ -1,4 +1,4 @@
-"""A model asked aloud: what the agent is told before, what becomes of the call, and who writes down what was said."""
+"""Spoken requests: the history an agent gets, the result of the call, and its transcription."""
 
 import asyncio
 import hashlib
@@ -43,7 +43,7 @@ BEFORE = (Turn("system", "Be brief."), Turn("user", "Hello."), Turn("assistant",
 
 
 class Agent:
-    """The fake agent, with a memory of what it was told."""
+    """The fake agent, which records its dials."""
 
     def __init__(self, written: str, *, takes_history: bool = False, refuses: Exception | None = None) -> None:
         self.agent, self.refuses = FakeVoice(**parse_fake_voice(written)), refuses
@@ -64,7 +64,7 @@ class Agent:
 
 
 class FakeRecognition:
-    """Writes down how many seconds of each clip are audible."""
+    """Returns the audible seconds of each clip as its transcript."""
 
     def __init__(self, *languages: str, fails: Exception | None = None, times: int = 10**6) -> None:
         self.languages, self.fails, self.times = languages, fails, times
@@ -101,7 +101,7 @@ class SpokenRequest:
     blobs: dict[str, bytes] = field(default_factory=dict)
     failure: Exception | None = None
     stored: int = 0
-    """Blobs, before anybody has written anything down."""
+    """Stored blobs, before the transcription."""
     _reply: Reply | None = None
 
     @property
@@ -149,7 +149,7 @@ def spoken_requests() -> dict[str, SpokenRequest]:
             await asyncio.gather(*(each.ask() for each in found.values()))
 
     with pytest.MonkeyPatch.context() as patch, virtual_time():
-        patch.setattr(call, "TRANSCRIPT_S", 0.1)  # nobody waits for words that will not come
+        patch.setattr(call, "TRANSCRIPT_S", 0.1)  # do not wait for text that will not come
         asyncio.run(ask())
     return found
 
@@ -171,7 +171,7 @@ def test_a_reply_has_text_recording_and_played_audio(spoken_requests: dict[str, 
     plain = spoken_requests["plain"]
     reply, blobs = plain.reply, plain.blobs
     assert (reply.text, reply.answers, reply.finish_reason) == ("Yes.", ("Yes.",), "done")
-    assert plain.scribe.clips == []  # who says what they said is taken at their word
+    assert plain.scribe.clips == []  # transcripts sent by the agent are not replaced
     assert 1 < reply.total_s < 10
     assert reply.call is not None
     assert reply.call.caller == ("sha256:0",)
@@ -223,7 +223,7 @@ def test_a_failed_call_is_an_error_without_a_reply(spoken_requests: dict[str, Sp
     assert spoken_requests["refused"].blobs == {}
 
 
-# ── Whoever writes down fails ──
+# ── Failing speech recognition ──
 
 
 def test_a_call_records_the_embedded_engines_of_its_agent_and_no_others() -> None:
@@ -255,7 +255,7 @@ def find_events(log: bytes, kind: str) -> list[dict[str, Any]]:
 
 def test_a_failing_recognition_loses_the_transcript_not_the_call(spoken_requests: dict[str, SpokenRequest]) -> None:
     deaf = spoken_requests["deaf"]
-    assert (len(deaf.agent.dials), deaf.stored) == (1, 2)  # recording and log, before the ears were asked
+    assert (len(deaf.agent.dials), deaf.stored) == (1, 2)  # recording and log, before the transcription
     assert (deaf.reply.text, deaf.reply.answers, deaf.reply.finish_reason) == ("", ("", ""), "done")
     assert deaf.reply.call is not None
     assert type(deaf.reply) is Reply
@@ -307,7 +307,7 @@ def test_a_wrong_key_for_speech_recognition_ends_the_run_but_not_the_call() -> N
 
 
 def make_interrupted_call(cut: tuple[bool, ...]) -> FinishedCall:
-    """Two answers of a second each in the recording, the first of which the agent says more of than was heard."""
+    """Return a call with two answers of one second; the transcript of the first is longer than the part that was heard."""
     track = np.zeros((24000 * 5, 2), np.int16)
     for start in (0.5, 3.5):
         track[int(start * 24000) : int((start + 1) * 24000), 1] = 8000
@@ -474,7 +474,7 @@ def test_the_caller_can_state_whether_the_agent_greets(
         agent = GreetingAgent("fixed=Yes.")
         calls = CallProvider(agent, "fake-voice", lambda _: "", None, Patience(answer_within_s=1, longest_s=0.2))
         await calls.ask(Request("words", (), given, speech=Speech(make_utterances(Line("hello")))))
-        assert agent.dials[0].parameters == {}  # it is about the call, and no agent is told
+        assert agent.dials[0].parameters == {}  # it concerns the call and is not sent to the agent
 
     monkeypatch.setattr("pramana.run.calling.Conversation", RecordingChannel)
     asyncio.run(go())
@@ -554,7 +554,7 @@ def test_an_agent_that_never_became_ready_is_not_retried() -> None:
     with pytest.raises(Unavailable) as again:
         asyncio.run(go(calls))
     assert (len(agent.dials), again.value.fatal) == (1 + asking.FIRST_ATTEMPTS, False)
-    # And what is said by a server that is in trouble is no silence.
+    # A message of a server in trouble is not silence.
     agent.refuses = Unavailable("busy")
     with pytest.raises(Unavailable):
         asyncio.run(go(CallProvider(agent, "a", lambda _: "", None)))

@@ -1,4 +1,4 @@
-"""The engine: bounded workers, work drawn when needed, an orderly end whatever happens."""
+"""The engine: bounded workers, cases read on demand, and an orderly end in all circumstances."""
 
 import asyncio
 from collections.abc import Iterator
@@ -170,7 +170,7 @@ def test_results_are_yielded_in_batches_without_long_delays() -> None:
     sizes, took = asyncio.run(main())
     assert sum(sizes) == 300
     assert len(sizes) <= 8  # not three hundred
-    assert took < 5  # though another was still being asked
+    assert took < 5  # although another request was under way
 
 
 def test_an_internal_error_is_not_swallowed() -> None:

@@ -1,4 +1,4 @@
-"""The limiter: slow start, growth only when used, one cut for a burst, and everyone waits when told to."""
+"""The limiter: slow start, growth only if used, one cut per burst, and delays that apply to all requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine

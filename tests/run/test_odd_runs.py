@@ -1,4 +1,4 @@
-"""Whole runs against a server that answers oddly: the odd reply is one case's, all others are kept, and no key is."""
+"""Whole runs against a server with odd answers: only one case is affected, and no key is stored."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from ..loopback.server import Answer, Fault, Loopback
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-secret/0123456789"
-ODD = 7
+ODD_CASE = 7
 """The number of the case that is answered oddly."""
 
 
@@ -36,7 +36,7 @@ class OddWire(OpenAIWire):
         self.deltas, self.usage, self.odd = deltas, usage, odd
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
-        one = got.body["messages"][-1]["content"].endswith(f" {ODD}.")
+        one = got.body["messages"][-1]["content"].endswith(f" {ODD_CASE}.")
         texts = self.deltas if one and self.deltas else ("It is ", "so.")
         usage = self.usage if one and self.usage else {"prompt_tokens": 10, "completion_tokens": 2}
         events = [{"model": "m", "choices": [{"delta": {"content": text}}]} for text in texts]
@@ -94,13 +94,13 @@ async def _run(url: str, suite: Path, limits: Limits, cache: ReplyCache | None =
 def find_odd_result(results: list[Result]) -> Result:
     """Every other case has passed."""
     assert len(results) == 20
-    odd = next(result for result in results if result.case_id == f"factual-{ODD:03}")
+    odd = next(result for result in results if result.case_id == f"factual-{ODD_CASE:03}")
     assert [result.outcome for result in results if result is not odd] == [Outcome.PASSED] * 19
     return odd
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "answer",
     [
         {"finish_reason": {"a": 1}},
         {"system_fingerprint": {"a": 1}},
@@ -110,8 +110,8 @@ def find_odd_result(results: list[Result]) -> Result:
         {"usage": {"prompt_tokens": "many", "completion_tokens": []}},
     ],
 )
-def test_an_odd_field_loses_no_reply(suite: Path, odd: dict[str, Any]) -> None:
-    ended, results = run(suite, OddWire(**odd))
+def test_an_odd_field_loses_no_reply(suite: Path, answer: dict[str, Any]) -> None:
+    ended, results = run(suite, OddWire(**answer))
     assert (ended.status, ended.stored) == ("finished", 20)
     assert find_odd_result(results).outcome is Outcome.PASSED
 
@@ -130,7 +130,7 @@ def test_a_negative_token_count_does_not_raise_the_limit(suite: Path) -> None:
     ended = asyncio.run(go())
     assert ended.status == "stopped"
     assert str(ended.reason).startswith("the run has a cost limit, and a reply has no token counts")
-    assert ended.stored == ODD + 1
+    assert ended.stored == ODD_CASE + 1
 
 
 @pytest.mark.parametrize("deltas", [(f"so, {KEY}",), (f"so, {KEY[:9]}", KEY[9:]), tuple(f"so {KEY}")])

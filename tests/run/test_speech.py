@@ -1,4 +1,4 @@
-"""What a case says, as sound: the same for everyone, kept once, and refused where it would be something else."""
+"""Cases as sound: identical for every model, stored once, and refused if they cannot be spoken."""
 
 import asyncio
 import hashlib
@@ -61,7 +61,7 @@ def speak_digest(asked: Case, variant: str = "voice", shelf: FakeBlobs | None = 
     return only.digest
 
 
-# ── What is said ──
+# ── Spoken texts ──
 
 
 def test_the_last_user_turn_is_spoken() -> None:
@@ -131,7 +131,7 @@ def test_noise_lasts_from_the_first_to_the_last_word_and_silence_around_stays_si
     assert not only.samples[:first].any()
     assert not only.samples[last + 1 :].any()
     assert audio.level_dbfs(only.samples[first : last + 1]) > -40
-    # and it is the same noise wherever in its file the line stands
+    # and the noise does not depend on the position of the line in its file
     (alone,) = speak_case(
         make_recorded_case(), f"voice+{conditions}", FakeBlobs(audio.write_wav(TONE, 16000))
     ).utterances

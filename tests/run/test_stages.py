@@ -1,4 +1,4 @@
-"""Where a call is, as whoever waits for it sees it: every stage once, in order, and whose sound was made here."""
+"""The stage of a running call: every stage once, in order, and the origin of its audio."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def make_request(*lines: Line) -> Request:
 
 
 class WatchedCalls:
-    """A voice whose calls are watched."""
+    """A voice agent whose calls are recorded."""
 
     def __init__(self, voice: Any) -> None:
         self.seen: list[str] = []
@@ -86,7 +86,7 @@ def test_calls_at_once_are_counted_by_stage() -> None:
     assert stages.counts() == {}
 
 
-# ── Whose sound ──
+# ── Origin of audio ──
 
 
 def test_the_log_marks_audio_synthesised_here() -> None:

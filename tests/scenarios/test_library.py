@@ -1,4 +1,4 @@
-"""The built-in scenario library: as large, varied and careful as it claims."""
+"""The built-in scenario library: its promised size, variety and quality."""
 
 import re
 from collections import Counter

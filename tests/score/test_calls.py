@@ -1,4 +1,4 @@
-"""The check of a call that somebody has edited: what is wrong with its log is said by the line, and in plain words."""
+"""The check of a call with an edited log: each problem is reported with its line, in plain words."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ DEEP = b'{"t":0,"event":"unknown","detail":' + b"[" * 100_000 + b"]" * 100_000 +
 
 
 class UnsupportedRecognition:
-    """Nobody listens."""
+    """Speech recognition without languages."""
 
     def supports_language(self, _language: str) -> bool:
         return False
@@ -34,7 +34,7 @@ def check_log(log: bytes) -> Check:
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "message"),
     [
         (GOOD + b"\n" + GOOD[:-3], "line 2 of the event log is not JSON"),
         (b"\xff\xfe\n" + GOOD, "line 1 of the event log is not JSON"),
@@ -47,9 +47,9 @@ def check_log(log: bytes) -> Check:
         ),
     ],
 )
-def test_an_edited_log_is_refused_with_its_line(log: bytes, said: str) -> None:
+def test_an_edited_log_is_refused_with_its_line(log: bytes, message: str) -> None:
     check = check_log(log)
-    assert (check.outcome, check.reason) == (Outcome.ERRORED, f"the call could not be measured: {said}")
+    assert (check.outcome, check.reason) == (Outcome.ERRORED, f"the call could not be measured: {message}")
 
 
 def test_no_reason_shows_a_python_exception(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_a_valid_log_is_measured() -> None:
 
 
 class FixedRecognition(UnsupportedRecognition):
-    """Hears the same in anything."""
+    """Returns the same transcript for any audio."""
 
     def supports_language(self, _language: str) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Judging by a model: what the judge is sent, what is read of its answer, and what no output can talk it into here.
+"""Model-based judging: the judge's input, the parsing of its answer, and protection against prompt injection.
 
 The judge is scripted, so these tests show the structure only: that the judged text is fenced off, that the verdict is the
 last line, that an unreadable verdict is asked for once more and is then unscored. How well a real judge resists a text

@@ -1,4 +1,4 @@
-"""Scorers: what a function returns becomes checks, and whatever goes wrong in one is an error, never a failure."""
+"""Scorers: returned values become checks, and exceptions become errors, never failures."""
 
 import asyncio
 import json
@@ -235,7 +235,7 @@ def test_ctrl_c_in_a_scorer_ends_the_run() -> None:
         run_scorer(press_ctrl_c)
 
 
-# ── What it asks ──
+# ── Calls of models ──
 
 
 def make_judge(*replies: Reply | Exception, name: str = "opus") -> tuple[Judge, list[Request]]:

@@ -1,4 +1,4 @@
-"""Which checks a reply gets: one that only calls a tool is a reply without text, and the reasons say so."""
+"""The checks of a reply: a reply with only tool calls has an empty text, and the reasons say so."""
 
 import asyncio
 

@@ -215,7 +215,7 @@ def test_a_missing_extra_leaves_the_reply_unscored_and_says_what_to_do(monkeypat
 
 
 class VowelEmbedder:
-    """An embedder of vowels, which counts what it is asked."""
+    """An embedder of vowels, which counts its calls."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""Whole calls measured with the real voice, ears, detector and quality estimate; the guard against what really differs."""
+"""Calls measured with real voice, recognition, detector and quality estimate; the evidence guard on real audio."""
 
 import json
 import random
@@ -142,7 +142,7 @@ def test_a_clipped_answer_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "more", "why"),
+    ("message", "more", "why"),
     [
         (ANSWER, {"language": "fr"}, "not checked: no STT for fr"),
         (ANSWER, {"transcribe": None}, "not checked: no STT for en"),
@@ -151,8 +151,8 @@ def test_a_clipped_answer_is_an_error() -> None:
         (ANSWER, {"transcribe": lambda _: "we are " * 50}, "not checked: the ear has lost itself"),
     ],
 )
-def test_an_uncheckable_answer_says_so_without_an_error(said: str, more: dict[str, Any], why: str) -> None:
-    measured = Tape(speak_at_recording_rate(ANSWER), said).measure(**more)
+def test_an_uncheckable_answer_says_so_without_an_error(message: str, more: dict[str, Any], why: str) -> None:
+    measured = Tape(speak_at_recording_rate(ANSWER), message).measure(**more)
     assert measured.guard.state == "not checked"
     assert measured.guard.reason.startswith(why)
     check = make_call_check(measured)
@@ -179,7 +179,7 @@ def test_text_dropped_by_barge_in_is_no_contradiction() -> None:
     in_real_time = Tape(cut, long)  # nothing had been sent ahead, so that nothing was dropped
     in_real_time.interrupt(in_real_time.start + len(cut) / RATE, dropped_s=0.0, played_s=5.0)
     assert in_real_time.measure().guard.state == "ok"
-    by_itself = Tape(cut, long)  # it says so, and nobody talked
+    by_itself = Tape(cut, long)  # marked as interrupted without any barge-in
     by_itself.add(by_itself.start + len(cut) / RATE, "interrupted", dropped_s=9.0, played_s=5.0)
     assert by_itself.measure().guard.state == "contradicts"
     before_it_spoke = Tape(cut, long)
@@ -229,7 +229,7 @@ def test_the_guard_uses_the_character_error_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "events", "more", "said"),
+    ("reason", "events", "more", "message"),
     [
         ("no_answer", [(9.0, "no_answer", {"line": 0, "waited_s": 15.0})], {},
          "no answer to line 1 was heard in the 15.0 s that were waited"),
@@ -241,13 +241,13 @@ def test_the_guard_uses_the_character_error_rate() -> None:
     ],
 )  # fmt: skip
 def test_an_incomplete_call_is_an_error_with_a_reason(
-    reason: str, events: list[tuple[float, str, dict[str, Any]]], more: dict[str, Any], said: str
+    reason: str, events: list[tuple[float, str, dict[str, Any]]], more: dict[str, Any], message: str
 ) -> None:
     tape = Tape(speak_at_recording_rate(ANSWER), ANSWER) if reason != "no_answer" else Tape(np.zeros(RATE, np.int16))
     for at, event, fields in events:
         tape.add(at, event, **fields)
     check = make_call_check(tape.measure(reason=reason, transcribe=lambda _: ANSWER, **more))
-    assert (check.outcome, check.reason) == (Outcome.ERRORED, said)
+    assert (check.outcome, check.reason) == (Outcome.ERRORED, message)
 
 
 def test_an_agent_may_hang_up_after_its_last_answer() -> None:
@@ -260,25 +260,25 @@ def test_an_agent_may_hang_up_after_its_last_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "code", "kind", "held"),
+    ("logged", "code", "kind", "held"),
     [
         ({"quiet_s": 0.8}, 1000, None, True),
         ({"quiet_s": 0.8}, 1006, "network", False),
         ({"quiet_s": 0.8}, 1000, "quota", False),
-        ({"quiet_s": None}, 1000, None, False),  # it would have said that its answer was over
-        ({}, 1000, None, False),  # a log of version 1 does not tell
+        ({"quiet_s": None}, 1000, None, False),  # it would have sent an end of turn
+        ({}, 1000, None, False),  # a log of version 1 does not say
     ],
 )
 def test_an_orderly_hang_up_ends_a_turn_without_end_message(
-    told: dict[str, Any], code: int, kind: str | None, *, held: bool
+    logged: dict[str, Any], code: int, kind: str | None, *, held: bool
 ) -> None:
     tape = Tape(speak_at_recording_rate(ANSWER), ANSWER)
-    tape.events[0] |= told
+    tape.events[0] |= logged
     tape.add(9.0, "closed", text=str(code), detail={"code": code}, **{"class": kind})
     check = make_call_check(tape.measure(reason="closed", transcribe=lambda _: ANSWER, lines=1))
     assert check.outcome is (Outcome.PASSED if held else Outcome.ERRORED)
     silent = Tape(np.zeros(RATE, np.int16))
-    silent.events[0] |= told
+    silent.events[0] |= logged
     silent.add(9.0, "closed", text=str(code), detail={"code": code}, **{"class": kind})
     assert make_call_check(silent.measure(reason="closed", lines=1)).reason == f"the call broke off: {code}"
 
@@ -328,9 +328,7 @@ def test_the_provider_transcript_is_compared_with_the_spoken_line() -> None:
     assert compared is not None
     assert (compared.count, compared.words.reference_words) == (3, 14)
     assert compared.missed == (Entity("money", "20 dollars"), Entity("date", "friday"))
-    assert (
-        Tape(speak_at_recording_rate(ANSWER), ANSWER).measure(transcribe=None).words.heard is None
-    )  # it does not tell
+    assert Tape(speak_at_recording_rate(ANSWER), ANSWER).measure(transcribe=None).words.heard is None  # not recorded
 
 
 def test_a_word_error_rate_requires_a_reference() -> None:
@@ -357,7 +355,7 @@ def test_too_long_texts_are_not_compared() -> None:
         transcribe=lambda _: "la"
     )
     assert (measured.words.heard, measured.words.transcript) == (None, None)
-    assert make_call_check(measured).outcome is Outcome.ERRORED  # nobody says so much in five seconds
+    assert make_call_check(measured).outcome is Outcome.ERRORED  # impossible within five seconds
 
 
 def test_a_final_text_replaces_its_pieces() -> None:

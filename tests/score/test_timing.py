@@ -1,4 +1,4 @@
-"""Times of calls whose every sample is known: tones on a recording, and the log that a call of that shape leaves."""
+"""Times of calls with known samples: tones in a recording, and the matching log."""
 
 import json
 from collections.abc import Callable
@@ -215,7 +215,7 @@ def test_an_inaudible_line_has_no_times() -> None:
     assert (found.speech_end_s, found.voice_to_voice_s, found.censored) == (None, None, False)
 
 
-# ── Who talks into whom ──
+# ── Barge-in ──
 
 
 def test_an_agent_that_interrupts_the_caller_is_not_fast() -> None:
@@ -265,7 +265,7 @@ def test_a_skipped_line_is_unanswered_until_the_next() -> None:
 
 
 def test_streamed_silence_before_a_line_does_not_affect_its_time() -> None:
-    """The line begins with silence, in which frames of silence arrive; the answer comes with an end of its own."""
+    """The line begins with silence, in which frames of silence arrive; the answer has its own end message."""
     tape = Tape(7)
     tape.line(1.0, 2.0, audible=(1.2, 2.0))
     tape.tone(1, 2.5, 3.5)
@@ -398,7 +398,7 @@ def test_a_backchannel_needs_no_answer(text: str) -> None:
     assert is_backchannel(text)
     ignored = make_barge_in(stops=9.5)
     ignored.events[-1]["text"] = text
-    ignored.add(11.9, "no_answer", line=1, waited_s=5.9)  # nobody waits for an answer to it
+    ignored.add(11.9, "no_answer", line=1, waited_s=5.9)  # it needs no answer
     stopped = make_barge_in(stops=4.6)
     stopped.events[-1]["text"] = text
     stopped.add(4.6, "interrupted", dropped_s=4.9, played_s=3.1)
@@ -532,14 +532,14 @@ def test_delaying_an_answer_delays_its_time_equally(delay: int, silence: int) ->
     assert found.leading_silence_s == pytest.approx(silence / RATE, abs=SAMPLE)
 
 
-# ── What does not fit ──
+# ── Invalid logs ──
 
 LINE = {"t": 1.0, "event": "line", "line": 0, "text": "a", "start": 0.0, "end": 1.0, "barge_in": False}
 PACE = {"t": 1.0, "event": "pace", "frames": 1, "late_p95_s": 0.0, "late_most_s": 0.0, "longest_gap_s": 0.02}
 
 
 @pytest.mark.parametrize(
-    ("events", "said"),
+    ("events", "message"),
     [
         ([[]], "event 1 of the log is none"),
         ([{"t": 0}], "an object with a text at `event` was expected"),
@@ -563,8 +563,8 @@ PACE = {"t": 1.0, "event": "pace", "frames": 1, "late_p95_s": 0.0, "late_most_s"
         ([{"t": 0, "event": "call", "version": "2"}], "at `version`: expected a whole number"),
     ],
 )  # fmt: skip
-def test_an_invalid_log_is_refused_with_its_event(events: list[Any], said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_an_invalid_log_is_refused_with_its_event(events: list[Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         measure_times(np.zeros((RATE, 2), np.int16), RATE, events)
 
 
@@ -597,7 +597,7 @@ def test_odd_logs_and_recordings_are_measured(change: Callable[[Tape], None]) ->
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda tape: tape.add(2, "agent_audio", plays=1e5, seconds=1.0), "event 4 .* until 100001 s, .* ends at 4 s"),
         (lambda tape: tape.add(2, "agent_audio", plays=3.0, seconds=1e5), "has sound of the agent until 100003 s"),
@@ -610,12 +610,14 @@ def test_odd_logs_and_recordings_are_measured(change: Callable[[Tape], None]) ->
         (lambda tape: setattr(tape, "samples", tape.samples[:30_000]), "the recording ends at 1.25 s"),
     ],
 )
-def test_a_log_with_audio_after_the_end_of_the_recording_is_refused(change: Callable[[Tape], None], said: str) -> None:
+def test_a_log_with_audio_after_the_end_of_the_recording_is_refused(
+    change: Callable[[Tape], None], message: str
+) -> None:
     tape = Tape(4)
     tape.line(0.0, 1.0)
     tape.sound(1.5, 1.5, 1.0, (1.5, 2.5))
     change(tape)
-    with pytest.raises(InvalidInput, match=said):
+    with pytest.raises(InvalidInput, match=message):
         tape.measure()
 
 

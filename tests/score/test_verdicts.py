@@ -1,4 +1,4 @@
-"""Answers of judges as real models write them: which say one thing, which say nothing, and which say two things."""
+"""Answers of judges as real models write them: clear, empty and ambiguous ones."""
 
 import json
 

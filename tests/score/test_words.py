@@ -1,4 +1,4 @@
-"""Words compared by hand, by jiwer and by every pair that could be made up; numbers in all their spellings."""
+"""Word comparison checked by hand, by jiwer and by generated pairs; numbers in all their spellings."""
 
 import sys
 import time
@@ -32,7 +32,7 @@ else:  # by its path, because pytest does not put the project's folder on Python
     spec = spec_from_file_location("benchmarks.round_trip", Path(__file__).parents[2] / "benchmarks" / "round_trip.py")
     benchmark = sys.modules[spec.name] = module_from_spec(spec)
     spec.loader.exec_module(benchmark)
-    mean_rate, pooled_rate = benchmark.mean, benchmark.pooled
+    mean_rate, pooled_rate = benchmark.mean_rate, benchmark.pooled_rate
 
 # ── One way of writing ──
 
@@ -230,7 +230,7 @@ def test_without_a_reference_all_words_are_insertions_and_there_is_no_rate() -> 
     assert pooled_rate([Errors()]) is None
     assert pooled_rate([]) is None
     assert mean_rate([Errors()]) is None
-    assert pooled_rate([Errors(0, 0, 2, 0), Errors(1, 0, 0, 10)]) == 0.3  # what was made up is not forgotten
+    assert pooled_rate([Errors(0, 0, 2, 0), Errors(1, 0, 0, 10)]) == 0.3  # insertions without a reference count
     assert jiwer.process_words("", "two words").insertions == 2
 
 
@@ -325,7 +325,7 @@ def test_a_missed_entity_is_named() -> None:
 
 
 def test_too_long_texts_are_refused_with_a_reason() -> None:
-    for text in ("a " * MAX_TEXT_LENGTH, "\ufdfa" * (MAX_TEXT_LENGTH // 10)):  # one sign that stands for 18
+    for text in ("a " * MAX_TEXT_LENGTH, "\ufdfa" * (MAX_TEXT_LENGTH // 10)):  # one character that expands to 18
         with pytest.raises(InvalidInput, match=r"cannot be compared word by word: 100,000 are the most"):
             count_word_errors("a", text, "en")
 

@@ -1,4 +1,4 @@
-"""Cases, plans and results for the tests of the store, plain and drawn at random."""
+"""Cases, plans and results for the tests of the store, fixed and generated."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -28,12 +28,12 @@ from pramana.store.store import Store
 
 
 def list_pending(store: Store, run: str, model: str | None = None) -> Iterator[tuple[Key, Case]]:
-    """Return what a run has no result of yet, one after another."""
+    """Iterate the cases of a run that have no result yet."""
     return chain.from_iterable(store.cases.pending_chunks(run, model))
 
 
 AWKWARD = "NUL \0, halves \ud83d and \ude00, side by side \ud83d\ude00, whole 😀, mark \ufdd0 and \ufdd00000, é, 语"
-"""Every text the rule is for."""
+"""Text that the databases cannot store directly."""
 
 
 def make_case(number: int) -> Case:
@@ -163,7 +163,7 @@ plans = st.builds(
 
 
 def add_scoring(store: Store, run_id: str, label: str, judged: Iterable[tuple[Key, tuple[Check, ...]]]) -> int:
-    """Add a scoring as a whole."""
+    """Add a complete scoring."""
     with store.scorings.begin(run_id, label) as scoring:
         scoring.add(list(judged))
     return scoring.number

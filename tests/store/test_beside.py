@@ -1,4 +1,4 @@
-"""Which results stand beside one, on both engines."""
+"""Neighbours of a result, on both engines."""
 
 from typing import Any
 
@@ -107,6 +107,6 @@ def test_neighbours_and_pages_contain_only_results_that_match_every_filter(store
 
 
 def make_tagged_case(number: int) -> Case:
-    """Return a case whose tag says whether its number is odd."""
+    """Return a case with the tag `odd` or `even`."""
     made = make_case(number)
     return replace(made, facets=replace(made.facets, tags=("odd" if number % 2 else "even",)))

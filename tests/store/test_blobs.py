@@ -1,4 +1,4 @@
-"""Blobs: what was put comes back or nothing does, across processes, SIGKILL, a full disk and a folder nobody may write."""
+"""Blobs are read back unchanged or not at all: across processes, SIGKILL, a full disk and a read-only folder."""
 
 import hashlib
 import os
@@ -114,7 +114,7 @@ def test_a_file_in_place_of_the_folder_is_our_own_error(tmp_path: Path) -> None:
 
 @contextmanager
 def without_root_rights() -> Iterator[None]:
-    """Give up the rights of root, for whom no folder is read-only."""
+    """Drop root privileges, since no folder is read-only for root."""
     if os.geteuid() != 0:
         yield
         return
@@ -132,7 +132,7 @@ def test_a_read_only_folder_is_reported_on_write_and_can_be_read() -> None:
         there = blobs.put(b"there")
         for folder in (blobs.folder, blobs.path(there).parent):
             folder.chmod(0o555)
-        blobs.path(there).chmod(0o444)  # else who stands in for its owner could not read it
+        blobs.path(there).chmod(0o444)  # so that the unprivileged user can read it
         try:
             with without_root_rights():
                 again = Blobs(blobs.folder)

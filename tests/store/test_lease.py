@@ -1,4 +1,4 @@
-"""One process at a time works on a run: claims, beats, takeovers, and who is known to be gone; on both engines."""
+"""Only one process works on a run: claims, heartbeats, takeovers, and dead owners; on both engines."""
 
 import asyncio
 import os

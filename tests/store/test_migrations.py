@@ -1,4 +1,4 @@
-"""The schema's history leads to the schema, once, whoever opens the store, and never backwards."""
+"""Migrations lead to the current schema, once, for any number of processes, and never backwards."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def open_without_migrating(url: str) -> Iterator[Connection]:
 
 
 def describe_tables(connection: Connection) -> dict[str, Any]:
-    """Return everything the engine tells about the tables but Alembic's own."""
+    """Describe all tables except Alembic's own."""
     engine = inspect(connection)
 
     def to_plain(value: Any) -> Any:
@@ -71,7 +71,7 @@ def describe_tables(connection: Connection) -> dict[str, Any]:
     if connection.dialect.name == "sqlite":
         query = "SELECT name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'alembic%' ORDER BY name"
         tables["statements"] = {
-            # A column that was added stands on the line of the last one before it.
+            # An added column is on the line of the one before it.
             name: sorted(
                 re.split(
                     r",?\s*\n\s*|, (?=(?:conversation|limits|cancelled|creator|suite|selection|expires|name|note) TEXT"

@@ -1,4 +1,4 @@
-"""Opening a store: the file is where its name says, and whatever is in the way is named with what to do."""
+"""Opening a store: the file is at its named path, and every obstacle is reported with advice."""
 
 import os
 import sqlite3

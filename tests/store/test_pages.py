@@ -1,4 +1,4 @@
-"""Runs and results by the page, on both engines."""
+"""Pages of runs and results, on both engines."""
 
 from pramana.model import Key, Outcome
 from pramana.store.results import EXCERPT_LENGTH

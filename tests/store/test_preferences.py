@@ -1,4 +1,4 @@
-"""What an administrator decides, by several at once too."""
+"""Server settings, changed by one administrator or by several at once."""
 
 import threading
 from collections.abc import Iterator

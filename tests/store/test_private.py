@@ -1,4 +1,4 @@
-"""What is kept is for its owner alone, whatever the umask, and what an earlier version left open is closed."""
+"""Stored files are private to their owner for any umask, and folders of earlier versions are made private."""
 
 import os
 import shutil

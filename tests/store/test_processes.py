@@ -1,4 +1,4 @@
-"""One file, many processes, and SIGKILL: no failure to lock, nothing lost that was reported, the file stays whole."""
+"""One file, many processes and SIGKILL: no locking failure, no reported result lost, no corruption."""
 
 import os
 import random

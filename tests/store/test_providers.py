@@ -1,4 +1,4 @@
-"""Registered providers on either store: what is known of them, and keys that only the vault can read."""
+"""Registered providers on either engine: their fields, and keys that only the vault can read."""
 
 import threading
 from pathlib import Path

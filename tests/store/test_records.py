@@ -1,4 +1,4 @@
-"""What enters a column leaves it: any text, any case, plan and result, through the functions and through both engines."""
+"""Columns round-trip: any text, case, plan and result, through the functions and through both engines."""
 
 import asyncio
 from itertools import count

@@ -1,4 +1,4 @@
-"""Scenarios in a store, on both engines: pages, filters, imports, what is deleted and brought back."""
+"""Scenarios in a store, on both engines: pages, filters, imports, deletion and restoration."""
 
 import threading
 from collections.abc import Sequence
@@ -240,7 +240,7 @@ def test_imports_and_changes_are_isolated(url: str, store: Store) -> None:
                 except ScenarioIdsExist:
                     with lock:
                         sums["refused"] += 1
-        except BaseException as error:  # noqa: BLE001 - told by the test
+        except BaseException as error:  # noqa: BLE001 - reported by the test
             failed.append(error)
         finally:
             mine.close()

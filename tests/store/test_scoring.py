@@ -1,4 +1,4 @@
-"""Checks by scoring: what is shown is the newest, and what any of them cost was paid, seen or not."""
+"""Checks by scoring: the newest are shown, and the cost of all of them is counted."""
 
 import asyncio
 from types import TracebackType

@@ -1,4 +1,4 @@
-"""Recordings that people bring: one name, one content, however many bring one at the same moment."""
+"""Imported recordings: one name has one content, even with concurrent imports."""
 
 import threading
 from contextlib import suppress
@@ -16,7 +16,7 @@ def sounds(tmp_path: Path) -> Recordings:
 
 
 def import_at_once(sounds: Recordings, name: str, every: list[bytes]) -> list[bool | None]:
-    """Bring several files under one name at once; return of each whether it is new, None where it was refused."""
+    """Import several files under one name at once; return for each whether it is new, or None if it was refused."""
     start = threading.Barrier(len(every))
     told: list[bool | None] = [None] * len(every)
 

@@ -1,4 +1,4 @@
-"""Submissions: what is a duplicate, what is kept, and a chart that always equals a recount of everything."""
+"""Submissions: duplicates, stored fields, and a chart that always equals a full recount."""
 
 import hashlib
 import random
@@ -41,7 +41,7 @@ def read_rows(store: Store) -> list[dict[str, Any]]:
 
 
 def recount(store: Store, *, verified: bool) -> list[DayPoint]:
-    """Count all anew, from the outputs themselves and by plain sets: no hash, no cell, no order of arrival."""
+    """Count everything again from the outputs with plain sets: no hashes, no cells, no order of arrival."""
     said: dict[tuple[str, str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     days: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * 6)
     for row in read_rows(store):

@@ -1,4 +1,4 @@
-"""Uploaded suites on either store: the same bytes back, and a version that never changes."""
+"""Uploaded suites on either engine: the same bytes are returned, and a version never changes."""
 
 import threading
 from typing import Any

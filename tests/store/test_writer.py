@@ -1,4 +1,4 @@
-"""The writer: groups, order, waiting, and what happens when something goes wrong."""
+"""The writer: batches, order, back-pressure and errors."""
 
 import asyncio
 import gc
@@ -231,7 +231,7 @@ def test_a_writer_that_lost_its_run_stores_nothing_more(store: Store) -> None:
     async def write() -> None:
         async with store.results.writer(run_id, reported.extend, "first") as opened:
             await opened.put(results[:2])
-            while len(reported) < 2:  # noqa: ASYNC110 - the writer tells by a function
+            while len(reported) < 2:  # noqa: ASYNC110 - the writer reports by callback
                 await asyncio.sleep(0.01)
             assert store.queue.claim(run_id, "process 7 on desk [4f1c 1234]")
             await opened.put(results[2:4])

@@ -1,4 +1,4 @@
-"""The built-in suites are what they promise to be.
+"""The built-in suites keep their promises.
 
 What enters: the three tiers of `suites/v1.0`, and `answers.jsonl` beside this file, which gives every case
 right answers (the first is the expected one) and plausible wrong ones. What is proven: tiers contain each

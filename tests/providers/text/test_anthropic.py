@@ -1,4 +1,4 @@
-"""Anthropic's messages: its own SDK referees server and adapter; then replies, and every fault."""
+"""Anthropic's messages: server and adapter checked with its own SDK; then replies, and every fault."""
 
 import asyncio
 import itertools
@@ -77,7 +77,7 @@ def relevant_parts(got: ReceivedRequest) -> tuple[Any, ...]:
 
 
 class FixedAnswer(AnthropicWire):
-    """A server that answers what it is given, whatever is asked."""
+    """A server that answers every request with the given events."""
 
     def __init__(self, *events: Any, whole: Any = None) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ ENDED = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage":
 STOPPED = {"type": "message_stop"}
 
 
-# The referee
+# The vendor SDK
 
 
 def test_the_sdk_completes_a_streamed_call() -> None:
@@ -307,7 +307,7 @@ def test_models_are_listed_from_every_page() -> None:
 
 
 class EndlessPages(AnthropicWire):
-    """A server whose list of models has no end."""
+    """A server with an endless list of models."""
 
     def __init__(self, ids: typing.Iterator[str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A command: the prompt on its standard input, the answer on its output; a timeout kills all it has started."""
+"""Commands: the prompt on standard input, the answer on standard output; a timeout kills the whole process group."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Embeddings: OpenAI's own SDK referees server and adapter; then every fault, and servers that answer otherwise."""
+"""Embeddings: server and adapter checked with OpenAI's own SDK; then every fault, and malformed answers."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ def relevant_parts(got: ReceivedRequest) -> tuple[Any, ...]:
     return got.method, got.path, dict(got.query), got.body, [got.headers.get(name) for name in names]
 
 
-# The referee
+# The vendor SDK
 
 
 @pytest.mark.parametrize("encoding", [None, "float", "base64"])
@@ -76,7 +76,7 @@ def test_the_sdk_completes_a_call(encoding: Any) -> None:
     assert not answer.model_extra
     assert (answer.model, answer.usage.prompt_tokens) == (MODEL, 6)
     assert [each.index for each in answer.data] == [0, 1]
-    if encoding != "base64":  # who asks for it by name gets it as it came
+    if encoding != "base64":  # an explicit encoding is returned unchanged
         assert answer.data[0].embedding == pytest.approx(embed_text(TEXTS[0], 64), rel=1e-6)
 
 

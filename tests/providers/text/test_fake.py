@@ -1,4 +1,4 @@
-"""The fake provider: the same every time, faults by seed, and no waiting unless asked."""
+"""The fake provider: deterministic replies, faults by seed, and latency only on request."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""Every fault that a server can be told to make, in every wire format: an error of the right kind, or a reply."""
+"""Every fault of the loopback servers in every wire format: an error of the right kind, or a reply."""
 
 from collections.abc import Callable
 from typing import Any, get_args

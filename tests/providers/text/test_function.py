@@ -1,4 +1,4 @@
-"""A user's function: text or messages in, text out, and what it raises ends as an error of that reply."""
+"""A user's function: text or messages in, text out, and exceptions that become errors of the reply."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a user reads when a function of theirs raises, cannot be imported, or is called with too little."""
+"""Error messages for functions that raise, cannot be imported, or are called with too few arguments."""
 
 import asyncio
 import importlib
@@ -70,7 +70,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def ask(path: str, *texts: str, system: str = "", **parameters: Any) -> str:
-    """Ask a function once: `texts` are what the user and the assistant said in turn."""
+    """Call a function once; `texts` are alternating turns of user and assistant."""
     turns = [Turn("system", system)] if system else []
     turns += [Turn("assistant" if place % 2 else "user", text) for place, text in enumerate(texts or ("hi",))]
 

@@ -1,4 +1,4 @@
-"""Google's generateContent: its own SDK referees server and adapter; then replies, and every fault."""
+"""Google's generateContent: server and adapter checked with its own SDK; then replies, and every fault."""
 
 import asyncio
 import itertools
@@ -44,7 +44,7 @@ CONTENTS: Any = [
 MODEL = "gemini-2.5-pro"
 TOKEN = "b25l"
 T = typing.TypeVar("T")
-# The referee's own business with the HTTP library beneath it.
+# Warnings between the SDK and its HTTP library.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
     pytest.mark.usefixtures("virtual_time"),
@@ -88,7 +88,7 @@ def relevant_parts(got: ReceivedRequest) -> tuple[Any, ...]:
 
 
 class FixedAnswers(GoogleWire):
-    """A server that answers what it is given, in turn, whatever is asked."""
+    """A server that answers requests with the given events in turn."""
 
     def __init__(self, *answers: Any, streamed: bool = True, status: int = 200) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ def make_chunk(*parts: Any, finish: str | None = None, token: str | None = None,
     return {"candidates": [candidate], **more}
 
 
-# The referee
+# The vendor SDK
 
 
 def test_the_sdk_completes_a_streamed_call() -> None:
@@ -331,7 +331,7 @@ def test_models_are_listed_from_every_page() -> None:
 
 
 class EndlessPages(GoogleWire):
-    """A server whose list of models has no end."""
+    """A server with an endless list of models."""
 
     def __init__(self, tokens: typing.Iterator[str]) -> None:
         super().__init__()

@@ -98,7 +98,7 @@ def test_a_cancelled_request_ends_early() -> None:
         await provider.ask(make_request("Hi", max_tokens=1))
         waited = time.perf_counter() - start
         story = await provider.ask(make_request("Tell me a long story.", **story_of))
-        assert waited < story.total_s  # five of them were before it, and none was told to its end
+        assert waited < story.total_s  # five requests were before it, and none was completed
 
     asyncio.run(run())
 
@@ -115,7 +115,7 @@ def test_missing_weights_end_the_run_with_one_sentence(missing: str, monkeypatch
     if missing == "runtime":
         monkeypatch.setitem(sys.modules, "xllamacpp", None)
     else:
-        monkeypatch.setattr(weights, "find_spec", lambda _name: None)  # no package, and no pip to bring it
+        monkeypatch.setattr(weights, "find_spec", lambda _name: None)  # no package, and no pip to install it
     monkeypatch.setattr(language, "_engine", Engine(1))
     with pytest.raises(UnknownModel) as caught:
         asyncio.run(open_provider().ask(make_request("Hi")))

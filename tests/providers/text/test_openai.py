@@ -1,4 +1,4 @@
-"""Chat completions: OpenAI's own SDK referees server and adapter; then every fault, for both of OpenAI's formats."""
+"""Chat completions: server and adapter checked with OpenAI's SDK; then every fault, for both of OpenAI's formats."""
 
 import asyncio
 import json
@@ -88,7 +88,7 @@ def relevant_parts(got: ReceivedRequest) -> tuple[Any, ...]:
     return got.method, got.path, dict(got.query), got.body, [got.headers.get(name) for name in names]
 
 
-# The referee
+# The vendor SDK
 
 
 def test_the_sdk_completes_a_streamed_call() -> None:

@@ -1,4 +1,4 @@
-"""The responses API: OpenAI's own SDK referees server and adapter. Its faults are tested beside those of chat."""
+"""The responses API: server and adapter checked with OpenAI's own SDK. Its faults are tested with those of chat."""
 
 import asyncio
 import json
@@ -198,7 +198,7 @@ def test_an_error_in_mid_stream_is_classified(code: str, kind: type[Exception], 
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         [],
         [make_event({"type": "response.completed"}, "response.completed")],
@@ -213,9 +213,9 @@ def test_an_error_in_mid_stream_is_classified(code: str, kind: type[Exception], 
         {"output": [3]},
     ],
 )
-def test_an_answer_of_another_shape_breaks_the_reply(said: Any) -> None:
+def test_an_answer_of_another_shape_breaks_the_reply(answer: Any) -> None:
     with pytest.raises(BrokenReply):
-        serve(ask, FixedAnswer(said))
+        serve(ask, FixedAnswer(answer))
 
 
 def test_without_deltas_the_text_comes_from_the_last_event() -> None:

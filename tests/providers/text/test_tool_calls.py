@@ -1,4 +1,4 @@
-"""Tool calls in replies: each vendor's own SDK referees the server, and the adapter reads what the SDK reads."""
+"""Tool calls in replies: the server is checked with each vendor's SDK, and the adapter reads what the SDK reads."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ def get_reply(name: str, wire: Wire, request: Request = REQUEST) -> Reply:
 
 
 class FixedAnswer(OpenAIWire):
-    """A server that answers the same, whatever is asked."""
+    """A server that gives every request the same answer."""
 
     def __init__(self, *deltas: Any, whole: Any = None, frames: tuple[bytes, ...] = ()) -> None:
         super().__init__()
@@ -217,9 +217,11 @@ def test_legacy_function_calls_and_non_text_arguments_are_read() -> None:
     assert get_reply("chat", FixedAnswer(whole=whole)).tool_calls == (ToolCall("run", "print(1)", "a"),)
 
 
-@pytest.mark.parametrize("odd", [3, "x", {}, [3], [None], [{}], [{"function": 3}], [{"function": None, "index": 0}]])
-def test_malformed_calls_do_not_fail_the_reply(odd: Any) -> None:
-    reply = get_reply("chat", FixedAnswer({"content": "So."}, {"tool_calls": odd}))
+@pytest.mark.parametrize(
+    "malformed", [3, "x", {}, [3], [None], [{}], [{"function": 3}], [{"function": None, "index": 0}]]
+)
+def test_malformed_calls_do_not_fail_the_reply(malformed: Any) -> None:
+    reply = get_reply("chat", FixedAnswer({"content": "So."}, {"tool_calls": malformed}))
     assert (reply.text, reply.tool_calls) == ("So.", ())
 
 

@@ -1,4 +1,4 @@
-"""A caller for tests: speaks into a channel, falls silent, and writes down what it hears."""
+"""A caller for tests: speaks into a channel, falls silent, and records the events it receives."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,12 +24,12 @@ QUICK = Script(**QUICK_FIELDS)
 
 
 def quick_script(**changed: Any) -> Script:
-    """Return a script that does not keep a test waiting."""
+    """Return a script without long waits."""
     return Script(**{**QUICK_FIELDS, **changed})
 
 
 def make_tone(seconds: float, rate: int) -> bytes:
-    """Return PCM that is taken for speech."""
+    """Return PCM that counts as speech."""
     at = np.arange(round(seconds * rate)) / rate
     return (8000 * np.sin(2 * np.pi * 300 * at)).astype("<i2").tobytes()
 
@@ -53,7 +53,7 @@ def serve(agent: type[Agent], use: Callable[[VoiceLoopback], Awaitable[T]], scri
 async def take_turn(
     channel: SocketChannel, *, last: str = "turn_done", linger_s: float = 0.0, pace_s: float = 0.002
 ) -> list[ReceivedEvents]:
-    """Speak, then send silence until the event comes that is named, and for as long as is asked beyond it."""
+    """Speak, then send silence until the named event arrives, and for `linger_s` beyond it."""
     rate = channel.uplink.rate
     speech, silence = split_frames(make_tone(0.3, rate), rate), bytes(rate // 50 * 2)
     heard: list[ReceivedEvents] = []
@@ -86,7 +86,7 @@ async def take_turn(
 
 
 def flatten_events(heard: list[ReceivedEvents], *kinds: str) -> list[Event]:
-    """Return what was heard, or only what is of these kinds."""
+    """Return all events, or only those of the given kinds."""
     return [event for each in heard for event in each.events if not kinds or event.kind in kinds]
 
 

@@ -1,5 +1,5 @@
-"""The five ready descriptions against a server of each: turns, interruptions, faults and broken frames; then the vendors'
-own SDKs, where there is one, as referees of server and messages."""
+"""The five shipped descriptions, each against its own server: turns, interruptions, faults, broken frames; then the vendor
+SDKs, where they exist, check server and messages."""
 
 import asyncio
 import base64
@@ -72,7 +72,7 @@ class ShippedAgent:
     system_prompt: str | None = None
     declares_end: bool = True
     writes: bool = True
-    """It tells what was said and heard."""
+    """It sends transcripts of both sides."""
 
     def __str__(self) -> str:
         return self.name
@@ -242,7 +242,7 @@ def test_barge_in_interrupts_the_answer(ready: ShippedAgent) -> None:
                 heard.append(await channel.receive())
                 if not begun.is_set() and join_sound(heard):
                     begun.set()
-                    heard[:] = heard[-1:]  # what Deepgram says of any speech, said when nobody spoke, is past
+                    heard[:] = heard[-1:]  # drop what Deepgram sends for any speech, even without an answer
                 elif not begun.is_set():
                     heard.clear()
 
@@ -269,7 +269,7 @@ def test_speech_detected_by_the_provider_is_an_event(ready: ShippedAgent) -> Non
     heard, _ = call_agent(ready)
     assert len(flatten_events(heard, "user_speech_start")) == 1
     assert len(flatten_events(heard, "user_speech_stop")) == (ready is not DEEPGRAM)
-    # Deepgram has one word for both; whether somebody was speaking, the call knows.
+    # Deepgram has one event for both; the call knows whether the agent was speaking.
     assert len(flatten_events(heard, "interrupted")) == (ready is DEEPGRAM)
 
 
@@ -369,7 +369,7 @@ def test_a_wrong_key_is_refused_and_never_shown(ready: ShippedAgent, key: str | 
 def test_a_server_that_never_becomes_ready_times_out(ready: ShippedAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seam, "READY_S", 0.2)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # whoever hangs does not answer a close either
+        warnings.simplefilter("ignore", ResourceWarning)  # a hanging server does not answer a close either
         assert isinstance(expect_refusal(ready, quick_script(hang="ready")), Unavailable)
         gc.collect()
 
@@ -635,10 +635,10 @@ def test_broken_protobuf_frames_raise_only_our_errors() -> None:
     assert refusals > 500
 
 
-# The referee of ElevenLabs
+# The SDK of ElevenLabs
 
 
-@real_time()  # the SDK calls from threads of its own
+@real_time()  # the SDK calls from its own threads
 def test_the_elevenlabs_sdk_holds_a_conversation_with_our_server() -> None:
     heard: list[bytes] = []
     said: list[str] = []
@@ -726,7 +726,7 @@ def test_our_messages_equal_those_of_the_elevenlabs_sdk() -> None:
     assert dict(part.split("=") for part in query.split("&")) == {**dict(upgrade.query), **names_itself}
 
 
-# The referee of Deepgram
+# The SDK of Deepgram
 
 
 def make_settings() -> dict[str, Any]:
@@ -750,7 +750,7 @@ def make_deepgram_client(server: VoiceLoopback) -> Any:
     return DeepgramClient(api_key=KEY, environment=environment)
 
 
-@real_time()  # the SDK calls from a thread of its own
+@real_time()  # the SDK calls from its own thread
 def test_the_deepgram_sdk_holds_a_conversation_and_sends_the_same_messages() -> None:
     got: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""A voice agent of three parts: whose ears hear, what its mind is sent, how it yields, and how its parts fail."""
+"""A voice agent of three parts: recognition, model and voice, how it yields to the caller, and how its parts fail."""
 
 import asyncio
 import json
@@ -42,14 +42,14 @@ HISTORY = (Turn("user", "Hello."), Turn("assistant", "Good day."))
 
 
 class FailingModel(FakeProvider):
-    """A mind with a defect."""
+    """A model with a defect."""
 
     async def ask(self, request: Any) -> Any:
         raise ZeroDivisionError(request.model)
 
 
 class SlowModel(FakeProvider):
-    """A mind that takes its time, and remembers what it was asked."""
+    """A slow model that records its requests."""
 
     def __init__(self) -> None:
         super().__init__(**parse_fake("latency=1,fixed=It is so."))
@@ -72,7 +72,7 @@ def speak_with_pause(text: str, pause_s: float, more: str) -> Utterance:
 
 @dataclass
 class Scenario:
-    """What was said in a call, and what came of it."""
+    """The lines of a call, and its result."""
 
     spoken: Sequence[Utterance] = field(default_factory=lambda: [speak_line()])
     says: str | ReplyFunction = "It is so."
@@ -145,7 +145,7 @@ def find_events(of: FinishedCall, kind: str) -> list[dict[str, Any]]:
 
 
 class LanguageRecognition:
-    """Ears that know languages."""
+    """Speech recognition with a list of languages."""
 
     def __init__(self, name: str, *languages: str) -> None:
         self.name, self.languages = name, languages
@@ -211,7 +211,7 @@ def test_a_line_continued_before_the_answer_is_answered_once_as_a_whole(scenes: 
     assert len([each for each in find_events(scene.finished_call, "user_text") if each["final"]]) == 1
     first, second = (audio.read_wav(fields["file"][2])[0] for path, _, fields in scene.asked if "file" in fields)
     assert len(first) < len(line.samples) / 2 + 16000
-    assert len(second) > len(line.samples) * 0.85  # all that was said, but for the middle of the pause
+    assert len(second) > len(line.samples) * 0.85  # the whole line, except the middle of the pause
     assert isinstance(scene.mind, SlowModel)
     assert scene.mind.asked[-1][1:] == ["Hello.", "Good day.", ASKED]  # the question that was dropped left no trace
     assert not find_events(scene.finished_call, "interrupted")
@@ -280,7 +280,7 @@ def test_an_agent_of_embedded_parts_is_marked_as_embedded() -> None:
 
 
 class Worker:
-    """Whoever wants a place, in the order in which they got one."""
+    """Tasks that need a slot, in the order in which they got one."""
 
     def __init__(self) -> None:
         self.began: list[str] = []
@@ -376,8 +376,8 @@ def test_the_channel_reports_interrupted_on_every_barge_in() -> None:
             return found
 
         try:
-            before = await next_kinds()  # nothing was said
-            channel._play(bytes(32))  # a millisecond, which is over at once: whether it was heard, the call knows
+            before = await next_kinds()  # without any speech
+            channel._play(bytes(32))  # a millisecond, over at once: the call knows whether it was heard
             await channel.receive()
             await asyncio.sleep(0.02)
             sent = await next_kinds()

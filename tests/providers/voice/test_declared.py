@@ -1,4 +1,4 @@
-"""The declarative adapter: what a description can say, one at a time, and what happens to keys, odd answers and odd data."""
+"""The declarative adapter: each feature of a description, handling of keys, and malformed answers."""
 
 import asyncio
 import base64
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789abcdef"
 T = typing.TypeVar("T")
 SOUND: dict[str, Any] = {"match": {"type": "sound"}, "event": ["agent_audio"], "audio": "data"}
-DESK: dict[str, Any] = {
+DESCRIPTION: dict[str, Any] = {
     "name": "Desk",
     "url": "{base_url}/talk/{model}",
     "uplink": {},
@@ -45,7 +45,7 @@ VALUES = {"model": "m", "base_url": "", "key": KEY, "language": "en", "call_id":
 
 
 def make_description(*rules: Any, downlink: Any = None, **changed: Any) -> dict[str, Any]:
-    return {**DESK, "downlink": {"rules": [*rules, SOUND], **(downlink or {})}, **changed}
+    return {**DESCRIPTION, "downlink": {"rules": [*rules, SOUND], **(downlink or {})}, **changed}
 
 
 def make_wire(*rules: Any, values: Any = None, answer: Any = None, **changed: Any) -> DeclaredWire:
@@ -638,10 +638,10 @@ def test_an_invalid_description_is_refused_on_open() -> None:
         7,
         {},
         [],
-        {**DESK, "colour": 1},
-        {**DESK, "url": "{x}"},
-        {**DESK, "uplink": 7},
-        {**DESK, "bye": [deep]},
+        {**DESCRIPTION, "colour": 1},
+        {**DESCRIPTION, "url": "{x}"},
+        {**DESCRIPTION, "uplink": 7},
+        {**DESCRIPTION, "bye": [deep]},
     ]
     for plain in odd:
         with pytest.raises(InvalidInput, match="the agent's description does not fit"):
@@ -649,7 +649,7 @@ def test_an_invalid_description_is_refused_on_open() -> None:
     with pytest.raises(InvalidInput, match='no description of "nobody" was given'):
         DeclaredProvider.open(Target("", "nobody", "m"), None)
     with pytest.raises(InvalidInput, match="needs a base_url, and none is set"):
-        DeclaredProvider.open(Target("", "websocket", "m", {"description": DESK}), None)
+        DeclaredProvider.open(Target("", "websocket", "m", {"description": DESCRIPTION}), None)
 
 
 def test_a_description_with_its_own_address_needs_no_base_url() -> None:
@@ -671,7 +671,7 @@ def test_an_invalid_greeting_fails_before_the_call() -> None:
 
 
 def test_agents_cannot_be_listed() -> None:
-    assert asyncio.run(open_provider(DESK, "http://127.0.0.1:1").models()) == []
+    assert asyncio.run(open_provider(DESCRIPTION, "http://127.0.0.1:1").models()) == []
 
 
 def test_pending_responses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

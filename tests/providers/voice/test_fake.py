@@ -1,4 +1,4 @@
-"""The fake voice agent: what can be written, what it says, when it goes wrong, and how it yields."""
+"""The fake voice agent: its options, its answers, its faults, and barge-in."""
 
 import asyncio
 import re
@@ -36,7 +36,7 @@ SCENES: Mapping[str, tuple[str, int, Dial]] = {
 
 
 async def hold_conversation(written: str, turns: int, dial: Dial) -> list[list[Event]]:
-    """Say something until an answer comes, into that the next thing, and so on; return what came in each turn."""
+    """Speak until an answer arrives, then barge in with the next line, and so on; return the events of each turn."""
     channel = await FakeVoice(**parse_fake_voice(written)).dial(dial)
     try:
         return [await take_turn(channel) for _ in range(turns)]
@@ -89,7 +89,7 @@ def join_sound(events: list[Event]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ("latncy=1", 'did you mean "latency"'),
         ("latency=fast", "latency is .fast.; expected a number between 0 and 60"),
@@ -106,8 +106,8 @@ def join_sound(events: list[Event]) -> Any:
         ("silent", "is not an option"),
     ],
 )
-def test_an_invalid_option_is_refused_with_the_valid_ones(written: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_an_invalid_option_is_refused_with_the_valid_ones(written: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         parse_fake_voice(written)
     with pytest.raises(InvalidInput, match=r"^fake-voice: "):
         resolve_target(f"fake-voice:{written}")

@@ -1,4 +1,4 @@
-"""Gemini's Live API: its own SDK referees server and adapter; then turns, interruptions, faults and broken frames."""
+"""Gemini's Live API: server and adapter checked with its SDK; then turns, interruptions, faults and broken frames."""
 
 import asyncio
 import base64
@@ -54,7 +54,7 @@ CONFIG = types.LiveConnectConfig(
 )
 MIME = "audio/pcm;rate=16000"
 T = typing.TypeVar("T")
-# The referee's own business with the HTTP library beneath it.
+# Warnings between the SDK and its HTTP library.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
     pytest.mark.usefixtures("virtual_time"),
@@ -110,7 +110,7 @@ def normalise(message: Message) -> Any:
     return found
 
 
-# The referee
+# The vendor SDK
 
 
 def test_the_sdk_holds_a_conversation_and_knows_every_message() -> None:

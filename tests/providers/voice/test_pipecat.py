@@ -1,4 +1,4 @@
-"""Pipecat's frames against protobuf's own library: what one writes the other reads, and nothing else is read."""
+"""Pipecat's frames against the protobuf library: each reads what the other writes, and invalid frames are refused."""
 
 import random
 from typing import Any

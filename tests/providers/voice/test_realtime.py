@@ -1,4 +1,4 @@
-"""OpenAI's Realtime API: its own SDK referees server and adapter; then turns, interruptions, faults and broken frames."""
+"""OpenAI's Realtime API: server and adapter checked with its SDK; then turns, barge-in, faults and broken frames."""
 
 import asyncio
 import base64
@@ -91,7 +91,7 @@ def expect_refusal(script: Script = QUICK, agent: Any = RealtimeAgent, **given: 
     return caught.value
 
 
-# The referee
+# The vendor SDK
 
 
 @asynccontextmanager
@@ -432,7 +432,7 @@ def test_text_of_an_interrupted_answer_is_logged_but_no_answer(done: bool) -> No
 
 
 def test_no_text_of_an_interrupted_answer_leaks_into_the_next() -> None:
-    """As OpenAI has it: what was cancelled is written down to its end after the caller was heard."""
+    """In OpenAI's order: a cancelled answer is transcribed to its end after the caller was recognised."""
     line = (8000 * np.sin(np.arange(6400) / 9)).astype(np.int16)
     lines = [Utterance(Line("one"), line, "a"), Utterance(Line("stop", barge_in_s=0.4), line, "b")]
 
@@ -645,7 +645,7 @@ def test_an_answer_in_two_parts_is_read_part_by_part() -> None:
         for item, text in (("a", "One."), ("b", "Two."))
     ]
     assert [wire.read(each) for each in told] == [[Event("agent_text", each, final=True)] for each in ("One.", "Two.")]
-    assert wire.read(told[1])[0].kind == "unknown"  # it was told
+    assert wire.read(told[1])[0].kind == "unknown"  # it is reported
 
 
 def test_a_tool_call_is_an_event() -> None:

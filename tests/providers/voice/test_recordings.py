@@ -1,4 +1,4 @@
-"""Recorded prompts: which file is meant, who may name it, and that nothing else is ever read, waited for or made up."""
+"""Recorded prompts: which file is read, who may name it, and that nothing else is ever read."""
 
 import asyncio
 import os
@@ -29,23 +29,23 @@ def data_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def _read_prompt(desk: Path, url: str, **changes: Any) -> bytes:
+async def _read_prompt(folder: Path, url: str, **changes: Any) -> bytes:
     given: dict[str, Any] = {
-        "scenario_file": desk / "scenarios" / "s.yaml",
-        "audio_folder": desk / "data" / "audio",
+        "scenario_file": folder / "scenarios" / "s.yaml",
+        "audio_folder": folder / "data" / "audio",
         "from_api": False,
         "allow_private": False,
     }
     return await asyncio.wait_for(read_prompt_audio(url, **{**given, **changes}), 10)
 
 
-def read_prompt(desk: Path, url: str, **changes: Any) -> bytes:
-    return asyncio.run(_read_prompt(desk, url, **changes))
+def read_prompt(folder: Path, url: str, **changes: Any) -> bytes:
+    return asyncio.run(_read_prompt(folder, url, **changes))
 
 
-def expect_refusal(desk: Path, url: str, **changes: Any) -> PramanaError:
+def expect_refusal(folder: Path, url: str, **changes: Any) -> PramanaError:
     with pytest.raises(PramanaError) as caught:
-        read_prompt(desk, url, **changes)
+        read_prompt(folder, url, **changes)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 600
     return caught.value

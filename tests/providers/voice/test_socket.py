@@ -1,4 +1,4 @@
-"""The WebSocket seam against a hostile server: what it sends before a call stands, and what it says of a key."""
+"""The WebSocket transport against a hostile server: messages before the call is ready, and redaction of keys."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ Serve = Callable[[web.WebSocketResponse], Awaitable[None]]
 
 
 def serve_call(serve: Serve, use: Callable[[SocketChannel], Awaitable[Any]] | None = None, key: str = KEY) -> Any:
-    """Serve one call in a way of one's own, and use it."""
+    """Serve one call with a custom handler, and use it."""
 
     async def handle(request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(max_msg_size=0)
@@ -61,7 +61,7 @@ async def drain(socket: web.WebSocketResponse) -> None:
         pass
 
 
-# ── Before the call stands ──
+# ── Before the call is ready ──
 
 
 @real_time()  # a server that never rests leaves virtual time no moment to move in

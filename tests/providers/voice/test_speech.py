@@ -1,4 +1,4 @@
-"""OpenAI's speech endpoints: its own SDK referees server and adapter; then cascades made of them, and every fault."""
+"""OpenAI's speech endpoints: server and adapter checked with its SDK; then cascades of them, and every fault."""
 
 import asyncio
 import json
@@ -177,7 +177,7 @@ def test_a_cascade_of_three_endpoints_answers_a_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ("cascade:stt=a,chat=b", "tts is missing"),
         ("cascade:", "is not a part of a cascade"),
@@ -185,8 +185,8 @@ def test_a_cascade_of_three_endpoints_answers_a_call() -> None:
         ("cascade:stt=,chat=b,tts=c", "is not a part of a cascade"),
     ],
 )
-def test_a_cascade_name_lists_its_parts(written: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_a_cascade_name_lists_its_parts(written: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         resolve_target(written)
 
 

@@ -1,4 +1,4 @@
-"""What the embedded agent says: plain sentences, within limits, an apology where there is nothing else to say."""
+"""Answers of the embedded agent: plain sentences, within limits, and an apology when there is no answer."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ GREEDY = {"temperature": 0, "seed": 42}
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "spoken"),
     [
         ("We open at nine.", "We open at nine."),
         ("**Nine** or _ten_, `maybe`.", "Nine or ten, maybe."),
@@ -63,9 +63,9 @@ GREEDY = {"temperature": 0, "seed": 42}
         ("", ""),
     ],
 )
-def test_markup_lists_and_pictures_are_not_spoken(written: str, said: str) -> None:
-    assert make_speakable(written) == said
-    assert make_speakable(said) == said
+def test_markup_lists_and_pictures_are_not_spoken(written: str, spoken: str) -> None:
+    assert make_speakable(written) == spoken
+    assert make_speakable(spoken) == spoken
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def spoken_model() -> LocalProvider:
 
 
 class RecordingServer(FaultyServer):
-    """A model that notes what it is asked with."""
+    """A model server that records the body of its request."""
 
     def handle_chat_completions(self, body: Any, take: Any) -> None:
         self.body = body
@@ -163,7 +163,7 @@ def test_a_slow_model_is_stopped_and_its_text_kept() -> None:
 
 
 class DeafRecognition:
-    """Ears that hear nothing, after a while."""
+    """Speech recognition that takes a while and recognises nothing."""
 
     def __init__(self, words: str = "", seconds: float = 0.0) -> None:
         self.words, self.seconds = words, seconds
