@@ -1,4 +1,4 @@
-"""An error says what happened and what to do; each front end words what to do for its own users."""
+"""Errors say what happened and what to do; each front end words the advice for its users."""
 
 import pickle
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from pramana.show.web.kit.page_context import PAGE_HINTS
 
 KEYS: tuple[HintKey, ...] = get_args(HintKey)
 ONLY_BY_COMMAND = {"resume_run", "publish_suite", "create_token"}
-"""Their files are where the command is; and whoever has no valid token can make one on the machine alone."""
+"""Their files are on the machine of the command; a first token can be created there only."""
 
 
 FRONT_ENDS = {
@@ -41,7 +41,7 @@ FILTERS = Selection(all_tags=("vip",), limit=3)
 
 
 @pytest.mark.parametrize("hints", FRONT_ENDS.values(), ids=FRONT_ENDS)
-def test_every_front_end_has_words_for_every_hint(hints: Mapping[HintKey, str]) -> None:
+def test_every_front_end_words_every_hint(hints: Mapping[HintKey, str]) -> None:
     assert hints.keys() == set(KEYS)
     for key in KEYS:
         about = FILTERS if key == "check_filters" else "abc"
@@ -71,18 +71,18 @@ def test_only_the_command_line_names_its_options() -> None:
         assert [key for key, words in own.items() if " --" in words] == []
 
 
-def test_neither_a_route_nor_a_page_sends_anyone_to_a_command_that_it_has_itself() -> None:
+def test_routes_and_pages_do_not_refer_to_commands_for_their_own_actions() -> None:
     for hints in (API_HINTS, PAGE_HINTS):
         assert {key for key, words in hints.items() if "pramana " in words} == ONLY_BY_COMMAND
 
 
-def test_an_error_without_a_hint_is_its_message_and_both_survive_a_copy() -> None:
+def test_an_error_shows_its_message_and_hint_even_after_copying() -> None:
     assert str(NotFound("there is none")) == "there is none"
     found = pickle.loads(pickle.dumps(UnknownModel("no such model", status=404, hint=Hint("list_models"))))  # noqa: S301 - ours
     assert (str(found), found.status) == ("no such model; list its models: pramana models", 404)
 
 
-def test_an_error_that_states_what_no_error_has_is_refused() -> None:
+def test_an_error_with_an_unknown_field_is_refused() -> None:
     with pytest.raises(TypeError, match="not http_staus"):
         type("Wrong", (PramanaError,), {}, http_staus=404)
 
@@ -97,7 +97,7 @@ def test_equal_problems_fold_into_the_first_with_their_count() -> None:
     assert len(fold_repeats(errors)) == 2, "what an error quotes has to be corrected"
 
 
-def test_a_message_names_repeated_problems_once_and_keeps_every_one_of_them() -> None:
+def test_a_message_shows_repeated_problems_once_and_keeps_them_all() -> None:
     wrong = [Problem(f"wrong in way {n % 4}", f"[{n}].id", n + 1, 1, "a.jsonl") for n in range(40)]
     error = InvalidInput.from_problems(wrong, 50)
     ways = "; ".join(f"a.jsonl:{n + 1}:1: [{n}].id: wrong in way {n} (10 times)" for n in range(3))

@@ -33,7 +33,7 @@ from pramana.store import open_store
 from pramana.store.schema import sessions
 from pramana.store.tokens import ROLES, Role, hash_secret
 
-from ..credentials import ENDS, End, end_token
+from ..credentials import TOKEN_ENDS, TokenEnd, end_token
 from ..stores import sqlite_store
 
 _T = TypeVar("_T")
@@ -168,10 +168,10 @@ def allowed(app: App, credential: Credential) -> str | None:
         return None
 
 
-@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("how", TOKEN_ENDS)
 @pytest.mark.parametrize("by_session", [False, True])
 def test_a_token_that_ends_or_is_demoted_does_so_within_seconds(
-    app: App, monkeypatch: pytest.MonkeyPatch, how: End, by_session: bool
+    app: App, monkeypatch: pytest.MonkeyPatch, how: TokenEnd, by_session: bool
 ) -> None:
     now = clock.monotonic()
     monkeypatch.setattr(clock, "monotonic", lambda: now)

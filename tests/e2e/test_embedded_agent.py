@@ -33,7 +33,16 @@ from pramana.show.web.pages.welcome import FILE, SCENARIO
 from pramana.store import open_store
 from pramana.store.store import Store
 
-from ..embedded_faults import FAULTS, LONG_WORDS, WRONG_WORDS, Fault, FaultyServer, environment_of, installed, loads
+from ..embedded_faults import (
+    FAULTS,
+    LONG_WORDS,
+    WRONG_WORDS,
+    Fault,
+    FaultyServer,
+    fault_environment,
+    make_loader,
+    use_fault,
+)
 from ..virtual_time import virtual_time
 
 LIBRARY = Path(settings.__file__).parent / "scenarios"
@@ -68,7 +77,7 @@ class Call:
 @contextmanager
 def faulty(fault: Fault) -> Iterator[None]:
     """Virtual time and a fault; where it is not of the ears, they hear the same on every machine, and at once."""
-    with virtual_time(), patch.object(ears.WhisperModel, "transcribe", lambda _self, _samples: HEARD), installed(fault):
+    with virtual_time(), patch.object(ears.WhisperModel, "transcribe", lambda _self, _samples: HEARD), use_fault(fault):
         yield
 
 
@@ -138,7 +147,7 @@ else:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_process_that_a_test_starts_has_the_fault(fault: Fault) -> None:
-    environment = {**os.environ, **environment_of(fault)}  # noqa: TID251 - a child gets what a child gets
+    environment = {**os.environ, **fault_environment(fault)}  # noqa: TID251 - a child gets what a child gets
     child = subprocess.run(
         [sys.executable, "-c", CHILD, fault], env=environment, capture_output=True, text=True, check=True, timeout=60
     )
@@ -203,7 +212,7 @@ def test_desk_yaml_ends_in_time_and_fails_rather_than_errs(tmp_path: Path) -> No
 @pytest.mark.parametrize("seconds_a_word", [0.5, 60.0])
 def test_a_slow_machine_still_answers_in_time(tmp_path: Path, seconds_a_word: float) -> None:
     slow = FaultyServer("long", seconds_a_word)
-    with faulty("long"), patch.object(language.Engine, "_load", loads(slow)):
+    with faulty("long"), patch.object(language.Engine, "_load", make_loader(slow)):
         call = perform(tmp_path, "local-voice", DESK)
     assert check(call.result, "call").outcome is Outcome.PASSED
     assert re.search(r"\w", call.text)

@@ -64,7 +64,7 @@ PATIENCE = Patience(answer_within_s=2)
 @pytest.fixture(scope="module", autouse=True)
 def _ears_are_real() -> Iterator[None]:
     """What is checked by ear needs ears; `test_embedded_agent.py` has the same flows with faults."""
-    with embedded_faults.lifted():
+    with embedded_faults.without_faults():
         yield
 
 

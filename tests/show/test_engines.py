@@ -27,7 +27,7 @@ from pramana.show.cli import pramana
 from pramana.show.web.pages import comparison_markup
 from pramana.store import open_store
 
-from ..views import made
+from ..views import make_view
 
 OLD = "xllamacpp 2026.10; SmolLM2 Q4_1 sha256:b179c952…"
 HERE, THERE = f"{OLD}; AVX AVX2 FMA; 1 thread", f"{OLD}; AVX AVX2 AVX512 FMA; 1 thread"
@@ -182,11 +182,11 @@ def test_engines_survive_a_file_and_are_in_its_schema(tmp_path: Path) -> None:
 
 
 def test_the_pages_show_the_engine_and_escape_it() -> None:
-    change = made(EngineChangeView, sentence="Different engines: <b>m</b> ran on …")
-    drawn = str(comparison_markup.render_engine_changes(made(ComparisonView, engine_changes=(change,))))
+    change = make_view(EngineChangeView, sentence="Different engines: <b>m</b> ran on …")
+    drawn = str(comparison_markup.render_engine_changes(make_view(ComparisonView, engine_changes=(change,))))
     assert "Different engines: &lt;b&gt;m&lt;/b&gt;" in drawn
-    assert str(comparison_markup.render_engine_changes(made(ComparisonView))) == ""
+    assert str(comparison_markup.render_engine_changes(make_view(ComparisonView))) == ""
     engine = EngineInfo("xllamacpp", "1", "<i>", "sha256:1", ("AVX2",), 1)
     summary = structs.replace(Tally().summary(), engines=(engine,))
-    (note,) = run_summary._render_notes(made(RunDetailView, status="finished"), summary)
+    (note,) = run_summary._render_notes(make_view(RunDetailView, status="finished"), summary)
     assert "Engine: &lt;i&gt; on xllamacpp 1 (AVX2, 1 thread)" in str(note)

@@ -1,4 +1,4 @@
-"""What an administrator decides, by several at once too."""
+"""Server settings, changed by one administrator or by several at once."""
 
 import threading
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     found.close()
 
 
-def test_decisions_are_kept_changed_and_taken_back(store: Store) -> None:
+def test_preferences_are_stored_changed_and_reset(store: Store) -> None:
     assert store.preferences.read() == Preferences()
     assert store.preferences.write({"requests_per_minute": 5, "refuse_unverified": True}).requests_per_minute == 5
     found = store.preferences.write({"requests_per_minute": 7, "refuse_unverified": None})
@@ -31,7 +31,7 @@ def test_decisions_are_kept_changed_and_taken_back(store: Store) -> None:
         store.preferences.write({"request_per_minute": 1})
 
 
-def test_origins_that_fit_no_longer_are_left_out_and_the_others_hold(store: Store) -> None:
+def test_origins_that_became_invalid_are_ignored_and_the_others_apply(store: Store) -> None:
     store.preferences.write({"cors_origins": ["https://bench.example"], "requests_per_minute": 7})
     kept = '["*", "https://*.example", "https://bench.example", 5]'  # from before the rule was as strict as now
     with store._database.write_transaction() as connection:
@@ -43,7 +43,7 @@ def test_origins_that_fit_no_longer_are_left_out_and_the_others_hold(store: Stor
         store.preferences.write({"cors_origins": ["https://*.example"]})
 
 
-def test_several_decide_at_once_and_none_is_turned_away(store: Store) -> None:
+def test_concurrent_changes_all_succeed(store: Store) -> None:
     together = threading.Barrier(8)
     failed: list[Exception] = []
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ... import old_stores
-from ...large_store import RESULTS, fill, scenarios_yaml, suite_text
-from ...loop_watch import LIMIT_S, Hold, watched
+from ...large_store import RESULTS, add_two_runs, scenarios_yaml, suite_text
+from ...loop_watch import LIMIT_S, Hold, watch_event_loops
 from .served import Client, serve
 from .test_replay import REQUESTS, Wanted, _answer, _named, get
 
@@ -45,7 +45,7 @@ def large(first: str, second: str) -> list[Wanted]:
 def ask_everything(url: str, runs: tuple[str, str], names: dict[str, str]) -> dict[Hold, str]:
     """Ask every route, and for much; return what held the loop up, and which request it was."""
     found: dict[Hold, str] = {}
-    with watched() as holds, serve(url, tokens_required=True, api_only=True) as server:
+    with watch_event_loops() as holds, serve(url, tokens_required=True, api_only=True) as server:
         assert server.store
         client = Client(server.url, server.store.tokens.create("admin", "admin")[1])
         for wanted in (*large(*runs), *REQUESTS):
@@ -61,7 +61,7 @@ def test_no_route_holds_the_event_loop_for_a_tenth_of_a_second(tmp_path: Path) -
         home = Path(os.environ["PRAMANA_HOME"]) / str(turn)  # noqa: TID251 - set by the tests
         url = old_stores.unpack(old_stores.NOVEMBER, home)
         names = _named(url)
-        holds = ask_everything(url, fill(url, tmp_path), names)
+        holds = ask_everything(url, add_two_runs(url, tmp_path), names)
         found.append({asked: f"{hold.place} held it for {hold.seconds:.3f} s" for hold, asked in holds.items()})
         if not holds:
             break
@@ -84,7 +84,7 @@ def test_what_holds_a_loop_is_seen_whether_it_works_or_waits() -> None:
         await asyncio.sleep(0)
 
     for blocking, working in ((work, True), (lambda: time.sleep(HELD_S), False)):
-        with watched() as holds:
+        with watch_event_loops() as holds:
             asyncio.run(main(blocking))
         (hold,) = holds
         assert hold.seconds > LIMIT_S

@@ -14,7 +14,7 @@ import pytest
 from pramana.app import access, tail
 from pramana.store.tokens import Role
 
-from ...credentials import ENDS, End, end_token
+from ...credentials import TOKEN_ENDS, TokenEnd, end_token
 from .served import Client, program, serve
 from .test_runs import ended, started
 
@@ -161,7 +161,7 @@ def test_an_ending_server_ends_its_streams() -> None:
         assert found.process.wait(10) == 0
 
 
-def end(client: Client, held: Client, how: End) -> None:
+def end(client: Client, held: Client, how: TokenEnd) -> None:
     assert client.store
     secret = held.token
     assert secret
@@ -170,8 +170,8 @@ def end(client: Client, held: Client, how: End) -> None:
     end_token(client.store, token.id, how)
 
 
-@pytest.mark.parametrize("how", ENDS)
-def test_a_token_that_ends_hears_no_more_by_the_streams_it_has_open(guarded: Client, how: End) -> None:
+@pytest.mark.parametrize("how", TOKEN_ENDS)
+def test_a_token_that_ends_hears_no_more_by_the_streams_it_has_open(guarded: Client, how: TokenEnd) -> None:
     editor, other = guarded.with_token("editor"), guarded.with_token("editor")
     run_id = started(editor, models=["fake:latency=0.05"], repeats=100, limits={"concurrency": 1})
     busy = f"/api/runs/{run_id}/events"

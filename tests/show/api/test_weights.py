@@ -16,7 +16,7 @@ from pramana.embedded.weights import WEIGHTS
 from pramana.errors import WeightsMissing
 from pramana.show.api.envelope import make_shape
 
-from ...embedded.test_weights import Tiny, left_behind, tiny
+from ...embedded.test_weights import Tiny, find_leftover_files, tiny
 from .served import Client
 
 __all__ = ["tiny"]  # a fixture of the tests of weights
@@ -63,7 +63,7 @@ def test_a_pull_goes_on_in_the_background_until_they_are_here(client: Client, ti
     }
     after = until(client, lambda found: found["present"])
     assert after == {**before, "present": True}
-    assert left_behind()[0] == "tiny-1.2"
+    assert find_leftover_files()[0] == "tiny-1.2"
     assert client.post("/api/weights/tiny/pull").status == 200
 
 

@@ -128,7 +128,9 @@ TABS: dict[Browser, Tabs] = {}
 def browser() -> Iterator[Browser]:
     """Chromium for the tests of a module: while playwright drives it, nothing else in this thread can run a loop."""
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium.path(), args=["--no-sandbox", "--disable-gpu"])
+        found = playwright.chromium.launch(
+            executable_path=chromium.find_executable(), args=["--no-sandbox", "--disable-gpu"]
+        )
         TABS[found] = Tabs(found)
         yield found
         TABS.pop(found).close()

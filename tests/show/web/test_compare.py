@@ -17,7 +17,7 @@ from pramana.app.comparisons import ComparisonView, NamedCasesView, RequestDiffe
 from pramana.app.views import RunView
 from pramana.show.web.pages import comparison_markup
 
-from ...views import made
+from ...views import make_view
 from .conftest import EACH_VIEW, Bench, no_sideways
 
 HOSTILE = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\"> مرحبا 日本語 \u202egnirts"
@@ -360,9 +360,9 @@ def test_a_rate_over_several_models_is_not_offered_as_the_runs(bench: Bench, run
 def test_more_than_all_words_may_be_wrong() -> None:
     rest: dict[str, Any] = {"difference": (0.917, 0.917), "interval": None, "cases": 3}
     wrong = 23 / 12, 23 / 12
-    words = made(WordsView, what="word error rate", unit="share of words", base=(1.0, 1.0), new=wrong, **rest)
-    times = made(TimeView, what="total time", unit="seconds", base=(0.5, 0.5), new=(2.0, None), **rest)
-    shown = comparison_markup.render_measurements(made(ComparisonView, times=(times,), words=(words,)))
+    words = make_view(WordsView, what="word error rate", unit="share of words", base=(1.0, 1.0), new=wrong, **rest)
+    times = make_view(TimeView, what="total time", unit="seconds", base=(0.5, 0.5), new=(2.0, None), **rest)
+    shown = comparison_markup.render_measurements(make_view(ComparisonView, times=(times,), words=(words,)))
     assert re.findall(r"<th[^>]*>([^<]+)", shown)[:3] == [
         "What",
         "Before, over all cases",
@@ -372,7 +372,7 @@ def test_more_than_all_words_may_be_wrong() -> None:
     assert "Word error rate (share of all)" in shown
     assert "192 %" in shown
     assert "The difference is the median of the differences of each case" in shown
-    assert "median" not in comparison_markup.render_measurements(made(ComparisonView, words=(words,)))
+    assert "median" not in comparison_markup.render_measurements(make_view(ComparisonView, words=(words,)))
 
 
 def test_the_page_says_in_one_sentence_that_both_were_asked_differently() -> None:
@@ -380,14 +380,14 @@ def test_the_page_says_in_one_sentence_that_both_were_asked_differently() -> Non
         RequestDifferenceView(what="system prompt", base="Be brief.", new="Be kind.", detail="another system prompt"),
         RequestDifferenceView(what="stop", base="<b>", new="x", detail="stop <b> before, x now"),
     )
-    shown = comparison_markup.render_request_differences(made(ComparisonView, asked_differently=asked))
+    shown = comparison_markup.render_request_differences(make_view(ComparisonView, asked_differently=asked))
     said = "The requests differ: another system prompt; stop &lt;b&gt; before, x now; this may explain the difference."
     assert re.sub(r"</?(p|bdi)[^>]*>", "", shown) == said
 
 
 def test_a_rate_of_what_is_compared_stands_beside_the_one_of_the_whole_run() -> None:
-    run = made(RunView, id="r", suite="s", created_at="2026-01-01T00:00:00Z", models=("m",))
-    data = made(
+    run = make_view(RunView, id="r", suite="s", created_at="2026-01-01T00:00:00Z", models=("m",))
+    data = make_view(
         ComparisonView, base_rate=0.75, base_whole_rate=0.904, new_rate=0.5, new_whole_rate=0.5, base_model="m",
         new_model="m", pairs=4, lost=1, gained=0,
     )  # fmt: skip
@@ -460,14 +460,14 @@ def test_what_could_not_be_fetched_is_fetched_again_when_it_is_opened_again(benc
 
 
 def test_one_case_in_two_variants_is_two_answers() -> None:
-    run = made(RunView, id="r", suite="s", created_at="2026-01-01T00:00:00Z", models=("m",))
+    run = make_view(RunView, id="r", suite="s", created_at="2026-01-01T00:00:00Z", models=("m",))
     both, typed = replace(run, variants=("text", "voice")), replace(run, variants=("text",))
-    times = made(
+    times = make_view(
         TimeView, what="total time", unit="seconds", base=(0.5, 0.5), new=(2.0, None), cases=4,
         difference=(1.5, None), interval=None, sentence="",
     )  # fmt: skip
     left = NamedCasesView(count=2, cases=("a", "b (voice)"))
-    data = made(
+    data = make_view(
         ComparisonView, verdict="no_change", sentence="No change: so.", difference=0.0, interval=(0.0, 0.0),
         p_value=1.0, test="exact McNemar", base_rate=0.5, new_rate=0.5, base_whole_rate=0.5, new_whole_rate=0.5,
         base_model="m", new_model="m", pairs=4, lost=0, gained=0, times=(times,), words=(),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from ...large_store import fill, scenarios_yaml
+from ...large_store import add_two_runs, scenarios_yaml
 from ..api.served import Client
 from .conftest import Bench
 from .test_roles import WITH_QUERY, addresses, fill_store, registered
@@ -40,7 +40,7 @@ def look_at_everything(home: Path, browser: Browser) -> dict[str, str]:
     home.mkdir()
     report = home / "holds.json"
     with ThreadPoolExecutor(1) as pool:  # a browser's driver has the event loop of this thread
-        first, second = pool.submit(fill, f"sqlite:///{home / 'pramana.sqlite3'}", home).result()
+        first, second = pool.submit(add_two_runs, f"sqlite:///{home / 'pramana.sqlite3'}", home).result()
     with watched_workbench(home, report) as client:
         assert client.post("/api/scenarios/import", {"yaml": scenarios_yaml(2_000)}).status == 201
         stands_for = fill_store(client)

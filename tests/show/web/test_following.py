@@ -20,7 +20,7 @@ from pramana.show.web.kit.page_context import UseCaseRefused
 from pramana.show.web.pages import editor, welcome
 from pramana.show.web.pages import run as page
 
-from ...views import made
+from ...views import make_view
 
 
 def apart(work: Coroutine[Any, Any, Any]) -> None:
@@ -29,7 +29,7 @@ def apart(work: Coroutine[Any, Any, Any]) -> None:
         thread.submit(asyncio.run, work).result()
 
 
-RUN = made(
+RUN = make_view(
     RunDetailView, id="r1", status="running", stored=1, expected=10, models=("m",), variants=("text",), repeats=1
 )
 SUMMARY = Tally().summary()
@@ -139,7 +139,7 @@ def test_a_summary_never_takes_the_place_of_what_was_told_meanwhile(desk: Desk, 
 
 # ── The first run ──
 
-WEIGHTS = made(WeightsView, name="w", title="W", pull=made(PullView, done_bytes=1, total_bytes=2))
+WEIGHTS = make_view(WeightsView, name="w", title="W", pull=make_view(PullView, done_bytes=1, total_bytes=2))
 
 
 def test_a_download_is_not_looked_at_when_the_page_is_gone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def test_nobody_waits_for_a_call_that_is_not_followed_any_more(desk: Desk) -> No
 
 
 def test_a_late_look_does_not_ask_about_a_change_that_was_dealt_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, now = (made(ScenarioView, id="ferry", updated_at=each) for each in ("2026-01-01", "2026-01-02"))
+    before, now = (make_view(ScenarioView, id="ferry", updated_at=each) for each in ("2026-01-01", "2026-01-02"))
     monkeypatch.setattr("nicegui.ui.context", SimpleNamespace(client=MagicMock()))
     editing: Any = editor._EditorPage(MagicMock(), before, "text")
     editing._editor, editing._show_notice = SimpleNamespace(is_kept=False), MagicMock()

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from pramana.providers.voice.cascade import NO_ANSWER
 
-from ...embedded_faults import Fault, environment_of
+from ...embedded_faults import Fault, fault_environment
 from .conftest import EACH_VIEW, NARROW, WIDE, Bench, no_sideways
 from .workbench import workbench
 
@@ -104,7 +104,7 @@ def seen_by(page: Page) -> list[str]:
 @pytest.mark.parametrize("fault", [None, "loop"])  # all of them without a browser: tests/e2e/test_embedded_agent.py
 def test_a_call_to_the_embedded_agent_is_heard(browser: Browser, tmp_path: Path, fault: Fault | None) -> None:
     """Whatever the embedded model says and its ears hear."""
-    with fresh(browser, tmp_path, **(environment_of(fault) if fault else {})) as bench:
+    with fresh(browser, tmp_path, **(fault_environment(fault) if fault else {})) as bench:
         page = bench.open("/")
         page.evaluate(SEEN)
         page.get_by_role("button", name="Hear a call").click()

@@ -48,7 +48,7 @@ from pramana.show.web.kit import waveform
 from pramana.show.web.kit.forms import FileSelection, PickedFile
 from pramana.show.web.pages import comparison_markup, home, results, run, suites
 
-from ...views import made
+from ...views import make_view
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -198,7 +198,7 @@ def test_what_was_spoken_has_a_button_and_what_was_heard_has_none() -> None:
 
 
 PLAN = {"parameters": {"temperature": None, "seed": 42, "max_tokens": 9}, "system_prompt": "Be brief.",
-        "stt": made(TargetView, typed="whisper"), "voice": "espeak"}  # fmt: skip
+        "stt": make_view(TargetView, typed="whisper"), "voice": "espeak"}  # fmt: skip
 RUN = {"suite": "team-1-smoke", "suite_hash": "sha256:1", "selection": {}, "models": ("a", "b"), "variants": ("text",),
        "repeats": 1, "limits": {"max_cost": 5, "concurrency": 32, "timeout_seconds": 120.0}, "plan": PLAN,
        "owner": "server"}  # fmt: skip
@@ -206,13 +206,13 @@ RUN = {"suite": "team-1-smoke", "suite_hash": "sha256:1", "selection": {}, "mode
 
 def stored(changed: dict[str, Any]) -> RunDetailView:
     stated = {**RUN, **changed}
-    nested = {"plan": made(PlanView, **stated.pop("plan")), "limits": LimitsView(**stated.pop("limits"))}
-    return made(RunDetailView, **stated, **nested)
+    nested = {"plan": make_view(PlanView, **stated.pop("plan")), "limits": LimitsView(**stated.pop("limits"))}
+    return make_view(RunDetailView, **stated, **nested)
 
 
 SUITES = [
-    made(ListedView, version="team-1", tiers={"smoke": made(TierView, hash="sha256:1")}),
-    made(ListedView, version="v1.0", tiers={"cheap": made(TierView, hash="sha256:2")}),
+    make_view(ListedView, version="team-1", tiers={"smoke": make_view(TierView, hash="sha256:1")}),
+    make_view(ListedView, version="v1.0", tiers={"cheap": make_view(TierView, hash="sha256:2")}),
 ]
 KEPT = {"suite": "scenarios (selection)", "suite_hash": None}
 OF_TIER = {"owner": "cli", "suite": "v1.0-cheap (selection)", "suite_hash": None}
@@ -316,7 +316,7 @@ def summed(**changed: Any) -> Summary:
 def told(summary: Summary, **changed: Any) -> str:
     usual = {"id": "r1", "status": "finished", "models": ("m",), "variants": ("text",), "repeats": 1, "expected": 4,
              "stored": 4}  # fmt: skip
-    return run_summary.render_summary(made(RunDetailView, **{**usual, **changed, "summary": summary}), "/runs/r1")
+    return run_summary.render_summary(make_view(RunDetailView, **{**usual, **changed, "summary": summary}), "/runs/r1")
 
 
 def test_repeats_are_answers_and_the_interval_is_of_cases() -> None:
@@ -360,7 +360,7 @@ def test_cases_without_a_verdict_that_are_not_named_are_counted_and_can_be_judge
 def test_what_is_not_reproducible_is_said_once_and_quietly() -> None:
     left_out = {"left_out": {"flaky": ["seed", "temperature"]}}
     noted = [f"flaky does not accept {each}: 4 requests sent without it" for each in ("seed", "temperature")]
-    ran = made(RunDetailView, status="finished", reason=None, notes=left_out, stored=4, expected=4)
+    ran = make_view(RunDetailView, status="finished", reason=None, notes=left_out, stored=4, expected=4)
     head = run._render_reason(ran) or ""
     assert "Not reproducible: " in head
     assert "flaky does not take seed, temperature" in head
@@ -427,10 +427,12 @@ def test_calls_say_how_long_one_waits_with_each_model_and_who_did_not_answer() -
 
 def test_a_call_has_its_wait_first_and_no_first_token() -> None:
     lines = [{"voice_to_voice_s": each, "first_audible_s": 1.0} for each in (4.41025, 0.5, 0.75)]
-    check = made(CheckView, name="call", version="1", reason="so", value=4.41025, evidence={"times": {"lines": lines}})
-    reply = made(ReplyView, cached_tokens=0)
-    data = made(
-        ResultDetailView, reply=reply, audio=made(AudioView), checks=(check,), output="Hi.", latency_seconds=20.0,
+    check = make_view(
+        CheckView, name="call", version="1", reason="so", value=4.41025, evidence={"times": {"lines": lines}}
+    )
+    reply = make_view(ReplyView, cached_tokens=0)
+    data = make_view(
+        ResultDetailView, reply=reply, audio=make_view(AudioView), checks=(check,), output="Hi.", latency_seconds=20.0,
         input_tokens=1, output_tokens=1, cost_usd=0.0,
     )  # fmt: skip
     shown = results._render_numbers(data)
@@ -447,7 +449,7 @@ def test_a_call_has_its_wait_first_and_no_first_token() -> None:
 def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:
     def point(status: str, rate: float) -> RunPointView:
         times = LatencyView(count=4, median=20.0, p95=None)
-        return made(
+        return make_view(
             RunPointView, run="r", status=status, suite="mine", variant="text", cases_digest="sha256:1",
             setup_digest="0", pass_rate=rate, interval=(0.1, 1.0), latency_ms=times, created_at="2026-11-15T09:26:53Z",
         )  # fmt: skip
@@ -477,14 +479,14 @@ LINES = ["One?", f"مرحبا {HOSTILE}", "Three."]
 
 def spoken(lines: Sequence[str], reply: ReplyView | None = None, audio: AudioView | None = None) -> ResultDetailView:
     """Return a result of a script, in which the first line expects something."""
-    rule = ExpectedView(assertion=made(AssertionView, type="contains"), ideals=("a one",))
-    script = [made(LineView, text=each) for each in lines]
-    case = made(
+    rule = ExpectedView(assertion=make_view(AssertionView, type="contains"), ideals=("a one",))
+    script = [make_view(LineView, text=each) for each in lines]
+    case = make_view(
         CaseView, turns=(TurnView(role="user", text=lines[0]),), expected_outcome="Counts.",
         script=(replace(script[0], expected=(rule,)), *script[1:]),
     )  # fmt: skip
-    said = reply or made(ReplyView, text="1\n2", answers=("1", "2") if len(lines) > 1 else ())
-    return made(ResultDetailView, case=case, reply=said, audio=audio)
+    said = reply or make_view(ReplyView, text="1\n2", answers=("1", "2") if len(lines) > 1 else ())
+    return make_view(ResultDetailView, case=case, reply=said, audio=audio)
 
 
 def blocks(shown: str) -> list[tuple[str, str]]:
@@ -507,15 +509,15 @@ def test_a_line_that_was_not_reached_has_no_answer() -> None:
 
 
 def test_what_an_agent_says_it_said_is_shown_although_nobody_heard_it() -> None:
-    reply = made(ReplyView, text="1\nnot heard", answers=("1", "", ""))
+    reply = make_view(ReplyView, text="1\nnot heard", answers=("1", "", ""))
     assert ("Full reply", "1\nnot heard") in blocks(
-        result_detail.render_exchange(spoken(LINES, audio=made(AudioView), reply=reply))
+        result_detail.render_exchange(spoken(LINES, audio=make_view(AudioView), reply=reply))
     )
     assert "Full reply" not in result_detail.render_exchange(spoken(LINES, reply=reply))
 
 
 def test_answers_that_are_not_split_reason_stand_below_all_lines() -> None:
-    shown = result_detail.render_exchange(spoken(LINES, reply=made(ReplyView, text="1 2 3")))
+    shown = result_detail.render_exchange(spoken(LINES, reply=make_view(ReplyView, text="1 2 3")))
     assert [name for name, _ in blocks(shown)] == [
         *["Message of the user"] * 3,
         "Reply",

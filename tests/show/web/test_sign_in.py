@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from pramana.store import open_store
 
-from ...credentials import ENDS, End, end_token
+from ...credentials import TOKEN_ENDS, TokenEnd, end_token
 from ..api.served import Answer, Client, program
 from .closed import Closed, closed
 from .conftest import EACH_VIEW, Bench, no_sideways, session_of
@@ -184,8 +184,8 @@ def test_whose_token_is_revoked_is_led_to_sign_in_and_back(door: Closed) -> None
 
 
 @pytest.mark.parametrize("path", ["/runs", "/settings/prices"])  # one that follows what is new, and one that does not
-@pytest.mark.parametrize("how", ENDS)
-def test_a_page_ends_within_seconds_when_its_token_does(door: Closed, how: End, path: str) -> None:
+@pytest.mark.parametrize("how", TOKEN_ENDS)
+def test_a_page_ends_within_seconds_when_its_token_does(door: Closed, how: TokenEnd, path: str) -> None:
     made = door.client("admin").post("/api/tokens", {"name": how, "role": "editor"}).data
     page = door.bench.open(path, token=made["token"])
     expect(page.get_by_text(f"{how}, editor")).to_be_visible()

@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 
 from pramana.store import open_store
 
-from ...credentials import ENDS, End, end_token
+from ...credentials import TOKEN_ENDS, TokenEnd, end_token
 from ..api.served import Client
 from .closed import Closed, closed
 from .conftest import session_of
@@ -166,8 +166,8 @@ def test_a_socket_of_another_session_neither_joins_a_page_nor_presses_its_button
     assert b"a token is required" in page.join(stranger)
 
 
-@pytest.mark.parametrize("how", ENDS)
-def test_a_socket_ends_within_seconds_when_its_token_does_and_does_nothing_more(shut: Closed, how: End) -> None:
+@pytest.mark.parametrize("how", TOKEN_ENDS)
+def test_a_socket_ends_within_seconds_when_its_token_does_and_does_nothing_more(shut: Closed, how: TokenEnd) -> None:
     """By a WebSocket, which passes the gate once; its other end does not go where the page is led to."""
     made = shut.client("admin").post("/api/tokens", {"name": how, "role": "admin"}).data
     client = signed_in(shut, made["token"])
