@@ -1,4 +1,4 @@
-"""Servers for the tests beside it."""
+"""Server fixtures for the tests in this folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,14 +32,14 @@ def client(sqlite_url: str) -> Iterator[Client]:
 
 
 @pytest.fixture
-def either(store_url: str) -> Iterator[Client]:
+def client_per_store(store_url: str) -> Iterator[Client]:
     """The same on each store."""
     with serve(store_url) as found:
         yield found
 
 
 @pytest.fixture
-def guarded(sqlite_url: str) -> Iterator[Client]:
+def secure_client(sqlite_url: str) -> Iterator[Client]:
     """A server that asks everybody for a token; `with_token(role)` gives one."""
     with serve(sqlite_url, tokens_required=True) as found:
         yield found

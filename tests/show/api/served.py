@@ -1,4 +1,4 @@
-"""A server for tests: in this process with a store of its own, or as the program that people start; and a plain client."""
+"""A server for tests: in this process with its own store, or as the real program; and a plain client."""
 
 import asyncio
 import http.client
@@ -151,7 +151,7 @@ _DESCRIBED: dict[tuple[int, ...], dict[str, Any]] = {}
 
 
 @contextmanager
-def _sharing_routes(app: Any) -> Iterator[None]:
+def _share_routes(app: Any) -> Iterator[None]:
     """Have FastAPI work out what each route takes and answers, and describe it, once a process and not once a server.
 
     It does so at the first request, for a tenth of a second and more, and finds the same for every application.
@@ -188,7 +188,7 @@ def serve(database_url: str, **given: Any) -> Iterator[Client]:
         await server.serve([listening])
 
     thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
-    with _sharing_routes(gate._app):  # type: ignore[attr-defined]
+    with _share_routes(gate._app):  # type: ignore[attr-defined]
         thread.start()
         try:
             while not server.started:
@@ -219,7 +219,7 @@ class Program:
 
 
 @contextmanager
-def program(*options: str, **environment: str) -> Iterator[Program]:
+def start_program(*options: str, **environment: str) -> Iterator[Program]:
     """Start `pramana serve` on a free port; it inherits the data folder of the test."""
     import os
 
@@ -245,7 +245,7 @@ def program(*options: str, **environment: str) -> Iterator[Program]:
         process.stdout.close()
 
 
-def rows(server: Client) -> list[dict[str, Any]]:
+def read_submissions(server: Client) -> list[dict[str, Any]]:
     """Return what the community has sent to a server of this process, oldest first."""
     from sqlalchemy import select
 

@@ -1,4 +1,4 @@
-"""A workbench that people could use: `pramana serve` as a process, and Chromium to look at it."""
+"""A workbench in a real browser: `pramana serve` as a process, and Chromium to open its pages."""
 
 import re
 import time
@@ -62,32 +62,32 @@ class Bench:
         tabs = TABS[self.browser]
         page = tabs.take(width, theme, own=own)
         if token:
-            session = session_of(self.client, token)
+            session = create_session(self.client, token)
             page.context.add_cookies([{"name": "pramana_session", "value": session, "url": self.url, "httpOnly": True}])
         host = urlsplit(self.url).netloc
 
-        def broke(error: Error) -> None:
+        def on_page_error(error: Error) -> None:
             self.troubles.append(f"{path}: {error}")
 
-        def said(message: ConsoleMessage) -> None:
+        def on_console_message(message: ConsoleMessage) -> None:
             if message.type == "error":
                 self.troubles.append(f"{path}: {message.text}")
 
-        def asked(request: Request) -> None:
+        def on_request(request: Request) -> None:
             if urlsplit(request.url).netloc not in (host, ""):
                 self.troubles.append(f"{path} asks {request.url}")
 
         def close() -> None:
-            page.remove_listener("request", asked)
+            page.remove_listener("request", on_request)
             if not expects_errors:
-                page.remove_listener("pageerror", broke)
-                page.remove_listener("console", said)
+                page.remove_listener("pageerror", on_page_error)
+                page.remove_listener("console", on_console_message)
             tabs.give_back(page, own=own)
 
-        page.on("request", asked)
+        page.on("request", on_request)
         if not expects_errors:
-            page.on("pageerror", broke)
-            page.on("console", said)
+            page.on("pageerror", on_page_error)
+            page.on("console", on_console_message)
         self._opened.append(close)
         page.goto(self.url + path)
         page.locator("#main").wait_for()
@@ -113,7 +113,7 @@ class Bench:
             self._opened.pop()()
 
 
-def session_of(client: Client, token: str) -> str:
+def create_session(client: Client, token: str) -> str:
     """Return a session that a browser gets for a token; of one that is not valid, what no server has made."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = client.post("/sign-in", body=urlencode({"token": token}).encode(), headers=form)
@@ -136,7 +136,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Bench]:
+def module_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Bench]:
     """One server for the tests of a module."""
     home = tmp_path_factory.mktemp("home")
     with workbench(PRAMANA_HOME=str(home)) as client:
@@ -144,11 +144,11 @@ def served(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterat
 
 
 @pytest.fixture
-def bench(served: Bench) -> Iterator[Bench]:
+def bench(module_bench: Bench) -> Iterator[Bench]:
     """The server of the module; pages close with the test, and none may have had trouble."""
-    yield served
-    served.close()
-    troubles, served.troubles = served.troubles, []
+    yield module_bench
+    module_bench.close()
+    troubles, module_bench.troubles = module_bench.troubles, []
     assert not troubles, troubles
 
 
@@ -197,7 +197,7 @@ def axe() -> Callable[[Page], None]:
     return check
 
 
-def no_sideways(page: Page) -> None:
+def assert_no_sideways_scroll(page: Page) -> None:
     """Assert that a page does not scroll sideways."""
     over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert over <= 0, f"{page.url} is {over} px too wide"

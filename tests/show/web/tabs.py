@@ -1,4 +1,4 @@
-"""Browser tabs that tests use one after another: each visitor finds an empty tab, and pays for no new one.
+"""Browser tabs that tests reuse: each test gets an empty tab without the cost of opening a new one.
 
 A new browser context loads, parses and compiles every script of a page again, 2.7 seconds of processor time; a tab that
 has shown the same site before needs 0.4. What a visitor can leave behind is removed when a tab is given back: cookies,
@@ -39,7 +39,7 @@ class Tabs:
     def give_back(self, page: Page, *, own: bool = False) -> None:
         """Empty a tab for the next visitor, or close it when that is not possible."""
         context = page.context
-        if own or len(self._idle) >= MOST_IDLE or not _emptied(page, context):
+        if own or len(self._idle) >= MOST_IDLE or not _try_to_empty(page, context):
             context.close()
         else:
             self._idle.append(page)
@@ -50,7 +50,7 @@ class Tabs:
         self._idle.clear()
 
 
-def _emptied(page: Page, context: BrowserContext) -> bool:
+def _try_to_empty(page: Page, context: BrowserContext) -> bool:
     try:
         if page.is_closed() or context.pages != [page]:
             return False
