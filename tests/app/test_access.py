@@ -47,7 +47,7 @@ USE_CASES = {
     for module in MODULES
     for name, found in vars(module).items()
     if inspect.isfunction(found) and found.__module__ == module.__name__ and not name.startswith("_")
-    # Whoever takes a user is a use case, also one whose decorator was forgotten.
+    # Every function that takes a user is a use case, even if its decorator is missing.
     if [each.annotation for each in inspect.signature(found).parameters.values()][:2] == [App, User]
 }
 
@@ -80,7 +80,7 @@ def create_session(app: App, credential: Credential) -> Credential:
 
 
 def make_invalid_credentials(app: App) -> dict[str, Credential]:
-    """Return every kind of caller that a server which asks everyone for a token refuses."""
+    """Return one credential of every kind that a server with required tokens refuses."""
     found = {
         "nobody": Credential(),
         "the server's own account": Credential(own_account=True),
@@ -107,7 +107,7 @@ def make_invalid_credentials(app: App) -> dict[str, Credential]:
         "a session shown as a token": Credential(session.session),
         "a token shown as a session": Credential(session=token.secret),
     }
-    app.access._known.clear()  # what was found before it ended is believed for two seconds
+    app.access._known.clear()  # lookups from before the token ended are cached for two seconds
     return found
 
 
@@ -157,7 +157,7 @@ def test_a_use_case_accepts_its_role_by_token_or_session_and_the_servers_own_acc
 
 
 def resolve_role(app: App, credential: Credential) -> str | None:
-    """Return the role of whoever may use the server; None for who may not."""
+    """Return the role that a credential gives; None if it is refused."""
 
     async def ask() -> str:
         return (await server.describe_caller(app, credential)).role

@@ -17,7 +17,7 @@ def test_every_claim_has_a_proof(claim: dict[str, Any], monkeypatch: pytest.Monk
     assert claim.keys() <= {"section", "claim", "tests", "command", "trial", "paths", "value", "date", "commit"}
     assert claim.get("tests") or claim.get("command") or claim.get("trial")
     proofs = (ROOT / "docs" / "proofs.md").read_text(encoding="utf-8")
-    if "trial" in claim:  # what newcomers did with the program: recorded by hand
+    if "trial" in claim:  # trials with new users, recorded by hand
         (section,) = (each for each in proofs.split("\n## ") if each.startswith(f"{claim['trial']}\n"))
         for recorded in (claim["value"], claim["date"], claim["commit"]):
             assert recorded in section, f"{recorded} is claimed, but not in the section"

@@ -29,7 +29,7 @@ def test_a_measured_claim_is_at_most_40_commits_old(claim: dict[str, Any]) -> No
 
 
 class Repository:
-    """A repository of its own."""
+    """A temporary Git repository."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -13,7 +13,7 @@ NOTEBOOK = Path(__file__).parents[2] / "docs" / "examples" / "tutorial.ipynb"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to run it in, where Jupyter keeps what it writes too."""
+    """A folder to run the notebook in; Jupyter keeps its own files there too."""
     for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     return tmp_path

@@ -30,14 +30,14 @@ CONSOLE = re.compile(r"(?:<!-- exits with (\d+) -->\n)?```console\n(.*?)```", re
 
 @pytest.fixture
 def example_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the example files, where a reader would type."""
+    """A folder with the example files, in which a reader would type the commands."""
     folder = tmp_path / "desk"
     folder.mkdir()
     for path in (DOCS / "examples").iterdir():
-        if path.is_file():  # a reader who has followed the README there left a folder of her own
+        if path.is_file():  # skips a folder left by someone who followed the README there
             shutil.copy(path, folder)
     monkeypatch.chdir(folder)
-    monkeypatch.syspath_prepend(str(folder))  # as for whoever starts Python there
+    monkeypatch.syspath_prepend(str(folder))  # as when Python is started in that folder
     return folder
 
 
@@ -48,7 +48,7 @@ class ConsoleCommand(NamedTuple):
 
 
 def parse_console_block(text: str) -> list[ConsoleCommand]:
-    """Return each command that is shown, with the output shown below it and the code it exits with."""
+    """Return each command shown, with the output shown below it and its exit code."""
     shown = []
     for code, block in CONSOLE.findall(text):
         commands = [part.partition("\n") for part in ("\n" + block).split("\n$ ")[1:]]
@@ -64,7 +64,7 @@ def read_console_commands(page: Path) -> list[ConsoleCommand]:
 
 
 def compile_output_pattern(output: str) -> re.Pattern[str]:
-    """Return what output must look like: three dots stand for the rest of a line, alone on it for some lines."""
+    """Return a pattern for output: three dots match the rest of a line; alone on a line, any number of lines."""
     lines = [
         r"[^\n]*(?:\n[^\n]*)*" if line == "…" else "[^\n]*".join(map(re.escape, line.split("…")))
         for line in output.split("\n")
@@ -84,11 +84,11 @@ def test_an_output_pattern_matches_only_the_shown_output() -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if read_console_commands(page)], ids=lambda page: page.stem)
 def test_console_blocks_print_what_they_show(page: Path, example_folder: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}  # noqa: TID251
-    for name in ("CI", "BUILD_NUMBER"):  # where these are set, pytest prints otherwise than at a reader's terminal
+    for name in ("CI", "BUILD_NUMBER"):  # with these set, pytest's output differs from a reader's terminal
         environment.pop(name, None)
     ran = 0
     for command, output, code in read_console_commands(page):
-        if command.startswith("cd docs/examples"):  # where these tests are already
+        if command.startswith("cd docs/examples"):  # as these tests already are
             continue
         if command.startswith("make "):
             target = command.split()[1]

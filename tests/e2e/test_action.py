@@ -19,7 +19,7 @@ WAREHOUSE = ROOT / "docs" / "examples" / "warehouse.jsonl"
 
 
 def run_step(name: str, folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
-    """Run a step as GitHub does; inputs that are not given have the action's defaults."""
+    """Run a step as GitHub does; missing inputs get the action's defaults."""
     (found,) = (each for each in ACTION["runs"]["steps"] if each["id"] == name)
     inputs = {
         variable: ACTION["inputs"][re.fullmatch(r"\$\{\{ inputs\.([a-z-]+) \}\}", value)[1]]["default"]  # type: ignore[index]
@@ -82,7 +82,7 @@ def test_a_job_without_a_run_shows_no_run_of_an_earlier_job(tmp_path: Path) -> N
 
 
 def test_the_action_installs_this_repository(tmp_path: Path) -> None:
-    """Into a fresh environment and without a network: what the lock has installed here counts as installed there."""
+    """In a fresh environment without a network; locked packages installed here count as installed there."""
     fresh = tmp_path / "fresh"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(fresh)], check=True)
     python = fresh / "bin" / "python"

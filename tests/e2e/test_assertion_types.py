@@ -21,7 +21,7 @@ IDEALS = ["The parcel arrives on Tuesday.", "The cat is asleep on the sofa."]
 
 
 class Example(NamedTuple):
-    """A case, what the model answers, and what must come of it."""
+    """A case, the model's reply and the expected outcome."""
 
     type: str
     output: str
@@ -59,7 +59,7 @@ EXAMPLES = [
 ]
 EVIDENCE: dict[tuple[str, str], set[str]] = {
     ("exact_match", "passed"): {"matched"},
-    ("exact_match", "failed"): set(),  # nothing matched, and the reason says what there was instead
+    ("exact_match", "failed"): set(),  # nothing matched, and the reason shows the actual text
     ("contains", "passed"): {"matched"},
     ("contains", "failed"): {"matched", "missing"},
     ("contains_any", "passed"): {"matched"},
@@ -90,7 +90,7 @@ def make_case(number: int, example: Example) -> dict[str, Any]:
     return {
         "id": f"factual-{number:03}",
         "category": "factual",
-        "input": example.output,  # which fake:echo gives back
+        "input": example.output,  # which fake:echo returns
         **ideal,
         "assertion": {"type": example.type, **(example.fields or {})},
         "metadata": {"difficulty": "easy", "tokens_est": 8},

@@ -89,7 +89,7 @@ def write_prices(**dollars: float) -> None:
     settings.prices_file_path().write_text("\n".join(tables), encoding="utf-8")
 
 
-# ── What ends a run ──
+# ── Stopping a run ──
 
 
 def test_a_wrong_key_stops_the_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_an_unreachable_server_stops_the_run_at_once(suite: Path) -> None:
     assert "cannot reach" in str(ended.reason)
 
 
-# ── What is asked ──
+# ── Requests ──
 
 
 def test_the_system_prompt_and_parameters_are_sent_with_every_request(suite: Path) -> None:
@@ -260,7 +260,7 @@ def test_the_cache_distinguishes_servers(suite: Path, tmp_path: Path, monkeypatc
     assert run_with_server(use) == [10, 10]
 
 
-# ── What is spent ──
+# ── Cost and limits ──
 
 
 def test_the_cost_uses_the_users_prices_and_records_them(suite: Path) -> None:
@@ -368,7 +368,7 @@ def test_judge_tokens_are_counted(judged_suite: Path) -> None:
     assert spent[-1] > 2 * of_cases
 
 
-# ── What is kept ──
+# ── Stored results and resuming ──
 
 
 def test_rescoring_calls_only_the_judge(judged_suite: Path) -> None:

@@ -67,7 +67,7 @@ class Call:
 
 @contextmanager
 def inject_fault(fault: Fault) -> Iterator[None]:
-    """Virtual time and a fault; where it is not of the ears, they hear the same on every machine, and at once."""
+    """Virtual time and a fault; unless the fault is in speech recognition, it is deterministic and immediate."""
     with virtual_time(), patch.object(ears.WhisperModel, "transcribe", lambda _self, _samples: HEARD), installed(fault):
         yield
 
@@ -86,7 +86,7 @@ def check(result: Result, name: str) -> Check:
 
 
 def execute_run(home: Path, model: str, *paths: Path, **given: Any) -> Call:
-    """Carry a run out; note the stages that whoever watches sees."""
+    """Execute a run and record the call stages that its progress reports."""
     stages: list[str] = []
 
     def watch(progress: Progress) -> None:
@@ -107,7 +107,7 @@ def execute_run(home: Path, model: str, *paths: Path, **given: Any) -> Call:
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Fault, Call]:
-    """The first call, once under each fault."""
+    """The first call, once with each fault."""
     found: dict[Fault, Call] = {}
     for fault in FAULTS:
         with inject_fault(fault):
@@ -116,7 +116,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Fault, Call]:
 
 
 def count_most_repeated(text: str) -> int:
-    """Return how often the commonest three words occur."""
+    """Return how often the most common sequence of three words occurs."""
     words = re.findall(r"\w+", text.casefold())
     return max(Counter(zip(words, words[1:], words[2:], strict=False)).values(), default=0)
 
@@ -158,7 +158,7 @@ def test_the_first_call_ends_in_time_without_an_error(calls: Mapping[Fault, Call
     assert call.seconds < LONGEST_S
     assert result.reply is not None
     assert result.reply.finish_reason == "done"
-    assert result.outcome in (Outcome.PASSED, Outcome.FAILED)  # by its assertion, whatever was said; never errored
+    assert result.outcome in (Outcome.PASSED, Outcome.FAILED)  # by its assertion, whatever the reply; never errored
     heard = check(result, "call")
     assert heard.outcome is Outcome.PASSED, heard.reason
     evidence: Any = heard.evidence

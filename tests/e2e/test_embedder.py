@@ -146,7 +146,7 @@ def test_models_and_embedder_of_one_account_share_its_limit(tmp_path: Path) -> N
 
     busiest, count = run_with_server(use, OpenAIWire("A tram runs on rails."), latency_s=0.02)
     assert count == 80
-    assert 4 <= busiest <= 5  # of eight workers; the server may see a request before it has counted the last one off
+    assert 4 <= busiest <= 5  # eight workers; a request may arrive before the previous one is counted as finished
 
 
 def test_the_cost_of_embeddings_counts_toward_the_cost_limit(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ append_result(Path(sys.argv[1]), asyncio.run(runner.run_eval(suite, Parrot())))
 
 @pytest.fixture(scope="module")
 def client_environment() -> Path:
-    """Return the environment of the client; made when it is not there, and a failure when it cannot be made."""
+    """Return the environment of the client; create it if it is missing, and fail the test if that fails."""
     chosen = read_variable("PRAMANA_BENCH_HOME")
     home = Path(chosen).expanduser().absolute() if chosen else user_cache_path("pramana-bench", appauthor=False)
     pins = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:12]
@@ -78,7 +78,7 @@ def client_environment() -> Path:
 
 
 class Community:
-    """The client in a home of its own."""
+    """The client in its own home folder."""
 
     def __init__(self, place: Path, folder: Path) -> None:
         self.place, self.folder = place, folder
@@ -111,7 +111,7 @@ class Community:
         )
 
     def own_results(self) -> list[dict[str, Any]]:
-        """Ask its own suite by its own runner; return what it wrote."""
+        """Run the client's own suite with its own runner; return the results it wrote."""
         code, said = self.run("-c", RUN, str(self.results))
         assert code == 0, said
         (block,) = json.loads(self.results.read_text())
@@ -191,7 +191,7 @@ def test_the_client_waits_for_the_requested_time(
     admit = Gate._authorize
 
     async def admit_crowded(self: Gate, scope: Any, *given: Any, **named: Any) -> None:
-        """Count as ever; but before its first request was told to wait, others of its address have used up the rest."""
+        """Use up the rate limit of the client's address until its first request is refused; then count as usual."""
         try:
             await admit(self, scope, *given, **named)
             while not wait_times and scope["path"] == "/api/submit":

@@ -27,7 +27,7 @@ from ..stores import home_store
 
 @contextmanager
 def run_server(*arguments: str) -> Iterator[str]:
-    """Run the loopback server in a process of its own; give its URL."""
+    """Run the loopback server in a separate process; yield its URL."""
     command = ["-m", "tests.loopback", "openai", "--port", "0", *arguments]
     with programs.start(command, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout is not None
@@ -211,7 +211,11 @@ def test_a_run_killed_at_50_random_moments_loses_no_stored_result(tmp_path: Path
     from pramana.planning import create_run
     from pramana.request import RunRequest
 
-    cases, repeats, kills = 1000, 4, 50  # more than fifty short lives can do, so that every kill hits a run under way
+    cases, repeats, kills = (
+        1000,
+        4,
+        50,
+    )  # more cases than fifty short processes can run, so that every kill hits a running run
     suite = write_suite(tmp_path / "mine.jsonl", cases)
     counted, chance = tmp_path / "counted", random.Random(42)
     progressed = 0
@@ -223,9 +227,9 @@ def test_a_run_killed_at_50_random_moments_loses_no_stored_result(tmp_path: Path
             before = counted.stat().st_size if counted.exists() else 0
             with programs.start(["-c", CHILD, str(counted), "16"], env=make_environment()) as process:
                 assert process.stdout is not None
-                if number % 5:  # each fifth at any moment, while it starts too
+                if number % 5:  # every fifth kill comes at any moment, including startup
                     assert process.stdout.readline() == "begun\n"
-                if number % 5 > 2:  # and some surely between two commits, however slow the machine is
+                if number % 5 > 2:  # and some between two commits, even on a slow machine
                     wait_until(partial(has_grown, counted, before))
                 with pytest.raises(subprocess.TimeoutExpired):  # it is still at work when it is killed
                     process.wait(chance.uniform(0.02, 0.3))
@@ -242,7 +246,7 @@ def test_a_run_killed_at_50_random_moments_loses_no_stored_result(tmp_path: Path
     store.close()
     lines = [each for each in counted.read_text(encoding="ascii").split("\n") if each]
     reported = [each for each in lines if re.fullmatch(r"sha256:[0-9a-f]{64} \d", each)]
-    assert len(lines) - len(reported) <= kills  # a kill in the middle of writing leaves half a line
+    assert len(lines) - len(reported) <= kills  # a kill during a write leaves half a line
     assert set(reported) <= kept
     assert len(reported) == len(set(reported))
 
@@ -322,7 +326,7 @@ def test_a_run_held_by_another_process_cannot_be_resumed(tmp_path: Path) -> None
         begun = time.monotonic()
         done = run_pramana("run", "--resume", "latest", "--json", "--concurrency", "64")
         assert (done.returncode, parse_json(done)["overall"]["passed"]) == (0, 300), done.stderr
-        assert time.monotonic() - begun < 30  # no lease was waited for: it lasts a minute
+        assert time.monotonic() - begun < 30  # it did not wait for the lease, which lasts a minute
         again = run_pramana("run", "--resume", "latest", "--json")
         assert (again.returncode, parse_json(again)["status"]) == (0, "finished")
     assert_one_result_per_key(300)

@@ -15,7 +15,7 @@ import pytest
 from pramana.load import LIBRARY
 
 PORT = 3000
-# An interface, so it stands here to the letter. Without globstar, ** is one level of folders.
+# A published interface, so it is quoted verbatim. Without globstar, ** is one level of folders.
 SCRIPT = r"""#!/bin/bash
 for file in scenarios/**/*.yaml; do
   echo "Importing $file..."
@@ -31,7 +31,7 @@ REQUEST = r"""curl -X POST http://localhost:3000/api/scenarios/import \
     "mode": "skip"
   }'
 """
-# Starts the server, runs a script beside it, and ends the server.
+# Starts the server, runs a script, and stops the server.
 BESIDE = r"""
 "$PYTHON" -m pramana serve > serve.log 2>&1 &
 server=$!
@@ -58,7 +58,7 @@ def is_port_free() -> bool:
 
 
 def run_beside_server(folder: Path, script: str) -> str:
-    """Run a script in a folder beside a server on port 3000; where somebody else has it, in a network of its own."""
+    """Run a script next to a server on port 3000; if the port is taken, in a separate network namespace."""
     (folder / "script.sh").write_text(script, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}  # noqa: TID251
     environment |= {"PYTHON": sys.executable, "PRAMANA_HOME": str(folder / "home")}
@@ -85,7 +85,7 @@ def script_folder(tmp_path: Path) -> Path:
 
 
 def test_the_documented_import_script_and_request_work_unchanged(script_folder: Path) -> None:
-    """One test for both: no two workers may want the port at once."""
+    """One test for both, so that two workers never need the port at the same time."""
     files = sorted((script_folder / "scenarios").rglob("*.yaml"))
     said = run_beside_server(script_folder, f"{SCRIPT}\n{SCRIPT}\n{REQUEST}\n{REQUEST}")
     reached = re.findall(r"Importing (scenarios/.*\.yaml)\.\.\.", said)

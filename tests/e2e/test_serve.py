@@ -54,7 +54,7 @@ def list_runs(client: Client) -> dict[str, Any]:
 def test_a_server_killed_during_20_runs_loses_and_duplicates_nothing(
     engine: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four at a time; each is under way when its server is killed, the next one goes on, and every run ends whole."""
+    """Four at a time: each server is killed during its runs, the next one resumes them, and every run completes."""
     if engine == "postgresql":
         monkeypatch.setenv("PRAMANA_DATABASE_URL", request.getfixturevalue("postgres_url"))
     store = open_store(home_store())
@@ -80,7 +80,7 @@ def test_a_server_killed_during_20_runs_loses_and_duplicates_nothing(
 
 
 def test_a_run_that_kills_its_server_is_stopped_after_three_attempts() -> None:
-    """Whatever ends the process while the run is under way: here a kill, as the system does when memory is short."""
+    """Whatever ends the process during the run; here a kill, as the out-of-memory killer does."""
     store = open_store(home_store())
     run_id = ""
     for attempt in (1, 2, 3):
@@ -120,7 +120,7 @@ def test_a_run_can_be_started_followed_and_cancelled_on_three_servers(
     monkeypatch.setenv("PRAMANA_DATABASE_URL", postgres_url)
     with start_program("--api-only") as one, start_program("--api-only") as two:
         run_id = start_run(one.client, "fake:latency=0.2", repeats=100, limits={"concurrency": 2})
-        assert two.client.get(f"/api/runs/{run_id}").data["status"] == "queued"  # until somebody is there who does it
+        assert two.client.get(f"/api/runs/{run_id}").data["status"] == "queued"  # until a server with workers starts
         with start_program() as full:
             follow_and_cancel(run_id, full, follower=two.client, canceller=one.client)
             again = start_run(full.client, "fake:latency=0.2", repeats=100, limits={"concurrency": 2})

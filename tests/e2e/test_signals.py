@@ -30,14 +30,14 @@ HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)
 
 @pytest.fixture(autouse=True)
 def _default_hangup_handler() -> Iterator[None]:
-    """Let children hear of a hangup also where these tests run under nohup, which has them ignore it."""
+    """Reset the hangup handler for child processes; under nohup they would ignore hangups."""
     before = signal.signal(HANGUP, signal.SIG_DFL)
     yield
     signal.signal(HANGUP, before)
 
 
 def signal_run(suite: Path, url: str, tell: Callable[[programs.Process], None]) -> tuple[int, str]:
-    """Start a run, tell it something when it is under way; return its exit code and what it said."""
+    """Start a run, signal it while it is running; return its exit code and output."""
     command = ["-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "4"]
     with programs.start(command, env=make_environment()) as process:
         wait_until(lambda: count_stored_results() > 4)
@@ -125,7 +125,7 @@ def test_signal_handlers_are_restored() -> None:
 
 
 def test_a_closed_terminal_does_not_end_the_run(tmp_path: Path) -> None:
-    """The far end of a terminal closes, as when a connection is lost: what is under way is still stored."""
+    """The other end of the terminal closes, as when a connection is lost; running requests are still stored."""
     suite = write_suite(tmp_path / "mine.jsonl", 40)
     with run_server("--says", "Yes.", "--latency", "0.3") as url:
         ours, theirs = os.openpty()

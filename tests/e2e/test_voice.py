@@ -63,13 +63,13 @@ PATIENCE = Patience(answer_within_s=2)
 
 @pytest.fixture(scope="module", autouse=True)
 def _real_speech_recognition() -> Iterator[None]:
-    """What is checked by ear needs ears; `test_embedded_agent.py` has the same flows with faults."""
+    """Use the real speech recognition; `test_embedded_agent.py` has the same flows with faults."""
     with embedded_faults.lifted():
         yield
 
 
 class VoiceRun(NamedTuple):
-    """A run that is over."""
+    """A finished run and its results."""
 
     home: Path
     run: Run
@@ -125,7 +125,7 @@ async def execute_run(
     watch: Watch | None = None,
     **given: Any,
 ) -> Run:
-    """Carry a run out; without limits of its own, its callers wait for an answer for two seconds only."""
+    """Execute a run; without explicit limits, callers wait only two seconds for an answer."""
     begun = create_run(store, RunRequest(paths=tuple(files), models=tuple(models), **given))
     patience = None if limits else PATIENCE
     done = execute(store, begun, limits or Limits(), watch, patience=patience)
@@ -139,7 +139,7 @@ def call_all(home: Path, files: list[Path], models: list[str], limits: Limits | 
 
 
 def run_pramana(home: Path, *arguments: str | Path) -> tuple[int, str]:
-    """Run the program in this process; return its exit code and what it said."""
+    """Run the program in this process; return its exit code and output."""
     invoked = CliRunner(env={"PRAMANA_HOME": str(home)}).invoke(
         program, list(map(str, arguments)), standalone_mode=False
     )
@@ -195,13 +195,13 @@ def test_the_embedded_agent_is_deterministic_across_processes(tmp_path: Path) ->
     words: list[Any] = [find_check(each["open"], "call").evidence["words"] for each in found]
     heard, again = (each["heard"] for each in words)
     assert heard == again
-    assert heard is None or heard["reference"] == FRANCE  # None: the ears of this machine found no words
+    assert heard is None or heard["reference"] == FRANCE  # None: speech recognition on this machine found no words
     assert first["de"].outcome is SKIPPED
     assert first["de"].checks[0].reason == "the agent does not understand de"
 
 
 class Whisper:
-    """An ear of the same size as Whisper, for queues: one at a time, a quarter of a second a clip."""
+    """Speech recognition with the queueing of Whisper: one clip at a time, a quarter of a second each."""
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
@@ -212,13 +212,13 @@ class Whisper:
             return "When do you open?"
 
 
-@real_time()  # an ear takes real time
+@real_time()  # speech recognition takes real time
 def test_concurrency_does_not_affect_the_times_of_an_embedded_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight cases of two models: were they held at once, all would wait for one ear, and for the ear that scores.
+    """Eight cases of two models: concurrent calls would all wait for one recogniser, and for the one that scores.
 
-    So they are held one after the other.
+    So the calls are made one after the other.
     """
     ears = dict[str, Whisper]()
     monkeypatch.setattr(embedded, "_load_whisper", lambda whose: ears.setdefault(whose, Whisper()))
@@ -243,7 +243,7 @@ def test_concurrency_does_not_affect_the_times_of_an_embedded_agent(
     assert ears.keys() == {"agent", "bench"}
 
 
-# ── Typed, spoken, spoken in noise ──
+# ── Text, speech and noisy speech ──
 
 
 def test_the_same_cases_run_as_text_as_speech_and_as_noisy_speech(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_the_same_cases_run_as_text_as_speech_and_as_noisy_speech(tmp_path: Path
     for tax in taxes.values():
         assert (tax["pairs"], tax["kept"], tax["excluded"], tax["difference"]) == (1, 1, 1, 0)
     assert {each["variant"]: each["voice_to_voice"]["n"] for each in data["voice"]["by"]} == dict.fromkeys(taxes, 1)
-    # and as a file, in which each answer says how it was asked
+    # and as a file, in which each result names its variant
     results = tmp_path / "results.json"
     assert run_pramana(spoken.home, "export", "--output", results)[0] == 0
     (block,) = json.loads(results.read_text(encoding="utf-8"))
@@ -318,7 +318,7 @@ def test_a_killed_voice_run_resumes_to_exactly_one_result_per_key(tmp_path: Path
     assert_one_result_per_key(4)
 
 
-# ── What is not spoken ──
+# ── Skipped and partly spoken cases ──
 
 
 def test_a_case_that_cannot_be_spoken_is_skipped_with_the_reason(tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_a_case_that_cannot_be_spoken_is_skipped_with_the_reason(tmp_path: Path)
 def test_the_last_message_of_a_chat_is_spoken_and_the_rest_is_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By way of a model that is asked to wait first: a call whose model fails is made again."""
+    """The model is rate limited first: a call whose model fails is repeated."""
     monkeypatch.setattr("pramana.embedded.ears.WhisperModel.transcribe", lambda *_: FRANCE)  # on any machine
     turns = [("system", "Be brief."), ("user", "Hello."), ("assistant", "Good day."), ("user", FRANCE)]
     chat = [{"role": role, "content": text} for role, text in turns]
@@ -419,7 +419,7 @@ def test_a_prompt_recording_is_played_bit_for_bit_and_never_replaced_by_speech(t
     for variant in variants:  # the same for both
         assert read_caller_lines(good[models[0], variant]) == read_caller_lines(good[models[1], variant])
     assert read_caller_lines(good[models[0], "voice"]) != read_caller_lines(good[models[0], "voice+noise=10dB"])
-    for (model, variant), result in good.items():  # and part of what a result is known by
+    for (model, variant), result in good.items():  # and part of a result's key
         plan, key = spoken.run.plan, result.key
         record = RecordDigest(model=model, parameters=plan.parameters, suite_hash="", system_prompt=None)
         assert result.digest == record(key.case, "Ja.", read_caller_lines(result)), variant
@@ -442,7 +442,7 @@ def test_a_prompt_recording_is_played_bit_for_bit_and_never_replaced_by_speech(t
 
 @pytest.fixture(scope="module")
 def conversation(tmp_path_factory: pytest.TempPathFactory) -> VoiceRun:
-    """One talk of three lines, the second into the answer to the first; and one whose second answer is not good."""
+    """One conversation of three lines, the second interrupting the first answer; and one with a wrong second answer."""
     folder = tmp_path_factory.mktemp("conversation")
     nine, ten = ({"type": "contains", "ideal": each} for each in ("nine", "ten"))
     file = write_scenarios(
@@ -470,7 +470,7 @@ def test_assertions_of_a_line_check_the_answer_to_that_line(conversation: VoiceR
     assert talk.reply is not None
     first, *others = talk.reply.answers
     assert others == [SHORT, SHORT]
-    assert first  # the first was cut off before it came to the hour, and what was never heard was not said
+    assert first  # the first answer was cut off before the hour; text that was not heard does not count
     assert "nine" not in first
     assert len(read_caller_lines(talk)) == 3
 
@@ -496,7 +496,7 @@ def test_required_words_are_compared_with_the_recording(conversation: VoiceRun) 
     counts = words["references"][0]["words"]
     wrong = sum(counts[name] for name in ("substitutions", "deletions", "insertions"))
     assert counts["reference_words"] == 5
-    assert wrong >= 2  # it says other words, and was talked into besides
+    assert wrong >= 2  # its words differ, and it was interrupted
     _, shown = run_pramana(conversation.home, "show", conversation.run.id, "--json")
     (row,) = json.loads(shown)["voice"]["by"]
     assert (row["referred"]["errors"], row["referred"]["words"]) == (wrong, 5)
@@ -580,7 +580,7 @@ def test_a_text_conversation_is_sent_line_by_line_and_paired_with_the_call(conve
 def test_scoring_many_calls_with_few_threads_does_not_deadlock(
     conversation: VoiceRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who measures waits for ears, which need a thread too: were they the same threads, all would wait forever."""
+    """Scoring waits for speech recognition, which needs a thread too; sharing one thread pool would deadlock."""
 
     def no_estimate(_: Any) -> None:
         raise WeightsMissing("not needed here")
@@ -610,7 +610,7 @@ def test_scoring_many_calls_with_few_threads_does_not_deadlock(
 
 @pytest.fixture(scope="module")
 def faulty_agents(tmp_path_factory: pytest.TempPathFactory) -> VoiceRun:
-    """Agents that go wrong in one way each."""
+    """A run of four agents with one fault each."""
     folder = tmp_path_factory.mktemp("guarded")
     file = write_scenarios(folder / "s.yaml", make_scenario("q"))
     agents = (f"garbled=1,tokens=24,fixed={NINE}", "silent=1,tone", f"cut=1,fixed={SHORT}", f"wordless=1,fixed={SHORT}")
@@ -681,7 +681,7 @@ def test_words_in_an_unsupported_language_are_unscored_and_the_guard_says_so(tmp
     assert find_check(unscored, "rubric").reason == "no STT for de"
     passed = spoken.find("de", with_text)
     assert (passed.outcome, read_guard(passed)["reason"]) == (PASSED, "not checked: no STT for de")
-    # and whatever was typed, the names of exported calls are safe
+    # and file names of exported calls are safe for any model name
     code, _ = run_pramana(spoken.home, "export", "--audio", tmp_path / "audio")
     names = [path.name for path in (tmp_path / "audio").iterdir()]
     assert (code, len(names)) == (0, 4)
@@ -758,7 +758,7 @@ def test_an_interrupted_answer_of_unknown_heard_length_is_unscored(tmp_path: Pat
     assert (second.outcome, second.evidence["line"]) == (PASSED, 1)
     reply = spoken.find("de").reply
     assert reply is not None
-    assert reply.text.count("neun") == 2  # what it says it said stays, for whoever reads
+    assert reply.text.count("neun") == 2  # the agent's own text is kept for readers
 
 
 def test_a_recording_that_cannot_be_transcribed_keeps_its_times(conversation: VoiceRun) -> None:
@@ -841,7 +841,7 @@ def test_vendor_agents_are_called_and_their_keys_are_stored_nowhere(
         assert evidence["guard"]["state"] == "ok"
         assert evidence["words"]["heard"]["count"] == 0
         assert 0.2 < evidence["times"]["lines"][0]["voice_to_voice_s"] < 2
-        assert any(KEY in value for got in requests for value in got.headers.values())  # told where it belongs
+        assert any(KEY in value for got in requests for value in got.headers.values())  # the key was sent to its vendor
     told = [run_pramana(home, "show")[1], run_pramana(home, "show", "--json")[1]]
     told += [run_pramana(home, "export", "--format", kind)[1] for kind in ("json", "csv", "junit", "markdown", "html")]
     assert run_pramana(home, "export", "--audio", home / "audio")[0] == 0
@@ -877,7 +877,7 @@ def test_a_wrong_key_stops_the_run_with_one_sentence(
     assert count <= 8
 
 
-# ── How it is asked ──
+# ── Options ──
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment with the wheel. The packages that it needs are those of this one; the checkout is not there.
+    """A fresh environment with the wheel. It borrows the dependencies of this environment, but not the checkout.
 
     A `.pth` file would lead to the checkout as well, since the editable install has one: a path that is named by
     another `.pth` is searched for modules, and its own `.pth` files are not read.

@@ -79,11 +79,11 @@ def test_load_report_of_an_unknown_run_is_an_error() -> None:
         pramana.load_report()
 
 
-# ── Functions that are given again ──
+# ── Functions passed to resume ──
 
 
 def run_script_function(name: str) -> "pramana.Report":
-    """Return the report of a run that a budget has ended, of a function of a script."""
+    """Run a function of a script until its budget ends the run; return the report."""
 
     def agent(_: str) -> pramana.Reply:
         return pramana.Reply("1", pramana.Usage(5, 5))

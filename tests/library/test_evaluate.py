@@ -61,7 +61,7 @@ def test_a_run_can_have_a_name_and_a_note() -> None:
         pramana.evaluate(SUMS[:1], model=adder, name="x" * 101)
 
 
-# ── Who is asked ──
+# ── Models ──
 
 
 def test_a_function_is_stored_by_its_qualified_name() -> None:
@@ -261,11 +261,11 @@ def test_rate_limits_raised_by_a_function_are_retried() -> None:
     assert len(asked) == 4
 
 
-# ── Which cases ──
+# ── Cases ──
 
 
 class Frame:
-    """As much of a data frame of pandas as is used."""
+    """The part of a pandas data frame that is used."""
 
     columns = ("input", "ideal", "language")
 
@@ -366,7 +366,7 @@ def test_invalid_cases_are_refused(cases: Any, why: str) -> None:
         pramana.evaluate(cases, model=adder)
 
 
-# ── Where it is called ──
+# ── Threads and event loops ──
 
 
 def test_evaluate_works_inside_a_running_event_loop() -> None:
@@ -392,7 +392,7 @@ def test_evaluate_async_runs_coroutines_in_the_callers_loop() -> None:
 
 
 def test_evaluate_runs_all_coroutines_in_one_shared_loop() -> None:
-    """A client that keeps connections belongs to the loop it was first used in."""
+    """A client with open connections belongs to the loop it was first used in."""
     loops: set[int] = set()
 
     async def answer(prompt: str) -> str:
@@ -469,11 +469,11 @@ def test_a_stream_that_is_left_early_can_be_resumed() -> None:
     with closing(open_store(settings.database_url())) as store:
         left = store.runs.find("latest")
     assert left.status == "interrupted"
-    assert left.stored == len(asked) == 2  # what was under way is finished
+    assert left.stored == len(asked) == 2  # running calls are finished
     report = pramana.resume(model=count_call)
     assert report.run_id == left.id
     assert report.passed
-    assert sorted(asked) == sorted({*asked})  # nothing was asked twice
+    assert sorted(asked) == sorted({*asked})  # no prompt was sent twice
 
 
 def test_garbage_collection_is_rare_during_runs_and_restored_after_the_last() -> None:
@@ -505,12 +505,12 @@ def test_breaking_out_of_a_stream_allows_resuming_at_once() -> None:
     def count_call(prompt: str) -> str:
         asked.append(prompt)
         if len(asked) == 4:
-            threading.Timer(0.2, slow.set).start()  # it is under way when the loop is left
+            threading.Timer(0.2, slow.set).start()  # it is running when the loop is left
             slow.wait(10)
         return adder(prompt)
 
     class Keeping(ThreadPoolExecutor):
-        """Keeps what it is given, as a thread does for a moment after the caller has its answer."""
+        """Keeps a reference to its function, as a thread does for a moment after its result is returned."""
 
         kept: ClassVar[list[Any]] = []
 
@@ -530,7 +530,7 @@ def test_breaking_out_of_a_stream_allows_resuming_at_once() -> None:
 
     run_id, reports = asyncio.run(break_and_go_on())
     assert [(each.run_id, each.passed) for each in reports] == [(run_id, True)] * 2
-    assert sorted(asked) == sorted({*asked})  # what was under way was finished, and nothing was asked twice
+    assert sorted(asked) == sorted({*asked})  # running calls were finished, and no prompt was sent twice
 
 
 def test_a_stream_closes_with_its_context_and_raises_the_error_that_ended_its_run() -> None:
@@ -586,7 +586,7 @@ def test_ctrl_c_keeps_the_stored_results(interrupts: int, wait: float, tmp_path:
         assert process.stdout.readline() == "three\n"
         process.send_signal(signal.SIGINT)
         if interrupts == 2:
-            threading.Event().wait(0.5)  # for the first one to be dealt with: two at once are one
+            threading.Event().wait(0.5)  # for the first signal to be handled: two at once count as one
             process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
     assert process.returncode == -signal.SIGINT
@@ -686,7 +686,7 @@ def test_a_numeric_column_stays_numeric_when_every_value_is_missing() -> None:
     assert {report.to_records()[0][name] for name in ("score", "cost_usd", "input_tokens")} == {None}
     frame, table = report.to_pandas(), report.to_polars()
     assert {str(frame[name].dtype) for name in ("score", "cost_usd", "input_tokens", "first_token_ms")} == {"float64"}
-    assert frame["score"].mean() != frame["score"].mean()  # NaN, and no error
+    assert frame["score"].mean() != frame["score"].mean()  # NaN instead of an error
     kinds = [str(table.schema[name]) for name in ("score", "cost_usd", "input_tokens", "latency_ms", "scores")]
     assert kinds == ["Float64", "Float64", "Int64", "Int64", "String"]
     assert list(frame.columns) == table.columns == list(report.to_records()[0])
@@ -752,7 +752,7 @@ def test_compare_accepts_run_ids_reports_and_files(report: pramana.Report, tmp_p
     assert len(found.lost) == 2
 
 
-# ── Costs that functions state ──
+# ── Costs returned by functions ──
 
 
 def test_a_cost_returned_by_a_function_overrides_the_price_list() -> None:

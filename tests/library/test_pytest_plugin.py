@@ -113,7 +113,7 @@ def list_runs(folder: Path) -> list[Run]:
 
 
 def find_failure_section(output: str, test: str) -> str:
-    """Return what pytest printed of a failed test."""
+    """Return the section that pytest printed about a failed test."""
     found = re.search(rf"^_+ {re.escape(test)} _+\n(.*?)(?=^[_=]{{3,}}|^pramana: )", output, re.DOTALL | re.MULTILINE)
     assert found, output
     return found[1]
@@ -371,7 +371,7 @@ def test_every_evaluate_call_is_counted() -> None:
 
 
 class Frame:
-    """As much of a data frame of polars as is used."""
+    """The part of a polars data frame that is used."""
 
     def to_dicts(self) -> list[dict[str, Any]]:
         return ROWS

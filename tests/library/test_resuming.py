@@ -12,7 +12,7 @@ ASKED = [{"id": f"case-{number}", "input": f"Say {number}.", "ideal": "yes"} for
 
 
 class Bot:
-    """Counts its calls and how many were under way at once, and costs a dollar each."""
+    """Counts its calls and their concurrency; each call costs a dollar."""
 
     def __init__(self) -> None:
         self.calls = self.under_way = self.most = 0

@@ -293,7 +293,7 @@ def test_rescoring_replaces_the_scores_and_their_summary() -> None:
         ]
 
 
-# ── What is refused ──
+# ── Invalid scorers ──
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_remote_users_can_name_installed_scorers_but_no_local_function(monkeypat
             planning.create_run(store, refused, reach)
 
 
-# ── What a report says ──
+# ── Reports ──
 
 
 def test_scores_are_in_records_exports_and_the_run_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -358,7 +358,7 @@ def test_scores_are_in_records_exports_and_the_run_summary(tmp_path: Path, capsy
     capsys.readouterr()
     print_summary(report.run, report.summary, str(report))
     printed = capsys.readouterr().out
-    assert "  by check" not in printed  # there is but one that decides, which is all there is to say
+    assert "  by check" not in printed  # only one scorer decides, so there is no breakdown
     assert f"    length.words: {words}\n    politeness: mean 1, 8 replies\n" in printed
 
 

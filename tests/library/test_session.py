@@ -39,7 +39,7 @@ def stored_runs() -> list[Run]:
 
 
 class Gate:
-    """Keeps the first read that has found results from returning until it is opened."""
+    """Blocks the first read that returns results until it is opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
         self.reached, self.opened = threading.Event(), threading.Event()
@@ -59,7 +59,7 @@ class Gate:
 
 
 async def start_next(results: session.Stream, gate: Gate) -> "asyncio.Task[Any]":
-    """Wait for the next result until it is being read."""
+    """Start waiting for the next result; return once it is being read."""
     waiting = asyncio.ensure_future(anext(results))
     await asyncio.to_thread(gate.reached.wait, LONGEST_S)
     return waiting
@@ -74,7 +74,7 @@ def test_a_result_read_while_its_waiter_is_cancelled_goes_to_the_next_waiter(
         results = pramana.stream(CASES, model=echo)
         waiting = await start_next(results, gate)
         assert results._done
-        await asyncio.wait((asyncio.wrap_future(results._done),))  # nothing will be stored that would wake a reader
+        await asyncio.wait((asyncio.wrap_future(results._done),))  # nothing more is stored, so no reader wakes up
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -117,15 +117,15 @@ def test_a_stream_raises_on_a_store_error_and_continues_afterwards(monkeypatch: 
     assert sorted(asyncio.run(collect())) == IDS
 
 
-# ── What ends the wait ends the run ──
+# ── Ending the wait ──
 
 
 class TimeIsUp(BaseException):
-    """As plugins raise where a test takes too long."""
+    """Raised as timeout plugins do for a slow test."""
 
 
 class RecordingStop(Stop):
-    """Says when it is called."""
+    """A stop that records its call."""
 
     called: threading.Event
 
@@ -136,7 +136,7 @@ class RecordingStop(Stop):
 
 @pytest.fixture
 def stop_called(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Return what is set once a run was told to stop."""
+    """Return an event that is set once a run is stopped."""
     RecordingStop.called = threading.Event()
     monkeypatch.setattr(session, "Stop", RecordingStop)
     return RecordingStop.called
@@ -144,7 +144,7 @@ def stop_called(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 @pytest.fixture
 def raise_in_main() -> Iterator[Callable[[BaseException], None]]:
-    """Return a function that makes the main thread raise, as `signal.alarm` does; any thread may call it."""
+    """Return a function that raises an error in the main thread, as `signal.alarm` does, from any thread."""
     raised: list[BaseException] = []
 
     def handle(*_: object) -> None:
@@ -183,7 +183,7 @@ def test_any_exception_in_the_waiting_thread_stops_the_run(
 
 
 def make_echo(model: Callable[[str], str]) -> Callable[[str], str]:
-    """Return another function by the name of a model."""
+    """Return an echo function named like a model."""
 
     def stand_in(prompt: str) -> str:
         return prompt
@@ -246,7 +246,7 @@ def test_an_interrupt_before_the_thread_starts_creates_no_run(monkeypatch: pytes
     monkeypatch.setattr(session.threading, "Thread", Interrupted)  # type: ignore[attr-defined]
     with pytest.raises(KeyboardInterrupt):
         pramana.evaluate(CASES, model=echo)
-    late[0].run()  # which is how a thread goes on that was started all the same
+    late[0].run()  # as a thread continues that was started anyway
     assert stored_runs() == []
 
 
@@ -254,7 +254,7 @@ def test_a_run_that_ends_as_the_wait_times_out_returns_its_report(monkeypatch: p
     may_end = threading.Event()
 
     class Descheduled(Future[Any]):
-        """Ends between the end of a wait for it and the look at whether it has ended."""
+        """Finishes after a wait for it has timed out and before its state is checked."""
 
         def result(self, timeout: float | None = None) -> Any:
             try:
@@ -273,7 +273,7 @@ def test_a_run_that_ends_as_the_wait_times_out_returns_its_report(monkeypatch: p
     assert pramana.evaluate(CASES[:1], model=model).passed
 
 
-# ── Where results are read ──
+# ── Location of the store ──
 
 
 def test_a_report_reads_the_store_of_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +327,7 @@ async def resume_inside(_: str) -> str:
 
 
 def evaluate_or_fail(**options: Any) -> pramana.Report:
-    """Evaluate in a thread, so that what hangs fails."""
+    """Evaluate in a thread, so that a deadlock fails the test."""
     reports: list[pramana.Report] = []
     thread = threading.Thread(target=lambda: reports.append(pramana.evaluate(CASES[:1], **options)), daemon=True)
     thread.start()

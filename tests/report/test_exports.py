@@ -442,7 +442,7 @@ def test_markdown_with_too_many_failures_counts_the_omitted_ones() -> None:
 
 @pytest.mark.parametrize("text", ["<b>*|" * 100, "`" * 500, "👩🏽‍🚀" * 200, "_x_ " * 200, "\x00" * 300])
 def test_markdown_always_fits_into_a_github_comment(text: str) -> None:
-    """GitHub takes 65,536 characters; as it does not say which, those of UTF-16 count, the most there are."""
+    """GitHub allows 65,536 characters of unspecified kind; UTF-16 code units are the strictest reading."""
     models = [f"{number} {text}" for number in range(100)]
     tags = [f"{number} {text}" for number in range(300)]
     rows = [
@@ -495,7 +495,7 @@ def test_no_reply_becomes_markup_a_link_or_a_mention() -> None:
 
 
 class ConnectionListener:
-    """A server that only notices that somebody knocked."""
+    """A server that only records whether a client connected."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))

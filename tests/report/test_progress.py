@@ -116,7 +116,7 @@ def test_plain_lines_show_rate_cost_and_time_left_even_if_a_run_stalls(
     clock = Clock()
     with LiveProgress(
         100, {Outcome.PASSED: 40}, clock=clock
-    ) as live:  # resumed: the forty of another sitting say nothing about the rate
+    ) as live:  # resumed: the forty results of the earlier sitting do not count for the rate
         for second in range(1, 121):
             clock.now += 1
             live.update(
@@ -186,7 +186,7 @@ def test_a_terminal_shows_the_same_as_plain_lines(monkeypatch: pytest.MonkeyPatc
 def test_a_run_paused_by_its_provider_reports_the_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The whole way: a server that asks for a pause, the run, the lines."""
+    """End to end: a server that requests a pause, the run, and the printed lines."""
     monkeypatch.setattr(bench, "TICK_S", 0.05)
     monkeypatch.setattr(progress, "LINE_EVERY_S", 0.1)
     case = {

@@ -59,7 +59,7 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def run_id(tmp_path: Path, store: Store) -> str:
-    """A finished run of eight cases, each asked twice."""
+    """A finished run of eight cases with two repeats."""
     suite, scenarios = tmp_path / "mine.jsonl", tmp_path / "voice.yaml"
     suite.write_text("\n".join(json.dumps(make_case(number)) for number in range(6)), encoding="utf-8")
     scenarios.write_text(SCENARIO, encoding="utf-8")
@@ -74,7 +74,7 @@ def invoke(*arguments: str, code: int = 0) -> str:
 
 
 def export_ids(run: str, *arguments: str) -> set[str]:
-    """Return the ids of the cases that are exported, after making sure that every command agrees on them."""
+    """Return the exported case ids, and check that all commands agree on them."""
     rows = list(csv.DictReader(io.StringIO(invoke("export", run, "--format", "csv", *arguments))))
     (block,) = json.loads(invoke("export", run, *arguments))
     summary = json.loads(invoke("show", run, "--json", *arguments))
@@ -158,7 +158,7 @@ def test_an_empty_selection_names_its_filters(run_id: str) -> None:
 def test_rescore_judges_only_selected_results(run_id: str) -> None:
     rated = '{"completed": "yes", "accuracy": 9, "helpfulness": 8, "naturalness": 7, "efficiency": 6, "reasons": {}}'
     judge = ("--judge", f"fake:fixed={rated}")
-    assert json.loads(invoke("show", run_id, "--json"))["overall"]["unscored"] == 4  # an echo is no judge
+    assert json.loads(invoke("show", run_id, "--json"))["overall"]["unscored"] == 4  # an echo model gives no verdict
     again = json.loads(invoke("rescore", run_id, "--type", "task-completion", *judge, "--json"))
     assert (again["overall"]["total"], again["overall"]["passed"]) == (2, 2)
     whole = json.loads(invoke("show", run_id, "--json"))

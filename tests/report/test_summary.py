@@ -220,7 +220,7 @@ def test_other_models_without_usage_show_unknown_usage(capsys: pytest.CaptureFix
     assert "Tokens: unknown in, unknown out; cost: unknown;" in text
 
 
-# ── What failed ──
+# ── Failures ──
 
 
 def test_failures_are_listed_with_reasons_and_a_command_for_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,7 +244,7 @@ def test_failures_name_variant_and_repeat_if_there_are_several(capsys: pytest.Ca
     assert "10 cases, 3 repeats, 2 variants: the intervals count cases, not answers.\n" in text
 
 
-# ── The head ──
+# ── Heading ──
 
 
 def test_the_heading_names_voice_and_condition(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,11 @@ def test_json_lines_keep_the_types_of_records(tmp_path: Path) -> None:
     assert json.loads(tools["tool_calls"]) == [
         {"id": "call_1", "name": "get_weather", "arguments": '{"city": "Paris"}'}
     ]
-    assert (formula["output"], formula["cached"], formula["cost_usd"]) == ("=SUM(1)", True, None)  # no formula to guard
+    assert (formula["output"], formula["cached"], formula["cost_usd"]) == (
+        "=SUM(1)",
+        True,
+        None,
+    )  # no formula to escape
     assert (formula["rubric_accuracy"], formula["rubric_helpfulness"]) == (8.0, None)
     assert halves["output"] == "halves \\ud800 \x00 🙂"
     assert (errored["output"], errored["latency_ms"]) == (None, None)

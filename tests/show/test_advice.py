@@ -31,7 +31,7 @@ ADVICE = re.compile(r"\bpramana ((?:[a-z]+|--[a-z-]+|store:\S*|[A-Z]+|[<>./\w-]+
 
 
 def find_texts(path: Path) -> Iterator[str]:
-    """Yield the texts of a module, with X for what is filled in."""
+    """Yield the string literals of a module, with X for each placeholder."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
@@ -48,7 +48,7 @@ def find_suggested_commands() -> Iterator[tuple[str, str]]:
 
 
 def find_command(words: list[str]) -> tuple[click.Command | None, list[str]]:
-    """Return the command that words begin with, and the words that follow."""
+    """Return the command at the start of some words, and the remaining words."""
     context = click.Context(pramana)
     command: click.Command | None = pramana.get_command(context, words[0])
     rest = words[1:]

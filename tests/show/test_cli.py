@@ -421,7 +421,7 @@ def test_an_invalid_database_url_or_price_is_a_usage_error() -> None:
 
 
 def test_options_of_the_plan_cannot_be_combined_with_resume(tmp_path: Path) -> None:
-    """Every option there is, so that a new one is decided upon: it is refused, or it belongs to one sitting."""
+    """Covers every option, so that a new one must be classified: refused, or allowed per sitting."""
     text = tmp_path / "text"
     text.write_text("x", encoding="utf-8")
     values = {
@@ -442,7 +442,7 @@ def test_options_of_the_plan_cannot_be_combined_with_resume(tmp_path: Path) -> N
             assert result.exit_code == 2
             refused.append(flag)
         else:
-            assert isinstance(result.exception, NotFound), result.output  # it got as far as to look for the run
+            assert isinstance(result.exception, NotFound), result.output  # it reached the lookup of the run
             allowed.append(flag)
     assert allowed == [
         "--max-cost", "--max-total-tokens", "--deadline", "--timeout", "--concurrency", "--fail-under", "--output",

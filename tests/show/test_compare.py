@@ -70,7 +70,7 @@ def store_run(
     backwards: bool = False,
     **more: Any,
 ) -> str:
-    """Store a run; `outcomes` are those of each case by its number, one a repeat; `outcomes_of` those of each model.
+    """Store a run; `outcomes` maps a case number to one outcome per repeat, `outcomes_of` does so for each model.
 
     `backwards` stores the last results first. `more` belongs to the plan.
     """
@@ -110,7 +110,7 @@ def make_result(of: Case, key: Key, outcome: Outcome, check: Check, took: float)
 
 
 def export_run(run_id: str, path: Path, without: Sequence[str] = ()) -> str:
-    """Write a run as results.json; `without` takes fields of results away, as older programs have none."""
+    """Write a run as results.json; `without` removes fields of results, as files of older versions lack them."""
     out = io.StringIO()
     with closing(open_store(settings.database_url())) as store:
         write_json(store.runs.find(run_id), store.results.iterate_with_cases(run_id), out)
@@ -129,19 +129,19 @@ def compare_as_json(*arguments: str) -> tuple[int, Mapping[str, Any]]:
 
 
 def compare_as_text(*arguments: str) -> str:
-    """Return what is printed below the heading, which names both sides."""
+    """Return the printed text below the heading, which names both sides."""
     return read_comparison(*arguments)[1]
 
 
 def read_comparison(*arguments: str) -> tuple[str, str]:
-    """Return the heading, and what is printed below it, each on one line."""
+    """Return the heading and the printed text below it, each on one line."""
     done = CliRunner().invoke(pramana, ["compare", *arguments], standalone_mode=False)
     assert done.exception is None, done.exception
     heading, _, answer = done.stdout.partition("\n\n")
     return " ".join(heading.split()), " ".join(answer.split())
 
 
-# ── Which suite ──
+# ── Suites ──
 
 
 def fail_all(_: int) -> Sequence[Outcome]:
@@ -168,7 +168,7 @@ def test_runs_without_a_suite_hash_match_if_their_cases_are_equal() -> None:
         ((HASH, HASH), (9, 9), False),
         ((HASH, OTHER), (9, 9), True),
         ((HASH, None), (9, 9), False),  # a selection of everything
-        ((None, HASH), (9, 8), True),  # a selection against the whole
+        ((None, HASH), (9, 8), True),  # a selection against the whole suite
         ((None, None), (9, 8), True),
         ((None, None), (9, 9), False),
     ],
@@ -311,7 +311,7 @@ def test_without_pairs_there_is_no_difference_and_no_test() -> None:
     assert (found["base_whole_rate"], found["new_whole_rate"]) == (1, None)
 
 
-# ── Which model ──
+# ── Models ──
 
 
 def test_a_model_is_selected_by_its_typed_or_provider_name(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_the_same_model_name_on_two_servers_is_distinguished(tmp_path: Path) -> 
         compare_as_json(file, file, "--model", "any")
 
 
-# ── Who judged ──
+# ── Judges ──
 
 
 def test_equal_replies_judged_by_another_judge_are_not_a_regression(tmp_path: Path) -> None:
@@ -510,7 +510,7 @@ def test_an_invalid_max_slower_is_refused(limit: str) -> None:
     assert "200ms, 0.5s, 20%" in done.output
 
 
-# ── How it was asked ──
+# ── Different plans ──
 
 
 @pytest.mark.parametrize(
@@ -547,7 +547,7 @@ def test_times_over_several_variants_are_counted_per_answer() -> None:
     base, new = store_run(make_cases(7), variants=aloud, took=0.1), store_run(make_cases(7), variants=aloud, took=0.5)
     text, (_, found) = compare_as_text(base, new), compare_as_json(base, new)
     assert "Slower: voice to voice by 400 ms (median of 14 answers), and that is proven." in text
-    assert "Slower: total time by 400 ms (median of 7 cases), and that is proven." in text  # typed in one way only
+    assert "Slower: total time by 400 ms (median of 7 cases), and that is proven." in text  # text in one variant only
     assert "+400 ms (95 % interval +400 ms to +400 ms, 14 answers; exact sign test)." in text
     assert {each["what"]: each["cases"] for each in found["measured"]}["voice to voice"] == 14
     once = compare_as_text(

@@ -27,7 +27,7 @@ A, B, C = (Target(f"python:shop:{each}", "python", f"shop:{each}") for each in (
 
 
 def store_models_run(*models: Target, failed: dict[str, int] | None = None, count: int = 9, repeats: int = 1) -> str:
-    """Store one run of several models; `failed` says how many of the first cases a model fails."""
+    """Store one run of several models; `failed` is the number of first cases that each model fails."""
     failed = failed or {}
     return store_run(
         make_cases(count),

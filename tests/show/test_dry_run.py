@@ -69,7 +69,7 @@ def test_the_cost_of_a_suite_is_labelled_as_the_authors_estimate() -> None:
 
 
 def store_abandoned_run(target: Target) -> str:
-    """Return the id of a run whose process is gone."""
+    """Store a run whose process has died; return its id."""
     cases = [Case("a", "test_case", (Turn("user", "Hi."),), Facets("x", "easy"))]
     with closing(open_store(settings.database_url())) as store:
         run = store.runs.create(Plan("mine", None, (target,)), cases)

@@ -74,7 +74,7 @@ def export_text(run_id: str, kind: Any) -> str:
 
 
 def save_results(run_id: str, path: Path, *, old: bool = False) -> str:
-    """Write a run as results.json; an old file has no engines."""
+    """Write a run as results.json; a file of an old version has no engines."""
     blocks = json.loads(export_text(run_id, "json"))
     for block in blocks if old else ():
         del block["run_metadata"]["engines"]

@@ -129,7 +129,7 @@ async def call_failing_tool(client: Client, tool: str, **arguments: Any) -> tupl
     return read_text(found), found.structured_content
 
 
-# ── What an agent reads first ──
+# ── Tool descriptions ──
 
 
 def test_every_argument_is_described_and_every_option_of_a_run_is_one() -> None:
@@ -170,7 +170,7 @@ def test_role_and_cost_limit_are_chosen_when_the_server_starts(folder: Path) -> 
         options = ("--role", "viewer", "--max-cost", "2.5")
         async with Client(
             server_parameters(folder, *options), mode="legacy"
-        ) as client:  # older clients begin another way
+        ) as client:  # older clients start differently
             assert client.instructions
             assert "All runs together may cost $2.5." in client.instructions
             assert {each.name for each in (await client.list_tools()).tools} == TOOLS.keys()
@@ -180,7 +180,7 @@ def test_role_and_cost_limit_are_chosen_when_the_server_starts(folder: Path) -> 
     run(ask())
 
 
-# ── What it does ──
+# ── Tools ──
 
 
 def test_an_agent_validates_runs_finds_failures_and_proves_its_fix(folder: Path) -> None:
@@ -284,7 +284,7 @@ def test_two_clients_at_once_share_a_store(folder: Path) -> None:
     run(work())
 
 
-# ── What goes wrong ──
+# ── Errors ──
 
 
 def test_problems_are_located_by_line_column_and_argument(app: App, folder: Path) -> None:
@@ -350,7 +350,7 @@ def test_a_failed_run_says_what_is_stored_and_how_to_resume(app: App, folder: Pa
     run(work())
 
 
-# ── Cancelled ──
+# ── Cancellation ──
 
 
 def test_a_cancelled_run_keeps_its_results_and_can_be_resumed(folder: Path) -> None:
@@ -399,7 +399,7 @@ def test_a_run_whose_progress_cannot_be_reported_is_stopped(app: App, folder: Pa
 
 
 async def wait_for_newest_run(client: Client) -> dict[str, Any]:
-    """Return the newest run once nobody works on it."""
+    """Return the newest run once no process works on it."""
     while True:
         (found,) = (await call_tool(client, "runs"))["runs"]
         if found["status"] != "running":
@@ -407,7 +407,7 @@ async def wait_for_newest_run(client: Client) -> dict[str, Any]:
 
 
 class RawServer:
-    """The server as a process, and the lines that it writes."""
+    """The server as a process, and its output lines."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -438,7 +438,7 @@ class RawServer:
         self.ask(number, "tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": number}})
 
     def read(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Return the first message that is wanted; every line must be one."""
+        """Return the first matching message; every line must be a message."""
         assert self.process.stdout
         for line in self.process.stdout:
             said: dict[str, Any] = json.loads(line)
@@ -485,7 +485,7 @@ def assert_interrupted() -> None:
         assert sum(store.results.count_outcomes(left.id).values()) == left.stored
 
 
-# ── Who may do what, and for how much ──
+# ── Permissions and cost limits ──
 
 
 @pytest.fixture

@@ -65,9 +65,9 @@ def test_a_newly_set_key_takes_effect_at_once(port: int, monkeypatch: pytest.Mon
     assert list(listed) == ["openai", "openai-responses", "local"]
     assert listed["openai"]["models"]
     assert "sk-loopback" not in (settings.data_folder() / "cache" / "models.json").read_text(encoding="utf-8")
-    assert list_models() == listed  # the server is gone: kept
+    assert list_models() == listed  # the server is down: cached
     monkeypatch.delenv("OPENAI_API_KEY")
-    assert list(list_models()) == ["local"]  # whom one cannot ask any more is not offered
+    assert list(list_models()) == ["local"]  # a model that is no longer available is not listed
 
 
 def test_a_failed_list_is_not_cached(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_failed_list_is_not_cached(port: int, monkeypatch: pytest.MonkeyPatch)
         assert good["compatible"]["models"]
     assert list_models() == good
     assert list_models("--refresh")["compatible"]["problem"]
-    assert list_models()["compatible"]["problem"]  # what is known to be over is not shown as if it were not
+    assert list_models()["compatible"]["problem"]  # an outdated list is not shown as current
 
 
 def test_each_server_has_its_own_cached_list(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_an_unreadable_cache_is_ignored(text: str) -> None:
 def test_installed_providers_are_listed_like_built_in_ones(extension: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(extension)}  # noqa: TID251 - a child gets what we have
     listing = [sys.executable, "-m", "pramana", "models", "--json"]
-    for _ in range(2):  # asked, then kept
+    for _ in range(2):  # requested, then cached
         done = subprocess.run(listing, capture_output=True, text=True, env=environment, check=True)
         listed = json.loads(done.stdout)
         assert listed["parrot"] == {"models": ["loud", "quiet"], "problem": None}

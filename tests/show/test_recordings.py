@@ -35,7 +35,7 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def calls(tmp_path: Path, store: Store) -> dict[str, Call]:
-    """Hold two calls, and return them by their case."""
+    """Make two calls; return them by case id."""
     file = tmp_path / "desk.yaml"
     file.write_text(SCENARIOS, encoding="utf-8")
     run = create_run(

@@ -52,9 +52,9 @@ def test_each_result_shows_its_rubric_scores() -> None:
     assert [each["rubric_scores"] for each in found["checks"]] == [SCORES]
 
 
-def test_tables_have_a_column_per_rubric_score(judged: Path) -> None:
-    assert pramana("export", "--output", judged / "a.csv").returncode == 0
-    frame = pd.read_csv(judged / "a.csv")
+def test_tables_have_a_column_per_rubric_score(judged_run: Path) -> None:
+    assert pramana("export", "--output", judged_run / "a.csv").returncode == 0
+    frame = pd.read_csv(judged_run / "a.csv")
     assert {name: frame[f"rubric_{name}"].tolist() for name in SCORES} == {
         name: [float(score)] * 4 for name, score in SCORES.items()
     }

@@ -112,7 +112,7 @@ def test_runs_are_deleted_only_after_confirmation() -> None:
 
 
 def run_in_terminal(typed: bytes, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command with a terminal as its input, into which somebody types."""
+    """Run the command with a terminal as stdin, and type into it."""
     ours, theirs = os.openpty()
     try:
         os.write(ours, typed)

@@ -48,7 +48,7 @@ def server(tmp_path: Path) -> Iterator[Client]:
 
 
 class Recorder:
-    """A server that answers what it is told to, and keeps what it was sent."""
+    """A server with prepared answers that records the requests it receives."""
 
     def __init__(self, *answers: tuple[int, dict[str, str], dict[str, Any]]) -> None:
         self.answers = list(answers)
@@ -94,7 +94,7 @@ def make_refused(status: int, **headers: str) -> tuple[int, dict[str, str], dict
     return status, headers, {"success": False, "error": "not now", "code": "x", "details": []}
 
 
-# ── What arrives ──
+# ── Submitted data ──
 
 
 def test_a_run_of_a_known_suite_is_marked_and_not_sent_twice(server: Client) -> None:
@@ -176,7 +176,7 @@ def test_submit_waits_as_long_as_the_server_requests() -> None:
         assert (code, "wants nothing for 86400 s" in found["failure"]["error"]) == (3, True)
 
 
-# ── What is never sent ──
+# ── Private fields ──
 
 
 def test_no_key_raw_response_or_system_prompt_is_submitted(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def make_run_with_errors() -> str:
     return read_newest_run()
 
 
-# ── What goes wrong ──
+# ── Errors ──
 
 
 def test_submit_stops_at_the_first_failure_and_keeps_the_rest() -> None:

@@ -44,7 +44,7 @@ def make_cases() -> list[Case]:
 
 
 def make_result(case: Case, place: int, number: int, model: str) -> Result:
-    """Return a result of which the better models pass more."""
+    """Return a result; better models pass more of them."""
     key = Key(case_digest(case), model)
     if number == 7 and place == 1:
         return Result(key, case.id, None, Failure("unavailable", "HTTP 503 Service Unavailable"), (), None, None)
@@ -83,7 +83,7 @@ def invoke(*arguments: str) -> str:
 
 
 def make_transcript(models: Sequence[str]) -> Iterator[str]:
-    """Yield what each command prints, with the id and the date of every run replaced."""
+    """Yield the output of each command, with the id and date of every run replaced."""
     first = store_run(models, "support-desk-2026")
     second = store_run(models, "support-desk-2026")
     commands = [("runs",), ("show", second)]
@@ -113,7 +113,7 @@ def test_output_matches_the_golden_files_and_fits_the_width(
 @pytest.mark.parametrize("count", [2, 8])
 @pytest.mark.parametrize("columns", [80, 160])
 def test_no_two_models_have_the_same_label(columns: int, count: int) -> None:
-    """In the list and in the summary, each model has a line or a heading of its own."""
+    """In the list and in the summary, each model has its own line or heading."""
     text = (GOLDEN / f"{count}-models-{columns}-columns.txt").read_text(encoding="utf-8")
     runs, show = text.split("$ pramana ")[1:3]
     listed = runs.split("r20260102-000000-bbbb")[1].split("r20260101")[0]

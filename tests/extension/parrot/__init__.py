@@ -11,7 +11,7 @@ import pramana
 
 
 class Parrot:
-    """A provider: `parrot:loud` repeats in capitals, `parrot:quiet` as it heard."""
+    """A provider: `parrot:loud` repeats the prompt in capitals, `parrot:quiet` unchanged."""
 
     def __init__(self, voice: str, account: pramana.Account | None) -> None:
         self.voice, self.account, self.closed = voice, account, False

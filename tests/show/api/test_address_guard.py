@@ -23,7 +23,7 @@ LOCAL_ONLY = ("python:os:getcwd", "command:mine", "websocket:/etc/hostname")
 
 
 class LocalServer:
-    """A server on loopback that nobody from outside may reach; it counts who connects."""
+    """A server on loopback that must not be reachable from outside; it counts connections."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -55,7 +55,7 @@ def run_local_server() -> Iterator[LocalServer]:
 
 @pytest.fixture
 def _public_name_of_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a name server of somebody else's say that a public name is this machine."""
+    """Make a public host name resolve to this machine, as a hostile name server could."""
     real = socket.getaddrinfo
 
     def resolve(host: Any, *rest: Any, **given: Any) -> Any:
@@ -68,7 +68,7 @@ def _public_name_of_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_and_read_outcome(client: Client, body: dict[str, Any]) -> str:
-    """Carry a run out; return what it says of how it and its result ended."""
+    """Execute a run; return its reason and the details of its results as text."""
     run = client.post("/api/runs", {"limits": {"timeoutSeconds": 5}, **body}).data["id"]
     give_up = time.monotonic() + 60
     while (now := client.get(f"/api/runs/{run}?summary=false").data)["status"] in ("queued", "running"):
@@ -79,7 +79,7 @@ def run_and_read_outcome(client: Client, body: dict[str, Any]) -> str:
 
 
 def make_bodies(base: str) -> dict[str, dict[str, Any]]:
-    """Return runs that name an address, each in another field."""
+    """Return run requests that name an address, each in another field."""
     cases: dict[str, Any] = {"scenarios": ["say-it"]}
     return {
         "model": {**cases, "models": [f"http://{base}/v1#m"]},

@@ -28,7 +28,9 @@ def test_an_uploaded_recording_is_returned_unchanged(client: Client) -> None:
     found = client.get("/audio/prompts/hello.wav")
     assert (found.status, found.body, found.headers["content-type"]) == (200, WAV, "audio/wav")
     assert [each["path"] for each in client.get("/api/audio").data] == ["/audio/prompts/hello.wav"]
-    assert (settings.data_folder() / "audio/prompts/hello.wav").read_bytes() == WAV  # where a scenario's /audio/ leads
+    assert (
+        settings.data_folder() / "audio/prompts/hello.wav"
+    ).read_bytes() == WAV  # where /audio/ in a scenario points
 
 
 def test_a_name_keeps_its_content_unless_replace_is_set(client: Client) -> None:

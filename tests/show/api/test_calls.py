@@ -38,7 +38,7 @@ def make_sound(seconds: float = 3.0) -> Any:
 def store_call(
     store: Store, recording: bytes, log: bytes, evidence: Any = None, *, spoken: bool = True
 ) -> tuple[str, int]:
-    """Store a run with one result, and return where it is."""
+    """Store a run with one result; return the run's id and the result's number."""
     case = Case("hours", "scenario", (Turn("user", "When do you open?"),), Facets("x", "easy"))
     run = store.runs.create(Plan("mine", None, (Target("m", "fake", "m"),), variants=("voice",)), [case])
     call = Call(store.blobs.put(recording), store.blobs.put(log)) if spoken else None
@@ -84,7 +84,7 @@ def test_a_call_has_times_turns_and_the_peaks_of_both_sides(client: Client, stor
     caller, agent = found["peaks"]["caller"], found["peaks"]["agent"]
     assert (len(caller), len(agent)) == (300, 300)
     assert [place for place, each in enumerate(caller) if each] == list(range(20, 100))
-    assert set(caller) == {0.0, 1.0}  # the loudest of all is negative, and has no positive twin
+    assert set(caller) == {0.0, 1.0}  # the loudest sample is negative and has no positive counterpart
     assert [place for place, each in enumerate(agent) if each] == list(range(150, 250))
     assert set(agent) == {0.0, 0.5}
     assert client.get(found["recording"]).headers["content-type"] == "audio/wav"
@@ -165,7 +165,7 @@ def test_reading_a_call_requires_a_viewer(secure_client: Client) -> None:
     assert secure_client.with_token("viewer").get("/api/runs/latest/results/1/call").status == 404
 
 
-# ── Beside a result, and the bins of a run's times ──
+# ── Neighbouring results ──
 
 
 def test_a_result_links_to_the_previous_and_next_one(client: Client) -> None:

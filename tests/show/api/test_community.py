@@ -245,7 +245,7 @@ def test_concurrent_submissions_are_counted_exactly_once(client_per_store: Clien
     assert (unverified["submissions"], unverified["duplicates"]) == (6, 30)
 
 
-# ── Who may ──
+# ── Permissions ──
 
 
 def test_anonymous_submissions_require_a_setting(secure_client: Client) -> None:
@@ -369,7 +369,7 @@ def test_a_badge_requires_a_token_if_the_server_does(secure_client: Client) -> N
     assert secure_client.get("/api/badge/m").headers["cache-control"].startswith("public")
 
 
-# ── What is said of them ──
+# ── Chart and badge ──
 
 
 def test_the_described_request_bodies_match_the_accepted_ones(client: Client) -> None:

@@ -178,7 +178,7 @@ def test_latencies_are_compared(client: Client) -> None:
 
 
 def test_the_sentence_states_the_median_of_paired_differences(client: Client) -> None:
-    """The middle of all times may go the other way, and "faster: from 500 to 540 ms" would contradict itself."""
+    """The overall medians may go the other way, and "faster: from 500 to 540 ms" would contradict itself."""
     assert client.store
     times = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
     now = [each - 0.05 for each in times]
@@ -225,7 +225,7 @@ def test_calls_of_one_case_in_two_variants_are_counted_as_answers(client: Client
 def add_calls(
     store: Store, waited_s: float, *variants: str, provider: str = "fake-voice", fingerprint: str | None = None
 ) -> str:
-    """Store a run of eight calls in each variant, whose callers waited so long."""
+    """Store a run of eight calls in each variant, with the given waiting time."""
     cases = [make_case(number) for number in range(8)]
     run = store.runs.create(Plan("mine", None, (Target("m", provider, "m"),), variants=variants), cases)
     counts = {"substitutions": 1, "deletions": 0, "insertions": 0, "reference_words": 10}

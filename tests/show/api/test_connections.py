@@ -26,9 +26,9 @@ def open_connection(url: str) -> socket.socket:
 
 
 def read_to_end(line: socket.socket) -> bytes:
-    """Return all that comes until the other side closes."""
+    """Return everything received until the server closes the connection."""
     found = b""
-    with suppress(ConnectionResetError):  # it has closed while we were still sending
+    with suppress(ConnectionResetError):  # closed by the server while we were still sending
         while piece := line.recv(65536):
             found += piece
     return found
@@ -55,7 +55,7 @@ def test_a_head_that_is_too_large_is_refused_early(client: Client, head: bytes) 
         with suppress(BrokenPipeError, ConnectionResetError):
             line.sendall(REQUEST + head)
         said = read_to_end(line)
-    assert said.startswith(b"HTTP/1.1 431 ") or not said  # nothing where it was reset while we were sending
+    assert said.startswith(b"HTTP/1.1 431 ") or not said  # empty if it was reset while we were sending
     assert client.get("/api/health").status == 200
 
 
@@ -101,7 +101,7 @@ def test_a_body_can_take_longer_than_a_head(client: Client, monkeypatch: pytest.
         line.sendall(head + b"Content-Length: 2\r\nConnection: close\r\n\r\n")
         time.sleep(0.8)
         line.sendall(b"{}")
-        assert read_to_end(line).startswith(b"HTTP/1.1 400 ")  # no setting is named: it was read
+        assert read_to_end(line).startswith(b"HTTP/1.1 400 ")  # no settings were given, but the body was read
 
 
 def test_limits_apply_to_every_request_on_a_connection(client: Client) -> None:
@@ -152,7 +152,7 @@ def test_more_idle_connections_than_open_files_do_not_block_the_server() -> None
                 assert Client(found[0]).get("/api/health").status == 200
                 assert (
                     time.monotonic() - began < HEAD_TIMEOUT_S / 2
-                )  # room was made: nobody waited for them to time out
+                )  # idle connections were closed before their timeout
             finally:
                 process.terminate()
                 process.wait(20)

@@ -69,7 +69,7 @@ def test_every_route_authenticates_its_caller(method: str, path: str) -> None:
     asks = {name for name in roles if name.startswith(("needs_", "caller_of_"))}
     assert (method, path) in OPEN or asks
     if method not in ("GET", "HEAD"):
-        assert asks != {"needs_viewer"} or path.endswith("/validate")  # whoever only looks changes nothing
+        assert asks != {"needs_viewer"} or path.endswith("/validate")  # viewers change nothing
 
 
 @pytest.mark.parametrize(("method", "path"), [each for each in EVERY if not STREAMS.search(each[1])])
@@ -140,7 +140,7 @@ def test_an_unexpected_error_returns_an_id_that_is_in_the_log(
         assert "secret" not in found.body.decode()
         logged = [each for each in caplog.records if each.exc_info]
         assert [each.getMessage() for each in logged] == [f"incident {number[1]}"]
-        with pytest.raises(http.client.IncompleteRead):  # nobody takes the half of an answer for the whole
+        with pytest.raises(http.client.IncompleteRead):  # a partial response is not mistaken for a complete one
             client.get("/api/half")
         assert client.get("/api/health").status == 200
 
@@ -211,7 +211,7 @@ def test_extremely_nested_json_is_refused(client: Client, depth: int) -> None:
 def test_the_openapi_description_covers_every_response_in_camel_case(client: Client) -> None:
     described_ = client.get("/openapi.json").json
     assert "422" not in client.get("/openapi.json").body.decode()
-    community = re.compile(r"Submi|Chart")  # whose words the community's client knows
+    community = re.compile(r"Submi|Chart")  # whose messages the community client parses
     for name, schema in described_["components"]["schemas"].items():
         for field in schema.get("properties", {}):
             assert community.search(name) or not SNAKE_CASE.fullmatch(field), (name, field)

@@ -17,7 +17,7 @@ JSON_LINES = {"model_id": "fake", "suite_version": "v1.0", "output": "It is so. 
 
 
 def make_large_requests(first: str, second: str) -> list[ApiRequest]:
-    """Return requests that ask for much, or send much."""
+    """Return requests with large responses or large bodies."""
     yaml = scenarios_yaml(2_000)
     batch = [{**JSON_LINES, "prompt_id": f"factual-{number}"} for number in range(1_000)]
     formats = ("json", "csv", "junit", "markdown", "html")
@@ -43,7 +43,7 @@ def make_large_requests(first: str, second: str) -> list[ApiRequest]:
 
 
 def request_everything(url: str, runs: tuple[str, str], names: dict[str, str]) -> dict[Hold, str]:
-    """Ask every route, and for much; return what held the loop up, and which request it was."""
+    """Request every route, with large data too; return what blocked the loop, and the request."""
     found: dict[Hold, str] = {}
     with watched() as holds, serve(url, tokens_required=True, api_only=True) as server:
         assert server.store
@@ -57,7 +57,7 @@ def request_everything(url: str, runs: tuple[str, str], names: dict[str, str]) -
 
 def test_no_route_blocks_the_event_loop_for_100_ms(tmp_path: Path) -> None:
     found: list[dict[str, str]] = []
-    for turn in range(2):  # what only the first finds was somebody else's load on this machine
+    for turn in range(2):  # a hold found only in the first round was other load on this machine
         home = Path(os.environ["PRAMANA_HOME"]) / str(turn)  # noqa: TID251 - set by the tests
         url = old_stores.unpack(old_stores.NOVEMBER, home)
         names = _read_names(url)
@@ -79,7 +79,7 @@ def test_blocking_of_the_loop_is_detected_for_work_and_waits() -> None:
             pass
 
     async def main(blocking: Any) -> None:
-        await asyncio.to_thread(time.sleep, LIMIT_S * 2)  # a thread holds up nothing
+        await asyncio.to_thread(time.sleep, LIMIT_S * 2)  # a thread does not block the loop
         asyncio.get_running_loop().call_soon(blocking)
         await asyncio.sleep(0)
 

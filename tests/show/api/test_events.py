@@ -23,7 +23,7 @@ Event = tuple[int | None, str, Any]
 
 @contextmanager
 def follow_stream(client: Client, path: str, last: int | None = None) -> Iterator[Iterator[Event]]:
-    """Follow a stream: each event as its id, its name and its data; a comment has the name of none."""
+    """Follow a stream; yield each event as id, name and data. A comment has an empty name."""
     parts = urlsplit(client.url)
     assert parts.hostname
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
@@ -86,7 +86,7 @@ def test_a_reconnecting_client_continues_after_the_last_event(client_per_store: 
 
 
 def test_each_of_many_clients_receives_every_result_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "MAX_REMEMBERED_EVENTS", 30)  # so that those who come late must read from the store
+    monkeypatch.setattr(tail, "MAX_REMEMBERED_EVENTS", 30)  # so that late clients must read from the store
     monkeypatch.setattr(tail, "RESULTS_PER_READ", 20)
     run_id = start_run(client, models=["fake:latency=0.05"], repeats=20, limits={"concurrency": 8})
     heard: list[list[int | None]] = [[] for _ in range(6)]
@@ -138,7 +138,7 @@ def test_the_stream_of_a_deleted_run_says_so_and_ends(store_url: str) -> None:
 
 
 def test_changes_in_this_process_are_sent_immediately(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "LOOK_S", 30.0)  # nobody looks unless they are woken
+    monkeypatch.setattr(tail, "LOOK_S", 30.0)  # the stream only reads when notified
     with follow_stream(client, "/api/events") as events:
         next(events)
         began = time.monotonic()

@@ -77,7 +77,7 @@ def test_cross_origin_requests_change_nothing_unless_allowed(client: Client) -> 
     assert "access-control-allow-origin" not in client.get("/api/health", headers=other).headers
 
     assert client.patch("/api/settings", {"corsOrigins": ["https://bench.example"]}).status == 200
-    assert client.post("/api/scenarios/validate", body, headers=other).status == 401  # with a token of its own alone
+    assert client.post("/api/scenarios/validate", body, headers=other).status == 401  # only with its own token
     client = client.with_token("viewer")
     preflight = client.call("OPTIONS", "/api/scenarios/validate", headers=asked)
     assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, "https://bench.example")
@@ -100,7 +100,7 @@ def test_a_token_has_the_rights_of_its_role_until_it_is_revoked(secure_client: C
     assert listed.keys() == {"admin", "viewer", "new"}
     assert made["token"] not in str(listed)
     assert admin.delete(f"/api/tokens/{made['id']}").data["revokedAt"]
-    assert Client(secure_client.url, made["token"]).get("/api/tokens").status in (200, 401)  # believed for two seconds
+    assert Client(secure_client.url, made["token"]).get("/api/tokens").status in (200, 401)  # cached for two seconds
     assert admin.delete("/api/tokens/t0").status == 404
 
 
@@ -126,11 +126,9 @@ def test_too_many_requests_are_refused_with_retry_after(secure_client: Client) -
     assert [each.headers["x-ratelimit-remaining"] for each in found] == ["2", "1", "0", "0", "0"]
     assert found[0].headers["x-ratelimit-limit"] == "3"
     assert 1 <= int(found[3].headers["retry-after"]) <= 21
-    # An address has a bucket of its own, of which a token costs one when it is first seen.
+    # Each address has its own bucket; the first use of a token costs one request of it.
     assert [secure_client.get("/openapi.json").status for _ in range(3)] == [200, 200, 429]
-    assert {secure_client.get("/api/health").status for _ in range(5)} == {
-        200
-    }  # which is asked by whatever watches over it
+    assert {secure_client.get("/api/health").status for _ in range(5)} == {200}  # which monitoring polls
 
 
 def test_a_client_that_honours_retry_after_is_served(secure_client: Client) -> None:
@@ -177,12 +175,12 @@ def test_invalid_tokens_are_rate_limited_and_only_well_formed_ones_looked_up(
     assert found[-1] == 429
     assert set(looked_up) <= {admin.token, *invented[1::2]}
     assert 2 <= len(looked_up) <= 7
-    assert admin.get("/api/suites").status == 200  # whose token is known, whatever others do at their address
+    assert admin.get("/api/suites").status == 200  # a known token, whatever others do from the same address
 
 
 @pytest.mark.parametrize("path", ["/api/suites", "/api/scenarios/import", "/api/submit", "/audio", "/api/no"])
 def test_anonymous_requests_are_refused_before_their_body_is_read(secure_client: Client, path: str) -> None:
-    """Of a body that never comes, nobody waits for the end."""
+    """The server does not wait for a body that never arrives."""
     address = urlsplit(secure_client.url)
     assert address.hostname
     with socket.create_connection((address.hostname, address.port or 0), timeout=5) as connection:
@@ -245,7 +243,7 @@ def test_settings_are_changed_atomically(client: Client) -> None:
     assert client.patch("/api/settings", {"refuseUnverified": None}).data["refuseUnverified"] is False
 
 
-# ── Who asks, and whom ──
+# ── Callers and providers ──
 
 
 def test_me_returns_the_callers_role_and_name(secure_client: Client, tmp_path: Path) -> None:
@@ -287,10 +285,10 @@ def test_settings_include_defaults_and_errors_have_paths(client: Client) -> None
 
 @pytest.mark.parametrize("path", ["/", "/runs", "/docs", "/openapi.json", "/sign-in"])
 def test_an_expired_cookie_makes_a_browser_anonymous_without_an_error(secure_client: Client, path: str) -> None:
-    """Here are no pages behind the gate, so that most are not found; what matters is that it lets them through."""
+    """There are no pages behind the gate here, so most are not found; the gate lets them through."""
     old = {"Cookie": "pramana_session=pramana_" + "x" * 43}
     assert secure_client.get(path, headers=old).status in (200, 404)
-    assert Client(secure_client.url, "pramana_" + "x" * 43).get(path).status == 401  # a program is told
+    assert Client(secure_client.url, "pramana_" + "x" * 43).get(path).status == 401  # a program gets the error
     assert secure_client.get("/api/runs", headers=old).status == 401
 
 
@@ -332,7 +330,7 @@ def test_static_files_are_not_rate_limited_and_invalid_tokens_are_per_address(se
     assert admin.get("/api/me").status == 200
 
 
-# ── Who else can be reached from here ──
+# ── Private addresses ──
 
 
 @pytest.mark.parametrize(
@@ -379,7 +377,7 @@ def test_a_model_at_a_private_address_is_called_only_if_allowed(sqlite_url: str)
         inner.accept()[0].close()
 
 
-# ── When the store is away, or slow ──
+# ── An unavailable or slow store ──
 
 
 def test_an_unavailable_store_is_reported_without_its_location(
@@ -389,7 +387,7 @@ def test_an_unavailable_store_is_reported_without_its_location(
         admin = found.with_token("admin")
         assert admin.patch("/api/settings", {"corsOrigins": ["https://bench.example"]}).status == 200
         engine = found.store._database._engine  # type: ignore[union-attr]
-        while engine.pool.checkedout():  # type: ignore[union-attr] # else somebody's would be left open
+        while engine.pool.checkedout():  # type: ignore[union-attr] # otherwise a connection would stay open
             time.sleep(0.01)
         engine.dispose()  # what is open would still be read
         away = tmp_path / "away"
@@ -403,7 +401,7 @@ def test_an_unavailable_store_is_reported_without_its_location(
             said = client.get(path, headers=origin)
             assert (said.status, said.json["code"]) == (503, "store_failed")
             assert said.error == "the store cannot be reached; the server's log says more"
-            assert said.headers["access-control-allow-origin"] == "https://bench.example"  # as was decided last
+            assert said.headers["access-control-allow-origin"] == "https://bench.example"  # the latest setting
         assert "unable to open" in caplog.text
         assert found.get("/openapi.json").status == 200
 
@@ -421,7 +419,7 @@ def test_health_and_tokens_work_while_every_thread_waits_for_a_write_lock(
     with serve(store_url, tokens_required=True, api_only=True) as found:
         assert found.store
         editor, viewer = found.with_token("editor"), found.with_token("viewer")
-        assert editor.get("/openapi.json").status == 200  # describing the API is not what is timed
+        assert editor.get("/openapi.json").status == 200  # the time to describe the API is not measured
         database = found.store._database
         create, waiting = Scenarios.create, []
 
@@ -447,7 +445,7 @@ def test_health_and_tokens_work_while_every_thread_waits_for_a_write_lock(
                 assert time.monotonic() < until
                 time.sleep(0.05)
             began = time.monotonic()
-            assert viewer.get("/openapi.json").status == 200  # its token was never seen before, nor today
+            assert viewer.get("/openapi.json").status == 200  # its token was never used before
             assert found.get("/api/health").status == 200
             assert time.monotonic() - began < 2
             assert made == []

@@ -34,7 +34,7 @@ def add_run(
     variant: str = "text",
     **planned: Any,
 ) -> str:
-    """Store a run with results that ended so."""
+    """Store a run with the given outcomes."""
     cases = [make_case(number) for number in range(len(outcomes) // repeats)]
     plan = Plan("mine", None, (Target(model, "fake", model),), repeats, variants=(variant,), **planned)
     run = store.runs.create(plan, cases)
@@ -122,7 +122,7 @@ GPT, OPUS = Target("gpt-5", "openai", "gpt-5"), Target("opus", "anthropic", "cla
 
 
 def read_setup_digests(store: Store, client: Client, *plans: dict[str, Any], **given: Any) -> list[str]:
-    """Return the setup digest of a run of each plan, and forget the runs."""
+    """Return the setup digest of a run of each plan, and delete the runs."""
     ids = [add_run(store, ["passed"], **plan, **given) for plan in plans]
     found = [each["setupDigest"] for each in read_history(client)["runs"]]
     for each in ids:

@@ -74,7 +74,7 @@ def test_a_set_price_overrides_all_others_until_it_is_removed(client_per_store: 
     assert changed["steps"][0]["cachedPerMillion"] == 0
     assert [each["model"] for each in client_per_store.get("/api/prices").data] == ["openai:gpt-5"]
     then = client_per_store.delete(price_path("openai:gpt-5"))
-    assert (then.data["model"], then.data["origin"]) == ("openai:gpt-5", "published")  # the file names it otherwise
+    assert (then.data["model"], then.data["origin"]) == ("openai:gpt-5", "published")  # the file uses another name
     gone = client_per_store.delete(price_path("openai:gpt-5"))
     assert (gone.status, gone.json["code"]) == (404, "not_found")
     assert client_per_store.get("/api/prices").data == []
@@ -141,7 +141,7 @@ def test_a_run_uses_the_prices_set_at_its_start(client: Client) -> None:
     assert after["status"] == "finished"
     # A dollar a token, and the loopback counts as many tokens of input as it says.
     assert all(each is not None and each >= 1 for each in read_costs(client, after))
-    assert read_costs(client, before) == {None}  # what was counted stays
+    assert read_costs(client, before) == {None}  # costs already counted stay
     listed = {each["model"]: each for each in client.get("/api/prices").data}
     assert (listed[model]["origin"], listed["fake"]["origin"]) == ("set", "free")
     assert "and set prices " in str(after["notes"])

@@ -36,7 +36,7 @@ AGENT = (Path(__file__).parents[3] / "src" / "pramana" / "agents" / "pipecat.yam
 
 @contextmanager
 def run_in_thread(make: Callable[[], Any]) -> Iterator[Any]:
-    """Run a loopback server in a thread of its own, as somebody else's would be."""
+    """Run a loopback server in a separate thread, as a third party's server would be."""
     made: list[Any] = []
     ready, ended, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
 
@@ -186,7 +186,7 @@ def test_an_editor_cannot_redirect_the_key_of_an_agent_to_another_host(secure_cl
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def listen() -> None:
-            """Hang up on whoever comes, also when they try again: unanswered, they would wait until their timeout."""
+            """Close every connection at once; unanswered, a client would wait for its timeout."""
             with suppress(OSError):
                 while True:
                     connection, _ = listening.accept()

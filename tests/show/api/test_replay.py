@@ -137,7 +137,7 @@ REQUESTS = (
         "/api/badge/fake", "/api/badge/nobody",
     ),
     ApiRequest("HEAD", "/audio/nobody.wav"),
-    # What changes something: first wrongly, then as it should be
+    # Changes: first invalid requests, then valid ones
     ApiRequest("POST", "/api/scenarios", {}),
     ApiRequest("POST", "/api/scenarios", body=b"{"),
     ApiRequest("POST", "/api/scenarios", {**SCENARIO, "type": "no", "difficulty": 3}),
@@ -275,7 +275,7 @@ def test_every_route_is_recorded() -> None:
 
 
 def _read_names(url: str) -> dict[str, str]:
-    """Return what the names in paths stand for."""
+    """Return the values of the placeholders in paths."""
     found = {"made": "nothing-made", "token": "nothing-made"}
     names = ("text", "other", "voice", "errored", "stopped", "served")
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as store:
@@ -292,7 +292,7 @@ def _make_caller(server: Client, caller: str) -> Client:
         return server
     made, secret = server.store.tokens.create(caller, "admin" if caller == "revoked" else caller)
     if caller == "revoked":
-        server.store.tokens.create("another", "viewer")  # else the refusal would say that none is valid any more
+        server.store.tokens.create("another", "viewer")  # otherwise the error would say that no token is valid
         server.store.tokens.revoke(made.id)
     return Client(server.url, secret)
 
@@ -310,7 +310,7 @@ def _send(client: Client, wanted: ApiRequest, names: dict[str, str]) -> tuple[An
 
 
 def _headers(answer: Answer) -> dict[str, str]:
-    """Return the headers but those that only time and length decide."""
+    """Return the headers, except those that depend on time or length."""
     left_out = {"date", "content-length", "x-ratelimit-remaining", "x-ratelimit-reset", "last-modified"}
     if answer.headers.get("accept-ranges"):
         left_out.add("etag")  # of a file, by its time
@@ -324,7 +324,7 @@ def _body(answer: Answer) -> Any:
 
 
 def _text(data: bytes) -> str:
-    """Return bytes as text; what is none, by its digest."""
+    """Return bytes as text, or as their digest if they are not text."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -345,7 +345,7 @@ _OF_THE_MACHINE = ("uptimeSeconds", "present", "changedAt")
 
 
 def _normalise(value: Any, client: Client) -> Any:
-    """Return an answer with what is made anew each time replaced by its kind."""
+    """Return an answer with generated values (ids, times, ports) replaced by their kind."""
     if isinstance(value, dict):
         return {
             _normalise(name, client): _type_name(each) if name in _OF_THE_MACHINE else _normalise(each, client)

@@ -45,7 +45,7 @@ scenarios:
 
 
 def wait_for_run(client: Client, run_id: str, within: float = 20.0) -> Any:
-    """Wait until a run is under way no more."""
+    """Wait until a run has ended; return it."""
     deadline = time.monotonic() + within
     while True:
         found = client.get(f"/api/runs/{run_id}").data
@@ -56,7 +56,7 @@ def wait_for_run(client: Client, run_id: str, within: float = 20.0) -> Any:
 
 
 def copy_runs(store: Store, number: int) -> None:
-    """Store so many more runs like the first, with the same results; in SQLite, by statements of its own."""
+    """Store copies of the first run with the same results; on SQLite with direct SQL statements."""
     from sqlalchemy import text
 
     from pramana.store.schema import results, run_cases, run_models, runs, scorings
@@ -175,7 +175,7 @@ def test_runs_are_listed_newest_first_and_filtered(client_per_store: Client) -> 
         ("status=queued", []),
         ("model=fake:tokens=2", [second]),
         ("model=fake", [second]),
-        ("model=fake:fixed=YES", []),  # who judges is not who is asked
+        ("model=fake:fixed=YES", []),  # a judge is not a model of the run
         ("suite=v1.0", [second, first]),
         ("suite=v1%25", []),
         ("text=FIXED", [second]),
@@ -199,7 +199,7 @@ def test_a_list_includes_outcomes_on_request(client_per_store: Client) -> None:
     found = {each["id"]: each for each in listed}
     assert found[one]["outcomes"] == {"passed": 7, "failed": 2, "errored": 1, "unscored": 0, "skipped": 0}
     assert (found[one]["passRate"], found[one]["interval"]) == (7 / 9, _wilson(7, 9))
-    assert (found[twice]["passRate"], found[twice]["interval"]) == (0.5, _wilson(1, 2))  # two cases, asked twice
+    assert (found[twice]["passRate"], found[twice]["interval"]) == (0.5, _wilson(1, 2))  # two cases, two repeats
     for run_id in (one, twice, two):  # a list and a page of its run never differ
         overall = client_per_store.get(f"/api/runs/{run_id}").data["summary"]["overall"]
         assert found[run_id]["passRate"] == overall["passRate"]
@@ -294,12 +294,12 @@ def test_listing_10000_runs_is_about_as_fast_as_listing_100(client: Client, tmp_
         assert other.get("/api/runs?outcomes=true").json["meta"]["total"] == 10_000
         for filters in wanted:
             few, many = times = list[float](), list[float]()
-            for _ in range(9):  # in turns, so that whatever else the machine does slows both
+            for _ in range(9):  # alternating, so that other load slows both
                 for each, taken in zip((client, other), times, strict=True):
                     began = time.perf_counter()
                     assert len(each.get(f"/api/runs?outcomes=true{filters}").data) == 50
                     taken.append(time.perf_counter() - began)
-            # What filters counts all that match: some milliseconds more, which no page shows.
+            # A filtered list counts all matches, which takes some milliseconds more.
             allowed = 1.5 * sorted(few)[4] + (0.01 if filters in ("", "&page=2") else 0.1)
             assert sorted(many)[4] < allowed, (filters, allowed)
 

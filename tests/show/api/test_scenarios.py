@@ -73,7 +73,7 @@ def list_ids(client: Client, query: str = "") -> list[str]:
 
 
 def test_an_import_returns_the_documented_response(client_per_store: Client) -> None:
-    assert client_per_store.get("/api/scenarios").json["data"] == []  # nothing is there unasked
+    assert client_per_store.get("/api/scenarios").json["data"] == []  # nothing is imported without a request
     first = import_yaml(client_per_store, make_document("test-1"), mode="skip")
     assert first.status == 201
     assert first.json.keys() == {"success", "data", "meta"}
@@ -83,7 +83,7 @@ def test_an_import_returns_the_documented_response(client_per_store: Client) -> 
     assert first.data == {"imported": ["test-1"], "updated": [], "skipped": [], "scenarios": [scenario]}
     assert first.json["meta"] == {"totalParsed": 1, "totalImported": 1, "totalUpdated": 0, "totalSkipped": 0}
 
-    again = import_yaml(client_per_store, make_document("test-1"))  # skip is what happens when no mode is named
+    again = import_yaml(client_per_store, make_document("test-1"))  # skip is the default mode
     assert again.status == 201
     assert again.data == {"imported": [], "updated": [], "skipped": ["test-1"], "scenarios": []}
     assert again.json["meta"] == {"totalParsed": 1, "totalImported": 0, "totalUpdated": 0, "totalSkipped": 1}
@@ -225,7 +225,7 @@ def test_a_scenario_can_be_created_read_replaced_and_patched(client_per_store: C
     assert replaced.items() >= {**DEFAULTS, **NEW, "name": "New"}.items()
     assert replaced["createdAt"] == made.data["createdAt"]
 
-    sent_back = client_per_store.put("/api/scenarios/ferry", replaced)  # as it came, times and all
+    sent_back = client_per_store.put("/api/scenarios/ferry", replaced)  # unchanged, including its times
     assert sent_back.status == 200
     assert {**sent_back.data, "updatedAt": ""} == {**replaced, "updatedAt": ""}
 
@@ -332,7 +332,7 @@ def test_scenario_ids_can_equal_route_names(client: Client) -> None:
             "updatedAt": client.get(f"/api/scenarios?id={each}").data[0]["updatedAt"],
         }
         assert client.put(f"/api/scenarios/{each}", {**NEW, "id": each}).status == 200
-        if each != "export":  # to read that address is to export
+        if each != "export":  # GET of that address is the export
             assert client.get(f"/api/scenarios/{each}").data["id"] == each
         assert client.delete(f"/api/scenarios/{each}").status == 200
         assert client.post(f"/api/scenarios/{each}/restore").data["id"] == each
@@ -502,7 +502,7 @@ scenarios = st.fixed_dictionaries(
     [{"id": "a", "name": "\0", "type": "task-completion", "prompt": "\ufdd00041", "expected_outcome": "\u202e\u2028"}]
 )
 def test_stored_and_exported_scenarios_equal_the_sent_ones(given_: list[dict[str, Any]]) -> None:
-    """Without a server: through JSON, as a store has them, through YAML, and back."""
+    """Without a server: round trips through JSON, the stored form and YAML."""
     sent = [Scenario.model_validate(each) for each in given_]
     kept = [msgspec.json.decode(msgspec.json.encode(each.to_stored()), type=model.Scenario) for each in sent]
     problems = Problems()
@@ -514,7 +514,7 @@ def test_stored_and_exported_scenarios_equal_the_sent_ones(given_: list[dict[str
 @given(st.lists(scenarios, min_size=1, max_size=3, unique_by=lambda each: each["id"]))
 @examples(25)
 def test_a_server_round_trips_scenarios(client: Client, given_: list[dict[str, Any]]) -> None:
-    """Through everything: created one by one, exported, imported again."""
+    """Through the whole API: created one by one, exported and imported again."""
     for each in client.get("/api/scenarios").data:
         assert client.delete(f"/api/scenarios/{each['id']}").status == 200
     for each in given_:
@@ -583,7 +583,7 @@ def test_the_examples_of_the_documentation_work(client: Client, tmp_path: Path) 
     assert valid["valid"] is True
 
 
-# ── Who may, and many at once ──
+# ── Permissions and concurrency ──
 
 
 def test_viewers_read_and_editors_change_scenarios(secure_client: Client) -> None:
@@ -647,7 +647,7 @@ def test_an_import_is_atomic_when_its_server_is_killed() -> None:
                 running.kill()
                 sending.join()
     assert len(outcomes) == 21
-    assert set(outcomes) == {0, count}  # the shortest pause leaves nothing, the longest all
+    assert set(outcomes) == {0, count}  # the shortest pause imports nothing, the longest everything
 
 
 def _import_until_killed(client: Client, yaml: str) -> None:
@@ -677,7 +677,7 @@ def test_any_field_value_is_accepted_or_refused_without_a_server_error(fields: d
         ScenarioShape.model_validate({**to_api_fields(kept), "createdAt": "", "updatedAt": ""})
 
 
-# ── What pages need ──
+# ── For the workbench ──
 
 
 def test_validation_returns_the_parsed_scenarios_on_request(secure_client: Client) -> None:

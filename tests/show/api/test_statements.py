@@ -15,7 +15,7 @@ from .test_models import add_run
 
 @contextmanager
 def record_statements(store: Store) -> Iterator[list[str]]:
-    """Give the statements that a block runs, without those that begin and end transactions."""
+    """Record the SQL statements that a block runs, without those that begin and end transactions."""
     ran: list[str] = []
 
     def note(_: object, __: object, statement: str, *___: object) -> None:
@@ -45,12 +45,12 @@ def reads_run_row(statement: str) -> bool:
     ],
 )
 def test_the_row_of_a_run_is_read_only_once(client: Client, path: str, most: int) -> None:
-    """As by a page of the workbench, which calls the same functions."""
+    """Also for pages of the workbench, which call the same functions."""
     assert client.store
     run = add_run(client.store, ["passed", "failed", "passed"])
     ((seq, _), *_) = client.store.results.iterate(run)
     asked = path.format(run=run, seq=seq)
-    client.get("/api/me")  # whose connection it is, and what was decided for everyone, is asked for every caller
+    client.get("/api/me")  # the caller and the server settings are read for every request
     with record_statements(client.store) as ran:
         assert client.get(asked).status == 200
     assert sum(map(reads_run_row, ran)) == 1, ran

@@ -204,7 +204,7 @@ def test_viewers_read_and_editors_upload_suites(secure_client: Client) -> None:
     assert editor.post("/api/suites", MINE).status == 201
 
 
-# ── Run by name, and known by hash ──
+# ── Runs by name, lookup by hash ──
 
 
 def test_an_uploaded_suite_can_be_run_by_name(client: Client, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from pramana.show.api.envelope import make_shape
 from ...embedded.test_weights import Tiny, left_behind, tiny
 from .served import Client
 
-__all__ = ["tiny"]  # a fixture of the tests of weights
+__all__ = ["tiny"]  # a fixture of tests/embedded/test_weights.py
 
 
 def read_weights(client: Client, name: str = "tiny") -> Any:
@@ -135,10 +135,10 @@ def test_a_server_that_shuts_down_cancels_its_downloads(monkeypatch: pytest.Monk
     assert told.wait(10)
     pulls.close()
     assert ended.wait(10)
-    pulls.start("tiny")  # and begins no other
+    pulls.start("tiny")  # and starts no other download
     until = time.monotonic() + 10
     while not (ended_so := pulls.status("tiny")) or (ended_so.problem is None and time.monotonic() < until):
-        time.sleep(0.01)  # its thread has ended the work, and is about to say so
+        time.sleep(0.01)  # its thread has finished and is about to report it
     assert ended_so.problem == "the server stopped during the download"
 
 

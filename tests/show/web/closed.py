@@ -16,7 +16,7 @@ from .workbench import workbench
 
 @dataclass
 class TokenBench:
-    """Such a server, and who may use it."""
+    """A server that requires tokens, and its tokens by role."""
 
     bench: Bench
     tokens: dict[str, str]
@@ -28,7 +28,7 @@ class TokenBench:
 
 @contextmanager
 def serve_with_tokens(home: Path, browser: Browser, *options: str) -> Iterator[TokenBench]:
-    """Start a server whose store has a token of each role, named after it."""
+    """Start a server whose store has a token for each role, named after the role."""
     store = open_store(f"sqlite:///{home}/pramana.sqlite3")
     tokens = {role: store.tokens.create(role, role)[1] for role in ("viewer", "editor", "admin")}
     store.close()

@@ -27,12 +27,12 @@ EACH_VIEW = pytest.mark.parametrize(
     ],
 )
 """Each width and each theme in CI; every combination by `make slow`."""
-expect.set_options(timeout=30_000)  # two cores that run other tests beside may be slow
+expect.set_options(timeout=30_000)  # two cores shared with other tests may be slow
 
 
 @dataclass
 class Bench:
-    """A server, its data folder, and who looks at it."""
+    """A server, its data folder, and a browser to open its pages."""
 
     client: Client
     home: Path
@@ -55,9 +55,9 @@ class Bench:
         expects_errors: bool = False,
         own: bool = False,
     ) -> Page:
-        """Open a page as a new visitor; whatever goes wrong in it, or asks another host, fails the test.
+        """Open a page as a new visitor; an error on it or a request to another host fails the test.
 
-        A test that adds listeners, routes or scripts to a page wants a tab of its own.
+        A test that adds listeners, routes or scripts to a page needs its own tab (`own=True`).
         """
         tabs = TABS[self.browser]
         page = tabs.take(width, theme, own=own)
@@ -114,7 +114,7 @@ class Bench:
 
 
 def create_session(client: Client, token: str) -> str:
-    """Return a session that a browser gets for a token; of one that is not valid, what no server has made."""
+    """Return the session cookie value for a token; for an invalid token, a made-up value."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = client.post("/sign-in", body=urlencode({"token": token}).encode(), headers=form)
     found = re.search(r"pramana_session=([\w-]+)", answer.headers.get("set-cookie", ""))
@@ -126,7 +126,7 @@ TABS: dict[Browser, Tabs] = {}
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium for the tests of a module: while playwright drives it, nothing else in this thread can run a loop."""
+    """Chromium for the tests of a module; while Playwright drives it, no other event loop can run in this thread."""
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=chromium.path(), args=["--no-sandbox", "--disable-gpu"])
         TABS[found] = Tabs(found)
@@ -145,7 +145,7 @@ def module_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> 
 
 @pytest.fixture
 def bench(module_bench: Bench) -> Iterator[Bench]:
-    """The server of the module; pages close with the test, and none may have had trouble."""
+    """The server of the module; its pages close with the test, and an error on any page fails it."""
     yield module_bench
     module_bench.close()
     troubles, module_bench.troubles = module_bench.troubles, []

@@ -17,13 +17,13 @@ MOST_IDLE = 3
 
 @dataclass
 class Tabs:
-    """The tabs of a browser that nobody uses at the moment, the one used last at the end."""
+    """The idle tabs of a browser, the most recently used one last."""
 
     browser: Browser
     _idle: list[Page] = field(default_factory=list)
 
     def take(self, width: int, theme: Literal["light", "dark"], *, own: bool = False) -> Page:
-        """Return an empty tab of a visitor who was never here; one of its own is closed after use."""
+        """Return an empty tab for a new visitor; with `own`, one that is closed after use."""
         viewport: ViewportSize = {"width": width, "height": 900}
         if own or not self._idle:
             context = self.browser.new_context(viewport=viewport, color_scheme=theme)
@@ -32,12 +32,12 @@ class Tabs:
             page = self._idle.pop()
             page.set_viewport_size(viewport)
             page.emulate_media(color_scheme=theme)
-        # A page takes nothing before it is connected; nothing here is done to it before.
+        # A page accepts no input before it is connected, so nothing is done before.
         page.add_locator_handler(page.locator("#main[inert]"), lambda: None)
         return page
 
     def give_back(self, page: Page, *, own: bool = False) -> None:
-        """Empty a tab for the next visitor, or close it when that is not possible."""
+        """Empty a tab for the next visitor, or close it if that fails."""
         context = page.context
         if own or len(self._idle) >= MOST_IDLE or not _try_to_empty(page, context):
             context.close()
@@ -60,6 +60,6 @@ def _try_to_empty(page: Page, context: BrowserContext) -> bool:
         page.mouse.move(-1, -1)
         context.clear_cookies()
         context.clear_permissions()
-    except Error:  # a page without an origin, as of a server that has ended
+    except Error:  # a page without an origin, as after its server has stopped
         return False
     return True

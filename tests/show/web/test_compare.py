@@ -71,7 +71,7 @@ def compare_address(runs: Runs, **more: str) -> str:
 
 
 def read_latencies(bench: Bench, run: str) -> dict[str, float]:
-    """Return how long each case of a run took."""
+    """Return the latency of each case of a run."""
     return {each["caseId"]: each["latencySeconds"] for each in bench.client.get(f"/api/runs/{run}/results").data}
 
 
@@ -95,7 +95,7 @@ def test_a_regression_is_shown_first(bench: Bench, runs: Runs) -> None:
     before, now = (read_latencies(bench, each) for each in (runs.base, runs.new))
     assert by == pytest.approx(median(now[each] - before[each] for each in before), abs=1e-6)
     assert total["what"] == "total time"
-    assert by >= 0.1  # the answers of one are held back for 330 ms longer
+    assert by >= 0.1  # one model answers 330 ms later
     assert low <= by <= high
     expect(row).to_contain_text(
         re.compile(
@@ -127,7 +127,7 @@ def test_a_flipped_case_opens_with_both_replies(bench: Bench, runs: Runs) -> Non
         assert bench.client.get(f"/api{link}").data["caseId"] in first.locator("summary").inner_text()
     first.locator("summary").click()
     first.locator("summary").click()
-    expect(first.get_by_role("region", name="Reply now")).to_have_count(1)  # what was fetched is not fetched again
+    expect(first.get_by_role("region", name="Reply now")).to_have_count(1)  # fetched details are not fetched again
     page.get_by_role("link", name="Next page").click()
     expect(page.get_by_text("21 to 28 of 28 cases that changed")).to_be_visible()
     passed_now = page.locator("details > summary", has_text="passed now")
@@ -382,7 +382,7 @@ def test_only_a_run_of_the_same_cases_is_suggested_for_a_base_run(bench: Bench, 
     made = {"id": "alone", "name": "alone", "type": "task-completion", "prompt": "Alone?", "expectedOutcome": "So."}
     assert bench.client.post("/api/scenarios", made).status == 201
     alone = bench.run(suite=None, tier=None, models=["fake:echo"], judge="fake:fixed=YES", scenarios=["alone"])
-    page = bench.open(f"/compare?base={runs.base}")  # the newest of all was asked something else
+    page = bench.open(f"/compare?base={runs.base}")  # the newest run has other cases
     expect(page.get_by_text("Suggested: the newest other run of the same cases.")).to_be_visible()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(find_answer(page)).to_be_visible()
@@ -420,7 +420,7 @@ def test_a_failed_detail_is_fetched_again_when_reopened(bench: Bench, runs: Runs
     flip.locator("summary").click()
     expect(flip).not_to_have_attribute("open", "")
     flip.locator("summary").click()
-    expect(notice.locator(".q-notification__badge")).to_have_text("2")  # closing asks for nothing
+    expect(notice.locator(".q-notification__badge")).to_have_text("2")  # closing requests nothing
     expect(page.get_by_text("Fetching both replies")).to_have_count(0)
 
 
@@ -466,7 +466,7 @@ def test_a_case_run_in_two_variants_counts_as_two_answers(bench: Bench) -> None:
     assert bench.client.post("/api/scenarios", made).status == 201
     aloud: dict[str, Any] = {"models": ["fake-voice"], "modality": ["voice", "noisy"]}
     base, new = (bench.run(suite=None, tier=None, scenarios=["twice"], **aloud) for _ in range(2))
-    page = bench.open(f"/compare?base={base}&new={new}")  # nobody speaks code, so both are skipped
+    page = bench.open(f"/compare?base={base}&new={new}")  # code is not spoken, so both are skipped
     compared = page.get_by_text("Compared", exact=True).locator("..")
     expect(compared).to_contain_text("answers with a verdict on both sides, each with itself")
     expect(page.get_by_text("No verdict on one side or both: 2 answers")).to_be_visible()

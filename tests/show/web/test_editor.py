@@ -48,7 +48,7 @@ def find_line(page: Page, number: int) -> Any:
 
 
 def replace_line(page: Page, before: str, after: str) -> None:
-    """Put the cursor at the end of the line that has a text, and write the line anew."""
+    """Replace the line that contains a text by typing a new one."""
     page.locator(".cm-line", has_text=before).first.click()
     page.keyboard.press("End")
     page.keyboard.press("Shift+Home")
@@ -62,7 +62,7 @@ def save_changes(page: Page) -> None:
     expect(page.get_by_text("All changes are saved")).to_be_visible()
 
 
-# ── As one types ──
+# ── While typing ──
 
 
 def test_an_error_is_marked_while_typing_and_cleared_when_fixed(ferry_bench: Bench) -> None:
@@ -83,7 +83,7 @@ def test_an_error_is_marked_while_typing_and_cleared_when_fixed(ferry_bench: Ben
     editor(page).press("Control+Home")
     message.click()
     expect(editor(page)).to_be_focused()
-    page.keyboard.type("X")  # where the message leads to
+    page.keyboard.type("X")  # the link target of the message
     expect(find_line(page, 5)).to_have_text("  Xtype: tasks")
     page.keyboard.press("Backspace")
     replace_line(page, "type: tasks", "type: conversation-flow")
@@ -114,7 +114,7 @@ def test_text_typed_during_validation_is_kept(ferry_bench: Bench) -> None:
     assert ferry_bench.client.get("/api/scenarios/ferry").data["prompt"] == words.strip()
 
 
-# ── Saved ──
+# ── Saving ──
 
 
 def test_saved_changes_survive_a_reload(ferry_bench: Bench) -> None:
@@ -168,7 +168,7 @@ def test_an_id_can_equal_a_word_of_the_page_address(ferry_bench: Bench, word: st
     assert ferry_bench.client.get(f"/api/scenarios?id={word}").data[0]["name"] == "Another word"
 
 
-# ── Not lost ──
+# ── Unsaved changes ──
 
 
 def test_leaving_with_unsaved_changes_warns_and_restores_them(ferry_bench: Bench) -> None:
@@ -189,7 +189,7 @@ def test_leaving_with_unsaved_changes_warns_and_restores_them(ferry_bench: Bench
     replace_line(page, "name: Ferry", "name: Half done")
     expect(page.get_by_text("Unsaved changes")).to_be_visible()
     page.get_by_role("link", name="Suites").click()
-    expect(find_line(page, 4)).to_have_text("  name: Half done")  # whoever stays has lost nothing
+    expect(find_line(page, 4)).to_have_text("  name: Half done")  # staying on the page loses nothing
     page.get_by_role("link", name="Suites").click()
     page.wait_for_url("**/suites")
     assert asked == ["beforeunload", "beforeunload"]
@@ -208,7 +208,7 @@ def test_leaving_with_unsaved_changes_warns_and_restores_them(ferry_bench: Bench
 def test_another_users_change_is_loaded_or_offered_as_a_choice(ferry_bench: Bench) -> None:
     page = open_page(ferry_bench)
     ferry_bench.client.patch("/api/scenarios/ferry", {"name": "Theirs"}).data  # noqa: B018
-    expect(find_line(page, 4)).to_have_text("  name: Theirs")  # nobody had typed here
+    expect(find_line(page, 4)).to_have_text("  name: Theirs")  # nothing was typed here
     replace_line(page, "name: Theirs", "name: Mine")
     expect(page.get_by_text("Unsaved changes")).to_be_visible()
     ferry_bench.client.patch("/api/scenarios/ferry", {"name": "Theirs again"}).data  # noqa: B018
@@ -303,7 +303,7 @@ def test_text_too_long_for_the_page_is_refused_and_the_rest_is_kept(ferry_bench:
     expect(find_line(page, 6)).to_have_text("  prompt: Two adults and a van.")
 
 
-# ── Read by everybody ──
+# ── Accessibility ──
 
 
 def test_an_unknown_scenario_says_where_to_look(ferry_bench: Bench) -> None:

@@ -22,7 +22,7 @@ WATCHED = Path(__file__).parents[2] / "loop_watch.py"
 
 @contextmanager
 def watched_workbench(home: Path, report: Path) -> Iterator[Client]:
-    """Serve the workbench in an interpreter of its own, so that what it imports late is seen too."""
+    """Serve the workbench in a fresh interpreter, so that late imports are measured too."""
     command = [sys.executable, str(WATCHED), str(report), "serve", "--port", "0"]
     environment = {**os.environ, "PRAMANA_HOME": str(home)}  # noqa: TID251 - a child gets what we have
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -36,10 +36,10 @@ def watched_workbench(home: Path, report: Path) -> Iterator[Client]:
 
 
 def open_every_page(home: Path, browser: Browser) -> dict[str, str]:
-    """Open every page there is, with large runs too; return which of them held the loop up, and where."""
+    """Open every page, with large runs too; return the pages that blocked the loop, and where."""
     home.mkdir()
     report = home / "holds.json"
-    with ThreadPoolExecutor(1) as pool:  # a browser's driver has the event loop of this thread
+    with ThreadPoolExecutor(1) as pool:  # Playwright uses the event loop of this thread
         first, second = pool.submit(fill, f"sqlite:///{home / 'pramana.sqlite3'}", home).result()
     with watched_workbench(home, report) as client:
         assert client.post("/api/scenarios/import", {"yaml": scenarios_yaml(2_000)}).status == 201
@@ -57,7 +57,7 @@ def open_every_page(home: Path, browser: Browser) -> dict[str, str]:
 
 def test_no_page_blocks_the_event_loop_for_100_ms(tmp_path: Path, browser: Browser) -> None:
     found: list[dict[str, str]] = []
-    for turn in range(2):  # what only the first finds was somebody else's load on this machine
+    for turn in range(2):  # a hold found only in the first round was other load on this machine
         found.append(open_every_page(tmp_path / str(turn), browser))
         if not found[-1]:
             break

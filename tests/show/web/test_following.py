@@ -24,7 +24,7 @@ from ...views import made
 
 
 def run_in_thread(work: Coroutine[Any, Any, Any]) -> None:
-    """Run something in a thread of its own: in this one, Playwright's loop may be running."""
+    """Run a coroutine in another thread; in this one, Playwright's loop may be running."""
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, work).result()
 
@@ -37,7 +37,7 @@ AWAY = UseCaseRefused(503, "the store is away", "unavailable")
 
 
 class FakePageContext:
-    """Answers as it is told, and keeps who listens."""
+    """Gives prepared answers and records its listeners."""
 
     address = "/runs/r1"
     query: dict[str, str] = {}  # noqa: RUF012

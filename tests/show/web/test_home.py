@@ -22,7 +22,7 @@ HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='r
 
 @contextmanager
 def serve_empty_store(browser: Browser, home: Path, **environment: str) -> Iterator[Bench]:
-    """Serve an empty store of its own."""
+    """Serve an empty store."""
     with workbench(PRAMANA_HOME=str(home), **environment) as client:
         bench = Bench(client, home, browser)
         yield bench
@@ -30,7 +30,7 @@ def serve_empty_store(browser: Browser, home: Path, **environment: str) -> Itera
         assert not bench.troubles, bench.troubles
 
 
-# ── A newcomer ──
+# ── New users ──
 
 
 def test_an_empty_store_offers_two_ways_to_start(browser: Browser, tmp_path: Path, axe: Callable[[Page], None]) -> None:
@@ -44,9 +44,9 @@ def test_an_empty_store_offers_two_ways_to_start(browser: Browser, tmp_path: Pat
 
 
 def test_the_first_embedded_result_appears_within_five_seconds_of_the_reply(browser: Browser, tmp_path: Path) -> None:
-    """From the click to the first result on the run's page, of a server that has asked nobody before.
+    """Measured from the click to the first result on the run's page, on a server without earlier calls.
 
-    A machine that other work keeps busy may take five times as long as it takes to load a page again.
+    On a busy machine, the limit is five times the time to reload a page.
     """
     with serve_empty_store(browser, tmp_path) as bench:
         page = bench.open("/")
@@ -58,7 +58,7 @@ def test_the_first_embedded_result_appears_within_five_seconds_of_the_reply(brow
 
 
 def measure_first_result_s(bench: Bench) -> float:
-    """Ask the embedded model; return how long the first result took to be seen, without the reply's own time."""
+    """Ask the embedded model; return the time until the first result is visible, without the reply's own time."""
     page = bench.open("/")
     button = page.get_by_role("button", name="Ask the embedded model")
     expect(button).to_be_enabled()
@@ -67,7 +67,7 @@ def measure_first_result_s(bench: Bench) -> float:
     page.wait_for_url(re.compile(r"/runs/r[\w-]+$"), wait_until="commit")
     tables = page.get_by_role(
         "table", name="Results", exact=True
-    )  # what has no verdict comes first, as a table of its own
+    )  # results without a verdict come first, in their own table
     expect(tables.locator("tbody tr").first).to_contain_text(re.compile("passed|failed|unscored"))
     seen = time.perf_counter() - began
     run = page.url.rpartition("/")[2]
@@ -105,7 +105,7 @@ def read_seen_stages(page: Page) -> list[str]:
 def test_the_hear_a_call_button_runs_a_call_and_shows_its_stages(
     browser: Browser, tmp_path: Path, fault: Fault | None
 ) -> None:
-    """Whatever the embedded model says and its ears hear."""
+    """For any reply of the embedded model and any transcript of it."""
     with serve_empty_store(browser, tmp_path, **(environment_of(fault) if fault else {})) as bench:
         page = bench.open("/")
         page.evaluate(SEEN)
@@ -117,13 +117,13 @@ def test_the_hear_a_call_button_runs_a_call_and_shows_its_stages(
         assert shown in (list(STAGES), list(STAGES[1:]))  # the phone may be answered before the page follows the run
         result = bench.client.get(f"/api{page.url.removeprefix(bench.url)}").data
         assert (result["model"], result["variant"]) == ("local-voice", "voice")
-        assert result["outcome"] in ("passed", "failed")  # by its assertion, whatever was said; never errored
+        assert result["outcome"] in ("passed", "failed")  # by its assertion, whatever the reply; never errored
         assert result["reply"]["text"]
         if fault == "loop":
             assert result["reply"]["text"] == NO_ANSWER  # nothing is left of a loop without a sentence
         sound = bench.client.get(result["audio"]["recording"])
         assert (sound.status, sound.body[:4]) == (200, b"RIFF")
-        expect(page.locator("audio")).to_have_js_property("paused", value=False)  # it was pressed to be heard
+        expect(page.locator("audio")).to_have_js_property("paused", value=False)  # it plays after the click
         page.reload()
         page.locator("audio").wait_for()
         page.wait_for_timeout(1_000)
@@ -196,9 +196,9 @@ def test_missing_weights_are_downloaded_by_a_button(browser: Browser, tmp_path: 
         expect(missing).to_contain_text("It is needed for semantic_similarity")
         missing.get_by_role("button", name="Download all-MiniLM-L6-v2").click()
         expect(missing.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
-        other = bench.open("/")  # whoever comes meanwhile watches the same download
+        other = bench.open("/")  # a second visitor follows the same download
         expect(other.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
-        bench.run(models=["fake:echo"], judge="fake:fixed=YES")  # and news do not hide it
+        bench.run(models=["fake:echo"], judge="fake:fixed=YES")  # and updates do not hide it
         expect(page.get_by_role("table", name="Newest runs")).to_contain_text("fake:echo")
         expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
         (tmp_path / "go on").touch()
@@ -272,7 +272,7 @@ def test_a_failed_refresh_leaves_the_page_unchanged(browser: Browser, tmp_path: 
         while not (tmp_path / "asked").exists():
             assert time.monotonic() < until
             page.wait_for_timeout(50)
-        page.wait_for_timeout(500)  # whatever was cleared would be gone by now
+        page.wait_for_timeout(500)  # cleared content would be gone by now
         assert page.locator("#main").inner_text() == before
         (tmp_path / "broken").unlink()
         bench.run(models=["fake:fixed=two"], judge="fake:fixed=YES")
@@ -284,7 +284,7 @@ def test_a_failed_refresh_leaves_the_page_unchanged(browser: Browser, tmp_path: 
 
 def test_deleting_the_last_run_brings_the_welcome_back(browser: Browser, tmp_path: Path) -> None:
     with serve_empty_store(browser, tmp_path) as bench:
-        for _ in range(2):  # whatever was offered beside the first run
+        for _ in range(2):  # whatever else was offered beside the first run
             run = bench.run(models=["fake"], judge="fake:fixed=YES")
             page = bench.open("/")
             expect(page.get_by_role("heading", name="Try it")).to_be_visible()
@@ -303,12 +303,12 @@ def test_runs_with_another_judge_are_not_in_the_trend(browser: Browser, tmp_path
         expect(find_card(bench.open("/"), "fake:echo")).to_contain_text("v1.0-cheap, 2 runs")
 
 
-# ── Somebody who comes back ──
+# ── Returning users ──
 
 
 @pytest.fixture(scope="module")
 def busy_bench(module_bench: Bench) -> Bench:
-    """A store with some past: two runs of one model, one that stopped, one with errors, one with a hostile name."""
+    """A store with history: two runs of one model, a stopped one, one with errors, one with a hostile name."""
     for _ in range(2):
         module_bench.run(models=["fake:echo"], judge="fake:fixed=YES")
     module_bench.run(models=["fake:authentication_failed=1"], judge="fake:fixed=YES")

@@ -82,7 +82,7 @@ def test_an_error_in_pasted_text_can_be_fixed_and_imported(clean_bench: Bench) -
     expect(page.get_by_text("2 scenarios are new")).to_be_visible()
     assert list_ids(clean_bench) == ["early-book", "late-book"]
     expect(page.locator(".cm-content")).to_have_text("")
-    page.wait_for_timeout(600)  # longer than what is typed is waited for
+    page.wait_for_timeout(600)  # longer than the delay after typing
     page.get_by_role("link", name="late-book").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Test")
 
@@ -105,7 +105,7 @@ def test_each_mode_is_previewed_before_the_import(clean_bench: Bench) -> None:
     press_import(page)
     expect(page.get_by_role("alert").filter(has_text="2 scenarios exist already").last).to_be_visible()
     assert list_ids(clean_bench) == ["a", "b"]
-    expect(page.locator(".cm-content")).to_contain_text("Changed")  # what was refused stays
+    expect(page.locator(".cm-content")).to_contain_text("Changed")  # refused text stays
 
     page.get_by_role("radio", name="Replace the existing scenario").click()
     expect(page.get_by_text("2 scenarios would be replaced")).to_be_visible()
@@ -139,7 +139,7 @@ def test_files_are_validated_together_and_can_be_fixed_on_the_page(clean_bench: 
     page.get_by_role("button", name="Leave latin.yaml out").click()
     page.get_by_role("button", name="Leave twice.yaml out").click()
     expect(files).to_have_count(2)
-    page.locator("[data-kept]").click()  # it was not replaced meanwhile: a press on it at any moment is heard
+    page.locator("[data-kept]").click()  # the button was not replaced, so a click at any moment works
     expect(page.locator(".wrong-line")).to_have_text("    type: tasks")
     page.locator(".wrong-line").click()
     page.keyboard.press("End")
@@ -173,7 +173,7 @@ def test_a_folder_is_read_recursively_and_other_files_are_listed(clean_bench: Be
     expect(page.get_by_text("3 scenarios are new")).to_be_visible()
     assert list_ids(clean_bench) == ["a", "e697a5e69cac", "pasted"]
     paste(page, "\n")
-    page.wait_for_timeout(1000)  # an editor without a document is looked at again, and what was done stays said
+    page.wait_for_timeout(1000)  # an empty editor is checked again, and the last message stays
     expect(page.get_by_text("3 scenarios are new")).to_be_visible()
     paste(page, make_document("next"))
     expect(page.get_by_text("1 scenario would be new")).to_be_visible()
@@ -215,7 +215,7 @@ def test_locating_thousands_of_existing_ids_does_not_block_the_event_loop() -> N
         while True:
             before = time.thread_time()
             await asyncio.sleep(0.005)
-            late.append(time.thread_time() - before)  # for so long the loop was held
+            late.append(time.thread_time() - before)  # how long the loop was blocked
 
     async def look() -> Any:
         with_others = asyncio.create_task(others())
@@ -224,7 +224,7 @@ def test_locating_thousands_of_existing_ids_does_not_block_the_event_loop() -> N
         return found
 
     began = time.process_time()
-    with ThreadPoolExecutor(1) as thread:  # Playwright has a loop in this one
+    with ThreadPoolExecutor(1) as thread:  # Playwright has an event loop in this thread
         first, second = thread.submit(lambda: asyncio.run(look())).result()
     assert time.process_time() - began < 0.8
     assert max(late, default=0) < 0.3
@@ -261,7 +261,7 @@ def test_the_import_page_is_accessible(
 
 @contextmanager
 def block_writers(bench: Bench) -> Iterator[None]:
-    """Let everybody who writes to the store wait until the context ends; an import is on its way meanwhile."""
+    """Block all writers of the store until the context ends, so that an import stays in progress."""
     store = sqlite3.connect(bench.home / "pramana.sqlite3", isolation_level=None)
     store.execute("BEGIN IMMEDIATE")
     try:
@@ -356,7 +356,7 @@ def test_a_notification_is_legible_and_can_be_closed(
     notification = page.locator(".q-notification").filter(has_text=message)
     expect(notification).to_be_visible()
     axe(page)
-    words, ink, ground = (  # axe says nothing of white on white
+    words, ink, ground = (  # axe does not report white on white
         page.evaluate(f"getComputedStyle(document.querySelector('{where}')).{what}")
         for where, what in ((".q-notification__message", "color"), ("body", "color"), (".notice", "backgroundColor"))
     )

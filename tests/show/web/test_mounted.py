@@ -91,7 +91,7 @@ def test_a_cross_origin_post_to_the_socket_is_refused(bench: Bench) -> None:
     "path", ["/sign-in?why=wrong", "/no-such-page", "/_nicegui/nothing", "/_nicegui/3.18.0/static/no"]
 )
 def test_anonymous_requests_create_no_page_objects(token_bench: TokenBench, path: str) -> None:
-    """A page of the workbench is an object on the server for a minute at least: strangers could fill its memory."""
+    """A page is an object on the server for at least a minute; anonymous clients could exhaust its memory."""
     answer = token_bench.bench.client.get(path)
     assert answer.status == (200 if path.startswith("/sign-in") else 404)
     assert "x-nicegui-content" not in answer.headers

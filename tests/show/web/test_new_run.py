@@ -47,7 +47,7 @@ def choose_option(page: Page, label: str, option: str) -> None:
 
 
 def start_run(bench: Bench, page: Page) -> Any:
-    """Press start, and return the run that was started."""
+    """Press Start; return the started run."""
     expect(find_start(page)).to_be_enabled()
     find_start(page).click()
     page.wait_for_url(STARTED)
@@ -64,7 +64,7 @@ def test_a_run_is_estimated_before_it_can_be_started(bench: Bench) -> None:
     for each in bench.client.get("/api/scenarios?pageSize=500").data:
         bench.client.delete(f"/api/scenarios/{each['id']}")
     before = bench.client.get("/api/runs").json["meta"]["total"]
-    page = bench.open("/runs/new", expects_errors=True)  # where it leads to is another page's matter
+    page = bench.open("/runs/new", expects_errors=True)  # its target is tested with that page
     expect(page.get_by_role("link", name="import the library")).to_have_attribute("href", "/scenarios/import")
     expect(page.get_by_text("Add a model.")).to_be_visible()
     expect(find_start(page)).to_be_disabled()
@@ -185,7 +185,7 @@ def test_an_invalid_field_shows_its_own_error(bench: Bench) -> None:
     expect(find_start(page)).to_be_enabled()
     page.get_by_label("Judge model", exact=True).fill("local")
     expect(page.locator("aside").get_by_role("alert")).to_contain_text("cannot judge")
-    page = bench.open("/runs/new?model=fake&concurrency=99999")  # and what was folded away opens
+    page = bench.open("/runs/new?model=fake&concurrency=99999")  # and the folded section opens
     expect(page.get_by_label("Concurrency per provider")).to_be_visible()
     expect(page.get_by_text("expected a whole number from 1 to 10,000, found 99999").first).to_be_visible()
 
@@ -226,7 +226,7 @@ def test_the_form_and_the_address_stay_in_sync(bench: Bench) -> None:
     expect(page.get_by_text(f"2 of {import_library(bench)} scenarios match.")).to_be_visible()
     expect(page.get_by_role("button", name=f"Remove {first}")).to_be_visible()
     expect(find_tile(page, "Calls")).to_contain_text("2 cases, 4 results")
-    expect(page.get_by_label("Temperature")).to_have_value("")  # opened, since it was chosen
+    expect(page.get_by_label("Temperature")).to_have_value("")  # opened because it has a value
     page.get_by_role("button", name=f"Remove {second}").click()
     expect(find_tile(page, "Calls")).to_contain_text("1 case, 2 results")
     page.get_by_label("Repeats per case").fill("2")

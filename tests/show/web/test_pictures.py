@@ -109,7 +109,7 @@ def test_a_distribution_has_a_text_alternative_and_one_time_has_no_chart() -> No
     assert "<svg" not in one
     assert "200 ms, the only one that was timed" in one
     assert "nothing was timed" in draw_distribution("Latency", "answers", [], Spread())
-    assert drawn.count("time axis logarithmic, highest bar 1") == 2  # to be seen, and to be heard
+    assert drawn.count("time axis logarithmic, highest bar 1") == 2  # visible, and for screen readers
     assert "6 lines have no time" in draw_distribution("Voice to voice", "lines", [], Spread(), "6 lines have no time")
 
 
@@ -259,7 +259,7 @@ def test_repeating_a_run_uses_the_same_plan(changed: dict[str, Any], there: dict
         pytest.param({"plan": {**PLAN, "parameters": {"top_k": 5}}}, id="another parameter"),
         pytest.param({"plan": {**PLAN, "scorers": [{"typed": "a", "name": "a", "version": "1"}]}}, id="a scorer"),
         pytest.param({"plan": {**PLAN, "system_prompt": "x" * 1_501}}, id="a long system prompt"),
-        pytest.param({"limits": {"timeout_seconds": 5}}, id="another answer timeout"),
+        pytest.param({"limits": {"timeout_seconds": 5}}, id="another timeout"),
     ],
 )
 def test_a_run_that_an_address_cannot_express_cannot_be_repeated(changed: dict[str, Any]) -> None:
@@ -282,7 +282,7 @@ def test_models_with_omitted_times_are_counted() -> None:
     assert "more model" not in times(6)
 
 
-# ── What a run amounts to ──
+# ── Run summaries ──
 
 THREE_OF_FOUR = Rate(passed=3, failed=1)
 NONE = Rate()
@@ -466,7 +466,7 @@ def test_the_judge_is_named_beside_the_rate() -> None:
     assert "Judged by &lt;b&gt;opus&lt;/b&gt;." in render_summary(make_summary(judged_by="Judged by <b>opus</b>."))
 
 
-# ── What was said ──
+# ── Replies and scripts ──
 
 LINES = ["One?", f"مرحبا {HOSTILE}", "Three."]
 
@@ -474,7 +474,7 @@ LINES = ["One?", f"مرحبا {HOSTILE}", "Three."]
 def make_script_result(
     lines: Sequence[str], reply: ReplyView | None = None, audio: AudioView | None = None
 ) -> ResultDetailView:
-    """Return a result of a script, in which the first line expects something."""
+    """Return a result of a script whose first line has an expectation."""
     rule = ExpectedView(assertion=made(AssertionView, type="contains"), ideals=("a one",))
     script = [made(LineView, text=each) for each in lines]
     case = made(
@@ -606,7 +606,7 @@ def test_reading_uploads_does_not_block_the_event_loop() -> None:
         return turns
 
     uploading = Uploading(cast("Any", None))
-    with ThreadPoolExecutor(1) as thread:  # Playwright may have a loop in this one
+    with ThreadPoolExecutor(1) as thread:  # Playwright may have an event loop in this thread
         assert thread.submit(lambda: asyncio.run(count_loop_turns())).result() > 10
     assert uploading.listed == (
         {"smoke": 100_001},

@@ -113,7 +113,7 @@ def test_an_unknown_result_shows_an_error(bench: Bench) -> None:
 def test_scripts_in_replies_are_escaped(bench: Bench, axe: Callable[[Page], None]) -> None:
     run = bench.run(models=[f"fake:fixed={HOSTILE}"])
     page = bench.open(f"/runs/{run}/results/{find_first(bench, run)}", width=NARROW)
-    shown = HOSTILE.replace("\u202e", "\\u202e")  # what turns lines around is spelt out
+    shown = HOSTILE.replace("\u202e", "\\u202e")  # bidi control characters are escaped
     expect(page.get_by_role("region", name="Reply")).to_have_text(re.compile(re.escape("<script>window.caught=1")))
     assert page.get_by_role("region", name="Reply").inner_text() == shown
     assert page.evaluate("window.caught") is None
@@ -149,7 +149,7 @@ def wait_for_result_page(bench: Bench, run: str) -> str:
 
 
 def start_conversation(bench: Bench, name: str, lines: list[str], **wanted: Any) -> str:
-    """Start a scenario of these lines, of which the second and the third expect something; return the run's id."""
+    """Start a scenario of these lines, with assertions on the second and third; return the run's id."""
     looked_for = [{"type": "contains", "ideal": ["<b>ferry</b>", "العبّارة"]}]
     judged = [{"type": "llm_judge", "judgePrompt": "Is <i>it</i> kind?"}, {"type": "regex", "ideal": "^x"}]
     turns = [{"say": said, "assert": asserted} for said, asserted in zip(lines[1:], (looked_for, judged), strict=True)]
@@ -159,7 +159,7 @@ def start_conversation(bench: Bench, name: str, lines: list[str], **wanted: Any)
 
 
 def run_conversation(bench: Bench, name: str, lines: list[str], **wanted: Any) -> str:
-    """Run such a scenario; return the address of its result."""
+    """Run a scenario of these lines; return the address of its result."""
     return wait_for_result_page(bench, start_conversation(bench, name, lines, **wanted))
 
 
@@ -208,7 +208,7 @@ def test_an_unanswered_conversation_shows_all_its_lines(bench: Bench) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def calls(module_bench: Bench) -> dict[str, str]:
-    """Runs of two calls: they take as long as people talk, and other tests run meanwhile."""
+    """Two runs with calls, which take real time while other tests run."""
     made = module_bench.client.post(
         "/api/scenarios/import", body=SCENARIOS.encode(), headers={"Content-Type": "application/yaml"}
     )
@@ -221,7 +221,7 @@ def calls(module_bench: Bench) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def call(module_bench: Bench, calls: dict[str, str]) -> str:
-    """A call, held for real: the address of its page."""
+    """The address of the page of a real call."""
     return wait_for_result_page(module_bench, calls["short"])
 
 
@@ -238,7 +238,7 @@ def test_a_call_can_be_played_viewed_and_seeked(bench: Bench, call: str) -> None
     page.wait_for_function("document.getElementById('call-sound').readyState >= 1")
     assert abs(page.evaluate("document.getElementById('call-sound').duration") - length) < 0.05
     assert sound.get_attribute("src") == told["recording"]
-    page.evaluate("document.getElementById('call-sound').playbackRate = 0.2")  # else it may end between two steps
+    page.evaluate("document.getElementById('call-sound').playbackRate = 0.2")  # otherwise it may end between two steps
     place = page.get_by_role("slider", name="Place in the call")
     expect(place).to_have_attribute("aria-valuenow", "0.000")
 
@@ -246,7 +246,7 @@ def test_a_call_can_be_played_viewed_and_seeked(bench: Bench, call: str) -> None
     assert box
     place.click(position={"x": box["width"] * 0.25, "y": 20})
     assert abs(page.evaluate(NOW) - length * 0.25) < 0.05
-    now = page.evaluate(NOW)  # where a quarter lies between two tenths, the click decides
+    now = page.evaluate(NOW)  # the click position decides between two tenths
     expect(place).to_have_attribute("aria-valuetext", f"{now:.1f} of {length:.1f} seconds")
     head = page.locator(".playhead").evaluate("each => parseFloat(each.style.left)")
     assert abs(head - 25) < 1
@@ -340,7 +340,7 @@ def test_the_call_page_is_accessible(
 def test_the_page_of_a_voice_run_describes_its_calls(bench: Bench, call: str, axe: Callable[[Page], None]) -> None:
     run = call.partition("/results")[0]
     (told,) = bench.client.get(f"/api{run}").data["summary"]["voice"]["by"]
-    was_late = told["turnTaking"]["unreliable"]["happened"]  # as a busy machine may be, and then says so
+    was_late = told["turnTaking"]["unreliable"]["happened"]  # possible on a busy machine, which is then reported
     remark = "1 of 1 time unreliable: this machine was late; " if was_late else ""
     page = bench.open(run, width=NARROW, theme="dark")
     voice = page.locator("section").filter(has=page.get_by_role("heading", name="Voice"))
@@ -357,7 +357,7 @@ def test_a_call_of_the_embedded_agent_can_be_seeked(bench: Bench, call: str) -> 
     told = bench.client.get(f"/api/runs/{run}/results/{find_first(bench, run)}/call").data
     agent = next(each for each in told["conversation"] if each["who"] == "agent")
     heard = [each["text"] for each in told["conversation"] if each["who"] == "heard as"]
-    expect(page.get_by_text("heard as")).to_have_count(len(heard))  # ears that understand nothing are no fault here
+    expect(page.get_by_text("heard as")).to_have_count(len(heard))  # a failed transcription is not a failure here
     page.wait_for_function("document.getElementById('call-sound').readyState >= 1")
     page.evaluate("document.getElementById('call-sound').playbackRate = 0.2")
     page.get_by_role("button", name="Hear the agent").first.click()
@@ -376,7 +376,7 @@ def test_a_missing_recording_loses_the_sound_but_not_the_words(bench: Bench, cal
         expect(page.get_by_role("region", name="Reply")).to_contain_text("open at nine")
         expect(page.locator("audio")).to_have_count(0)
     finally:
-        away.rename(kept)  # other tests hear the same call
+        away.rename(kept)  # other tests play the same call
 
 
 def test_a_call_without_a_recording_shows_each_line_with_its_answer(bench: Bench, calls: dict[str, str]) -> None:

@@ -61,7 +61,7 @@ def list_registered_pages() -> list[str]:
 
 
 def fill_store(client: Client) -> dict[str, list[str]]:
-    """Make one of everything; return what stands for each part of an address."""
+    """Create one of everything; return the values for each part of an address."""
 
     def run(**wanted: Any) -> str:
         made = client.post("/api/runs", {"tier": "cheap", "models": ["fake"], **wanted})
@@ -89,7 +89,7 @@ def fill_store(client: Client) -> dict[str, list[str]]:
 
 
 def fill_addresses(pages: list[str], stands_for: dict[str, list[str]]) -> list[str]:
-    """Return every page, with something there is for each part of its address."""
+    """Return the address of every page, with existing values for each part."""
     found = []
     for page in pages:
         names = re.findall(r"\{(\w+)", page)
@@ -98,7 +98,7 @@ def fill_addresses(pages: list[str], stands_for: dict[str, list[str]]) -> list[s
         for values in product(*(stands_for[name] for name in names)):
             said = dict(zip(names, values, strict=True))
             if "seq" in said and said["run_id"] != stands_for["run_id"][0]:
-                continue  # of the first run
+                continue  # only for the first run
             address = page
             for name, value in said.items():
                 address = re.sub(rf"\{{{name}[^}}]*\}}", value, address)
@@ -107,7 +107,7 @@ def fill_addresses(pages: list[str], stands_for: dict[str, list[str]]) -> list[s
 
 
 def read_everything(client: Client) -> dict[str, Any]:
-    """Return everything that somebody could have changed."""
+    """Return everything that a user could have changed."""
     runs = client.get("/api/runs?pageSize=500").data
     return {
         "runs": {each["id"]: (each["status"], each.get("cancelRequested")) for each in runs},
@@ -124,7 +124,7 @@ def read_everything(client: Client) -> dict[str, Any]:
 
 
 def fill_in(page: Page) -> None:
-    """Fill in whatever a page asks for, so that its buttons have something to send."""
+    """Fill in every field of a page, so that its buttons have something to send."""
     page.locator("#main:not([inert])").wait_for()
     if page.locator(".cm-editor").count():
         page.locator(".cm-editor[data-ready]").first.wait_for()
@@ -151,7 +151,7 @@ def list_button_names(page: Page) -> list[str]:
 
 
 def press_button(page: Page, button: Locator, patience_s: float) -> str:
-    """Press a button, and what it asks about; return what is said then, at the latest after a while."""
+    """Press a button and confirm its dialog; return the messages shown within the time limit."""
     page.evaluate(f"document.querySelectorAll({'.q-notification .q-btn'!r}).forEach(e => e.click())")
     button.evaluate("e => e.click()")  # whatever lies above it
     asked = page.locator("[role=alertdialog] .btn.danger")
@@ -159,7 +159,7 @@ def press_button(page: Page, button: Locator, patience_s: float) -> str:
     while True:
         page.wait_for_timeout(100)
         if asked.count():
-            with suppress(playwright.sync_api.TimeoutError):  # it has closed meanwhile, as after a press it should
+            with suppress(playwright.sync_api.TimeoutError):  # it has closed after the press, as it should
                 asked.first.evaluate("e => e.click()", timeout=1_000)
         said = " ".join(page.locator(MESSAGES).all_inner_texts())
         if NEEDS.search(said) or time.monotonic() > until:
@@ -171,7 +171,7 @@ def accept(dialog: Dialog) -> None:
 
 
 def press_every_button(bench: Bench, token: str, address: str) -> Iterator[tuple[str, str]]:
-    """Open a page and press every button of it; yield what it is called, and what was said."""
+    """Open a page and press each of its buttons; yield the button's name and the messages shown."""
     page = bench.open(address, token=token, expects_errors=True)
     page.on("dialog", accept)
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
@@ -179,7 +179,7 @@ def press_every_button(bench: Bench, token: str, address: str) -> Iterator[tuple
     page.wait_for_timeout(500)
     for number, name in enumerate(list_button_names(page)):
         now = list_button_names(page)
-        if page.url != bench.url + address or number >= len(now) or now[number] != name:  # it led elsewhere
+        if page.url != bench.url + address or number >= len(now) or now[number] != name:  # it opened another page
             page.goto(bench.url + address)
             fill_in(page)
             page.wait_for_timeout(500)
@@ -210,7 +210,7 @@ def test_a_viewer_sees_no_control_that_would_be_refused(token_bench: TokenBench)
 
 
 def test_an_administrator_sees_the_controls_that_a_viewer_does_not(token_bench: TokenBench) -> None:
-    """Or the test above would prove nothing."""
+    """Otherwise the test above would prove nothing."""
     run = token_bench.client("admin").get("/api/runs?status=stopped").data[0]["id"]
     found: dict[str, set[str]] = {}
     for role in ("viewer", "admin"):
@@ -238,7 +238,7 @@ def test_a_page_that_requires_a_higher_role_names_it(token_bench: TokenBench, pa
 
 
 def test_the_same_controls_change_something_for_an_administrator(token_bench: TokenBench) -> None:
-    """Or the test above would prove nothing."""
+    """Otherwise the test above would prove nothing."""
     admin = token_bench.client("admin")
     if "mine" not in {each["id"] for each in admin.get("/api/providers").data}:
         admin.post("/api/providers", {"id": "mine", "kind": "fake"})
@@ -262,7 +262,7 @@ def test_every_role_can_open_settings_and_only_admins_see_tokens(token_bench: To
 
 
 def test_a_socket_controls_only_pages_of_the_same_user(token_bench: TokenBench) -> None:
-    """Whoever has read the id of somebody's page somewhere can neither join it, press its buttons nor bring it files."""
+    """Knowing the id of another user's page does not allow joining it, pressing its buttons or uploading to it."""
     page = token_bench.bench.open("/settings/tokens", token=token_bench.tokens["admin"])
     client_id = page.evaluate("window.clientId ?? new URLSearchParams(window.socket.io.opts.query).get('client_id')")
     assert client_id
@@ -284,7 +284,7 @@ def test_a_socket_controls_only_pages_of_the_same_user(token_bench: TokenBench) 
         for message in ("40", f"42{json.dumps(['event', event])}", '42["event", {}]', '42["log", {"message": "no"}]'):
             assert other.call("POST", session, body=message.encode()).status == 200
         said = other.get(session).body
-        assert b"44" in said, said  # the answer to a page that is not one's own
+        assert b"44" in said, said  # the answer for a page of another user
     brought = replace(token_bench.bench.client, token=token_bench.tokens["viewer"])
     assert brought.call("POST", f"/_nicegui/client/{client_id}/upload/1", body=b"x").status == 404
     assert read_everything(token_bench.client("admin")) == before

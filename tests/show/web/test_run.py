@@ -108,7 +108,7 @@ def test_several_models_have_separate_rates_and_no_pooled_one(bench: Bench) -> N
     page = bench.open(f"/runs/{run}")
     rates = page.get_by_role("table", name="Pass rate by model")
     expect(rates.get_by_role("row")).to_have_count(3)
-    expect(rates.get_by_role("rowheader")).to_have_text(["fake:latency=0.02", "fake:echo"])  # as the head has them
+    expect(rates.get_by_role("rowheader")).to_have_text(["fake:latency=0.02", "fake:echo"])  # as in the heading
     expect(page.get_by_text("10 cases, 2 models, 2 repeats: the intervals count cases, not answers.")).to_be_visible()
     expect(page.locator(".big")).to_have_count(0)
     expect(page.locator(".figure")).to_have_count(2)
@@ -150,7 +150,7 @@ def test_results_are_filtered_by_the_address_and_back_undoes_it(bench: Bench) ->
     page.go_back()
     expect(rows).to_have_count(10)
     case = page.get_by_label("Case", exact=True)
-    case.fill("TUAL-001")  # a part of it, whatever the case of its letters
+    case.fill("TUAL-001")  # a part of it, in any case
     case.press("Enter")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("factual-001")
@@ -253,11 +253,11 @@ def test_the_run_page_is_accessible(
     axe(page)
     link = page.locator(".results").first.get_by_role("link").first
     link.hover()
-    moved = wait_for_next_result(page)  # until the server knows of the pointer, the list may still move
+    moved = wait_for_next_result(page)  # the list may still move until the server knows where the pointer is
     case = link.inner_text()
     for _ in range(2):
         moved = wait_for_next_result(page, moved)
-        expect(link).to_have_text(case)  # what one is about to press does not move away
+        expect(link).to_have_text(case)  # a control under the pointer does not move away
     link.click()
     expect(page.get_by_role("heading", level=1)).to_have_text(case)
     bench.client.post(f"/api/runs/{live}/cancel")
@@ -270,7 +270,7 @@ def test_the_run_page_is_accessible(
 
 
 def wait_for_next_result(page: Page, after: str | None = None) -> str:
-    """Wait until the page tells of one more result than it did; return how many it tells of."""
+    """Wait until the page shows one more result; return the new count."""
     meter = page.get_by_role("progressbar")
     before = after or meter.get_attribute("aria-valuenow") or ""
     expect(meter).not_to_have_attribute("aria-valuenow", before)

@@ -21,7 +21,7 @@ HOSTILE = "fake:fixed=<img src=x onerror=\"document.title='taken over'\"><script
 
 @contextmanager
 def serve_empty_store(browser: Browser, home: Path) -> Iterator[Bench]:
-    """Serve a store of one test's own, with nothing in it."""
+    """Serve an empty store for one test."""
     with workbench(PRAMANA_HOME=str(home)) as client:
         found = Bench(client, home, browser)
         yield found
@@ -56,7 +56,7 @@ def test_an_empty_store_gives_advice_and_runs_of_other_users_appear(empty_bench:
     expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
     expect(page.get_by_text("pramana run")).to_be_visible()
     expect(page.locator("#main .empty").get_by_role("link", name="New run")).to_have_attribute("href", "/runs/new")
-    expect(page.get_by_label("Search")).to_be_hidden()  # among nothing, nothing is found
+    expect(page.get_by_label("Search")).to_be_hidden()  # a search in an empty store finds nothing
     page.evaluate("window.stillHere = true")
     first = empty_bench.run()
     expect(find_row(page, first)).to_be_visible()
@@ -93,7 +93,7 @@ def test_a_row_shows_the_suite_the_models_and_the_outcome(bench: Bench) -> None:
     expect(passed).to_contain_text(f"{found[good]['outcomes']['errored']} errored")
     expect(passed.locator("svg.bar")).to_be_visible()
     expect(find_cell(page, good, "Results")).to_have_text("20 of 20")
-    counts = found[both]["outcomes"]  # a rate over several models would be nobody's
+    counts = found[both]["outcomes"]  # no pooled rate over several models
     ended = rf"✓\s*{counts['passed']} passed\s*✗\s*{counts['failed']} failed\s*\S\s*20 errored"
     expect(find_cell(page, both, "Passed")).to_have_text(re.compile(f"^{ended}$"))
     expect(find_cell(page, good, "Started (UTC)")).to_contain_text("by local")
@@ -239,7 +239,7 @@ def test_listing_10000_runs_is_about_as_fast_as_listing_100(browser: Browser, tm
             copy_runs(store, more)
             store.close()
         loads = {bench.url: (bench.open("/runs"), list[float]()) for bench in (few, many)}
-        for _ in range(9):  # in turns, so that whatever else the machine does slows both
+        for _ in range(9):  # alternating, so that other load slows both
             for url, (page, times) in loads.items():
                 began = time.perf_counter()
                 page.goto(f"{url}/runs")

@@ -25,7 +25,7 @@ def empty_bench(bench: Bench) -> Iterator[Bench]:
 
 @pytest.fixture
 def ferries_bench(bench: Bench) -> Iterator[Bench]:
-    """Sixty scenarios, of which a few differ."""
+    """A workbench with sixty scenarios, three of them different."""
     some = [make_scenario(f"Ferry {number:02}", id=f"ferry-{number:02}", tags=["sea"]) for number in range(57)]
     some += [
         make_scenario(
@@ -57,7 +57,7 @@ def list_names(page: Page) -> list[str]:
     return page.locator(".listed tbody th a").all_inner_texts()
 
 
-# ── Nothing yet ──
+# ── Empty store ──
 
 
 def test_an_empty_store_offers_the_library(empty_bench: Bench, axe: Callable[[Page], None]) -> None:
@@ -82,7 +82,7 @@ def test_an_empty_list_shows_scenarios_added_by_other_users(empty_bench: Bench) 
     expect(find_rows(page)).to_have_count(2)
 
 
-# ── Found ──
+# ── Search ──
 
 
 def test_search_and_filters_are_in_the_address(ferries_bench: Bench) -> None:
@@ -137,7 +137,7 @@ def test_an_empty_search_says_what_to_do(ferries_bench: Bench) -> None:
     expect(find_rows(page)).to_have_count(50)
 
 
-# ── Copied, deleted, brought back ──
+# ── Copy, delete, restore ──
 
 
 def test_a_duplicate_gets_the_next_free_id_and_opens(ferries_bench: Bench) -> None:
@@ -184,7 +184,7 @@ def test_two_users_see_each_others_changes(ferries_bench: Bench) -> None:
     expect(find_rows(other)).to_have_count(2)
 
 
-# ── Read by everybody ──
+# ── Accessibility ──
 
 
 def test_scripts_in_names_are_escaped(ferries_bench: Bench) -> None:

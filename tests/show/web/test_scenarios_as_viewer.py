@@ -14,7 +14,7 @@ from .workbench import workbench
 
 @pytest.fixture(scope="module")
 def module_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Bench]:
-    """A server that asks everybody for a token; its client is an administrator."""
+    """A server that requires tokens; its client is an administrator."""
     home = tmp_path_factory.mktemp("home")
     with workbench(PRAMANA_HOME=str(home)) as client:
         bench = Bench(client, home, browser)

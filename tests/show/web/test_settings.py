@@ -23,14 +23,14 @@ EVIL = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture(scope="module")
 def openai() -> Iterator[Loopback]:
-    """Somebody's server, which knows one key."""
+    """A third-party server that accepts one key."""
     with run_in_thread(lambda: Loopback(OpenAIWire(key=KEY))) as found:
         yield found
 
 
 @pytest.fixture(autouse=True)
 def restore_settings(bench: Bench) -> Iterator[None]:
-    """Take away what a test has left."""
+    """Remove what a test has left behind."""
     yield
     for each in bench.client.get("/api/providers").data:
         bench.client.delete(f"/api/providers/{each['id']}")
@@ -38,7 +38,7 @@ def restore_settings(bench: Bench) -> Iterator[None]:
 
 
 def record_traffic(page: Page) -> list[str]:
-    """Collect what a page is told from now on, by its socket and by every answer."""
+    """Record everything that a page receives from now on, by socket and by HTTP."""
     frames: list[str] = []
 
     def listen(socket: WebSocket) -> None:
@@ -91,7 +91,7 @@ def test_a_provider_is_added_tested_and_deleted_without_revealing_its_key(bench:
     page.get_by_role("button", name="Test my-vllm").click()
     expect(status).to_contain_text(re.compile(r"failed after [\d.,]+ ms"))
     expect(status).to_contain_text("rejected the API key (401)")
-    page.get_by_role("link", name="Change my-vllm").click()  # a key is not shown to who changes something else either
+    page.get_by_role("link", name="Change my-vllm").click()  # the key is not shown when another field is changed either
     expect(page.get_by_label("New key (optional)")).to_have_value("")
     page.get_by_label("Model (optional)").fill("loopback-small")
     page.get_by_role("button", name="Save").click()
@@ -150,7 +150,7 @@ def test_a_provider_can_be_added_by_keyboard_alone(bench: Bench, openai: Loopbac
 
 
 def tab_to(page: Page, name: str) -> None:
-    """Press Tab until what is called so has the focus."""
+    """Press Tab until the control with this name has the focus."""
     page.locator("#main").wait_for()
     for _ in range(80):
         said = page.evaluate(
@@ -193,7 +193,7 @@ def test_every_provider_kind_has_a_form_with_its_fields(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", [each for each in KINDS if each not in ("compatible", "websocket")])
 def test_the_api_accepts_what_the_form_of_each_kind_sends(bench: Bench, name: str) -> None:
-    """With its suggested id, or another, and whatever is needed."""
+    """With the suggested id or another one, and all required fields."""
     kind = KINDS[name]
     page = bench.open(f"/settings/new-provider?kind={name}")
     if not page.get_by_label("Id", exact=True).input_value():
@@ -275,7 +275,7 @@ def test_the_first_token_asks_about_local_models_and_is_shown_once(browser: Brow
             page.get_by_role("checkbox", name="Allow private addresses for models and recordings")
         ).not_to_be_checked()
         expect(page.get_by_role("link", name="Server settings")).to_have_attribute("href", "/settings/server")
-        page.get_by_role("button", name="Create token").click()  # with the role that is offered
+        page.get_by_role("button", name="Create token").click()  # with the suggested role
         expect(page.get_by_text(re.compile("1 to 100 printable characters"))).to_be_visible()
         page.get_by_label("Name").fill(f"Ann {EVIL}")
         page.get_by_role("button", name="Create token").click()
@@ -287,7 +287,7 @@ def test_the_first_token_asks_about_local_models_and_is_shown_once(browser: Brow
         page.get_by_role("button", name="Copy").click()
         expect(page.get_by_role("alert").filter(has_text="Copied")).to_be_visible()
         assert page.evaluate("navigator.clipboard.readText()") == secret
-        page.wait_for_timeout(6_000)  # longer than a server needs to know that there is a token now
+        page.wait_for_timeout(6_000)  # longer than a server needs to notice the new token
         expect(page.get_by_label("Token, an admin’s")).to_have_value(secret)
         assert client.get("/api/server").data["privateAddressesAllowed"] is False
         page.get_by_role("link", name="Done").click()
@@ -325,7 +325,7 @@ def test_local_models_can_stay_allowed_with_the_first_token(browser: Browser, tm
         page.get_by_label("Name").fill("Ann")
         allowed = page.get_by_role("checkbox", name="Allow private addresses for models and recordings")
         allowed.click()
-        expect(allowed).to_be_checked()  # once the server has heard of it
+        expect(allowed).to_be_checked()  # once the server has received it
         page.get_by_role("button", name="Create token").click()
         expect(page.get_by_role("heading", name="The token of Ann")).to_be_visible()
         expect(page.get_by_text("refused from now on")).to_have_count(0)
@@ -372,7 +372,7 @@ def test_a_price_is_set_used_by_the_next_run_and_removed(bench: Bench, openai: L
 
 
 def find_json_values(data: Any, name: str) -> Iterator[Any]:
-    """Find what has a name, wherever it stands."""
+    """Yield every value with a key, at any depth."""
     if isinstance(data, dict):
         for key, value in data.items():
             if key == name:
@@ -445,7 +445,7 @@ def test_settings_are_saved_and_errors_are_shown_at_their_field(bench: Bench) ->
     assert bench.client.get("/api/settings").data["requestsPerMinute"] == 1_200
 
 
-# ── Looks ──
+# ── Appearance ──
 
 
 def test_the_appearance_is_chosen_and_kept(bench: Bench) -> None:

@@ -84,7 +84,7 @@ def test_a_wrong_token_is_reported_and_the_return_address_kept(token_bench: Toke
     page = token_bench.bench.open("/suites")
     sign_in(page, "pramana_nobodys")
     expect(page.get_by_role("alert")).to_contain_text("This token is not valid")
-    sign_in(page, f"  {token_bench.tokens['viewer']} ")  # as it comes out of a mail
+    sign_in(page, f"  {token_bench.tokens['viewer']} ")  # as copied from an email
     page.wait_for_url("**/suites")
 
 
@@ -189,7 +189,7 @@ def test_revoking_a_token_redirects_its_user_to_sign_in_and_back(token_bench: To
     page.wait_for_url("**/settings/tokens")
 
 
-@pytest.mark.parametrize("path", ["/runs", "/settings/prices"])  # one that follows what is new, and one that does not
+@pytest.mark.parametrize("path", ["/runs", "/settings/prices"])  # one page with live updates, and one without
 @pytest.mark.parametrize("how", ENDS)
 def test_an_open_page_ends_within_seconds_of_its_token(token_bench: TokenBench, how: End, path: str) -> None:
     made = token_bench.client("admin").post("/api/tokens", {"name": how, "role": "editor"}).data
@@ -200,7 +200,7 @@ def test_an_open_page_ends_within_seconds_of_its_token(token_bench: TokenBench, 
     with closing(open_store(f"sqlite:///{token_bench.bench.home}/pramana.sqlite3")) as store:
         end_token(store, made["id"], how)
     began = time.monotonic()
-    if how == "demoted":  # it is led to sign in, and being somebody still, back to the page as they may see it now
+    if how == "demoted":  # redirected to sign in and, still signed in, back to the page with the new role
         expect(page.get_by_text(f"{how}, viewer")).to_be_visible()
         assert page.evaluate("performance.timeOrigin") != before
     else:
@@ -221,7 +221,7 @@ def test_only_the_token_in_the_printed_address_signs_in(token_bench: TokenBench)
     found = token_bench.bench.client.get(f"/sign-in?token={token_bench.tokens['viewer']}")
     assert (found.status, "set-cookie" in found.headers) == (200, False), "a token in an address ends up in logs"
     with start_program() as started:
-        stranger = {"X-Forwarded-For": "203.0.113.7"}  # to this server, nobody of its own account
+        stranger = {"X-Forwarded-For": "203.0.113.7"}  # not the server's own account
         assert started.token
         found = started.client.get(f"/sign-in?token={started.token}", headers=stranger)
         assert (found.status, found.headers["location"]) == (303, "/")

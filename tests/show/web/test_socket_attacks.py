@@ -40,14 +40,14 @@ def token_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> I
 
 
 def make_session_client(door: TokenBench, token: str) -> Client:
-    """Return a client with the cookie of a session of its own."""
+    """Return a client with the cookie of a new session."""
     session = create_session(door.bench.client, token)
     return replace(door.bench.client, headers={"Cookie": f"pramana_session={session}"})
 
 
 @dataclass
 class OpenPage:
-    """A page, and a socket that takes part in it."""
+    """A page and a socket connected to it."""
 
     client: Client
     client_id: str
@@ -59,7 +59,7 @@ class OpenPage:
         return SOCKET.replace("polling", transport) + query
 
     def join(self, client: Client | None = None) -> bytes:
-        """Open a socket, of somebody else perhaps; return what the server says to it."""
+        """Open a socket, optionally as another client; return the server's answer."""
         client = client or self.client
         opened = client.get(self.socket_path("polling"))
         if opened.status != 200:
@@ -69,7 +69,7 @@ class OpenPage:
         return client.get(self.socket).body
 
     def event(self, part: int, listener: str, *arguments: Any) -> str:
-        """Return the message of an event of a part of the page."""
+        """Return the message for an event of a part of the page."""
         event = {"client_id": self.client_id, "id": part, "listener_id": listener}
         return "42" + json.dumps(["event", {**event, "args": [json.dumps(each) for each in arguments]}])
 
@@ -109,7 +109,7 @@ def open_page(client: Client, path: str) -> OpenPage:
 
 
 def wait_until_unchanged(client: Client) -> dict[str, Any]:
-    """Return everything that somebody could have changed, when nothing more changes."""
+    """Wait until nothing changes any more; return everything that a user could have changed."""
     before = read_everything(client)
     while True:
         time.sleep(0.5)
@@ -150,7 +150,7 @@ def test_the_same_messages_take_effect_for_an_administrator(token_bench: TokenBe
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("role", ["viewer", "admin"])  # of another person, and of the same in another browser
+@pytest.mark.parametrize("role", ["viewer", "admin"])  # another user, and the same user in another browser
 def test_a_socket_of_another_session_cannot_join_or_control_a_page(token_bench: TokenBench, role: str) -> None:
     page = open_page(make_session_client(token_bench, token_bench.tokens["admin"]), "/settings/tokens")
     other = make_session_client(token_bench, token_bench.tokens[role])
@@ -158,7 +158,7 @@ def test_a_socket_of_another_session_cannot_join_or_control_a_page(token_bench: 
     assert page.join(other).startswith(b"44"), "refused"
     own = open_page(other, "/runs")
     assert not own.join().startswith(b"44")
-    page.socket = own.socket  # a socket that is open, with messages that name somebody else's page
+    page.socket = own.socket  # an open socket, with messages that name another user's page
     page.press_everything(other)
     assert wait_until_unchanged(token_bench.client("admin")) == before
     assert other.call("POST", f"/_nicegui/client/{page.client_id}/upload/1", body=b"x").status == 404
@@ -168,7 +168,7 @@ def test_a_socket_of_another_session_cannot_join_or_control_a_page(token_bench: 
 
 @pytest.mark.parametrize("how", ENDS)
 def test_a_socket_ends_within_seconds_of_its_token_and_does_nothing_more(token_bench: TokenBench, how: End) -> None:
-    """By a WebSocket, which passes the gate once; its other end does not go where the page is led to."""
+    """Over a WebSocket, which passes the gate only once; the test's end does not follow the redirect."""
     made = token_bench.client("admin").post("/api/tokens", {"name": how, "role": "admin"}).data
     client = make_session_client(token_bench, made["token"])
     page = open_page(client, "/settings/tokens")
@@ -190,15 +190,15 @@ def test_a_socket_ends_within_seconds_of_its_token_and_does_nothing_more(token_b
                 with suppress(TimeoutError):
                     socket.recv(0.2)
                     continue
-                socket.send("40")  # it tries to open again what was closed
-                if time.monotonic() - began > 2.1:  # believed no more, whether the socket is open yet or not
+                socket.send("40")  # it tries to reopen the closed socket
+                if time.monotonic() - began > 2.1:  # no longer accepted, whether or not the socket is open
                     socket.send(page.event(*press[0]))
             except ConnectionClosed:
                 ended = True
         assert time.monotonic() - began < 5
     before = wait_until_unchanged(token_bench.client("admin"))
     assert "intruder" not in list_tokens(token_bench), "nobody has made one"
-    if how == "demoted":  # a viewer may look at the page again, and no more
+    if how == "demoted":  # a viewer can open the page again, but nothing more
         assert not page.join().startswith(b"44")
         page.press_everything()
     else:

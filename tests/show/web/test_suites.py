@@ -33,7 +33,7 @@ def upload_suite(page: Page, version: str, *files: Path) -> None:
     page.get_by_role("textbox", name="Version").fill(version)
     page.get_by_label("Choose .jsonl files").set_input_files(files)
     expect(page.locator("main li b")).to_have_count(len(files))
-    expect(page.locator("main [role=alert] .warn")).to_have_count(0)  # gone once these files are taken for those before
+    expect(page.locator("main [role=alert] .warn")).to_have_count(0)  # gone once the new files replace the earlier ones
     page.get_by_role("button", name="Upload").click()
 
 

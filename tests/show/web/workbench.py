@@ -1,6 +1,6 @@
 """Servers for page tests: `pramana serve` as a process, on reused ports.
 
-A server at the address of one before it finds browsers that have its scripts already.
+A server on the port of an earlier one benefits from scripts that browsers have cached.
 """
 
 import atexit
@@ -15,13 +15,13 @@ from ..api.served import Client, start_program
 
 @dataclass
 class Ports:
-    """Ports that are held for the servers of this process: nobody else is given them meanwhile."""
+    """Ports reserved for the servers of this process."""
 
     _idle: list[socket.socket] = field(default_factory=list)
 
     @contextmanager
     def hold(self) -> Iterator[int]:
-        if sys.platform != "linux":  # only there may another process listen at a port that is held
+        if sys.platform != "linux":  # only there can another process listen on a reserved port
             yield 0
             return
         held = self._idle.pop() if self._idle else _hold_port()
