@@ -1,4 +1,7 @@
-"""Names in `src/` say what they are: riddles, jokes, personifications and bare participles are listed here and refused."""
+"""Names in `src/` and `tests/` say what they are: riddles, jokes and bare participles are listed here and refused.
+
+In the tests, names are those of functions, fixtures, classes and constants, their attributes, and parameters.
+"""
 
 import ast
 import re
@@ -45,6 +48,8 @@ PATTERNS = {
     r"(who|whom|whose)_\w+": "name the role: `resolve_judge`, `current_user`",
     r"\w+_(nobody|somebody|anybody|whoever)(_\w+)?": "name the role: `user`, `listener`",
     r"\w+_(lying|as_it_is|as_they_are)": "name what it returns or does",
+    r"test_(what|who|whom|whose|whoever|nobody|somebody)_\w+": "begin with the subject: `test_an_invalid_…`, `test_viewers_…`",
+    r"test_\w+_(told|asked|said)(_\w+)?": "say what happens: `is_reported`, `is_sent`, `is_shown`",
 }
 """Whole names, without leading underscores and capitals."""
 
@@ -72,6 +77,11 @@ DOCUMENTED = {
     "library/report.py: Report.passed",
 }
 """Names that the API's answers, results or the library's documentation have."""
+
+
+TESTS = Path(__file__).parent
+TEST_FOLDERS = [TESTS / name for name in ("app", "docs", "e2e", "extension", "library", "report", "show")]
+"""Folders of tests whose names are checked."""
 
 
 class Name(NamedTuple):
@@ -151,9 +161,10 @@ def riddles(root: Path) -> list[str]:
     ]
 
 
-def test_no_name_is_a_riddle() -> None:
-    found = riddles(Path(pramana.__file__).parent)
-    assert not found, "\n".join(["Names that a reader cannot guess:", *found])
+@pytest.mark.parametrize("folder", [Path(pramana.__file__).parent, *TEST_FOLDERS], ids=lambda folder: folder.name)
+def test_no_name_is_a_riddle(folder: Path) -> None:
+    found = riddles(folder)
+    assert not found, "\n".join([f"Names in {folder.name} that a reader cannot guess:", *found])
 
 
 @pytest.mark.parametrize(
@@ -168,6 +179,12 @@ def test_no_name_is_a_riddle() -> None:
         "def render(found): ...",
         "def page():\n    def whose_page(): ...",
         "def shortened(text): ...",
+        "@pytest.fixture\ndef judged(): ...",
+        "def test_a_reply(told): ...",
+        "def test_the_user_is_told_why(): ...",
+        "def test_what_is_wrong_is_refused(): ...",
+        "def test_a_change_of_somebody_else(): ...",
+        "class TestRun:\n    def opened(self): ...",
     ],
 )
 def test_a_riddle_is_found_wherever_it_is_defined(tmp_path: Path, source: str) -> None:

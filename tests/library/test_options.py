@@ -1,4 +1,4 @@
-"""Options of `pramana.evaluate`: those it has, and what is said of those that are called otherwise."""
+"""Options of `pramana.evaluate`: the valid ones, and the errors for misnamed or invalid ones."""
 
 import asyncio
 import copy
@@ -36,20 +36,20 @@ CASES = [
         ("repeet", '; did you mean "repeat"?'),
     ],
 )
-def test_an_option_that_is_called_otherwise_is_refused_with_its_name(name: str, hint: str) -> None:
+def test_a_misnamed_option_is_refused_with_the_correct_name(name: str, hint: str) -> None:
     with pytest.raises(TypeError) as refused:
         pramana.evaluate(CASES, model="fake:echo", **{name: 1})  # type: ignore[arg-type]
     assert str(refused.value) == f"evaluate() got an unexpected keyword argument {name!r}{hint}"
 
 
-def test_a_selection_may_be_a_dictionary() -> None:
+def test_a_selection_can_be_a_dictionary() -> None:
     report = pramana.evaluate(CASES, model="fake:echo", selection={"tags": ["vip"]})
     assert [each.case_id for each in report.results()] == ["vip"]
     with pytest.raises(InvalidInput, match=r'filter .tag.; did you mean "tags"'):
         pramana.evaluate(CASES, model="fake:echo", selection={"tag": ["vip"]})
 
 
-def test_a_filter_that_is_a_text_is_refused_instead_of_read_letter_by_letter() -> None:
+def test_a_filter_given_as_a_string_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r'tags is a list, found the text "vip"; write tags=\["vip"\]'):
         pramana.Selection(tags="vip")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r'write ids=\["a"\]'):
@@ -63,7 +63,7 @@ EMPTY = "ids is empty: no case would run; leave it out for all cases"
     "selection",
     [{"ids": []}, {"ids": ()}, pramana.Selection(ids=()), pramana.Selection(limit=1, ids=[])],  # type: ignore[arg-type]
 )
-def test_an_empty_filter_is_refused_instead_of_selecting_everything(selection: Any) -> None:
+def test_an_empty_filter_is_refused(selection: Any) -> None:
     for ask in (pramana.evaluate, pramana.estimate, pramana.stream):
         with pytest.raises(InvalidInput, match=f"selection: {EMPTY}"):
             ask(CASES, model="fake:echo", selection=selection)
@@ -72,7 +72,7 @@ def test_an_empty_filter_is_refused_instead_of_selecting_everything(selection: A
     assert pramana.runs() == []
 
 
-def test_filters_that_are_left_out_select_everything() -> None:
+def test_omitted_filters_select_everything() -> None:
     for selection in ({}, {"limit": 5}, pramana.Selection(), copy.deepcopy(pramana.Selection())):
         report = pramana.evaluate(CASES, model="fake:echo", selection=selection)
         assert report.summary.overall.total == len(CASES)
@@ -176,7 +176,7 @@ def test_the_package_lists_its_public_names_alone() -> None:
     assert (unknown.value.name, unknown.value.obj) == ("evalute", pramana)
 
 
-def test_a_missing_runtime_is_told_before_anything_is_stored_or_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_runtime_is_reported_before_anything_is_stored_or_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     pulled: list[str] = []
     monkeypatch.setattr(language, "find_spec", lambda _: None)
     monkeypatch.setattr("pramana.planning.weights.pull", pulled.append)
@@ -190,14 +190,14 @@ def test_a_missing_runtime_is_told_before_anything_is_stored_or_downloaded(monke
     store.close()
 
 
-def test_a_judge_that_takes_a_prompt_brings_no_note(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_judge_function_that_takes_a_prompt_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     case = pramana.Case("Say please.", check={"type": "llm_judge", "judge_prompt": "Is it polite?"})
     with caplog.at_level(logging.WARNING):
         assert pramana.evaluate(case, model="fake:fixed=Please.", judge=lambda prompt: "YES").passed
     assert not caplog.messages
 
 
-def test_a_data_frame_is_refused_with_one_sentence_a_column() -> None:
+def test_an_invalid_data_frame_is_refused_with_one_error_per_column() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"question": ["Say yes.", "Say no."], "answer": ["yes", "no"], "source": ["a", "b"]})
     with pytest.raises(InvalidInput) as refused:

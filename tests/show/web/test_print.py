@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from .conftest import Bench, no_sideways
+from .conftest import Bench, assert_no_sideways_scroll
 
 A4_PX = {"width": 718, "height": 1047}
 """What the margins leave of a page of A4."""
@@ -56,7 +56,7 @@ def test_a_page_is_printed_without_its_controls_and_nothing_is_cut(
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(document.querySelector('h1')).color") == "rgb(34, 33, 31)"
     assert page.evaluate(CUT) == []
-    no_sideways(page)
+    assert_no_sideways_scroll(page)
 
 
 def test_a_report_is_printed_in_full(bench: Bench, printed: dict[str, str]) -> None:
@@ -67,4 +67,4 @@ def test_a_report_is_printed_in_full(bench: Bench, printed: dict[str, str]) -> N
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate(CUT) == []
-    no_sideways(page)
+    assert_no_sideways_scroll(page)

@@ -7,7 +7,7 @@ import sys
 
 from playwright.sync_api import Page, expect
 
-from .conftest import NARROW, Bench, no_sideways
+from .conftest import NARROW, Bench, assert_no_sideways_scroll
 
 
 def rescore(bench: Bench, run: str, judge: str) -> None:
@@ -66,7 +66,7 @@ def test_a_run_that_a_limit_ended_is_resumed_with_a_higher_one(bench: Bench) -> 
     tokens = dialog.get_by_label("Token limit")
     expect(tokens).to_have_value("1")
     expect(dialog.get_by_label("Cost limit (USD)")).to_have_value("")
-    no_sideways(page)
+    assert_no_sideways_scroll(page)
     dialog.get_by_role("button", name="Resume").click()
     expect(dialog).to_contain_text("Token limit: enter more than 1, or leave it empty for no limit")
     tokens.fill("1.5")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from .conftest import Bench, no_sideways
-from .test_roles import WITH_QUERY, addresses, fill_store, registered
+from .conftest import Bench, assert_no_sideways_scroll
+from .test_roles import WITH_QUERY, fill_addresses, fill_store, list_registered_pages
 
 WIDTHS = (360, 640, 740, 840, 1280)
 MODELS = [
@@ -38,7 +38,7 @@ BROKEN_WORDS = """() => {
 
 @pytest.fixture(scope="module")
 def every_page(served: Bench) -> list[str]:
-    found = [*addresses(registered(), fill_store(served.client)), *WITH_QUERY]
+    found = [*fill_addresses(list_registered_pages(), fill_store(served.client)), *WITH_QUERY]
     wanted: dict[str, Any] = {"models": MODELS, "repeats": 2, "name": "Nightly comparison of the three candidates"}
     several = served.run(**wanted)
     other = served.run(models=MODELS[:1])
@@ -61,7 +61,7 @@ def test_no_word_is_broken_between_its_letters(bench: Bench, every_page: list[st
             page.set_viewport_size({"width": width, "height": 900})
             troubles += [f"{path} at {width} px: {each}" for each in page.evaluate(BROKEN_WORDS)]
             try:
-                no_sideways(page)
+                assert_no_sideways_scroll(page)
             except AssertionError as error:
                 troubles.append(f"{path} at {width} px: {error}")
     assert not troubles, "\n".join(troubles)
