@@ -35,10 +35,10 @@ def make_evidence(*lines: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def make_result(
-    case: str = "a", variant: str = "voice", said: Outcome = PASSED, call: Outcome = PASSED, **given: Any
+    case: str = "a", variant: str = "voice", words: Outcome = PASSED, call: Outcome = PASSED, **given: Any
 ) -> Result:
     key = Key(case, given.get("model", "m"), variant, given.get("repeat", 0))
-    checks = [Check("contains", "1", said, "")]
+    checks = [Check("contains", "1", words, "")]
     if variant != "text":
         checks.append(Check("call", "1", call, "", None, given.get("evidence", make_evidence(make_line()))))
     return Result(key, case, Reply(""), None, tuple(checks), None, None)
@@ -136,7 +136,7 @@ def test_the_voice_tax_covers_only_cases_that_were_also_typed() -> None:
         make_result("c", "text", FAILED),
         make_result("a"),
         make_result("b", call=ERRORED, evidence=contradicted),
-        make_result("c", said=FAILED),
+        make_result("c", words=FAILED),
         make_result("only spoken"),
     )
     (tax,) = found.tax

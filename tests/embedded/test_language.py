@@ -154,7 +154,7 @@ def test_a_cancelled_reply_ends_early_and_the_next_one_is_complete() -> None:
     asked = 0
     before = generate_reply("What is the capital of France?", max_tokens=32).text
 
-    def cancelled() -> bool:
+    def ask_and_cancel() -> bool:
         nonlocal asked
         asked += 1
         if asked > 3:
@@ -162,7 +162,7 @@ def test_a_cancelled_reply_ends_early_and_the_next_one_is_complete() -> None:
         return heard.is_set()
 
     with pytest.raises(BrokenReply, match="cancelled before the reply was complete"):
-        generate_reply("Tell me a long story about a lighthouse.", cancelled=cancelled)
+        generate_reply("Tell me a long story about a lighthouse.", cancelled=ask_and_cancel)
     assert asked == 4
     with pytest.raises(BrokenReply, match="cancelled before the model answered"):
         generate_reply("Hi", cancelled=lambda: True)

@@ -14,7 +14,7 @@ TASK = {"id": "task", "input": "I want to return a jacket.", "expected_outcome":
 RATINGS = {"accuracy": 9, "helpfulness": 8, "naturalness": 7, "efficiency": 6}
 
 
-def judged(case: Mapping[str, Any], verdict: object) -> tuple[str, pramana.Report]:
+def judge_by(case: Mapping[str, Any], verdict: object) -> tuple[str, pramana.Report]:
     def judge(prompt: str) -> object:
         assert "Please." in prompt
         return verdict
@@ -38,26 +38,26 @@ def judged(case: Mapping[str, Any], verdict: object) -> tuple[str, pramana.Repor
     ],
 )
 def test_a_function_decides_by_what_it_returns(case: Mapping[str, Any], verdict: object, outcome: str) -> None:
-    assert judged(case, verdict)[0] == outcome
+    assert judge_by(case, verdict)[0] == outcome
 
 
 def test_a_bool_of_numpy_decides() -> None:
     numpy = pytest.importorskip("numpy")
-    assert [judged(TASK, numpy.bool_(value))[0] for value in (True, False)] == ["passed", "failed"]
+    assert [judge_by(TASK, numpy.bool_(value))[0] for value in (True, False)] == ["passed", "failed"]
 
 
 def test_ratings_are_optional_and_kept_where_they_are_given() -> None:
-    decided, rated = judged(TASK, verdict=True)[1], judged(TASK, {"completed": True, **RATINGS})[1]
+    decided, rated = judge_by(TASK, verdict=True)[1], judge_by(TASK, {"completed": True, **RATINGS})[1]
     assert (decided.summary.rubric, next(decided.results()).checks[0].rubric_scores) == (None, {})
     assert next(rated.results()).checks[0].rubric_scores == RATINGS
-    assert next(judged(TASK, "It names no days.\nNO")[1].results()).reason == (
+    assert next(judge_by(TASK, "It names no days.\nNO")[1].results()).reason == (
         f"python:{__name__}:judged.<locals>.judge: task not completed: It names no days."
     )
 
 
 @pytest.mark.parametrize("verdict", [7, 0.9, None, ["YES"]])
 def test_a_score_is_no_verdict(verdict: object) -> None:
-    outcome, report = judged(TASK, verdict)
+    outcome, report = judge_by(TASK, verdict)
     (result,) = report.results()
     assert outcome == "unscored"
     assert (result.reason or "").endswith(
@@ -67,7 +67,7 @@ def test_a_score_is_no_verdict(verdict: object) -> None:
 
 
 def test_a_rating_that_is_none_makes_the_answer_unreadable() -> None:
-    outcome, report = judged(TASK, {"completed": True, "accuracy": 11})
+    outcome, report = judge_by(TASK, {"completed": True, "accuracy": 11})
     assert outcome == "unscored"
     assert 'expected a last line YES or NO, or {"completed": true or false}' in (next(report.results()).reason or "")
 

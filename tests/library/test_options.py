@@ -98,7 +98,7 @@ def test_a_filter_that_matches_nothing_is_named_as_an_argument() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"model": "fake:echo", "judge": "local"}, 'pass another model, such as judge="gpt-5-mini"'),
         ({"models": ["fake:echo", "fake-voice"]}, 'choose the modalities: modalities=["text", "voice"]'),
@@ -114,7 +114,7 @@ def test_a_filter_that_matches_nothing_is_named_as_an_argument() -> None:
         ),
     ],
 )
-def test_errors_name_arguments_and_no_option_of_the_command_line(options: Any, said: str) -> None:
+def test_errors_name_arguments_and_no_option_of_the_command_line(options: Any, message: str) -> None:
     question = [{"input": "Say yes.", "check": {"type": "llm_judge", "judge_prompt": "Yes?"}}]
 
     async def stream() -> None:
@@ -124,7 +124,7 @@ def test_errors_name_arguments_and_no_option_of_the_command_line(options: Any, s
     for ask in (lambda: pramana.evaluate(question, **options), lambda: asyncio.run(stream())):
         with pytest.raises(InvalidInput) as refused:
             ask()
-        assert str(refused.value).endswith(said)
+        assert str(refused.value).endswith(message)
         assert "--" not in str(refused.value)
 
 
@@ -150,7 +150,7 @@ def test_an_estimate_names_the_argument_of_another_judge() -> None:
     assert "gpt-5 judges its own replies; judge=… names another judge." in said
 
 
-def test_a_missing_key_is_told_at_the_callers_line_alone() -> None:
+def test_a_missing_key_has_only_the_callers_frame_in_its_traceback() -> None:
     with pytest.raises(AuthenticationFailed, match="set OPENAI_API_KEY") as missing:
         pramana.evaluate(CASES, model="gpt-5")
     assert [Path(each.filename).name for each in traceback.extract_tb(missing.tb)] == [

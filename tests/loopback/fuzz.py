@@ -142,21 +142,21 @@ def _check_event(event: Event) -> str:
     return event.kind
 
 
-def _mutate(found: Any, chance: random.Random) -> Any:
+def _mutate(message: Any, chance: random.Random) -> Any:
     """Return JSON with one value changed, at any depth."""
-    if not isinstance(found, dict | list) or not found or chance.random() < 0.05:
+    if not isinstance(message, dict | list) or not message or chance.random() < 0.05:
         return deepcopy(chance.choice(UNUSUAL_VALUES))
-    name: Any = chance.choice(list(found)) if isinstance(found, dict) else chance.randrange(len(found))
-    inside: Any = found
+    name: Any = chance.choice(list(message)) if isinstance(message, dict) else chance.randrange(len(message))
+    inside: Any = message
     if isinstance(inside[name], dict | list) and chance.random() < 0.7:
         inside[name] = _mutate(inside[name], chance)
-    elif isinstance(found, dict) and chance.random() < 0.2:
-        found[chance.choice(("type", "error", "", "serverContent", "\ud800", "a" * 300))] = found.pop(name)
+    elif isinstance(message, dict) and chance.random() < 0.2:
+        message[chance.choice(("type", "error", "", "serverContent", "\ud800", "a" * 300))] = message.pop(name)
     elif chance.random() < 0.2:
         del inside[name]
     else:
         inside[name] = deepcopy(chance.choice(UNUSUAL_VALUES))
-    return found
+    return message
 
 
 def _make_large_frame(chance: random.Random) -> Message:
@@ -165,8 +165,8 @@ def _make_large_frame(chance: random.Random) -> Message:
     return json.dumps({"type": "a" * HUGE, "serverContent": {"modelTurn": "a" * HUGE}})
 
 
-def _serialise(found: Any, chance: random.Random) -> Message:
-    text = json.dumps(found, ensure_ascii=chance.random() < 0.5)
+def _serialise(message: Any, chance: random.Random) -> Message:
+    text = json.dumps(message, ensure_ascii=chance.random() < 0.5)
     return text if chance.random() < 0.7 else text.encode("utf-8", "surrogatepass")
 
 

@@ -127,10 +127,10 @@ class OpenAIWire(Vendor):
     prefix = "/v1"
 
     def __init__(
-        self, says: str | ReplyFunction = "It is so.", *, embeds: embeddings.Embed | None = None, **told: Any
+        self, says: str | ReplyFunction = "It is so.", *, embeds: embeddings.Embed | None = None, **options: Any
     ) -> None:
         """`embeds` gives the vector of a text; without it, texts that share words are near each other."""
-        super().__init__(says, **told)
+        super().__init__(says, **options)
         self.embeds = embeds
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:

@@ -30,13 +30,13 @@ Make = Callable[[Account], Provider]
 class FixedAnswer(OpenAIWire):
     """A server that answers every request with these bytes: the events of a stream, or one piece."""
 
-    def __init__(self, *said: Any, streamed: bool = True) -> None:
+    def __init__(self, *parts: Any, streamed: bool = True) -> None:
         super().__init__()
         self.prefix = ""
-        self.said, self.streamed = said, streamed
+        self.parts, self.streamed = parts, streamed
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
-        texts = [each if isinstance(each, str) else json.dumps(each) for each in self.said]
+        texts = [each if isinstance(each, str) else json.dumps(each) for each in self.parts]
         if not self.streamed:
             return Answer((texts[0].encode(),))
         events = [f"event: {each['type']}\n" if "type" in each else "" for each in map(json.loads, texts)]

@@ -31,9 +31,9 @@ ODD_CASE = 7
 class OddWire(OpenAIWire):
     """A server that says "so" to all, and to one case something else."""
 
-    def __init__(self, *deltas: str, usage: Any = None, **odd: Any) -> None:
+    def __init__(self, *deltas: str, usage: Any = None, **fields: Any) -> None:
         super().__init__()
-        self.deltas, self.usage, self.odd = deltas, usage, odd
+        self.deltas, self.usage, self.fields = deltas, usage, fields
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
         one = got.body["messages"][-1]["content"].endswith(f" {ODD_CASE}.")
@@ -42,10 +42,12 @@ class OddWire(OpenAIWire):
         events = [{"model": "m", "choices": [{"delta": {"content": text}}]} for text in texts]
         last: dict[str, Any] = {"model": "m", "choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}
         last |= (
-            {name: value for name, value in self.odd.items() if name in ("model", "system_fingerprint")} if one else {}
+            {name: value for name, value in self.fields.items() if name in ("model", "system_fingerprint")}
+            if one
+            else {}
         )
-        if one and "finish_reason" in self.odd:
-            last["choices"][0]["finish_reason"] = self.odd["finish_reason"]
+        if one and "finish_reason" in self.fields:
+            last["choices"][0]["finish_reason"] = self.fields["finish_reason"]
         return Answer(tuple(f"data: {json.dumps(each)}\n\n".encode() for each in [*events, last]), streamed=True)
 
 

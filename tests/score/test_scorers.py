@@ -221,7 +221,7 @@ def test_a_sync_function_that_wraps_an_async_one_is_called_as_sync() -> None:
     assert (check.name, check.outcome) == ("is_brief", Outcome.PASSED)
 
 
-def test_a_sync_function_that_returns_a_coroutine_is_told_to_be_async() -> None:
+def test_a_sync_function_that_returns_a_coroutine_must_be_declared_async() -> None:
     (check,) = run_scorer(make_scorer(lambda context: contains_text(context, "Paris"), name="right"))
     assert check.outcome is Outcome.ERRORED
     assert check.reason == "right could not score: TypeError: it returned a coroutine; declare it with async def"

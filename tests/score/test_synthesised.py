@@ -57,8 +57,12 @@ def test_broken_audio_is_an_error_whatever_its_source(speech: Any, transcript: s
     assert check_synthesised(speech, transcript, TRANSCRIPT, synthesised=False).state == state
 
 
-@pytest.mark.parametrize(("stated", "here"), [(True, True), (False, False), (1, False), ("true", False), (None, False)])
-def test_audio_counts_as_synthesised_only_if_the_log_says_so(stated: object, here: bool) -> None:
-    assert CallLog([{"t": 0, "event": "call", "version": 3, "synthesised_here": stated}]).synthesised_here is here
+@pytest.mark.parametrize(
+    ("stated", "synthesised"), [(True, True), (False, False), (1, False), ("true", False), (None, False)]
+)
+def test_audio_counts_as_synthesised_only_if_the_log_says_so(stated: object, synthesised: bool) -> None:
+    assert (
+        CallLog([{"t": 0, "event": "call", "version": 3, "synthesised_here": stated}]).synthesised_here is synthesised
+    )
     assert not CallLog([{"t": 0, "event": "call", "version": 2}]).synthesised_here
     assert GUARD_VERSION == "3"

@@ -34,11 +34,11 @@ def test_a_result_is_reported_promptly_and_only_after_it_is_stored(store: Store)
     async def write() -> None:
         arrived, loop = asyncio.Event(), asyncio.get_running_loop()
 
-        def stored(_: Reported) -> None:
+        def check_stored(_: Reported) -> None:
             seen.append(sum(1 for _ in store.results.iterate(run_id)))
             arrived.set()
 
-        async with store.results.writer(run_id, stored) as opened:
+        async with store.results.writer(run_id, check_stored) as opened:
             for each in results:
                 arrived.clear()
                 started, worked = loop.time(), time.process_time()

@@ -173,12 +173,12 @@ def test_unsupported_parameters_are_refused_by_name(name: str, value: Any) -> No
 class FixedAnswer(OpenAIWire):
     """Answers every request with the same frames, or the same object."""
 
-    def __init__(self, said: Any) -> None:
+    def __init__(self, parts: Any) -> None:
         super().__init__()
-        self.said = said
+        self.parts = parts
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
-        return Answer(tuple(self.said), streamed=True) if isinstance(self.said, list) else Answer.of(self.said)
+        return Answer(tuple(self.parts), streamed=True) if isinstance(self.parts, list) else Answer.of(self.parts)
 
 
 @pytest.mark.parametrize(

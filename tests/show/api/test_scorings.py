@@ -30,7 +30,7 @@ def score_as_passed(client: Client, run_id: str, label: str) -> None:
         scoring.add([(each.key, passed) for _, each in client.store.results.iterate(run_id)])
 
 
-def passed(client: Client, reference: str) -> tuple[Any, ...]:
+def count_passed(client: Client, reference: str) -> tuple[Any, ...]:
     """Return how many results passed by the summary, the progress and the list of results of a run."""
     whole = client.get(f"/api/runs/{reference}").data
     short = client.get(f"/api/runs/{reference}?summary=false").data
@@ -51,8 +51,8 @@ def test_scorings_are_listed_and_each_can_be_shown(either: Client, run_id: str) 
     ]  # fmt: skip
     assert [each["models"][0]["outcomes"]["passed"] for each in found] == [3, 4]
     assert found[1]["label"] == "judged by gpt-5"
-    assert passed(either, run_id) == passed(either, f"{run_id}@1") == (4,) * 4
-    assert passed(either, f"{run_id}@0") == (3,) * 4
+    assert count_passed(either, run_id) == count_passed(either, f"{run_id}@1") == (4,) * 4
+    assert count_passed(either, f"{run_id}@0") == (3,) * 4
     assert [either.get(f"/api/runs/{run_id}{each}").data["scoring"] for each in ("", "@0")] == [None, 0]
     seq = either.get(f"/api/runs/{run_id}@0/results?outcome=failed").data[0]["seq"]
     outcomes = [either.get(f"/api/runs/{each}/results/{seq}").data["outcome"] for each in (run_id, f"{run_id}@0")]
@@ -67,11 +67,11 @@ def test_one_scoring_is_current_by_choice_until_the_next_rescoring(either: Clien
     found = either.post(f"/api/runs/{run_id}/scorings/0/use").data
     assert current(found) == [True, False]
     assert current(either.get(f"/api/runs/{run_id}/scorings").data) == [True, False]
-    assert passed(either, run_id) == (3,) * 4
+    assert count_passed(either, run_id) == (3,) * 4
     assert either.store.changes.last() > changes, "open pages hear of it"
     score_as_passed(either, run_id, "judged by opus")
     assert current(either.get(f"/api/runs/{run_id}/scorings").data) == [False, False, True]
-    assert passed(either, run_id) == (4,) * 4
+    assert count_passed(either, run_id) == (4,) * 4
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,13 @@ CUT = """() => [...document.querySelectorAll("#main *, main *")].filter(each => 
 
 
 @pytest.fixture(scope="module")
-def printed(served: Bench) -> dict[str, str]:
+def printouts(module_bench: Bench) -> dict[str, str]:
     case = {"id": "long-1", "category": "factual", "input": LONG, "ideal": ["tungsten"],
             "assertion": {"type": "contains"}, "metadata": {"difficulty": "easy", "tokens_est": 900}}  # fmt: skip
-    made = served.client.post("/api/suites", {"version": "paper-1", "tiers": {"cheap": json.dumps(case)}})
+    made = module_bench.client.post("/api/suites", {"version": "paper-1", "tiers": {"cheap": json.dumps(case)}})
     assert made.status == 201, made.body
-    base, new = (served.run(suite="paper-1", models=[each]) for each in ("fake:echo", "fake:fixed=tungsten"))
-    seq = served.client.get(f"/api/runs/{base}/results").data[0]["seq"]
+    base, new = (module_bench.run(suite="paper-1", models=[each]) for each in ("fake:echo", "fake:fixed=tungsten"))
+    seq = module_bench.client.get(f"/api/runs/{base}/results").data[0]["seq"]
     return {
         "run": f"/runs/{base}",
         "result": f"/runs/{base}/results/{seq}",
@@ -44,9 +44,9 @@ def on_paper(page: Page) -> Page:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["run", "result", "comparison"])
 def test_a_page_is_printed_without_its_controls_and_nothing_is_cut(
-    bench: Bench, printed: dict[str, str], name: str, theme: Any
+    bench: Bench, printouts: dict[str, str], name: str, theme: Any
 ) -> None:
-    page = bench.open(printed[name], theme=theme, own=True)
+    page = bench.open(printouts[name], theme=theme, own=True)
     page.locator("#main:not([inert])").wait_for()
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     on_paper(page)
@@ -59,9 +59,9 @@ def test_a_page_is_printed_without_its_controls_and_nothing_is_cut(
     assert_no_sideways_scroll(page)
 
 
-def test_a_report_is_printed_in_full(bench: Bench, printed: dict[str, str]) -> None:
+def test_a_report_is_printed_in_full(bench: Bench, printouts: dict[str, str]) -> None:
     page = bench.open("/", own=True, theme="dark")
-    page.set_content(bench.client.get(printed["report"]).body.decode())
+    page.set_content(bench.client.get(printouts["report"]).body.decode())
     on_paper(page)
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
