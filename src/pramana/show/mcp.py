@@ -41,8 +41,8 @@ UnderWay = dict[asyncio.Future[RunDetailView], Stop]
 AGENT_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "call the tool runs to see their ids",
+    "list_scorings": "the first scoring of {0} is {0}@0",
     "start_run": "call the tool run to start one",
-    "list_scorings": "write {} for the run with its current scoring",
     "resume_run": "call the tool resume with the run {}",
     "any_suite": "to compare {}, set anySuite",
     "run_stored": "give the path store:{}",

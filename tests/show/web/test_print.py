@@ -60,7 +60,7 @@ def test_a_page_is_printed_without_its_controls_and_nothing_is_cut(
 
 
 def test_a_report_is_printed_in_full(bench: Bench, printouts: dict[str, str]) -> None:
-    page = bench.open("/", own=True, theme="dark")
+    page = bench.open("/", own=True, theme="dark", expects_errors=True)  # the report forbids the scripts of that page
     page.set_content(bench.client.get(printouts["report"]).body.decode())
     on_paper(page)
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
