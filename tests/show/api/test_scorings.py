@@ -14,11 +14,11 @@ from .test_models import add_run
 
 
 @pytest.fixture(name="run_id")
-def _run_id(either: Client) -> str:
+def _run_id(client_per_store: Client) -> str:
     """A run of four cases, of which three passed; by its scoring 1 all of them did."""
-    assert either.store
-    run_id = add_run(either.store, ["passed", "passed", "passed", "failed"])
-    score_as_passed(either, run_id, "judged by gpt-5")
+    assert client_per_store.store
+    run_id = add_run(client_per_store.store, ["passed", "passed", "passed", "failed"])
+    score_as_passed(client_per_store, run_id, "judged by gpt-5")
     return run_id
 
 
@@ -42,8 +42,8 @@ def current(scorings: Sequence[dict[str, Any]]) -> list[bool]:
     return [each["current"] for each in scorings]
 
 
-def test_scorings_are_listed_and_each_can_be_shown(either: Client, run_id: str) -> None:
-    found = either.get(f"/api/runs/{run_id[:12]}/scorings").data
+def test_scorings_are_listed_and_each_can_be_shown(client_per_store: Client, run_id: str) -> None:
+    found = client_per_store.get(f"/api/runs/{run_id[:12]}/scorings").data
     for each in found:
         make_shape(ScoringView).model_validate(each)
     assert [(each["number"], each["reference"], each["current"]) for each in found] == [
@@ -51,27 +51,27 @@ def test_scorings_are_listed_and_each_can_be_shown(either: Client, run_id: str) 
     ]  # fmt: skip
     assert [each["models"][0]["outcomes"]["passed"] for each in found] == [3, 4]
     assert found[1]["label"] == "judged by gpt-5"
-    assert count_passed(either, run_id) == count_passed(either, f"{run_id}@1") == (4,) * 4
-    assert count_passed(either, f"{run_id}@0") == (3,) * 4
-    assert [either.get(f"/api/runs/{run_id}{each}").data["scoring"] for each in ("", "@0")] == [None, 0]
-    seq = either.get(f"/api/runs/{run_id}@0/results?outcome=failed").data[0]["seq"]
-    outcomes = [either.get(f"/api/runs/{each}/results/{seq}").data["outcome"] for each in (run_id, f"{run_id}@0")]
+    assert count_passed(client_per_store, run_id) == count_passed(client_per_store, f"{run_id}@1") == (4,) * 4
+    assert count_passed(client_per_store, f"{run_id}@0") == (3,) * 4
+    assert [client_per_store.get(f"/api/runs/{run_id}{each}").data["scoring"] for each in ("", "@0")] == [None, 0]
+    seq = client_per_store.get(f"/api/runs/{run_id}@0/results?outcome=failed").data[0]["seq"]
+    outcomes = [client_per_store.get(f"/api/runs/{each}/results/{seq}").data["outcome"] for each in (run_id, f"{run_id}@0")]
     assert outcomes == ["passed", "failed"]
-    exported = either.get(f"/api/runs/{run_id}@0/export").json
+    exported = client_per_store.get(f"/api/runs/{run_id}@0/export").json
     assert exported[0]["run_metadata"]["run_id"] == f"{run_id}@0"
 
 
-def test_one_scoring_is_current_by_choice_until_the_next_rescoring(either: Client, run_id: str) -> None:
-    assert either.store
-    changes = either.store.changes.last()
-    found = either.post(f"/api/runs/{run_id}/scorings/0/use").data
+def test_one_scoring_is_current_by_choice_until_the_next_rescoring(client_per_store: Client, run_id: str) -> None:
+    assert client_per_store.store
+    changes = client_per_store.store.changes.last()
+    found = client_per_store.post(f"/api/runs/{run_id}/scorings/0/use").data
     assert current(found) == [True, False]
-    assert current(either.get(f"/api/runs/{run_id}/scorings").data) == [True, False]
-    assert count_passed(either, run_id) == (3,) * 4
-    assert either.store.changes.last() > changes, "open pages hear of it"
-    score_as_passed(either, run_id, "judged by opus")
-    assert current(either.get(f"/api/runs/{run_id}/scorings").data) == [False, False, True]
-    assert count_passed(either, run_id) == (4,) * 4
+    assert current(client_per_store.get(f"/api/runs/{run_id}/scorings").data) == [True, False]
+    assert count_passed(client_per_store, run_id) == (3,) * 4
+    assert client_per_store.store.changes.last() > changes, "open pages hear of it"
+    score_as_passed(client_per_store, run_id, "judged by opus")
+    assert current(client_per_store.get(f"/api/runs/{run_id}/scorings").data) == [False, False, True]
+    assert count_passed(client_per_store, run_id) == (4,) * 4
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ def test_one_scoring_is_current_by_choice_until_the_next_rescoring(either: Clien
     ],
 )
 def test_a_scoring_that_does_not_exist_is_refused_with_those_that_do(
-    either: Client, run_id: str, path: str, message: str
+    client_per_store: Client, run_id: str, path: str, message: str
 ) -> None:
-    found = either.get(f"/api/runs/{path.format(run=run_id)}")
+    found = client_per_store.get(f"/api/runs/{path.format(run=run_id)}")
     assert found.status == 404
     assert message.format(run=run_id) in found.json["error"]
 
 
-def test_only_an_existing_scoring_of_a_full_id_becomes_current(either: Client, run_id: str) -> None:
+def test_only_an_existing_scoring_of_a_full_id_becomes_current(client_per_store: Client, run_id: str) -> None:
     for path in (f"{run_id}/scorings/2", f"{run_id[:12]}/scorings/0", "latest/scorings/0", f"{run_id}@1/scorings/0"):
-        assert either.post(f"/api/runs/{path}/use").status == 404
-    assert either.post(f"/api/runs/{run_id}/scorings/-1/use").status == 400
-    assert current(either.get(f"/api/runs/{run_id}/scorings").data) == [False, True]
+        assert client_per_store.post(f"/api/runs/{path}/use").status == 404
+    assert client_per_store.post(f"/api/runs/{run_id}/scorings/-1/use").status == 400
+    assert current(client_per_store.get(f"/api/runs/{run_id}/scorings").data) == [False, True]
 
 
 def test_a_viewer_lists_scorings_and_does_not_choose(guarded: Client) -> None:
@@ -106,6 +106,6 @@ def test_a_viewer_lists_scorings_and_does_not_choose(guarded: Client) -> None:
     assert editor.post(f"/api/runs/{run}/scorings/0/use").status == 200
 
 
-def test_two_scorings_of_a_run_are_compared(either: Client, run_id: str) -> None:
-    found = either.get(f"/api/compare?base={run_id}@0&new={run_id}&anyJudge=true").data
+def test_two_scorings_of_a_run_are_compared(client_per_store: Client, run_id: str) -> None:
+    found = client_per_store.get(f"/api/compare?base={run_id}@0&new={run_id}&anyJudge=true").data
     assert (found["base"], found["new"], found["lost"], found["gained"]) == (f"{run_id}@0", run_id, 0, 1)
