@@ -1,4 +1,4 @@
-"""For every test, those in docstrings of `src/` too: a data folder of its own."""
+"""Give every test, including doctests in `src/`, its own data folder."""
 
 from pathlib import Path
 

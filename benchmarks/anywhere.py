@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-LONGEST_S = 2 * 3600
+MAX_SECONDS = 2 * 3600
 TESTS = ("-q", "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder", "--claims")
 PROOF = (
     "one-core+order-1+fault-loop,other-core+order-2+fault-empty",
@@ -129,7 +129,7 @@ def run_at_once(wanted: Sequence[Sequence[Condition]], folder: Path) -> list[Run
         each.prepare()
     with ExitStack() as stack:
         for _ in range(max(each.burning for run in runs for each in run.conditions)):
-            stack.enter_context(burning())
+            stack.enter_context(busy_core())
         began = time.monotonic()
         processes = [each.start() for each in runs]
         while any(process.poll() is None for process in processes):
@@ -137,7 +137,7 @@ def run_at_once(wanted: Sequence[Sequence[Condition]], folder: Path) -> list[Run
             for run, process in zip(runs, processes, strict=True):
                 if process.poll() is None:
                     run.took = time.monotonic() - began
-                    if run.took > LONGEST_S:
+                    if run.took > MAX_SECONDS:
                         process.terminate()
     for run, process in zip(runs, processes, strict=True):
         run.passed = process.returncode == 0
@@ -145,7 +145,7 @@ def run_at_once(wanted: Sequence[Sequence[Condition]], folder: Path) -> list[Run
 
 
 @contextmanager
-def burning() -> Iterator[None]:
+def busy_core() -> Iterator[None]:
     """Keep one core busy while the context is open."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from benchmarks.served import server
+from benchmarks.served import run_server
 
 REQUESTS = 20_000
 SETTINGS = "/api/settings"
@@ -29,7 +29,7 @@ may have the id `import` and can then be read, changed and deleted at that path.
 
 
 @dataclass(frozen=True)
-class Asked:
+class FuzzResult:
     """The outcome of one Schemathesis run."""
 
     operations: int
@@ -38,7 +38,7 @@ class Asked:
     said: str
 
 
-def ask(url: str, examples: int, seed: int, token: str, *which: str) -> Asked:
+def run_schemathesis(url: str, examples: int, seed: int, token: str, *which: str) -> FuzzResult:
     """Run all phases of Schemathesis, with the given number of examples per operation."""
     command = [
         str(Path(sys.executable).with_name("st")), "run", f"{url}/openapi.json", "--max-examples", str(examples),
@@ -50,7 +50,7 @@ def ask(url: str, examples: int, seed: int, token: str, *which: str) -> Asked:
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     requests = re.search(r"([\d,]+) generated", done.stdout)
     operations = re.search(r"Tested: ([\d,]+)", done.stdout)
-    return Asked(
+    return FuzzResult(
         int(operations[1].replace(",", "")) if operations else 0,
         int(requests[1].replace(",", "")) if requests else 0,
         done.returncode == 0,
@@ -58,7 +58,7 @@ def ask(url: str, examples: int, seed: int, token: str, *which: str) -> Asked:
     )
 
 
-def first_token(url: str) -> str:
+def create_token(url: str) -> str:
     """Lift the request limit and return an administrator's token; its requests are counted like any other's."""
     body = json.dumps({"name": "fuzz", "role": "admin"}).encode()
     unlimited = json.dumps({"requestsPerMinute": 1_000_000}).encode()
@@ -81,10 +81,13 @@ def main() -> int:
     while total < given.requests:
         seed += 1
         # A new server per round, so that data does not pile up. The proxies keep registered vendors unreachable.
-        with server(HTTPS_PROXY="http://127.0.0.1:9", HTTP_PROXY="http://127.0.0.1:9") as url:
-            token = first_token(url)
+        with run_server(HTTPS_PROXY="http://127.0.0.1:9", HTTP_PROXY="http://127.0.0.1:9") as url:
+            token = create_token(url)
             # The settings come last: a fuzzed limit of one request a minute would stop all other requests.
-            rounds = [ask(url, given.examples, seed, token, *which) for which in (("--exclude-path", SETTINGS), ONLY)]
+            rounds = [
+                run_schemathesis(url, given.examples, seed, token, *which)
+                for which in (("--exclude-path", SETTINGS), ONLY)
+            ]
         for asked in rounds:
             if not asked.good:
                 print(asked.said)

@@ -49,7 +49,7 @@ def renew_own_claim(checkout: Path, commit: str) -> None:
     for name, pattern in (
         ("docs/claims.toml", r'(command = "python -m benchmarks\.ci_time"\n(?:\w+ = .*\n)*?commit = ")\w+'),
         ("docs/claims.md", r"(`python -m benchmarks\.ci_time`: .*, commit )\w+"),
-        ("docs/proofs.md", r"(`python -m benchmarks\.ci_time` does it, [\d-]+ at )\w+"),
+        ("docs/proofs.md", r"(`python -m benchmarks\.ci_time`, [\d-]+, commit )\w+"),
     ):
         path = checkout / name
         text, replaced = re.subn(pattern, rf"\g<1>{commit}", path.read_text(encoding="utf-8"))

@@ -66,7 +66,7 @@ class Spoken:
         return self.characters >= MIN_CHARACTERS and compression_ratio(self.heard) <= LOOP_COMPRESSION
 
 
-def sentences() -> list[str]:
+def list_sentences() -> list[str]:
     """Return the distinct English texts."""
     root = Path(pramana.__file__).parent
     found: list[str] = []
@@ -78,10 +78,10 @@ def sentences() -> list[str]:
     return [text for text in dict.fromkeys(found) if text.strip()]
 
 
-def spoken(ears: WhisperModel) -> list[Spoken]:
+def speak_sentences(ears: WhisperModel) -> list[Spoken]:
     """Speak and transcribe every sentence that the voice can speak."""
     found = []
-    for text in sentences():
+    for text in list_sentences():
         try:
             samples = voice.speak(text, "en")
         except voice.CannotSpeak:
@@ -90,21 +90,21 @@ def spoken(ears: WhisperModel) -> list[Spoken]:
     return found
 
 
-def row(name: str, rates: Sequence[float]) -> None:
+def print_row(name: str, rates: Sequence[float]) -> None:
     """Print a row of percentiles."""
     ordered = sorted(rates)
     shown = [percentile(ordered, share) for share in (0, 0.01, 0.05, 0.5, 0.95, 0.99, 1)]
     print(f"| {name} | {len(rates)} | " + " | ".join("–" if each is None else f"{each:.2f}" for each in shown) + " |")
 
 
-def share_of(hits: Iterable[bool], each: int = 1) -> str:
+def format_share(hits: Iterable[bool], each: int = 1) -> str:
     """Return a share with its 95 % interval; `each` pairs of one sentence count as one observation."""
     counted = list(hits)
     interval = wilson_interval(sum(counted) / each, len(counted) / each)
     return f"{fmean(counted):.1%} ({interval.low:.1%} to {interval.high:.1%})"
 
 
-def best(clean: Sequence[float], mismatched: Sequence[float]) -> tuple[float, float]:
+def find_best_thresholds(clean: Sequence[float], mismatched: Sequence[float]) -> tuple[float, float]:
     """Return the lowest and the highest of the most accurate thresholds; both kinds of pairs have equal weight."""
     scores = [
         round(fmean(rate <= step for rate in clean) + fmean(rate > step for rate in mismatched), 9) for step in STEPS
@@ -113,7 +113,7 @@ def best(clean: Sequence[float], mismatched: Sequence[float]) -> tuple[float, fl
     return winners[0], winners[-1]
 
 
-def cut_off(ears: WhisperModel, pairs: Sequence[Spoken]) -> tuple[list[float], list[float]]:
+def measure_cut_off(ears: WhisperModel, pairs: Sequence[Spoken]) -> tuple[list[float], list[float]]:
     """Return error rates of answers cut off half way: against their own transcripts, and against those of others."""
     texts, heard = [], []
     for first, second in zip(pairs[:CUT_OFF], pairs[CUT_OFF : 2 * CUT_OFF], strict=False):
@@ -126,7 +126,7 @@ def cut_off(ears: WhisperModel, pairs: Sequence[Spoken]) -> tuple[list[float], l
     return clean, others
 
 
-def clipped(ears: WhisperModel, pairs: Sequence[Spoken]) -> None:
+def print_clipped(ears: WhisperModel, pairs: Sequence[Spoken]) -> None:
     """Print the error rates of speech amplified until it clips."""
     print("\n| louder by | samples at full scale | character error rate |\n| --- | --- | --- |")
     for gain in GAINS_DB:
@@ -142,7 +142,7 @@ def clipped(ears: WhisperModel, pairs: Sequence[Spoken]) -> None:
 def main() -> int:
     """Print the tables; return 1 if the guard's threshold is not near the best one."""
     ears = WhisperModel.open()
-    every = spoken(ears)
+    every = speak_sentences(ears)
     pairs = [each for each in every if each.usable]
     lost = sum(compression_ratio(each.heard) > LOOP_COMPRESSION for each in every)
     print(f"{len(every)} sentences spoken and heard; in {lost} the ears lost themselves.\n")
@@ -155,36 +155,36 @@ def main() -> int:
             for each in every
             if fewest <= each.characters < more and compression_ratio(each.heard) <= LOOP_COMPRESSION
         ]
-        row(
+        print_row(
             f"clean, {fewest} to {more} characters",
             [transcript_error_rate(each.text, each.heard, "en") for each in sized],
         )
     clean = [transcript_error_rate(each.text, each.heard, "en") for each in pairs]
-    row(f"clean, {MIN_CHARACTERS} characters and more", clean)
+    print_row(f"clean, {MIN_CHARACTERS} characters and more", clean)
     mismatched = [
         [transcript_error_rate(each.text, pairs[(place + shift) % len(pairs)].heard, "en") for shift in SHIFTS]
         for place, each in enumerate(pairs)
     ]
-    row("mismatched", [rate for rates in mismatched for rate in rates])
-    cut_clean, cut_mismatched = cut_off(ears, pairs)
-    row("cut off", cut_clean)
-    row("cut off, mismatched", cut_mismatched)
-    low, high = best(clean[::2], [rate for rates in mismatched[::2] for rate in rates])
+    print_row("mismatched", [rate for rates in mismatched for rate in rates])
+    cut_clean, cut_mismatched = measure_cut_off(ears, pairs)
+    print_row("cut off", cut_clean)
+    print_row("cut off, mismatched", cut_mismatched)
+    low, high = find_best_thresholds(clean[::2], [rate for rates in mismatched[::2] for rate in rates])
     held_clean, held_mismatched = clean[1::2], [rate for rates in mismatched[1::2] for rate in rates]
     print(f"\nBest on every other sentence: {low} to {high}. On the other {len(held_clean)}:\n")
     print("| threshold | false alarms | misses | false alarms, cut off | misses, cut off |")
     print("| --- | --- | --- | --- | --- |")
     for step in sorted({0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, MAX_CHARACTER_ERROR_RATE}):
         cells = [
-            share_of(rate > step for rate in held_clean),
-            share_of((rate <= step for rate in held_mismatched), len(SHIFTS)),
-            share_of(rate > step for rate in cut_clean),
-            share_of(rate <= step for rate in cut_mismatched),
+            format_share(rate > step for rate in held_clean),
+            format_share((rate <= step for rate in held_mismatched), len(SHIFTS)),
+            format_share(rate > step for rate in cut_clean),
+            format_share(rate <= step for rate in cut_mismatched),
         ]
         print(f"| {step} | " + " | ".join(cells) + " |")
     states = [check_evidence(each.samples, each.text, each.heard, "en", rate=audio.CALLER_RATE).state for each in every]
-    print(f"\nThe guard on all {len(every)} clean calls: " + ", ".join(f"{n} {s}" for s, n in _counted(states)))
-    clipped(ears, pairs)
+    print(f"\nThe guard on all {len(every)} clean calls: " + ", ".join(f"{n} {s}" for s, n in _count_states(states)))
+    print_clipped(ears, pairs)
     print(f"\nThe guard calls sound clipped above {CLIPPED_SHARE:.0%}.")
     if not low - NEAR <= MAX_CHARACTER_ERROR_RATE <= high + NEAR:
         print(f"\nThe guard's threshold is {MAX_CHARACTER_ERROR_RATE}, but {low} to {high} is best here.")
@@ -192,7 +192,7 @@ def main() -> int:
     return 0
 
 
-def _counted(states: Sequence[str]) -> list[tuple[str, int]]:
+def _count_states(states: Sequence[str]) -> list[tuple[str, int]]:
     return [(state, states.count(state)) for state in dict.fromkeys(states)]
 
 

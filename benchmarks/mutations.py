@@ -203,7 +203,7 @@ class Corpus(NamedTuple):
 
 
 @cache
-def corpus() -> Corpus:
+def load_corpus() -> Corpus:
     """Return every distinct built-in suite line, and every scenario as a document of its own."""
     suites = sorted(
         {line for path in PACKAGE.glob("suites/*/*.jsonl") for line in path.read_text("utf-8").splitlines()}
@@ -223,7 +223,7 @@ def corpus() -> Corpus:
 # ── Mutations: each applies to the output of the previous one ──
 
 
-def of_bytes(data: bytes, random: Random) -> bytes:
+def mutate_bytes(data: bytes, random: Random) -> bytes:
     """Delete, overwrite, insert, repeat or flip bytes."""
     at, size = random.randrange(len(data) + 1), random.choice((1, 1, 2, 5, 40))
     part = data[at : at + size]
@@ -240,7 +240,7 @@ def of_bytes(data: bytes, random: Random) -> bytes:
     return data[:at] + new + data[at + size :]
 
 
-def of_characters(data: bytes, random: Random) -> bytes:
+def mutate_characters(data: bytes, random: Random) -> bytes:
     """Insert or substitute hostile characters, delete some, change their case."""
     text = data.decode(errors="surrogateescape")
     at, size = random.randrange(len(text) + 1), random.choice((0, 1, 1, 3))
@@ -249,7 +249,7 @@ def of_characters(data: bytes, random: Random) -> bytes:
     return (text[:at] + new + text[at + size :]).encode(errors="surrogateescape")
 
 
-def of_tokens(data: bytes, random: Random) -> bytes:
+def mutate_tokens(data: bytes, random: Random) -> bytes:
     """Insert a hostile token between words, or replace a word by one."""
     text = data.decode(errors="surrogateescape")
     borders = [found.start() for found in re.finditer(r"\b|(?<=\s)|$", text)] or [0]
@@ -258,7 +258,7 @@ def of_tokens(data: bytes, random: Random) -> bytes:
     return (text[:start] + random.choice(TOKENS) + text[end:]).encode(errors="surrogateescape")
 
 
-def of_lines(data: bytes, random: Random) -> bytes:
+def mutate_lines(data: bytes, random: Random) -> bytes:
     """Delete, repeat, swap, join, indent or cut lines; change all line endings."""
     lines = data.split(b"\n")
     at, other = random.randrange(len(lines)), random.randrange(len(lines))
@@ -282,7 +282,7 @@ def of_lines(data: bytes, random: Random) -> bytes:
     return b"\n".join(lines)
 
 
-def of_encoding(data: bytes, random: Random) -> bytes:
+def mutate_encoding(data: bytes, random: Random) -> bytes:
     """Save the text in another encoding, or put byte order marks where none belongs."""
     text = data.decode(errors="replace")
     at = random.randrange(len(data) + 1)
@@ -300,7 +300,7 @@ def of_encoding(data: bytes, random: Random) -> bytes:
     )()
 
 
-def of_structure(value: Any, random: Random) -> Any:
+def mutate_structure(value: Any, random: Random) -> Any:
     """Return the value with one node dropped, renamed, moved, repeated, nested or changed in type."""
     value = json.loads(json.dumps(value))
     holder, key = value, random.choice(sorted(value))
@@ -325,10 +325,16 @@ def of_structure(value: Any, random: Random) -> Any:
     return value or {"": None}
 
 
-ON_BYTES: tuple[Callable[[bytes, Random], bytes], ...] = (of_bytes, of_characters, of_tokens, of_lines, of_encoding)
+ON_BYTES: tuple[Callable[[bytes, Random], bytes], ...] = (
+    mutate_bytes,
+    mutate_characters,
+    mutate_tokens,
+    mutate_lines,
+    mutate_encoding,
+)
 
 
-def spelled(value: Any, kind: str, random: Random) -> bytes:
+def serialize(value: Any, kind: str, random: Random) -> bytes:
     """Serialize a mutated value in its format, in one of several styles."""
     if kind == "suite":
         return json.dumps(value, ensure_ascii=bool(random.randrange(2))).encode(errors="surrogatepass")
@@ -347,10 +353,10 @@ class Document(NamedTuple):
     data: bytes
 
 
-def document(seed: int, number: int) -> Document:
+def make_document(seed: int, number: int) -> Document:
     """Return document `number` of a seed."""
     random = Random(f"{seed}:{number}")
-    suites, scenarios, values = corpus()
+    suites, scenarios, values = load_corpus()
     kind = random.choice(("suite", "scenarios"))
     sources = suites if kind == "suite" else scenarios
     texts = [random.choice(sources) for _ in range(random.choice((1, 1, 1, 2, 3)) if kind == "suite" else 1)]
@@ -358,8 +364,8 @@ def document(seed: int, number: int) -> Document:
     if random.randrange(3) == 0:
         value = values[texts[0]]
         for _ in range(random.choice((1, 1, 2))):
-            value = of_structure(value, random)
-        written[0] = spelled(value, kind, random)
+            value = mutate_structure(value, random)
+        written[0] = serialize(value, kind, random)
     data = b"\n".join(written)
     if random.randrange(8) == 0:
         other = random.choice(random.choice((suites, scenarios))).encode()
@@ -408,7 +414,7 @@ def load(given: Document, folder: Path) -> tuple[bool, Problems]:
     return check_suite(path, problems).hash is not None, problems
 
 
-def lines_of(given: Document) -> list[str]:
+def split_lines(given: Document) -> list[str]:
     """Return the lines of a document as its format counts them."""
     text = given.data.removeprefix(BOM).decode(errors="replace")
     if given.kind == "scenarios":
@@ -416,7 +422,7 @@ def lines_of(given: Document) -> list[str]:
     return re.split(r"\r?\n", text)
 
 
-def misplaced(problem: Problem, lines: Sequence[str]) -> str | None:
+def describe_misplacement(problem: Problem, lines: Sequence[str]) -> str | None:
     """Return what is wrong with the place of a problem, or None."""
     if not problem.message.strip():
         return "a problem without a message"
@@ -431,15 +437,15 @@ def misplaced(problem: Problem, lines: Sequence[str]) -> str | None:
     return None
 
 
-def normal(message: str) -> str:
+def normalise(message: str) -> str:
     """Return a message without its quotations, names and numbers, to count messages of the same kind once."""
     unquoted = re.sub(r"(?s)\".*\"|'[^']*'", '"…"', message)  # greedy, since a quotation may contain quotes
     return re.sub(r"0x[0-9a-f]+|U\+[0-9A-F]+|(?<=start with )\S|(?<=the tag )\S+|-?\d[\d,.e+]*", "0", unquoted)
 
 
-def judge(seed: int, number: int, folder: Path, tally: Tally) -> None:
+def check_document(seed: int, number: int, folder: Path, tally: Tally) -> None:
     """Load one document and add its outcome to the tally."""
-    given = document(seed, number)
+    given = make_document(seed, number)
     tally.documents += 1
     start = time.process_time()
     try:
@@ -455,9 +461,9 @@ def judge(seed: int, number: int, folder: Path, tally: Tally) -> None:
         tally.offenders.append((number, f"took {took:.1f} s"))
     tally.valid += problems.errors == 0
     tally.problems += len(problems.kept)
-    tally.messages.update({normal(problem.message) for problem in problems})
-    lines = lines_of(given)
-    wrong = next((why for problem in problems if (why := misplaced(problem, lines))), None)
+    tally.messages.update({normalise(problem.message) for problem in problems})
+    lines = split_lines(given)
+    wrong = next((why for problem in problems if (why := describe_misplacement(problem, lines))), None)
     if wrong is None and not cases and not problems.errors:
         wrong = "neither cases nor problems"
     if wrong:
@@ -465,12 +471,12 @@ def judge(seed: int, number: int, folder: Path, tally: Tally) -> None:
         tally.offenders.append((number, wrong))
 
 
-def chunk(seed: int, start: int, end: int) -> Tally:
+def check_range(seed: int, start: int, end: int) -> Tally:
     """Check the documents of a range."""
     tally = Tally()
     with TemporaryDirectory(prefix="pramana-mutations-") as folder:
         for number in range(start, end):
-            judge(seed, number, Path(folder), tally)
+            check_document(seed, number, Path(folder), tally)
     return tally
 
 
@@ -482,14 +488,14 @@ def main() -> int:
     parser.add_argument("--show", type=int, metavar="N", help="print document N of this seed and stop")
     options = parser.parse_args()
     if options.show is not None:
-        given = document(options.seed, options.show)
+        given = make_document(options.seed, options.show)
         print(f"{given.kind}: {given.data!r}")
         return 0
     total, began = Tally(), time.perf_counter()
     starts = range(0, options.count, CHUNK)
     ends = [min(start + CHUNK, options.count) for start in starts]
     with ProcessPoolExecutor(PROCESSES) as pool:
-        for tally in pool.map(partial(chunk, options.seed), starts, ends):
+        for tally in pool.map(partial(check_range, options.seed), starts, ends):
             total.add(tally)
     took = time.perf_counter() - began
     print(f"| {options.count:,} mutated documents, seed {options.seed}, {took:.0f} s on {PROCESSES} processes | |")
@@ -506,7 +512,7 @@ def main() -> int:
     ):
         print(f"| {name} | {value} |")
     for number, why in total.offenders[:SHOWN]:
-        given = document(options.seed, number)
+        given = make_document(options.seed, number)
         print(f"\nDocument {number} ({given.kind}; again with --seed {options.seed} --show {number}): {why[:300]}")
         print(f"  {given.data[:400]!r}{'…' if len(given.data) > 400 else ''}")
     return int(bool(total.offenders))

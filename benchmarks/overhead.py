@@ -68,7 +68,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Measurement:
     """One run: requests per second at the server, and seconds of the whole command."""
 
     rate: float
@@ -76,7 +76,7 @@ class Taken:
 
 
 @contextmanager
-def serving(latency: float) -> Iterator[str]:
+def serve_loopback(latency: float) -> Iterator[str]:
     """Run the loopback server; yield its URL."""
     command = [sys.executable, "-m", "tests.loopback", "openai", "--says", "Yes."]
     with subprocess.Popen([*command, "--latency", str(latency)], stdout=subprocess.PIPE, text=True) as process:
@@ -90,7 +90,7 @@ def serving(latency: float) -> Iterator[str]:
             process.terminate()
 
 
-def synthetic(number: int) -> rivals.Case:
+def make_case(number: int) -> rivals.Case:
     """Return one synthetic case."""
     return {
         "id": f"coding-{number:05}",
@@ -102,27 +102,27 @@ def synthetic(number: int) -> rivals.Case:
     }
 
 
-def measured(url: str, entry: Entry, folder: Path) -> Taken:
+def measure(url: str, entry: Entry, folder: Path) -> Measurement:
     """Run a command in its folder; exit unless it has done all its work."""
     folder.mkdir()
     environment = dict(entry.prepare(folder))
-    statistics_of(url)
+    read_statistics(url)
     start = time.perf_counter()
     done = subprocess.run(
         entry.command, check=False, capture_output=True, text=True, env=environment, cwd=folder, timeout=LIMIT_S
     )
     took = time.perf_counter() - start
-    said = statistics_of(url)
+    said = read_statistics(url)
     output = " ".join((done.stdout + done.stderr).split())
     if done.returncode or said["requests"] != entry.cases or entry.proof not in output:
         sys.exit(
             f"{entry.name}: exit code {done.returncode}, {said['requests']} requests where {entry.cases} were due, "
             f'"{entry.proof}" {"" if entry.proof in output else "not "}said: …{output[-2000:]}'
         )
-    return Taken(said["requests"] / said["seconds"], took)
+    return Measurement(said["requests"] / said["seconds"], took)
 
 
-def statistics_of(url: str) -> Any:
+def read_statistics(url: str) -> Any:
     """Return the request count and duration from the loopback server, and reset them."""
     root = url.removesuffix("/v1")
     request = urllib.request.Request(f"{root}/loopback", method="DELETE")  # noqa: S310 - loopback
@@ -130,7 +130,7 @@ def statistics_of(url: str) -> Any:
         return json.load(response)
 
 
-def own_entries(url: str, suite: Path) -> list[Entry]:
+def make_own_entries(url: str, suite: Path) -> list[Entry]:
     """Return the rows of the bare loop and `pramana run`."""
     bare = [sys.executable, "-c", BARE, url, str(CASES), str(CONCURRENCY)]
     ours = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--json"]
@@ -144,16 +144,16 @@ def own_entries(url: str, suite: Path) -> list[Entry]:
     ]
 
 
-def rival_entry(rival: Rival, place: Path, url: str) -> Entry:
+def make_rival_entry(rival: Rival, place: Path, url: str) -> Entry:
     """Return the row of a rival."""
 
     def prepare(folder: Path) -> Mapping[str, str]:
-        rivals.lay_out(rival, folder, [synthetic(number) for number in range(RIVAL_CASES)])
-        return rivals.environment(rival, folder, url)
+        rivals.write_files(rival, folder, [make_case(number) for number in range(RIVAL_CASES)])
+        return rivals.make_environment(rival, folder, url)
 
     return Entry(
         rival.label,
-        rivals.command(rival, place, url, CONCURRENCY),
+        rivals.make_command(rival, place, url, CONCURRENCY),
         prepare,
         RIVAL_CASES,
         rival.concurrency.format(concurrency=CONCURRENCY),
@@ -162,7 +162,7 @@ def rival_entry(rival: Rival, place: Path, url: str) -> Entry:
     )
 
 
-def in_balance(entries: Sequence[Entry]) -> list[Entry]:
+def order_commands(entries: Sequence[Entry]) -> list[Entry]:
     """Return the commands of a round: the loop, ours twice, the loop, then the others.
 
     If the machine speeds up or slows down within the round, that favours neither of the first two.
@@ -171,20 +171,22 @@ def in_balance(entries: Sequence[Entry]) -> list[Entry]:
     return [loop, ours, ours, loop, *others]
 
 
-def pooled(taken: Sequence[Taken]) -> Taken:
+def combine_runs(taken: Sequence[Measurement]) -> Measurement:
     """Combine the runs of a command in one round: the rate over all requests, and the mean seconds per run."""
-    return Taken(len(taken) / sum(1 / each.rate for each in taken), sum(each.seconds for each in taken) / len(taken))
+    return Measurement(
+        len(taken) / sum(1 / each.rate for each in taken), sum(each.seconds for each in taken) / len(taken)
+    )
 
 
-def compared(latency: float, entries: Sequence[Entry], url: str, folder: Path) -> bool:
+def compare_entries(latency: float, entries: Sequence[Entry], url: str, folder: Path) -> bool:
     """Measure all entries in turn and print a row for each; return whether every bar is met."""
-    taken: dict[str, list[Taken]] = {entry.name: [] for entry in entries}
+    taken: dict[str, list[Measurement]] = {entry.name: [] for entry in entries}
     for number in range(ROUNDS):
-        found: dict[str, list[Taken]] = {entry.name: [] for entry in entries}
-        for place, entry in enumerate(in_balance(entries)):
-            found[entry.name].append(measured(url, entry, folder / f"{latency}-{number}-{place}"))
+        found: dict[str, list[Measurement]] = {entry.name: [] for entry in entries}
+        for place, entry in enumerate(order_commands(entries)):
+            found[entry.name].append(measure(url, entry, folder / f"{latency}-{number}-{place}"))
         for name, each in found.items():
-            taken[name].append(pooled(each))
+            taken[name].append(combine_runs(each))
     rates = {name: statistics.median(each.rate for each in found) for name, found in taken.items()}
     shares = [ours.rate / loop.rate for ours, loop in zip(taken[OURS], taken[LOOP], strict=True)]
     met = True
@@ -231,13 +233,15 @@ def main() -> int:
     print(f"|{' --- |' * 8}")
     with tempfile.TemporaryDirectory() as folder:
         suite = Path(folder, "mine.jsonl")
-        suite.write_text("".join(json.dumps(synthetic(number)) + "\n" for number in range(CASES)), encoding="utf-8")
+        suite.write_text("".join(json.dumps(make_case(number)) + "\n" for number in range(CASES)), encoding="utf-8")
         for latency in BARS:
-            with serving(latency) as url:
-                entries = own_entries(url, suite)
+            with serve_loopback(latency) as url:
+                entries = make_own_entries(url, suite)
                 if not latency:  # with latency, the server hides a slow harness, so there is nothing to compare
-                    entries += [rival_entry(rival, place, url) for rival, place in zip(chosen, places, strict=True)]
-                met &= compared(latency, entries, url, Path(folder))
+                    entries += [
+                        make_rival_entry(rival, place, url) for rival, place in zip(chosen, places, strict=True)
+                    ]
+                met &= compare_entries(latency, entries, url, Path(folder))
     if chosen:
         print()
     for rival in chosen:

@@ -21,7 +21,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 from tests import chromium
 
-from benchmarks.served import server
+from benchmarks.served import run_server
 
 LOADS = 9
 FEW_RUNS, MANY_RUNS = 100, 10_000
@@ -33,30 +33,30 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="pramana-pages-") as folder:
         few, many = Path(folder, "few"), Path(folder, "many")
         asked = Path(folder, "asked.jsonl")
-        asked.write_text("".join(_case(number) for number in range(5)), encoding="utf-8")
+        asked.write_text("".join(_make_case(number) for number in range(5)), encoding="utf-8")
         for _ in range(FEW_RUNS):
-            _pramana(few, "run", str(asked), "--model", "fake:echo", "--quiet")
+            _run_pramana(few, "run", str(asked), "--model", "fake:echo", "--quiet")
         shutil.copytree(few, many)
         _copy_runs(many / "pramana.sqlite3", MANY_RUNS // FEW_RUNS - 1)
         runs = {}
         for count in (FEW_RESULTS, MANY_RESULTS):
             suite = Path(folder, f"{count}.jsonl")
-            suite.write_text("".join(_case(number) for number in range(count)), encoding="utf-8")
-            _pramana(many, "run", str(suite), "--model", "fake:echo", "--quiet")
-            runs[count] = json.loads(_pramana(many, "runs", "--json"))[0]["id"]
+            suite.write_text("".join(_make_case(number) for number in range(count)), encoding="utf-8")
+            _run_pramana(many, "run", str(suite), "--model", "fake:echo", "--quiet")
+            runs[count] = json.loads(_run_pramana(many, "runs", "--json"))[0]["id"]
         with (
-            server(PRAMANA_HOME=str(few)) as small,
-            server(PRAMANA_HOME=str(many)) as large,
+            run_server(PRAMANA_HOME=str(few)) as small,
+            run_server(PRAMANA_HOME=str(many)) as large,
             sync_playwright() as playwright,
         ):
             browser = playwright.chromium.launch(
-                executable_path=chromium.path(),
+                executable_path=chromium.find_executable(),
                 args=["--no-sandbox", "--disable-gpu"],
             )
             page = browser.new_page(viewport={"width": 1280, "height": 900})
-            listed = _in_turns(page, (f"{small}/runs", f"{large}/runs"), "#main .bar")
+            listed = _measure_loads(page, (f"{small}/runs", f"{large}/runs"), "#main .bar")
             addresses = [f"{large}/runs/{runs[count]}" for count in (FEW_RESULTS, MANY_RESULTS)]
-            results = _in_turns(page, addresses, "#main .big")
+            results = _measure_loads(page, addresses, "#main .big")
             browser.close()
     print("| page | with little | with much | ratio |\n| --- | --- | --- | --- |")
     kept = True
@@ -70,7 +70,7 @@ def main() -> int:
     return 0 if kept else 1
 
 
-def _case(number: int) -> str:
+def _make_case(number: int) -> str:
     category = ("coding", "factual", "safety")[number % 3]
     line = {
         "id": f"{category}-{number:06}", "category": category, "input": f"Say word number {number}.",
@@ -80,7 +80,7 @@ def _case(number: int) -> str:
     return json.dumps(line) + "\n"
 
 
-def _pramana(home: Path, *words: str) -> str:
+def _run_pramana(home: Path, *words: str) -> str:
     environment = {**os.environ, "PRAMANA_HOME": str(home)}  # noqa: TID251 - a child gets what a child gets
     done = subprocess.run(
         [sys.executable, "-m", "pramana", *words], env=environment, capture_output=True, text=True, check=False
@@ -115,22 +115,22 @@ def _copy_runs(store: Path, times: int) -> None:
     connection.close()
 
 
-def _in_turns(page: Page, addresses: Sequence[str], last: str) -> list[float]:
+def _measure_loads(page: Page, addresses: Sequence[str], last: str) -> list[float]:
     """Return the median load times; `last` selects the element that appears last."""
     for each in addresses:
         # The first load fills the browser's cache and the server's summary, as for any returning visitor.
         print(
-            f"first load of {each.partition('/runs')[2] or 'the list'}: {_load(page, each, last):.1f} s",
+            f"first load of {each.partition('/runs')[2] or 'the list'}: {_load_page(page, each, last):.1f} s",
             file=sys.stderr,
         )
     taken: list[list[float]] = [[] for _ in addresses]
     for _ in range(LOADS):
         for times, each in zip(taken, addresses, strict=True):
-            times.append(_load(page, each, last))
+            times.append(_load_page(page, each, last))
     return [statistics.median(times) for times in taken]
 
 
-def _load(page: Page, address: str, last: str) -> float:
+def _load_page(page: Page, address: str, last: str) -> float:
     page.goto("about:blank")
     began = time.perf_counter()
     page.goto(address)

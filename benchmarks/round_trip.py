@@ -38,17 +38,17 @@ VOICES = {"espeak": voice, "piper": piper}
 LIBRARY = Path(pramana.__file__).parent / "scenarios"
 
 
-def pooled(several: Sequence[Errors]) -> float | None:
+def pooled_rate(several: Sequence[Errors]) -> float | None:
     """Return all errors over all words, so that every word has the same weight; None without words.
 
-    >>> pooled([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)]), mean([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)])
+    >>> pooled_rate([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)]), mean_rate([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)])
     (0.1, 0.25)
     """
     words = sum(each.reference_words for each in several)
     return sum(each.count for each in several) / words if words else None
 
 
-def mean(several: Sequence[Errors]) -> float | None:
+def mean_rate(several: Sequence[Errors]) -> float | None:
     """Return the mean of the rates, so that every text has the same weight; None without rates."""
     rates = [each.rate for each in several if each.rate is not None]
     return sum(rates) / len(rates) if rates else None
@@ -62,7 +62,7 @@ class Clip:
     samples: Samples
 
 
-def prompts(left_out: Counter[str]) -> Iterator[tuple[str, str]]:
+def iterate_prompts(left_out: Counter[str]) -> Iterator[tuple[str, str]]:
     """Yield language and text of every prompt that a caller would say; count the others by reason."""
     files = [*find_files([LIBRARY]), find_version("v1.0").path("comprehensive")]
     said = set()
@@ -70,18 +70,18 @@ def prompts(left_out: Counter[str]) -> Iterator[tuple[str, str]]:
         if reason := why_not_spoken(case):
             left_out[reason] += 1
             continue
-        for prompt in _texts(case):
+        for prompt in _iterate_texts(case):
             if prompt not in said:
                 said.add(prompt)
                 yield prompt
 
 
-def _texts(case: Case) -> Iterator[tuple[str, str]]:
+def _iterate_texts(case: Case) -> Iterator[tuple[str, str]]:
     for line in case_script(case):
         yield case.facets.language or "en", line.text
 
 
-def spoken(texts: Sequence[str], by: str, left_out: Counter[str]) -> list[Clip]:
+def speak_texts(texts: Sequence[str], by: str, left_out: Counter[str]) -> list[Clip]:
     """Speak each text; count those that cannot be spoken by reason."""
     clips = []
     for text in texts:
@@ -92,7 +92,7 @@ def spoken(texts: Sequence[str], by: str, left_out: Counter[str]) -> list[Clip]:
     return clips
 
 
-def heard(clips: Sequence[Clip], condition: str, whisper: ears.WhisperModel) -> list[Errors]:
+def count_errors(clips: Sequence[Clip], condition: str, whisper: ears.WhisperModel) -> list[Errors]:
     """Return the word errors of each clip's transcript under a condition."""
     conditions = parse_conditions(condition)
     return [
@@ -101,7 +101,7 @@ def heard(clips: Sequence[Clip], condition: str, whisper: ears.WhisperModel) -> 
     ]
 
 
-def interval(several: Sequence[Errors]) -> tuple[float, float]:
+def bootstrap_interval(several: Sequence[Errors]) -> tuple[float, float]:
     """Return the 95 % interval of the pooled rate, by bootstrapping over clips."""
     draws = np.random.default_rng(0).integers(0, len(several), (BOOTSTRAPS, len(several)))
     counts = np.array([each.count for each in several])[draws].sum(axis=1)
@@ -110,17 +110,17 @@ def interval(several: Sequence[Errors]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def row(condition: str, several: Sequence[Errors]) -> str:
+def format_row(condition: str, several: Sequence[Errors]) -> str:
     """Return a row of the table."""
-    low, high = interval(several)
+    low, high = bootstrap_interval(several)
     words = sum(each.reference_words for each in several)
     return (
-        f"| {condition} | {len(several)} | {words:,} | {pooled(several):.1%} | {low:.1%} – {high:.1%} "
-        f"| {mean(several):.1%} |"
+        f"| {condition} | {len(several)} | {words:,} | {pooled_rate(several):.1%} | {low:.1%} – {high:.1%} "
+        f"| {mean_rate(several):.1%} |"
     )
 
 
-def other_languages(said: Sequence[tuple[str, str]]) -> Iterator[str]:
+def list_other_languages(said: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield a row per language: the number of prompts, how many are spoken and refused, and the first reason."""
     for language in sorted({language for language, _ in said} - {"en"}):
         texts = [text for each, text in said if each == language]
@@ -137,11 +137,11 @@ def other_languages(said: Sequence[tuple[str, str]]) -> Iterator[str]:
 def main(by: str, limit: int | None, threads: int) -> int:
     """Print both tables; return 1 if the rates do not rise as required, or too few clips were spoken."""
     left_out: Counter[str] = Counter()
-    said = list(prompts(left_out))
+    said = list(iterate_prompts(left_out))
     start = perf_counter()
     VOICES[by].speak("Hello.", "en")
     loaded = perf_counter()
-    clips = spoken([text for language, text in said if language == "en"][:limit], by, left_out)
+    clips = speak_texts([text for language, text in said if language == "en"][:limit], by, left_out)
     took, seconds = perf_counter() - loaded, sum(len(clip.samples) for clip in clips) / CALLER_RATE
     print(f"loaded in {loaded - start:.1f} s; spoke {seconds:.0f} s in {took:.0f} s", file=sys.stderr)
     whisper = ears.WhisperModel.open(threads)
@@ -152,15 +152,15 @@ def main(by: str, limit: int | None, threads: int) -> int:
     rates = {}
     for condition in CONDITIONS:
         start = perf_counter()
-        several = heard(clips, condition, whisper)
-        rates[condition] = pooled(several) or 0.0
-        print(row(condition, several), flush=True)
+        several = count_errors(clips, condition, whisper)
+        rates[condition] = pooled_rate(several) or 0.0
+        print(format_row(condition, several), flush=True)
         print(f"{condition}: {perf_counter() - start:.0f} s", file=sys.stderr)
     for reason, count in left_out.most_common():
         print(f"\nNot said: {count} prompts: {reason}")
     if by == "espeak":
         print("\n| language | prompts | spoken | refused | why, the first |\n| --- | --: | --: | --: | --- |")
-        for line in other_languages(said):
+        for line in list_other_languages(said):
             print(line)
     rises = all(rates[one] < rates[other] for one, other in pairwise(RISING))
     enough = limit is not None or len(clips) >= FEWEST

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 @contextmanager
-def server(*options: str, **environment: str) -> Iterator[str]:
+def run_server(*options: str, **environment: str) -> Iterator[str]:
     """Yield the URL of a server with an empty store; stop it when the context ends."""
     with tempfile.TemporaryDirectory(prefix="pramana-bench-") as folder:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PRAMANA_")}  # noqa: TID251
@@ -22,7 +22,7 @@ def server(*options: str, **environment: str) -> Iterator[str]:
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert process.stdout is not None  # noqa: S101 - it was asked for
+        assert process.stdout is not None  # noqa: S101 - stdout is a pipe
         try:
             said = process.stdout.readline()
             found = re.search(r"http://\S+:\d+", said)

@@ -23,14 +23,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-from benchmarks.yaml_positions import COUNT, text
+from benchmarks.yaml_positions import COUNT, make_document
 from pramana import settings
 from pramana.load.problems import Problems
 from pramana.load.scenario import parse_scenarios
 
 LISTED, KEPT, CONNECTIONS, LISTING_S, LISTING_ROUNDS = 20, 1_000, 8, 0.5, 31
 IMPORT_ROUNDS = 7
-ONE = text().partition("  - id: booking-ferry-1\n")[0].replace("booking-ferry-0", "the-first")
+ONE = make_document().partition("  - id: booking-ferry-1\n")[0].replace("booking-ferry-0", "the-first")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Row:
     """Whether the bar is a minimum for the ratio, not a maximum."""
 
     @property
-    def kept(self) -> bool:
+    def is_met(self) -> bool:
         return self.ratio >= self.bar if self.at_least else self.ratio <= self.bar
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Row:
 
 
 @contextmanager
-def process(command: list[str], home: Path) -> Iterator[str]:
+def start_process(command: list[str], home: Path) -> Iterator[str]:
     """Start a server; yield its URL once it is printed."""
     environment = {**os.environ, "PRAMANA_HOME": str(home)}  # noqa: TID251 - a child gets what a child gets
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as started:
@@ -73,14 +73,14 @@ def process(command: list[str], home: Path) -> Iterator[str]:
             started.terminate()
 
 
-def ours(home: Path) -> AbstractContextManager[str]:
+def serve_pramana(home: Path) -> AbstractContextManager[str]:
     """Serve a data folder with `pramana serve`."""
-    return process([sys.executable, "-m", "pramana", "serve", "--port", "0"], home)
+    return start_process([sys.executable, "-m", "pramana", "serve", "--port", "0"], home)
 
 
-def bare(home: Path) -> AbstractContextManager[str]:
+def serve_bare_route(home: Path) -> AbstractContextManager[str]:
     """Serve a data folder with the bare route."""
-    return process([sys.executable, "-m", "benchmarks.server", "--bare"], home)
+    return start_process([sys.executable, "-m", "benchmarks.server", "--bare"], home)
 
 
 def serve_bare(home: Path) -> None:
@@ -173,13 +173,13 @@ async def requests_per_second(url: str, path: str, seconds: float) -> float:
 # ── Rows ──
 
 
-def listing() -> Row:
+def measure_listing() -> Row:
     """List 20 of 1,000 scenarios."""
     path = f"/api/scenarios?pageSize={LISTED}"
     rates: dict[str, list[float]] = {"bare": [], "ours": []}
-    with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as mine:
-        post_yaml(mine, text().partition(f"  - id: booking-ferry-{KEPT}\n")[0])
-        with bare(Path(folder)) as theirs:
+    with tempfile.TemporaryDirectory() as folder, serve_pramana(Path(folder)) as mine:
+        post_yaml(mine, make_document().partition(f"  - id: booking-ferry-{KEPT}\n")[0])
+        with serve_bare_route(Path(folder)) as theirs:
             if get(mine + path) != get(theirs + path):
                 sys.exit("the two do not answer the same")
             for name, url in (("bare", theirs), ("ours", mine)) * (LISTING_ROUNDS + 1):
@@ -189,9 +189,9 @@ def listing() -> Row:
     return Row(what, "bare FastAPI route", f"{theirs_:,.0f}", f"{ours_:,.0f}", ours_ / theirs_, 0.6, at_least=True)
 
 
-def importing() -> Row:
+def measure_importing() -> Row:
     """Import 10,000 new scenarios in one request, into an empty store each time."""
-    document = text()
+    document = make_document()
     alone, imported = [], []
     command = [sys.executable, "-m", "benchmarks.server", "--parse"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parser:
@@ -201,7 +201,7 @@ def importing() -> Row:
             parser.stdin.write("again\n")
             parser.stdin.flush()
             alone.append(float(parser.stdout.readline()))
-            with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as url:
+            with tempfile.TemporaryDirectory() as folder, serve_pramana(Path(folder)) as url:
                 post_yaml(url, ONE)
                 took, answer = post_yaml(url, document)
             if answer.count(b'"createdAt"') != COUNT:
@@ -215,7 +215,7 @@ def importing() -> Row:
 
 def parse_alone() -> None:
     """Parse the document for each line of stdin; print the seconds it took."""
-    document = text()
+    document = make_document()
     for _ in sys.stdin:
         start = time.perf_counter()
         count = len(parse_scenarios(document, Problems()))
@@ -225,7 +225,7 @@ def parse_alone() -> None:
         print(took, flush=True)
 
 
-ROWS: tuple[Callable[[], Row], ...] = (listing, importing)
+ROWS: tuple[Callable[[], Row], ...] = (measure_listing, measure_importing)
 
 
 def main() -> int:
@@ -238,7 +238,7 @@ def main() -> int:
     for measure in (*ROWS, *submissions.ROWS):
         row = measure()
         print(row, flush=True)
-        missed += not row.kept
+        missed += not row.is_met
     return int(missed > 0)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks.served import server
+from benchmarks.served import run_server
 
 CLIENTS, SECONDS = 64, 60.0
 ALLOWED = frozenset((200, 201, 202, 204, 404, 409, 429))
@@ -65,10 +65,19 @@ class Account:
         turn = 0
         while time.monotonic() < until:
             turn += 1
-            act = chance.choice((self.bring, self.bring, self.take_away, self.run, self.look, self.end_one))
+            act = chance.choice(
+                (
+                    self.import_scenarios,
+                    self.import_scenarios,
+                    self.delete_scenario,
+                    self.run,
+                    self.list_all,
+                    self.end_run,
+                )
+            )
             act(turn, chance)
 
-    def bring(self, turn: int, chance: random.Random) -> None:
+    def import_scenarios(self, turn: int, chance: random.Random) -> None:
         names = [f"s{self.number}-{turn}-{each}" for each in range(chance.randint(1, 20))]
         entries = "".join(
             f"  - id: {name}\n    name: N\n    type: task-completion\n    prompt: Hello\n    expected_outcome: x\n"
@@ -81,7 +90,7 @@ class Account:
                 self.wrong.append(f"not imported: {set(names) - imported}")
             self.mine |= imported - {"shared-by-all"}
 
-    def take_away(self, _: int, chance: random.Random) -> None:
+    def delete_scenario(self, _: int, chance: random.Random) -> None:
         if self.mine:
             name = chance.choice(sorted(self.mine))
             if self.call("DELETE", f"/api/scenarios/{name}")[0] == 200:
@@ -96,12 +105,12 @@ class Account:
         if status in (200, 201, 202):
             self.runs[answer["data"]["id"]] = 10 * body["repeats"]  # type: ignore[operator]
 
-    def look(self, _: int, chance: random.Random) -> None:
+    def list_all(self, _: int, chance: random.Random) -> None:
         self.call("GET", "/api/scenarios?pageSize=20")
         if self.runs:
             self.call("GET", f"/api/runs/{chance.choice(sorted(self.runs))}")
 
-    def end_one(self, _: int, chance: random.Random) -> None:
+    def end_run(self, _: int, chance: random.Random) -> None:
         if self.runs:
             name = chance.choice(sorted(self.runs))
             if chance.random() < 0.5:
@@ -161,7 +170,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     given = parser.parse_args()
-    with server() as url:
+    with run_server() as url:
         accounts = [Account(number, url) for number in range(given.clients)]
         until = time.monotonic() + given.seconds
         threads = [threading.Thread(target=each.work, args=(until,)) for each in accounts]

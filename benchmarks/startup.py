@@ -54,7 +54,7 @@ class Command:
         self.processor.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def commands(suite: Path) -> list[Command]:
+def make_commands(suite: Path) -> list[Command]:
     """Return the commands to measure, each after its yardstick."""
 
     def imports(names: str) -> Command:
@@ -77,7 +77,7 @@ def main() -> int:
         folder = Path(name)
         suite = folder / "two.jsonl"
         suite.write_text("".join(json.dumps({"id": f"coding-{n}", **CASE}) + "\n" for n in (1, 2)), encoding="utf-8")
-        measured = commands(suite)
+        measured = make_commands(suite)
         for round_number in range(ROUNDS + 1):  # the first is a warm-up: modules and store are made
             for command in measured:
                 command.measure(folder)

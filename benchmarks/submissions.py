@@ -24,7 +24,7 @@ from subprocess import PIPE, Popen
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks.server import Row, ours
+from benchmarks.server import Row, serve_pramana
 from pramana.store import open_store
 from pramana.store.engine import LOG_PAGES
 from pramana.store.submissions import INSERT, Batch, Submission
@@ -37,14 +37,14 @@ _CHECK = {"type": "contains_any", "case_sensitive": False}
 _CASE = {"category": "factual", "input": "Which?", "ideal": ["this"], "assertion": _CHECK}
 
 
-def suite() -> str:
+def make_suite() -> str:
     """Return a suite with a thousand cases, as JSONL."""
     facts = {"difficulty": "easy", "tokens_est": 3, "tags": []}
     lines = (json.dumps({"id": f"factual-{each:04}", **_CASE, "metadata": facts}) for each in range(RESULTS))
     return "\n".join(lines) + "\n"
 
 
-def body(number: int, suite_hash: str, chance: random.Random) -> bytes:
+def make_body(number: int, suite_hash: str, chance: random.Random) -> bytes:
     """Return a submission of one run of a suite: a model's answers on one day, a few hundred characters each."""
     model, day = number % MODELS, number // MODELS
     results = [
@@ -64,7 +64,7 @@ def body(number: int, suite_hash: str, chance: random.Random) -> bytes:
 # ── The bare script ──
 
 
-def bare(path: str) -> None:
+def insert_bare(path: str) -> None:
     """Insert the body in each file named on stdin; print the seconds it took."""
     connection = sqlite3.connect(path, isolation_level=None)
     # The same page cache as ours: a smaller one would flatter our ratio.
@@ -129,7 +129,7 @@ class Connection:
         return took, json.loads(said)
 
 
-def batches() -> Row:
+def measure_batches() -> Row:
     """Submit batches of 1,000 verified results: ten models, a new day after each round."""
     chance = random.Random(7)
     theirs, mine = [], []
@@ -137,14 +137,14 @@ def batches() -> Row:
         home, path = Path(folder, "ours"), Path(folder, "bare.sqlite3")
         open_store(f"sqlite:///{path}").close()  # creates the same tables
         command = [sys.executable, "-m", "benchmarks.submissions", "--bare", str(path)]
-        with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as script, ours(home) as url:
+        with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as script, serve_pramana(home) as url:
             assert script.stdin  # noqa: S101 - they are pipes
             assert script.stdout  # noqa: S101
             connection = Connection(url)
-            upload = json.dumps({"version": SUITE, "tiers": {"cheap": suite()}}).encode()
+            upload = json.dumps({"version": SUITE, "tiers": {"cheap": make_suite()}}).encode()
             suite_hash = connection.ask("POST", "/api/suites", upload)[1]["data"]["tiers"]["cheap"]["hash"]
             for number in range(BATCHES + WARMING):
-                content = body(number, suite_hash, chance)
+                content = make_body(number, suite_hash, chance)
                 file = Path(folder, "body.json")
                 file.write_bytes(content)
                 script.stdin.write(f"{file}\n")
@@ -164,7 +164,7 @@ def batches() -> Row:
     return Row(what, "bare script", f"{rates[0]:,.0f}", f"{rates[1]:,.0f}", rates[1] / rates[0], 0.5, at_least=True)
 
 
-def filled(home: Path, count: int) -> None:
+def fill_store(home: Path, count: int) -> None:
     """Fill a store with `count` submissions; models and days are the same for every count."""
     home.mkdir()
     store, chance, last = open_store(f"sqlite:///{home / 'pramana.sqlite3'}"), random.Random(3), date(2026, 3, 31)
@@ -174,7 +174,7 @@ def filled(home: Path, count: int) -> None:
         for day in range(DAYS):
             extra = int(model * DAYS + day < left)
             when = datetime(last.year, last.month, last.day, 12, tzinfo=UTC) - timedelta(days=DAYS - 1 - day)
-            for some in _thousands(each_day + extra):
+            for some in _split_into_batches(each_day + extra):
                 results = [
                     Submission(f"model-{model}", f"p{number % PROMPTS}", f"this {chance.getrandbits(60)}")
                     for number in some
@@ -186,18 +186,18 @@ def filled(home: Path, count: int) -> None:
         sys.exit(f"{len(points)} points of {sum(each.submissions for each in points)} submissions")
 
 
-def _thousands(count: int) -> Iterator[Sequence[int]]:
+def _split_into_batches(count: int) -> Iterator[Sequence[int]]:
     return (range(start, min(start + RESULTS, count)) for start in range(0, count, RESULTS))
 
 
-def chart() -> Row:
+def measure_chart() -> Row:
     """Chart ten models over 90 days: with ten thousand submissions, and with a million."""
     path = "/api/data/chart?from=2026-01-01&to=2026-03-31"
     with tempfile.TemporaryDirectory() as folder:
         homes = [Path(folder, str(count)) for count in (FEW, MANY)]
         for home, count in zip(homes, (FEW, MANY), strict=True):
-            filled(home, count)
-        with ours(homes[0]) as few, ours(homes[1]) as many:
+            fill_store(home, count)
+        with serve_pramana(homes[0]) as few, serve_pramana(homes[1]) as many:
             servers = Connection(few), Connection(many)
             took: list[list[float]] = [[], []]
             for _ in range(CHARTS + 5):
@@ -211,11 +211,11 @@ def chart() -> Row:
     return Row(what, f"of {FEW:,}", f"{less * 1e3:.1f}", f"{more * 1e3:.1f}", more / less, 1.5, at_least=False)
 
 
-ROWS = (batches, chart)
+ROWS = (measure_batches, measure_chart)
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--bare"]:
-        bare(sys.argv[2])
+        insert_bare(sys.argv[2])
     else:
         for measure in ROWS:
             print(measure(), flush=True)

@@ -40,15 +40,15 @@ def write_suite(path: Path, lines: int, *, repeat: bool) -> None:
             file.write(json.dumps(case) + "\n")
 
 
-def peak() -> int:
+def read_peak_memory() -> int:
     """Return this process's peak resident memory in KB. Not ru_maxrss, which Linux inherits from the parent."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0])
 
 
-def child(path: Path, lines: int) -> None:
+def measure_in_child(path: Path, lines: int) -> None:
     """Measure one size: a valid suite gets its hash, one with a repeated id a problem that names both lines."""
-    before = peak()
+    before = read_peak_memory()
     start = time.process_time()
     problems = Problems()
     suite = check_suite(path, problems)
@@ -58,13 +58,13 @@ def child(path: Path, lines: int) -> None:
     check_suite(path.with_suffix(".twice.jsonl"), problems)
     if [each.message.rpartition(": ")[2] for each in problems] != [f"lines 1 and {lines}"]:
         sys.exit(f"the repeated id was not found: {problems.kept[:3]}")
-    print(before, peak(), time.process_time() - start)
+    print(before, read_peak_memory(), time.process_time() - start)
 
 
 def main() -> int:
     """Print the table; return 1 if the bar is missed."""
     if len(sys.argv) == 3:
-        child(Path(sys.argv[1]), int(sys.argv[2]))
+        measure_in_child(Path(sys.argv[1]), int(sys.argv[2]))
         return 0
     peaks = {}
     print("| lines | file | peak memory | above the start of the program | CPU |")

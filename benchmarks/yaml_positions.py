@@ -30,12 +30,12 @@ ENTRY = """\
 """
 
 
-def text() -> str:
+def make_document() -> str:
     """Return a document of synthetic scenarios."""
     return 'version: "1.0"\nscenarios:\n' + "".join(ENTRY.format(n=n) for n in range(COUNT))
 
 
-def ours(document: str) -> int:
+def load_with_pramana(document: str) -> int:
     """Parse and validate; return the number of scenarios."""
     problems = Problems()
     count = len(parse_scenarios(document, problems))
@@ -44,12 +44,12 @@ def ours(document: str) -> int:
     return count
 
 
-def theirs(document: str) -> int:
+def load_with_pyyaml(document: str) -> int:
     """Load with PyYAML's C loader."""
     return len(yaml.load(document, Loader=yaml.CSafeLoader)["scenarios"])  # noqa: TID251 - the yardstick
 
 
-def cpu(work: Callable[[str], int], document: str) -> float:
+def measure_cpu(work: Callable[[str], int], document: str) -> float:
     """Return the CPU seconds of one call, with the garbage collector paused."""
     with paused_garbage_collector():
         start = time.process_time()
@@ -62,11 +62,11 @@ def cpu(work: Callable[[str], int], document: str) -> float:
 
 def main() -> int:
     """Print the table; return 1 if the bar is missed."""
-    document = text()
+    document = make_document()
     yardstick, reader = [], []
     for _ in range(ROUNDS):
-        yardstick.append(cpu(theirs, document))
-        reader.append(cpu(ours, document))
+        yardstick.append(measure_cpu(load_with_pyyaml, document))
+        reader.append(measure_cpu(load_with_pramana, document))
     ratio = min(reader) / min(yardstick)
     print(f"| {COUNT:,} scenarios, {document.count(chr(10)):,} lines | CPU s, minimum of {ROUNDS} | ratio |")
     print("| --- | --- | --- |")

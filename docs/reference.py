@@ -69,9 +69,12 @@ def claims_page() -> str:
     lines = [
         "# Claims",
         "",
-        "Every promise, and what proves it. A named test that is missing, skipped or failed",
+        "This page lists every promise of Pramana, and below each promise its proof: tests, or a command with its",
+        "last result. The names of tests are paths below `tests/`; for example, `.venv/bin/pytest tests/test_hash.py`",
+        "runs the tests of one file. `make test` fails if a test named here is missing, skipped or fails.",
+        "[Proofs](proofs.md) has the full results of the commands.",
+        "",
     ]
-    lines += ["fails `make test`; the last result of a command is in [proofs](proofs.md).", ""]
     for section in dict.fromkeys(claim["section"] for claim in claims):
         lines += [f"## {section}", ""]
         for claim in (each for each in claims if each["section"] == section):
@@ -82,7 +85,7 @@ def claims_page() -> str:
                 lines += [f"  - `{claim['command']}`: {result}"]
             if "trial" in claim:
                 tried = f"**{claim['value']}** ({claim['date']}, commit {claim['commit']})"
-                lines += [f"  - tried with help and documentation alone, [{claim['trial']}](proofs.md): {tried}"]
+                lines += [f"  - tried with only help and documentation, [{claim['trial']}](proofs.md): {tried}"]
         lines.append("")
     return "\n".join(lines)
 
@@ -94,19 +97,30 @@ LIBRARY_HEAD = """\
 
 Every public name of `pramana`, with its types, generated from the program by `make reference`.
 [From Python](python.md) is the guide. Names that are not on this page are private and may change without notice.
+The examples on this page need `from pramana import *`, and the one of `parametrize` needs pytest.
 
-`Cases` is a path, several of them, cases, dictionaries, or a data frame. `Model` is a model's name or a function.
-`RunOptions` are the other options of a run, as keyword arguments: the fields of `RunRequest` below, and each field of
-`Limits` by itself (`max_cost_usd=2`, not `limits=`). `paths` and `cases` are the first argument, `repeats` is `repeat`.
-`selection` may be a dictionary: `selection={"tags": ["vip"]}`.
-`ScorerFunction` is a function of a `ScoringContext`; `Prompt` is text or a list of messages.
+These types of arguments appear in several signatures:
+
+- `Cases` is a path, several paths, cases, dictionaries, or a data frame.
+- `Model` and `Judge` are a model's name or a function.
+- `StoredRun` is the id of a run, its report, or an item of `runs()`.
+- `RunOptions` are the other options of a run, as keyword arguments: the fields of [RunRequest](#runrequest), and the
+  fields of [Limits](#limits) (write `max_cost_usd=2`, not `limits=`). The fields `paths` and `cases` are the first
+  argument, `cases`, and the field `repeats` is the argument `repeat`. `selection` may be a dictionary:
+  `selection={"tags": ["vip"]}`.
+- `ResumeOptions` are the options that a resumed run may change: its limits, `cache`, and the functions of its
+  `scorers`.
+- `ScorerFunction` is a function of a `ScoringContext`.
+- `Prompt` is text or a list of messages.
 """
 SECTIONS = {
     "Evaluate": (
         "evaluate",
         "evaluate_async",
         "stream",
+        "Stream",
         "resume",
+        "resume_async",
         "estimate",
         "load_report",
         "runs",
@@ -117,6 +131,7 @@ SECTIONS = {
         "Estimate",
         "Comparison",
         "Result",
+        "parametrize",
     ),
     "Cases": ("Case", "cases_of", "validate", "ValidationReport", "hash_suite", "hash_result", "hash_output"),
     "Options of a run": ("RunRequest", "Limits", "Selection"),
@@ -178,11 +193,11 @@ WITH_MEMBERS = ("Rate",)
 def _attribute_tables() -> Iterator[str]:
     """Yield the fields of each type that users meet and never make."""
     yield "## Attributes of reports, results and comparisons\n"
-    yield "You meet these types and never make them, so `pramana` does not export them.\n"
+    yield "`evaluate` and `compare` return these types; you do not create them, so `pramana` does not export them.\n"
     for place, where in ATTRIBUTES.items():
         module, _, name = place.partition(":")
         found = getattr(import_module(module), name)
-        yield f"### `{name}`\n\nIs {where}.\n"
+        yield f"### `{name}`\n\nThe type of {where}.\n"
         yield "| field | type | |\n| --- | --- | --- |"
         yield from (f"| `{each.name}` | `{_cell(each.type)}` | {_cell(each.text)} |" for each in _fields(found))
         yield ""

@@ -19,7 +19,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from benchmarks.served import server
+from benchmarks.served import run_server
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 from tests import chromium
@@ -254,7 +254,7 @@ def loopback() -> Iterator[Assistant]:
 def main() -> None:
     """Walk everything, four times."""
     UNUSED.mkdir(parents=True, exist_ok=True)
-    browser_path = chromium.path()
+    browser_path = chromium.find_executable()
     with sync_playwright() as playwright, loopback() as assistant:
         browser = playwright.chromium.launch(
             executable_path=browser_path,
@@ -267,9 +267,9 @@ def main() -> None:
                     color_scheme=theme,
                     permissions=["clipboard-read", "clipboard-write"],
                 )
-                with server() as url:
+                with run_server() as url:
                     first_run(Walk(context.new_page(), url, width, theme))
-                with server() as url:
+                with run_server() as url:
                     walk = Walk(context.new_page(), url, width, theme)
                     call(walk)
                     scenarios(walk)

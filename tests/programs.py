@@ -1,10 +1,10 @@
-"""`python -m pramana …` as a process of its own, forked from one that has imported the program already.
+"""Runs `python -m pramana …` as a separate process, forked from one that has already imported the program.
 
-Importing is what a short command spends its time on: up to three seconds of a processor, for each. A fork has its own
-process id, memory, environment, folder, streams, signals and exit code, as a new interpreter has. What it does not
-show is starting up itself: tests of that, and those that need another interpreter, call `subprocess`.
+A short command spends most of its time on imports: up to three seconds of processor time each. A fork has its own
+process id, memory, environment, folder, streams, signals and exit code, as a new interpreter has. It does not cover
+startup itself: tests of that, and those that need another interpreter, call `subprocess`.
 
-`python tests/programs.py SOCKET` is the process that forks; one is started when it is first needed.
+`python tests/programs.py SOCKET` is the fork server, started on first use.
 """
 
 import array
@@ -54,12 +54,12 @@ IMPORTED = (
     "uvicorn.protocols.http.httptools_impl",
     "uvicorn.protocols.websockets.websockets_sansio_impl",
 )
-"""Of the pages only what they share: a page is registered when it is imported, and in its order."""
-_OF_THE_INTERPRETER = re.compile(r"PYTHON|LC_|LANG|COVERAGE")
-"""Variables that an interpreter reads only when it starts."""
-_SHORT = 70
-"""Characters of a folder in which a socket can be: the path of one has 107 at most."""
-_KEPT_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+"""Of the pages only the shared modules: importing a page registers it, and the order matters."""
+_INTERPRETER_VARIABLES = re.compile(r"PYTHON|LC_|LANG|COVERAGE")
+"""Variables that an interpreter reads only at startup."""
+_MAX_SOCKET_FOLDER_LENGTH = 70
+"""Longest folder in which to create a socket, whose path may have at most 107 characters."""
+_INHERITED_IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 class Program:
@@ -79,17 +79,17 @@ class Program:
         if stdout == subprocess.PIPE:
             reading, writing = os.pipe()
             self.stdout = os.fdopen(reading, encoding="utf-8")
-        with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - it has no end to keep
-            out = writing if writing >= 0 else _number(stdout)
-            error = out if stderr == subprocess.STDOUT else _number(stderr)
+        with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - only its descriptor is used
+            out = writing if writing >= 0 else _file_number(stdout)
+            error = out if stderr == subprocess.STDOUT else _file_number(stderr)
             asked = {
                 "arguments": list(arguments),
                 "environment": dict(env),
                 "folder": str(cwd or Path.cwd()),
-                "ignored": [each for each in _KEPT_IGNORED if signal.getsignal(each) == signal.SIG_IGN],
+                "ignored": [each for each in _INHERITED_IGNORED_SIGNALS if signal.getsignal(each) == signal.SIG_IGN],
             }
             self._line = socket.socket(socket.AF_UNIX)
-            self._line.connect(_forking())
+            self._line.connect(_start_fork_server())
             body = json.dumps(asked).encode()
             socket.send_fds(self._line, [len(body).to_bytes(4, "big")], [nothing.fileno(), out, error])
             self._line.sendall(body)
@@ -149,10 +149,10 @@ def start(
     stderr: IO[Any] | int = subprocess.STDOUT,
 ) -> Process:
     """Start `python ARGUMENTS…`, which begin with `-m` or `-c`; without `stdin`."""
-    here = dict(os.environ)  # noqa: TID251 - a child gets what we have
+    here = dict(os.environ)  # noqa: TID251 - a child inherits our environment
     given = dict(here if env is None else env)
     changed = {name for name in {*given, *here} if given.get(name) != here.get(name)}
-    if sys.platform == "linux" and not any(map(_OF_THE_INTERPRETER.match, changed)):
+    if sys.platform == "linux" and not any(map(_INTERPRETER_VARIABLES.match, changed)):
         return Program(arguments, env=given, cwd=cwd, stdout=stdout, stderr=stderr)
     command = [sys.executable, *arguments]
     return subprocess.Popen(
@@ -183,39 +183,41 @@ def run(
     return subprocess.CompletedProcess(process.args, code, *said)
 
 
-def _number(stream: IO[Any] | int) -> int:
+def _file_number(stream: IO[Any] | int) -> int:
     return stream if isinstance(stream, int) else stream.fileno()
 
 
 @cache
-def _forking() -> str:
-    """Start what forks; return the path of its socket. It ends with this process, whose end of a pipe it watches."""
-    folder = tempfile.mkdtemp(prefix="pramana-forks-", dir=None if len(tempfile.gettempdir()) < _SHORT else "/tmp")
+def _start_fork_server() -> str:
+    """Start the fork server; return the path of its socket. It exits when this process closes its end of a pipe."""
+    folder = tempfile.mkdtemp(
+        prefix="pramana-forks-", dir=None if len(tempfile.gettempdir()) < _MAX_SOCKET_FOLDER_LENGTH else "/tmp"
+    )
     path = str(Path(folder, "socket"))
     process = subprocess.Popen(
         [sys.executable, __file__, path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is for the tests, which end what they have started
+        start_new_session=True,  # Ctrl-C goes to the tests, which end what they started
     )
     assert process.stdout
     assert process.stdout.readline() == b"ready\n"
     process.stdout.close()
-    atexit.register(_stop_forking, process)
+    atexit.register(_stop_fork_server, process)
     return path
 
 
-def _stop_forking(process: "subprocess.Popen[bytes]") -> None:
+def _stop_fork_server(process: "subprocess.Popen[bytes]") -> None:
     assert process.stdin
     process.stdin.close()
     process.wait(20)
 
 
-# ── The process that forks ──
+# ── The fork server ──
 
 
-def wait_for_work(path: str) -> tuple[dict[str, Any], list[int]]:
-    """Fork for each request; return it, in the fork alone."""
+def serve_forks(path: str) -> tuple[dict[str, Any], list[int]]:
+    """Fork for each request; return the request in the child only."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(64)
@@ -231,7 +233,7 @@ def wait_for_work(path: str) -> tuple[dict[str, Any], list[int]]:
             selector.register(each, selectors.EVENT_READ)
         while True:
             ready = {key.fileobj for key, _ in selector.select()}
-            if sys.stdin in ready:  # those who had it started have ended, in whichever way
+            if sys.stdin in ready:  # the test session has ended, however it did
                 for child in children:
                     with suppress(ProcessLookupError):
                         os.kill(child, signal.SIGKILL)
@@ -239,12 +241,12 @@ def wait_for_work(path: str) -> tuple[dict[str, Any], list[int]]:
                 os._exit(0)
             if awake in ready:
                 os.read(awake, 4096)
-                _tell_of_ends(children)
+                _report_exits(children)
             if listening not in ready:
                 continue
             line, _ = listening.accept()
             try:
-                request, streams = _received(line)
+                request, streams = _receive_request(line)
             except (EOFError, ValueError):
                 line.close()
                 continue
@@ -262,35 +264,35 @@ def wait_for_work(path: str) -> tuple[dict[str, Any], list[int]]:
                 os.close(stream)
 
 
-def _received(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def _receive_request(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
     head, streams, _, _ = socket.recv_fds(line, 4, 3)
     size, body = int.from_bytes(head, "big"), b""
     while len(body) < size:
         part = line.recv(size - len(body))
         if not part:
-            raise EOFError("whoever asked for a program has ended in the middle of it")
+            raise EOFError("the client closed the connection in the middle of a request")
         body += part
     return json.loads(body), list(array.array("i", streams))
 
 
-def _tell_of_ends(children: dict[int, socket.socket]) -> None:
+def _report_exits(children: dict[int, socket.socket]) -> None:
     while children:
         child, status = os.waitpid(-1, os.WNOHANG)
         if not child:
             return
-        with children.pop(child) as line, suppress(OSError):  # whoever started it may have gone
+        with children.pop(child) as line, suppress(OSError):  # the client may have exited
             line.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
 
-def become(request: dict[str, Any], streams: Sequence[int]) -> NoReturn:
-    """Be what was asked for, in a fork."""
+def execute_request(request: dict[str, Any], streams: Sequence[int]) -> NoReturn:
+    """Execute the requested program in a fork."""
     import runpy
 
     for place, (stream, name) in enumerate(zip(streams, ("stdin", "stdout", "stderr"), strict=True)):
         os.dup2(stream, place)
         os.close(stream)
         old = getattr(sys, name)  # which knows what its file can do: seek, or be a terminal
-        buffered = open(place, "wb" if place else "rb", closefd=False)  # noqa: SIM115 - for as long as it lives
+        buffered = open(place, "wb" if place else "rb", closefd=False)  # noqa: SIM115 - open until the process ends
         new = io.TextIOWrapper(buffered, old.encoding, old.errors, line_buffering=place == 2 or buffered.isatty())
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)
@@ -298,20 +300,20 @@ def become(request: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     os.environ.clear()  # noqa: TID251 - the environment of another process
     os.environ.update(request["environment"])  # noqa: TID251
     time.tzset()
-    for number in _KEPT_IGNORED:
+    for number in _INHERITED_IGNORED_SIGNALS:
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN if number in request["ignored"] else usual)
     kind, what, *rest = request["arguments"]
     if kind == "-m":
         sys.path[0], sys.argv = request["folder"], [what, *rest]
-        _end_with(lambda: runpy.run_module(what, run_name="__main__", alter_sys=True))
+        _run_and_exit(lambda: runpy.run_module(what, run_name="__main__", alter_sys=True))
     sys.path[0], sys.argv = "", ["-c", *rest]
     code = compile(what, "<string>", "exec")
-    _end_with(lambda: exec(code, {"__name__": "__main__"}))  # noqa: S102 - as python -c does
+    _run_and_exit(lambda: exec(code, {"__name__": "__main__"}))  # noqa: S102 - as python -c does
 
 
-def _end_with(work: Callable[[], object]) -> NoReturn:
-    """Work, and end as an interpreter does; only that it does not take itself apart, which costs more than the rest."""
+def _run_and_exit(work: Callable[[], object]) -> NoReturn:
+    """Run a function and exit as an interpreter does, but skip its costly finalisation."""
     code: object = 0
     try:
         work()
@@ -344,4 +346,4 @@ if __name__ == "__main__":
     assert threading.active_count() == 1, "a fork would lose the other threads"
     gc.collect()
     gc.freeze()
-    become(*wait_for_work(sys.argv[1]))
+    execute_request(*serve_forks(sys.argv[1]))

@@ -1,6 +1,6 @@
 """Empty stores at the newest schema, copied or emptied instead of migrated, which costs ten times as much.
 
-The migrations themselves are tested in `tests/store/test_migrations.py`, which begins with nothing.
+The migrations themselves are tested in `tests/store/test_migrations.py`, which starts from scratch.
 """
 
 import tempfile
@@ -42,20 +42,20 @@ def home_store() -> str:
 
 @contextmanager
 def postgres_store(server: str) -> Iterator[str]:
-    """Lend an empty store in a PostgreSQL server: its URL. Afterwards it is emptied, for whoever is next.
+    """Yield the URL of an empty store in a PostgreSQL server. Afterwards it is emptied and reused.
 
-    A database is three hundred files, which a server has to make, to write and to remove; to empty one is a statement.
+    A database is three hundred files that a server has to create, write and remove; emptying one is a single statement.
     """
     free = _free_databases(server)
     url = free.pop() if free else _create_database(server)
     yield url
-    if _is_emptied(url):
+    if _empty_database(url):
         free.append(url)
 
 
 @cache
 def _free_databases(server: str) -> list[str]:
-    with _connected(make_url(server)) as connection:  # nothing here has to survive a power cut
+    with _connect(make_url(server)) as connection:  # no data here has to survive a power cut
         for option in ("fsync", "full_page_writes", "synchronous_commit"):
             connection.execute(text(f"ALTER SYSTEM SET {option} = off"))
         connection.execute(text("SELECT pg_reload_conf()"))
@@ -64,30 +64,30 @@ def _free_databases(server: str) -> list[str]:
 
 def _create_database(server: str) -> str:
     url, name = make_url(server), f"t{uuid4().hex}"
-    with _connected(url) as connection:
+    with _connect(url) as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
     made = url.set(database=name)
     open_store(made.render_as_string(hide_password=False)).close()
-    with _connected(made) as connection:
+    with _connect(made) as connection:
         for table in metadata.tables:
             assert not connection.execute(text(f"SELECT 1 FROM {table}")).all(), f"a new {table} is not empty"  # noqa: S608
     return made.render_as_string(hide_password=False)
 
 
-def _is_emptied(url: str) -> bool:
+def _empty_database(url: str) -> bool:
     others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
     try:
-        with _connected(make_url(url)) as connection:
+        with _connect(make_url(url)) as connection:
             connection.execute(text(f"{others} AND pid <> pg_backend_pid()"))
             connection.execute(text("SET lock_timeout = '5s'"))
             connection.execute(text(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY"))
-    except OperationalError:  # somebody holds on to it
+    except OperationalError:  # another connection still holds a lock
         return False
     return True
 
 
 @contextmanager
-def _connected(url: URL) -> Iterator[Connection]:
+def _connect(url: URL) -> Iterator[Connection]:
     engine = create_engine(url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT", poolclass=NullPool)
     with engine.connect() as connection:
         yield connection

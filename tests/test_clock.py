@@ -1,4 +1,4 @@
-"""One clock for the whole program, and virtual time that tests can rely on."""
+"""One clock for the whole program, and virtual time for tests."""
 
 import ast
 import asyncio
@@ -26,7 +26,7 @@ FORBIDDEN = {
 NAMES = {each.partition(".")[2] for each in FORBIDDEN}
 
 
-def test_every_module_asks_the_one_clock() -> None:
+def test_every_module_uses_the_one_clock() -> None:
     source = Path(pramana.__file__).parent
     found = [
         f"{path.relative_to(source)}:{node.lineno}: {ast.unparse(node)}"
@@ -38,7 +38,7 @@ def test_every_module_asks_the_one_clock() -> None:
     assert not found, "use pramana.clock instead:\n" + "\n".join(found)
 
 
-def test_the_system_clock_is_the_machine_s() -> None:
+def test_the_default_clock_is_the_system_clock() -> None:
     before = time.monotonic()
     clock.sleep(0.001)
     assert before < clock.monotonic() < time.monotonic()
@@ -46,7 +46,7 @@ def test_the_system_clock_is_the_machine_s() -> None:
     assert abs(clock.timestamp() - time.time()) < 5
 
 
-def test_an_installed_clock_is_gone_after_its_block() -> None:
+def test_an_installed_clock_is_removed_after_its_block() -> None:
     virtual = VirtualClock()
     with clock.use_clock(virtual):
         virtual.advance(1000)
@@ -70,7 +70,7 @@ def test_an_hour_of_virtual_sleep_takes_no_time(virtual_time: VirtualClock) -> N
     assert time.monotonic() - really < 60
 
 
-def test_virtual_time_stands_still_while_a_thread_works(virtual_time: VirtualClock) -> None:
+def test_virtual_time_stops_while_a_thread_works(virtual_time: VirtualClock) -> None:
     async def main() -> float:
         began = virtual_time.monotonic()
         async with asyncio.timeout(0.05):
@@ -97,7 +97,7 @@ def test_virtual_time_moves_while_a_thread_waits_for_the_loop(virtual_time: Virt
     assert asyncio.run(main()) == pytest.approx((3600, 3600), abs=1e-3)
 
 
-def test_real_time_is_back_for_a_block(virtual_time: VirtualClock) -> None:
+def test_real_time_can_be_restored_within_a_block(virtual_time: VirtualClock) -> None:
     with real_time():
         began, really = clock.monotonic(), time.monotonic()
         asyncio.run(asyncio.sleep(0.05))
@@ -106,7 +106,7 @@ def test_real_time_is_back_for_a_block(virtual_time: VirtualClock) -> None:
     assert clock.monotonic() == virtual_time.monotonic()
 
 
-def test_virtual_time_stands_still_while_a_process_works(virtual_time: VirtualClock) -> None:
+def test_virtual_time_stops_while_a_process_works(virtual_time: VirtualClock) -> None:
     async def main() -> tuple[bytes, float]:
         began = virtual_time.monotonic()
         async with asyncio.timeout(0.05):
@@ -121,7 +121,7 @@ def test_virtual_time_stands_still_while_a_process_works(virtual_time: VirtualCl
     assert took < 0.05
 
 
-def test_bytes_cross_a_socket_before_virtual_time_moves(virtual_time: VirtualClock) -> None:
+def test_bytes_cross_a_socket_before_virtual_time_advances(virtual_time: VirtualClock) -> None:
     async def main() -> list[float]:
         async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while line := await reader.readline():

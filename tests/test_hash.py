@@ -1,4 +1,4 @@
-"""Suite, result and record hashes: equal to the published definition, refused where there is none."""
+"""Suite, result and record hashes: equal to the published definition, refused where it defines none."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ def sha256(text: str) -> str:
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-def published(cases: list[dict[str, Any]]) -> str:
+def published_hash(cases: list[dict[str, Any]]) -> str:
     """The definition, as the existing community computes it."""
     return sha256(json.dumps(sorted(cases, key=lambda case: str(case["id"])), sort_keys=True, separators=(",", ":")))
 
@@ -37,17 +37,17 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-def test_equals_the_published_definition(tmp_path: Path) -> None:
+def test_the_suite_hash_equals_the_published_definition(tmp_path: Path) -> None:
     text = "\n".join(json.dumps(case) for case in CASES)
-    assert hash_suite(write(tmp_path / "a.jsonl", text)) == published(CASES)
+    assert hash_suite(write(tmp_path / "a.jsonl", text)) == published_hash(CASES)
 
 
-def test_order_spacing_line_ends_and_escapes_do_not_matter(tmp_path: Path) -> None:
+def test_the_suite_hash_ignores_order_spacing_line_ends_and_escapes(tmp_path: Path) -> None:
     text = "\ufeff\r\n" + "\r\n  \r\n".join(
         json.dumps(dict(reversed(case.items())), ensure_ascii=False, indent=None, separators=(" , ", " :  "))
         for case in reversed(CASES)
     )
-    assert hash_suite(write(tmp_path / "a.jsonl", text)) == published(CASES)
+    assert hash_suite(write(tmp_path / "a.jsonl", text)) == published_hash(CASES)
 
 
 @pytest.mark.parametrize("long", [10, 100, 1 << 16])
@@ -55,19 +55,19 @@ def test_order_spacing_line_ends_and_escapes_do_not_matter(tmp_path: Path) -> No
 def test_sorting_on_disk_gives_the_same_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int, long: int
 ) -> None:
-    monkeypatch.setattr(SortedCases, "BUDGET", budget)
-    monkeypatch.setattr(SortedCases, "BLOCK", 64)
-    monkeypatch.setattr(SortedCases, "LONG", long)
+    monkeypatch.setattr(SortedCases, "MEMORY_BYTES", budget)
+    monkeypatch.setattr(SortedCases, "READ_BYTES", 64)
+    monkeypatch.setattr(SortedCases, "LARGE_CASE_BYTES", long)
     cases = [{"id": f"x-{number * 7919 % 101:03}", "input": "y" * number} for number in range(101)]
     text = "\n".join(json.dumps(case) for case in cases)
-    assert hash_suite(write(tmp_path / "a.jsonl", text)) == published(cases)
+    assert hash_suite(write(tmp_path / "a.jsonl", text)) == published_hash(cases)
 
 
 @pytest.mark.parametrize("budget", [1, 1 << 24])
-def test_a_repeated_id_has_no_hash_and_both_lines_are_named(
+def test_a_suite_with_a_duplicate_id_has_no_hash_and_both_lines_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int
 ) -> None:
-    monkeypatch.setattr(SortedCases, "BUDGET", budget)
+    monkeypatch.setattr(SortedCases, "MEMORY_BYTES", budget)
     path = write(tmp_path / "a.jsonl", '{"id": "a"}\n\n{"id": "b"}\n{"id": "a", "x": 1}\n')
     with pytest.raises(InvalidInput, match='duplicate id "a": lines 1 and 4') as caught:
         hash_suite(path)
@@ -83,27 +83,27 @@ def test_a_repeated_id_has_no_hash_and_both_lines_are_named(
         ('{"id": "a", "id": "a"}', "duplicate key"),
     ],
 )
-def test_what_has_no_hash_says_where(tmp_path: Path, text: str, message: str) -> None:
+def test_a_suite_without_a_hash_reports_the_position(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         hash_suite(write(tmp_path / "a.jsonl", text))
 
 
-def test_no_temporary_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_file_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(SortedCases, "BUDGET", 1)
+    monkeypatch.setattr(SortedCases, "MEMORY_BYTES", 1)
     path = write(tmp_path / "a.jsonl", '{"id": "a"}\n{"id": "b"}\n{"id": "a"}\n')
     with pytest.raises(InvalidInput):
         hash_suite(path)
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_result_and_output_hashes_are_the_published_ones() -> None:
+def test_result_and_output_hashes_equal_the_published_definition() -> None:
     assert hash_output("Grüße") == sha256("Grüße")
     assert hash_result("gpt-5", "coding-001", "x|y") == sha256("gpt-5|coding-001|x|y")
 
 
-def test_text_that_is_no_utf8_still_has_a_hash() -> None:
+def test_text_that_is_not_utf8_has_a_hash() -> None:
     assert hash_output("\ud800") != hash_output("\udfff")
     assert hash_output("\x00") == sha256("\x00")
 
@@ -137,7 +137,7 @@ RECORD: dict[str, Any] = {
         {"model": "mo", "output": ""},
     ],
 )
-def test_every_field_counts_in_a_record(change: dict[str, Any]) -> None:
+def test_every_field_changes_the_record_digest(change: dict[str, Any]) -> None:
     assert record_digest(**RECORD) != record_digest(**{**RECORD, **change})
     assert record_digest(**RECORD) == record_digest(**{**RECORD, "parameters": {"seed": 42, "temperature": 0}})
 
@@ -174,6 +174,6 @@ def test_parameters_must_be_json() -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_case_is_all_it_says_but_not_where_it_stands(change: Callable[[Case], Case]) -> None:
+def test_the_case_digest_covers_everything_but_the_source(change: Callable[[Case], Case]) -> None:
     assert case_digest(change(CASE)) != case_digest(CASE)
     assert case_digest(replace(CASE, source=Source("b.jsonl", 9))) == case_digest(CASE)

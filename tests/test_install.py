@@ -1,4 +1,4 @@
-"""The locked packages are installed by two pips at once: every package once, with all of its hashes."""
+"""The locked packages are installed by two concurrent pips: each package once, with all of its hashes."""
 
 import importlib.util
 import re
@@ -23,7 +23,7 @@ def test_every_package_is_installed_once_with_its_hashes(name: str) -> None:
     assert all(re.fullmatch(r"[^\s=]+==\S+.*?( \\\n    --hash=sha256:[0-9a-f]{64})+\n", each) for each in blocks)
 
 
-def test_one_pip_that_fails_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_failing_pip_fails_the_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = iter((0, 7))
 
     class Pip:

@@ -1,4 +1,4 @@
-"""How an extra is installed follows from how this distribution was installed; never a stranger's package."""
+"""The command to install an extra depends on how this distribution was installed; it never names a foreign package."""
 
 import re
 import subprocess
@@ -36,16 +36,16 @@ ROOT = Path(__file__).parents[1]
         ({"broken": 1}, "pip install 'pramana[voice]'"),
     ],
 )
-def test_the_command_follows_from_where_the_distribution_came_from(origin: dict[str, object], command: str) -> None:
+def test_the_install_command_depends_on_the_source_of_the_distribution(origin: dict[str, object], command: str) -> None:
     assert command_for("voice", origin) == command
 
 
-def test_this_installation_is_advised_from_its_folder() -> None:
+def test_this_checkout_is_installed_from_its_folder() -> None:
     assert install_command("mcp").startswith("pip install ")
     assert install_command("mcp").rstrip("'").endswith("[mcp]")
 
 
-def test_nowhere_is_the_bare_public_name_advised() -> None:
+def test_the_bare_public_name_is_never_suggested() -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     texts = [each for each in listed if each.endswith((".md", ".txt", ".py", ".toml", ".yml", ".ipynb"))]
     advised = re.compile(r"""pip install (?:--upgrade )?["']?pramana(?:\[|["'`\s]|$)|dependencies = \["pramana"\]""")

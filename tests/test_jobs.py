@@ -1,4 +1,4 @@
-"""Runs in the background: taken by exactly one, handed on, given up after three servers, cancelled; on both engines."""
+"""Background runs: taken by exactly one server, handed over, given up after three crashes, cancelled."""
 
 import os
 import threading
@@ -47,7 +47,7 @@ def store(url: str) -> Iterator[Store]:
 
 
 @contextmanager
-def working(store: Store, **given: Any) -> Iterator[Jobs]:
+def run_jobs(store: Store, **given: Any) -> Iterator[Jobs]:
     jobs = Jobs(store, **given)
     jobs.start()
     try:
@@ -57,7 +57,7 @@ def working(store: Store, **given: Any) -> Iterator[Jobs]:
         assert not jobs._thread.is_alive()
 
 
-def queue(store: Store, model: str = "fake:echo", **given: Any) -> Run:
+def queue_run(store: Store, model: str = "fake:echo", **given: Any) -> Run:
     return create_run(store, RunRequest(models=(model,), tier="cheap", **given), REACH, "Ann")
 
 
@@ -72,14 +72,14 @@ def has_more(store: Store, run_id: str, than: int) -> bool:
     return store.runs.find(run_id).stored > than
 
 
-def keys(store: Store, run_id: str) -> list[Any]:
+def read_keys(store: Store, run_id: str) -> list[Any]:
     return [result.key for _, result in store.results.iterate(run_id)]
 
 
-def test_queued_runs_are_carried_out_several_at_once_the_oldest_first(store: Store) -> None:
-    runs = [queue(store, "fake:latency=0.3", limits=Limits(concurrency=100)) for _ in range(5)]
+def test_queued_runs_are_executed_concurrently_oldest_first(store: Store) -> None:
+    runs = [queue_run(store, "fake:latency=0.3", limits=Limits(concurrency=100)) for _ in range(5)]
     assert [run.status for run in runs] == ["queued"] * 5
-    with working(store, at_once=2) as jobs:
+    with run_jobs(store, at_once=2) as jobs:
         wait_for(lambda: store.runs.find(runs[0].id).status == "running")
         assert set(jobs.running_ids) <= {runs[0].id, runs[1].id}
         assert store.runs.find(runs[4].id).status == "queued"
@@ -89,9 +89,9 @@ def test_queued_runs_are_carried_out_several_at_once_the_oldest_first(store: Sto
     assert [store.runs.read(run.id).creator for run in runs] == ["Ann"] * 5
 
 
-def test_of_many_servers_exactly_one_takes_an_orphan(store: Store, url: str) -> None:
-    """Its server was killed in the middle: the lease names a process that is no more."""
-    run = queue(store, "fake:latency=0.05", limits=Limits(concurrency=1))
+def test_exactly_one_of_many_servers_takes_over_an_orphaned_run(store: Store, url: str) -> None:
+    """Its server was killed in mid-run: the lease names a dead process."""
+    run = queue_run(store, "fake:latency=0.05", limits=Limits(concurrency=1))
     take = (
         "import sys; from pramana.store import open_store; from pramana.store.queue import process_name\n"
         "assert open_store(sys.argv[1]).queue.claim_for_server(sys.argv[2], process_name(), 60)"
@@ -113,30 +113,30 @@ def test_of_many_servers_exactly_one_takes_an_orphan(store: Store, url: str) -> 
             each.close()
         for other in others:
             other.close()
-    assert len(keys(store, run.id)) == len(set(keys(store, run.id))) == 10
+    assert len(read_keys(store, run.id)) == len(set(read_keys(store, run.id))) == 10
     assert store.runs.read(run.id).attempts == 2
 
 
-def test_a_run_whose_servers_end_three_times_is_given_up_and_can_be_resumed(store: Store) -> None:
-    run = queue(store)
+def test_a_run_is_given_up_after_three_crashed_servers_and_can_be_resumed(store: Store) -> None:
+    run = queue_run(store)
     for attempt in range(MAX_ATTEMPTS):
         assert store.queue.claim_for_server(run.id, f"process {attempt} of a machine that is gone", seconds=-1)
-    with working(store):
+    with run_jobs(store):
         wait_for(lambda: store.runs.read(run.id).status == "interrupted")
         assert (
             store.runs.read(run.id).reason
             == GAVE_UP_REASON
-            == "its server ended three times during the run; resume it to try again"
+            == "the server stopped three times during this run; resume the run to try again"
         )
         assert store.runs.read(run.id).stored == 0
         store.queue.requeue(run.id)
         wait_for(lambda: store.runs.read(run.id).status == "finished")
 
 
-def test_a_server_that_ends_hands_its_runs_on_and_no_attempt_is_counted(store: Store) -> None:
-    run = queue(store, "fake:latency=0.5", limits=Limits(concurrency=1))
+def test_a_stopping_server_hands_over_its_runs_without_counting_an_attempt(store: Store) -> None:
+    run = queue_run(store, "fake:latency=0.5", limits=Limits(concurrency=1))
     for _ in range(MAX_ATTEMPTS + 1):
-        with working(store) as jobs:
+        with run_jobs(store) as jobs:
             before = store.runs.read(run.id).stored
             wait_for(partial(has_more, store, run.id, before))
             began = time.monotonic()
@@ -145,14 +145,14 @@ def test_a_server_that_ends_hands_its_runs_on_and_no_attempt_is_counted(store: S
         left = store.runs.read(run.id)
         assert (left.status, left.reason, store.runs.read(run.id).attempts) == ("queued", HANDED_TO_NEXT_SERVER, 0)
         assert store.queue.holder(run.id) is None
-    with working(store):
+    with run_jobs(store):
         wait_for(lambda: store.runs.read(run.id).status == "finished")
-    assert len(keys(store, run.id)) == len(set(keys(store, run.id))) == 10
+    assert len(read_keys(store, run.id)) == len(set(read_keys(store, run.id))) == 10
 
 
-def test_a_server_that_was_silent_for_too_long_leaves_the_run_to_who_has_it_now(store: Store) -> None:
-    run = queue(store, "fake:latency=0.2,echo", limits=Limits(concurrency=1))
-    with working(store) as jobs:
+def test_a_server_that_lost_its_lease_leaves_the_run_to_the_new_owner(store: Store) -> None:
+    run = queue_run(store, "fake:latency=0.2,echo", limits=Limits(concurrency=1))
+    with run_jobs(store) as jobs:
         wait_for(lambda: store.runs.read(run.id).stored > 0)
         with (
             store._database.write_transaction() as connection
@@ -168,9 +168,9 @@ def test_a_server_that_was_silent_for_too_long_leaves_the_run_to_who_has_it_now(
     assert store.queue.heartbeat(run.id, "another server")
 
 
-def test_what_hangs_keeps_no_server_from_ending(store: Store) -> None:
-    run = queue(store, "fake:latency=600")
-    with working(store) as jobs:
+def test_a_hanging_run_does_not_keep_a_server_from_stopping(store: Store) -> None:
+    run = queue_run(store, "fake:latency=600")
+    with run_jobs(store) as jobs:
         wait_for(lambda: store.runs.read(run.id).status == "running" and run.id in jobs.running_ids)
         time.sleep(0.3)
         began = time.monotonic()
@@ -179,61 +179,61 @@ def test_what_hangs_keeps_no_server_from_ending(store: Store) -> None:
     assert (store.runs.read(run.id).status, store.runs.read(run.id).attempts) == ("queued", 0)
 
 
-def test_a_run_that_hangs_is_cancelled_within_seconds(store: Store) -> None:
-    run = queue(store, "fake:latency=600")
-    with working(store):
+def test_a_hanging_run_is_cancelled_within_seconds(store: Store) -> None:
+    run = queue_run(store, "fake:latency=600")
+    with run_jobs(store):
         wait_for(lambda: store.runs.read(run.id).status == "running")
         began = time.monotonic()
         assert store.queue.cancel(run.id).status == "running"
         wait_for(lambda: store.runs.read(run.id).status == "cancelled")
         assert time.monotonic() - began < 7
-    with pytest.raises(Conflict, match="it is cancelled"):
+    with pytest.raises(Conflict, match="its status is cancelled"):
         store.queue.cancel(run.id)
 
 
-def test_a_queued_run_is_cancelled_at_once_and_never_begun(store: Store) -> None:
-    run = queue(store)
+def test_a_queued_run_is_cancelled_at_once_and_never_started(store: Store) -> None:
+    run = queue_run(store)
     assert store.queue.cancel(run.id).status == "cancelled"
-    with working(store):
-        other = queue(store)
+    with run_jobs(store):
+        other = queue_run(store)
         wait_for(lambda: store.runs.read(other.id).status == "finished")
     assert (store.runs.read(run.id).status, store.runs.read(run.id).attempts) == ("cancelled", 0)
 
 
-def test_a_run_cancelled_while_its_server_died_is_not_begun_again(store: Store) -> None:
-    run = queue(store)
+def test_a_run_cancelled_while_its_server_died_is_not_restarted(store: Store) -> None:
+    run = queue_run(store)
     assert store.queue.claim_for_server(run.id, "process of another machine", seconds=0.5)
     assert store.queue.cancel(run.id).status == "running"
-    with working(store):
+    with run_jobs(store):
         wait_for(lambda: store.runs.read(run.id).status == "cancelled")
     assert store.runs.read(run.id).stored == 0
 
 
 def test_runs_of_the_command_line_are_left_alone(store: Store) -> None:
     run = create_run(store, RunRequest(suite="v1.0", tier="cheap", models=("fake:echo",)))
-    with working(store):
-        other = queue(store)
+    with run_jobs(store):
+        other = queue_run(store)
         wait_for(lambda: store.runs.read(other.id).status == "finished")
         assert (store.runs.read(run.id).status, store.runs.read(run.id).stored) == ("running", 0)
     with pytest.raises(Conflict, match=f"pramana run --resume {run.id}"):
         store.queue.requeue(run.id)
 
 
-def test_a_run_that_is_deleted_while_it_waits_harms_nobody(store: Store) -> None:
-    with working(store, at_once=1):
-        first = queue(store, "fake:latency=0.2", limits=Limits(concurrency=10))
-        second, third = queue(store), queue(store)
+def test_deleting_a_queued_run_does_not_affect_others(store: Store) -> None:
+    with run_jobs(store, at_once=1):
+        first = queue_run(store, "fake:latency=0.2", limits=Limits(concurrency=10))
+        second, third = queue_run(store), queue_run(store)
         store.runs.delete(second.id)
         wait_for(lambda: store.runs.read(third.id).status == "finished")
     assert store.runs.read(first.id).status == "finished"
 
 
-def test_many_queue_and_cancel_at_once_and_every_run_ends_once(store: Store) -> None:
-    with working(store) as jobs:
+def test_concurrently_queued_and_cancelled_runs_each_end_once(store: Store) -> None:
+    with run_jobs(store) as jobs:
         runs: list[str] = []
 
         def one(number: int) -> None:
-            run = queue(store, f"fake:latency=0.05,seed={number}")
+            run = queue_run(store, f"fake:latency=0.05,seed={number}")
             jobs.wake()
             runs.append(run.id)
             if number % 3 == 0:
@@ -251,12 +251,12 @@ def test_many_queue_and_cancel_at_once_and_every_run_ends_once(store: Store) -> 
     for each in runs:
         found = store.runs.find(each)
         assert found.status in ("finished", "cancelled")
-        assert len(keys(store, each)) == len(set(keys(store, each))) == found.stored
+        assert len(read_keys(store, each)) == len(set(read_keys(store, each))) == found.stored
         assert found.status == "cancelled" or found.stored == 10
 
 
-def test_a_recording_is_read_only_where_a_server_may(store: Store) -> None:
-    """Also when a person at the command line goes on with what came through the API."""
+def test_a_recording_is_read_only_from_folders_allowed_to_the_server(store: Store) -> None:
+    """Even if a run created by the API is resumed on the command line."""
     import asyncio
 
     from pramana.bench import execute
@@ -266,7 +266,7 @@ def test_a_recording_is_read_only_where_a_server_may(store: Store) -> None:
     store.scenarios.create(Scenario("named-path", "n", "task-completion", "p", "o", prompt_audio_url=str(secret)))
     wanted = RunRequest(models=("fake-voice",), scenarios=Selection(ids=("named-path",)))
     run = create_run(store, wanted, REACH)
-    with working(store):
+    with run_jobs(store):
         wait_for(lambda: store.runs.read(run.id).status == "finished")
     again = create_run(store, wanted, REACH)
     asyncio.run(execute(store, again, Limits()))

@@ -1,4 +1,7 @@
-"""Names in `src/` say what they are: riddles, jokes, personifications and bare participles are listed here and refused."""
+"""Names in `src/` and `tests/` say what they are: riddles, jokes and bare participles are listed here and refused.
+
+In the tests, names are those of functions, fixtures, classes and constants, their attributes, and parameters.
+"""
 
 import ast
 import re
@@ -45,6 +48,8 @@ PATTERNS = {
     r"(who|whom|whose)_\w+": "name the role: `resolve_judge`, `current_user`",
     r"\w+_(nobody|somebody|anybody|whoever)(_\w+)?": "name the role: `user`, `listener`",
     r"\w+_(lying|as_it_is|as_they_are)": "name what it returns or does",
+    r"test_(what|who|whom|whose|whoever|nobody|somebody)_\w+": "begin with the subject: `test_an_invalid_…`, `test_viewers_…`",
+    r"test_\w+_(told|asked|said)(_\w+)?": "say what happens: `is_reported`, `is_sent`, `is_shown`",
 }
 """Whole names, without leading underscores and capitals."""
 
@@ -66,7 +71,7 @@ VERBS = {"embed", "feed", "need", "proceed", "seed", "speed"}
 """What ends like a participle and is none."""
 
 DOCUMENTED = {
-    "app/calls.py: SaidView.who",
+    "app/calls.py: TranscriptEntryView.who",
     "app/calls.py: TurnTakenView.who",
     "library/report.py: Report.finished",
     "library/report.py: Report.passed",
@@ -151,9 +156,12 @@ def riddles(root: Path) -> list[str]:
     ]
 
 
-def test_no_name_is_a_riddle() -> None:
-    found = riddles(Path(pramana.__file__).parent)
-    assert not found, "\n".join(["Names that a reader cannot guess:", *found])
+@pytest.mark.parametrize(
+    "folder", [Path(pramana.__file__).parent, Path(__file__).parent], ids=lambda folder: folder.name
+)
+def test_no_name_is_a_riddle(folder: Path) -> None:
+    found = riddles(folder)
+    assert not found, "\n".join([f"Names in {folder.name} that a reader cannot guess:", *found])
 
 
 @pytest.mark.parametrize(
@@ -168,6 +176,12 @@ def test_no_name_is_a_riddle() -> None:
         "def render(found): ...",
         "def page():\n    def whose_page(): ...",
         "def shortened(text): ...",
+        "@pytest.fixture\ndef judged(): ...",
+        "def test_a_reply(told): ...",
+        "def test_the_user_is_told_why(): ...",
+        "def test_what_is_wrong_is_refused(): ...",
+        "def test_a_change_of_somebody_else(): ...",
+        "class TestRun:\n    def opened(self): ...",
     ],
 )
 def test_a_riddle_is_found_wherever_it_is_defined(tmp_path: Path, source: str) -> None:

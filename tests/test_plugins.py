@@ -1,4 +1,4 @@
-"""Registries: built-ins by name, strangers by entry point, slips by suggestion."""
+"""Registries: built-ins by name, plugins by entry point, and suggestions for misspelled names."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -16,19 +16,19 @@ from pramana.plugins import Registry, assertion_types
 SIX = ["exact_match", "contains", "contains_any", "is_json", "llm_judge", "semantic_similarity"]
 
 
-def test_the_six_come_first_then_ours() -> None:
+def test_the_six_published_types_come_before_ours() -> None:
     assert assertion_types.names() == [*SIX, "regex", "json_schema", "contains_none"]
 
 
 @pytest.mark.parametrize("name", assertion_types.names())
-def test_every_registered_name_is_the_name_of_what_it_loads(name: str) -> None:
+def test_every_registered_name_equals_that_of_the_loaded_object(name: str) -> None:
     kind = assertion_types.load(name)
     assert isinstance(kind, AssertionType)
     assert (kind.name, kind.version) == (name, "1")
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(NotFound, match=r'no assertion type is called "containz"; did you mean "contains"\?'):
+    with pytest.raises(NotFound, match=r'no assertion type is named "containz"; did you mean "contains"\?'):
         assertion_types.load("containz")
 
 
@@ -45,8 +45,8 @@ CASE = (
 
 
 @pytest.fixture
-def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Install a package whose module has the source given."""
+def install_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Return a function that installs a plugin with the given source."""
 
     def install(source: str) -> None:
         (tmp_path / "shouting.py").write_text(source, encoding="utf-8")
@@ -72,8 +72,8 @@ def check_case(tmp_path: Path) -> list[str]:
     return [f"{each.path}: {each.message}" for each in problems]
 
 
-def test_a_stranger_arrives_by_entry_point(tmp_path: Path, stranger: Callable[[str], None]) -> None:
-    stranger(SHOUTING)
+def test_a_plugin_is_found_by_entry_point(tmp_path: Path, install_plugin: Callable[[str], None]) -> None:
+    install_plugin(SHOUTING)
     assert check_case(tmp_path) == []
     assert "is_shouting" in suite_schema()["$defs"]["StatedAssertion"]["properties"]["type"]["enum"]
     check = evaluate_assertion({"type": "is_shouting"}, "HELLO")
@@ -86,14 +86,14 @@ def test_a_stranger_arrives_by_entry_point(tmp_path: Path, stranger: Callable[[s
         ("import nowhere", "cannot be loaded from shouting:is_shouting of the package shouting: ModuleNotFoundError"),
         ("x = 1", "cannot be loaded from shouting:is_shouting of the package shouting: AttributeError"),
         ("def is_shouting(): ...", "is a function, not an AssertionType"),
-        (SHOUTING.replace("('is_shouting'", "('other'"), 'registered as "is_shouting" calls itself "other"'),
+        (SHOUTING.replace("('is_shouting'", "('other'"), 'registered as "is_shouting" has the other name "other"'),
         (SHOUTING.replace("decide)", "decide, ('volume',))"), "needs volume; a case has ideal, judge_prompt, schema"),
     ],
 )
-def test_a_stranger_that_cannot_be_used_is_a_problem_at_its_place(
-    tmp_path: Path, stranger: Callable[[str], None], source: str, message: str
+def test_an_unusable_plugin_is_a_problem_at_its_position(
+    tmp_path: Path, install_plugin: Callable[[str], None], source: str, message: str
 ) -> None:
-    stranger(source)
+    install_plugin(source)
     (problem,) = check_case(tmp_path)
     assert problem.startswith("[0].assertion.type: ")
     assert message in problem
@@ -103,15 +103,15 @@ def test_a_stranger_that_cannot_be_used_is_a_problem_at_its_place(
 
 
 @pytest.mark.parametrize("body", ["raise KeyError('x')", "return True"])
-def test_a_stranger_that_fails_to_decide_is_errored(stranger: Callable[[str], None], body: str) -> None:
-    stranger(HEAD + f"def decide(*_): {body}\nis_shouting = AssertionType('is_shouting', '1', decide)\n")
+def test_a_plugin_that_fails_gives_an_error(install_plugin: Callable[[str], None], body: str) -> None:
+    install_plugin(HEAD + f"def decide(*_): {body}\nis_shouting = AssertionType('is_shouting', '1', decide)\n")
     check = evaluate_assertion({"type": "is_shouting"}, "x")
     assert check.outcome == "errored"
     assert check.reason.startswith("is_shouting could not decide: ")
 
 
-def test_a_decorated_function_is_an_assertion_type(tmp_path: Path, stranger: Callable[[str], None]) -> None:
-    stranger(
+def test_a_decorated_function_is_an_assertion_type(tmp_path: Path, install_plugin: Callable[[str], None]) -> None:
+    install_plugin(
         "import pramana\n"
         "@pramana.assertion_type('is_shouting', version='4')\n"
         "def is_shouting(assertion, output, ideals):\n"
@@ -124,3 +124,28 @@ def test_a_decorated_function_is_an_assertion_type(tmp_path: Path, stranger: Cal
         ("failed", "4", "is_shouting returned False"),
         ("errored", "4", "is_shouting could not decide: TypeError: it returned NoneType; expected a bool or a Verdict"),
     ]
+
+
+def test_a_name_that_two_packages_register_is_refused_with_both(
+    tmp_path: Path, stranger: Callable[[str], None]
+) -> None:
+    stranger(SHOUTING)
+    info = tmp_path / "copycat-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: copycat\nVersion: 1.0\n", encoding="utf-8")
+    points = "[pramana.assertions]\nis_shouting = copycat:is_shouting\nquiet = copycat:quiet\n"
+    (info / "entry_points.txt").write_text(points, encoding="utf-8")
+    with pytest.raises(BrokenPlugin, match='assertion type "is_shouting" is registered more than once: ') as refused:
+        evaluate_assertion({"type": "is_shouting"}, "x")
+    for named in ("shouting:is_shouting of the package shouting", "copycat:is_shouting of the package copycat"):
+        assert named in str(refused.value)
+
+
+def test_a_package_that_is_found_twice_registers_once(tmp_path: Path, stranger: Callable[[str], None]) -> None:
+    stranger(SHOUTING)
+    info = tmp_path / "shouting_again-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting-again\nVersion: 1.0\n", encoding="utf-8")
+    points = "[pramana.assertions]\nis_shouting = shouting:is_shouting\n"
+    (info / "entry_points.txt").write_text(points, encoding="utf-8")
+    assert evaluate_assertion({"type": "is_shouting"}, "HELLO").outcome == "passed"

@@ -1,4 +1,4 @@
-"""One request for a run: every front end has a way to say each field, and all that is wrong is said at once."""
+"""The request for a run: every front end can set each field, and all problems are reported at once."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ OTHERWISE_TYPED = {
     "system_prompt": "--system",
     "parameters": "--param",
 }
-"""Fields without an option of their own name; scenarios of the store are asked for through a server only, and cases are
+"""Fields without an option of the same name; stored scenarios are requested through a server only, and cases are
 built in Python."""
 
 
@@ -34,7 +34,7 @@ def test_every_field_has_an_option_of_its_name() -> None:
     assert wanted - options == OTHERWISE_TYPED.keys()
 
 
-def test_every_field_but_the_local_ones_can_be_sent() -> None:
+def test_every_field_except_local_ones_can_be_sent_by_api() -> None:
     sent = {published_name(each) for each in fields(RunRequest) if each.name not in LOCAL_ONLY}
     assert RunBody.model_fields.keys() == {*sent, "dry_run"}
     assert LimitsBody.model_fields.keys() == {published_name(each) for each in fields(Limits)}
@@ -48,21 +48,21 @@ def test_every_parameter_of_a_model_has_a_label_in_the_form() -> None:
 
 
 @pytest.mark.parametrize("name", LOCAL_ONLY)
-def test_what_only_this_machines_user_may_say_is_refused_to_others(name: str, tmp_path: Path) -> None:
+def test_local_only_fields_are_refused_from_remote_users(name: str, tmp_path: Path) -> None:
     given: dict[str, Any] = {
-        "paths": (tmp_path,), "cases": (case(1),), "selection": Selection(limit=1), "cache": True
+        "paths": (tmp_path,), "cases": (make_case(1),), "selection": Selection(limit=1), "cache": True
     }  # fmt: skip
     request = RunRequest(models=("fake",), tier="cheap", **{name: given[name]})
     with pytest.raises(InvalidInput, match=f"^{name}: can only be set on the server's machine$"):
-        create_run(_no_store(), request, Reach(for_others=True))
+        create_run(refuse_store(), request, Reach(for_others=True))
 
 
-def _no_store() -> Store:
-    """Refused before a store is needed."""
+def refuse_store() -> Store:
+    """Fail if a store is opened: the request is refused before."""
     return None  # type: ignore[return-value]
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_problems_of_a_request_are_reported_at_once() -> None:
     request = RunRequest(
         models=(),
         repeats=0,
@@ -88,26 +88,26 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ]
 
 
-def nested(levels: int) -> Any:
-    return [nested(levels - 1)] if levels else 1
+def nest(levels: int) -> Any:
+    return [nest(levels - 1)] if levels else 1
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
-        ({"a": float("inf")}, "parameters: JSON has no such number (NaN, Infinity)"),
+        ({"a": float("inf")}, "parameters: JSON does not allow NaN or Infinity"),
         ({"a": {1, 2}}, "parameters: cannot be written as JSON: Object of type set is not JSON serializable"),
         ({"a": "x" * 64_000}, "parameters: 64,009 characters as JSON; at most 64,000 are allowed"),
-        ({"a": nested(250)}, "parameters: nested more than"),
+        ({"a": nest(250)}, "parameters: nested more than"),
     ],
 )  # fmt: skip
-def test_parameters_must_be_json(parameters: dict[str, Any], said: str) -> None:
+def test_parameters_must_be_json(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         RunRequest(models=("fake",), parameters=parameters).check()
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
 
 
-def test_a_parameter_overrides_the_field_of_its_name() -> None:
+def test_a_parameter_overrides_the_field_of_the_same_name() -> None:
     asked = RunRequest(models=("fake",), temperature=0.5, parameters={"temperature": 1, "top_k": 3})
     assert asked.sampling() == {"temperature": 1, "seed": 42, "top_k": 3}
 
@@ -115,16 +115,16 @@ def test_a_parameter_overrides_the_field_of_its_name() -> None:
 # ── Which cases: within one filter any value will do, across filters all must hold ──
 
 
-def case(number: int, **facets: object) -> Case:
+def make_case(number: int, **facets: object) -> Case:
     stated = {"category": "coding", "difficulty": "easy", **facets}
     return Case(f"c-{number}", "test_case", (Turn("user", "x"),), Facets(**stated))  # type: ignore[arg-type]
 
 
 CASES = [
-    case(0),
-    case(1, category="safety", difficulty="hard", tags=("domain:travel", "task:booking")),
-    case(2, category="task-completion", language="de", tags=("domain:health",)),
-    case(3, difficulty="hard", tags=("domainless", "task:booking")),
+    make_case(0),
+    make_case(1, category="safety", difficulty="hard", tags=("domain:travel", "task:booking")),
+    make_case(2, category="task-completion", language="de", tags=("domain:health",)),
+    make_case(3, difficulty="hard", tags=("domainless", "task:booking")),
 ]
 
 
@@ -145,18 +145,18 @@ CASES = [
         (Selection(difficulties=("hard",), limit=1), [1]),
     ],
 )
-def test_what_is_picked(selection: Selection, picked: list[int]) -> None:
+def test_selected_cases(selection: Selection, picked: list[int]) -> None:
     assert [each.id for each in selection.select_cases(CASES)] == [f"c-{number}" for number in picked]
 
 
-def test_a_selection_says_what_was_given_and_nothing_else() -> None:
+def test_a_selection_describes_only_the_given_filters() -> None:
     assert not Selection()
     assert Selection().to_recorded() == {}
     assert Selection(tags=("a",), limit=3)
     assert Selection(tags=("a",), limit=3).to_recorded() == {"tags": ["a"], "limit": 3}
 
 
-def test_the_limit_draws_no_more_than_it_needs() -> None:
+def test_the_limit_reads_no_more_cases_than_needed() -> None:
     drawn = []
 
     def stream() -> object:

@@ -1,4 +1,4 @@
-"""The bench proves its own clock, in short: every wire format, eight turns of four calls at once, the same bar.
+"""A short selftest of the bench's clock: every wire format, eight turns of four concurrent calls, the same bar.
 
 This module stays in real time, with each agent a process at the other end of a socket: it is the proof that other tests
 may hold their calls on virtual time.
@@ -37,7 +37,7 @@ from pramana.selftest import (
 from pramana.show.cli import pramana
 
 TURNS, CALLS = 8, 4
-MOST_ROUNDS = 8
+MAX_ROUNDS = 8
 """Of eight turns the 95th percentile is the worst one: a moment in which the machine does something else decides it.
 Where that happens there are more turns, and all of them count. On a machine that is busy with other things all the time,
 what the bench and the agent waited for a processor is no error of the clock; what holds them up themselves is."""
@@ -55,7 +55,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call, "TRANSCRIPT_S", 0.1)
 
 
-def together(one: MeasuredCalls, other: MeasuredCalls) -> MeasuredCalls:
+def merge_calls(one: MeasuredCalls, other: MeasuredCalls) -> MeasuredCalls:
     return MeasuredCalls(
         one.errors + other.errors,
         one.waited + other.waited,
@@ -66,18 +66,18 @@ def together(one: MeasuredCalls, other: MeasuredCalls) -> MeasuredCalls:
 
 @pytest.mark.usefixtures("_short_waits")
 @pytest.mark.parametrize("wire", LOOPBACK_AGENTS)
-def test_voice_to_voice_times_are_what_the_agents_own_log_says(wire: str) -> None:
+def test_voice_to_voice_times_match_the_log_of_the_agent(wire: str) -> None:
     assert type(clock._clock) is clock.Clock
     done: list[int] = []
 
-    async def hold() -> MeasuredCalls:
+    async def measure() -> MeasuredCalls:
         async with _background_load() if wire == BUSY else nullcontext():
             return await measure_calls(wire, TURNS, CALLS, done.append)
 
     shown = MeasuredCalls([], [], 0, [])
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         began = time.monotonic()
-        shown = together(shown, asyncio.run(hold()))
+        shown = merge_calls(shown, asyncio.run(measure()))
         assert time.monotonic() - began > LONG_S[0]  # each call has a line that takes as long to say
         assert len(shown.errors) == shown.expected  # every turn, whatever the machine does beside
         if ClockError.from_times(wire, shown).is_within_limits or shown.unexplained_p95 <= ALLOWED_ERROR_S:
@@ -87,7 +87,7 @@ def test_voice_to_voice_times_are_what_the_agents_own_log_says(wire: str) -> Non
     assert done[:CALLS] == [TURNS // CALLS] * CALLS
 
 
-def test_a_clock_is_proven_by_every_turn_and_within_what_is_allowed_beyond_the_ticker() -> None:
+def test_the_clock_is_verified_over_every_turn_within_the_ticker_allowance() -> None:
     good = ClockError("x", 8, 8, 0.001, 0.004 + ALLOWED_ERROR_S, 0.5, 0.004, 0.0)
     assert good.is_within_limits
     assert not ClockError("x", 7, 8, 0.001, 0.002, 0.002, 0.004, 0.0).is_within_limits
@@ -95,17 +95,17 @@ def test_a_clock_is_proven_by_every_turn_and_within_what_is_allowed_beyond_the_t
     assert not ClockError("x", 0, 0, float("inf"), float("inf"), 0.0, 0.004, 0.0).is_within_limits
 
 
-def test_an_error_is_explained_by_what_held_the_machine_up_in_that_turn_alone() -> None:
+def test_an_error_is_excused_only_by_machine_delays_in_the_same_turn() -> None:
     late_once = MeasuredCalls([0.001, -0.060, 0.002], [0.0, 0.055, 0.0], 3, [0.004])
     assert late_once.unexplained_p95 == pytest.approx(0.005)
     assert MeasuredCalls([0.001, 0.060, 0.002], [0.055, 0.0, 0.055], 3, [0.004]).unexplained_p95 == pytest.approx(0.060)
-    assert together(late_once, late_once).unexplained_p95 == pytest.approx(0.005)
+    assert merge_calls(late_once, late_once).unexplained_p95 == pytest.approx(0.005)
     assert MeasuredCalls([], [], 0, []).unexplained_p95 == float("inf")
 
 
 @pytest.mark.skipif(not SCHEDSTAT_FILE.exists(), reason="only Linux tells how long a thread has waited for a processor")
-def test_a_ticker_sees_that_others_had_the_processor_and_not_that_its_own_work_held_it_up() -> None:
-    async def watched() -> tuple[float, float, float, float]:
+def test_the_ticker_separates_delays_by_other_processes_from_our_own() -> None:
+    async def measure_ticks() -> tuple[float, float, float, float]:
         async with Ticker(0.005) as ticker:
             await asyncio.sleep(0.05)
             began = time.monotonic()
@@ -113,7 +113,7 @@ def test_a_ticker_sees_that_others_had_the_processor_and_not_that_its_own_work_h
             await asyncio.sleep(0.02)
             slept = time.monotonic()
             behind, late = max(came - due for due, came, _ in ticker._ticks), max(ticker.list_lateness)
-            with contended():
+            with share_one_core():
                 until = time.process_time() + 0.3
                 while time.process_time() < until:  # noqa: ASYNC110 - it works, and lets the ticker tick
                     await asyncio.sleep(0)
@@ -124,7 +124,7 @@ def test_a_ticker_sees_that_others_had_the_processor_and_not_that_its_own_work_h
                 late,
             )
 
-    own, others, behind, late = asyncio.run(watched())
+    own, others, behind, late = asyncio.run(measure_ticks())
     assert others > 0.1
     assert own < others
     assert behind > 0.19
@@ -132,7 +132,7 @@ def test_a_ticker_sees_that_others_had_the_processor_and_not_that_its_own_work_h
 
 
 @contextmanager
-def contended() -> Iterator[None]:
+def share_one_core() -> Iterator[None]:
     """Share one core with a process that never rests."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
@@ -147,31 +147,31 @@ def contended() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_short_waits")
-def test_a_bench_that_holds_itself_up_is_not_excused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delays_caused_by_the_bench_itself_are_not_excused(monkeypatch: pytest.MonkeyPatch) -> None:
     take = call.Conversation._handle_event
 
-    async def slow(conversation: call.Conversation, *given: Any) -> None:
+    async def speak_slowly(conversation: call.Conversation, *given: Any) -> None:
         time.sleep(0.08)  # noqa: ASYNC251 - its own fault
         await take(conversation, *given)
 
-    monkeypatch.setattr(call.Conversation, "_handle_event", slow)
+    monkeypatch.setattr(call.Conversation, "_handle_event", speak_slowly)
     shown = asyncio.run(measure_calls("openai-realtime", 4, 4))
     assert shown.unexplained_p95 > ALLOWED_ERROR_S
 
 
-def test_a_percentile_is_the_smallest_value_that_so_many_are_not_above() -> None:
+def test_a_percentile_is_the_smallest_value_covering_its_share() -> None:
     hundred = [float(each) for each in range(1, 101)]
     assert [_percentile(hundred, share) for share in (0.5, 0.95, 1.0)] == [50.0, 95.0, 100.0]
     assert (_percentile([1.0, 2.0], 0.5), _percentile([7.0], 0.95)) == (1.0, 7.0)
     assert _percentile([], 0.5) == float("inf")
 
 
-def test_what_keeps_the_machine_busy_is_the_scoring_of_a_finished_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_background_load_scores_finished_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes: list[Outcome] = []
     twice = asyncio.Event()
     score = CallScoring.score
 
-    async def watched(*given: object) -> object:
+    async def score_and_count(*given: object) -> object:
         check = await score(*given)  # type: ignore[arg-type]
         outcomes.append(check.outcome)
         if len(outcomes) > 1:
@@ -182,12 +182,12 @@ def test_what_keeps_the_machine_busy_is_the_scoring_of_a_finished_call(monkeypat
         async with _background_load():
             await twice.wait()
 
-    monkeypatch.setattr(CallScoring, "score", watched)
+    monkeypatch.setattr(CallScoring, "score", score_and_count)
     asyncio.run(work())
     assert outcomes[:2] == [Outcome.PASSED] * 2
 
 
-def test_wire_formats_are_chosen_by_name() -> None:
+def test_wire_formats_are_selected_by_name() -> None:
     assert select_wires(()) == list(LOOPBACK_AGENTS)
     assert select_wires(("twilio", "vapi", "twilio")) == ["twilio", "vapi"]
     with pytest.raises(InvalidInput, match='did you mean "twilio"'):
@@ -195,7 +195,7 @@ def test_wire_formats_are_chosen_by_name() -> None:
 
 
 @pytest.mark.usefixtures("_short_waits")
-def test_the_command_prints_what_was_measured_and_exits_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_its_measurements_and_sets_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "LONG_S", selftest.SHORT_S)  # how good the times are is not what this looks at
     arguments = ["selftest", "voice", "--wire", "deepgram", "--turns", "8", "--calls", "8", "--json"]
     done = CliRunner().invoke(pramana, arguments, standalone_mode=False)

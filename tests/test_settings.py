@@ -1,4 +1,4 @@
-"""Settings: the environment and the configuration file, and nothing read elsewhere."""
+"""Settings: the environment and the configuration file, which no other module reads."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ GOOD = '[commands.a]\nargv = ["ls", "-l"]\n'
 SOURCE = Path(settings.__file__).parent
 
 
-def test_the_data_folder_is_where_the_user_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_folder_is_configurable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRAMANA_HOME", str(tmp_path))
     assert settings.data_folder() == tmp_path
     assert settings.database_url() == f"sqlite:///{tmp_path / 'pramana.sqlite3'}"
@@ -29,13 +29,13 @@ def test_the_data_folder_is_where_the_user_wants_it(tmp_path: Path, monkeypatch:
     ("text", "message"),
     [
         ("[commands", "not valid TOML"),
-        ("commands = 5", "a command is argv"),
-        ("[commands.a]\nargv = []", "commands.a.argv: a command is argv"),
-        ("[commands.a]\nargv = [1]", "commands.a.argv: a command is argv"),
-        ("[commands]\na = 5", "commands.a: a command is argv"),
-        ("[commands.a]", "commands.a: a command is argv"),
-        ('[commands.a]\nargv = "ls"', "commands.a.argv: a command is argv"),
-        ('[commands.a]\nargv = ["l\\u0000s"]', "commands.a.argv: a command is argv"),
+        ("commands = 5", "write a command as argv"),
+        ("[commands.a]\nargv = []", "commands.a.argv: write a command as argv"),
+        ("[commands.a]\nargv = [1]", "commands.a.argv: write a command as argv"),
+        ("[commands]\na = 5", "commands.a: write a command as argv"),
+        ("[commands.a]", "commands.a: write a command as argv"),
+        ('[commands.a]\nargv = "ls"', "commands.a.argv: write a command as argv"),
+        ('[commands.a]\nargv = ["l\\u0000s"]', "commands.a.argv: write a command as argv"),
         (GOOD + 'timeout_s = "abc"', 'commands.a.timeout_s: is "abc"; expected seconds'),
         (GOOD + "timeout_s = true", 'commands.a.timeout_s: is "True"'),
         (GOOD + "timeout_s = -1", 'commands.a.timeout_s: is "-1"'),
@@ -48,7 +48,7 @@ def test_the_data_folder_is_where_the_user_wants_it(tmp_path: Path, monkeypatch:
         ("x = " + "[" * 5000, "not valid TOML"),
     ],
 )
-def test_a_bad_configuration_says_where(text: str, message: str) -> None:
+def test_a_bad_configuration_is_reported_with_its_position(text: str, message: str) -> None:
     settings.data_folder().mkdir(parents=True)
     assert settings.read_commands() == {}
     (settings.data_folder() / "config.toml").write_text(text, encoding="utf-8")
@@ -57,7 +57,7 @@ def test_a_bad_configuration_says_where(text: str, message: str) -> None:
     assert all(problem.file == str(settings.data_folder() / "config.toml") for problem in caught.value.problems)
 
 
-def test_every_problem_of_the_configuration_comes_at_once() -> None:
+def test_all_problems_of_the_configuration_are_reported_at_once() -> None:
     settings.data_folder().mkdir(parents=True)
     text = '[commands.a]\nargv = []\ntimeout_s = 0\n[commands.b]\nshell = "x"\n[commands.c]\nargv = ["c"]\n[other]'
     (settings.data_folder() / "config.toml").write_text(text, encoding="utf-8")
@@ -67,13 +67,13 @@ def test_every_problem_of_the_configuration_comes_at_once() -> None:
     assert paths == {"commands.a.argv", "commands.a.timeout_s", "commands.b", "commands.b.shell", "other"}
 
 
-def test_a_good_configuration_is_taken() -> None:
+def test_a_valid_configuration_is_read() -> None:
     settings.data_folder().mkdir(parents=True)
     (settings.data_folder() / "config.toml").write_text(GOOD + "timeout_s = 2.5", encoding="utf-8")
     assert settings.read_commands() == {"a": {"argv": ["ls", "-l"], "timeout_s": 2.5}}
 
 
-def test_nobody_else_reads_the_environment() -> None:
+def test_no_other_module_reads_the_environment() -> None:
     readers = {
         path.relative_to(SOURCE).as_posix()
         for path in SOURCE.rglob("*.py")

@@ -1,4 +1,4 @@
-"""`make test` says what it will take, shows each stage, and ends with one line about what passed and what failed."""
+"""`make test` prints an estimate, shows each stage, and ends with a line on what passed and what failed."""
 
 import json
 import os
@@ -22,10 +22,10 @@ case "$2" in
   tests) echo "...... [100%]"; echo "1200 passed, 1 skipped in 33.10s" ;;
 esac
 """
-"""Stands in for make: the stages themselves are what CI runs."""
+"""Replaces make: CI runs the real stages."""
 
 
-def environment(folder: Path, **given: str) -> dict[str, str]:
+def make_environment(folder: Path, **given: str) -> dict[str, str]:
     make = folder / "make"
     make.write_text(MAKE)
     make.chmod(0o755)
@@ -33,13 +33,13 @@ def environment(folder: Path, **given: str) -> dict[str, str]:
     return {**os.environ, "MAKE": str(make), "VENV": str(folder / "venv"), **given}  # noqa: TID251 - as the Makefile does
 
 
-def run(folder: Path, fails: str = "", prints: str = "") -> "subprocess.CompletedProcess[str]":
-    given = environment(folder, FAILS=fails, PRINTS=prints)
+def run_stages(folder: Path, fails: str = "", prints: str = "") -> "subprocess.CompletedProcess[str]":
+    given = make_environment(folder, FAILS=fails, PRINTS=prints)
     return subprocess.run([sys.executable, STAGES], env=given, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_all_stages_pass_and_the_next_estimate_is_what_they_took(tmp_path: Path) -> None:
-    first = run(tmp_path)
+def test_all_stages_pass_and_their_times_are_the_next_estimate(tmp_path: Path) -> None:
+    first = run_stages(tmp_path)
     assert first.returncode == 0, first
     lines = first.stdout.splitlines()
     assert lines[0].startswith("make test: 7 stages, about ")
@@ -53,12 +53,12 @@ def test_all_stages_pass_and_the_next_estimate_is_what_they_took(tmp_path: Path)
     seconds = tmp_path / "venv" / ".stage-seconds.json"
     assert json.loads(seconds.read_text()).keys() == took.keys()
     seconds.write_text(json.dumps(took))
-    assert run(tmp_path).stdout.splitlines()[0] == "make test: 7 stages, about 6 min 1 s (as long as last time)."
+    assert run_stages(tmp_path).stdout.splitlines()[0] == "make test: 7 stages, about 6 min 1 s (as long as last time)."
 
 
-def test_a_failed_test_is_named_with_the_command_that_runs_it_again(tmp_path: Path) -> None:
+def test_a_failed_test_is_named_with_the_command_to_rerun_it(tmp_path: Path) -> None:
     printed = "ERROR    asyncio:base_events.py:1821 Task\n=== short test summary info ===\nFAILED tests/a.py::test_b[it's] - assert 1 == 2\nERROR tests/c.py::test_d\n2 failed, 9 passed in 3.10s"
-    found = run(tmp_path, "tests", printed)
+    found = run_stages(tmp_path, "tests", printed)
     assert found.returncode == 1
     last = found.stdout.splitlines()[-1]
     assert last.startswith(
@@ -68,7 +68,7 @@ def test_a_failed_test_is_named_with_the_command_that_runs_it_again(tmp_path: Pa
 
 
 def test_a_failed_check_does_not_hide_the_tests(tmp_path: Path) -> None:
-    found = run(tmp_path, "types", "src/a.py:1: error: no")
+    found = run_stages(tmp_path, "types", "src/a.py:1: error: no")
     assert found.returncode == 1
     assert "src/a.py:1: error: no" in found.stdout
     assert "[7/7] tests: passed after" in found.stdout
@@ -78,8 +78,8 @@ def test_a_failed_check_does_not_hide_the_tests(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stage", ["setup-test", "system"])
-def test_nothing_runs_without_its_environment(tmp_path: Path, stage: str) -> None:
-    found = run(tmp_path, stage, "no network")
+def test_nothing_runs_without_the_virtual_environment(tmp_path: Path, stage: str) -> None:
+    found = run_stages(tmp_path, stage, "no network")
     assert found.returncode == 1
     assert "[7/7]" not in found.stdout
     assert "Not run: " in found.stdout.splitlines()[-1]
@@ -87,8 +87,8 @@ def test_nothing_runs_without_its_environment(tmp_path: Path, stage: str) -> Non
 
 
 @pytest.mark.parametrize(("flags", "code"), [("n", 0), ("i", 2), ("kt", 2)])
-def test_nothing_is_said_to_have_passed_when_make_runs_nothing(tmp_path: Path, flags: str, code: int) -> None:
-    given = {**environment(tmp_path), "MAKEFLAGS": flags}
+def test_no_success_is_reported_when_make_runs_nothing(tmp_path: Path, flags: str, code: int) -> None:
+    given = {**make_environment(tmp_path), "MAKEFLAGS": flags}
     done = subprocess.run([sys.executable, STAGES], env=given, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code
     assert "nothing was run" in done.stdout
@@ -97,7 +97,7 @@ def test_nothing_is_said_to_have_passed_when_make_runs_nothing(tmp_path: Path, f
 
 def test_a_signal_to_make_reaches_the_stages(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    given = {**environment(tmp_path, HANGS="tests"), "PYTHON": sys.executable}
+    given = {**make_environment(tmp_path, HANGS="tests"), "PYTHON": sys.executable}
     (tmp_path / "Makefile").write_text(
         re.sub(r"(?m)^test: python", "test:", (ROOT / "Makefile").read_text()).replace(".ci/stages.py", str(STAGES))
     )
@@ -116,11 +116,14 @@ def test_a_signal_to_make_reaches_the_stages(tmp_path: Path) -> None:
     assert "ended" in said
 
 
-def test_stopped_twice_nothing_is_left_running(tmp_path: Path) -> None:
+def test_no_process_is_left_after_two_interrupts(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with out.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, STAGES], env=environment(tmp_path, HANGS="tests"), stdout=file, stderr=subprocess.STDOUT
+            [sys.executable, STAGES],
+            env=make_environment(tmp_path, HANGS="tests"),
+            stdout=file,
+            stderr=subprocess.STDOUT,
         )
         until = time.monotonic() + 60
         while "begun" not in (said := out.read_text()):
@@ -137,19 +140,19 @@ def test_stopped_twice_nothing_is_left_running(tmp_path: Path) -> None:
             time.sleep(0.05)
 
 
-def test_what_is_left_of_an_earlier_run_may_be_anything(tmp_path: Path) -> None:
+def test_any_leftover_of_an_earlier_run_is_tolerated(tmp_path: Path) -> None:
     (tmp_path / "venv").mkdir()
     for odd in ('{"tests": NaN}', '{"tests": 1e400}', "[]", '{"tests": -1}'):
         (tmp_path / "venv" / ".stage-seconds.json").write_text(odd)
-        assert run(tmp_path).returncode == 0
+        assert run_stages(tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize("stage", ["tests", "types"])
-def test_what_runs_is_ended_and_nothing_more_begun_when_it_is_stopped(tmp_path: Path, stage: str) -> None:
+def test_stopping_ends_running_stages_and_starts_no_more(tmp_path: Path, stage: str) -> None:
     out = tmp_path / "out"
     with out.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, STAGES], env=environment(tmp_path, HANGS=stage), stdout=file, stderr=subprocess.STDOUT
+            [sys.executable, STAGES], env=make_environment(tmp_path, HANGS=stage), stdout=file, stderr=subprocess.STDOUT
         )
         until = time.monotonic() + 60
         while "lint: passed" not in (said := out.read_text()) or (stage == "tests" and "begun" not in said):
@@ -165,8 +168,8 @@ def test_what_runs_is_ended_and_nothing_more_begun_when_it_is_stopped(tmp_path: 
         assert "ended" in said
 
 
-def test_a_stage_that_starts_while_everything_is_stopped_is_ended_too(tmp_path: Path) -> None:
-    """`stop()` between the start of a process and its place in the list used to leave it running for ever."""
+def test_a_stage_that_starts_during_a_stop_is_ended(tmp_path: Path) -> None:
+    """`stop()` between the start of a process and its place in the list used to leave it running forever."""
     slow = tmp_path / "slow.py"
     slow.write_text(f"""
 import importlib.util, subprocess, sys
@@ -182,7 +185,7 @@ subprocess.Popen = popen
 stages.run(next(stage for stage in stages.STAGES if stage.target == "types"), 1.0)
 print(stages.running)
 """)
-    given = environment(tmp_path, HANGS="types")
+    given = make_environment(tmp_path, HANGS="types")
     made = subprocess.run([sys.executable, slow], env=given, capture_output=True, text=True, timeout=60, check=False)
     assert "types: FAILED" in made.stdout, made
     assert made.stdout.endswith("[]\n")

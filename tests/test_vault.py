@@ -1,4 +1,4 @@
-"""The vault: what goes in comes out with the right key, and with no other; its key file is made once, for one user."""
+"""The vault: text is readable with the right key only; the key file is created once, for one user."""
 
 import os
 from contextlib import ExitStack
@@ -23,12 +23,12 @@ def new_key() -> str:
 
 
 @given(st.text(st.characters(codec=None)))
-def test_any_text_comes_out_as_it_went_in(text: str) -> None:
+def test_any_text_round_trips(text: str) -> None:
     vault = Vault([Fernet.generate_key().decode()], "here")
     assert vault.decrypt(vault.encrypt(text)) == text
 
 
-def test_what_is_locked_shows_nothing_and_never_looks_the_same_twice() -> None:
+def test_locked_text_reveals_nothing_and_differs_every_time() -> None:
     vault = open_vault()
     first, second = vault.encrypt(SECRET), vault.encrypt(SECRET)
     assert first != second
@@ -36,11 +36,11 @@ def test_what_is_locked_shows_nothing_and_never_looks_the_same_twice() -> None:
     assert SECRET not in repr(vault)
 
 
-def test_another_key_opens_nothing_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_key_unlocks_nothing_and_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     locked = open_vault().encrypt(SECRET)
     settings.key_file_path().unlink()
     with pytest.raises(
-        Locked, match=r"encrypted with another key than the one in .*secret\.key; put the right one there"
+        Locked, match=r"encrypted with another key than the one in .*secret\.key; add the earlier key there"
     ) as told:
         open_vault().decrypt(locked)
     assert SECRET not in str(told.value)
@@ -51,13 +51,13 @@ def test_another_key_opens_nothing_and_says_what_to_do(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("damage", ["", "x", "é", "gAAAA", "\0"])
-def test_what_was_never_locked_is_told_apart_from_a_defect(damage: str) -> None:
+def test_text_that_was_never_locked_is_distinguished_from_damage(damage: str) -> None:
     for act in (open_vault().decrypt, open_vault().reencrypt):
         with pytest.raises(Locked):
             act(damage)
 
 
-def test_a_new_key_takes_over_from_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_key_replaces_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = new_key(), new_key()
     monkeypatch.setenv("PRAMANA_SECRET_KEY", old)
     locked = open_vault().encrypt(SECRET)
@@ -70,7 +70,7 @@ def test_a_new_key_takes_over_from_an_old_one(monkeypatch: pytest.MonkeyPatch) -
         open_vault().decrypt(locked)
 
 
-def test_a_team_moves_from_the_file_to_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_can_move_from_the_file_to_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     locked = open_vault().encrypt(SECRET)
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new_key())
     assert open_vault().decrypt(locked) == SECRET
@@ -80,13 +80,13 @@ def test_a_team_moves_from_the_file_to_the_variable(monkeypatch: pytest.MonkeyPa
     assert not settings.key_file_path().exists()
 
 
-def test_a_key_that_openssl_made_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_made_by_openssl_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRAMANA_SECRET_KEY", "+/" * 21 + "8=")
     assert open_vault().decrypt(open_vault().encrypt(SECRET)) == SECRET
 
 
 @pytest.mark.parametrize("wrong", ["hunter2", "A" * 43, "A" * 44 + "=", "A" * 42 + "é="])
-def test_what_is_no_key_is_refused_without_being_shown(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_key_is_refused_without_showing_it(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRAMANA_SECRET_KEY", wrong)
     with pytest.raises(
         Locked, match="key 1 of PRAMANA_SECRET_KEY is not 32 bytes in base64; create one: openssl"
@@ -98,7 +98,7 @@ def test_what_is_no_key_is_refused_without_being_shown(wrong: str, monkeypatch: 
 # ── The key file ──
 
 
-def test_the_key_file_is_for_its_user_alone() -> None:
+def test_the_key_file_is_private_to_its_user() -> None:
     before = os.umask(0)
     try:
         locked = open_vault().encrypt(SECRET)
@@ -111,7 +111,7 @@ def test_the_key_file_is_for_its_user_alone() -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
-def test_a_key_file_that_others_can_touch_is_refused_with_what_to_do(mode: int) -> None:
+def test_a_key_file_accessible_to_others_is_refused_with_advice(mode: int) -> None:
     open_vault()
     path = settings.key_file_path()
     path.chmod(mode)
@@ -133,7 +133,7 @@ def test_an_empty_or_foreign_key_file_is_not_replaced() -> None:
     assert path.read_bytes() == b"\xff\xfe not a key"
 
 
-def test_of_many_processes_the_first_ones_key_stands(tmp_path: Path) -> None:
+def test_many_processes_share_the_first_created_key(tmp_path: Path) -> None:
     code = "from pramana.vault import open_vault; print(open_vault().encrypt('x'))"
     environment = {**os.environ, "PRAMANA_HOME": str(tmp_path / "shared")}  # noqa: TID251 - a child gets what it gets
     many = [programs.start(["-c", code], env=environment) for _ in range(8)]
@@ -147,7 +147,7 @@ def test_of_many_processes_the_first_ones_key_stands(tmp_path: Path) -> None:
     assert len(list((tmp_path / "shared").iterdir())) == 1
 
 
-def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_folder_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("PRAMANA_HOME", str(tmp_path / "file" / "below"))
     with pytest.raises(PramanaError, match=r"cannot be (made|read)"):

@@ -1,4 +1,4 @@
-"""Views for tests that are about a few of their fields."""
+"""Builds views for tests that only care about a few fields."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -11,20 +11,20 @@ from msgspec.structs import fields
 _View = TypeVar("_View", bound=Struct)
 
 
-def made(view: type[_View], **stated: Any) -> _View:
-    """Return a view with some fields stated; every other field that it needs says nothing."""
-    unknown = stated.keys() - {each.name for each in fields(view)}
+def make_view(view: type[_View], **given: Any) -> _View:
+    """Return a view with the given fields; every other required field gets an empty value."""
+    unknown = given.keys() - {each.name for each in fields(view)}
     assert not unknown, f"{view.__name__} has no {unknown}"
-    rest = {each.name: _nothing(each.type) for each in fields(view) if each.required and each.name not in stated}
-    return view(**rest, **stated)
+    rest = {each.name: _empty_value(each.type) for each in fields(view) if each.required and each.name not in given}
+    return view(**rest, **given)
 
 
-def _nothing(type_: Any) -> Any:
+def _empty_value(type_: Any) -> Any:
     inner, origin = get_args(type_), get_origin(type_)
     if origin is Annotated:
-        return _nothing(inner[0])
+        return _empty_value(inner[0])
     if origin in (Union, UnionType):
-        return None if type(None) in inner else _nothing(inner[0])
+        return None if type(None) in inner else _empty_value(inner[0])
     if origin is Literal:
         return inner[0]
     if origin is tuple:
@@ -32,7 +32,7 @@ def _nothing(type_: Any) -> Any:
     if origin is Mapping:
         return {}
     if isinstance(type_, type) and issubclass(type_, Struct):
-        return made(type_)
+        return make_view(type_)
     if isinstance(type_, type) and issubclass(type_, Enum):
         return next(iter(type_))
     return None if type_ is Any else type_()

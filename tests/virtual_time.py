@@ -1,7 +1,7 @@
 """Virtual time for tests: an event loop that jumps to the next timer instead of waiting for it.
 
-A call at the pace of a microphone then takes as long as its computing does. Time moves only when the loop has nothing
-else to do: it stands still while a thread of an executor or a child process works, and while something is on its way
+A call at the pace of a microphone then takes only as long as its computation. Time moves only when the loop has nothing
+else to do: it stops while a thread of an executor or a child process works, and while something is on its way
 through a socket of this process. A thread that waits for a coroutine of the loop does not work.
 `clock.monotonic()` and `loop.time()` are the same number.
 """
@@ -21,12 +21,12 @@ from pramana import clock
 
 GRACE_S = 0.0002
 """How long the kernel may take to pass bytes from one socket of this process to another."""
-LOOK_S = 0.05
-"""Between two looks at what works outside the loop; whatever ends there wakes the loop at once."""
-LATE_S = 0.000001
-"""How late each timer is: as on any machine, a wait is never shorter than it should be."""
-STUCK_S = 300.0
-"""How long a thread or a process may work, in real seconds, before it is taken for one that waits for the loop."""
+POLL_S = 0.05
+"""How often work outside the loop is polled; its end also wakes the loop at once."""
+TIMER_LATENESS_S = 0.000001
+"""How late each timer fires: as on any machine, a wait is never shorter than requested."""
+STUCK_AFTER_S = 300.0
+"""Real seconds after which a thread or process is assumed to wait for the loop."""
 REAL_LOOP = asyncio.events.new_event_loop
 
 
@@ -58,7 +58,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, virtual: VirtualClock) -> None:
         self.virtual, self.working = virtual, 0
-        """What works outside the loop: jobs of executors and child processes."""
+        """Number of executor jobs and child processes that work outside the loop."""
         super().__init__(_Selector(self))
 
     def time(self) -> float:
@@ -71,12 +71,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return transport, protocol
 
     def watch(self, ends: "asyncio.Future[Any]") -> None:
-        """Stand still until a future is done."""
+        """Stop the clock until a future is done."""
         self.working += 1
-        ends.add_done_callback(lambda _: self._ended())
+        ends.add_done_callback(lambda _: self._end_work())
 
-    async def awaited_by_a_thread(self, coroutine: Any) -> Any:
-        """Await what a thread waits for, which does not work meanwhile."""
+    async def await_for_thread(self, coroutine: Any) -> Any:
+        """Await a coroutine for a thread, which does no work meanwhile."""
         self.working -= 1
         try:
             return await coroutine
@@ -91,12 +91,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         finally:
             self.working -= 1
 
-    def _ended(self) -> None:
+    def _end_work(self) -> None:
         self.working -= 1
 
 
 class _Selector(selectors.SelectSelector):
-    """Moves the clock where others would wait. `select` because its timeouts are exact; epoll rounds up to 1 ms."""
+    """Advances the clock instead of waiting. `select` because its timeouts are exact; epoll rounds up to 1 ms."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
@@ -108,47 +108,47 @@ class _Selector(selectors.SelectSelector):
             return found
         began = time.monotonic()
         while self._loop.working > 0 and not found:
-            found = super().select(LOOK_S)
-            if not found and time.monotonic() - began > STUCK_S:
+            found = super().select(POLL_S)
+            if not found and time.monotonic() - began > STUCK_AFTER_S:
                 raise RuntimeError("virtual time stands still: does a thread wait for this loop? Use real_time()")
         if found or timeout is None:
-            return found or super().select(LOOK_S)
+            return found or super().select(POLL_S)
         if len(self.get_map()) > 1 and (found := super().select(GRACE_S)):  # one is how threads wake the loop
             return found
-        self._loop.virtual.advance(timeout + LATE_S)
+        self._loop.virtual.advance(timeout + TIMER_LATENESS_S)
         return []
 
 
 @contextmanager
 def virtual_time() -> Iterator[VirtualClock]:
-    """Put every event loop that is made in this block, and the program's clock, on virtual time."""
+    """Put every event loop created in this block, and the program's clock, on virtual time."""
     virtual, wrap, submit = VirtualClock(), asyncio.futures.wrap_future, asyncio.run_coroutine_threadsafe
 
-    def watched(future: Any, *, loop: Any = None) -> Any:
+    def wrap_watched_future(future: Any, *, loop: Any = None) -> Any:
         loop = loop or asyncio.get_running_loop()
         found = wrap(future, loop=loop)
         if isinstance(loop, VirtualLoop):
             loop.watch(found)
         return found
 
-    def submitted(coroutine: Any, loop: Any) -> Any:
-        return submit(loop.awaited_by_a_thread(coroutine) if isinstance(loop, VirtualLoop) else coroutine, loop)
+    def submit_for_thread(coroutine: Any, loop: Any) -> Any:
+        return submit(loop.await_for_thread(coroutine) if isinstance(loop, VirtualLoop) else coroutine, loop)
 
     with (
         clock.use_clock(virtual),
         patch.object(asyncio.events, "new_event_loop", lambda: VirtualLoop(virtual)),
-        patch.object(asyncio.futures, "wrap_future", watched),
-        patch.object(asyncio, "wrap_future", watched),
-        patch.object(asyncio, "run_coroutine_threadsafe", submitted),
+        patch.object(asyncio.futures, "wrap_future", wrap_watched_future),
+        patch.object(asyncio, "wrap_future", wrap_watched_future),
+        patch.object(asyncio, "run_coroutine_threadsafe", submit_for_thread),
     ):
         yield virtual
 
 
 @contextmanager
 def real_time() -> Iterator[None]:
-    """Go back to the machine's time for a block or, as a decorator, for a test of a module that runs on virtual time.
+    """Use the machine's time within a block or, as a decorator, for one test of a module that runs on virtual time.
 
-    For a test in which a thread of its own waits for the event loop: virtual time would stand still for both.
+    For tests in which a separate thread waits for the event loop: virtual time would stop for both.
     """
     with clock.use_clock(clock.Clock()), patch.object(asyncio.events, "new_event_loop", REAL_LOOP):
         yield

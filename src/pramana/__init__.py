@@ -10,6 +10,7 @@ replies, `store` keeps the results, `analyse` compares and summarises them, `rep
 names are imported on first use, so that importing the package costs nothing.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -183,8 +184,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("pramana")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct, field
 
-from pramana.errors import BrokenPlugin, InvalidInput, quote_text, suggest_similar
+from pramana.errors import BrokenPlugin, InvalidInput, describe_value, quote_text, suggest_similar
 from pramana.jsonl import BadLine, parse_rfc8259, to_canonical_json
 from pramana.model import Assertion, Check, Outcome
 from pramana.plugins import assertion_types
@@ -59,8 +59,17 @@ def make_assertion_type(
     >>> print(is_shouting.decide(Assertion("is_shouting"), "hello", ()).reason)
     is_shouting returned False
     """
+    texts: dict[str, Any] = {"name": name, "version": version}
+    for argument, value in texts.items():
+        if not isinstance(value, str) or not value.strip():
+            raise InvalidInput(f"the {argument} of an assertion type is text, found {describe_value(value)}")
+    if isinstance(needs, str) or not isinstance(needs, Sequence):
+        raise InvalidInput(f"needs is a list of what the assertion requires, found {describe_value(needs)}")
 
     def decorate(function: Decide) -> AssertionType:
+        if not callable(function):
+            raise InvalidInput(f"an assertion type is made from a function, found {describe_value(function)}")
+
         def decide_with_function(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
             found: Any = function(assertion, output, ideals)
             if isinstance(found, Verdict):
@@ -93,7 +102,7 @@ def evaluate_assertion(
         raise InvalidInput("ideal must be text or a list of texts")
     ideals = (ideal,) if isinstance(ideal, str) else tuple(ideal or ())
     if not isinstance(output, str):
-        raise InvalidInput(f"the output must be text, found {type(output).__name__}")
+        raise InvalidInput(f"the output to check must be text, found {type(output).__name__}")
     if not all(isinstance(each, str) for each in ideals):
         raise InvalidInput("ideal must be text or a list of texts")
     for _, message in find_missing_fields(kind, stated, ideals):
@@ -122,7 +131,7 @@ def assertion_type(name: str) -> AssertionType:
     if not isinstance(kind, AssertionType):
         raise BrokenPlugin(f'the assertion type "{name}" is a {type(kind).__name__}, not an AssertionType')
     if kind.name != name:
-        raise BrokenPlugin(f'the assertion type registered as "{name}" calls itself "{kind.name}"')
+        raise BrokenPlugin(f'the assertion type registered as "{name}" has the other name "{kind.name}"')
     if unknown := [need for need in kind.needs if need not in get_args(Need)]:
         raise BrokenPlugin(f'the assertion type "{name}" needs {unknown[0]}; a case has {", ".join(get_args(Need))}')
     _checked_types[name] = kind
@@ -281,7 +290,7 @@ def _find_pattern_flaw(_assertion: Assertion, ideals: tuple[str, ...]) -> tuple[
         if len(pattern) > MAX_PATTERN:
             return (
                 "ideal",
-                f"a pattern of {len(pattern):,} characters; at most {MAX_PATTERN:,} are tried on every output",
+                f"a pattern of {len(pattern):,} characters; a pattern may have at most {MAX_PATTERN:,}",
             )
         try:
             _compile(pattern, case_sensitive=True)
@@ -340,7 +349,7 @@ def _parse_json_output(output: str, *, finite: bool) -> tuple[Any, Verdict]:
         value = parse_rfc8259(text, finite=finite)
     except BadLine as bad:
         if bad.exceeds_our_limits:
-            return None, Verdict(Outcome.ERRORED, f"cannot be decided: {bad.message}")
+            return None, Verdict(Outcome.ERRORED, f"this JSON cannot be checked: {bad.message}")
         if not text:
             return None, _fail("empty: no JSON")
         line, column = text.count("\n", 0, bad.column - 1) + 1, bad.column - (text.rfind("\n", 0, bad.column - 1) + 1)
@@ -364,7 +373,7 @@ def _make_validator(schema: bytes) -> Any:
     from jsonschema_rs import Draft202012Validator, RegexOptions
 
     def refuse(address: str) -> Any:
-        raise ValueError(f"{address} is another document, and schemas are never fetched")
+        raise ValueError(f"{address} is in another document, and schemas are never fetched")
 
     return Draft202012Validator(json.loads(schema), pattern_options=RegexOptions(), retriever=refuse)
 
@@ -410,7 +419,7 @@ def _find_schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[N
         if len(to_canonical_json(assertion.schema)) > MAX_SCHEMA:
             return "schema", f"a schema of more than {MAX_SCHEMA:,} characters"
         if _count_expanded_subschemas(assertion.schema) > MAX_SUBSCHEMAS:
-            return "schema", f"its references grow it to more than {MAX_SUBSCHEMAS:,} subschemas"
+            return "schema", f"with its references expanded, it has more than {MAX_SUBSCHEMAS:,} subschemas"
     except (TypeError, RecursionError):
         return "schema", "not a JSON Schema (2020-12) that can be used: not plain JSON, or nested too deeply"
     try:
@@ -429,17 +438,18 @@ def _decide_json_schema(assertion: Assertion, output: str, _ideals: tuple[str, .
         return verdict
     if len(output) > MAX_VALIDATED_LENGTH:
         return Verdict(
-            Outcome.ERRORED, f"an output of more than {MAX_VALIDATED_LENGTH:,} characters is not tried on a schema"
+            Outcome.ERRORED,
+            f"an output of more than {MAX_VALIDATED_LENGTH:,} characters is not checked against a schema",
         )
     validator = _make_validator(to_canonical_json(assertion.schema))
     try:
         if validator.is_valid(value):
-            return _pass("valid JSON that fits the schema")
+            return _pass("valid JSON that matches the schema")
         validator.validate(value)  # raises the first error; listing all of them could exhaust memory
     except ValueError as error:
         path, message = _json_path(getattr(error, "instance_path", ())), getattr(error, "message", str(error))[:200]
-        return _fail(f"does not fit the schema: {path}: {message}", errors=[{"path": path, "message": message}])
-    return Verdict(Outcome.ERRORED, "the schema both fits and does not")
+        return _fail(f"does not match the schema: {path}: {message}", errors=[{"path": path, "message": message}])
+    return Verdict(Outcome.ERRORED, "the schema contradicts itself")
 
 
 def _json_path(parts: Sequence[str | int]) -> str:
@@ -450,7 +460,7 @@ def _json_path(parts: Sequence[str | int]) -> str:
 
 
 def _make_unscored_decision(scorer: str, what: str) -> Callable[[Assertion, str, tuple[str, ...]], Verdict]:
-    reason = f"needs {what}: the {scorer} scorer decides it, not an offline assertion"
+    reason = f"needs {what}: only the {scorer} scorer can decide this, not an offline check"
     return lambda _assertion, _output, _ideals: Verdict(Outcome.UNSCORED, reason, {"scorer": scorer})
 
 

@@ -1,25 +1,24 @@
 """The file that joins the stages: read `execute()` from top to bottom to follow a run.
 
 `planning.create_run()` loads cases and stores the plan. `execute()` sends, scores and stores what the plan still lacks,
-for new and resumed runs alike. `judge_again()` makes new checks of stored replies. Nothing here prints.
+for new and resumed runs alike. `judge_again()` makes new checks of stored replies. What scores them is made in
+`plan_scoring`. Nothing here prints.
 """
 
 import asyncio
 import gc
-import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from pramana import settings
-from pramana.analyse.judges import NEVER_JUDGES
 from pramana.errors import AlreadyRunning, BudgetSpent, InvalidInput, PramanaError, ProviderError, Stopped
 from pramana.hash import RecordDigest, hash_result
 from pramana.model import (
@@ -28,8 +27,6 @@ from pramana.model import (
     Failure,
     Key,
     Outcome,
-    Plan,
-    PlannedScorer,
     Reply,
     Request,
     Result,
@@ -37,15 +34,17 @@ from pramana.model import (
     RunStatus,
     Target,
     Turn,
-    Usage,
 )
-from pramana.planning import (
-    plan_scorers,
-    resolve_embedder_model,
-    resolve_judge,
-    resolve_model,
-    with_registered_providers,
-)  # fmt: skip
+from pramana.plan_scoring import (
+    check_judge_reachable,
+    make_call_scoring,
+    make_scoring,
+    make_scoring_label,
+    make_similarity,
+    open_scorers,
+    refuse_unknown_prices,
+)
+from pramana.planning import plan_scorers, resolve_embedder_model, resolve_judge, with_registered_providers
 from pramana.providers.names import is_voice_agent
 from pramana.providers.prices import Prices
 from pramana.request import Limits
@@ -53,18 +52,14 @@ from pramana.run.accounts import OpenAccounts, Reach
 from pramana.run.asking import Budget, ReplyCache, TextClient, ask_lines_in_turn
 from pramana.run.call import Patience, Stage
 from pramana.run.calling import VoiceClient
-from pramana.run.engine import Stop, Window, WorkerPool, WorkFeed, identity, stream
+from pramana.run.engine import INTERRUPTED, Stop, Window, WorkerPool, WorkFeed, identity, stream
 from pramana.run.speech import CannotBeSpoken, SpeechMaker
-from pramana.score.judge import Judge
-from pramana.score.scorers import Scorers, find_planned_scorers
-from pramana.score.scoring import NO_JUDGE, NOT_WRITTEN_TO, Scoring
-from pramana.score.similarity import Similarity, make_embed
-from pramana.score.speech import CallScoring
+from pramana.score.scorers import Scorers
+from pramana.score.scoring import Scoring
 from pramana.store.engine import split_into_chunks
 from pramana.store.queue import CANCELLED_REASON, Lease
 from pramana.store.store import Store
 
-INTERRUPTED = "interrupted by the user"
 STREAM_LEFT = "the stream was closed before its last result was taken"
 HANDED_TO_NEXT_SERVER = "its server was stopped; the next server resumes it"
 _STATUS_BY_REASON: Mapping[str | None, RunStatus] = {
@@ -132,11 +127,11 @@ async def execute(
         try:
             store.queue.keep_limits(run.id, (kept_limits or limits).to_stored())
             prices = Prices.load(settings.prices_file_path(), store.prices.rates())
-            _refuse_unknown_prices(run.plan, prices, limits, reach)
+            refuse_unknown_prices(run.plan, prices, limits, reach)
             budget = _remaining_budget(store, run, limits)
             opened = OpenAccounts(limits, budget, prices.cost, stop, reach, cache, patience)
             accounts = await stack.enter_async_context(opened)
-            scorers = _open_scorers(run.plan, accounts, prices, limits, reach)
+            scorers = open_scorers(run.plan, accounts, prices, limits, reach)
             stack.callback(scorers.close)
             pools = _make_pools(store, run, accounts, stop, reach, scorers)
         except PramanaError as error:
@@ -228,19 +223,19 @@ class _AskedCase(Struct, frozen=True):
 def _make_pools(
     store: Store, run: Run, accounts: OpenAccounts, stop: Stop, reach: Reach, scorers: Scorers
 ) -> list[WorkerPool[tuple[Key, Case], _AskedCase]]:
-    similarity = _make_similarity(run.plan, accounts)
+    similarity = make_similarity(run.plan, accounts)
     speaker = SpeechMaker(store.blobs.put, partial(_fetch_recording, reach), run.plan.voice)
-    _check_judge_reachable(run.plan, accounts)
+    check_judge_reachable(run.plan, accounts)
     for target in run.plan.targets:
         accounts.refuse_missing_parameters(target, run.plan.parameters)
-    calls = _make_call_scoring(store, run.plan, accounts)
+    calls = make_call_scoring(store, run.plan, accounts)
     return [
         _make_pool(
             store,
             run,
             target,
             accounts,
-            _make_scoring(run.plan, target, accounts, similarity, calls, scorers),
+            make_scoring(run.plan, target, accounts, similarity, calls, scorers),
             speaker,
             stop,
         )
@@ -271,7 +266,7 @@ def _make_pool(
     async def make_spoken_request(key: Key, case: Case) -> Request:
         """Return a request with the case's speech; raise `CannotBeSpoken` where the case cannot be spoken."""
         if key.variant == "text":
-            raise CannotBeSpoken(f"{target.provider} is called, not written to")
+            raise CannotBeSpoken(f"{target.provider} is a voice agent and takes no text")
         language = case.facets.language or "en"
         if not accounts.understands_language(target, language):
             raise CannotBeSpoken(f"the agent does not understand {language}")
@@ -290,7 +285,7 @@ def _make_pool(
             return _AskedCase(key, case, None, None, (Check("voice", "1", Outcome.SKIPPED, str(refused)),))
         except PramanaError as error:  # a recording that is missing or unusable
             return _AskedCase(key, case, None, Failure(error.code, str(error)), ())
-        assert asking is not None  # noqa: S101 - whoever has only one way was told of the other above
+        assert asking is not None  # noqa: S101 - a client missing here was refused above
         in_one = asked.speech is not None or len(case.script) < 2
         try:
             reply = await (asking(asked) if in_one else ask_lines_in_turn(asking, asked, case.script))
@@ -336,68 +331,6 @@ async def _fetch_recording(reach: Reach, url: str, case: Case) -> bytes:
         from_api=reach.for_others,
         allow_private=reach.allow_private if reach.for_others else settings.are_private_addresses_allowed(),
     )
-
-
-def _make_call_scoring(store: Store, plan: Plan, accounts: OpenAccounts) -> CallScoring:
-    return CallScoring(store.blobs.get, accounts.find_recognition(plan.stt), by_whisper=plan.stt is None)
-
-
-def _make_scoring(
-    plan: Plan,
-    target: Target,
-    accounts: OpenAccounts,
-    similarity: Similarity,
-    calls: CallScoring,
-    scorers: Scorers,
-    no_judge: str = "",
-) -> Scoring:
-    agent = is_voice_agent(target) and target.provider not in NEVER_JUDGES
-    judge = None if no_judge and plan.judge is None else _make_judge(plan.judge or target, accounts)
-    return Scoring(judge, similarity, calls, no_judge or (NOT_WRITTEN_TO if agent else NO_JUDGE), scorers, target.typed)
-
-
-def _check_judge_reachable(plan: Plan, accounts: OpenAccounts) -> None:
-    """Raise an error if the judge cannot be used (missing key, unknown function) before any reply is judged."""
-    if plan.judge:
-        accounts.text_client(plan.judge)
-
-
-def _make_judge(target: Target, accounts: OpenAccounts) -> Judge | None:
-    """Return a model as a judge, or None for the embedded model and for voice agents."""
-    if target.provider in NEVER_JUDGES or is_voice_agent(target):
-        return None
-
-    async def ask(request: Request) -> Reply:
-        return await accounts.text_client(target)(request)  # opened on first use: not every suite needs a judge
-
-    return Judge(ask, target.model, target.typed)
-
-
-def _open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Limits, reach: Reach) -> Scorers:
-    """Return the scorers of a plan; requests to models that they name count toward the run's limits."""
-    if not plan.scorers:
-        return Scorers()
-
-    @cache
-    def judge_by_name(typed: str) -> Judge:
-        target = resolve_model(typed, reach)
-        if limits.max_cost_usd is not None and not prices.can_count(target):
-            raise InvalidInput(f"a cost limit needs a price, and none is known for {typed}")
-        if reach.free_models_only and prices.may_cost(target):
-            raise InvalidInput(f"{typed} may cost money, and this run has no cost limit; set one")
-        judge = _make_judge(target, accounts)
-        if judge is None:
-            raise InvalidInput(f"{typed} cannot be asked: {NOT_WRITTEN_TO if is_voice_agent(target) else NO_JUDGE}")
-        return judge
-
-    return Scorers(find_planned_scorers(plan.scorers, reach.functions.scorers), judge_by_name, reach.functions.loop)
-
-
-def _make_similarity(plan: Plan, accounts: OpenAccounts) -> Similarity:
-    if (embedder := plan.embedder) is None:
-        return Similarity()
-    asked = make_embed(accounts.embedding_client(embedder), embedder.model)
-    return Similarity(asked, f"{embedder.provider}:{embedder.model}")
 
 
 def _count_stored(progress: Progress, watch: Watch | None) -> Callable[[list[tuple[int, Result]]], None]:
@@ -450,37 +383,6 @@ def _reached_limit(stop: Stop, limits: Limits) -> str | None:
     return "deadline_s" if is_deadline else None
 
 
-def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Reach) -> None:
-    asked = [*plan.targets, *(each for each in (plan.judge, plan.embedder) if each)]
-    # Looked up in any case, before the first request: reading the price list takes 0.2 s, which would delay a reply.
-    unknown = [target.typed for target in asked if not prices.can_count(target)]
-    _refuse_uncountable_cost(plan, prices, limits)
-    if unknown and limits.max_cost_usd is not None:
-        names = ", ".join(unknown)
-        where = settings.prices_file_path()
-        if reach.for_others:  # users of a server can neither see nor change its files
-            raise InvalidInput(
-                f"a cost limit needs a price, and none is known for {names}; an administrator can set one: Settings, "
-                "Prices"
-            )
-        raise InvalidInput(
-            f"a cost limit needs a price, and none is known for {names}; give one in {where}, in dollars a million "
-            "tokens:\n"
-            f"  [prices.{json.dumps(unknown[0])}]\n  input_per_million = 1.25\n  output_per_million = 10.0"
-        )
-
-
-def _refuse_uncountable_cost(plan: Plan, prices: Prices, limits: Limits) -> None:
-    """Refuse a cost limit that cannot be kept: speech-to-text endpoints do not report their cost."""
-    stt = plan.stt
-    if stt and limits.max_cost_usd is not None and prices.cost(stt, None, Usage(1, 1)) != 0:
-        raise InvalidInput(
-            f"a cost limit cannot count what the speech recognition {stt.typed} costs; leave one of them out, "
-            "or give it prices of 0 in "
-            f"{settings.prices_file_path()} if nobody is to pay for it"
-        )
-
-
 def _remaining_budget(store: Store, run: Run, limits: Limits) -> Budget:
     """Return the budget minus what the run has already spent: a limit covers all sittings of a run."""
     spent = asdict(store.results.sum_spending(run.id)) if run.stored else {}
@@ -516,13 +418,6 @@ def _record_end(
 # ── Rescore ──
 
 
-def make_scoring_label(judge: Target | None, embedder: Target | None, scorers: Sequence[PlannedScorer]) -> str:
-    """Return the label of a scoring: its judge, embedder and scorers."""
-    label = f"judged by {judge.typed if judge else 'itself'}"
-    label += f", embedded by {embedder.typed}" if embedder else ""
-    return label + (f", scored by {', '.join(f'{each.name} {each.version}' for each in scorers)}" if scorers else "")
-
-
 async def judge_again(
     store: Store,
     run: Run,
@@ -551,17 +446,17 @@ async def judge_again(
     scored_by = plan_scorers(scorers, reach, planned=run.plan.scorers)
     plan = replace(run.plan, judge=judged_by, embedder=embedded_by, scorers=scored_by)
     prices = Prices.load(settings.prices_file_path(), store.prices.rates())
-    _refuse_unknown_prices(plan, prices, limits, reach)
+    refuse_unknown_prices(plan, prices, limits, reach)
     label = make_scoring_label(judged_by, embedded_by, scored_by)
     budget = Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens)
     async with OpenAccounts(limits, budget, prices.cost, stop, reach) as accounts, AsyncExitStack() as stack:
-        _check_judge_reachable(plan, accounts)
-        similarity = _make_similarity(plan, accounts)
-        calls = _make_call_scoring(store, plan, accounts)
-        found = _open_scorers(plan, accounts, prices, limits, reach)
+        check_judge_reachable(plan, accounts)
+        similarity = make_similarity(plan, accounts)
+        calls = make_call_scoring(store, plan, accounts)
+        found = open_scorers(plan, accounts, prices, limits, reach)
         stack.callback(found.close)
         scorings = {
-            each.typed: _make_scoring(
+            each.typed: make_scoring(
                 plan, each, accounts, similarity, calls, found, no_judge=reach.explain_lost_function(each)
             )
             for each in plan.targets
@@ -571,7 +466,7 @@ async def judge_again(
 
         async def judge_one(work: tuple[Case, Result]) -> Result:
             case, result = work
-            assert result.reply is not None  # noqa: S101 - only replies are drawn
+            assert result.reply is not None  # noqa: S101 - only results with replies are selected
             judged = replace(result, checks=await scorings[result.key.model].checks(case, result.reply))
             if result.outcome in VERDICTS and judged.outcome not in VERDICTS:
                 failed.add(result.key)

@@ -3,7 +3,7 @@
 PramanaError                    something Pramana can explain; never a stack trace for the user
 ├── InvalidInput                a file, text or argument is not valid; carries every problem with its place
 ├── NotFound                    a suite version, tier or file that was named does not exist
-├── AlreadyExists               it exists already, and what exists may not change
+├── AlreadyExists               it already exists, and what exists may not change
 ├── HashMismatch                content does not match its pinned hash; carries both hashes
 ├── BrokenPlugin                an installed package registered something unusable
 ├── WeightsMissing              an embedded model's weights are missing and could not be downloaded
@@ -31,8 +31,8 @@ Problems are values (`Problem`): loaders collect them, and only a stage's border
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypedDict, Unpack
 
 Severity = Literal["error", "warning"]
@@ -91,34 +91,45 @@ def fold_repeats(problems: Iterable[Problem]) -> list[RepeatedProblem]:
 
 _NUMBER, _QUOTED = re.compile(r"\d+"), re.compile(r'"[^"]*"')
 HintKey = Literal[
-    "list_runs", "start_run", "resume_run", "list_scenarios", "import_scenarios", "run_stored", "list_library",
-    "list_models", "list_server_models", "list_tokens", "name_model", "create_token", "pull_weights", "publish_suite",
-    "any_suite",
+    "list_runs", "list_scorings", "start_run", "resume_run", "list_scenarios", "import_scenarios", "run_stored",
+    "list_library", "list_models", "list_server_models", "list_tokens", "name_model", "create_token", "pull_weights",
+    "publish_suite", "any_suite", "check_filters", "name_judge", "choose_modalities", "send_parameter",
 ]  # fmt: skip
 COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_runs": "see: pramana runs",
+    "list_scorings": "list them: pramana show {} --scorings",
     "start_run": "start one: pramana run",
     "resume_run": "resume it there: pramana run --resume {}",
     "list_scenarios": "see: pramana scenarios list",
     "import_scenarios": "import some: pramana scenarios import FILE",
     "run_stored": "run: pramana run store:{}",
-    "list_library": "library: stands for all of its files, and library:task-completion for one folder",
+    "list_library": "name all built-in scenarios with library:, or one folder with library:task-completion",
     "list_models": "list its models: pramana models {}",
     "list_server_models": "list its models: pramana models {}",
     "name_model": "to test a Python function, write python:module:function; list models: pramana models",
     "list_tokens": "see: pramana token list",
     "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "run: pramana models pull {}",
-    "any_suite": "compare {} by --any-suite",
+    "any_suite": "to compare {}, add --any-suite",
     "publish_suite": "restore the file, or publish the new content as a new version: pramana suite publish",
+    "check_filters": "check the spelling of {:options}",
+    "name_judge": "name another model with --judge",
+    "choose_modalities": "choose the modalities: --modality text,voice",
+    "send_parameter": "give {0} a default, or send it: --param {0}=VALUE",
 }
 """Hints as a terminal, a log and a stored reason print them. The API and the pages have their own texts."""
 PYTHON_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "see: pramana.runs()",
+    "list_scorings": "list them: pramana.load_report({!r}).scorings",
     "start_run": "start one: pramana.evaluate(...)",
     "resume_run": "resume it there: pramana.resume({!r})",
-    "any_suite": "compare {} by any_suite=True",
+    "any_suite": "to compare {}, pass any_suite=True",
+    "name_model": "to test a Python function, pass it: model=function; list models: pramana models, in a shell",
+    "check_filters": "check the spelling of selection={:fields}",
+    "name_judge": 'pass another model, such as judge="gpt-5-mini"',
+    "choose_modalities": 'choose the modalities: modalities=["text", "voice"]',
+    "send_parameter": 'give {0} a default, or send it: parameters={{"{0}": VALUE}}',
 }
 """Hints for users of the Python API."""
 
@@ -128,7 +139,8 @@ class Hint:
     """What to do about an error: a key that each front end words for its users, and the subject."""
 
     key: HintKey
-    about: str = ""
+    about: object = ""
+    """Text, or a selection, which each front end formats in its own words: `{:options}`, `{:fields}`, `{:json}`."""
 
 
 class _ErrorAttributes(TypedDict, total=False):
@@ -157,7 +169,9 @@ class PramanaError(Exception):
         super().__init_subclass__()
         for name, value in stated.items():
             if name not in _ErrorAttributes.__annotations__:
-                raise TypeError(f"an error states {', '.join(_ErrorAttributes.__annotations__)}, not {name}")
+                raise TypeError(
+                    f"an error has the attributes {', '.join(_ErrorAttributes.__annotations__)}, not {name}"
+                )
             setattr(cls, name, value)
 
     def __init__(self, message: str, *, hint: Hint | None = None) -> None:
@@ -171,15 +185,24 @@ class PramanaError(Exception):
         'there is no run yet; start one: pramana run'
         """
         message = super().__str__()
-        return f"{message}; {hints[self.hint.key].format(self.hint.about).rstrip()}" if self.hint else message
+        told = f"{message}; {hints[self.hint.key].format(self.hint.about).rstrip()}" if self.hint else message
+        return told if told.isprintable() else _UNPRINTABLE.sub(_escape_character, told)
 
     def __str__(self) -> str:
         return self.explain(self.hints)
 
 
+_UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a message quotes from its input and a terminal would execute or cannot print; lines and tabs are ours."""
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
+
+
 MAX_NOTED_PROBLEMS = 20
 """Maximum number of problems in a traceback."""
-FOLDED = 3
+MAX_FOLDED_PROBLEMS = 3
 """Maximum number of folded problems in a message."""
 
 
@@ -190,6 +213,13 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
         super().__init__(message, hint=hint)
         self.problems = tuple(problems)
 
+    def with_paths(self, rename: Callable[[str], str]) -> "InvalidInput":
+        """Return this error with another name for each field, in the words of a front end; files keep their paths."""
+        if any(each.file for each in self.problems):
+            return self
+        renamed = [replace(each, path=rename(each.path)) for each in self.problems]
+        return self if renamed == list(self.problems) else InvalidInput.from_problems(renamed)
+
     @classmethod
     def from_problems(cls, problems: Sequence[Problem], total: int = 0) -> "InvalidInput":
         """Make one exception from the problems, led by the first; `total` also counts problems that were not kept.
@@ -198,7 +228,7 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
         """
         ordered = sorted(problems, key=lambda each: (each.file, each.line, each.column))
         folded = fold_repeats(ordered)
-        shown = folded[: 1 if len(folded) == len(ordered) else FOLDED]
+        shown = folded[: 1 if len(folded) == len(ordered) else MAX_FOLDED_PROBLEMS]
         others = max(total, len(ordered)) - sum(each.count for each in shown)
         more = f" (and {others:,} more)" if others else ""
         error = cls("; ".join(f"{each.first}{each.times}" for each in shown) + more, ordered)
@@ -214,7 +244,7 @@ class NotFound(PramanaError, code="not_found", http_status=404, exit_code=2):
 
 
 class AlreadyExists(PramanaError, code="already_exists", http_status=409, exit_code=2):
-    """It exists already, such as a published version, which never changes."""
+    """It already exists, such as a published version, which never changes."""
 
 
 class HashMismatch(PramanaError, code="hash_mismatch", http_status=409, exit_code=2):
@@ -222,7 +252,7 @@ class HashMismatch(PramanaError, code="hash_mismatch", http_status=409, exit_cod
 
     def __init__(self, what: str, *, pinned: str, actual: str) -> None:
         super().__init__(
-            f"{what} does not match its pinned hash, so it does not run\n  pinned {pinned}\n  found  {actual}",
+            f"{what} does not match its pinned hash and is not run\n  pinned {pinned}\n  found  {actual}",
             hint=Hint("publish_suite"),
         )
         self.pinned, self.actual = pinned, actual
@@ -377,9 +407,22 @@ def describe_exception(error: BaseException) -> str:
     """
     try:
         said = escape_control_characters(str(error))
-    except Exception:  # noqa: BLE001 - its own words fail it; the name will do
+    except Exception:  # noqa: BLE001 - str(error) may fail; the class name is enough
         said = ""
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def describe_value(value: object, limit: int = 60) -> str:
+    """Return a value as Python writes it, on one line and shortened, even if its `__repr__` fails.
+
+    >>> describe_value([1, 2]), describe_value("x" * 100, limit=5)
+    ('[1, 2]', "'xxxx")
+    """
+    try:
+        shown = escape_control_characters(repr(value[:limit] if isinstance(value, str | bytes) else value))
+    except Exception:  # noqa: BLE001 - the value of a user may raise anything, or be nested too deeply
+        shown = f"a {type(value).__name__}"
+    return shown[:limit]
 
 
 def quote_text(text: str, limit: int = 60) -> str:

@@ -13,7 +13,7 @@ from struct import Struct
 from tempfile import TemporaryFile, gettempdir
 from typing import Any, BinaryIO, NamedTuple, Self
 
-from pramana.errors import InvalidInput, PramanaError, Problem, quote_text
+from pramana.errors import InvalidInput, PramanaError, Problem, describe_value, quote_text
 from pramana.jsonl import BadLine, decode_line, open_file, parse_line, read_lines, to_canonical_json
 from pramana.model import Assertion, Case, Line
 
@@ -48,6 +48,8 @@ def hash_output(output: str) -> str:
     >>> hash_output("four")
     'sha256:04efaf080f5a3e74e1c29d1ca6a48569382cbbcd324e8d59d2b83ef21c039f00'
     """
+    if not isinstance(output, str):
+        raise InvalidInput(f"the output must be text, found {describe_value(output)}")
     return PREFIX + hashlib.sha256(_encode_text(output)).hexdigest()
 
 
@@ -125,7 +127,7 @@ class RecordDigest:
         self, *, model: str, parameters: Mapping[str, Any], suite_hash: str, system_prompt: str | None
     ) -> None:
         if not all(isinstance(name, str) for name in parameters):
-            raise TypeError("parameters are named by text")
+            raise TypeError("parameter names must be text")
         shared: tuple[str | bytes, ...] = (model, to_canonical_json(dict(parameters)), suite_hash)
         self._prefix_hash = hashlib.sha256(b"pramana record 1" + b"".join(map(length_prefixed, shared)))
         self._prompt = length_prefixed(b"absent" if system_prompt is None else b"given " + _encode_text(system_prompt))
@@ -176,9 +178,9 @@ class SortedCases:
     so IDs are compared as bytes.
     """
 
-    BUDGET = 8 << 20
-    BLOCK = 1 << 15
-    LONG = 1 << 16
+    MEMORY_BYTES = 8 << 20
+    READ_BYTES = 1 << 15
+    LARGE_CASE_BYTES = 1 << 16
     _header = Struct("<IQQQI")
 
     def __init__(self) -> None:
@@ -194,23 +196,23 @@ class SortedCases:
         if self._spill:
             self._spill.close()
 
-    def add(self, standing: CasePosition, case: Any) -> None:
+    def add(self, position: CasePosition, case: Any) -> None:
         """Add one case and its position."""
         if not isinstance(case, dict) or not isinstance(case.get("id"), str):
             raise BadLine("a case must be an object with an id of text")
-        record = (_encode_text(case["id"]), standing, to_canonical_json(case))
+        record = (_encode_text(case["id"]), position, to_canonical_json(case))
         self._gathered.append(record)
         self._size += len(record[0]) + len(record[2]) + 350  # Python's overhead for a tuple and its objects
-        if self._size > self.BUDGET:
+        if self._size > self.MEMORY_BYTES:
             self._write_run()
 
-    def digest(self, on_repeat: Callable[[CasePosition, CasePosition, str], None]) -> str:
-        """Return the suite's hash; call `on_repeat` for each duplicate ID with both positions and the ID."""
+    def digest(self, on_duplicate: Callable[[CasePosition, CasePosition, str], None]) -> str:
+        """Return the suite's hash; call `on_duplicate` for each duplicate ID with both positions and the ID."""
         digest = hashlib.sha256(b"[")
         previous, first = None, CasePosition(0, 0, 0)
         for key, standing, case in self._iterate_sorted():
             if key == previous:
-                on_repeat(first, standing, key.decode("utf-8", "surrogatepass"))
+                on_duplicate(first, standing, key.decode("utf-8", "surrogatepass"))
             else:
                 first = standing
             if previous is not None:
@@ -253,7 +255,7 @@ class SortedCases:
             nonlocal block, at
             if len(block) < size and at < end and self._spill:
                 self._spill.seek(at)  # the runs share one file, so each seeks to its own position
-                more = self._spill.read(min(max(self.BLOCK, size - len(block)), end - at))
+                more = self._spill.read(min(max(self.READ_BYTES, size - len(block)), end - at))
                 at += len(more)
                 block = memoryview(bytes(block) + more)
             taken, block = block[:size], block[size:]
@@ -262,7 +264,7 @@ class SortedCases:
         while header := take(self._header.size):
             key_size, line, number, offset, case_size = self._header.unpack(header)
             key, standing = take(key_size), CasePosition(line, number, offset)
-            if case_size <= self.LONG:
+            if case_size <= self.LARGE_CASE_BYTES:
                 yield key, standing, take(case_size)
                 continue
             place = _SpilledCase(at - len(block), case_size)
@@ -271,7 +273,7 @@ class SortedCases:
             yield key, standing, place
 
     def _read_spilled(self, place: _SpilledCase) -> Iterator[bytes]:
-        for start in range(place.start, place.start + place.size, self.LONG):
+        for start in range(place.start, place.start + place.size, self.LARGE_CASE_BYTES):
             if self._spill:
                 self._spill.seek(start)
-                yield self._spill.read(min(self.LONG, place.start + place.size - start))
+                yield self._spill.read(min(self.LARGE_CASE_BYTES, place.start + place.size - start))

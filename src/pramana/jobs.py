@@ -115,7 +115,7 @@ class Jobs:
 
     async def _execute_run(self, run_id: str, stop: Stop) -> None:
         this, timers = asyncio.current_task(), []
-        assert this is not None  # noqa: S101 - it is one
+        assert this is not None  # noqa: S101 - a coroutine always runs in a task
 
         def end_now() -> None:
             if stop.reason in (CANCELLED_REASON, HANDED_TO_NEXT_SERVER):
@@ -134,7 +134,7 @@ class Jobs:
         except PramanaError as error:
             self._record_failure(run_id, str(error))
         except Exception as error:
-            log.exception("run %s ended by a defect", run_id)
+            log.exception("run %s ended with an internal error", run_id)
             self._record_failure(run_id, f"internal error: {describe_exception(error)}")
         finally:
             for timer in timers:

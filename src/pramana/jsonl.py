@@ -5,6 +5,7 @@ hashing: no duplicate key in one object, and only finite numbers. The standard l
 that fails is scanned a second time, for positions. This module never holds more than one line.
 """
 
+import errno
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO
 
 from msgspec import Struct
 
-from pramana.errors import InvalidInput, NotFound, quote_text
+from pramana.errors import InvalidInput, NotFound, describe_value, quote_text
 
 MAX_LINE_BYTES = 10_000_000
 MAX_DEPTH = 200
@@ -56,12 +57,18 @@ def open_file(path: str | PathLike[str], content: bytes | None = None) -> Binary
     """
     if content is not None:
         return BytesIO(content)
-    if Path_(path).exists() and not Path_(path).is_file():
-        raise InvalidInput(f"{path} is no regular file")
+    if not isinstance(path, str | PathLike):
+        raise InvalidInput(f"expected the path of a file, found {describe_value(path)}")
     try:
-        return open(path, "rb")  # noqa: PTH123 - any path-like; whoever opens closes
-    except FileNotFoundError:
+        if Path_(path).exists() and not Path_(path).is_file():
+            raise InvalidInput(f"{path} is not a regular file")
+        return open(path, "rb")  # noqa: PTH123 - any path-like; the caller closes the file
+    except (FileNotFoundError, ValueError):  # a ValueError for a name that no file can have
         raise NotFound(f"{path} does not exist") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise NotFound(f"{quote_text(str(path))} does not exist") from None
+        raise
 
 
 def read_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[Line]:
@@ -203,7 +210,7 @@ _encode_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensu
 
 
 def _explain_decode_error(text: str, error: json.JSONDecodeError, what: str) -> BadLine:
-    hint = "; one line holds one whole object" if what == "line" else ""
+    hint = "; write each object on one line" if what == "line" else ""
     if error.msg == "Extra data":
         return BadLine(f"not valid JSON: more text after the end of the value{hint}", error.pos + 1)
     if not text[error.pos :].strip():
@@ -333,7 +340,7 @@ def _find_refused_value(text: str, *, unique: bool, finite: bool) -> BadLine:
             first[place.path] = place.column
         elif number := _REFUSABLE_RE.match(place.text):
             if number["constant"]:
-                message = f"not valid JSON: {number['constant']} is not a number of RFC 8259"
+                message = f"not valid JSON: {number['constant']} is not a number in JSON"
                 return BadLine(message, place.column, place.path)
             if not number["rest"] and len(number["digits"]) > 4300:
                 return BadLine("a number of more than 4,300 digits", place.column, place.path, exceeds_our_limits=True)

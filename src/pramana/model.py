@@ -5,7 +5,7 @@ run creates a dozen per case. Plain data, because it is stored and hashed; `msgs
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -18,7 +18,7 @@ CaseKind = Literal["test_case", "scenario"]
 
 
 class Outcome(StrEnum):
-    """How a check ended. An errored check is not a failed one, and an unscored reply is not a wrong one."""
+    """The outcome of a check or a result. Errored and unscored are no verdict: they do not count as failed."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -53,7 +53,7 @@ class Source(Struct, frozen=True):
 
 
 class Facets(Struct, frozen=True, array_like=True):
-    """What cases are filtered and summarised by."""
+    """The properties of a case by which cases are filtered and summarised."""
 
     category: str
     """A test case's category or a scenario's type."""
@@ -241,38 +241,6 @@ class Usage(Struct, frozen=True):
     """Input tokens read from the provider's prompt cache."""
 
 
-MAX_TOKENS = 10**12
-"""Maximum per reply: far above any real count, yet a database can add up millions of such replies."""
-
-
-def parse_token_count(given: object) -> int | None:
-    """Return a provider's token count, or None (unknown) if it is not a valid count.
-
-    >>> *map(parse_token_count, (7, -1, 10**400, True, "7")),
-    (7, None, None, None, None)
-    """
-    return given if type(given) is int and 0 <= given <= MAX_TOKENS else None
-
-
-def parse_usage(usage: Usage) -> Usage:
-    """Return the usage with every invalid count set to None (unknown)."""
-    asked, answered, cached = usage.input_tokens, usage.output_tokens, usage.cached_tokens
-    if (
-        parse_token_count(asked) is asked
-        and parse_token_count(answered) is answered
-        and parse_token_count(cached) is cached
-    ):
-        return usage
-    return Usage(parse_token_count(asked), parse_token_count(answered), parse_token_count(cached))
-
-
-def add_usage(tokens: int | None, more: Usage) -> int | None:
-    """Add a usage's tokens to a count; return None (unknown) if either is unknown."""
-    if tokens is None or (more.input_tokens is None and more.output_tokens is None):
-        return None
-    return tokens + (more.input_tokens or 0) + (more.output_tokens or 0)
-
-
 class Call(Struct, frozen=True):
     """The stored artifacts of a spoken conversation: everything measured can be computed from them again."""
 
@@ -315,7 +283,7 @@ class Reply(Struct, frozen=True):
     """Time to first token; None when the reply was not streamed."""
     total_s: float = 0.0
     raw: bytes | None = None
-    """The unchanged response as JSON: an object, or the array of a stream's events. See `encode_raw_response`."""
+    """The unchanged response as JSON in UTF-8: an object, or the array of a stream's events."""
     dropped: tuple[str, ...] = ()
     """Parameters that the model rejected, left out when the request was sent again."""
     cost_usd: float | None = None
@@ -336,78 +304,6 @@ class Reply(Struct, frozen=True):
         if self.raw is None:
             return None
         return json.loads(self.raw.decode("utf-8", "surrogatepass"), parse_constant=lambda _: None)
-
-
-class NamedCall(Protocol):
-    """A tool call, or a view of one."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def arguments(self) -> str: ...
-
-
-def describe_calls(calls: Iterable[NamedCall], longest: int = 160) -> str:
-    """Return tool calls on one line, each cut to `longest` characters.
-
-    >>> describe_calls([ToolCall("get_weather", '{"city": "Paris"}'), ToolCall("get_time")])
-    'called get_weather({"city": "Paris"}), get_time({})'
-    """
-    lines = (" ".join(f"{each.name}({each.arguments})".split()) for each in calls)
-    return f"called {', '.join(line if len(line) <= longest else f'{line[: longest - 1]}…' for line in lines)}"
-
-
-def encode_raw_response(response: Any) -> bytes:
-    """Encode plain data as the JSON of a `Reply.raw`; lone surrogates, which models do emit, are kept."""
-    return json.dumps(response, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-
-
-def describe_invalid_reply(reply: object) -> str | None:
-    """Describe the first field of a reply with a wrong type, or return None; any provider can make replies.
-
-    >>> *map(describe_invalid_reply, (Reply("yes"), Reply("yes", finish_reason={"a": 1}), "yes")),
-    (None, 'finish_reason is a dict', 'it is a str')
-    """
-    if not isinstance(reply, Reply):
-        return f"it is a {type(reply).__name__}"
-    for name, fits in _REPLY_FIELD_CHECKS.items():
-        value: Any = getattr(reply, name)  # whatever its annotations are
-        if not fits(value):
-            return f"{name} is {value}" if isinstance(value, float) else f"{name} is a {type(value).__name__}"
-    return None
-
-
-# Tuples rather than unions: every reply is validated, and a union of types would be created each time.
-def _is_text_or_none(value: object) -> bool:
-    return value is None or isinstance(value, str)
-
-
-def _is_tool_call(value: object) -> bool:
-    if not isinstance(value, ToolCall):
-        return False
-    name, arguments = astuple(value)[:2]
-    return isinstance(name, str) and isinstance(arguments, str) and _is_text_or_none(value.id)
-
-
-def _is_duration(value: Any) -> bool:
-    return isinstance(value, (int, float)) and 0 <= value <= 10**9
-
-
-_REPLY_FIELD_CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    "text": lambda it: isinstance(it, str),
-    "usage": lambda it: isinstance(it, Usage),
-    "served_model": _is_text_or_none,
-    "fingerprint": _is_text_or_none,
-    "finish_reason": _is_text_or_none,
-    "raw": lambda it: it is None or isinstance(it, bytes),
-    "dropped": lambda it: isinstance(it, (tuple, list)) and all(isinstance(each, str) for each in it),
-    "cached": lambda it: isinstance(it, bool),
-    "vectors": lambda it: isinstance(it, (tuple, list)),
-    "tool_calls": lambda it: not it or (isinstance(it, (tuple, list)) and all(map(_is_tool_call, it))),
-    "total_s": _is_duration,
-    **dict.fromkeys(("first_token_s", "cost_usd"), lambda it: it is None or _is_duration(it)),
-}
 
 
 class Failure(Struct, frozen=True):
@@ -492,7 +388,7 @@ class EmbeddingProvider(Protocol):
 
 
 class Target(Struct, frozen=True):
-    """A model as typed and as resolved: stored, so that a run can be resumed. Never a key."""
+    """A model, as typed and as resolved. Runs store it, without a key, so that they can be resumed."""
 
     typed: str
     """What the user typed: `gpt-5`, `openai:gpt-5`, `http://localhost:8000/v1#llama`."""

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pramana import settings
-from pramana.analyse.estimate import Estimate, JudgeUse, judge_use
+from pramana.analyse.estimate import Estimate, JudgeUse, find_judge_use
 from pramana.analyse.estimate import estimate as add_up
 from pramana.analyse.judges import NEVER_JUDGES
 from pramana.audio import conditions
@@ -34,12 +34,13 @@ from pramana.errors import (
     suggest_similar,
 )
 from pramana.hash import case_digest
-from pramana.load import CaseSources, names_library
+from pramana.load import CaseSources, names_library, path_exists
 from pramana.load.scenario import check_scenario
 from pramana.model import Case, Plan, PlannedScorer, Run, Target, Usage
 from pramana.providers.kinds import KINDS_RUNNING_CODE, VARIABLES
 from pramana.providers.names import is_voice_agent, resolve_embedder, resolve_target
 from pramana.providers.prices import Prices
+from pramana.providers.redaction import environment_secrets
 from pramana.request import LOCAL_ONLY, RunRequest, Selection
 from pramana.run.accounts import Reach, make_accounts, read_command_lines
 from pramana.run.speech import NOISY, PLAIN
@@ -108,13 +109,15 @@ def find_judges(store: Store, run: Run) -> JudgeUse:
     called = {
         each.typed: is_voice_agent(each) for each in (*run.plan.targets, *([run.plan.judge] if run.plan.judge else ()))
     }
-    return judge_use(run.plan, store.cases.iterate(run.id), lambda target: called[target.typed])
+    return find_judge_use(run.plan, store.cases.iterate(run.id), lambda target: called[target.typed])
 
 
 def _make_plan(store: Store, request: RunRequest, reach: Reach) -> "tuple[CaseSelection, Plan]":
     request.check()
     if reach.for_others:
         _refuse_local_only(request)
+    else:
+        _refuse_keys(request)
     chosen = _choose_cases(store, request)
     reach = with_registered_providers(store, reach)
     targets = tuple(_attach_description(resolve_model(model, reach)) for model in request.models)
@@ -213,11 +216,11 @@ class CaseSelection:
         """Return the error that explains why there are no cases."""
         if self.scenarios is None:
             name, filters = (self.files.name, self.files.selection) if self.files else ("the list", self.selection)
-            return InvalidInput(f"no case of {name} passes the filters {filters}; check their spelling")
+            return InvalidInput(f"no case of {name} passes the filters", hint=Hint("check_filters", filters))
         if self.filters():
             what = "case" if self.files or self.built else "scenario"
             return InvalidInput(f"no {what} passes these filters; check their spelling")
-        return InvalidInput("the store has no scenarios yet", hint=Hint("import_scenarios"))
+        return InvalidInput("no scenarios are stored yet", hint=Hint("import_scenarios"))
 
     def _stored_scenarios(self, selection: Selection) -> Iterator[Case]:
         for chunk in self.store.scenarios.chunks(selection):
@@ -225,7 +228,7 @@ class CaseSelection:
                 scenario, problems = check_scenario(msgspec.to_builtins(each))
                 if scenario is None:
                     path, message = problems[0]
-                    raise InvalidInput(f"the scenario {quote_text(each.id)} is not valid: {path}: {message}")
+                    raise InvalidInput(f"the stored scenario {quote_text(each.id)} is not valid: {path}: {message}")
                 yield scenario.to_case()
 
 
@@ -233,7 +236,7 @@ def _choose_cases(store: Store, request: RunRequest) -> CaseSelection:
     files = None
     if request.cases and (request.paths or request.suite or request.tier):
         raise InvalidInput(
-            "pass cases, files or a suite's tier, only one of them; pramana.cases_of reads cases from a file"
+            "pass only one of these: cases, files, or a tier of a suite; pramana.cases_of reads cases from a file"
         )
     paths, ids = _split_paths(request.paths)
     scenarios = request.scenarios if ids is None else _stored_selection(store, ids, request)
@@ -244,7 +247,7 @@ def _choose_cases(store: Store, request: RunRequest) -> CaseSelection:
         suite, tier = request.suite or DEFAULT_SUITE, request.tier or DEFAULT_TIER
         files = CaseSources.from_tier(suite, tier, request.selection, store.suites)
     elif scenarios is None and not request.cases:
-        raise InvalidInput("no cases: name a suite and its tier, or scenarios")
+        raise InvalidInput("no cases were chosen; name a suite and its tier, or scenarios")
     if request.scenarios:
         store.scenarios.require(request.scenarios.ids)
     limit = None if ids is None else request.selection.limit
@@ -271,24 +274,29 @@ def names_store(path: str | Path) -> bool:
 def _stored_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -> Selection:
     """Return the filters on the store's scenarios: those of the request, restricted to the IDs that were named."""
     if request.scenarios is not None:
-        raise InvalidInput(f"name scenarios of the store by {STORE_NAME} or by the filters `scenarios`, not by both")
+        raise InvalidInput(
+            f"choose stored scenarios either with {STORE_NAME} or with the `scenarios` filters, not with both"
+        )
     store.scenarios.require(ids)
     wanted = request.selection
     if ids and wanted.ids:
         ids = tuple(each for each in ids if each in wanted.ids)
         if not ids:
-            raise InvalidInput(f"no scenario that {STORE_NAME} names passes the filters {wanted}")
+            raise InvalidInput(
+                f"no scenario that {STORE_NAME} names passes the filters", hint=Hint("check_filters", wanted)
+            )
     return replace(wanted, ids=ids or wanted.ids)
 
 
 def _refuse_bare_ids(store: Store, paths: Sequence[Path]) -> None:
     """Refuse a missing path that is the ID of a stored scenario, with what to type instead."""
-    missing = [str(each) for each in paths if not names_library(each) and not each.exists()]
+    missing = [str(each) for each in paths if not names_library(each) and not path_exists(each)]
     known = store.scenarios.find_existing([escape_text(each) for each in missing]) if missing else set()
     for each in missing:
         if each in known:
             raise NotFound(
-                f"{escape_control_characters(each)} is not a file; it is in the store", hint=Hint("run_stored", each)
+                f"{escape_control_characters(each)} is not a file but the ID of a stored scenario",
+                hint=Hint("run_stored", each),
             )
 
 
@@ -313,7 +321,7 @@ def resolve_judge(name: str | None, reach: Reach) -> Target | None:
     """Return the named judge; None: each model judges itself."""
     judge = resolve_model(name, reach) if name else None
     if judge and judge.provider in NEVER_JUDGES:
-        raise InvalidInput("the embedded model cannot judge; name another model with --judge")
+        raise InvalidInput("the embedded model cannot judge", hint=Hint("name_judge"))
     return judge
 
 
@@ -380,8 +388,29 @@ def _attach_description(target: Target) -> Target:
     file, _, model = target.model.partition("#")
     description = load_agent(Path(file))
     if not model and "{model" in json.dumps(description):
-        raise InvalidInput(f"{file} contains {{model}}, but no model is named; write websocket:{file}#MODEL")
+        raise InvalidInput(f"{file} uses {{model}}, but no model was named; write websocket:{file}#MODEL")
     return replace(target, model=model or Path(file).stem, arguments={"description": description})
+
+
+def _refuse_keys(request: RunRequest) -> None:
+    """Refuse a key of the environment in what is stored with the run, and in its exports."""
+    keys = environment_secrets()
+    stored = {
+        "parameters": json.dumps(request.parameters, ensure_ascii=False),
+        "system_prompt": request.system_prompt,
+        "name": request.name,
+        "note": request.note,
+    }
+    if held := [name for name, text in stored.items() if text and keys.is_in(text)]:
+        raise InvalidInput.from_problems(
+            [
+                Problem(
+                    "contains an API key from the environment, and is stored with the run; read it where it is used",
+                    name,
+                )
+                for name in held
+            ]
+        )
 
 
 def _refuse_duplicates(targets: Sequence[Target]) -> None:
@@ -389,7 +418,9 @@ def _refuse_duplicates(targets: Sequence[Target]) -> None:
     for other, target in combinations(targets, 2):
         if replace(other, typed=target.typed) == target:
             both = "" if other.typed == target.typed else f" ({other.typed} and {target.typed})"
-            raise InvalidInput(f"a model is named twice{both}; to repeat cases, use --repeat")
+            raise InvalidInput(
+                f"the same model is named twice{both}; for several replies to each case, set the number of repeats"
+            )
 
 
 # ── Variants ──
@@ -401,9 +432,7 @@ def _resolve_variants(request: RunRequest, targets: Sequence[Target]) -> tuple[s
         return tuple(dict.fromkeys(stated))
     called = {is_voice_agent(target) for target in targets}
     if len(called) > 1:
-        raise InvalidInput(
-            "the models include both text models and voice agents; choose the modalities: --modality text,voice"
-        )
+        raise InvalidInput("the models include both text models and voice agents", hint=Hint("choose_modalities"))
     return ("voice",) if called == {True} else ("text",)
 
 
@@ -421,7 +450,7 @@ def modality_variants(modalities: Sequence[str] | None, condition: str | None) -
         if each not in MODALITIES:
             hint = suggest_similar(each, MODALITIES)
             raise InvalidInput.from_problems(
-                [Problem(f"{quote_text(each)} is none of {', '.join(MODALITIES)}{hint}", "modality")]
+                [Problem(f"{quote_text(each)} is not one of {', '.join(MODALITIES)}{hint}", "modality")]
             )
         under = _normalise_condition(",".join(part for part in (NOISY if each == "noisy" else "", stated) if part))
         found.append(each if each == "text" else f"{PLAIN}+{under}" if under else PLAIN)

@@ -22,7 +22,14 @@ class Registry:
 
     @cached_property
     def _installed_entry_points(self) -> dict[str, EntryPoint]:
-        return {point.name: point for point in entry_points(group=self.group)}
+        return {name: points[0] for name, points in self._points_by_name.items()}
+
+    @cached_property
+    def _points_by_name(self) -> dict[str, list[EntryPoint]]:
+        found: dict[str, list[EntryPoint]] = {}
+        for point in entry_points(group=self.group):
+            found.setdefault(point.name, []).append(point)
+        return found
 
     def names(self) -> list[str]:
         """Return every name, built-ins first in the table's order."""
@@ -38,17 +45,32 @@ class Registry:
                 module, _, attribute = target.partition(":")
                 self._loaded[name] = getattr(import_module(module), attribute)
             elif point := self._installed_entry_points.get(name):
+                self._refuse_ambiguous_name(name)
                 try:
                     self._loaded[name] = point.load()
                 except Exception as error:  # a third-party module may raise anything on import
-                    where = f"{point.value} of the package {point.dist.name if point.dist else '?'}"
+                    where = f"{point.value} of the package {_package_name(point)}"
                     raise BrokenPlugin(
                         f'the {self.kind} "{name}" cannot be loaded from {where}: {type(error).__name__}: {error}'
                     ) from error
             else:
                 hint = suggest_similar(name, self.names())
-                raise NotFound(f'no {self.kind} is called "{name}"{hint}')
+                raise NotFound(f'no {self.kind} is named "{name}"{hint}')
         return self._loaded[name]
+
+    def _refuse_ambiguous_name(self, name: str) -> None:
+        """Raise an error if installed packages register different objects under one name."""
+        points = {point.value: point for point in self._points_by_name[name]}
+        if len(points) > 1:
+            listed = " and ".join(f"{point.value} of the package {_package_name(point)}" for point in points.values())
+            raise BrokenPlugin(
+                f'the {self.kind} "{name}" is registered more than once: {listed}; uninstall one, or rename its entry '
+                "point"
+            )
+
+
+def _package_name(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "?"
 
 
 scorers = Registry("scorer", "pramana.scorers", {})

@@ -29,11 +29,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="MODEL",
-        help="Model to test, instead of those that tests name (repeatable: each test runs once per model)",
+        help="Model to test, overriding the models named in tests (repeatable: each test runs once per model)",
     )
-    group.addoption("--pramana-judge", metavar="MODEL", help="Judge model, instead of those that tests name")
-    parser.addini("pramana_model", "Model to test where a test names none (default: local)", default=None)
-    parser.addini("pramana_judge", "Judge model where a test names none (default: the model itself)", default=None)
+    group.addoption("--pramana-judge", metavar="MODEL", help="Judge model, overriding the judges named in tests")
+    parser.addini("pramana_model", "Model for tests that name none (default: local)", default=None)
+    parser.addini("pramana_judge", "Judge model for tests that name none (default: the model itself)", default=None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse an option without a value, as `--pramana-model=$MODEL` is where the variable is not set."""
+    given = {
+        "--pramana-model": config.getoption("pramana_model"),
+        "--pramana-judge": [config.getoption("pramana_judge")],
+    }
+    for option, names in given.items():
+        if any(name is not None and not name.strip() for name in names):
+            raise pytest.UsageError(f"{option} is empty; name a model, or leave the option out")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -49,12 +60,12 @@ def pramana_evaluate(request: pytest.FixtureRequest) -> "Callable[..., Report]":
     from pramana.library.pytest_integration import make_evaluate
 
     config = request.config
-    models = [request.param] if hasattr(request, "param") else config.getoption("pramana_model")
+    models = [request.param] if hasattr(request, "param") else list(dict.fromkeys(config.getoption("pramana_model")))
     return make_evaluate(
         models,
         config.getoption("pramana_judge"),
-        default_model=config.getini("pramana_model"),
-        default_judge=config.getini("pramana_judge"),
+        default_model=config.getini("pramana_model") or None,
+        default_judge=config.getini("pramana_judge") or None,
         runs=config.stash.setdefault(_NEW_RUNS, []),
         full_trace=config.getoption("fulltrace"),
     )

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo, asdict, fields
 
-from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
+from pramana.errors import InvalidInput, Problem, describe_value, quote_text, suggest_similar
 from pramana.jsonl import MAX_DEPTH, is_nested_deeper
 from pramana.model import Case
 
@@ -93,16 +93,38 @@ class Selection(Struct, frozen=True, kw_only=True):
         """
         return [name for name in _OPTIONS if (value := getattr(self, name)) is not NO_FILTER and not value]
 
+    def refuse_empty_filters(self, argument: str, published: Mapping[str, str] | None = None) -> None:
+        """Raise `InvalidInput` for a filter that was given as an empty list; `published` are the names of filters.
+
+        >>> Selection(all_tags=()).refuse_empty_filters("selection", {"all_tags": "allTags"})
+        Traceback (most recent call last):
+            ...
+        pramana.errors.InvalidInput: selection: allTags is empty: no case would run; leave it out for all cases
+        """
+        if empty := self.empty_filters():
+            name = (published or {}).get(empty[0], empty[0])
+            raise InvalidInput(f"{argument}: {name} is empty: no case would run; leave it out for all cases")
+
     def to_recorded(self) -> dict[str, object]:
         """Return the filters that are set, as plain data for the plan."""
         given = asdict(self).items()
         return {name: list(value) if isinstance(value, tuple) else value for name, value in given if value}
 
-    def __str__(self) -> str:
-        """Return the filters as command-line options; a scenario's type is its category."""
-        given = [f"{option} {value}" for name, option in _OPTIONS.items() for value in getattr(self, name)]
-        given += [f"--text {self.text}"] if self.text else []
-        return " ".join([*given, *([f"--limit {self.limit}"] if self.limit is not None else [])])
+    def __format__(self, words: str) -> str:
+        """Return the filters in the words of a front end: `options`, `fields` of Python, or `json` of the API.
+
+        >>> chosen = Selection(all_tags=("vip", "new"), limit=3)
+        >>> f"{chosen:options}", f"{chosen:fields}"
+        ('--all-tags vip --all-tags new --limit 3', '{"all_tags": ["vip", "new"], "limit": 3}')
+        >>> f"{chosen:json}"
+        '{"allTags": ["vip", "new"], "limit": 3}'
+        """
+        recorded = self.to_recorded()
+        if words in ("fields", "json"):
+            renamed = {_camel_case(name) if words == "json" else name: value for name, value in recorded.items()}
+            return json.dumps(renamed, ensure_ascii=False)
+        values = ((name, each) for name, value in recorded.items() for each in _as_list(value))
+        return " ".join(f"{_OPTIONS.get(name, f'--{name}')} {value}" for name, value in values)
 
     def matches(self, case: Case) -> bool:
         """Return whether a case passes every filter but the limit."""
@@ -130,6 +152,16 @@ _OPTIONS = {
     "languages": "--language",
     "ids": "--id",
 }
+"""The filters that are lists, each with its command-line option; a scenario's type is its category."""
+
+
+def _as_list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def is_tag_prefix(tag: str) -> bool:
@@ -147,25 +179,26 @@ def _has_text(case: Case, folded: str) -> bool:
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Limits on cost, tokens, time and concurrency. A resumed run keeps them, except those that are given."""
+    """Limits on cost, tokens, time and concurrency. A resumed run keeps its limits, except those that you pass."""
 
     max_cost_usd: Annotated[
         Annotated[float, Meta(gt=0, le=10**9)] | None,
         Meta(title="Cost limit (USD)", description="Cost limit in US dollars", extra={"published": "max_cost"}),
     ] = None
-    """Cost limit in US dollars. Judges count, and so does what the run cost before it was resumed. Once it is reached,
-    no new requests are sent; those in flight finish and are paid for, so a run can cost a little more."""
+    """Cost limit in US dollars. It includes the cost of judges, and the cost of the run before it was resumed. At the
+    limit, no new requests are sent; those in flight are finished and paid for, so a run can cost a little more."""
     max_total_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=10**15)] | None,
         Meta(title="Token limit", description="Limit on input and output tokens together"),
     ] = None
-    """Limit on input and output tokens together. Judges count, and so does what the run used before it was resumed.
-    Once it is reached, no new requests are sent; those in flight finish, so a run can use a few more."""
+    """Limit on input and output tokens together. It includes the tokens of judges, and those of the run before it was
+    resumed. At the limit, no new requests are sent; those in flight are finished, so a run can use a few more."""
+
     deadline_s: Annotated[
         Seconds | None,
         Meta(
             title="Time limit (seconds)",
-            description="Time limit in seconds, counted anew when a run is resumed",
+            description="Time limit in seconds, starting again when a run is resumed",
             extra={"published": "deadline_seconds"},
         ),
     ] = None
@@ -197,14 +230,15 @@ class Limits(Struct, frozen=True, kw_only=True):
 class RunRequest(Struct, frozen=True, kw_only=True):
     """All options of a run.
 
-    `title` is a field's label in the workbench, `description` its sentence in the API's documentation. Fields marked
-    local-only read files of this machine; `planning` refuses them in requests from other users.
-
     >>> RunRequest(models=("fake",), temperature=None, max_tokens=50).sampling()
     {'temperature': None, 'seed': 42, 'max_tokens': 50}
     """
 
+    # `title` is a field's label in the workbench, `description` its sentence in the API's documentation. Fields marked
+    # local-only read files of this machine; `planning` refuses them in requests from other users.
+
     paths: Annotated[tuple[Path, ...], Meta(extra=_LOCAL_ONLY)] = ()
+
     """Suite and scenario files, or folders of them."""
     cases: Annotated[tuple[Case, ...], Meta(extra=_LOCAL_ONLY)] = ()
     """Cases built in Python."""
@@ -235,7 +269,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     voice: Literal["espeak", "piper"] = "espeak"
     scorers: Annotated[
         Annotated[tuple[Name, ...], Meta(max_length=20)],
-        Meta(description="Installed scorers that check every reply too"),
+        Meta(description="Installed scorers that also check every reply"),
     ] = ()
     """Scorers that check every reply too: names of installed ones, or `python:package.module:function`, which only the
     user of this machine may pass."""
@@ -287,8 +321,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 class RunEdit(Struct, frozen=True, kw_only=True):
     """Changes to a stored run; None leaves a value as it is, an empty text removes it."""
 
-    name: Annotated[RunName | None, Meta(description="What to call the run in lists; empty for none")] = None
-    note: Annotated[RunNote | None, Meta(description="What the run is about; empty for none")] = None
+    name: Annotated[RunName | None, Meta(description="Name of the run in lists; empty for none")] = None
+    note: Annotated[RunNote | None, Meta(description="Note on the run; empty for none")] = None
 
 
 def check_struct_values(struct: Struct) -> None:
@@ -342,19 +376,37 @@ LOCAL_ONLY = _fields_marked("local_only")
 def _value_problems(struct: Struct, within: str = "") -> Iterator[Problem]:
     for each in _fields_of(type(struct)):
         value = getattr(struct, each.name)
-        nested = isinstance(value, Struct | Mapping)  # structs are checked separately, files by their readers
-        if not nested and each.name not in ("paths", "cases") and (message := describe_type_mismatch(value, each.type)):
+        if each.name in ("paths", "cases"):  # files are checked by their readers
+            continue
+        if expected := _nested_types(each.type):  # their content is checked separately
+            if not isinstance(value, expected):
+                kind = "a dictionary" if Mapping in expected else f"a {expected[0].__name__}"
+                yield Problem(f"expected {kind}, found {describe_value(value)}", f"{within}{each.name}")
+        elif message := describe_type_mismatch(value, each.type):
             yield Problem(message, f"{within}{each.name}")
 
 
-def _parameter_problems(parameters: Mapping[str, Any]) -> Iterator[Problem]:
+@cache
+def _nested_types(type_: Any) -> tuple[type, ...]:
+    """Return the types that a field of structs or mappings accepts; empty for any other field."""
+    bases = [get_origin(each) or each for each in _base_types(type_)]
+    nested = [each for each in bases if each is Mapping or (isinstance(each, type) and issubclass(each, Struct))]
+    return (*nested, *(each for each in bases if each is type(None))) if nested else ()
+
+
+def _parameter_problems(parameters: Any) -> Iterator[Problem]:
+    if not isinstance(parameters, Mapping):
+        return  # which is reported with the other fields
+    if unnamed := [each for each in parameters if not isinstance(each, str)]:
+        yield Problem(f"the name of a parameter is text, found {describe_value(unnamed[0])}", "parameters")
+        return
     if is_nested_deeper(parameters, MAX_DEPTH):
         yield Problem(f"nested more than {MAX_DEPTH} levels deep", "parameters")
         return
     try:
         size = len(json.dumps(parameters, allow_nan=False))
     except ValueError:
-        yield Problem("JSON has no such number (NaN, Infinity)", "parameters")
+        yield Problem("JSON does not allow NaN or Infinity", "parameters")
         return
     except TypeError as error:
         yield Problem(f"cannot be written as JSON: {error}", "parameters")
@@ -392,7 +444,7 @@ def _describe_text_mismatch(values: Sequence[str], field: FieldInfo) -> str:
     for each in values:
         if known and each not in known:
             expected = f"expected {', '.join(known[:-1])} or {known[-1]}"
-            return f"there is no {field.encode_name} {quote_text(each)}{suggest_similar(each, known)}; {expected}"
+            return f"unknown {field.encode_name} {quote_text(each)}{suggest_similar(each, known)}; {expected}"
     expected = _describe_expected(field.type).removesuffix(", or null")  # a URL cannot express null
     return f"expected {expected}, found {quote_text(values[-1]) if len(values) == 1 else len(values)}"
 
@@ -400,15 +452,15 @@ def _describe_text_mismatch(values: Sequence[str], field: FieldInfo) -> str:
 def describe_type_mismatch(value: Any, type_: Any) -> str | None:
     """Describe how a value violates a type, or return None."""
     if not isinstance(value, float) or math.isfinite(value):
-        with suppress(msgspec.ValidationError):
+        with suppress(msgspec.ValidationError, UnicodeEncodeError):  # the latter for lone surrogates
             msgspec.convert(value, type_)
             return None
     if isinstance(value, tuple | list) and (item := _item_type(type_)):
         for each in value:
             if message := describe_type_mismatch(each, item):
                 return message
-    found = repr(value) if value or not isinstance(value, tuple | list) else "nothing"
-    return f"expected {_describe_expected(type_)}, found {found[:60]}"
+    found = "nothing" if isinstance(value, tuple | list) and not value else describe_value(value)
+    return f"expected {_describe_expected(type_)}, found {found}"
 
 
 def _item_type(type_: Any) -> Any:

@@ -123,7 +123,7 @@ def select_wires(wires: Sequence[str]) -> list[str]:
         if wire not in LOOPBACK_AGENTS:
             hint = suggest_similar(wire, LOOPBACK_AGENTS)
             raise InvalidInput(
-                f"there is no wire format {quote_text(wire)}{hint}; there are {', '.join(LOOPBACK_AGENTS)}"
+                f"unknown wire format {quote_text(wire)}{hint}; known formats: {', '.join(LOOPBACK_AGENTS)}"
             )
     return list(dict.fromkeys(wires)) or list(LOOPBACK_AGENTS)
 
@@ -215,7 +215,7 @@ async def _run_agent(wire: str, log: Path) -> AsyncIterator[str]:
         *("-m", "pramana.loopback", LOOPBACK_AGENTS[wire], *map(str, arguments)),
         stdout=asyncio.subprocess.PIPE,
     )
-    assert process.stdout is not None  # noqa: S101 - asked for above
+    assert process.stdout is not None  # noqa: S101 - stdout=PIPE above
     try:
         async with asyncio.timeout(STARTUP_S):
             url = (await process.stdout.readline()).decode().strip()
@@ -241,7 +241,9 @@ async def _background_load() -> AsyncIterator[None]:
     reply = Reply(SCORED_CALL_TEXTS[1], call=Call("recording", "log"))
     first = await scoring.score(case, reply)  # loads every model before any time is measured
     if first.outcome is not Outcome.PASSED:
-        raise Unavailable(f"nothing can be scored here, as a run would do beside its calls: {first.reason}")
+        raise Unavailable(
+            f"scoring does not work on this machine, and a run scores while calls are in progress: {first.reason}"
+        )
 
     over = asyncio.Event()
 

@@ -15,7 +15,7 @@ from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
 
 def read_variable(name: str) -> str | None:
     """Return an environment variable; empty counts as not set."""
-    return os.environ.get(name) or None  # noqa: TID251 - here, and nowhere else
+    return os.environ.get(name) or None  # noqa: TID251 - the only place that reads the environment
 
 
 def data_folder() -> Path:
@@ -213,7 +213,7 @@ def read_commands() -> Mapping[str, Mapping[str, Any]]:
     return dict(found)
 
 
-_COMMAND = 'a command is argv = ["program", "argument"], and perhaps timeout_s = 60'
+_COMMAND = 'write a command as argv = ["program", "argument"], optionally with timeout_s = 60'
 _MAX_TIMEOUT_S = 24 * 3600
 
 

@@ -60,8 +60,8 @@ class Vault:
             return decrypt()
         except (InvalidToken, ValueError):
             raise Locked(
-                f"a stored API key was encrypted with another key than the one in {self._origin}; put the right one "
-                "there, after the new one if there is one, or set the provider's API key again"
+                f"a stored API key was encrypted with another key than the one in {self._origin}; add the earlier key "
+                "there, after the new one, or set the provider's API key again"
             ) from None
 
 
@@ -87,8 +87,8 @@ def _read_key_file(path: Path) -> list[str] | None:
             mode = os.fstat(file.fileno()).st_mode
             if os.name == "posix" and mode & 0o077:
                 raise Locked(
-                    f"{path} can be read or written by others (mode {mode & 0o777:04o}), and it opens every stored "
-                    f"key; run: chmod 600 {path}, and rotate the key if others may have read it"
+                    f"{path} can be read or written by others (mode {mode & 0o777:04o}), and anyone who reads it can "
+                    f"decrypt every stored key; run: chmod 600 {path}, and rotate the key if others may have read it"
                 )
             data = file.read(MAX_KEY_FILE_BYTES)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the calls of a run amount to: every line once, errors pooled, nothing dropped for having gone wrong."""
+"""Summaries of the calls of a run: each line counts once, errors are pooled, and failed calls are not dropped."""
 
 import json
 from typing import Any
@@ -12,56 +12,56 @@ from pramana.model import Check, Key, Outcome, Reply, Result
 PASSED, FAILED, ERRORED, UNSCORED, SKIPPED = Outcome
 
 
-def line(seconds: float | None = 0.5, **more: Any) -> dict[str, Any]:
+def make_line(seconds: float | None = 0.5, **more: Any) -> dict[str, Any]:
     heard = {} if seconds is None else {"first_audible_s": 2 + seconds, "to_first_byte_s": seconds - 0.1}
     leading = {} if seconds is None else {"leading_silence_s": 0.1}
     return {"line": 0, "voice_to_voice_s": seconds, **heard, **leading, **more}
 
 
-UNANSWERED = line(None, censored=True, waited_s=15.0)
+UNANSWERED = make_line(None, censored=True, waited_s=15.0)
 
 
-def compared(errors: int, words: int) -> dict[str, Any]:
+def make_word_counts(errors: int, words: int) -> dict[str, Any]:
     parts = {"substitutions": errors, "deletions": 0, "insertions": 0, "reference_words": words}
     missed = [{"kind": "number", "text": "9"}] * errors
     return {"words": parts, "characters": {**parts, "reference_words": 4 * words}, "count": errors, "missed": missed}
 
 
-def evidence(*lines: dict[str, Any], **more: Any) -> dict[str, Any]:
+def make_evidence(*lines: dict[str, Any], **more: Any) -> dict[str, Any]:
     found = {"times": {"lines": list(lines), "reason": "done"}, "guard": {"state": "ok"}}
     words = {"heard": more.get("heard"), "references": more.get("references", [])}
     sound = {"words_a_minute": more.get("pace"), "quality": {"overall": more["quality"]} if "quality" in more else None}
     return {**found, "words": words, "sound": sound}
 
 
-def result(
-    case: str = "a", variant: str = "voice", said: Outcome = PASSED, call: Outcome = PASSED, **given: Any
+def make_result(
+    case: str = "a", variant: str = "voice", words: Outcome = PASSED, call: Outcome = PASSED, **given: Any
 ) -> Result:
     key = Key(case, given.get("model", "m"), variant, given.get("repeat", 0))
-    checks = [Check("contains", "1", said, "")]
+    checks = [Check("contains", "1", words, "")]
     if variant != "text":
-        checks.append(Check("call", "1", call, "", None, given.get("evidence", evidence(line()))))
+        checks.append(Check("call", "1", call, "", None, given.get("evidence", make_evidence(make_line()))))
     return Result(key, case, Reply(""), None, tuple(checks), None, None)
 
 
-def counted(*results: Result) -> Any:
+def summarise_calls(*results: Result) -> Any:
     tally = CallTally()
     for each in results:
         tally.add(each)
     return tally.voice()
 
 
-def test_where_nothing_was_spoken_there_is_nothing_to_tell() -> None:
-    assert counted() is None
-    assert counted(result(variant="text")) is None
+def test_no_voice_summary_without_calls() -> None:
+    assert summarise_calls() is None
+    assert summarise_calls(make_result(variant="text")) is None
 
 
-def test_every_line_of_every_call_counts_once_by_model_and_variant() -> None:
-    found = counted(
-        result("a", evidence=evidence(line(0.4), line(0.6))),
-        result("b", evidence=evidence(line(0.8))),
-        result("a", "voice+noise=10dB", evidence=evidence(line(1.0))),
-        result("a", model="n", evidence=evidence(line(2.0))),
+def test_each_line_of_each_call_is_counted_once_per_model_and_variant() -> None:
+    found = summarise_calls(
+        make_result("a", evidence=make_evidence(make_line(0.4), make_line(0.6))),
+        make_result("b", evidence=make_evidence(make_line(0.8))),
+        make_result("a", "voice+noise=10dB", evidence=make_evidence(make_line(1.0))),
+        make_result("a", model="n", evidence=make_evidence(make_line(2.0))),
     )
     assert [(each.model, each.variant, each.calls, each.voice_to_voice.n) for each in found.by] == [
         ("m", "voice", 2, 3),
@@ -75,8 +75,11 @@ def test_every_line_of_every_call_counts_once_by_model_and_variant() -> None:
     assert first.turn_taking.lines == 3
 
 
-def test_a_line_that_nobody_answered_is_counted_as_longer_than_was_waited() -> None:
-    found = counted(result("a", evidence=evidence(line(0.4))), result("b", call=ERRORED, evidence=evidence(UNANSWERED)))
+def test_an_unanswered_line_counts_as_longer_than_the_wait() -> None:
+    found = summarise_calls(
+        make_result("a", evidence=make_evidence(make_line(0.4))),
+        make_result("b", call=ERRORED, evidence=make_evidence(UNANSWERED)),
+    )
     (row,) = found.by
     times = row.voice_to_voice
     assert (row.calls, times.n, times.censored) == (2, 2, 1)
@@ -84,11 +87,21 @@ def test_a_line_that_nobody_answered_is_counted_as_longer_than_was_waited() -> N
     assert row.turn_taking.unanswered.happened == 1
 
 
-def test_errors_are_pooled_over_all_words_not_averaged_over_calls() -> None:
-    found = counted(
-        result("a", evidence=evidence(line(), heard=compared(1, 2), references=[compared(2, 4), None])),
-        result("b", evidence=evidence(line(), heard=compared(0, 8), references=[compared(0, 4), compared(1, 2)])),
-        result("c", evidence=evidence(line())),
+def test_word_errors_are_pooled_over_words_not_averaged_over_calls() -> None:
+    found = summarise_calls(
+        make_result(
+            "a",
+            evidence=make_evidence(
+                make_line(), heard=make_word_counts(1, 2), references=[make_word_counts(2, 4), None]
+            ),
+        ),
+        make_result(
+            "b",
+            evidence=make_evidence(
+                make_line(), heard=make_word_counts(0, 8), references=[make_word_counts(0, 4), make_word_counts(1, 2)]
+            ),
+        ),
+        make_result("c", evidence=make_evidence(make_line())),
     )
     (row,) = found.by
     assert (row.heard, row.heard.rate) == (
@@ -99,50 +112,58 @@ def test_errors_are_pooled_over_all_words_not_averaged_over_calls() -> None:
     assert row.referred.mean == pytest.approx((2 / 4 + 1 / 6) / 2)
 
 
-def test_without_a_reference_there_is_no_rate() -> None:
-    (row,) = counted(result()).by
+def test_no_error_rate_without_reference_text() -> None:
+    (row,) = summarise_calls(make_result()).by
     assert (row.heard.rate, row.referred.rate, row.words_a_minute, row.quality) == (None, None, None, None)
 
 
-def test_paces_and_qualities_are_medians_of_the_calls_that_have_them() -> None:
-    (row,) = counted(
-        *(result(str(each), evidence=evidence(line(), pace=each, quality=each / 100)) for each in (100, 300, 110)),
-        result("none"),
+def test_speech_rate_and_quality_are_medians_over_calls_that_have_them() -> None:
+    (row,) = summarise_calls(
+        *(
+            make_result(str(each), evidence=make_evidence(make_line(), pace=each, quality=each / 100))
+            for each in (100, 300, 110)
+        ),
+        make_result("none"),
     ).by
     assert (row.words_a_minute, row.quality) == (110, 1.1)
 
 
-def test_the_tax_is_of_cases_that_were_also_typed() -> None:
-    contradicted = {**evidence(line()), "guard": {"state": "contradicts"}}
-    found = counted(
-        result("a", "text"),
-        result("b", "text"),
-        result("c", "text", FAILED),
-        result("a"),
-        result("b", call=ERRORED, evidence=contradicted),
-        result("c", said=FAILED),
-        result("only spoken"),
+def test_the_voice_tax_covers_only_cases_that_were_also_typed() -> None:
+    contradicted = {**make_evidence(make_line()), "guard": {"state": "contradicts"}}
+    found = summarise_calls(
+        make_result("a", "text"),
+        make_result("b", "text"),
+        make_result("c", "text", FAILED),
+        make_result("a"),
+        make_result("b", call=ERRORED, evidence=contradicted),
+        make_result("c", words=FAILED),
+        make_result("only spoken"),
     )
     (tax,) = found.tax
     assert (tax.variant, tax.pairs, tax.kept, tax.reasoning, len(tax.lost), tax.excluded) == ("voice", 3, 1, 1, 1, 1)
     assert tax.causes == {"hearing": 0, "speaking": 1, "time": 0, "unattributed": 0}
-    assert counted(result("a")).tax == ()
+    assert summarise_calls(make_result("a")).tax == ()
 
 
-def test_what_was_skipped_or_could_not_be_measured_is_counted_without_times() -> None:
+def test_skipped_and_unmeasured_calls_are_counted_without_times() -> None:
     unmeasured = Check("call", "1", ERRORED, "the call could not be measured")
     skipped = Check("voice", "1", SKIPPED, "which cannot be spoken")
     broken = Result(Key("a", "m", "voice"), "a", Reply(""), None, (unmeasured,), None, None)
     left = Result(Key("b", "m", "voice"), "b", None, None, (skipped,), None, None)
-    found = counted(broken, left)
+    found = summarise_calls(broken, left)
     assert found is not None
     assert found.by == ()
 
 
-def test_it_is_plain_data_with_its_rates() -> None:
-    found = counted(
-        result("a", "text"),
-        result("a", evidence=evidence(line(), UNANSWERED, heard=compared(1, 4), references=[compared(1, 2)])),
+def test_the_voice_summary_is_plain_data_with_rates() -> None:
+    found = summarise_calls(
+        make_result("a", "text"),
+        make_result(
+            "a",
+            evidence=make_evidence(
+                make_line(), UNANSWERED, heard=make_word_counts(1, 4), references=[make_word_counts(1, 2)]
+            ),
+        ),
     )
     data = json.loads(json.dumps(found.as_data()))
     (row,), (tax,) = data["by"], data["tax"]
@@ -152,9 +173,9 @@ def test_it_is_plain_data_with_its_rates() -> None:
     assert tax["causes"] == {"hearing": 0, "speaking": 0, "time": 0, "unattributed": 0}
 
 
-def test_evidence_that_does_not_fit_is_an_error_of_ours() -> None:
-    with pytest.raises(InvalidInput, match="does not hold the times of its lines"):
-        counted(result(evidence={"times": {"lines": "none"}}))
+def test_malformed_evidence_raises_our_own_error() -> None:
+    with pytest.raises(InvalidInput, match="has no valid times for its lines"):
+        summarise_calls(make_result(evidence={"times": {"lines": "none"}}))
 
 
 @pytest.mark.parametrize(
@@ -167,14 +188,14 @@ def test_evidence_that_does_not_fit_is_an_error_of_ours() -> None:
         ({"recorded": "", "transcript": None}, ("",), 0),
     ],
 )
-def test_verdicts_on_what_only_our_ear_heard_are_counted(
+def test_verdicts_based_on_our_own_transcript_are_counted(
     words: dict[str, Any], answers: tuple[str, ...], by_ear: int
 ) -> None:
-    found = evidence(line())
+    found = make_evidence(make_line())
     found["words"] |= words
     of_call = Check("call", "1", PASSED, "", None, found)
     spoken = Result(Key("a", "m", "voice"), "a", Reply("", answers=answers), None, (of_call,), None, None)
-    (row,) = counted(spoken).by
+    (row,) = summarise_calls(spoken).by
     assert row.by_ear == by_ear
     errored = Result(Key("a", "m", "voice"), "a", Reply(""), None, (of_call, Check("x", "1", ERRORED, "")), None, None)
-    assert counted(errored).by[0].by_ear == 0
+    assert summarise_calls(errored).by[0].by_ear == 0

@@ -1,4 +1,4 @@
-"""Times and words of two runs: each case with itself, bounds that hold whatever was not lived to see, and a bar."""
+"""Changes of times and words between two runs: cases are paired, bounds hold for censored times, limits are applied."""
 
 import math
 import random
@@ -25,7 +25,7 @@ from pramana.errors import InvalidInput
 from pramana.model import Check, Outcome
 
 
-def a_call(*lines: dict[str, Any], errors: int | None = None, words: int = 10) -> CaseMeasurements:
+def make_call(*lines: dict[str, Any], errors: int | None = None, words: int = 10) -> CaseMeasurements:
     counts = {"substitutions": errors, "deletions": 0, "insertions": 0, "reference_words": words}
     heard = None if errors is None else {"words": counts, "characters": counts}
     evidence = {"times": {"lines": list(lines)}, "words": {"heard": heard, "references": []}}
@@ -34,23 +34,25 @@ def a_call(*lines: dict[str, Any], errors: int | None = None, words: int = 10) -
     return taken
 
 
-def took(seconds: float | None, **more: Any) -> dict[str, Any]:
+def make_times(seconds: float | None, **more: Any) -> dict[str, Any]:
     if seconds is None:
         return {"censored": True, "waited_s": 15.0, **more}
     return {"voice_to_voice_s": seconds, "first_audible_s": 1 + seconds, **more}
 
 
-def side(*seconds: float | None, **more: Any) -> dict[str, CaseMeasurements]:
-    return {str(case): a_call(took(each, **more)) for case, each in enumerate(seconds)}
+def make_side(*seconds: float | None, **more: Any) -> dict[str, CaseMeasurements]:
+    return {str(case): make_call(make_times(each, **more)) for case, each in enumerate(seconds)}
 
 
-def one(base: dict[str, CaseMeasurements], new: dict[str, CaseMeasurements], what: str = "voice to voice") -> Change:
+def find_change(
+    base: dict[str, CaseMeasurements], new: dict[str, CaseMeasurements], what: str = "voice to voice"
+) -> Change:
     (found,) = (each for each in measure_changes(base, new) if each.what == what)
     return found
 
 
-def test_the_newcomers_calls_are_told_to_be_slower() -> None:
-    found = one(side(*[0.301] * 8), side(*[2.0] * 8))
+def test_eight_much_slower_calls_are_a_proven_slowdown() -> None:
+    found = find_change(make_side(*[0.301] * 8), make_side(*[2.0] * 8))
     assert found.is_proven
     assert found.difference == pytest.approx((1.699, 1.699))
     assert (found.base[0], found.new[0], found.cases) == (0.301, 2.0, 8)
@@ -59,48 +61,53 @@ def test_the_newcomers_calls_are_told_to_be_slower() -> None:
 
 
 def test_fewer_than_six_cases_have_no_interval_and_prove_nothing() -> None:
-    five, six = one(side(*[0.3] * 5), side(*[2.0] * 5)), one(side(*[0.3] * 6), side(*[2.0] * 6))
+    five, six = (
+        find_change(make_side(*[0.3] * 5), make_side(*[2.0] * 5)),
+        find_change(make_side(*[0.3] * 6), make_side(*[2.0] * 6)),
+    )
     assert (five.interval, five.is_proven) == (None, False)
     assert six.is_proven
 
 
-def test_a_case_is_compared_with_itself_line_by_line_on_as_many_repeats_as_both_have() -> None:
-    base = {"a": merge_repeats([a_call(took(1.0), took(5.0)), a_call(took(1.2), took(5.2))])}
-    new = {"a": merge_repeats([a_call(took(1.5)), a_call(took(1.9)), a_call(took(99.0))])}
-    found = one(base, new)
+def test_cases_are_compared_line_by_line_over_their_common_repeats() -> None:
+    base = {
+        "a": merge_repeats([make_call(make_times(1.0), make_times(5.0)), make_call(make_times(1.2), make_times(5.2))])
+    }
+    new = {"a": merge_repeats([make_call(make_times(1.5)), make_call(make_times(1.9)), make_call(make_times(99.0))])}
+    found = find_change(base, new)
     assert found.cases == 1
     assert found.difference == pytest.approx((0.6, 0.6))  # the second line was never reached, the third is extra
 
 
-def test_an_answer_that_nobody_lived_to_hear_is_a_bound_and_never_dropped() -> None:
-    found = one(side(*[0.5] * 7), side(*[0.5] * 3, *[None] * 4))
+def test_a_censored_time_is_a_bound_and_never_dropped() -> None:
+    found = find_change(make_side(*[0.5] * 7), make_side(*[0.5] * 3, *[None] * 4))
     assert found.difference == (14.5, math.inf)
     assert found.new == (15.0, math.inf)
     assert found.interval == Interval(0.0, math.inf)
-    both = one(side(*[None] * 7), side(*[None] * 7))
+    both = find_change(make_side(*[None] * 7), make_side(*[None] * 7))
     assert both.difference == (-math.inf, math.inf)
     assert not both.is_proven
-    assert one(side(*[0.5] * 7), side(*[None] * 7)).is_proven
+    assert find_change(make_side(*[0.5] * 7), make_side(*[None] * 7)).is_proven
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 9), st.floats(0.1, 9), st.booleans(), st.booleans()), min_size=6, max_size=30))
-def test_bounds_hold_whatever_the_censored_times_were(rows: list[tuple[float, float, bool, bool]]) -> None:
+def test_bounds_hold_for_any_value_of_the_censored_times(rows: list[tuple[float, float, bool, bool]]) -> None:
     """Cut times off at random; the interval of what is left must hold that of the whole truth."""
     truth = median_interval([(now - was, now - was) for was, now, _, _ in rows])
-    base = {str(case): a_call(_seen(was, cut)) for case, (was, _, cut, _) in enumerate(rows)}
-    new = {str(case): a_call(_seen(now, cut)) for case, (_, now, _, cut) in enumerate(rows)}
-    found = one(base, new).interval
+    base = {str(case): make_call(_censor(was, cut)) for case, (was, _, cut, _) in enumerate(rows)}
+    new = {str(case): make_call(_censor(now, cut)) for case, (_, now, _, cut) in enumerate(rows)}
+    found = find_change(base, new).interval
     assert truth is not None
     assert found is not None
     assert found.low <= truth.low + 1e-9
     assert found.high >= truth.high - 1e-9
 
 
-def _seen(seconds: float, cut: bool) -> dict[str, Any]:
-    return {"censored": True, "waited_s": seconds / 2} if cut else took(seconds)
+def _censor(seconds: float, cut: bool) -> dict[str, Any]:
+    return {"censored": True, "waited_s": seconds / 2} if cut else make_times(seconds)
 
 
-def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
+def test_the_median_interval_equals_that_of_the_sign_test() -> None:
     for count in range(1, 80):
         values = [(float(each), float(each)) for each in range(count)]
         found = median_interval(values)
@@ -109,7 +116,7 @@ def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
         assert found == expected, count
 
 
-def test_the_interval_of_a_median_covers_it_as_often_as_it_says() -> None:
+def test_the_median_interval_has_its_nominal_coverage() -> None:
     chance = random.Random(7)
     hit = 0
     for _ in range(2_000):
@@ -120,24 +127,24 @@ def test_the_interval_of_a_median_covers_it_as_often_as_it_says() -> None:
     assert hit / 2_000 > 0.95
 
 
-def test_students_quantile_is_that_of_scipy() -> None:
+def test_student_quantile_matches_scipy() -> None:
     for freedom in range(5, 200):
         assert student_quantile(0.95, freedom) == pytest.approx(t.ppf(0.975, freedom), abs=0.003)
 
 
-def test_misheard_words_are_pooled_and_decided_by_flipping_signs() -> None:
-    base = {str(case): a_call(took(0.5), errors=0) for case in range(10)}
-    new = {str(case): a_call(took(0.5), errors=3 if case < 8 else 0) for case in range(10)}
-    found = one(base, new, "misheard words")
+def test_word_errors_are_pooled_and_tested_by_sign_flips() -> None:
+    base = {str(case): make_call(make_times(0.5), errors=0) for case in range(10)}
+    new = {str(case): make_call(make_times(0.5), errors=3 if case < 8 else 0) for case in range(10)}
+    found = find_change(base, new, "misheard words")
     assert (found.base[0], found.new[0]) == (0, 0.24)
     assert found.is_proven
     assert found.p_value == 2 / 2**8
     assert found.interval is not None
     assert 0 < found.interval.low < 0.24 < found.interval.high
-    assert not one(base, base, "misheard words").is_proven
+    assert not find_change(base, base, "misheard words").is_proven
 
 
-def test_the_interval_of_pooled_words_covers_them() -> None:
+def test_the_interval_of_the_pooled_word_error_rate_has_its_nominal_coverage() -> None:
     chance = random.Random(3)
     hit = 0
     for _ in range(600):
@@ -153,76 +160,78 @@ def test_the_interval_of_pooled_words_covers_them() -> None:
     assert ratio_difference_interval(rows[:5]) is None
 
 
-def test_giving_way_is_compared_too() -> None:
-    base = side(*[0.5] * 6, yield_s=0.1)
-    found = one(base, side(*[0.5] * 6, yield_censored_s=2.0), "time to give way")
+def test_barge_in_stop_times_are_compared() -> None:
+    base = make_side(*[0.5] * 6, yield_s=0.1)
+    found = find_change(base, make_side(*[0.5] * 6, yield_censored_s=2.0), "time to give way")
     assert found.difference == (1.9, math.inf)
     assert found.is_proven
 
 
-def test_what_was_typed_is_compared_by_its_own_times_and_never_with_a_call() -> None:
+def test_typed_replies_are_compared_by_their_own_times_and_never_with_calls() -> None:
     typed = {}
     for case in range(6):
         typed[str(case)] = CaseMeasurements()
         typed[str(case)].add_written_times(0.2, 0.05)
     assert [each.what for each in measure_changes(typed, typed)] == ["total time", "time to first token"]
-    assert measure_changes(typed, side(*[0.5] * 6)) == ()
+    assert measure_changes(typed, make_side(*[0.5] * 6)) == ()
 
 
 @pytest.mark.parametrize(
     ("new", "limit", "code", "words"),
     [
-        ([2.0] * 8, "200ms", 1, "Too slow: voice to voice is more than 200 ms slower, and that is proven."),
-        ([2.0] * 8, "20%", 1, "Too slow: voice to voice is more than 20 % slower, and that is proven."),
+        ([2.0] * 8, "200ms", 1, "Too slow: voice to voice is more than 200 ms slower; statistically significant."),
+        ([2.0] * 8, "20%", 1, "Too slow: voice to voice is more than 20 % slower; statistically significant."),
         ([0.4] * 8, "200ms", 0, "Not slower by more than 200 ms: voice to voice."),
         ([0.4] * 8, "50%", 0, "Not slower by more than 50 %: voice to voice."),
         ([0.5] * 8, "200ms", 0, "Not slower by more than 200 ms: voice to voice."),  # the bar itself is met
-        ([0.2] * 4 + [2.0] * 4, "200ms", 4, "Not decided whether voice to voice is more than 200 ms slower: the"),
-        ([2.0] * 5, "200ms", 4, "5 cases can prove nothing about times, and 6 may"),
+        ([0.2] * 4 + [2.0] * 4, "200ms", 4, "voice to voice slower by more than 200 ms? Not decided: the"),
+        ([2.0] * 5, "200ms", 4, "5 cases were timed, and a decision needs at least 6"),
         ([None] * 8, "5s", 1, "Too slow"),
         ([None] * 8, "20s", 4, "Not decided"),
         ([None] * 8, "300%", 1, "Too slow"),
     ],
 )
-def test_a_bar_is_met_missed_or_not_decided(new: list[float | None], limit: str, code: int, words: str) -> None:
-    found = decide_slowdown(measure_changes(side(*[0.3] * 8), side(*new)), parse_limit(limit))
+def test_a_slowdown_limit_is_met_missed_or_undecided(
+    new: list[float | None], limit: str, code: int, words: str
+) -> None:
+    found = decide_slowdown(measure_changes(make_side(*[0.3] * 8), make_side(*new)), parse_limit(limit))
     assert found.code == code
     assert words in found.sentence
 
 
-def test_a_run_cannot_be_fast_by_not_ending_what_is_slow() -> None:
-    base, new = side(*[0.3] * 12), side(*[0.3] * 7)
+def test_dropping_slow_answers_does_not_make_a_run_faster() -> None:
+    base, new = make_side(*[0.3] * 12), make_side(*[0.3] * 7)
     found = decide_slowdown(measure_changes(base, new), parse_limit("200ms"))
     assert found.code == 4
-    assert "with 5 cases that had a time before and none now" in found.sentence
-    assert decide_slowdown(measure_changes(base, side(*[0.3] * 11)), parse_limit("200ms")).code == 0
+    assert "with 5 cases timed before but not now" in found.sentence
+    assert decide_slowdown(measure_changes(base, make_side(*[0.3] * 11)), parse_limit("200ms")).code == 0
 
 
-def test_without_a_time_on_both_sides_nothing_is_decided() -> None:
+def test_a_slowdown_limit_is_undecided_without_times_on_both_sides() -> None:
     assert decide_slowdown((), parse_limit("1s")).code == 4
 
 
 @pytest.mark.parametrize("text", ["", "200", "ms", "-5ms", "5 minutes", "nan%", "1e3s", "１ms"])
-def test_a_limit_is_a_time_or_a_share(text: str) -> None:
-    with pytest.raises(InvalidInput, match=r"200ms, 0\.5s, 20%"):
+def test_a_slowdown_limit_is_a_time_or_a_percentage(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"200ms, 0\.5s or 20%"):
         parse_limit(text)
 
 
-def test_the_middle_of_differences_is_their_median() -> None:
+def test_the_reported_difference_is_the_median_of_differences() -> None:
     chance = random.Random(1)
     before, after = [[chance.random() for _ in range(9)] for _ in range(2)]
     expected = median(now - was for was, now in zip(before, after, strict=True))
-    assert one(side(*before), side(*after)).difference == pytest.approx((expected, expected))
+    assert find_change(make_side(*before), make_side(*after)).difference == pytest.approx((expected, expected))
 
 
-def test_changes_between_two_models_of_one_run_go_by_their_names() -> None:
+def test_changes_between_two_models_of_one_run_use_model_names() -> None:
     labels = make_model_labels("gpt-5", "opus")
-    slow = replace(one(side(*[0.5] * 7), side(*[2.0] * 7)), labels=labels)
-    assert slow.sentence == "opus is slower: voice to voice by 1.50 s (median of 7 cases), and that is proven."
+    slow = replace(find_change(make_side(*[0.5] * 7), make_side(*[2.0] * 7)), labels=labels)
+    assert slow.sentence == "opus is slower: voice to voice by 1.50 s (median of 7 cases); statistically significant."
     assert slow.detail.startswith("Voice to voice 500 ms for gpt-5, 2.00 s for opus: median difference +1.50 s")
-    base = {str(case): a_call(took(0.5), errors=0) for case in range(10)}
-    new = {str(case): a_call(took(0.5), errors=3) for case in range(10)}
-    wrong = replace(one(base, new, "misheard words"), labels=labels)
+    base = {str(case): make_call(make_times(0.5), errors=0) for case in range(10)}
+    new = {str(case): make_call(make_times(0.5), errors=3) for case in range(10)}
+    wrong = replace(find_change(base, new, "misheard words"), labels=labels)
     assert wrong.sentence == (
-        "More words wrong for opus: misheard words 0 % for gpt-5, 30.0 % for opus, and that is proven."
+        "More words wrong for opus: misheard words 0 % for gpt-5, 30.0 % for opus; statistically significant."
     )

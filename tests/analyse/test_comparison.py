@@ -1,4 +1,4 @@
-"""Two runs compared: what flipped, what it proves, and what nobody can know."""
+"""Comparison of two runs: which verdicts flipped, what that proves, and what cannot be decided."""
 
 import random
 import re
@@ -26,7 +26,7 @@ P, F, E, U, S = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORE
 Outcomes = dict[str, Sequence[Outcome]]
 
 
-def table(both: int = 0, lost: int = 0, gained: int = 0, neither: int = 0) -> tuple[Outcomes, Outcomes]:
+def make_outcomes(both: int = 0, lost: int = 0, gained: int = 0, neither: int = 0) -> tuple[Outcomes, Outcomes]:
     rows = [(P, P)] * both + [(P, F)] * lost + [(F, P)] * gained + [(F, F)] * neither
     base: Outcomes = {f"c-{number}": [before] for number, (before, _) in enumerate(rows)}
     new: Outcomes = {f"c-{number}": [after] for number, (_, after) in enumerate(rows)}
@@ -49,8 +49,7 @@ def table(both: int = 0, lost: int = 0, gained: int = 0, neither: int = 0) -> tu
         (
             {"both": 900, "lost": 10, "gained": 12, "neither": 78},
             "no_change",
-            "No change: of 1,000 cases, 10 that passed before fail now; 12 that failed before pass now, "
-            "no more than chance would do.",
+            "No change: of 1,000 cases, 10 that passed before fail now; 12 that failed before pass now; chance alone can explain this.",
         ),
         ({"both": 70, "neither": 10}, "no_change", "No change: all 80 cases ended as before."),
         (
@@ -62,26 +61,24 @@ def table(both: int = 0, lost: int = 0, gained: int = 0, neither: int = 0) -> tu
         (
             {"both": 7, "lost": 2, "neither": 1},
             "inconclusive",
-            "Not enough evidence: of 10 cases, 2 that passed before fail now; none that failed before passes now; "
-            "chance could do this, and so could a real change.",
+            "Not enough evidence: of 10 cases, 2 that passed before fail now; none that failed before passes now; this can be chance or a real change.",
         ),
         (
             {"both": 7, "gained": 1, "neither": 2},
             "inconclusive",
-            "Not enough evidence: of 10 cases, none that passed before fails now; 1 that failed before passes now; "
-            "chance could do this, and so could a real change.",
+            "Not enough evidence: of 10 cases, none that passed before fails now; 1 that failed before passes now; this can be chance or a real change.",
         ),
         ({}, "inconclusive", "Not enough evidence: no case has a verdict on both sides."),
     ],
 )
-def test_the_verdict_and_its_first_sentence(counts: dict[str, int], verdict: str, sentence: str) -> None:
-    found = compare(*table(**counts))
+def test_verdict_and_headline(counts: dict[str, int], verdict: str, sentence: str) -> None:
+    found = compare(*make_outcomes(**counts))
     assert (found.verdict, found.sentence) == (verdict, sentence)
     assert found.exit_code == {"regression": 1, "improvement": 0, "no_change": 0, "inconclusive": 4}[verdict]
 
 
-def test_the_numbers_are_those_of_the_pairs() -> None:
-    found = compare(*table(both=80, lost=15, gained=3, neither=2))
+def test_counts_come_from_the_pairs() -> None:
+    found = compare(*make_outcomes(both=80, lost=15, gained=3, neither=2))
     assert (found.pairs, found.base_rate, found.new_rate) == (100, 0.95, 0.83)
     assert found.difference == pytest.approx(-0.12)
     assert found.p_value == pytest.approx(referee([[80, 15], [3, 2]], exact=True).pvalue)
@@ -93,7 +90,7 @@ def test_the_numbers_are_those_of_the_pairs() -> None:
     assert found.needed is None
 
 
-def test_what_flipped_is_listed_with_its_case() -> None:
+def test_flips_are_listed_with_their_cases() -> None:
     base = {"a": [P], "b": [P], "c": [F], "d": [F]}
     new = {"a": [F], "b": [P], "c": [P], "d": [F]}
     found = compare(base, new)
@@ -101,32 +98,34 @@ def test_what_flipped_is_listed_with_its_case() -> None:
     assert found.gained == (Pair("c", 0, 1, 1),)
 
 
-def test_a_proven_loss_is_never_called_none_however_small() -> None:
-    found = compare(*table(both=50_000, lost=200, gained=120))
+def test_a_proven_loss_is_never_called_no_change_however_small() -> None:
+    found = compare(*make_outcomes(both=50_000, lost=200, gained=120))
     assert abs(found.difference or 0) < found.margin
     assert found.interval.is_within(found.margin)
     assert found.verdict == "regression"
 
 
-def test_no_change_needs_an_interval_within_the_margin_once_anything_flipped() -> None:
+def test_no_change_requires_an_interval_within_the_margin_once_a_case_flipped() -> None:
     counts = {"both": 190, "lost": 5, "gained": 5}
-    assert compare(*table(**counts), margin=0.05).verdict == "no_change"
-    narrow = compare(*table(**counts), margin=0.01)
+    assert compare(*make_outcomes(**counts), margin=0.05).verdict == "no_change"
+    narrow = compare(*make_outcomes(**counts), margin=0.01)
     assert narrow.verdict == "inconclusive"
     assert narrow.needed is not None
     assert narrow.needed > 200
 
 
-def test_few_cases_without_a_flip_say_how_little_they_show() -> None:
-    found = compare(*table(both=9, neither=1))
+def test_few_cases_without_flips_state_how_little_they_prove() -> None:
+    found = compare(*make_outcomes(both=9, neither=1))
     assert found.verdict == "no_change"
     assert found.interval.low < -0.25
     assert found.interval.high > 0.25
 
 
 @pytest.mark.parametrize(("before", "after"), [(P, E), (E, F), (U, U), (S, P), (F, U)])
-def test_what_has_no_verdict_is_excluded_and_named_never_counted_as_wrong(before: Outcome, after: Outcome) -> None:
-    base, new = table(both=200, lost=2, gained=2)
+def test_cases_without_a_verdict_are_excluded_and_named_never_counted_as_failed(
+    before: Outcome, after: Outcome
+) -> None:
+    base, new = make_outcomes(both=200, lost=2, gained=2)
     base["x"], new["x"] = [before], [after]
     found = compare(base, new)
     assert found.excluded == (Excluded("x", (before,), (after,)),)
@@ -134,23 +133,23 @@ def test_what_has_no_verdict_is_excluded_and_named_never_counted_as_wrong(before
     assert found.verdict == "no_change"
 
 
-def test_cases_of_one_side_are_named_and_not_compared() -> None:
-    base, new = table(both=100)
+def test_cases_on_one_side_only_are_named_and_not_compared() -> None:
+    base, new = make_outcomes(both=100)
     base["old"], new["young"] = [F], [F]
     found = compare(base, new)
     assert (found.only_base, found.only_new, found.pairs) == (("old",), ("young",), 100)
     assert found.verdict == "no_change"
 
 
-def test_losses_cannot_hide_by_not_ending() -> None:
-    base, new = table(both=100)
+def test_losses_cannot_hide_in_unfinished_cases() -> None:
+    base, new = make_outcomes(both=100)
     for number in range(30):
         base[f"x-{number}"], new[f"x-{number}"] = [P], [E]
     found = compare(base, new)
     assert found.verdict == "inconclusive"
     assert found.sentence == (
         "Not enough evidence: 30 cases that passed before have no verdict now, "
-        "and counted as failed they would change the answer."
+        "and if they had failed, the answer would be different."
     )
     unasked = {case: outcomes for case, outcomes in new.items() if not case.startswith("x-")}
     assert compare(base, unasked).verdict == "inconclusive"
@@ -165,21 +164,21 @@ def test_losses_cannot_hide_among_repeats(lost: Outcome) -> None:
     assert (found.verdict, found.exit_code) == ("inconclusive", 4)
     assert found.sentence == (
         "Not enough evidence: 200 results that passed before have no verdict now, "
-        "and counted as failed they would change the answer."
+        "and if they had failed, the answer would be different."
     )
     unasked: Outcomes = {case: outcomes[:1] for case, outcomes in new.items()}
     assert compare(base, unasked, new_repeats=3).exit_code == 4
     assert compare(base, unasked | {"c-0": [P, P, P]}).exit_code == 4  # one case shows how often it was meant to ask
 
 
-def test_fewer_repeats_that_were_meant_hide_nothing() -> None:
+def test_fewer_planned_repeats_hide_no_loss() -> None:
     base: Outcomes = {f"c-{number}": [P, P, P] for number in range(100)}
     new: Outcomes = {case: [P] for case in base}
     assert compare(base, new).verdict == "no_change"
     assert compare(base, new, new_repeats=1).verdict == "no_change"
 
 
-def test_what_failed_before_and_has_no_verdict_now_is_no_loss() -> None:
+def test_a_failure_that_now_has_no_verdict_is_not_a_loss() -> None:
     base: Outcomes = {f"c-{number}": [P, F, F] for number in range(200)}
     new: Outcomes = {case: [P, E, E] for case in base}
     assert compare(base, new).verdict == "no_change"
@@ -187,7 +186,7 @@ def test_what_failed_before_and_has_no_verdict_now_is_no_loss() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from([(P, P, P), (P, P, F), (F, F, F)]), min_size=1, max_size=40), st.data())
-def test_exit_0_survives_the_worst_ending_of_what_has_no_verdict(
+def test_exit_0_holds_even_if_all_missing_verdicts_were_failures(
     rows: list[Sequence[Outcome]], data: st.DataObject
 ) -> None:
     base: Outcomes = {str(number): before for number, before in enumerate(rows)}
@@ -197,16 +196,16 @@ def test_exit_0_survives_the_worst_ending_of_what_has_no_verdict(
     assert compare(base, new, new_repeats=3).exit_code != 0 or compare(base, ended).exit_code == 0
 
 
-def test_a_gain_that_what_has_no_verdict_could_undo_is_not_proven() -> None:
+def test_a_gain_that_missing_verdicts_could_undo_is_not_proven() -> None:
     base: Outcomes = {str(number): [F, F, F] for number in range(6)}
     found = compare(base, dict.fromkeys(base, (P, E, E)))
     assert found.exit_code == 4
     assert found.sentence == (
-        "Not enough evidence: 12 results have no verdict now, and counted as failed they would change the answer."
+        "Not enough evidence: 12 results have no verdict now, and if they had failed, the answer would be different."
     )
 
 
-def test_repeats_of_every_length_are_weighed() -> None:
+def test_cases_with_different_repeat_counts_are_weighted() -> None:
     base: Outcomes = {str(number): [P] * number for number in range(1, 400)}
     new: Outcomes = {str(number): [P] * (number - 1) + [F] for number in range(1, 400)}
     assert compare(base, new).verdict == "regression"
@@ -218,49 +217,51 @@ GPT, OPUS = (
 )
 
 
-def judged(by: VerdictSource, *cases: str) -> dict[str, frozenset[VerdictSource]]:
+def judge_all(by: VerdictSource, *cases: str) -> dict[str, frozenset[VerdictSource]]:
     return dict.fromkeys(cases, frozenset({by}))
 
 
-def test_verdicts_of_two_judges_are_not_compared_and_the_first_sentence_says_so() -> None:
-    base, new = table(both=10, lost=20)
-    found = compare(base, new, base_judges=judged(GPT, *base), new_judges=judged(OPUS, *new))
+def test_verdicts_of_different_judges_are_not_compared_and_the_headline_says_so() -> None:
+    base, new = make_outcomes(both=10, lost=20)
+    found = compare(base, new, base_judges=judge_all(GPT, *base), new_judges=judge_all(OPUS, *new))
     assert (found.verdict, found.exit_code, found.pairs) == ("inconclusive", 4, 0)
     assert found.sentence == (
         "Not enough evidence: all 30 cases were judged by openai:gpt-5 before and by anthropic:claude-opus-4-6 now, "
-        "and verdicts of two judges are not compared."
+        "and verdicts by different judges are not compared."
     )
-    assert found.apart[0] == DifferentJudges("c-0", frozenset({GPT}), frozenset({OPUS}))
-    told = compare(base, new, base_judges=judged(GPT, *base), new_judges=judged(OPUS, *new), any_judge=True)
-    assert (told.verdict, told.pairs, len(told.apart)) == ("regression", 30, 30)
+    assert found.differently_judged[0] == DifferentJudges("c-0", frozenset({GPT}), frozenset({OPUS}))
+    told = compare(base, new, base_judges=judge_all(GPT, *base), new_judges=judge_all(OPUS, *new), any_judge=True)
+    assert (told.verdict, told.pairs, len(told.differently_judged)) == ("regression", 30, 30)
     assert told.sentence == (
         "Regression: of 30 cases, 20 that passed before fail now; none that failed before passes now; 30 cases of those compared "
         "were judged by openai:gpt-5 before and by anthropic:claude-opus-4-6 now."
     )
-    assert compare(base, new, base_judges=judged(GPT, *base), new_judges=judged(GPT, *new)).verdict == "regression"
+    assert (
+        compare(base, new, base_judges=judge_all(GPT, *base), new_judges=judge_all(GPT, *new)).verdict == "regression"
+    )
 
 
-def test_what_one_judge_decided_is_compared_beside_what_two_did() -> None:
-    base, new = table(both=80, lost=20)
+def test_cases_with_a_common_judge_are_compared_although_others_differ() -> None:
+    base, new = make_outcomes(both=80, lost=20)
     base["x"], new["x"] = [P], [P]
-    found = compare(base, new, base_judges=judged(GPT, "x"), new_judges=judged(OPUS, "x"))
+    found = compare(base, new, base_judges=judge_all(GPT, "x"), new_judges=judge_all(OPUS, "x"))
     assert (found.verdict, found.pairs) == ("regression", 100)
     assert found.sentence == (
-        "Regression: of 100 cases, 20 that passed before fail now; none that failed before passes now; left out is 1 case judged "
+        "Regression: of 100 cases, 20 that passed before fail now; none that failed before passes now; 1 case is left out, judged "
         "by openai:gpt-5 before and by anthropic:claude-opus-4-6 now."
     )
 
 
-def test_another_judge_cannot_hide_a_loss() -> None:
-    base, new = table(both=100)
+def test_a_change_of_judge_cannot_hide_a_loss() -> None:
+    base, new = make_outcomes(both=100)
     for number in range(30):
         base[f"x-{number}"], new[f"x-{number}"] = [P], [P]
     apart = [case for case in base if case.startswith("x-")]
-    found = compare(base, new, base_judges=judged(GPT, *apart), new_judges=judged(OPUS, *apart))
+    found = compare(base, new, base_judges=judge_all(GPT, *apart), new_judges=judge_all(OPUS, *apart))
     assert (found.verdict, found.pairs) == ("inconclusive", 100)
     assert found.sentence == (
         "Not enough evidence: 30 cases that passed before were judged by openai:gpt-5 before and by "
-        "anthropic:claude-opus-4-6 now, and counted as failed they would change the answer."
+        "anthropic:claude-opus-4-6 now, and if they had failed, the answer would be different."
     )
 
 
@@ -291,36 +292,38 @@ def test_another_judge_cannot_hide_a_loss() -> None:
         (VerdictSource("contains", "1"), None, None),
     ],
 )
-def test_which_verdicts_are_of_one_judge(before: VerdictSource, after: VerdictSource | None, words: str | None) -> None:
-    base, new = table(both=1)
-    known = judged(after, *new) if after else {}
-    found = compare(base, new, base_judges=judged(before, *base), new_judges=known)
+def test_verdicts_of_the_same_judge_are_recognised(
+    before: VerdictSource, after: VerdictSource | None, words: str | None
+) -> None:
+    base, new = make_outcomes(both=1)
+    known = judge_all(after, *new) if after else {}
+    found = compare(base, new, base_judges=judge_all(before, *base), new_judges=known)
     assert found.exit_code == (4 if words else 0)
     assert (words or "No difference seen") in found.sentence
 
 
-def test_who_gave_no_verdict_is_not_asked_who_judged() -> None:
-    base, new = table(both=100)
+def test_cases_without_a_verdict_need_no_matching_judge() -> None:
+    base, new = make_outcomes(both=100)
     base["x"], new["x"] = [F], [U]
-    found = compare(base, new, base_judges=judged(GPT, "x"), new_judges=judged(OPUS, "x"))
-    assert (found.verdict, found.apart, len(found.excluded)) == ("no_change", (), 1)
+    found = compare(base, new, base_judges=judge_all(GPT, "x"), new_judges=judge_all(OPUS, "x"))
+    assert (found.verdict, found.differently_judged, len(found.excluded)) == ("no_change", (), 1)
 
 
-def test_an_improvement_that_outweighs_what_did_not_end_stands() -> None:
-    base, new = table(both=50, gained=40)
+def test_an_improvement_larger_than_the_missing_verdicts_stands() -> None:
+    base, new = make_outcomes(both=50, gained=40)
     base["x"], new["x"] = [P], [E]
     assert compare(base, new).verdict == "improvement"
 
 
-def test_judgeless_runs_are_compared_on_what_both_have() -> None:
-    base, new = table(both=100)
+def test_runs_without_a_judge_are_compared_on_their_common_verdicts() -> None:
+    base, new = make_outcomes(both=100)
     for number in range(30):
         base[f"x-{number}"] = new[f"x-{number}"] = [U]
     found = compare(base, new)
     assert (found.verdict, len(found.excluded)) == ("no_change", 30)
 
 
-def test_repeats_are_compared_case_by_case() -> None:
+def test_repeats_are_compared_per_case() -> None:
     base = {f"c-{number}": [P, P, P] for number in range(12)}
     new = {f"c-{number}": [P, F, F] if number < 8 else [P, P, P] for number in range(12)}
     found = compare(base, new)
@@ -331,8 +334,8 @@ def test_repeats_are_compared_case_by_case() -> None:
     assert found.sentence == "Regression: of 12 cases, 8 pass less often now and none more often."
 
 
-def test_more_repeats_of_the_same_answer_prove_nothing_more() -> None:
-    base, new = table(both=20, lost=5)
+def test_repeating_identical_answers_adds_no_evidence() -> None:
+    base, new = make_outcomes(both=20, lost=5)
     once = compare(base, new)
     often = compare(
         {case: list(each) * 9 for case, each in base.items()}, {case: list(each) * 9 for case, each in new.items()}
@@ -341,12 +344,12 @@ def test_more_repeats_of_the_same_answer_prove_nothing_more() -> None:
     assert (once.verdict, often.verdict) == ("inconclusive", "inconclusive")
 
 
-def test_as_many_repeats_are_taken_from_both_sides() -> None:
+def test_the_same_number_of_repeats_is_taken_from_both_sides() -> None:
     found = compare({"a": [P], "b": [P, E, P]}, {"a": [P, F, F], "b": [F, P, E]})
     assert found.pairs == 2
     assert found.lost == (Pair("b", 2, 1, 2),)
     assert found.unpaired == 4
-    assert found.over == (0, 2)
+    assert found.unpaired_counts == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -356,29 +359,29 @@ def test_as_many_repeats_are_taken_from_both_sides() -> None:
         ([P], [P, F], (0, 1), "1 answer now is left out"),
         ([P, P, P], [P, E, E], (2, 0), "2 answers before are left out"),
         ([P, E, E], [P], (0, 0), None),  # what has no verdict needs no partner
-        ([P, P], [E, E], (0, 0), None),  # not compared at all, and told as a case
+        ([P, P], [E, E], (0, 0), None),  # not compared at all, and reported as a case
     ],
 )
-def test_verdicts_that_found_no_partner_are_counted_and_told(
+def test_unpaired_verdicts_are_counted_and_reported(
     before: Sequence[Outcome], after: Sequence[Outcome], over: tuple[int, int], left: str | None
 ) -> None:
     found = compare({"a": before, "b": [P]}, {"a": after, "b": [P]}, new_repeats=1)
-    assert found.over == over
+    assert found.unpaired_counts == over
     assert found.describe_unpaired == (
-        "Where a case has more verdicts on one side, as many count as both have, the first of them: "
-        f"{left}, and the rates here are of the rest."
+        "If a case has more verdicts on one side, only as many as on the other are compared, the first ones: "
+        f"{left}, and the rates here do not count them."
         if left
         else ""
     )
     both = compare({"a": before, "b": [P]}, {"a": after, "b": [P, F]})
-    assert both.over == (over[0], over[1] + 1)
+    assert both.unpaired_counts == (over[0], over[1] + 1)
     assert (f"{over[0]:,} answers before and 1 now are left out" in both.describe_unpaired) == bool(over[0])
 
 
-def test_a_flip_says_what_of_it_was_not_compared() -> None:
+def test_a_flip_states_which_of_its_verdicts_were_not_compared() -> None:
     found = compare({"a": [F, P, P], "b": [P]}, {"a": [P], "b": [F, P, F]})
-    assert found.gained == (Pair("a", 0, 1, 1, base_over=UnpairedAnswers(2, 2)),)
-    assert found.lost == (Pair("b", 1, 0, 1, new_over=UnpairedAnswers(1, 2)),)
+    assert found.gained == (Pair("a", 0, 1, 1, base_unpaired=UnpairedAnswers(2, 2)),)
+    assert found.lost == (Pair("b", 1, 0, 1, new_unpaired=UnpairedAnswers(1, 2)),)
     assert found.sentence.startswith("Not enough evidence: of 2 cases, 1 passes less often now and 1 more often;")
     assert found.test == "exact McNemar"
 
@@ -404,7 +407,7 @@ outcome = st.sampled_from([P, F])
         max_size=9,
     )
 )
-def test_the_p_value_is_the_share_of_all_swaps(rows: list[tuple[list[Outcome], list[Outcome]]]) -> None:
+def test_the_p_value_is_the_share_of_all_sign_swaps(rows: list[tuple[list[Outcome], list[Outcome]]]) -> None:
     base: Outcomes = {str(number): before for number, (before, _) in enumerate(rows)}
     new: Outcomes = {str(number): after for number, (_, after) in enumerate(rows)}
     assert compare(base, new).p_value == pytest.approx(_brute_force(base, new))
@@ -417,7 +420,7 @@ def test_the_p_value_is_the_share_of_all_swaps(rows: list[tuple[list[Outcome], l
         max_size=30,
     )
 )
-def test_swapping_the_runs_swaps_the_answer(rows: list[tuple[list[Outcome], list[Outcome]]]) -> None:
+def test_swapping_the_runs_swaps_the_verdict(rows: list[tuple[list[Outcome], list[Outcome]]]) -> None:
     base: Outcomes = {str(number): before for number, (before, _) in enumerate(rows)}
     new: Outcomes = {str(number): after for number, (_, after) in enumerate(rows)}
     there, back = compare(base, new), compare(new, base)
@@ -431,7 +434,7 @@ def test_swapping_the_runs_swaps_the_answer(rows: list[tuple[list[Outcome], list
         assert there.interval.high < 0
 
 
-def test_two_runs_of_the_same_model_are_seldom_called_different() -> None:
+def test_two_runs_of_the_same_model_are_rarely_called_different() -> None:
     """Cases differ, answers vary: at most 1 in 20 comparisons may cry wolf, losses and gains together."""
     chance, rounds, alarms = random.Random(11), 300, 0
     for _ in range(rounds):
@@ -444,7 +447,7 @@ def test_two_runs_of_the_same_model_are_seldom_called_different() -> None:
     assert alarms / rounds <= 0.05
 
 
-def test_a_case_asked_in_three_ways_is_not_three_cases() -> None:
+def test_three_variants_of_a_case_count_as_one_case() -> None:
     ways = ("", " (voice)", " (voice+noise=10dB)")
     base: Outcomes = {f"sha256:{case}{way}": [P] for case in range(3) for way in ways}
     assert compare(base, base).sentence == (
@@ -454,9 +457,9 @@ def test_a_case_asked_in_three_ways_is_not_three_cases() -> None:
     assert lost.sentence.startswith("Regression: of 9 answers (3 cases, 3 variants), 9 that passed before fail now")
 
 
-def test_no_change_is_said_only_where_the_interval_rules_one_out() -> None:
+def test_no_change_is_reported_only_if_the_interval_excludes_one() -> None:
     for count in range(1, 100):
-        found = compare(*table(both=count))
+        found = compare(*make_outcomes(both=count))
         assert found.exit_code == 0
         assert found.sentence.startswith("No change") == found.interval.is_within(0.05)
         assert ("prove" in found.sentence) == (count < 73)
@@ -475,8 +478,7 @@ def test_no_change_is_said_only_where_the_interval_rules_one_out() -> None:
         ),
         (
             {"both": 900, "lost": 10, "gained": 12, "neither": 78},
-            "No difference between gpt-5 and opus: of 1,000 cases, 10 passed only for gpt-5 and 12 only for opus, "
-            "no more than chance would do.",
+            "No difference between gpt-5 and opus: of 1,000 cases, 10 passed only for gpt-5 and 12 only for opus; chance alone can explain this.",
         ),
         ({"both": 80}, "No difference between gpt-5 and opus: all 80 cases ended alike."),
         (
@@ -486,28 +488,27 @@ def test_no_change_is_said_only_where_the_interval_rules_one_out() -> None:
         (
             {"both": 7, "lost": 2, "neither": 1},
             "Not enough evidence that gpt-5 or opus is better: of 10 cases, 2 passed only for gpt-5 and none only for "
-            "opus; chance could do this, and so could a real difference.",
+            "opus; this can be chance or a real difference.",
         ),
     ],
 )
-def test_two_models_of_one_run_are_called_by_their_names(counts: dict[str, int], sentence: str) -> None:
-    found = compare(*table(**counts), labels=make_model_labels("gpt-5", "opus"))
+def test_two_models_of_one_run_are_labelled_by_name(counts: dict[str, int], sentence: str) -> None:
+    found = compare(*make_outcomes(**counts), labels=make_model_labels("gpt-5", "opus"))
     assert found.sentence == sentence
     assert " for gpt-5, " in found.detail
     assert not re.search(r"\b(before|now)\b", found.sentence + found.detail)
 
 
-def test_what_one_of_two_models_did_not_answer_is_said_with_their_names() -> None:
-    base, new = table(both=200)
+def test_unanswered_cases_of_two_models_are_reported_by_model_name() -> None:
+    base, new = make_outcomes(both=200)
     new |= {f"c-{number}": [E] for number in range(30)}
     found = compare(base, new, labels=make_model_labels("gpt-5", "opus"))
     assert found.sentence == (
-        "Not enough evidence: 30 cases that passed for gpt-5 have no verdict for opus, and counted as failed they would "
-        "change the answer."
+        "Not enough evidence: 30 cases that passed for gpt-5 have no verdict for opus, and if they had failed, the answer would be different."
     )
 
 
-def test_cases_that_changed_come_in_the_order_of_the_base() -> None:
+def test_changed_cases_keep_the_order_of_the_base_run() -> None:
     base: Outcomes = {"z": [P, P], "a": [P, P], "m": [F, F], "b": [F, F]}
     new: Outcomes = {"a": [F, F], "b": [P, P], "m": [P, F], "z": [P, F]}
     found = compare(base, new)

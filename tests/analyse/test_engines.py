@@ -1,4 +1,4 @@
-"""Where the engines of two runs differ, and that the sentence says no more than is known."""
+"""Differences between the engines of two runs, described without claiming more than is known."""
 
 import pytest
 from msgspec.structs import replace
@@ -14,26 +14,26 @@ WIDE = replace(SMOL, processor=("AVX", "AVX2", "AVX512"))
 UNCHANGED = ", so results can differ although the model has not changed."
 
 
-def sentence(base: EngineInfo, new: EngineInfo) -> str:
+def describe_change(base: EngineInfo, new: EngineInfo) -> str:
     (found,) = find_engine_changes([base], [new])
     return found.sentence
 
 
-def test_the_same_engine_is_no_difference() -> None:
+def test_identical_engines_are_no_change() -> None:
     assert find_engine_changes([SMOL, WHISPER], [WHISPER, SMOL]) == ()
     assert find_engine_changes([OLD], [OLD], both_embedded=True) == ()
     assert find_engine_changes([], [], both_embedded=True) == ()
 
 
-def test_another_processor_is_said_in_plain_words() -> None:
-    assert sentence(SMOL, WIDE) == (
+def test_another_processor_is_described_in_plain_words() -> None:
+    assert describe_change(SMOL, WIDE) == (
         "Different engines: SmolLM2 previously ran on xllamacpp 2026.10 (AVX2, 1 thread), now on xllamacpp 2026.10 (AVX-512, "
         f"1 thread). Embedded models round differently on different processors{UNCHANGED}"
     )
 
 
-def test_features_that_share_a_label_are_listed_in_full() -> None:
-    found = sentence(SMOL, replace(SMOL, processor=("AVX", "AVX2", "FMA")))
+def test_processor_features_with_equal_labels_are_listed_in_full() -> None:
+    found = describe_change(SMOL, replace(SMOL, processor=("AVX", "AVX2", "FMA")))
     assert "(AVX AVX2, 1 thread), weights sha256:b179c952…, now on xllamacpp 2026.10 (AVX AVX2 FMA, 1" in found
 
 
@@ -46,27 +46,27 @@ def test_features_that_share_a_label_are_listed_in_full() -> None:
         (replace(SMOL, weights="sha256:00000000…"), "It is not the same model."),
     ],
 )
-def test_what_else_may_differ_has_words_of_its_own(other: EngineInfo, why: str) -> None:
-    assert sentence(SMOL, other).endswith(why)
+def test_each_kind_of_difference_has_its_own_wording(other: EngineInfo, why: str) -> None:
+    assert describe_change(SMOL, other).endswith(why)
 
 
-def test_other_weights_are_another_model_whatever_else_differs() -> None:
-    found = sentence(SMOL, replace(WIDE, weights="sha256:00000000…"))
+def test_different_weights_are_a_different_model_whatever_else_differs() -> None:
+    found = describe_change(SMOL, replace(WIDE, weights="sha256:00000000…"))
     assert found.startswith("Different weights: ")
     assert "sha256:b179c952…" in found
     assert "sha256:00000000…" in found
     assert "has not changed" not in found
 
 
-def test_another_quantisation_is_other_weights() -> None:
+def test_a_different_quantisation_counts_as_different_weights() -> None:
     coarse = replace(SMOL, model="SmolLM2 Q4_1")
     fine = replace(SMOL, model="SmolLM2 Q8_0", weights="sha256:aaaa…")
     (found,) = find_engine_changes([coarse], [fine])
     assert found.sentence.startswith("Different weights: SmolLM2 was ")
 
 
-def test_what_only_one_side_has_recorded_is_called_not_recorded() -> None:
-    assert sentence(OLD, SMOL) == (
+def test_fields_recorded_on_one_side_only_are_reported_as_not_recorded() -> None:
+    assert describe_change(OLD, SMOL) == (
         "Engines not known to be the same: SmolLM2 previously ran on xllamacpp 2026.10 (processor and threads not recorded), "
         "now on xllamacpp 2026.10 (AVX2, 1 thread). Results can differ although the model has not changed."
     )
@@ -75,19 +75,19 @@ def test_what_only_one_side_has_recorded_is_called_not_recorded() -> None:
     assert not found.is_known
 
 
-def test_a_model_that_one_side_did_not_use_is_no_difference_of_engines() -> None:
+def test_a_model_used_on_one_side_only_is_no_engine_change() -> None:
     assert find_engine_changes([SMOL], [SMOL, WHISPER], both_embedded=True) == ()
     assert find_engine_changes([], [WHISPER]) == ()
 
 
-def test_a_run_that_was_resumed_elsewhere_names_both() -> None:
+def test_a_run_resumed_on_another_machine_names_both_engines() -> None:
     (found,) = find_engine_changes([SMOL, WIDE], [SMOL])
     assert (
         "(AVX2, 1 thread) and xllamacpp 2026.10 (AVX-512, 1 thread), now on xllamacpp 2026.10 (AVX2" in found.sentence
     )
 
 
-def test_lines_are_those_of_replies_and_of_calls_and_no_others() -> None:
+def test_engine_lines_come_from_replies_and_calls_only() -> None:
     heard, embedded = (
         Check(name, "1", Outcome.PASSED, "", evidence={"engine": str(each)})
         for name, each in (("call", WHISPER), ("semantic_similarity", SMOL))

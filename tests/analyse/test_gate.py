@@ -1,4 +1,4 @@
-"""Every row of the exit codes, with the equalities at the edges."""
+"""Every row of the table of exit codes, including equality at the edges."""
 
 import re
 from pathlib import Path
@@ -13,22 +13,22 @@ ENDED = {"m": 0}
 Counts = dict[str, int]
 
 
-def summary(**counts: int) -> Summary:
-    return of_models(m=counts)
+def summarise_counts(**counts: int) -> Summary:
+    return summarise_models(m=counts)
 
 
-def of_models(**models: Counts) -> Summary:
+def summarise_models(**models: Counts) -> Summary:
     tally, number = Tally(), 0
     for model, counts in models.items():
         for outcome in Outcome:
             for _ in range(counts.get(outcome.value, 0)):
                 number += 1
                 case = Case(f"{outcome.value}-{number}", "test_case", (), Facets("factual", "easy"))
-                tally.add(case, a_result(outcome, Key(f"sha256:{number}", model), case.id))
+                tally.add(case, make_result(outcome, Key(f"sha256:{number}", model), case.id))
     return tally.summary()
 
 
-def a_result(outcome: Outcome, key: Key, case_id: str) -> Result:
+def make_result(outcome: Outcome, key: Key, case_id: str) -> Result:
     if outcome is Outcome.ERRORED:
         return Result(key, case_id, None, Failure("unavailable", "a 500"), (), None, None)
     return Result(key, case_id, Reply("x"), None, (Check("contains", "1", outcome, "because"),), None, None)
@@ -49,8 +49,8 @@ def a_result(outcome: Outcome, key: Key, case_id: str) -> Result:
         ({}, True, 0),
     ],
 )
-def test_without_a_bar(counts: dict[str, int], ended: bool, code: int) -> None:
-    assert decide_exit(summary(**counts), None, {"m": 0 if ended else 4}).code == code
+def test_exit_code_without_a_threshold(counts: dict[str, int], ended: bool, code: int) -> None:
+    assert decide_exit(summarise_counts(**counts), None, {"m": 0 if ended else 4}).code == code
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_without_a_bar(counts: dict[str, int], ended: bool, code: int) -> None:
         ({"passed": 8, "failed": 2, "errored": 10}, 0.91, 1),
         ({"passed": 4, "failed": 5, "unscored": 1}, 0.6, 1),
         ({"failed": 1, "skipped": 9}, 0.91, 1),
-        # counted as passed they just meet it: nobody can tell
+        # if all of them passed, the threshold is just met: undecided
         ({"passed": 4, "failed": 5, "unscored": 1}, 0.5, 4),
         ({"failed": 1, "skipped": 9}, 0.9, 4),
         ({"passed": 8, "errored": 2}, 0.9, 4),
@@ -83,16 +83,16 @@ def test_without_a_bar(counts: dict[str, int], ended: bool, code: int) -> None:
         ({}, 0.5, 4),
     ],
 )
-def test_with_a_bar_bounds_decide(counts: dict[str, int], bar: float, code: int) -> None:
-    assert decide_exit(summary(**counts), bar, ENDED).code == code
+def test_with_a_threshold_the_interval_bounds_decide(counts: dict[str, int], bar: float, code: int) -> None:
+    assert decide_exit(summarise_counts(**counts), bar, ENDED).code == code
 
 
-def test_every_row_of_the_documented_table() -> None:
+def test_every_row_of_the_documented_exit_codes() -> None:
     page = (Path(__file__).parents[2] / "docs" / "running.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \| (\d) \|$", page, re.MULTILINE)
     assert {row[-1] for row in rows} == {"0", "1", "4"}
     for passed, failed, without, missing, bar, code in rows:
-        found = summary(passed=int(passed), failed=int(failed), errored=int(without))
+        found = summarise_counts(passed=int(passed), failed=int(failed), errored=int(without))
         assert decide_exit(found, float(bar), {"m": int(missing)}).code == int(code)
 
 
@@ -101,7 +101,7 @@ def test_every_row_of_the_documented_table() -> None:
     [
         ({"passed": 90}, 10, 0.9, 0),  # met whatever is left
         ({"failed": 20}, 80, 0.9, 1),  # missed whatever is left
-        # neither: what was not asked has no verdict either, and nobody can tell
+        # neither: unsent cases have no verdict either, so it is undecided
         ({"failed": 10}, 90, 0.9, 4),
         ({"passed": 89}, 11, 0.9, 4),
         ({"passed": 80, "errored": 5}, 15, 0.9, 4),
@@ -109,8 +109,10 @@ def test_every_row_of_the_documented_table() -> None:
         ({}, 100, 0.0, 0),
     ],
 )
-def test_an_unfinished_run_with_a_bar(counts: dict[str, int], missing: int, bar: float, code: int) -> None:
-    assert decide_exit(summary(**counts), bar, {"m": missing}).code == code
+def test_exit_code_of_an_unfinished_run_with_a_threshold(
+    counts: dict[str, int], missing: int, bar: float, code: int
+) -> None:
+    assert decide_exit(summarise_counts(**counts), bar, {"m": missing}).code == code
 
 
 ALL, HALF, NONE = {"passed": 10}, {"passed": 5, "failed": 5}, {"failed": 10}
@@ -118,7 +120,7 @@ OPEN = {"passed": 5, "unscored": 5}
 
 
 @pytest.mark.parametrize(
-    ("models", "owed", "code"),
+    ("models", "missing", "code"),
     [
         ((ALL, ALL), (0, 0), 0),
         ((ALL, ALL, NONE), (0, 0, 0), 1),  # pooled it would be two thirds, and met
@@ -126,7 +128,7 @@ OPEN = {"passed": 5, "unscored": 5}
         ((ALL, OPEN), (0, 0), 4),
         ((OPEN, NONE), (0, 0), 1),  # one that surely missed decides, whatever becomes of the other
         ((NONE, OPEN), (0, 0), 1),
-        ((ALL, {}), (0, 10), 4),  # one was not asked at all
+        ((ALL, {}), (0, 10), 4),  # one model has no results
         ((ALL, ALL), (0, 2), 0),
         ((ALL, HALF), (0, 3), 4),  # eight of thirteen at best
         ((ALL, HALF), (0, 2), 1),  # seven of twelve at best
@@ -134,37 +136,42 @@ OPEN = {"passed": 5, "unscored": 5}
         ((HALF, ALL), (3, 10), 4),
     ],
 )
-def test_each_model_is_decided_by_itself_and_the_worst_decides(
-    models: tuple[Counts, ...], owed: tuple[int, ...], code: int
+def test_each_model_is_gated_separately_and_the_worst_decides(
+    models: tuple[Counts, ...], missing: tuple[int, ...], code: int
 ) -> None:
     names = "abc"[: len(models)]
-    found = of_models(**dict(zip(names, models, strict=True)))
-    assert decide_exit(found, 0.6, dict(zip(names, owed, strict=True))).code == code
+    found = summarise_models(**dict(zip(names, models, strict=True)))
+    assert decide_exit(found, 0.6, dict(zip(names, missing, strict=True))).code == code
 
 
-def test_the_sentence_names_the_models_that_decided() -> None:
-    found = of_models(a={"passed": 10}, b={"failed": 10}, c={"passed": 4, "errored": 6}, d={"failed": 9, "passed": 1})
+def test_the_message_names_the_deciding_models() -> None:
+    found = summarise_models(
+        a={"passed": 10}, b={"failed": 10}, c={"passed": 4, "errored": 6}, d={"failed": 9, "passed": 1}
+    )
     owed = dict.fromkeys("abcd", 0)
     assert decide_exit(found, 0.6, owed).sentence == (
         "60 % must pass: 0 % of 10 results of b did; 10 % of 10 results of d did."
     )
-    found = of_models(a={"passed": 10}, b={"errored": 1, "passed": 1}, c={"passed": 5, "errored": 1})
+    found = summarise_models(a={"passed": 10}, b={"errored": 1, "passed": 1}, c={"passed": 5, "errored": 1})
     assert decide_exit(found, 0.6, {"a": 0, "b": 3, "c": 0}).sentence == (
         "60 % must pass: between 20 % and 100 % of b did, because 4 results of 5 have no verdict: "
-        "1 errored (errored-12), 3 not asked yet."
+        "1 errored (errored-12), 3 not run yet."
     )
-    assert decide_exit(of_models(a=ALL, b=ALL), 0.6, {"a": 0, "b": 0}).sentence == (
+    assert decide_exit(summarise_models(a=ALL, b=ALL), 0.6, {"a": 0, "b": 0}).sentence == (
         "60 % must pass: 100 % of 10 results of a did; 100 % of 10 results of b did."
     )
 
 
-def test_a_model_that_was_not_asked_is_not_forgotten() -> None:
-    assert decide_exit(summary(passed=10), None, {"m": 0, "n": 10}).code == 3
-    assert decide_exit(summary(passed=10), 0.9, {"m": 0, "n": 0}).sentence == "90 % must pass: nothing was asked of n."
+def test_a_model_without_results_is_included() -> None:
+    assert decide_exit(summarise_counts(passed=10), None, {"m": 0, "n": 10}).code == 3
+    assert (
+        decide_exit(summarise_counts(passed=10), 0.9, {"m": 0, "n": 0}).sentence
+        == "90 % must pass: no case was run of n."
+    )
 
 
-def test_the_sentence_names_what_has_no_verdict() -> None:
-    decision = decide_exit(summary(passed=8, errored=1, unscored=1), 0.9, ENDED)
+def test_the_message_names_cases_without_a_verdict() -> None:
+    decision = decide_exit(summarise_counts(passed=8, errored=1, unscored=1), 0.9, ENDED)
     assert decision == Decision(
         4,
         "90 % must pass: between 80 % and 100 % did, because 2 results of 10 have no verdict: "
@@ -172,30 +179,33 @@ def test_the_sentence_names_what_has_no_verdict() -> None:
     )
 
 
-def test_the_sentence_names_ten_cases_and_says_that_there_are_more() -> None:
-    sentence = decide_exit(summary(errored=12), None, ENDED).sentence
+def test_the_message_names_ten_cases_and_counts_the_rest() -> None:
+    sentence = decide_exit(summarise_counts(errored=12), None, ENDED).sentence
     assert sentence == f"12 results errored: {', '.join(f'errored-{number}' for number in range(1, 11))} and more."
-    assert "errored-1 " not in decide_exit(summary(errored=1), None, ENDED).sentence
-    assert decide_exit(summary(errored=1), None, ENDED).sentence == "1 result errored: errored-1."
+    assert "errored-1 " not in decide_exit(summarise_counts(errored=1), None, ENDED).sentence
+    assert decide_exit(summarise_counts(errored=1), None, ENDED).sentence == "1 result errored: errored-1."
 
 
-def test_every_sentence_says_what_was_counted() -> None:
-    assert decide_exit(summary(passed=9, failed=1), 0.9, ENDED).sentence == "90 % must pass: 90 % of 10 results did."
-    assert decide_exit(summary(passed=9, errored=1), 0.9, ENDED).sentence == (
+def test_every_message_states_the_counts() -> None:
+    assert (
+        decide_exit(summarise_counts(passed=9, failed=1), 0.9, ENDED).sentence
+        == "90 % must pass: 90 % of 10 results did."
+    )
+    assert decide_exit(summarise_counts(passed=9, errored=1), 0.9, ENDED).sentence == (
         "90 % must pass: 90 % of 10 results did, even with 1 without a verdict counted as failed."
     )
-    assert decide_exit(summary(failed=2, unscored=1), 0.9, ENDED).sentence == (
+    assert decide_exit(summarise_counts(failed=2, unscored=1), 0.9, ENDED).sentence == (
         "90 % must pass: 33.3 % of 3 results did, even with 1 without a verdict counted as passed."
     )
-    assert decide_exit(summary(passed=2), None, ENDED).sentence == "2 results, no errors."
-    assert decide_exit(summary(passed=1), None, ENDED).sentence == "1 result, no errors."
-    assert decide_exit(summary(passed=2), None, {"m": 3}).sentence == "The run did not end: 3 results left."
-    assert decide_exit(summary(passed=2), 0.9, {"m": 3}).sentence == (
-        "90 % must pass: between 40 % and 100 % did, because 3 results of 5 have no verdict: 3 not asked yet."
+    assert decide_exit(summarise_counts(passed=2), None, ENDED).sentence == "2 results, no errors."
+    assert decide_exit(summarise_counts(passed=1), None, ENDED).sentence == "1 result, no errors."
+    assert decide_exit(summarise_counts(passed=2), None, {"m": 3}).sentence == "The run did not finish: 3 results left."
+    assert decide_exit(summarise_counts(passed=2), 0.9, {"m": 3}).sentence == (
+        "90 % must pass: between 40 % and 100 % did, because 3 results of 5 have no verdict: 3 not run yet."
     )
 
 
-def skipped(reason: str, count: int = 3, variant: str = "voice") -> Summary:
+def summarise_skipped(reason: str, count: int = 3, variant: str = "voice") -> Summary:
     tally = Tally()
     for number in range(count):
         case = Case(f"c-{number}", "scenario", (), Facets("factual", "easy"))
@@ -205,23 +215,25 @@ def skipped(reason: str, count: int = 3, variant: str = "voice") -> Summary:
 
 
 @pytest.mark.parametrize(
-    ("found", "sentence"),
+    ("actual", "sentence"),
     [
         (
-            skipped("the agent does not understand fr"),
-            "No case was asked: all 3 results were skipped. Call an agent with its own ears for the language, or ask "
-            "cases in English: --language en.",
+            summarise_skipped("the agent does not understand fr"),
+            "No case was run: all 3 results were skipped. Test an agent that recognises speech in this language itself, or run only English cases: --language en.",
         ),
-        (skipped("it is about code", 1), "No case was asked: the only result was skipped."),
+        (summarise_skipped("the case is about code", 1), "No case was run: the only result was skipped."),
         (
-            skipped("fake-voice is called, not written to", variant="text"),
-            "No case was asked: all 3 results were skipped. Ask it aloud: --modality voice.",
+            summarise_skipped("fake-voice is a voice agent and takes no text", variant="text"),
+            "No case was run: all 3 results were skipped. Send the cases as speech: --modality voice.",
         ),
-        (summary(), "No case was asked."),
-        (summary(passed=1, skipped=2), "3 results, no errors."),
-        (summary(unscored=2), "No verdicts: 0 of 2 results passed or failed (2 unscored)."),
-        (summary(unscored=1, skipped=2), "No verdicts: 0 of 3 results passed or failed (1 unscored, 2 skipped)."),
+        (summarise_counts(), "No case was run."),
+        (summarise_counts(passed=1, skipped=2), "3 results, no errors."),
+        (summarise_counts(unscored=2), "No verdicts: 0 of 2 results passed or failed (2 unscored)."),
+        (
+            summarise_counts(unscored=1, skipped=2),
+            "No verdicts: 0 of 3 results passed or failed (1 unscored, 2 skipped).",
+        ),
     ],
 )
-def test_where_nobody_was_asked_the_sentence_says_so_and_what_to_do(found: Summary, sentence: str) -> None:
-    assert decide_exit(found, None, ENDED) == Decision(0, sentence)
+def test_if_nothing_was_sent_the_message_says_so_and_what_to_do(actual: Summary, sentence: str) -> None:
+    assert decide_exit(actual, None, ENDED) == Decision(0, sentence)

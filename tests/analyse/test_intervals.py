@@ -1,4 +1,4 @@
-"""The numbers, by referees: statsmodels, numpy, published examples, enumeration, and coverage counted exactly."""
+"""Statistics checked against statsmodels, numpy, published examples, enumeration and exact coverage."""
 
 import math
 import random
@@ -30,14 +30,14 @@ from pramana.analyse.intervals import (
 
 
 @pytest.mark.parametrize("total", [1, 2, 10, 75, 1000])
-def test_wilson_is_what_statsmodels_says(total: int) -> None:
+def test_wilson_matches_statsmodels(total: int) -> None:
     for passed in range(0, total + 1, max(1, total // 20)):
         low, high = proportion_confint(passed, total, 0.05, "wilson")
         found = wilson_interval(passed, total)
         assert [found.low, found.high] == pytest.approx([low, high], abs=1e-12)
 
 
-def test_wilson_knows_its_ends() -> None:
+def test_wilson_is_closed_at_0_and_1() -> None:
     assert wilson_interval(0, 0) == Interval(0.0, 1.0)
     assert wilson_interval(0, 10).low == 0.0
     assert wilson_interval(10, 10).high == 1.0
@@ -45,13 +45,13 @@ def test_wilson_knows_its_ends() -> None:
 
 
 @pytest.mark.parametrize("lost", range(14))
-def test_mcnemar_is_what_statsmodels_says(lost: int) -> None:
+def test_mcnemar_matches_statsmodels(lost: int) -> None:
     for gained in range(0, 40, 3):
         referee = referee_mcnemar([[5, lost], [gained, 7]], exact=True).pvalue
         assert mcnemar_p_value(lost, gained) == pytest.approx(min(1.0, referee), rel=1e-12)
 
 
-def test_mcnemar_is_the_share_of_all_tosses_as_extreme() -> None:
+def test_mcnemar_is_the_share_of_equally_extreme_coin_tosses() -> None:
     for lost, gained in ((5, 1), (7, 2), (3, 3), (10, 0), (0, 1), (0, 0)):
         flips = lost + gained
         tosses = [abs(sum(toss)) for toss in product((-1, 1), repeat=flips)]
@@ -59,14 +59,14 @@ def test_mcnemar_is_the_share_of_all_tosses_as_extreme() -> None:
         assert mcnemar_p_value(lost, gained) == float(share)
 
 
-def test_mcnemar_of_many_flips_agrees_with_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mcnemar_of_many_flips_matches_integer_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = [(990, 1110), (1001, 1002), (400, 700), (0, 1500), (2500, 2700)]
     quick = [mcnemar_p_value(*table) for table in tables]
     monkeypatch.setattr(intervals, "EXACT_DISCORDANT", 10_000)
     assert quick == [pytest.approx(mcnemar_p_value(*table), rel=1e-9) for table in tables]
 
 
-def test_tangos_interval_is_the_published_one() -> None:
+def test_tango_interval_matches_the_published_example() -> None:
     """Airway reactivity before and after transplantation, 21 children: the example of the literature on paired tables."""
     found = paired_difference_interval(lost=7, gained=1, pairs=21)
     assert (round(found.low, 3), round(found.high, 3)) == (-0.517, -0.026)
@@ -93,13 +93,13 @@ def _likelihood_ratio_free_score(lost: int, gained: int, pairs: int, difference:
 
 
 @pytest.mark.parametrize(("lost", "gained", "pairs"), [(7, 1, 21), (3, 9, 40), (0, 4, 30), (12, 12, 100), (2, 0, 10)])
-def test_tangos_interval_ends_where_the_score_test_turns(lost: int, gained: int, pairs: int) -> None:
+def test_tango_interval_ends_where_the_score_test_turns(lost: int, gained: int, pairs: int) -> None:
     found = paired_difference_interval(lost, gained, pairs)
     assert _likelihood_ratio_free_score(lost, gained, pairs, found.low) == pytest.approx(Z95, abs=1e-4)
     assert _likelihood_ratio_free_score(lost, gained, pairs, found.high) == pytest.approx(-Z95, abs=1e-4)
 
 
-def test_pairs_that_all_agree_leave_what_the_rule_of_three_leaves() -> None:
+def test_without_flips_the_interval_follows_the_rule_of_three() -> None:
     for pairs in (1, 10, 75, 1000):
         edge = Z95**2 / (pairs + Z95**2)
         found = paired_difference_interval(0, 0, pairs)
@@ -110,7 +110,7 @@ def test_pairs_that_all_agree_leave_what_the_rule_of_three_leaves() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.05, 0.01])
-def test_where_the_exact_test_rejects_the_interval_leaves_zero_out(alpha: float) -> None:
+def test_the_interval_excludes_zero_where_the_exact_test_rejects(alpha: float) -> None:
     z, rejected = normal_quantile(1 - alpha), 0
     for pairs in range(1, 31):
         for lost in range(pairs + 1):
@@ -124,7 +124,7 @@ def test_where_the_exact_test_rejects_the_interval_leaves_zero_out(alpha: float)
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 100))
-def test_the_interval_holds_its_estimate_and_mirrors(lost: int, gained: int, agreeing: int) -> None:
+def test_the_interval_contains_its_estimate_and_is_symmetric(lost: int, gained: int, agreeing: int) -> None:
     pairs = lost + gained + agreeing
     found, mirrored = paired_difference_interval(lost, gained, pairs), paired_difference_interval(gained, lost, pairs)
     assert -1 <= found.low <= found.high <= 1
@@ -147,7 +147,7 @@ def _coverage(interval: Callable[[int, int], Interval], pairs: int, loss: float,
 
 
 @pytest.mark.parametrize("pairs", [10, 25, 75])
-def test_tangos_interval_covers_the_truth(pairs: int) -> None:
+def test_tango_interval_has_its_nominal_coverage(pairs: int) -> None:
     @cache
     def interval(lost: int, gained: int) -> Interval:
         return paired_difference_interval(lost, gained, pairs)
@@ -158,7 +158,7 @@ def test_tangos_interval_covers_the_truth(pairs: int) -> None:
     assert sum(covered) / len(covered) >= 0.95
 
 
-def test_wilson_covers_the_truth() -> None:
+def test_wilson_has_its_nominal_coverage() -> None:
     for total, share in ((10, 0.5), (25, 0.9), (75, 0.8), (75, 0.97)):
         covered = sum(
             math.comb(total, passed) * share**passed * (1 - share) ** (total - passed)
@@ -170,7 +170,7 @@ def test_wilson_covers_the_truth() -> None:
 
 @pytest.mark.parametrize("agreeing", [0.0, 0.8, 1.0], ids="agreement {}".format)
 @pytest.mark.parametrize("cases", [10, 40])
-def test_the_clustered_interval_covers_the_truth(cases: int, agreeing: float) -> None:
+def test_the_clustered_interval_has_its_nominal_coverage(cases: int, agreeing: float) -> None:
     """A case's repeats may be independent or all alike; either way the cases are the units."""
     chance = random.Random(20_261_115)
     repeats, loss, rounds, covered, truth = 4, 0.1, 600, 0, -0.1
@@ -190,7 +190,7 @@ def test_the_clustered_interval_covers_the_truth(cases: int, agreeing: float) ->
     assert covered / rounds >= 0.94
 
 
-def test_clustered_of_single_answers_is_bonett_and_prices() -> None:
+def test_the_clustered_interval_of_single_answers_is_bonett_price() -> None:
     lost, gained, pairs = 7, 1, 21
     found = clustered_difference_interval([-1.0] * lost + [1.0] * gained + [0.0] * (pairs - lost - gained))
     more = pairs + 2
@@ -203,7 +203,7 @@ def test_clustered_of_single_answers_is_bonett_and_prices() -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.integers(-5, 5), max_size=11))
-def test_sign_flips_are_counted_exactly(differences: list[int]) -> None:
+def test_the_sign_flip_test_is_exact(differences: list[int]) -> None:
     seen = abs(sum(differences))
     sums = [
         abs(sum(sign * each for sign, each in zip(signs, differences, strict=True)))
@@ -214,13 +214,13 @@ def test_sign_flips_are_counted_exactly(differences: list[int]) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 40), st.integers(0, 40))
-def test_sign_flips_of_single_answers_are_mcnemars_test(lost: int, gained: int) -> None:
+def test_the_sign_flip_test_of_single_answers_is_mcnemars_test(lost: int, gained: int) -> None:
     assert sign_flip_p_value([-1] * lost + [1] * gained + [0] * 5) == pytest.approx(
         mcnemar_p_value(lost, gained), rel=1e-12
     )
 
 
-def test_beyond_the_limit_the_normal_approximation_is_close(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_exact_limit_the_normal_approximation_is_close(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(7)
     samples = [[chance.choice((-3, -2, -1, 1, 2, 3)) for _ in range(300)] for _ in range(5)]
     samples += [[each - 1 for each in sample] for sample in samples]
@@ -242,7 +242,7 @@ def test_the_sign_flip_test_keeps_its_level() -> None:
     assert rejected / rounds <= 0.05
 
 
-def test_the_cases_needed_are_those_of_the_planning_tables() -> None:
+def test_required_cases_match_the_planning_tables() -> None:
     strict = 0.01 / 30
     assert cases_needed(0.1, 0.3, alpha=strict, power=0.9) == 706
     assert cases_needed(0.05, 0.2, alpha=strict, power=0.9) == 1891
@@ -251,16 +251,16 @@ def test_the_cases_needed_are_those_of_the_planning_tables() -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.sampled_from([0, 0.5, 0.95, 0.99, 1]))
-def test_percentiles_are_numpys(values: list[float], share: float) -> None:
+def test_percentiles_match_numpy(values: list[float], share: float) -> None:
     expected = float(np.percentile(values, 100 * share))
     assert percentile(sorted(values), share) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-def test_the_percentile_of_nothing_is_nothing() -> None:
+def test_no_percentile_of_an_empty_list() -> None:
     assert percentile([], 0.5) is None
 
 
-def test_within_means_both_ends() -> None:
+def test_within_includes_both_ends() -> None:
     assert Interval(-0.05, 0.05).is_within(0.05)
     assert not Interval(-0.06, 0.01).is_within(0.05)
     assert not Interval(-0.01, 0.06).is_within(0.05)

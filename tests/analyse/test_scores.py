@@ -1,4 +1,4 @@
-"""What scorers measured: means with intervals whose units are cases, labels as counts, versions apart."""
+"""Scores of scorers: means with intervals over cases, label counts, and separate versions."""
 
 import random
 
@@ -15,15 +15,15 @@ from pramana.report.figures import rubric_rows
 CASE = Case("a-1", "test_case", (), Facets("factual", "easy"))
 
 
-def number(value: float, name: str = "words", version: str = "1") -> Check:
+def make_number(value: float, name: str = "words", version: str = "1") -> Check:
     return Check(name, version, Outcome.UNSCORED, f"{value}", value, decides=False)
 
 
-def label(value: str, name: str = "tone") -> Check:
+def make_label(value: str, name: str = "tone") -> Check:
     return Check(name, "1", Outcome.UNSCORED, value, evidence={"label": value}, decides=False)
 
 
-def measured(*checks: Check, per_case: int = 1) -> tuple[ScoreSummary, ...]:
+def summarise_scores(*checks: Check, per_case: int = 1) -> tuple[ScoreSummary, ...]:
     scores = ScoreTally()
     for each in checks:
         scores.add("m", each)
@@ -31,10 +31,10 @@ def measured(*checks: Check, per_case: int = 1) -> tuple[ScoreSummary, ...]:
 
 
 @pytest.mark.parametrize("count", [6, 7, 40, 1_000])
-def test_the_interval_of_a_mean_is_students(count: int) -> None:
+def test_the_interval_of_a_mean_is_student_t(count: int) -> None:
     chance = random.Random(count)
     values = [chance.gauss(5, 2) for _ in range(count)]
-    (found,) = measured(*map(number, values))
+    (found,) = summarise_scores(*map(make_number, values))
     low, high = DescrStatsW(np.array(values)).tconfint_mean()
     assert found.interval is not None
     assert found.mean == pytest.approx(np.mean(values))
@@ -43,40 +43,40 @@ def test_the_interval_of_a_mean_is_students(count: int) -> None:
 
 def test_repeats_that_agree_never_narrow_the_interval() -> None:
     values = [float(each) for each in (1, 4, 2, 8, 5, 7, 3, 6)]
-    (once,) = measured(*map(number, values))
-    (thrice,) = measured(*map(number, values * 3), per_case=3)
+    (once,) = summarise_scores(*map(make_number, values))
+    (thrice,) = summarise_scores(*map(make_number, values * 3), per_case=3)
     assert (thrice.count, thrice.mean) == (24, once.mean)
     assert thrice.interval == once.interval
 
 
 @pytest.mark.parametrize("values", [(), (1.0,), (1.0, 2.0, 3.0, 4.0, 5.0), (2.0,) * 50])
-def test_of_few_cases_or_of_values_that_are_all_alike_there_is_no_interval(values: tuple[float, ...]) -> None:
-    assert [each.interval for each in measured(*map(number, values))] == [None] * bool(values)
+def test_no_interval_for_few_cases_or_equal_values(values: tuple[float, ...]) -> None:
+    assert [each.interval for each in summarise_scores(*map(make_number, values))] == [None] * bool(values)
 
 
-def test_labels_are_counted_and_the_many_together() -> None:
-    (tone,) = measured(*map(label, ["formal", "casual", "formal"]))
+def test_labels_are_counted_and_rare_ones_combined() -> None:
+    (tone,) = summarise_scores(*map(make_label, ["formal", "casual", "formal"]))
     assert (tone.count, tone.mean, list(tone.labels.items())) == (3, None, [("formal", 2), ("casual", 1)])
-    (many,) = measured(*(label(f"label {each}") for each in range(MAX_LABELS + 5)))
+    (many,) = summarise_scores(*(make_label(f"label {each}") for each in range(MAX_LABELS + 5)))
     assert (len(many.labels), many.labels[OTHER_LABELS], many.count) == (MAX_LABELS + 1, 5, MAX_LABELS + 5)
 
 
 def test_versions_are_never_pooled_and_memory_is_bounded() -> None:
-    found = measured(number(1), number(3), number(10, version="2"))
+    found = summarise_scores(make_number(1), make_number(3), make_number(10, version="2"))
     assert [(each.version, each.mean) for each in found] == [("1", 2.0), ("2", 10.0)]
     assert [name for name, _, _ in in_words(found)] == ["words (version 1)", "words (version 2)"]
-    assert len(measured(*(number(1, f"n{each}") for each in range(MAX_KINDS + 5)))) == MAX_KINDS
+    assert len(summarise_scores(*(make_number(1, f"n{each}") for each in range(MAX_KINDS + 5)))) == MAX_KINDS
 
 
-def result(*checks: Check, model: str = "m", repeat: int = 0) -> Result:
+def make_result(*checks: Check, model: str = "m", repeat: int = 0) -> Result:
     return Result(Key("sha256:1", model, repeat=repeat), "a-1", Reply("x"), None, checks, None, None)
 
 
-def test_a_measurement_is_no_rate_and_a_number_with_a_bar_is_both() -> None:
+def test_a_measurement_has_no_pass_rate_unless_it_has_a_threshold() -> None:
     barred = Check("polite", "1", Outcome.PASSED, "polite is 0.8, at least 0.5", 0.8, {"pass_at": 0.5})
     tally = Tally()
-    tally.add(CASE, result(number(3), label("formal"), barred))
-    tally.add(CASE, result(number(5), model="n"))
+    tally.add(CASE, make_result(make_number(3), make_label("formal"), barred))
+    tally.add(CASE, make_result(make_number(5), model="n"))
     summary = tally.summary()
     assert list(summary.by["check"]) == ["polite"]
     assert (summary.overall.passed, summary.overall.unscored) == (1, 1)
@@ -92,38 +92,41 @@ def test_a_measurement_is_no_rate_and_a_number_with_a_bar_is_both() -> None:
     assert "scores" not in Tally().summary().as_data()
 
 
-def test_why_a_result_has_no_verdict_names_what_only_measured() -> None:
-    assert explain_outcome(result(number(3), label("formal"))) == (
-        "nothing decides whether it passes: words, tone only measured; set pass_at, or give the case a check"
+def test_the_reason_for_no_verdict_names_the_scorers_that_only_measured() -> None:
+    assert explain_outcome(make_result(make_number(3), make_label("formal"))) == (
+        "no check decides whether the reply passes: words, tone only measured; set pass_at, or add a check to the case"
     )
-    assert explain_outcome(result(number(3), Check("contains", "1", Outcome.UNSCORED, "not judged"))) == "not judged"
+    assert (
+        explain_outcome(make_result(make_number(3), Check("contains", "1", Outcome.UNSCORED, "not judged")))
+        == "not judged"
+    )
 
 
 # ── Rubrics ──
 
 
-def rated(accuracy: object, version: str = "1", **others: object) -> Check:
+def make_rating(accuracy: object, version: str = "1", **others: object) -> Check:
     return Check("rubric", version, Outcome.PASSED, "", evidence={"scores": {"accuracy": accuracy, **others}})
 
 
-def a_scenario(name: str, kind: str = "task-completion", language: str = "en") -> Case:
+def make_scenario(name: str, kind: str = "task-completion", language: str = "en") -> Case:
     return Case(name, "scenario", (), Facets(kind, "easy", language), expected_outcome="Books it")
 
 
-def rubric_tally(values: list[int], repeats: int = 1) -> Tally:
+def tally_rubric(values: list[int], repeats: int = 1) -> Tally:
     tally = Tally(repeats=repeats)
     for place, value in enumerate(values):
         kind, language = ("task-completion", "en") if place % 2 else ("conversation-flow", "hi")
-        tally.add(a_scenario(f"s-{place}", kind, language), result(rated(value, helpfulness=5)))
+        tally.add(make_scenario(f"s-{place}", kind, language), make_result(make_rating(value, helpfulness=5)))
     return tally
 
 
-def test_rubric_scores_are_averaged_by_type_and_language_as_scorers_are() -> None:
+def test_rubric_scores_are_averaged_by_type_and_language_like_scorers() -> None:
     values = [3, 9, 4, 8, 5, 10, 3, 9, 6, 7, 2, 9]
-    rubric = rubric_tally(values).summary().rubric
+    rubric = tally_rubric(values).summary().rubric
     assert rubric is not None
     accuracy, helpfulness = rubric.overall
-    (as_scorer,) = measured(*map(number, map(float, values)))
+    (as_scorer,) = summarise_scores(*map(make_number, map(float, values)))
     assert (accuracy.check, accuracy.mean, accuracy.interval) == ("accuracy", as_scorer.mean, as_scorer.interval)
     assert (helpfulness.mean, helpfulness.interval) == (5.0, None)  # all are alike
     assert {name: list(rows) for name, rows in rubric.by.items()} == {
@@ -143,7 +146,7 @@ def test_rubric_scores_are_averaged_by_type_and_language_as_scorers_are() -> Non
 
 def test_repeats_and_variants_never_narrow_the_interval_of_a_rubric_score() -> None:
     values = [3, 9, 4, 8, 5, 10, 3, 9]
-    once, thrice = (rubric_tally(values * times, repeats=times).summary().rubric for times in (1, 3))
+    once, thrice = (tally_rubric(values * times, repeats=times).summary().rubric for times in (1, 3))
     intervals = [each.overall[0].interval for each in (once, thrice) if each]
     first, second = ((each.low, each.high) for each in intervals if each)
     assert first == pytest.approx(second)
@@ -151,9 +154,9 @@ def test_repeats_and_variants_never_narrow_the_interval_of_a_rubric_score() -> N
 
 def test_versions_of_a_rubric_and_models_are_never_pooled() -> None:
     tally = Tally()
-    tally.add(a_scenario("a"), result(rated(2)))
-    tally.add(a_scenario("b"), result(rated(8, version="2")))
-    tally.add(a_scenario("b"), result(rated(9), model="n"))
+    tally.add(make_scenario("a"), make_result(make_rating(2)))
+    tally.add(make_scenario("b"), make_result(make_rating(8, version="2")))
+    tally.add(make_scenario("b"), make_result(make_rating(9), model="n"))
     rows = rubric_rows(tally.summary().rubric)
     assert [(each.group, each.model, each.means["accuracy"]) for each in rows] == [
         ("all (rubric 1)", "m", "2.00"),
@@ -163,19 +166,24 @@ def test_versions_of_a_rubric_and_models_are_never_pooled() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 11, True, 7.5, "8", None, [8]])
-def test_what_is_no_rubric_score_is_left_out(value: object) -> None:
+def test_invalid_rubric_scores_are_left_out(value: object) -> None:
     tally = Tally()
-    tally.add(a_scenario("a"), result(rated(value), Check("rubric", "1", Outcome.FAILED, "", evidence={"scores": [1]})))
-    tally.add(a_scenario("a"), result(Check("other", "1", Outcome.FAILED, "", evidence={"scores": {"accuracy": 3}})))
+    tally.add(
+        make_scenario("a"),
+        make_result(make_rating(value), Check("rubric", "1", Outcome.FAILED, "", evidence={"scores": [1]})),
+    )
+    tally.add(
+        make_scenario("a"), make_result(Check("other", "1", Outcome.FAILED, "", evidence={"scores": {"accuracy": 3}}))
+    )
     summary = tally.summary()
     assert summary.rubric is None
     assert "rubric" not in summary.as_data()
 
 
-def test_a_result_that_was_rated_at_several_lines_has_the_means() -> None:
-    assert rubric_scores([rated(4, efficiency=2), rated(8)]) == {"accuracy": 6.0, "efficiency": 2.0}
+def test_a_result_rated_at_several_lines_has_the_means() -> None:
+    assert rubric_scores([make_rating(4, efficiency=2), make_rating(8)]) == {"accuracy": 6.0, "efficiency": 2.0}
     tally = Tally()
-    tally.add(a_scenario("a"), result(rated(4), rated(8)))
+    tally.add(make_scenario("a"), make_result(make_rating(4), make_rating(8)))
     rubric = tally.summary().rubric
     assert rubric is not None
     assert [(each.count, each.mean) for each in rubric.overall] == [(1, 6.0)]

@@ -1,4 +1,4 @@
-"""How times are spread, and by the bin: nothing is lost, every time is in its bin, and bounds are round."""
+"""Histograms of times: no time is lost, each is in its bin, and the bins have round bounds."""
 
 import random
 from itertools import pairwise
@@ -7,54 +7,54 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pramana.analyse.spread import MOST_BINS, Histogram, SpreadTally, make_histogram, step_index
+from pramana.analyse.spread import MAX_BINS, Histogram, SpreadTally, make_histogram, step_index
 from pramana.model import Key, Reply, Result
 
 times = st.floats(0, 1e6, allow_nan=False) | st.sampled_from([0.001, 0.00106, 0.1, 0.3, 1.0, 3.15, 10.0, 1000.0])
 
 
-def counted(some: list[float]) -> Histogram:
+def count_times(some: list[float]) -> Histogram:
     return Histogram(map(step_index, some))
 
 
 @given(st.lists(times, min_size=1, max_size=60))
-def test_every_time_is_in_the_bin_that_says_so(some: list[float]) -> None:
-    bins = make_histogram([counted(some)])
+def test_every_time_is_in_its_labelled_bin(some: list[float]) -> None:
+    bins = make_histogram([count_times(some)])
     for each in bins:
         assert each.count == sum(each.start <= time < each.end for time in some)
     assert sum(each.count for each in bins) == len(some)
     assert all(before.end == after.start for before, after in pairwise(bins))
     assert bins[0].count
     assert bins[-1].count
-    assert len(bins) <= MOST_BINS
+    assert len(bins) <= MAX_BINS
 
 
 @given(st.lists(times, min_size=1, max_size=30), st.lists(times, max_size=30))
-def test_one_among_several_has_the_bins_of_all(some: list[float], others: list[float]) -> None:
-    mine, theirs = counted(some), counted(others)
+def test_models_of_one_chart_share_their_bins(some: list[float], others: list[float]) -> None:
+    mine, theirs = count_times(some), count_times(others)
     every, one, rest = (make_histogram([mine, theirs], of) for of in (None, mine, theirs))
     assert [(each.start, each.end) for each in one] == [(each.start, each.end) for each in every]
     assert [a.count + b.count for a, b in zip(one, rest, strict=True)] == [each.count for each in every]
 
 
-def test_few_times_have_few_bins_and_many_have_fine_ones() -> None:
+def test_the_number_of_bins_grows_with_the_number_of_times() -> None:
     dice = random.Random(7)
     drawn = [dice.lognormvariate(-0.5, 0.5) for _ in range(2_000)]
-    few, many = make_histogram([counted(drawn[:12])]), make_histogram([counted(drawn)])
-    assert len(few) <= 8 < len(many) <= MOST_BINS
-    assert {each.start for each in make_histogram([counted([0.1, 30.0])])} <= {
+    few, many = make_histogram([count_times(drawn[:12])]), make_histogram([count_times(drawn)])
+    assert len(few) <= 8 < len(many) <= MAX_BINS
+    assert {each.start for each in make_histogram([count_times([0.1, 30.0])])} <= {
         digit * 10.0**power for digit in (1, 2, 5) for power in range(-1, 3)
     }
     assert make_histogram([]) == make_histogram([Histogram()]) == []
 
 
-def test_what_takes_no_millisecond_has_one_bin() -> None:
-    assert [(each.start, each.end, each.count) for each in make_histogram([counted([0.0, 1e-9, 0.000999])])] == [
+def test_times_below_a_millisecond_share_one_bin() -> None:
+    assert [(each.start, each.end, each.count) for each in make_histogram([count_times([0.0, 1e-9, 0.000999])])] == [
         (0.0, 0.001, 3)
     ]
 
 
-def test_models_are_told_apart_on_one_scale() -> None:
+def test_models_are_compared_on_one_scale() -> None:
     tally = SpreadTally({"a": "fake", "b": "fake"})
     for model, seconds in (("a", 0.1), ("a", 0.2), ("b", 3.0)):
         tally.add(Result(Key("sha256:1", model), "x", Reply("", total_s=seconds), None, (), None, None))

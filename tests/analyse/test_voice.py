@@ -1,4 +1,4 @@
-"""Percentiles against every truth that censored times could have, rates, and the voice tax case by case."""
+"""Percentiles checked for all possible values of censored times, rates, and the voice tax per case."""
 
 import math
 import random
@@ -41,7 +41,7 @@ SHARES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(0, 60, allow_nan=False), min_size=1, max_size=40))
-def test_without_censored_times_percentiles_are_numpys(times: list[float]) -> None:
+def test_percentiles_without_censored_times_match_numpy(times: list[float]) -> None:
     found = measure_latency([(each, False) for each in times])
     assert (found.n, found.censored) == (len(times), 0)
     for name, share in SHARES.items():
@@ -50,7 +50,7 @@ def test_without_censored_times_percentiles_are_numpys(times: list[float]) -> No
         assert seconds.value == pytest.approx(float(np.percentile(times, share)), abs=1e-9)
 
 
-def truths(seen: list[tuple[float, bool]]) -> list[list[float]]:
+def possible_times(seen: list[tuple[float, bool]]) -> list[list[float]]:
     """Return the times as they may have been: each censored one a trifle, somewhat or far longer than was waited."""
     return [
         list(times)
@@ -61,7 +61,7 @@ def truths(seen: list[tuple[float, bool]]) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_percentile_holds_whatever_the_censored_times_were(seed: int) -> None:
+def test_percentile_bounds_hold_for_any_value_of_the_censored_times(seed: int) -> None:
     chance = random.Random(seed)
     seen = [
         (chance.choice([0.4, 0.5, 0.7, 1.0, 1.5, 2.0]), chance.random() < 0.3) for _ in range(chance.randrange(1, 9))
@@ -73,7 +73,7 @@ def test_a_percentile_holds_whatever_the_censored_times_were(seed: int) -> None:
     assert found.censored == sum(censored for _, censored in seen)
     for name, share in SHARES.items():
         seconds = getattr(found, name)
-        possible = [float(np.percentile(times, share)) for times in truths(seen)]
+        possible = [float(np.percentile(times, share)) for times in possible_times(seen)]
         if seconds.relation == "=":
             assert possible == pytest.approx([seconds.value] * len(possible), abs=1e-6)
             continue
@@ -83,7 +83,7 @@ def test_a_percentile_holds_whatever_the_censored_times_were(seed: int) -> None:
         assert attained == (seconds.relation == "≥")
 
 
-def test_a_percentile_among_the_unanswered_is_a_bound_and_they_are_never_dropped() -> None:
+def test_a_percentile_among_unanswered_lines_is_a_bound() -> None:
     found = measure_latency([(0.5, False)] * 18 + [(15.0, True)] * 2)
     assert (found.n, found.censored) == (20, 2)
     assert found.p50 == Seconds(0.5)
@@ -92,18 +92,18 @@ def test_a_percentile_among_the_unanswered_is_a_bound_and_they_are_never_dropped
     assert str(measure_latency([(15.0, True)] * 3).p50) == "> 15.000 s"
 
 
-def test_a_call_that_broke_early_leaves_higher_percentiles_open() -> None:
+def test_an_early_broken_call_leaves_higher_percentiles_open() -> None:
     found = measure_latency([(0.3, True), (1.0, False), (2.0, False)])
     assert found.p50 == Seconds(1.0, "≥")  # it may have been the fastest of all, or the slowest
     assert found.max == Seconds(2.0, "≥")
     assert str(found.max) == "≥ 2.000 s"
 
 
-def test_of_nothing_there_is_no_percentile() -> None:
+def test_no_percentile_without_times() -> None:
     assert measure_latency([]) == Latency()
 
 
-def test_a_rank_that_is_whole_needs_no_neighbour() -> None:
+def test_an_integer_rank_needs_no_interpolation() -> None:
     for n in range(2, 400):  # share * (n - 1) is not always exact
         for share in (0.5, 0.9, 0.95, 0.99):
             rank = share * (n - 1)
@@ -117,7 +117,7 @@ def test_a_rank_that_is_whole_needs_no_neighbour() -> None:
 # ── Turn taking ──
 
 
-def test_a_rate_of_few_events_is_not_shown() -> None:
+def test_a_rate_of_few_events_is_hidden() -> None:
     assert EventShare(5, MIN_EVENTS - 1).value is None
     assert EventShare(5, MIN_EVENTS - 1).interval is None
     assert EventShare(5, MIN_EVENTS).value == 0.5
@@ -127,7 +127,7 @@ def test_a_rate_of_few_events_is_not_shown() -> None:
     assert EventShare(0, 0).value is None
 
 
-def test_lines_are_summed_up() -> None:
+def test_lines_are_summarised() -> None:
     answered = [
         MeasuredLine(
             voice_to_voice_s=each,
@@ -162,7 +162,7 @@ def test_lines_are_summed_up() -> None:
     assert measure_turn_taking([]).voice_to_voice == Latency()
 
 
-def test_times_that_were_taken_by_a_late_machine_are_counted() -> None:
+def test_unreliable_times_of_a_late_machine_are_counted() -> None:
     late = MeasuredLine(first_audible_s=3.0, voice_to_voice_s=0.4, reliable=False)
     fine = MeasuredLine(first_audible_s=3.0, voice_to_voice_s=0.4, reliable=True)
     cut_in = MeasuredLine(first_audible_s=1.0, cut_in=True, reliable=False)  # it has no time from voice to voice
@@ -173,7 +173,7 @@ def test_times_that_were_taken_by_a_late_machine_are_counted() -> None:
     assert measure_turn_taking([late, unanswered]).unreliable == EventShare(2, 2)
 
 
-def test_lines_come_from_the_evidence_of_a_check() -> None:
+def test_lines_are_read_from_the_evidence_of_a_check() -> None:
     evidence = {
         "times": {"lines": [{"line": 0, "voice_to_voice_s": 0.5, "first_audible_s": 2, "new": 1}], "reason": "done"}
     }
@@ -182,14 +182,14 @@ def test_lines_come_from_the_evidence_of_a_check() -> None:
     assert latency_observations(measured_lines(evidence)) == [(0.5, False)]
     broken: list[Any] = [{"lines": 3}, {"lines": [{"gaps": "many"}]}, {}]
     for times in broken:
-        with pytest.raises(InvalidInput, match="does not hold the times of its lines"):
+        with pytest.raises(InvalidInput, match="has no valid times for its lines"):
             measured_lines({"times": times})
 
 
 # ── The voice tax ──
 
 
-def spoken(outcome: Outcome, **more: Any) -> VoiceAnswer:
+def make_spoken(outcome: Outcome, **more: Any) -> VoiceAnswer:
     return VoiceAnswer("sha256:a", "m", 0, "voice", outcome, **({"called": True} | more))
 
 
@@ -199,12 +199,12 @@ EVERYTHING = list(
 
 
 @pytest.mark.parametrize("typed", Outcome)
-def test_every_loss_has_the_first_cause_that_holds(typed: Outcome) -> None:
+def test_each_loss_gets_the_first_cause_that_applies(typed: Outcome) -> None:
     seen: set[Cause | None] = set()
     for text, outcome, called, heard, transcript, contradicted, late in EVERYTHING:
         if text is not typed:
             continue
-        given_to = spoken(
+        given_to = make_spoken(
             outcome,
             called=called,
             heard_as_said=heard,
@@ -237,34 +237,34 @@ def test_every_loss_has_the_first_cause_that_holds(typed: Outcome) -> None:
     assert len(EVERYTHING) == 5 * 5 * 2 * 3 * 2 * 2 * 2
 
 
-def typed(case: str, outcome: Outcome, model: str = "m", repeat: int = 0) -> VoiceAnswer:
+def make_typed(case: str, outcome: Outcome, model: str = "m", repeat: int = 0) -> VoiceAnswer:
     return VoiceAnswer(case, model, repeat, "text", outcome)
 
 
-def voiced(
+def make_voiced(
     case: str, outcome: Outcome, variant: str = "voice", model: str = "m", repeat: int = 0, **more: Any
 ) -> VoiceAnswer:
     return VoiceAnswer(case, model, repeat, variant, outcome, **({"called": True} | more))
 
 
-def test_the_tax_is_counted_pair_by_pair() -> None:
+def test_the_voice_tax_is_counted_per_pair() -> None:
     answers = [
-        *(typed(case, PASSED) for case in "abcdefgh"),
-        typed("i", FAILED),
-        typed("j", FAILED),
-        typed("k", ERRORED),
-        voiced("a", PASSED),
-        voiced("b", FAILED, heard_as_said=False),
-        voiced("c", ERRORED, transcript_passed=True, contradicted=True, heard_as_said=True),
-        voiced("d", ERRORED, late=True),
-        voiced("e", FAILED, heard_as_said=True),
-        voiced("f", SKIPPED),
-        voiced("g", ERRORED, called=False),
-        voiced("h", PASSED, heard_as_said=False),  # misheard, and answered all the same
-        voiced("i", FAILED, heard_as_said=False),
-        voiced("j", PASSED),
-        voiced("k", PASSED),
-        voiced("z", PASSED),  # never typed
+        *(make_typed(case, PASSED) for case in "abcdefgh"),
+        make_typed("i", FAILED),
+        make_typed("j", FAILED),
+        make_typed("k", ERRORED),
+        make_voiced("a", PASSED),
+        make_voiced("b", FAILED, heard_as_said=False),
+        make_voiced("c", ERRORED, transcript_passed=True, contradicted=True, heard_as_said=True),
+        make_voiced("d", ERRORED, late=True),
+        make_voiced("e", FAILED, heard_as_said=True),
+        make_voiced("f", SKIPPED),
+        make_voiced("g", ERRORED, called=False),
+        make_voiced("h", PASSED, heard_as_said=False),  # misheard, and answered all the same
+        make_voiced("i", FAILED, heard_as_said=False),
+        make_voiced("j", PASSED),
+        make_voiced("k", PASSED),
+        make_voiced("z", PASSED),  # never typed
     ]
     (found,) = measure_voice_taxes(answers)
     assert (found.model, found.variant) == ("m", "voice")
@@ -288,13 +288,13 @@ def test_the_tax_is_counted_pair_by_pair() -> None:
     assert msgspec.json.encode(found)
 
 
-def test_models_ways_of_speaking_and_repeats_are_kept_apart() -> None:
+def test_models_variants_and_repeats_are_kept_separate() -> None:
     answers = [
-        *(typed("a", PASSED, model, repeat) for model in ("m", "n") for repeat in range(3)),
-        *(voiced("a", FAILED, "voice", "m", repeat) for repeat in range(3)),
-        *(voiced("a", PASSED, "voice+noise=10dB", "m", repeat) for repeat in range(2)),
-        *(voiced("a", PASSED, "voice", "n", repeat) for repeat in range(2)),
-        voiced("a", FAILED, "voice", "n", 2),
+        *(make_typed("a", PASSED, model, repeat) for model in ("m", "n") for repeat in range(3)),
+        *(make_voiced("a", FAILED, "voice", "m", repeat) for repeat in range(3)),
+        *(make_voiced("a", PASSED, "voice+noise=10dB", "m", repeat) for repeat in range(2)),
+        *(make_voiced("a", PASSED, "voice", "n", repeat) for repeat in range(2)),
+        make_voiced("a", FAILED, "voice", "n", 2),
     ]
     found = measure_voice_taxes(reversed(answers))
     assert [(each.model, each.variant, each.pairs, len(each.lost)) for each in found] == [
@@ -309,9 +309,9 @@ def test_models_ways_of_speaking_and_repeats_are_kept_apart() -> None:
     assert found[0].p_value == 1.0
 
 
-def test_without_pairs_there_is_no_difference() -> None:
-    assert measure_voice_taxes([]) == measure_voice_taxes([typed("a", PASSED)]) == ()
-    (found,) = measure_voice_taxes([voiced("a", FAILED)])
+def test_no_voice_tax_without_pairs() -> None:
+    assert measure_voice_taxes([]) == measure_voice_taxes([make_typed("a", PASSED)]) == ()
+    (found,) = measure_voice_taxes([make_voiced("a", FAILED)])
     assert (found.pairs, found.excluded, found.difference, found.interval) == (0, 1, None, (-1.0, 1.0))
 
 
@@ -325,12 +325,12 @@ def test_without_pairs_there_is_no_difference() -> None:
         max_size=12, unique_by=lambda each: each[:2],
     )
 )  # fmt: skip
-def test_every_spoken_answer_is_counted_once(
+def test_each_spoken_answer_is_counted_once(
     rows: list[tuple[str, int, Outcome, Outcome, bool, bool | None, bool]],
 ) -> None:
-    answers = [typed(case, text, repeat=repeat) for case, repeat, text, *_ in rows]
+    answers = [make_typed(case, text, repeat=repeat) for case, repeat, text, *_ in rows]
     answers += [
-        voiced(case, outcome, repeat=repeat, called=called, heard_as_said=heard, late=late)
+        make_voiced(case, outcome, repeat=repeat, called=called, heard_as_said=heard, late=late)
         for case, repeat, _, outcome, called, heard, late in rows
     ]
     for found in measure_voice_taxes(answers):
@@ -347,11 +347,11 @@ def test_every_spoken_answer_is_counted_once(
 # ── From results ──
 
 
-def result(*checks: Check, variant: str = "voice") -> Result:
+def make_result(*checks: Check, variant: str = "voice") -> Result:
     return Result(Key("sha256:a", "m", variant, 1), "a-1", Reply("yes"), None, checks, None, None)
 
 
-def call(
+def make_call_check(
     outcome: Outcome = PASSED, *, state: str = "ok", heard: int | None = 0, reason: str = "done", **line: Any
 ) -> Check:
     evidence = {
@@ -365,42 +365,45 @@ def call(
 RIGHT, WRONG = Check("contains", "1", PASSED, ""), Check("contains", "1", FAILED, "")
 
 
-def test_a_typed_answer_has_no_call() -> None:
-    assert make_voice_answer(result(RIGHT, variant="text")) == VoiceAnswer("sha256:a", "m", 1, "text", PASSED)
+def test_a_typed_answer_has_no_call_data() -> None:
+    assert make_voice_answer(make_result(RIGHT, variant="text")) == VoiceAnswer("sha256:a", "m", 1, "text", PASSED)
 
 
 @pytest.mark.parametrize(
     ("checks", "expected"),
     [
-        ((RIGHT, call()), {"outcome": PASSED, "heard_as_said": True, "transcript_passed": True}),
-        ((WRONG, call(heard=2)), {"outcome": FAILED, "heard_as_said": False, "transcript_passed": False}),
-        ((RIGHT, call(heard=None)), {"outcome": PASSED, "heard_as_said": None, "transcript_passed": True}),
+        ((RIGHT, make_call_check()), {"outcome": PASSED, "heard_as_said": True, "transcript_passed": True}),
+        ((WRONG, make_call_check(heard=2)), {"outcome": FAILED, "heard_as_said": False, "transcript_passed": False}),
+        ((RIGHT, make_call_check(heard=None)), {"outcome": PASSED, "heard_as_said": None, "transcript_passed": True}),
         (
-            (RIGHT, call(ERRORED, state="contradicts")),
+            (RIGHT, make_call_check(ERRORED, state="contradicts")),
             {"outcome": ERRORED, "heard_as_said": True, "transcript_passed": True, "contradicted": True},
         ),
         (
-            (WRONG, call(ERRORED, state="silent", censored=True, waited_s=15.0, reason="no_answer")),
+            (WRONG, make_call_check(ERRORED, state="silent", censored=True, waited_s=15.0, reason="no_answer")),
             {"outcome": FAILED, "heard_as_said": True, "contradicted": True, "late": True},
         ),
         (
-            (RIGHT, call(state="not checked")),
+            (RIGHT, make_call_check(state="not checked")),
             {"outcome": PASSED, "heard_as_said": True, "transcript_passed": True, "contradicted": False},
         ),
         # The judge could not judge, or the provider hung up: nothing is known about the voice.
-        ((Check("rubric", "1", ERRORED, ""), call()), {"outcome": ERRORED, "heard_as_said": True, "called": False}),
         (
-            (RIGHT, call(ERRORED, reason="closed")),
+            (Check("rubric", "1", ERRORED, ""), make_call_check()),
+            {"outcome": ERRORED, "heard_as_said": True, "called": False},
+        ),
+        (
+            (RIGHT, make_call_check(ERRORED, reason="closed")),
             {"outcome": ERRORED, "heard_as_said": True, "transcript_passed": True, "called": False},
         ),
     ],
 )
-def test_a_result_tells_what_became_of_a_spoken_question(checks: tuple[Check, ...], expected: dict[str, Any]) -> None:
-    assert make_voice_answer(result(*checks)) == VoiceAnswer(
+def test_a_spoken_answer_is_read_from_its_result(checks: tuple[Check, ...], expected: dict[str, Any]) -> None:
+    assert make_voice_answer(make_result(*checks)) == VoiceAnswer(
         "sha256:a", "m", 1, "voice", **({"called": True} | expected)
     )
 
 
-def test_evidence_of_another_shape_is_no_crash() -> None:
+def test_evidence_of_another_shape_does_not_crash() -> None:
     odd = Check("call", "1", PASSED, "", None, {"words": 3, "guard": [], "times": None})
-    assert make_voice_answer(result(RIGHT, odd)).heard_as_said is None
+    assert make_voice_answer(make_result(RIGHT, odd)).heard_as_said is None

@@ -1,4 +1,4 @@
-"""Who may do what, for every use case there is, without any front end."""
+"""Roles: which caller may run which use case; no front end involved."""
 
 import asyncio
 import inspect
@@ -33,7 +33,7 @@ from pramana.store import open_store
 from pramana.store.schema import sessions
 from pramana.store.tokens import ROLES, Role, hash_secret
 
-from ..credentials import ENDS, End, end_token
+from ..credentials import TOKEN_ENDS, TokenEnd, end_token
 from ..stores import sqlite_store
 
 _T = TypeVar("_T")
@@ -47,7 +47,7 @@ USE_CASES = {
     for module in MODULES
     for name, found in vars(module).items()
     if inspect.isfunction(found) and found.__module__ == module.__name__ and not name.startswith("_")
-    # Whoever takes a user is a use case, also one whose decorator was forgotten.
+    # Every function that takes a user is a use case, even if its decorator is missing.
     if [each.annotation for each in inspect.signature(found).parameters.values()][:2] == [App, User]
 }
 
@@ -58,7 +58,7 @@ def app(tmp_path: Path) -> Iterator[App]:
         yield App(store, tokens_required=True)
 
 
-def secret_of(app: App, role: Role) -> Credential:
+def create_token(app: App, role: Role) -> Credential:
     return Credential(app.store.tokens.create(f"the {role}", role)[1])
 
 
@@ -75,12 +75,12 @@ def run(work: Awaitable[_T]) -> _T:
     return asyncio.run(working())
 
 
-def session_of(app: App, credential: Credential) -> Credential:
+def create_session(app: App, credential: Credential) -> Credential:
     return Credential(session=run(server.begin_session(app, credential)))
 
 
-def refused_to_everyone(app: App) -> dict[str, Credential]:
-    """Return every kind of caller that a server which asks everyone for a token refuses."""
+def make_invalid_credentials(app: App) -> dict[str, Credential]:
+    """Return one credential of every kind that a server with required tokens refuses."""
     found = {
         "nobody": Credential(),
         "the server's own account": Credential(own_account=True),
@@ -91,42 +91,42 @@ def refused_to_everyone(app: App) -> dict[str, Credential]:
     }
     for how in ("revoked", "expired"):
         made, secret = app.store.tokens.create("gone", "admin")
-        found[f"a session of a {how} token"] = session_of(app, Credential(secret))
+        found[f"a session of a {how} token"] = create_session(app, Credential(secret))
         found[f"a {how} token"] = Credential(secret)
         end_token(app.store, made.id, how)
-    signed_out = session_of(app, secret_of(app, "admin"))
+    signed_out = create_session(app, create_token(app, "admin"))
     run(server.end_session(app, signed_out))
-    old = session_of(app, secret_of(app, "admin"))
+    old = create_session(app, create_token(app, "admin"))
     with app.store._database.write_transaction() as connection:
         mine = sessions.c.hash == hash_secret(str(old.session))
         connection.execute(update(sessions).where(mine), {"expires": "2020-01-01T00:00:00.000+00:00"})
-    session, token = session_of(app, secret_of(app, "admin")), secret_of(app, "admin")
+    session, token = create_session(app, create_token(app, "admin")), create_token(app, "admin")
     found |= {
         "a session that was signed out": signed_out,
         "a session that has expired": old,
         "a session shown as a token": Credential(session.session),
         "a token shown as a session": Credential(session=token.secret),
     }
-    app.access._known.clear()  # what was found before it ended is believed for two seconds
+    app.access._known.clear()  # lookups from before the token ended are cached for two seconds
     return found
 
 
 @pytest.mark.parametrize("name", USE_CASES)
-def test_a_use_case_is_refused_to_everyone_below_its_role(app: App, name: str) -> None:
+def test_a_use_case_is_refused_below_its_role(app: App, name: str) -> None:
     needed, use_case = RULES[name], USE_CASES[name]
-    for kind, credential in refused_to_everyone(app).items():
+    for kind, credential in make_invalid_credentials(app).items():
         with pytest.raises(Unauthorized):
             pytest.fail(f"{kind}: {asyncio.run(use_case(app, credential))}")
     for role in ROLES:
         if ROLES.index(role) < ROLES.index(needed):
-            token = secret_of(app, role)
-            for credential in (token, session_of(app, token)):
+            token = create_token(app, role)
+            for credential in (token, create_session(app, token)):
                 with pytest.raises(Forbidden, match=f"needs the role {needed}, and the token the {role} has"):
                     asyncio.run(use_case(app, credential))
 
 
-def test_a_setting_opens_submissions_and_badges_to_strangers_and_nothing_else(app: App) -> None:
-    app.set_preferences(app.store.decisions.write({"anonymous_submission": True}))
+def test_a_setting_opens_only_submissions_and_badges_to_anonymous_callers(app: App) -> None:
+    app.set_preferences(app.store.preferences.write({"anonymous_submission": True}))
     assert OPEN_WHEN.keys() == {"submissions.submit", "submissions.submit_batch", "submissions.badge"}
     for name, use_case in USE_CASES.items():
         if name in OPEN_WHEN:
@@ -139,16 +139,16 @@ def test_a_setting_opens_submissions_and_badges_to_strangers_and_nothing_else(ap
 
 
 @pytest.mark.parametrize("name", USE_CASES)
-def test_a_use_case_is_open_to_its_role_by_token_by_session_and_to_the_own_account(app: App, name: str) -> None:
+def test_a_use_case_accepts_its_role_by_token_or_session_and_the_servers_own_account(app: App, name: str) -> None:
     def passes(app: App, credential: Credential) -> None:
-        require_role(asyncio.run(app.access.user(credential)), RULES[name])
+        require_role(asyncio.run(app.access.find_user(credential)), RULES[name])
 
-    token = secret_of(app, RULES[name])
+    token = create_token(app, RULES[name])
     passes(app, token)
-    passes(app, session_of(app, token))
+    passes(app, create_session(app, token))
     printed = Credential(app.access.make_startup_token())
     passes(app, printed)
-    passes(app, session_of(app, printed))
+    passes(app, create_session(app, printed))
     passes(App(app.store), Credential(own_account=True))
     passes(App(app.store, open_to_all=True), Credential())
     for other in (Credential(), printed, Credential(session="pramana_" + "x" * 43)):
@@ -156,8 +156,8 @@ def test_a_use_case_is_open_to_its_role_by_token_by_session_and_to_the_own_accou
             passes(App(app.store), other)
 
 
-def allowed(app: App, credential: Credential) -> str | None:
-    """Return the role of whoever may use the server; None for who may not."""
+def resolve_role(app: App, credential: Credential) -> str | None:
+    """Return the role that a credential gives; None if it is refused."""
 
     async def ask() -> str:
         return (await server.describe_caller(app, credential)).role
@@ -168,32 +168,34 @@ def allowed(app: App, credential: Credential) -> str | None:
         return None
 
 
-@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("how", TOKEN_ENDS)
 @pytest.mark.parametrize("by_session", [False, True])
-def test_a_token_that_ends_or_is_demoted_does_so_within_seconds(
-    app: App, monkeypatch: pytest.MonkeyPatch, how: End, by_session: bool
+def test_revoking_or_demoting_a_token_takes_effect_within_seconds(
+    app: App, monkeypatch: pytest.MonkeyPatch, how: TokenEnd, by_session: bool
 ) -> None:
     now = clock.monotonic()
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     made, secret = app.store.tokens.create("Ann", "editor")
-    credential = session_of(app, Credential(secret)) if by_session else Credential(secret)
-    assert allowed(app, credential) == "editor"
-    user = asyncio.run(app.access.user(credential))
+    credential = create_session(app, Credential(secret)) if by_session else Credential(secret)
+    assert resolve_role(app, credential) == "editor"
+    user = asyncio.run(app.access.find_user(credential))
     end_token(app.store, made.id, how)
-    assert allowed(app, credential) == "editor", "believed for a moment"
+    assert resolve_role(app, credential) == "editor", "believed for a moment"
     assert asyncio.run(app.access.find_ended_users({user})) == {user}, "what is open ends"
     now += LOOKUP_CACHE_S + 0.01
-    assert allowed(app, credential) == ("viewer" if how == "demoted" else None)
+    assert resolve_role(app, credential) == ("viewer" if how == "demoted" else None)
 
 
-def test_the_servers_own_account_needs_no_token_also_when_there_are_some(app: App) -> None:
+def test_the_servers_own_account_needs_no_token_even_if_tokens_exist(app: App) -> None:
     alone = App(app.store)
     for credential in (Credential(own_account=True), Credential(session="an old cookie", own_account=True)):
-        assert allowed(alone, credential) == "admin"
-    viewer = secret_of(app, "viewer")
-    assert allowed(alone, Credential(viewer.secret, own_account=True)) == "viewer", "who shows a token is its holder"
-    assert allowed(alone, Credential("pramana_" + "x" * 43, own_account=True)) is None
-    assert allowed(alone, Credential()) is None
+        assert resolve_role(alone, credential) == "admin"
+    viewer = create_token(app, "viewer")
+    assert resolve_role(alone, Credential(viewer.secret, own_account=True)) == "viewer", (
+        "who shows a token is its holder"
+    )
+    assert resolve_role(alone, Credential("pramana_" + "x" * 43, own_account=True)) is None
+    assert resolve_role(alone, Credential()) is None
 
 
 @pytest.mark.parametrize(
@@ -205,11 +207,11 @@ def test_the_servers_own_account_needs_no_token_also_when_there_are_some(app: Ap
         {"tokens_required": True},
     ],
 )
-def test_a_server_that_others_reach_asks_its_own_account_for_a_token_too(app: App, given: Any) -> None:
-    assert allowed(App(app.store, **given), Credential(own_account=True)) is None
+def test_a_public_server_requires_a_token_from_its_own_account_too(app: App, given: Any) -> None:
+    assert resolve_role(App(app.store, **given), Credential(own_account=True)) is None
 
 
-def test_when_no_token_is_valid_any_more_the_message_says_how_to_get_in(app: App) -> None:
+def test_the_error_says_how_to_create_a_token_when_none_is_valid(app: App) -> None:
     made, secret = app.store.tokens.create("Ann", "admin")
     app.refresh()
     with pytest.raises(Unauthorized, match="invalid token"):
@@ -219,11 +221,11 @@ def test_when_no_token_is_valid_any_more_the_message_says_how_to_get_in(app: App
         again.refresh()
         with pytest.raises(Unauthorized, match="revoked or expired; create one on the server: pramana token create"):
             run(server.describe_caller(again, Credential(secret)))
-        assert allowed(again, Credential()) is None
+        assert resolve_role(again, Credential()) is None
 
 
-def test_a_token_expires_after_90_days_unless_its_maker_says_otherwise(app: App) -> None:
-    admin = secret_of(app, "admin")
+def test_a_token_expires_after_90_days_by_default(app: App) -> None:
+    admin = create_token(app, "admin")
 
     async def make(**given: Any) -> str | None:
         return (await server.create_token(app, admin, TokenRequest(name="Bo", role="viewer", **given))).expires_at
@@ -237,11 +239,11 @@ def test_a_token_expires_after_90_days_unless_its_maker_says_otherwise(app: App)
         asyncio.run(make(expires_in_days=0))
 
 
-def test_who_asks_too_often_is_told_to_wait(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_requests_are_refused_with_a_retry_time(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     now = clock.monotonic()
     monkeypatch.setattr(clock, "monotonic", lambda: now)
-    app.set_preferences(app.store.decisions.write({"requests_per_minute": 3}))
-    credential = secret_of(app, "viewer")
+    app.set_preferences(app.store.preferences.write({"requests_per_minute": 3}))
+    credential = create_token(app, "viewer")
 
     async def ask() -> Any:
         return await app.access.authorize(credential)
@@ -255,8 +257,8 @@ def test_who_asks_too_often_is_told_to_wait(app: App, monkeypatch: pytest.Monkey
     assert asyncio.run(ask()).name == "the viewer"
 
 
-def test_a_setting_that_does_not_fit_is_named_with_all_others(app: App) -> None:
-    admin = secret_of(app, "admin")
+def test_all_invalid_settings_are_reported_together(app: App) -> None:
+    admin = create_token(app, "admin")
 
     async def change(**changed: Any) -> Any:
         return await server.change_settings(app, admin, changed)
@@ -273,12 +275,12 @@ def test_a_setting_that_does_not_fit_is_named_with_all_others(app: App) -> None:
     assert asyncio.run(change(requests_per_minute=None)).requests_per_minute == 1_200
 
 
-def test_a_token_is_shown_once(app: App) -> None:
-    admin = secret_of(app, "admin")
+def test_a_token_is_shown_only_once(app: App) -> None:
+    admin = create_token(app, "admin")
 
     async def go() -> None:
         made = await server.create_token(app, admin, TokenRequest(name="Bo", role="editor"))
-        assert (await app.access.user(Credential(made.token))).name == "Bo"
+        assert (await app.access.find_user(Credential(made.token))).name == "Bo"
         listed = {each.id: each for each in await server.list_tokens(app, admin)}
         assert made.token not in repr(listed)
         assert (await server.revoke_token(app, admin, made.id)).revoked_at

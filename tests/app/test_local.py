@@ -1,4 +1,4 @@
-"""Runs in the user's own process: refused to servers, within one cost limit, stopped before they began."""
+"""Runs in the user's own process: refused on servers, bound by one cost limit, stopped before they start."""
 
 import asyncio
 import sys
@@ -32,7 +32,7 @@ from ..loopback.server import Loopback
 from ..stores import sqlite_store
 
 _T = TypeVar("_T")
-OWN = Credential(own_account=True)
+OWN_ACCOUNT = Credential(own_account=True)
 REQUEST = RunRequest(models=("fake:echo",), suite="v1.0", tier="cheap", selection=Selection(limit=3))
 
 
@@ -49,36 +49,36 @@ def app(tmp_path: Path) -> Iterator[App]:
         yield App(store, local=LocalProgram(SpendingLimit()))
 
 
-def test_a_server_carries_nothing_out_in_its_own_process_and_reads_no_files_that_are_named(app: App) -> None:
+def test_a_server_executes_no_local_runs_and_reads_no_files_by_path(app: App) -> None:
     app.local = None
     refused: tuple[Awaitable[Any], ...] = (
-        start_run(app, OWN, REQUEST, lambda _: None, Stop()),
-        continue_run(app, OWN, "latest", {}, lambda _: None, Stop()),
-        validate_files(app, OWN, (Path("/etc"),), max_errors=10),
+        start_run(app, OWN_ACCOUNT, REQUEST, lambda _: None, Stop()),
+        continue_run(app, OWN_ACCOUNT, "latest", {}, lambda _: None, Stop()),
+        validate_files(app, OWN_ACCOUNT, (Path("/etc"),), max_errors=10),
     )
     for work in refused:
-        with pytest.raises(Forbidden, match="not a server"):
+        with pytest.raises(Forbidden, match="not through a server"):
             run(work)
     assert not app.store.runs.page()[0]
-    assert run(validate_text(app, OWN, "", "suite", max_errors=10)).errors == 1
+    assert run(validate_text(app, OWN_ACCOUNT, "", "suite", max_errors=10)).errors == 1
 
 
-def test_a_run_that_was_stopped_while_it_waited_is_never_made(app: App) -> None:
+def test_a_run_stopped_while_waiting_is_not_created(app: App) -> None:
     stop = Stop()
     stop("cancelled")
     with pytest.raises(Stopped):
-        run(start_run(app, OWN, REQUEST, lambda _: None, stop))
+        run(start_run(app, OWN_ACCOUNT, REQUEST, lambda _: None, stop))
     assert not app.store.runs.page()[0]
 
 
-def test_a_run_is_carried_out_and_returned_with_its_summary(app: App) -> None:
+def test_a_local_run_returns_its_summary(app: App) -> None:
     seen: list[str] = []
-    found = run(start_run(app, OWN, REQUEST, lambda now: seen.append(now.run.id), Stop()))
+    found = run(start_run(app, OWN_ACCOUNT, REQUEST, lambda now: seen.append(now.run.id), Stop()))
     assert set(seen) == {found.id}
     assert (found.status, found.stored, found.owner) == ("finished", 3, "cli")
     assert found.summary
     assert found.summary.overall.total == 3
-    again = run(continue_run(app, OWN, found.id, {}, lambda _: None, Stop()))
+    again = run(continue_run(app, OWN_ACCOUNT, found.id, {}, lambda _: None, Stop()))
     assert (again.id, again.stored) == (found.id, 3), "nothing is left to ask"
 
 
@@ -99,7 +99,7 @@ def target(typed: str) -> Target:
         ("openai-realtime:gpt-realtime", True),
     ],
 )
-def test_an_unknown_price_may_be_a_price(app: App, typed: str, paid: bool) -> None:
+def test_a_model_without_a_known_price_counts_as_paid(app: App, typed: str, paid: bool) -> None:
     def plan(*targets: str, judge: str | None = None) -> Plan:
         return Plan("s", None, tuple(map(target, targets)), judge=target(judge) if judge else None)
 
@@ -107,7 +107,7 @@ def test_an_unknown_price_may_be_a_price(app: App, typed: str, paid: bool) -> No
     assert find_paid_models(app.store, plan("fake", judge=typed)) == ([typed] if paid else [])
 
 
-def test_what_runs_reserve_at_the_same_time_is_never_more_than_the_limit() -> None:
+def test_concurrent_runs_never_reserve_more_than_the_cost_limit() -> None:
     spending, granted, refused = SpendingLimit(10.0), [], 0
     ready = threading.Barrier(20)
     lock = threading.Lock()
@@ -131,10 +131,10 @@ def test_what_runs_reserve_at_the_same_time_is_never_more_than_the_limit() -> No
     assert refused == 16
     granted[0].spent_usd = 0.5
     held.close()
-    assert spending.left_usd == 9.5, "what was not spent can be spent by others"
+    assert spending.left_usd == 9.5, "what was not spent can be spent by other judges"
 
 
-def test_modules_of_a_project_are_imported_anew_and_installed_ones_are_not(
+def test_project_modules_are_reloaded_and_installed_ones_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / ".venv" / "site-packages"
@@ -153,7 +153,7 @@ def test_modules_of_a_project_are_imported_anew_and_installed_ones_are_not(
 
 
 @pytest.mark.parametrize("place", ["a project that holds it", "its own prefix"])
-def test_the_modules_of_python_itself_are_never_forgotten(
+def test_standard_library_modules_are_never_unloaded(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A home directory holds the Python of pyenv or conda."""
@@ -175,7 +175,7 @@ def test_the_modules_of_python_itself_are_never_forgotten(
     assert modules.keys() - sys.modules.keys() == forgotten
 
 
-def test_the_real_standard_library_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_actual_standard_library_stays_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     unload_modules(Path(sysconfig.get_path("stdlib")).parent)
     assert {"asyncio", "json", "threading"} <= sys.modules.keys()
@@ -191,7 +191,7 @@ async def grade(context: ScoringContext) -> float:
     ("of_program", "of_run", "is_asked"),
     [(None, None, False), (None, 1.0, False), (5.0, None, False), (5.0, 1.0, True)],
 )
-def test_a_scorer_asks_paid_models_only_when_both_the_program_and_the_run_have_a_cost_limit(
+def test_a_scorer_calls_paid_models_only_if_program_and_run_have_a_cost_limit(
     of_program: float | None, of_run: float | None, is_asked: bool, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spending = SpendingLimit(of_program)
@@ -202,7 +202,7 @@ def test_a_scorer_asks_paid_models_only_when_both_the_program_and_the_run_have_a
         async with Loopback(OpenAIWire("Very good.")) as server:
             monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-test")
             monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-            return await start_run(app, OWN, request, lambda _: None, Stop()), server.count
+            return await start_run(app, OWN_ACCOUNT, request, lambda _: None, Stop()), server.count
 
     monkeypatch.setitem(scorers._loaded, "grade", grade)
     found, count = asyncio.run(ask())

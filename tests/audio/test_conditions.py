@@ -1,4 +1,4 @@
-"""What befalls a sound: spelling, exact ratios, the same bytes for the same seed, and nothing clipped unsaid."""
+"""Conditions of a sound: spelling, exact ratios, equal bytes for equal seeds, and no clipping."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from pramana.errors import InvalidInput
 RATE = 16_000
 
 
-def speech(seconds: float = 4.0, level: float = 4_000) -> Samples:
+def make_speech(seconds: float = 4.0, level: float = 4_000) -> Samples:
     """Bursts of a voice-like hum with pauses, without any engine."""
     time = np.arange(int(seconds * RATE)) / RATE
     hum = sum(np.sin(2 * np.pi * 130 * harmonic * time) / harmonic for harmonic in range(1, 20))
@@ -43,7 +43,7 @@ def speech(seconds: float = 4.0, level: float = 4_000) -> Samples:
         ("clean", "clean"),
     ],
 )
-def test_conditions_have_one_spelling(written: str, canonical: str) -> None:
+def test_conditions_have_one_canonical_spelling(written: str, canonical: str) -> None:
     found = parse_conditions(written)
     assert str(found) == canonical
     assert parse_conditions(canonical) == found
@@ -51,7 +51,7 @@ def test_conditions_have_one_spelling(written: str, canonical: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ("", 'condition "" is not known'),
         ("nois=10dB", 'condition "nois=10dB" is not known; did you mean "noise"?; allowed: noise=10dB'),
@@ -72,15 +72,15 @@ def test_conditions_have_one_spelling(written: str, canonical: str) -> None:
         ("loss=100%", "out of range: 0.1% to 50%"),
         ("reverb=9s", "out of range: 0.1s to 3s"),
         ("gain=12dB:music", "needs a number and its unit"),
-        ("noise=10dB,noise=5dB", '"noise" is given twice'),
+        ("noise=10dB,noise=5dB", '"noise" appears twice'),
         ("clean,phone", 'condition "clean" is not known'),
         ("x" * 5000, "is not known"),
     ],
 )
-def test_what_is_no_condition_names_the_bad_part_and_what_is_allowed(written: str, said: str) -> None:
+def test_an_invalid_condition_names_the_bad_part_and_the_allowed_values(written: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_conditions(written)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
@@ -89,19 +89,19 @@ def test_what_is_no_condition_names_the_bad_part_and_what_is_allowed(written: st
 
 @pytest.mark.parametrize("kind", NOISES)
 @pytest.mark.parametrize("ratio", [-5, 0, 10, 20, 40])
-def test_the_ratio_of_speech_to_noise_is_exact(kind: str, ratio: int) -> None:
-    clean = speech(level=1_000)
+def test_the_signal_to_noise_ratio_is_exact(kind: str, ratio: int) -> None:
+    clean = make_speech(level=1_000)
     noisy = apply_conditions(Conditions(noise=ratio, noise_kind=kind), clean, seed=3)
     noise = noisy.astype(float) - clean
     measured = audio.active_level_dbfs(clean, RATE) - 10 * np.log10(np.mean(noise**2) / 32768**2)
     assert measured == pytest.approx(ratio, abs=0.1)
 
 
-def test_where_the_mix_is_too_loud_both_are_turned_down_and_the_ratio_stays() -> None:
-    clean = speech(level=14_000)
+def test_a_mix_that_would_clip_is_attenuated_at_the_same_ratio() -> None:
+    clean = make_speech(level=14_000)
     noisy = apply_conditions(parse_conditions("noise=0dB"), clean, seed=3)
     assert audio.clipped_share(noisy) <= 2 / len(noisy)
-    quiet = speech(level=1_000)  # the same noise, where nothing is turned down
+    quiet = make_speech(level=1_000)  # the same noise, where nothing is turned down
     noise = apply_conditions(parse_conditions("noise=0dB"), quiet, seed=3).astype(float) - quiet
     of_speech, of_noise = np.linalg.lstsq(np.stack([quiet.astype(float), noise], axis=1), noisy.astype(float))[0]
     assert 5 < of_speech < 13.5
@@ -109,7 +109,7 @@ def test_where_the_mix_is_too_loud_both_are_turned_down_and_the_ratio_stays() ->
 
 
 @pytest.mark.parametrize("make", [make_babble, make_street_noise, make_music])
-def test_a_noise_is_there_from_the_beginning_to_the_end(make: object) -> None:
+def test_noise_lasts_from_beginning_to_end(make: object) -> None:
     assert callable(make)
     noise = make(8 * RATE, RATE, RandomNumbers(1, "test"))
     halves = [float(np.sqrt(np.mean(part**2))) for part in np.split(noise, 8)]
@@ -134,7 +134,7 @@ def test_babble_has_the_spectrum_and_rhythm_of_speech() -> None:
 # ── The line ──
 
 
-def test_the_telephone_keeps_its_band_and_loses_the_rest() -> None:
+def test_the_telephone_condition_keeps_only_its_band() -> None:
     time = np.arange(2 * RATE) / RATE
     levels = {}
     for hertz in (100, 400, 1000, 3000, 5000, 7000):
@@ -145,18 +145,18 @@ def test_the_telephone_keeps_its_band_and_loses_the_rest() -> None:
     assert all(levels[hertz] < -35 for hertz in (100, 5000, 7000))
 
 
-def test_the_telephone_is_a_mu_law_line() -> None:
+def test_the_telephone_condition_is_mu_law_coded() -> None:
     def change_by_mu_law(sound: Samples) -> float:
         line = audio.resample(sound, RATE, 8_000)
         coded = audio.decode("mulaw", audio.encode("mulaw", line))
         return audio.level_dbfs(coded - line) - audio.level_dbfs(line)
 
-    assert change_by_mu_law(speech()) > -42
-    assert change_by_mu_law(apply_conditions(Conditions(phone=True), speech(), seed=1)) < -48  # it is one already
+    assert change_by_mu_law(make_speech()) > -42
+    assert change_by_mu_law(apply_conditions(Conditions(phone=True), make_speech(), seed=1)) < -48  # it is one already
 
 
 @pytest.mark.parametrize("percent", [5, 20])
-def test_packets_are_lost_in_bursts_at_the_stated_rate(percent: int) -> None:
+def test_packet_loss_occurs_in_bursts_at_the_stated_rate(percent: int) -> None:
     sound = np.full(20 * 60 * RATE // 4, 1000, np.int16)  # five minutes
     heard = apply_conditions(Conditions(loss=percent), sound, seed=5).reshape(-1, 320)
     lost = ~heard.any(axis=1)
@@ -169,7 +169,7 @@ def test_packets_are_lost_in_bursts_at_the_stated_rate(percent: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.3, 0.8])
-def test_an_echo_loses_60_db_in_the_stated_time(seconds: float) -> None:
+def test_reverb_decays_60_db_in_the_stated_time(seconds: float) -> None:
     clap = np.zeros(3 * RATE, np.int16)
     clap[0] = 32767
     heard = apply_conditions(Conditions(reverb=seconds), clap, seed=1).astype(float)
@@ -180,11 +180,11 @@ def test_an_echo_loses_60_db_in_the_stated_time(seconds: float) -> None:
     assert heard[0] == pytest.approx(32767 * 0.5**0.5, abs=1)
 
 
-def test_gain_is_exact_and_one_that_would_clip_is_refused() -> None:
-    quiet = apply_conditions(Conditions(gain=-12), speech(), seed=1)
-    assert audio.level_dbfs(quiet) - audio.level_dbfs(speech()) == pytest.approx(-12, abs=0.01)
-    with pytest.raises(BadAudio, match=r"gain=40dB would clip this sound: at most 1\d\.?\d? dB fit"):
-        apply_conditions(Conditions(gain=40), speech(), seed=1)
+def test_gain_is_exact_and_refused_if_it_would_clip() -> None:
+    quiet = apply_conditions(Conditions(gain=-12), make_speech(), seed=1)
+    assert audio.level_dbfs(quiet) - audio.level_dbfs(make_speech()) == pytest.approx(-12, abs=0.01)
+    with pytest.raises(BadAudio, match=r"gain=40dB would clip this sound: at most 1\d\.?\d? dB is possible"):
+        apply_conditions(Conditions(gain=40), make_speech(), seed=1)
 
 
 # ── All ──
@@ -194,13 +194,13 @@ EVERY = ["noise=10dB", "noise=0dB:street", "noise=5dB:music", "phone", "loss=20%
 
 
 @pytest.mark.parametrize("written", EVERY)
-def test_the_same_seed_gives_the_same_bytes_and_another_gives_others(written: str) -> None:
+def test_equal_seeds_give_equal_bytes_and_others_differ(written: str) -> None:
     conditions = parse_conditions(written)
-    first = apply_conditions(conditions, speech(), seed=11)
+    first = apply_conditions(conditions, make_speech(), seed=11)
     assert first.dtype == np.int16
-    assert np.array_equal(first, apply_conditions(conditions, speech(), seed=11))
+    assert np.array_equal(first, apply_conditions(conditions, make_speech(), seed=11))
     rolls_dice = written not in {"phone", "gain=-12dB"}
-    assert np.array_equal(first, apply_conditions(conditions, speech(), seed=12)) != rolls_dice
+    assert np.array_equal(first, apply_conditions(conditions, make_speech(), seed=12)) != rolls_dice
     assert (
         conditions_digest(conditions, 11)
         == conditions_digest(parse_conditions(str(conditions)), 11)
@@ -210,12 +210,12 @@ def test_the_same_seed_gives_the_same_bytes_and_another_gives_others(written: st
 
 @pytest.mark.parametrize("written", EVERY)
 @pytest.mark.parametrize("length", [0, 1, 7, 319, 321, 4_001])
-def test_a_sound_keeps_its_length(written: str, length: int) -> None:
-    assert len(apply_conditions(parse_conditions(written), speech()[16_000 : 16_000 + length], seed=1)) == length
+def test_conditions_keep_the_length(written: str, length: int) -> None:
+    assert len(apply_conditions(parse_conditions(written), make_speech()[16_000 : 16_000 + length], seed=1)) == length
 
 
-def test_no_condition_changes_nothing_and_nothing_changes_what_it_was_given() -> None:
-    given = speech()
+def test_without_conditions_the_sound_is_unchanged_and_inputs_are_never_modified() -> None:
+    given = make_speech()
     kept = given.copy()
     assert np.array_equal(apply_conditions(Conditions(), given, seed=1), given)
     for written in EVERY:
@@ -224,7 +224,7 @@ def test_no_condition_changes_nothing_and_nothing_changes_what_it_was_given() ->
 
 
 @pytest.mark.parametrize("written", [each for each in EVERY if not each.startswith("gain")])
-def test_nothing_is_clipped_however_loud_it_comes(written: str) -> None:
+def test_loud_input_is_never_clipped(written: str) -> None:
     loud = np.rint(32767 * np.sin(2 * np.pi * 500 * np.arange(2 * RATE) / RATE)).astype(np.int16)
     assert (
         audio.clipped_share(apply_conditions(parse_conditions(written), loud, seed=2))
@@ -232,17 +232,17 @@ def test_nothing_is_clipped_however_loud_it_comes(written: str) -> None:
     )
 
 
-def test_one_more_condition_rolls_no_other_dice() -> None:
-    both = apply_conditions(parse_conditions("noise=10dB,loss=20%"), speech(), seed=4).reshape(-1, 320)
-    noise = apply_conditions(parse_conditions("noise=10dB"), speech(), seed=4).reshape(-1, 320)
+def test_an_additional_condition_does_not_change_the_randomness_of_others() -> None:
+    both = apply_conditions(parse_conditions("noise=10dB,loss=20%"), make_speech(), seed=4).reshape(-1, 320)
+    noise = apply_conditions(parse_conditions("noise=10dB"), make_speech(), seed=4).reshape(-1, 320)
     arrived = both.any(axis=1)
     assert 0.3 < arrived.mean() < 1
     assert np.array_equal(both[arrived], noise[arrived])
 
 
-def test_more_noise_is_louder_and_silence_gets_none() -> None:
+def test_lower_ratios_give_louder_noise_and_silence_gets_none() -> None:
     levels = [
-        audio.level_dbfs(apply_conditions(Conditions(noise=ratio), speech(level=1_000), 1))
+        audio.level_dbfs(apply_conditions(Conditions(noise=ratio), make_speech(level=1_000), 1))
         for ratio in (30, 20, 10, 0, -10)
     ]
     assert all(one < other for one, other in pairwise(levels))

@@ -1,4 +1,4 @@
-"""Sound files: what is read, what is refused, and that a WAV of ours is the same everywhere."""
+"""Sound files: what is read, what is refused, and that our WAV files are identical everywhere."""
 
 import io
 import random
@@ -21,13 +21,13 @@ TONE: Samples = np.rint(8000 * np.sin(np.arange(2 * RATE) * 0.17)).astype(np.int
 FORMATS = [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")]
 
 
-def file_of(form: str, subtype: str, samples: object = TONE, rate: int = RATE) -> bytes:
+def encode_file(form: str, subtype: str, samples: object = TONE, rate: int = RATE) -> bytes:
     file = io.BytesIO()
     soundfile.write(file, samples, rate, format=form, subtype=subtype)
     return file.getvalue()
 
 
-def wav(body: bytes, stated: int, rate: int = RATE, channels: int = 1, bits: int = 16, kind: int = 1) -> bytes:
+def make_wav(body: bytes, stated: int, rate: int = RATE, channels: int = 1, bits: int = 16, kind: int = 1) -> bytes:
     width = channels * bits // 8
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, kind, channels, rate, rate * width, width, bits)
     return struct.pack("<4sI4s", b"RIFF", 36 + len(body), b"WAVE") + form + struct.pack("<4sI", b"data", stated) + body
@@ -38,7 +38,7 @@ def wav(body: bytes, stated: int, rate: int = RATE, channels: int = 1, bits: int
 
 @pytest.mark.parametrize(("form", "subtype"), FORMATS)
 def test_every_format_is_read(form: str, subtype: str) -> None:
-    sound = audio.read_sound(file_of(form, subtype))
+    sound = audio.read_sound(encode_file(form, subtype))
     assert sound.rate == RATE
     assert sound.seconds == pytest.approx(2, abs=0.05)
     assert sound.samples.dtype == np.int16
@@ -50,36 +50,36 @@ def test_every_format_is_read(form: str, subtype: str) -> None:
 )
 def test_16_bit_samples_come_back_bit_for_bit(form: str, subtype: str) -> None:
     full = np.arange(-32768, 32768, 7).astype(np.int16)
-    assert np.array_equal(audio.read_sound(file_of(form, subtype, full / 32768)).samples, full)
+    assert np.array_equal(audio.read_sound(encode_file(form, subtype, full / 32768)).samples, full)
 
 
-def test_channels_are_mixed_into_one() -> None:
+def test_channels_are_mixed_to_mono() -> None:
     both = np.stack([np.full(RATE, 1000), np.full(RATE, 3000)], axis=1).astype(np.int16)
-    assert (audio.read_sound(file_of("WAV", "PCM_16", both)).samples == 2000).all()
+    assert (audio.read_sound(encode_file("WAV", "PCM_16", both)).samples == 2000).all()
 
 
-def test_a_wav_that_was_streamed_states_no_length_and_is_read_to_its_end() -> None:
-    assert len(audio.read_sound(wav(TONE.tobytes(), 0xFFFFFFFF)).samples) == len(TONE)
+def test_a_streamed_wav_without_length_is_read_to_its_end() -> None:
+    assert len(audio.read_sound(make_wav(TONE.tobytes(), 0xFFFFFFFF)).samples) == len(TONE)
 
 
 # ── Written ──
 
 
-def test_a_wav_of_ours_is_the_same_bytes_as_another_writer_gives() -> None:
-    assert audio.write_wav(TONE, RATE) == file_of("WAV", "PCM_16")
+def test_our_wav_equals_that_of_another_writer() -> None:
+    assert audio.write_wav(TONE, RATE) == encode_file("WAV", "PCM_16")
     both = np.stack([TONE, TONE[::-1]], axis=1)
-    assert audio.write_wav(both, 24_000) == file_of("WAV", "PCM_16", both, 24_000)
+    assert audio.write_wav(both, 24_000) == encode_file("WAV", "PCM_16", both, 24_000)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
-def test_a_wav_comes_back_with_its_channels(channels: int) -> None:
+def test_a_wav_round_trips_with_its_channels(channels: int) -> None:
     written = TONE if channels == 1 else np.stack([TONE, -TONE], axis=1)
     samples, rate = audio.read_wav(audio.write_wav(written, 24_000))
     assert rate == 24_000
     assert np.array_equal(samples, written)
 
 
-def test_an_empty_recording_is_a_wav_too() -> None:
+def test_an_empty_recording_is_a_valid_wav() -> None:
     samples, _ = audio.read_wav(audio.write_wav(np.zeros((0, 2), np.int16), 24_000))
     assert samples.shape == (0, 2)
 
@@ -88,15 +88,15 @@ def test_an_empty_recording_is_a_wav_too() -> None:
     ("data", "reason"),
     [
         (b"", "not a WAV file"),
-        (wav(b"\0" * 8, 100), "cut off"),
-        (wav(b"\0" * 3, 3), "middle of a sample"),
-        (wav(b"\0" * 8, 8, bits=8), "not 16-bit PCM"),
-        (wav(b"\0" * 8, 8, kind=3, bits=32), "not 16-bit PCM"),
-        (wav(b"\0" * 8, 8, channels=0), "not 16-bit PCM"),
-        (wav(b"", 0)[:36], "no data"),
+        (make_wav(b"\0" * 8, 100), "cut off"),
+        (make_wav(b"\0" * 3, 3), "middle of a sample"),
+        (make_wav(b"\0" * 8, 8, bits=8), "not 16-bit PCM"),
+        (make_wav(b"\0" * 8, 8, kind=3, bits=32), "not 16-bit PCM"),
+        (make_wav(b"\0" * 8, 8, channels=0), "not 16-bit PCM"),
+        (make_wav(b"", 0)[:36], "no data"),
     ],
 )
-def test_a_recording_that_is_no_wav_of_16_bits_is_refused(data: bytes, reason: str) -> None:
+def test_a_recording_other_than_16_bit_wav_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(BadAudio, match=reason):
         audio.read_wav(data)
 
@@ -112,21 +112,21 @@ def test_a_recording_that_is_no_wav_of_16_bits_is_refused(data: bytes, reason: s
         (b"\x00" * 4096, "not a WAV, FLAC, OGG or MP3 file"),
         (b"RIFF", "not a WAV file"),
         (b"RIFF\x00\x00\x00\x00AVI LIST", "not a WAV file"),
-        (wav(b"", 0)[:36], "cannot be decoded"),
-        (wav(TONE.tobytes(), 1 << 30), "promises 1,073,741,824 bytes, 64,000 are there"),
-        (wav(TONE.tobytes()[:-2], len(TONE) * 2), "cut off"),
-        (wav(b"", 0), "no sample"),
-        (wav(TONE.tobytes(), len(TONE) * 2, rate=1), "1 samples per second"),
-        (wav(TONE.tobytes(), len(TONE) * 2, channels=16), "16 channels"),
-        (wav(b"\1\0" * 8_000 * 301, 2 * 8_000 * 301, rate=8_000), "301 s"),
+        (make_wav(b"", 0)[:36], "cannot be decoded"),
+        (make_wav(TONE.tobytes(), 1 << 30), "declares 1,073,741,824 bytes, 64,000 are there"),
+        (make_wav(TONE.tobytes()[:-2], len(TONE) * 2), "cut off"),
+        (make_wav(b"", 0), "no sample"),
+        (make_wav(TONE.tobytes(), len(TONE) * 2, rate=1), "1 samples per second"),
+        (make_wav(TONE.tobytes(), len(TONE) * 2, channels=16), "16 channels"),
+        (make_wav(b"\1\0" * 8_000 * 301, 2 * 8_000 * 301, rate=8_000), "301 s"),
         (b"\xff\xfb", "not an MP3"),
         (b"\xff\xfb\x90\x64" + b"\0" * 40, "cut off"),
         (b"ID3\x04\x00\x00\x7f\x7f\x7f\x7f", "two frames"),
-        (b"OggS" + b"\0" * 10, "no page"),
+        (b"OggS" + b"\0" * 10, "no OGG page"),
         (b"fLaC" + b"\xff" * 64, "cannot be decoded"),
     ],
 )
-def test_what_is_no_sound_is_refused_with_the_reason(data: bytes, reason: str) -> None:
+def test_a_file_without_sound_is_refused_with_a_reason(data: bytes, reason: str) -> None:
     with pytest.raises(BadAudio, match=reason) as caught:
         audio.read_sound(data)
     assert isinstance(caught.value, InvalidInput)
@@ -134,29 +134,29 @@ def test_what_is_no_sound_is_refused_with_the_reason(data: bytes, reason: str) -
 
 @pytest.mark.parametrize(("form", "subtype"), FORMATS)
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.9, 0.995])
-def test_a_file_that_was_cut_off_is_never_read_as_a_shorter_one(
+def test_a_truncated_file_is_never_read_as_a_shorter_one(
     form: str, subtype: str, share: float, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    data = file_of(form, subtype)
+    data = encode_file(form, subtype)
     with pytest.raises(BadAudio):
         audio.read_sound(data[: int(len(data) * share)])
     assert capfd.readouterr().err == ""  # decoders complain aloud
 
 
-def test_a_flac_that_promises_hours_is_refused_before_it_is_read() -> None:
-    data = bytearray(file_of("FLAC", "PCM_16"))
+def test_a_flac_header_claiming_hours_is_refused_before_decoding() -> None:
+    data = bytearray(encode_file("FLAC", "PCM_16"))
     data[21] |= 0x0F  # the upper bits of the number of samples
     with pytest.raises(BadAudio, match="states a length of"):
         audio.read_sound(bytes(data))
 
 
 def test_an_mp3_with_tags_at_both_ends_is_read() -> None:
-    data = file_of("MP3", "MPEG_LAYER_III")
+    data = encode_file("MP3", "MPEG_LAYER_III")
     tagged = b"ID3\x04\x00\x00\x00\x00\x01\x00" + b"\0" * 128 + data + b"TAG" + b"\0" * 125
     assert audio.read_sound(tagged).seconds == pytest.approx(2, abs=0.05)
 
 
-def test_an_mp3_of_many_small_frames_is_refused_at_once() -> None:
+def test_an_mp3_of_many_small_frames_is_refused_quickly() -> None:
     frame = bytes([0xFF, 0xF3, 0x14, 0xC0]) + b"\1" * 20
     start = time.perf_counter()
     with pytest.raises(BadAudio, match="longer than 300 s"):
@@ -165,16 +165,16 @@ def test_an_mp3_of_many_small_frames_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf])
-def test_samples_that_are_no_numbers_are_refused_and_not_repaired(strange: float) -> None:
+def test_nan_samples_are_refused_not_repaired(strange: float) -> None:
     samples = np.sin(np.arange(RATE) * 0.17).astype(np.float32) / 4
     samples[100] = strange
     with pytest.raises(BadAudio, match="not numbers"):
-        audio.read_sound(file_of("WAV", "FLOAT", samples))
+        audio.read_sound(encode_file("WAV", "FLOAT", samples))
 
 
 @pytest.mark.parametrize(("form", "subtype"), FORMATS)
-def test_broken_files_are_read_or_refused_never_worse(form: str, subtype: str) -> None:
-    data, dice = file_of(form, subtype, TONE[:8000]), random.Random(form + subtype)
+def test_corrupted_files_are_read_or_refused_without_crashing(form: str, subtype: str) -> None:
+    data, dice = encode_file(form, subtype, TONE[:8000]), random.Random(form + subtype)
     for _ in range(60):
         broken = bytearray(data)
         for _ in range(dice.randint(1, 8)):
@@ -185,7 +185,7 @@ def test_broken_files_are_read_or_refused_never_worse(form: str, subtype: str) -
             assert str(refused)  # noqa: PT017 - being read is fine too
 
 
-def test_random_bytes_behind_every_beginning_are_refused() -> None:
+def test_random_bytes_after_a_valid_header_are_refused() -> None:
     dice = random.Random(4)
     for head in (b"RIFF\xff\xff\x00\x00WAVE", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b""):
         for _ in range(40):
@@ -193,7 +193,7 @@ def test_random_bytes_behind_every_beginning_are_refused() -> None:
                 audio.read_sound(head + dice.randbytes(dice.randint(0, 3000)))
 
 
-def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_soundfile_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
-        audio.read_sound(wav(TONE.tobytes(), 2 * len(TONE)))
+        audio.read_sound(make_wav(TONE.tobytes(), 2 * len(TONE)))

@@ -1,4 +1,4 @@
-"""Levels, borders of sound, G.711 and digests of 16-bit samples."""
+"""Levels, audible bounds, G.711 and digests of 16-bit samples."""
 
 import hashlib
 import io
@@ -17,11 +17,11 @@ from pramana.installation import install_command
 RATE = 16_000
 
 
-def tone(seconds: float = 1.0, amplitude: float = 10_000, rate: int = RATE) -> Samples:
+def make_tone(seconds: float = 1.0, amplitude: float = 10_000, rate: int = RATE) -> Samples:
     return np.rint(amplitude * np.sin(2 * np.pi * 440 * np.arange(int(seconds * rate)) / rate)).astype(np.int16)
 
 
-def silence(seconds: float, rate: int = RATE) -> Samples:
+def make_silence(seconds: float, rate: int = RATE) -> Samples:
     return np.zeros(int(seconds * rate), np.int16)
 
 
@@ -31,45 +31,45 @@ def silence(seconds: float, rate: int = RATE) -> Samples:
 def test_a_full_scale_sine_is_three_decibels_below_a_full_scale_square() -> None:
     square = np.where(np.arange(RATE) % 50 < 25, 32767, -32767).astype(np.int16)
     assert audio.level_dbfs(square) == pytest.approx(0, abs=0.001)
-    assert audio.level_dbfs(tone(amplitude=32767)) == pytest.approx(-3.01, abs=0.01)
+    assert audio.level_dbfs(make_tone(amplitude=32767)) == pytest.approx(-3.01, abs=0.01)
 
 
-def test_silence_and_nothing_are_at_minus_120_never_at_minus_infinity() -> None:
-    assert audio.level_dbfs(silence(1)) == audio.level_dbfs(silence(0)) == -120.0
-    assert audio.active_level_dbfs(silence(1), RATE) == audio.active_level_dbfs(silence(0), RATE) == -120.0
+def test_silence_and_empty_input_have_level_minus_120_not_minus_infinity() -> None:
+    assert audio.level_dbfs(make_silence(1)) == audio.level_dbfs(make_silence(0)) == -120.0
+    assert audio.active_level_dbfs(make_silence(1), RATE) == audio.active_level_dbfs(make_silence(0), RATE) == -120.0
 
 
-def test_the_active_level_does_not_know_of_pauses() -> None:
-    spoken = np.concatenate([silence(3), tone(1), silence(6)])
-    assert audio.active_level_dbfs(spoken, RATE) == pytest.approx(audio.level_dbfs(tone(1)), abs=0.01)
-    assert audio.level_dbfs(spoken) == pytest.approx(audio.level_dbfs(tone(1)) - 10, abs=0.01)
+def test_the_active_level_ignores_pauses() -> None:
+    spoken = np.concatenate([make_silence(3), make_tone(1), make_silence(6)])
+    assert audio.active_level_dbfs(spoken, RATE) == pytest.approx(audio.level_dbfs(make_tone(1)), abs=0.01)
+    assert audio.level_dbfs(spoken) == pytest.approx(audio.level_dbfs(make_tone(1)) - 10, abs=0.01)
 
 
-# ── Where it can be heard ──
+# ── Audible bounds ──
 
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 24_000, 48_000])
 @pytest.mark.parametrize("lead", [0, 1, 777, 20_001])
-def test_the_first_and_last_audible_samples_are_found_to_the_sample(rate: int, lead: int) -> None:
+def test_audible_bounds_are_exact_to_the_sample(rate: int, lead: int) -> None:
     sound = np.concatenate([np.zeros(lead, np.int16), np.full(1000, 5000, np.int16), np.zeros(lead, np.int16)])
     assert audio.first_audible(sound, rate) == lead
     assert audio.last_audible(sound, rate) == lead + 999
 
 
-def test_hiss_dither_and_the_idle_noise_of_a_line_are_not_audible() -> None:
+def test_hiss_dither_and_line_noise_are_not_audible() -> None:
     dice = np.random.default_rng(1)
     hiss = dice.normal(0, 32, 16_000).astype(np.int16)  # -60 dBFS: single samples reach -48
     assert audio.first_audible(hiss, RATE) is None
     assert audio.last_audible(dice.integers(-1, 2, 16_000).astype(np.int16), RATE) is None
     assert audio.first_audible(audio.decode("mulaw", b"\x7f\xff\x7e\xfe" * 4000), 8_000) is None
-    loud = np.concatenate([hiss, tone(0.5), hiss])
+    loud = np.concatenate([hiss, make_tone(0.5), hiss])
     assert audio.first_audible(loud, RATE) == pytest.approx(16_000, abs=8)
     assert audio.last_audible(loud, RATE) == pytest.approx(23_999, abs=8)
 
 
-def test_nothing_is_audible_in_nothing() -> None:
-    assert audio.first_audible(silence(0), RATE) is None
-    assert audio.last_audible(silence(1), RATE) is None
+def test_empty_input_has_no_audible_part() -> None:
+    assert audio.first_audible(make_silence(0), RATE) is None
+    assert audio.last_audible(make_silence(1), RATE) is None
     assert audio.first_audible(np.array([9000], np.int16), RATE) == 0
 
 
@@ -79,31 +79,31 @@ def test_nothing_is_audible_in_nothing() -> None:
 @pytest.mark.parametrize(
     ("samples", "reason"),
     [
-        (silence(0), "empty"),
-        (tone(0.09), "too short: 0.090 s"),
-        (silence(1), "silent: its level is -120 dBFS"),
-        (tone(1, 20), "silent: its level is -67 dBFS"),
-        (np.clip(tone(1, 32767).astype(int) * 3, -32768, 32767).astype(np.int16), "clipped: 78"),
+        (make_silence(0), "empty"),
+        (make_tone(0.09), "too short: 0.090 s"),
+        (make_silence(1), "silent: its level is -120 dBFS"),
+        (make_tone(1, 20), "silent: its level is -67 dBFS"),
+        (np.clip(make_tone(1, 32767).astype(int) * 3, -32768, 32767).astype(np.int16), "clipped: 78"),
         (np.full(5 * 60 * RATE + 1, 1000, np.int16), "too long: 300 s"),
     ],
 )
-def test_what_cannot_be_a_prompt_says_why(samples: Samples, reason: str) -> None:
+def test_an_unusable_prompt_gives_a_reason(samples: Samples, reason: str) -> None:
     assert reason in (audio.problem(samples, RATE) or "")
 
 
-def test_a_sound_that_merely_peaks_at_full_scale_is_fine() -> None:
-    peaking = tone(1)
+def test_a_sound_with_peaks_at_full_scale_is_accepted() -> None:
+    peaking = make_tone(1)
     peaking[100:110] = 32767
     assert audio.problem(peaking, RATE) is None
     assert audio.clipped_share(peaking) == 10 / RATE
-    assert audio.problem(tone(0.1), RATE) is None
+    assert audio.problem(make_tone(0.1), RATE) is None
 
 
 # ── G.711 ──
 
 
 @pytest.mark.parametrize(("law", "subtype"), [("mulaw", "ULAW"), ("alaw", "ALAW")])
-def test_every_code_decodes_as_another_decoder_reads_it(law: Any, subtype: str) -> None:
+def test_every_g711_code_decodes_like_another_decoder(law: Any, subtype: str) -> None:
     codes = bytes(range(256))
     wav = io.BytesIO(codes)
     read, _ = soundfile.read(wav, dtype="int16", format="RAW", subtype=subtype, channels=1, samplerate=8000)
@@ -111,7 +111,7 @@ def test_every_code_decodes_as_another_decoder_reads_it(law: Any, subtype: str) 
 
 
 @pytest.mark.parametrize("law", ["mulaw", "alaw"])
-def test_every_code_comes_back_as_itself(law: Any) -> None:
+def test_every_g711_code_round_trips(law: Any) -> None:
     codes = bytes(range(256))
     again = audio.encode(law, audio.decode(law, codes))
     differing = {one: other for one, other in zip(codes, again, strict=True) if one != other}
@@ -119,7 +119,7 @@ def test_every_code_comes_back_as_itself(law: Any) -> None:
 
 
 @pytest.mark.parametrize("law", ["mulaw", "alaw"])
-def test_a_sample_is_off_by_half_a_step_at_most(law: Any) -> None:
+def test_encoding_error_is_at_most_half_a_step(law: Any) -> None:
     samples = np.arange(-32768, 32768).astype(np.int16)
     decoded = audio.decode(law, audio.encode(law, samples)).astype(int)
     bias, finest = (132, 8) if law == "mulaw" else (1, 16)
@@ -129,13 +129,13 @@ def test_a_sample_is_off_by_half_a_step_at_most(law: Any) -> None:
     assert (np.diff(decoded) >= 0).all()
 
 
-def test_known_codes_of_the_standard() -> None:
+def test_codes_match_the_standard() -> None:
     known = np.array([0, -1, 32767, -32768, 1000, -1000], np.int16)
     assert audio.encode("mulaw", known).hex() == "ff7f8000ce4e"
     assert audio.encode("alaw", known).hex() == "d555aa2afa7a"
 
 
-def test_pcm_is_little_endian_and_comes_back() -> None:
+def test_pcm_is_little_endian_and_round_trips() -> None:
     samples = np.array([1, -2, 32767], np.int16)
     assert audio.encode("pcm", samples) == b"\x01\x00\xfe\xff\xff\x7f"
     assert np.array_equal(audio.decode("pcm", audio.encode("pcm", samples)), samples)
@@ -143,24 +143,24 @@ def test_pcm_is_little_endian_and_comes_back() -> None:
 
 
 @pytest.mark.parametrize(("codec", "data", "reason"), [("pcm", b"\x00", "even"), ("opus", b"", "opus")])
-def test_what_no_codec_wrote_is_an_error(codec: Any, data: bytes, reason: str) -> None:
+def test_data_that_no_codec_wrote_is_an_error(codec: Any, data: bytes, reason: str) -> None:
     with pytest.raises(BadAudio, match=reason):
         audio.decode(codec, data)
 
 
-def test_an_unknown_codec_is_not_written_either() -> None:
+def test_an_unknown_codec_cannot_be_encoded() -> None:
     with pytest.raises(BadAudio, match="pcm, mulaw or alaw"):
-        audio.encode("opus", tone())  # type: ignore[arg-type]
+        audio.encode("opus", make_tone())  # type: ignore[arg-type]
 
 
 # ── Digests ──
 
 
-def test_a_digest_knows_samples_and_rate_and_nothing_else() -> None:
-    assert audio.digest(tone(), RATE) == audio.digest(tone().copy(), RATE)
-    assert audio.digest(tone(), RATE) != audio.digest(tone(), 8_000)
-    assert audio.digest(tone(), RATE) != audio.digest(tone(amplitude=9_999), RATE)
-    assert audio.digest(tone().astype(">i2"), RATE) == audio.digest(tone(), RATE)
+def test_a_digest_covers_samples_and_rate_only() -> None:
+    assert audio.digest(make_tone(), RATE) == audio.digest(make_tone().copy(), RATE)
+    assert audio.digest(make_tone(), RATE) != audio.digest(make_tone(), 8_000)
+    assert audio.digest(make_tone(), RATE) != audio.digest(make_tone(amplitude=9_999), RATE)
+    assert audio.digest(make_tone().astype(">i2"), RATE) == audio.digest(make_tone(), RATE)
     assert audio.digest(np.array([1], np.int16), 16_000) == (
         "sha256:" + hashlib.sha256(b"pcm16 mono 16000\n\x01\x00").hexdigest()
     )
@@ -172,7 +172,7 @@ def test_importing_the_package_imports_no_numpy() -> None:
     assert run.stdout == "False\n"
 
 
-def test_without_numpy_it_says_what_to_install() -> None:
+def test_without_numpy_the_error_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['numpy'] = None\n"
         "from pramana import audio, errors\n"

@@ -29,14 +29,14 @@ def commits_since(repository: Path, commit: str, paths: Sequence[str]) -> int:
     names: set[str] = set()
     """Earlier names of files that are below `paths` today."""
 
-    def measured(name: str) -> bool:
+    def is_measured(name: str) -> bool:
         return name in names or any(name == path or name.startswith(f"{path.rstrip('/')}/") for path in paths)
 
     count = 0
     for changes in _newest_first(repository, commit):
-        mine = [change for change in changes if measured(change.new) or measured(change.old)]
+        mine = [change for change in changes if is_measured(change.new) or is_measured(change.old)]
         count += any(change.status != "R100" for change in mine)
-        names |= {change.old for change in mine if measured(change.new)}
+        names |= {change.old for change in mine if is_measured(change.new)}
     return count
 
 

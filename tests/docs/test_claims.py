@@ -1,4 +1,4 @@
-"""The claims file itself: every row complete, every command real, every result recorded in the docs."""
+"""The claims file: every row is complete, every command exists, and every result is recorded in the docs."""
 
 import importlib
 import re
@@ -13,11 +13,11 @@ CLAIMS: list[dict[str, Any]] = tomllib.loads((ROOT / "docs" / "claims.toml").rea
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim["claim"][:40])
-def test_every_claim_has_its_proof(claim: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_claim_has_a_proof(claim: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert claim.keys() <= {"section", "claim", "tests", "command", "trial", "paths", "value", "date", "commit"}
     assert claim.get("tests") or claim.get("command") or claim.get("trial")
     proofs = (ROOT / "docs" / "proofs.md").read_text(encoding="utf-8")
-    if "trial" in claim:  # what newcomers did with the program: recorded by hand
+    if "trial" in claim:  # trials with new users, recorded by hand
         (section,) = (each for each in proofs.split("\n## ") if each.startswith(f"{claim['trial']}\n"))
         for recorded in (claim["value"], claim["date"], claim["commit"]):
             assert recorded in section, f"{recorded} is claimed, but not in the section"
@@ -37,6 +37,6 @@ def test_every_claim_has_its_proof(claim: dict[str, Any], monkeypatch: pytest.Mo
         assert claim["commit"] in proofs
 
 
-def test_no_claim_stands_twice() -> None:
+def test_no_claim_is_listed_twice() -> None:
     names = [claim["claim"] for claim in CLAIMS]
     assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""A measurement holds until what it measures has changed too often; moving files is no change."""
+"""A measurement expires after too many commits to what it measures; moving a file does not count."""
 
 import subprocess
 import tomllib
@@ -12,7 +12,7 @@ from .freshness import MissingHistory, commits_since
 ROOT = Path(__file__).parents[2]
 CLAIMS: list[dict[str, Any]] = tomllib.loads((ROOT / "docs" / "claims.toml").read_text(encoding="utf-8"))["claim"]
 MEASURED = [claim for claim in CLAIMS if "command" in claim]
-MOST_COMMITS = 40
+MAX_COMMITS = 40
 TEXT = "".join(f"line {number}\n" for number in range(40))
 
 
@@ -25,11 +25,11 @@ def test_a_measured_claim_is_at_most_40_commits_old(claim: dict[str, Any]) -> No
     except MissingHistory as error:
         pytest.skip(str(error))  # with --claims, as in `make test`, a skipped proof is a failure
     hint = f"run {claim['command']}, and record value, date and commit in docs/proofs.md and docs/claims.toml"
-    assert count <= MOST_COMMITS, f"{count} commits have changed what was measured at {claim['commit']}: {hint}"
+    assert count <= MAX_COMMITS, f"{count} commits have changed what was measured at {claim['commit']}: {hint}"
 
 
 class Repository:
-    """A repository of its own."""
+    """A temporary Git repository."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path / "repository")
 
 
-def test_only_commits_that_touch_the_paths_count(repository: Repository) -> None:
+def test_only_commits_that_touch_the_paths_are_counted(repository: Repository) -> None:
     assert repository.count("src") == 0
     repository.commit(**{"src/a.py": TEXT + "more\n", "src/b.py": "less\n"})
     repository.commit(**{"other.py": "2\n"})
@@ -77,20 +77,20 @@ def test_only_commits_that_touch_the_paths_count(repository: Repository) -> None
     assert (repository.count("src"), repository.count("src/a.py")) == (3, 1)
 
 
-def test_a_file_that_was_only_moved_has_not_changed(repository: Repository) -> None:
+def test_moving_a_file_is_not_a_change(repository: Repository) -> None:
     repository.move("src/a.py", "src/room/a.py")
     repository.move("src/b.py", "elsewhere/b.py")
     repository.commit()
     assert [repository.count(path) for path in ("src", "src/room", "src/room/a.py", "elsewhere")] == [0, 0, 0, 0]
 
 
-def test_a_file_that_was_moved_and_changed_has_changed(repository: Repository) -> None:
+def test_moving_and_editing_a_file_is_a_change(repository: Repository) -> None:
     repository.move("src/a.py", "src/room/a.py")
     repository.commit(**{"src/room/a.py": TEXT + "more\n"})
     assert (repository.count("src/room"), repository.count("src")) == (1, 1)
 
 
-def test_changes_under_an_earlier_name_count(repository: Repository) -> None:
+def test_changes_under_an_earlier_name_are_counted(repository: Repository) -> None:
     repository.commit(**{"src/a.py": TEXT + "more\n"})
     repository.move("src/a.py", "first/a.py")
     repository.commit()
@@ -101,7 +101,7 @@ def test_changes_under_an_earlier_name_count(repository: Repository) -> None:
     assert repository.count("second/a.py", "other.py") == 2
 
 
-def test_commits_of_a_branch_count_and_its_merge_does_not(repository: Repository) -> None:
+def test_commits_of_a_branch_are_counted_without_the_merge_commit(repository: Repository) -> None:
     repository.git("checkout", "-q", "-b", "branch")
     repository.commit(**{"src/a.py": TEXT + "more\n"})
     repository.git("checkout", "-q", "main")
@@ -110,7 +110,7 @@ def test_commits_of_a_branch_count_and_its_merge_does_not(repository: Repository
     assert repository.count("src") == 2
 
 
-def test_a_checkout_without_history_says_what_is_missing(repository: Repository, tmp_path: Path) -> None:
+def test_a_shallow_checkout_reports_the_missing_history(repository: Repository, tmp_path: Path) -> None:
     repository.commit(**{"src/a.py": "1\n"})
     shallow = tmp_path / "shallow"
     subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{repository.folder}", str(shallow)], check=True)

@@ -1,4 +1,4 @@
-"""The GitHub Action and the pre-commit hook: their shell steps are run as they stand, as a runner has them."""
+"""The GitHub Action and the pre-commit hook: their shell steps are run unchanged, as on a runner."""
 
 import json
 import os
@@ -18,8 +18,8 @@ ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 WAREHOUSE = ROOT / "docs" / "examples" / "warehouse.jsonl"
 
 
-def step(name: str, folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
-    """Run a step as GitHub does; inputs that are not given have the action's defaults."""
+def run_step(name: str, folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """Run a step as GitHub does; missing inputs get the action's defaults."""
     (found,) = (each for each in ACTION["runs"]["steps"] if each["id"] == name)
     inputs = {
         variable: ACTION["inputs"][re.fullmatch(r"\$\{\{ inputs\.([a-z-]+) \}\}", value)[1]]["default"]  # type: ignore[index]
@@ -38,18 +38,18 @@ def step(name: str, folder: Path, **given: str) -> subprocess.CompletedProcess[s
     return subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def outputs(folder: Path) -> dict[str, Any]:
+def read_outputs(folder: Path) -> dict[str, Any]:
     return dict(line.split("=", 1) for line in (folder / "output").read_text(encoding="utf-8").splitlines())
 
 
 @pytest.mark.parametrize(("fail_under", "code"), [("", 0), ("0.9", 1)])
-def test_the_action_s_shell_step_runs_and_passes_the_exit_code_on(tmp_path: Path, fail_under: str, code: int) -> None:
+def test_the_action_step_runs_and_returns_the_exit_code(tmp_path: Path, fail_under: str, code: int) -> None:
     assert ACTION["runs"]["using"] == "composite"
     given = {"PRAMANA_PATHS": str(WAREHOUSE), "PRAMANA_MODEL": "fake:echo", "PRAMANA_FAIL_UNDER": fail_under}
-    done = step("run", tmp_path, **given)
+    done = run_step("run", tmp_path, **given)
     assert done.returncode == code, done.stderr
     assert "warehouse" in (tmp_path / "summary").read_text(encoding="utf-8")
-    said = outputs(tmp_path)
+    said = read_outputs(tmp_path)
     assert set(said) == set(ACTION["outputs"])
     for name in said:
         assert ACTION["outputs"][name]["value"] == f"${{{{ steps.run.outputs.{name} }}}}"
@@ -59,21 +59,21 @@ def test_the_action_s_shell_step_runs_and_passes_the_exit_code_on(tmp_path: Path
     assert len(block["results"]) == 2
 
 
-def test_several_paths_stand_on_one_line_or_on_several(tmp_path: Path) -> None:
+def test_several_paths_can_be_on_one_line_or_on_several(tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text(WAREHOUSE.read_text(encoding="utf-8").replace("-001", "-009"), encoding="utf-8")
-    done = step("run", tmp_path, PRAMANA_PATHS=f"{WAREHOUSE}\n{other}\n", PRAMANA_MODEL="fake:echo")
+    done = run_step("run", tmp_path, PRAMANA_PATHS=f"{WAREHOUSE}\n{other}\n", PRAMANA_MODEL="fake:echo")
     assert done.returncode == 0, done.stderr
     (block,) = json.loads((tmp_path / "pramana-results.json").read_text(encoding="utf-8"))
     assert (block["suite_version"], len(block["results"])) == ("warehouse+other", 4)
 
 
-def test_a_job_that_made_no_run_shows_none_of_an_earlier_job(tmp_path: Path) -> None:
+def test_a_job_without_a_run_shows_no_run_of_an_earlier_job(tmp_path: Path) -> None:
     good = {"PRAMANA_PATHS": str(WAREHOUSE), "PRAMANA_MODEL": "fake:echo"}
-    assert step("run", tmp_path, **good).returncode == 0
+    assert run_step("run", tmp_path, **good).returncode == 0
     for each in ("summary", "output"):
         (tmp_path / each).unlink()
-    done = step("run", tmp_path, PRAMANA_PATHS="nowhere.jsonl", PRAMANA_MODEL="fake:echo")
+    done = run_step("run", tmp_path, PRAMANA_PATHS="nowhere.jsonl", PRAMANA_MODEL="fake:echo")
     assert done.returncode == 2
     assert "nowhere.jsonl does not exist" in done.stderr
     assert not (tmp_path / "summary").exists()
@@ -81,8 +81,8 @@ def test_a_job_that_made_no_run_shows_none_of_an_earlier_job(tmp_path: Path) -> 
     assert not list(tmp_path.glob("pramana-*.*"))  # nor files that a later step would publish
 
 
-def test_the_action_installs_this_very_repository(tmp_path: Path) -> None:
-    """Into a fresh environment and without a network: what the lock has installed here counts as installed there."""
+def test_the_action_installs_this_repository(tmp_path: Path) -> None:
+    """In a fresh environment without a network; locked packages installed here count as installed there."""
     fresh = tmp_path / "fresh"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(fresh)], check=True)
     python = fresh / "bin" / "python"
@@ -96,7 +96,7 @@ def test_the_action_installs_this_very_repository(tmp_path: Path) -> None:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
     assert not (packages / "pramana").exists()
-    done = step("install", tmp_path, **offline)
+    done = run_step("install", tmp_path, **offline)
     assert done.returncode == 0, done.stderr
     assert (packages / "pramana" / "suites" / "v1.0" / "manifest.toml").is_file()
     source = json.loads(next(packages.glob("pramana-*.dist-info/direct_url.json")).read_text(encoding="utf-8"))
@@ -122,10 +122,10 @@ def test_the_action_installs_this_very_repository(tmp_path: Path) -> None:
         ("suites/v1.0/manifest.toml", False),
     ],
 )
-def test_the_pre_commit_hook_leaves_other_files_alone(path: str, taken: bool) -> None:
+def test_the_pre_commit_hook_ignores_other_files(path: str, taken: bool) -> None:
     assert bool(re.search(HOOK["files"], path)) is taken
 
 
-def test_the_pre_commit_hook_names_a_command_that_works(tmp_path: Path) -> None:
+def test_the_pre_commit_hook_names_a_valid_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", *HOOK["entry"].split(), str(ROOT / "docs" / "examples" / "broken.yaml")]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 2

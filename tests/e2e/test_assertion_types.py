@@ -1,4 +1,4 @@
-"""Every assertion type in a whole run, from a suite's file to the stored check: it decides as docs/assertions.md says."""
+"""Every assertion type in a complete run, from the suite file to the stored check, decides as docs/assertions.md says."""
 
 import json
 import re
@@ -21,7 +21,7 @@ IDEALS = ["The parcel arrives on Tuesday.", "The cat is asleep on the sofa."]
 
 
 class Example(NamedTuple):
-    """A case, what the model answers, and what must come of it."""
+    """A case, the model's reply and the expected outcome."""
 
     type: str
     output: str
@@ -59,7 +59,7 @@ EXAMPLES = [
 ]
 EVIDENCE: dict[tuple[str, str], set[str]] = {
     ("exact_match", "passed"): {"matched"},
-    ("exact_match", "failed"): set(),  # nothing matched, and the reason says what there was instead
+    ("exact_match", "failed"): set(),  # nothing matched, and the reason shows the actual text
     ("contains", "passed"): {"matched"},
     ("contains", "failed"): {"matched", "missing"},
     ("contains_any", "passed"): {"matched"},
@@ -85,12 +85,12 @@ def judge(prompt):
 '''
 
 
-def case(number: int, example: Example) -> dict[str, Any]:
+def make_case(number: int, example: Example) -> dict[str, Any]:
     ideal = {} if example.ideal is None else {"ideal": example.ideal}
     return {
         "id": f"factual-{number:03}",
         "category": "factual",
-        "input": example.output,  # which fake:echo gives back
+        "input": example.output,  # which fake:echo returns
         **ideal,
         "assertion": {"type": example.type, **(example.fields or {})},
         "metadata": {"difficulty": "easy", "tokens_est": 8},
@@ -104,7 +104,7 @@ def test_every_type_decides_as_documented_with_reason_evidence_and_version(
     (tmp_path / "judging_by_rule.py").write_text(JUDGE, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     suite = tmp_path / "types.jsonl"
-    lines = [json.dumps(case(number, example)) for number, example in enumerate(EXAMPLES)]
+    lines = [json.dumps(make_case(number, example)) for number, example in enumerate(EXAMPLES)]
     suite.write_text("\n".join(lines), encoding="utf-8")
     with closing(open_store(f"sqlite:///{tmp_path / 'store.sqlite3'}")) as store:
         request = RunRequest(paths=(suite,), models=("fake:echo",), judge="python:judging_by_rule:judge")
@@ -121,7 +121,7 @@ def test_every_type_decides_as_documented_with_reason_evidence_and_version(
         assert check.evidence.keys() >= EVIDENCE[example.type, example.outcome], check
 
 
-def test_the_documented_types_are_those_there_are_and_each_is_decided_both_ways() -> None:
+def test_every_type_is_documented_and_has_a_passing_and_a_failing_example() -> None:
     page = (ROOT / "docs" / "assertions.md").read_text(encoding="utf-8")
     documented = re.findall(r"^\| `(\w+)`(?: \(ours\))? \| .* \| .* \|$", page, re.MULTILINE)
     assert documented == list(assertion_types.builtin)

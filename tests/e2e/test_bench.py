@@ -1,4 +1,4 @@
-"""The stages joined: what a run asks, spends, records and keeps, seen from a server that writes down every request."""
+"""All stages together: what a run requests, spends and stores, checked against a server that records every request."""
 
 import asyncio
 import json
@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import pytest
 
 from pramana import clock, settings
-from pramana.bench import INTERRUPTED, Progress, execute, judge_again
+from pramana.bench import Progress, execute, judge_again
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput
 from pramana.model import Outcome, Run
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.asking import ReplyCache
-from pramana.run.engine import Stop
+from pramana.run.engine import INTERRUPTED, Stop
 from pramana.run.limiter import INITIAL_LIMIT
 from pramana.store import open_store
 from pramana.store.store import Store
@@ -52,7 +52,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def judged(tmp_path: Path) -> Path:
+def judged_suite(tmp_path: Path) -> Path:
     return write_suite(tmp_path / "judged.jsonl", 10, JUDGED)
 
 
@@ -61,7 +61,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.001)
 
 
-def serve(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | None = None, **given: Any) -> T:
+def run_with_server(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | None = None, **given: Any) -> T:
     async def go() -> T:
         async with Loopback(wire or OpenAIWire("It is so.\nYES"), **given) as server:
             store = open_store(home_store())
@@ -73,15 +73,15 @@ def serve(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | Non
     return asyncio.run(go())
 
 
-def begin(store: Store, suite: Path, *models: str, **given: Any) -> Run:
+def create_run_of(store: Store, suite: Path, *models: str, **given: Any) -> Run:
     return create_run(store, RunRequest(paths=(suite,), models=models, **given))
 
 
-def outcomes(store: Store, run: Run) -> list[str]:
+def list_outcomes(store: Store, run: Run) -> list[str]:
     return [result.outcome.value for _, result in store.results.iterate(run.id)]
 
 
-def give_prices(**dollars: float) -> None:
+def write_prices(**dollars: float) -> None:
     settings.data_folder().mkdir(parents=True, exist_ok=True)
     tables = [
         f'[prices."{name}"]\ninput_per_million = {price}\noutput_per_million = 0\n' for name, price in dollars.items()
@@ -89,67 +89,67 @@ def give_prices(**dollars: float) -> None:
     settings.prices_file_path().write_text("\n".join(tables), encoding="utf-8")
 
 
-# ── What ends a run ──
+# ── Stopping a run ──
 
 
-def test_a_wrong_key_ends_the_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_key_stops_the_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = write_suite(tmp_path / "many.jsonl", 500)
     monkeypatch.setenv("COMPATIBLE_API_KEY", "sk-wrong-0123456789abcdef")
 
     async def use(server: Loopback, store: Store) -> tuple[Run, Stop, int]:
         stop = Stop()
-        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(concurrency=75), stop=stop)
+        ended = await execute(store, create_run_of(store, suite, f"{server.url}#m"), Limits(concurrency=75), stop=stop)
         return ended, stop, server.count
 
-    ended, stop, requests = serve(use, OpenAIWire(key=KEY))
+    ended, stop, requests = run_with_server(use, OpenAIWire(key=KEY))
     assert (ended.status, ended.stored, type(stop.error)) == ("stopped", 0, AuthenticationFailed)
     assert requests <= INITIAL_LIMIT, "those that were under way, and no more"
     assert "rejected the API key" in str(ended.reason)
 
 
-def test_a_budget_holds_whatever_the_concurrency(tmp_path: Path) -> None:
+def test_a_token_budget_holds_at_any_concurrency(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "many.jsonl", 2_000)
 
     async def use(server: Loopback, store: Store) -> tuple[Run, int]:
         limits = Limits(concurrency=1_000, max_total_tokens=40)
-        return await execute(store, begin(store, suite, f"{server.url}#m"), limits), server.count
+        return await execute(store, create_run_of(store, suite, f"{server.url}#m"), limits), server.count
 
-    ended, requests = serve(use)
+    ended, requests = run_with_server(use)
     assert (ended.status, ended.stored) == ("stopped", requests)
     assert requests <= 2 * INITIAL_LIMIT
     assert ended.reason == "the run's limit of 40 tokens is reached"
 
 
 @pytest.mark.parametrize("waits", ["for the provider", "for the answers"])
-def test_the_deadline_of_a_run_holds_though_it_waits(suite: Path, waits: str) -> None:
+def test_a_deadline_ends_a_run_that_is_waiting(suite: Path, waits: str) -> None:
     held = waits == "for the provider"
 
     async def use(server: Loopback, store: Store) -> tuple[Run, float]:
         start = clock.monotonic()
         limits = Limits(concurrency=2, deadline_s=0.4)
-        ended = await execute(store, begin(store, suite, f"{server.url}#m", repeats=50), limits)
+        ended = await execute(store, create_run_of(store, suite, f"{server.url}#m", repeats=50), limits)
         return ended, clock.monotonic() - start
 
     faults = [Fault("rate_limited", retry_after="600")] if held else []
-    ended, took = serve(use, faults=faults, latency_s=0 if held else 0.1)
+    ended, took = run_with_server(use, faults=faults, latency_s=0 if held else 0.1)
     assert (ended.status, ended.reason) == ("stopped", "the time limit of 0.4 s is reached")
     assert took < 5
     assert ended.stored < 20
 
 
-def test_ctrl_c_ends_a_run_that_waits(suite: Path) -> None:
+def test_ctrl_c_ends_a_run_that_is_waiting(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, float]:
         stop = Stop()
         asyncio.get_running_loop().call_later(0.3, stop, INTERRUPTED)
         start = clock.monotonic()
-        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(concurrency=2), stop=stop)
+        ended = await execute(store, create_run_of(store, suite, f"{server.url}#m"), Limits(concurrency=2), stop=stop)
         return ended, clock.monotonic() - start
 
-    ended, took = serve(use, faults=[Fault("rate_limited", retry_after="600")])
+    ended, took = run_with_server(use, faults=[Fault("rate_limited", retry_after="600")])
     assert (ended.status, took < 5) == ("interrupted", True)
 
 
-def test_a_pause_the_provider_asks_for_is_kept_and_shown(suite: Path) -> None:
+def test_a_pause_requested_by_the_provider_is_respected_and_shown(suite: Path) -> None:
     shown: list[float] = []
 
     def watch(progress: Progress) -> None:
@@ -157,10 +157,10 @@ def test_a_pause_the_provider_asks_for_is_kept_and_shown(suite: Path) -> None:
 
     async def use(server: Loopback, store: Store) -> tuple[Run, float]:
         start = clock.monotonic()
-        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(concurrency=1), watch)
+        ended = await execute(store, create_run_of(store, suite, f"{server.url}#m"), Limits(concurrency=1), watch)
         return ended, clock.monotonic() - start
 
-    ended, took = serve(use, script={3: Fault("rate_limited", retry_after="2")})
+    ended, took = run_with_server(use, script={3: Fault("rate_limited", retry_after="2")})
     assert (ended.status, ended.stored) == ("finished", 10)
     assert 2 <= took < 10
     assert 0 < max(shown) <= 2
@@ -169,162 +169,162 @@ def test_a_pause_the_provider_asks_for_is_kept_and_shown(suite: Path) -> None:
     assert list(ended.notes["retries"].values()) == [1]
 
 
-def test_every_request_has_its_time(suite: Path) -> None:
+def test_every_request_has_a_timeout(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, int, list[str]]:
-        run = begin(store, suite, f"{server.url}#m")
+        run = create_run_of(store, suite, f"{server.url}#m")
         ended = await execute(store, run, Limits(concurrency=10, timeout_s=0.1))
         return ended, server.count, [str(each.failure) for _, each in store.results.iterate(run.id)]
 
-    ended, requests, failures = serve(use, faults=[Fault("hang")])
+    ended, requests, failures = run_with_server(use, faults=[Fault("hang")])
     assert (ended.status, ended.stored, requests) == ("finished", 10, 10 * asking.FIRST_ATTEMPTS)
     assert all("within 0.1 s" in each for each in failures)
 
 
-def test_an_address_where_nobody_answers_ends_the_run_at_once(suite: Path) -> None:
+def test_an_unreachable_server_stops_the_run_at_once(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> Run:
         await server.__aexit__(None, None, None)
-        return await execute(store, begin(store, suite, f"{server.url}#m"), Limits(concurrency=2))
+        return await execute(store, create_run_of(store, suite, f"{server.url}#m"), Limits(concurrency=2))
 
-    ended = serve(use)
+    ended = run_with_server(use)
     assert (ended.status, ended.stored) == ("stopped", 0)
     assert "cannot reach" in str(ended.reason)
 
 
-# ── What is asked ──
+# ── Requests ──
 
 
-def test_the_system_prompt_and_the_parameters_go_along(suite: Path) -> None:
+def test_the_system_prompt_and_parameters_are_sent_with_every_request(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> list[Any]:
-        run = begin(store, suite, f"{server.url}#m", system_prompt="Be brief.", parameters={"top_p": 0.9})
+        run = create_run_of(store, suite, f"{server.url}#m", system_prompt="Be brief.", parameters={"top_p": 0.9})
         await execute(store, run, Limits())
         return [got.body for got in server.requests]
 
-    bodies = serve(use)
+    bodies = run_with_server(use)
     assert {body["messages"][0]["content"] for body in bodies} == {"Be brief."}
     assert {(body["temperature"], body["seed"], body["top_p"]) for body in bodies} == {(0, 42, 0.9)}
 
 
-def test_a_rejected_parameter_is_left_out_and_marks_the_run_for_good(suite: Path) -> None:
+def test_a_rejected_parameter_is_dropped_and_marks_the_run_permanently(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, Run, int]:
-        run = begin(store, suite, f"{server.url}#m")
+        run = create_run_of(store, suite, f"{server.url}#m")
         ended = await execute(store, run, Limits(concurrency=1))
         return ended, await execute(store, run, Limits(concurrency=1)), server.count
 
-    ended, again, requests = serve(use, script={0: Fault("parameter", parameter="seed")})
+    ended, again, requests = run_with_server(use, script={0: Fault("parameter", parameter="seed")})
     assert (ended.status, ended.stored, requests) == ("finished", 10, 11)
     assert [*ended.notes["left_out"].values()] == [["seed"]]
     assert again == ended, "to resume a finished run changes nothing"
 
 
-def test_cases_and_judge_of_one_account_share_its_limiter(judged: Path) -> None:
+def test_cases_and_judge_of_one_account_share_its_limiter(judged_suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, int, int]:
-        ended = await execute(store, begin(store, judged, f"{server.url}#m"), Limits(concurrency=2))
+        ended = await execute(store, create_run_of(store, judged_suite, f"{server.url}#m"), Limits(concurrency=2))
         return ended, server.count, server.busiest
 
-    ended, requests, at_once = serve(use, latency_s=0.005)
+    ended, requests, at_once = run_with_server(use, latency_s=0.005)
     assert (ended.status, requests, at_once) == ("finished", 20, 2)
 
 
 def test_two_ways_into_one_account_share_its_limiter(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, int]:
         monkeypatch.setenv("COMPATIBLE_BASE_URL", server.url)
-        run = begin(store, suite, f"{server.url}#m", "compatible:n")
+        run = create_run_of(store, suite, f"{server.url}#m", "compatible:n")
         return await execute(store, run, Limits(concurrency=2)), server.busiest
 
-    ended, at_once = serve(use, latency_s=0.005)
+    ended, at_once = run_with_server(use, latency_s=0.005)
     assert (ended.stored, at_once) == (20, 2)
 
 
-def test_the_cache_asks_nobody_twice_yet_every_repeat_once(suite: Path, tmp_path: Path) -> None:
+def test_the_cache_stores_each_repeat_separately(suite: Path, tmp_path: Path) -> None:
     async def use(server: Loopback, store: Store) -> list[int]:
         counts = []
         for repeats in (1, 3, 3):
             cache = ReplyCache(tmp_path / "cache")
-            run = begin(store, suite, f"{server.url}#m", repeats=repeats)
+            run = create_run_of(store, suite, f"{server.url}#m", repeats=repeats)
             await execute(store, run, Limits(), cache=cache)
             counts.append(server.count)
         return counts
 
-    assert serve(use) == [10, 30, 30]
+    assert run_with_server(use) == [10, 30, 30]
 
 
-def test_the_cache_knows_one_server_from_another(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_distinguishes_servers(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def use(server: Loopback, store: Store) -> list[int]:
         cache = ReplyCache(tmp_path / "cache")
         async with Loopback(OpenAIWire("Another.")) as other:
             for url in (server.url, other.url):
                 monkeypatch.setenv("COMPATIBLE_BASE_URL", url)
-                await execute(store, begin(store, suite, "compatible:m"), Limits(), cache=cache)
+                await execute(store, create_run_of(store, suite, "compatible:m"), Limits(), cache=cache)
             return [server.count, other.count]
 
-    assert serve(use) == [10, 10]
+    assert run_with_server(use) == [10, 10]
 
 
-# ── What is spent ──
+# ── Cost and limits ──
 
 
-def test_cost_is_by_the_users_prices_and_the_prices_are_recorded(suite: Path) -> None:
+def test_the_cost_uses_the_users_prices_and_records_them(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, list[float | None]]:
-        give_prices(**{f"{server.url}#m": 1_000_000.0})
-        run = begin(store, suite, f"{server.url}#m")
+        write_prices(**{f"{server.url}#m": 1_000_000.0})
+        run = create_run_of(store, suite, f"{server.url}#m")
         ended = await execute(store, run, Limits())
         return ended, [each.reply.cost_usd for _, each in store.results.iterate(run.id) if each.reply]
 
-    ended, costs = serve(use)
+    ended, costs = run_with_server(use)
     assert len(costs) == 10
     assert all(cost and cost >= 1 for cost in costs)
     assert "own prices" in ended.notes["prices"]
 
 
-def test_a_budget_in_dollars_stops_the_run_and_needs_the_judges_price(judged: Path) -> None:
+def test_a_cost_limit_stops_the_run_and_requires_the_judges_price(judged_suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> Run:
-        give_prices(**{f"{server.url}#m": 1.0})
-        refused = begin(store, judged, f"{server.url}#m", judge=f"{server.url}#other")
-        with pytest.raises(InvalidInput, match=r"a cost limit needs a price, and none is known for .*#other"):
+        write_prices(**{f"{server.url}#m": 1.0})
+        refused = create_run_of(store, judged_suite, f"{server.url}#m", judge=f"{server.url}#other")
+        with pytest.raises(InvalidInput, match=r"a cost limit needs a price, and no price is known for .*#other"):
             await execute(store, refused, Limits(max_cost_usd=1))
-        give_prices(**{f"{server.url}#m": 100_000.0, f"{server.url}#other": 100_000.0})
-        run = begin(store, judged, f"{server.url}#m", judge=f"{server.url}#other")
+        write_prices(**{f"{server.url}#m": 100_000.0, f"{server.url}#other": 100_000.0})
+        run = create_run_of(store, judged_suite, f"{server.url}#m", judge=f"{server.url}#other")
         return await execute(store, run, Limits(concurrency=1, max_cost_usd=20))
 
-    ended = serve(use)
+    ended = run_with_server(use)
     assert (ended.status, ended.reason) == ("stopped", "the run's limit of $20 is reached")
     assert 0 < ended.stored < 10
 
 
-def test_a_budget_in_dollars_is_not_promised_where_someone_who_hears_is_not_counted(suite: Path) -> None:
+def test_a_cost_limit_is_refused_if_speech_recognition_cost_cannot_be_counted(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> Run:
-        give_prices(**{f"{server.url}#m": 1.0, f"{server.url}#ears": 1.0})
-        refused = begin(store, suite, f"{server.url}#m", stt=f"{server.url}#ears")
-        with pytest.raises(InvalidInput, match=r"a cost limit cannot count what the speech recognition .*#ears costs"):
+        write_prices(**{f"{server.url}#m": 1.0, f"{server.url}#ears": 1.0})
+        refused = create_run_of(store, suite, f"{server.url}#m", stt=f"{server.url}#ears")
+        with pytest.raises(InvalidInput, match=r"a cost limit cannot include the speech recognition .*#ears costs"):
             await execute(store, refused, Limits(max_cost_usd=1))
-        give_prices(**{f"{server.url}#m": 1.0, f"{server.url}#ears": 0.0})
-        run = begin(store, suite, f"{server.url}#m", stt=f"{server.url}#ears")
+        write_prices(**{f"{server.url}#m": 1.0, f"{server.url}#ears": 0.0})
+        run = create_run_of(store, suite, f"{server.url}#m", stt=f"{server.url}#ears")
         return await execute(store, run, Limits(max_cost_usd=1))
 
-    assert serve(use).status == "finished"
+    assert run_with_server(use).status == "finished"
 
 
-def test_a_budget_is_for_the_whole_run_however_often_it_is_resumed(suite: Path) -> None:
+def test_a_budget_covers_the_whole_run_across_resumes(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> list[int]:
-        run = begin(store, suite, f"{server.url}#m")
+        run = create_run_of(store, suite, f"{server.url}#m")
         counts = []
         for _ in range(3):
             await execute(store, store.runs.read(run.id), Limits(concurrency=1, max_total_tokens=30))
             counts.append(server.count)
         return counts
 
-    first, second, third = serve(use)
+    first, second, third = run_with_server(use)
     assert 0 < first < 10
     assert first == second == third
 
 
-def test_a_run_keeps_the_limits_it_is_carried_out_within(suite: Path) -> None:
+def test_a_run_stores_its_limits(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, Run]:
-        run = begin(store, suite, f"{server.url}#m")
+        run = create_run_of(store, suite, f"{server.url}#m")
         first = await execute(store, run, Limits(concurrency=1, max_total_tokens=30, deadline_s=50, timeout_s=60))
         return first, await execute(store, first, Limits.for_resumed_run(first.limits, {"max_total_tokens": None}))
 
-    first, second = serve(use)
+    first, second = run_with_server(use)
     assert (first.status, second.status) == ("stopped", "finished")
     kept = {"deadline_s": 50, "concurrency": 1, "timeout_s": 60}
     assert first.limits == {"max_total_tokens": 30, **kept}
@@ -332,31 +332,31 @@ def test_a_run_keeps_the_limits_it_is_carried_out_within(suite: Path) -> None:
     assert (first.notes["reached_limit"], second.notes["reached_limit"]) == ("max_total_tokens", None)
 
 
-def test_a_budget_spent_before_the_judge_keeps_the_reply(judged: Path) -> None:
+def test_a_budget_spent_before_judging_keeps_the_reply(judged_suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, list[str], Stop, list[str]]:
         stop = Stop()
-        run = begin(store, judged, f"{server.url}#m")
+        run = create_run_of(store, judged_suite, f"{server.url}#m")
         ended = await execute(store, run, Limits(concurrency=1, max_total_tokens=5), stop=stop)
         (reasons) = [each.checks[0].reason for _, each in store.results.iterate(run.id)]
         number = await judge_again(store, ended, None, Limits())
         assert number == 1
-        return ended, reasons, stop, outcomes(store, run)
+        return ended, reasons, stop, list_outcomes(store, run)
 
-    ended, reasons, stop, later = serve(use)
+    ended, reasons, stop, later = run_with_server(use)
     assert (ended.status, ended.stored, type(stop.error)) == ("stopped", 1, BudgetSpent)
     assert "not judged" in reasons[0]
     assert "pramana rescore" in reasons[0]
     assert later == ["passed"], "and it can be judged later, without being asked again"
 
 
-def test_tokens_of_judges_count(judged: Path) -> None:
+def test_judge_tokens_are_counted(judged_suite: Path) -> None:
     spent: list[int] = []
 
     def watch(progress: Progress) -> None:
         spent.append(progress.budget.tokens)
 
     async def use(server: Loopback, store: Store) -> int:
-        run = begin(store, judged, f"{server.url}#m")
+        run = create_run_of(store, judged_suite, f"{server.url}#m")
         await execute(store, run, Limits(), watch)
         return sum(
             (each.reply.usage.input_tokens or 0) + (each.reply.usage.output_tokens or 0)
@@ -364,64 +364,64 @@ def test_tokens_of_judges_count(judged: Path) -> None:
             if each.reply
         )
 
-    of_cases = serve(use)
+    of_cases = run_with_server(use)
     assert spent[-1] > 2 * of_cases
 
 
-# ── What is kept ──
+# ── Stored results and resuming ──
 
 
-def test_judging_again_asks_the_judge_alone(judged: Path) -> None:
+def test_rescoring_calls_only_the_judge(judged_suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[list[str], list[str], int, int]:
-        run = begin(store, judged, f"{server.url}#m")
+        run = create_run_of(store, judged_suite, f"{server.url}#m")
         ended = await execute(store, run, Limits())
         asked = server.count
         async with Loopback(OpenAIWire("By no means.\nNO")) as strict:
-            before = outcomes(store, run)
+            before = list_outcomes(store, run)
             await judge_again(store, ended, f"{strict.url}#j", Limits())
-            return before, outcomes(store, run), server.count - asked, strict.count
+            return before, list_outcomes(store, run), server.count - asked, strict.count
 
-    before, after, of_the_model, of_the_judge = serve(use)
+    before, after, of_the_model, of_the_judge = run_with_server(use)
     assert (before, after) == (["passed"] * 10, ["failed"] * 10)
     assert (of_the_model, of_the_judge) == (0, 10)
 
 
-def test_judging_again_that_ends_early_keeps_every_old_verdict(judged: Path) -> None:
+def test_an_interrupted_rescoring_keeps_every_old_verdict(judged_suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> list[str]:
-        run = begin(store, judged, f"{server.url}#m")
+        run = create_run_of(store, judged_suite, f"{server.url}#m")
         ended = await execute(store, run, Limits())
         async with Loopback(OpenAIWire("By no means.\nNO")) as strict:
             with pytest.raises(BudgetSpent):
                 await judge_again(store, ended, f"{strict.url}#j", Limits(concurrency=1, max_total_tokens=300))
             assert 0 < strict.count < 10
-            return outcomes(store, run)
+            return list_outcomes(store, run)
 
-    after = serve(use)
+    after = run_with_server(use)
     assert len(after) == 10
     assert {*after} == {"passed"} or after.count("passed") + after.count("failed") == 10, "none is errored"
 
 
-def test_a_start_that_fails_leaves_no_run(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_creates_no_run(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
     async def use(server: Loopback, store: Store) -> tuple[list[Run], Run]:
-        first = await execute(store, begin(store, suite, f"{server.url}#m"), Limits())
+        first = await execute(store, create_run_of(store, suite, f"{server.url}#m"), Limits())
         with pytest.raises(AuthenticationFailed, match="set OPENAI_API_KEY"):
-            await execute(store, begin(store, suite, "gpt-5"), Limits())
+            await execute(store, create_run_of(store, suite, "gpt-5"), Limits())
         return store.runs.page()[0], first
 
-    runs, first = serve(use)
+    runs, first = run_with_server(use)
     assert [(run.id, run.status) for run in runs] == [(first.id, "finished")]
 
 
-def test_a_resume_that_cannot_begin_leaves_the_run_as_it_was(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_resume_leaves_the_run_unchanged(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
     async def use(server: Loopback, store: Store) -> tuple[Run, Run, Run]:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         stop = Stop()
         stop("at once")
-        first = await execute(store, begin(store, suite, "gpt-5"), Limits(), stop=stop)
+        first = await execute(store, create_run_of(store, suite, "gpt-5"), Limits(), stop=stop)
         monkeypatch.delenv("OPENAI_API_KEY")
         with pytest.raises(AuthenticationFailed, match="set OPENAI_API_KEY"):
             await execute(store, first, Limits())
@@ -429,29 +429,29 @@ def test_a_resume_that_cannot_begin_leaves_the_run_as_it_was(suite: Path, monkey
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         return first, left, await execute(store, left, Limits())
 
-    first, left, ended = serve(use)
+    first, left, ended = run_with_server(use)
     assert (first.status, first.stored, left.status) == ("stopped", 0, "stopped")
     assert "needs an API key" in str(left.reason)
     assert (ended.status, ended.stored) == ("finished", 10)
 
 
 @pytest.mark.parametrize("fault", [Fault("rate_limited", retry_after="86400"), Fault("overloaded")])
-def test_what_nobody_gave_up_stays_to_be_asked(suite: Path, fault: Fault) -> None:
+def test_an_interrupted_retry_is_sent_again_on_resume(suite: Path, fault: Fault) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, Run, list[str]]:
         stop = Stop()
-        run = begin(store, suite, f"{server.url}#m")
+        run = create_run_of(store, suite, f"{server.url}#m")
         asyncio.get_running_loop().call_later(0.08, stop, INTERRUPTED)
         first = await execute(store, run, Limits(concurrency=8), stop=stop)
         server.faults = ()
         ended = await execute(store, store.runs.read(run.id), Limits(concurrency=8))
-        return first, ended, outcomes(store, run)
+        return first, ended, list_outcomes(store, run)
 
-    first, ended, found = serve(use, faults=[fault], latency_s=0.05)
+    first, ended, found = run_with_server(use, faults=[fault], latency_s=0.05)
     assert first.status in ("stopped", "interrupted")
     assert (ended.status, found) == ("finished", ["passed"] * 10)
 
 
-def test_a_function_that_cancels_itself_is_an_error_of_the_case(
+def test_a_function_that_cancels_itself_errors_its_case(
     tmp_path: Path, suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = "import asyncio\nasync def say(prompt):\n    raise asyncio.CancelledError\n"
@@ -459,56 +459,56 @@ def test_a_function_that_cancels_itself_is_an_error_of_the_case(
     monkeypatch.syspath_prepend(str(tmp_path))
 
     async def use(_: Loopback, store: Store) -> tuple[Run, list[str]]:
-        run = begin(store, suite, "python:cancelling:say")
-        return await execute(store, run, Limits()), outcomes(store, run)
+        run = create_run_of(store, suite, "python:cancelling:say")
+        return await execute(store, run, Limits()), list_outcomes(store, run)
 
-    ended, found = serve(use)
+    ended, found = run_with_server(use)
     assert (ended.status, found) == ("finished", ["errored"] * 10)
 
 
-def test_offline_checks_are_made_again_without_a_key(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rescoring_offline_checks_needs_no_key(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
     async def use(server: Loopback, store: Store) -> list[str]:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        run = await execute(store, begin(store, suite, "gpt-5"), Limits())
+        run = await execute(store, create_run_of(store, suite, "gpt-5"), Limits())
         monkeypatch.delenv("OPENAI_API_KEY")
         assert await judge_again(store, run, None, Limits()) == 1
-        return outcomes(store, run)
+        return list_outcomes(store, run)
 
-    assert serve(use) == ["passed"] * 10
+    assert run_with_server(use) == ["passed"] * 10
 
 
-def test_a_defect_midway_is_recorded_and_can_be_resumed(suite: Path) -> None:
+def test_a_run_that_crashed_records_the_error_and_can_be_resumed(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, Run]:
-        run = begin(store, suite, f"{server.url}#m")
+        run = create_run_of(store, suite, f"{server.url}#m")
 
-        def breaks(_: Progress) -> None:
+        def raise_error(_: Progress) -> None:
             raise RuntimeError("the watcher broke")
 
         with pytest.raises(RuntimeError):
-            await execute(store, run, Limits(concurrency=1), breaks)
+            await execute(store, run, Limits(concurrency=1), raise_error)
         broken = store.runs.read(run.id)
         return broken, await execute(store, broken, Limits(concurrency=1))
 
-    broken, ended = serve(use)
+    broken, ended = run_with_server(use)
     assert (broken.status, "RuntimeError" in str(broken.reason)) == ("stopped", True)
     assert (ended.status, ended.stored) == ("finished", 10)
 
 
-def test_resuming_adds_to_the_record_and_erases_nothing(suite: Path) -> None:
+def test_resuming_appends_to_the_notes_of_a_run(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, Run]:
-        run = begin(store, suite, f"{server.url}#m")
+        run = create_run_of(store, suite, f"{server.url}#m")
         first = await execute(store, run, Limits(concurrency=1, max_total_tokens=30))
         return first, await execute(store, first, Limits(concurrency=1))
 
-    first, ended = serve(use, script={0: Fault("parameter", parameter="seed")})
+    first, ended = run_with_server(use, script={0: Fault("parameter", parameter="seed")})
     assert (first.status, ended.status, ended.stored) == ("stopped", "finished", 10)
     assert [*ended.notes["left_out"].values()] == [["seed"]]
     assert len(ended.notes["sittings"]) == 2
 
 
-def test_what_an_adapter_leaves_out_marks_the_run_too(
+def test_parameters_dropped_by_a_function_mark_the_run(
     tmp_path: Path, suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = "from pramana import Reply\ndef say(prompt):\n    return Reply('so ' + prompt, dropped=('temperature',))\n"
@@ -516,17 +516,17 @@ def test_what_an_adapter_leaves_out_marks_the_run_too(
     monkeypatch.syspath_prepend(str(tmp_path))
 
     async def use(_: Loopback, store: Store) -> Run:
-        return await execute(store, begin(store, suite, "python:parroting:say"), Limits())
+        return await execute(store, create_run_of(store, suite, "python:parroting:say"), Limits())
 
-    ended = serve(use)
+    ended = run_with_server(use)
     assert "temperature" in ended.notes["left_out"]["python:parroting:say"]
 
 
-def test_a_result_that_errored_can_be_told_from_a_wrong_answer(suite: Path) -> None:
+def test_an_errored_result_is_distinguished_from_a_failed_one(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> list[str]:
-        run = begin(store, suite, f"{server.url}#m")
+        run = create_run_of(store, suite, f"{server.url}#m")
         await execute(store, run, Limits(concurrency=1))
-        return outcomes(store, run)
+        return list_outcomes(store, run)
 
-    found = serve(use, script={4: Fault("blocked")})
+    found = run_with_server(use, script={4: Fault("blocked")})
     assert sorted(found) == [Outcome.ERRORED.value] + [Outcome.PASSED.value] * 9

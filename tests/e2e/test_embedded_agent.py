@@ -1,4 +1,4 @@
-"""Runs of the embedded models end as they should whatever the models say and hear: five faults, and a slow machine.
+"""Runs of the embedded models end correctly whatever the models say and hear: five faults, and a slow machine.
 
 Every test is about structure and limits, never about words a model happened to choose.
 """
@@ -33,11 +33,20 @@ from pramana.show.web.pages.welcome import FILE, SCENARIO
 from pramana.store import open_store
 from pramana.store.store import Store
 
-from ..embedded_faults import FAULTS, LONG_WORDS, WRONG_WORDS, Fault, FaultyServer, environment_of, installed, loads
+from ..embedded_faults import (
+    FAULTS,
+    LONG_WORDS,
+    WRONG_WORDS,
+    Fault,
+    FaultyServer,
+    fault_environment,
+    make_loader,
+    use_fault,
+)
 from ..virtual_time import virtual_time
 
 LIBRARY = Path(settings.__file__).parent / "scenarios"
-DESK = Path(__file__).parents[2] / "docs" / "examples" / "desk.yaml"
+DESK_SCENARIO = Path(__file__).parents[2] / "docs" / "examples" / "desk.yaml"
 LONGEST_S = 30.0
 OF_THE_MODEL = ("loop", "empty", "long")
 HEARD = "What is the largest ocean on Earth?"
@@ -66,14 +75,14 @@ class Call:
 
 
 @contextmanager
-def faulty(fault: Fault) -> Iterator[None]:
-    """Virtual time and a fault; where it is not of the ears, they hear the same on every machine, and at once."""
-    with virtual_time(), patch.object(ears.WhisperModel, "transcribe", lambda _self, _samples: HEARD), installed(fault):
+def inject_fault(fault: Fault) -> Iterator[None]:
+    """Virtual time and a fault; unless the fault is in speech recognition, it is deterministic and immediate."""
+    with virtual_time(), patch.object(ears.WhisperModel, "transcribe", lambda _self, _samples: HEARD), use_fault(fault):
         yield
 
 
 @contextmanager
-def at(home: Path) -> Iterator[Store]:
+def open_home(home: Path) -> Iterator[Store]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PRAMANA_HOME", str(home))
         with closing(open_store(settings.database_url())) as store:
@@ -85,8 +94,8 @@ def check(result: Result, name: str) -> Check:
     return found
 
 
-def perform(home: Path, model: str, *paths: Path, **given: Any) -> Call:
-    """Carry a run out; note the stages that whoever watches sees."""
+def execute_run(home: Path, model: str, *paths: Path, **given: Any) -> Call:
+    """Execute a run and record the call stages that its progress reports."""
     stages: list[str] = []
 
     def watch(progress: Progress) -> None:
@@ -94,7 +103,7 @@ def perform(home: Path, model: str, *paths: Path, **given: Any) -> Call:
         if now and (not stages or stages[-1] != now):
             stages.append(now)
 
-    with at(home) as store:
+    with open_home(home) as store:
         run = create_run(store, RunRequest(paths=paths, models=(model,), **given))
         began = clock.monotonic()
         ended = asyncio.run(execute(store, run, Limits(), watch))
@@ -107,16 +116,16 @@ def perform(home: Path, model: str, *paths: Path, **given: Any) -> Call:
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Fault, Call]:
-    """The first call, once under each fault."""
+    """The first call, once with each fault."""
     found: dict[Fault, Call] = {}
     for fault in FAULTS:
-        with faulty(fault):
-            found[fault] = perform(tmp_path_factory.mktemp(fault), "local-voice", LIBRARY / FILE)
+        with inject_fault(fault):
+            found[fault] = execute_run(tmp_path_factory.mktemp(fault), "local-voice", LIBRARY / FILE)
     return found
 
 
-def most_repeated(text: str) -> int:
-    """Return how often the commonest three words occur."""
+def count_most_repeated(text: str) -> int:
+    """Return how often the most common sequence of three words occurs."""
     words = re.findall(r"\w+", text.casefold())
     return max(Counter(zip(words, words[1:], words[2:], strict=False)).values(), default=0)
 
@@ -137,8 +146,8 @@ else:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_process_that_a_test_starts_has_the_fault(fault: Fault) -> None:
-    environment = {**os.environ, **environment_of(fault)}  # noqa: TID251 - a child gets what a child gets
+def test_a_child_process_inherits_the_fault(fault: Fault) -> None:
+    environment = {**os.environ, **fault_environment(fault)}  # noqa: TID251 - a child gets what a child gets
     child = subprocess.run(
         [sys.executable, "-c", CHILD, fault], env=environment, capture_output=True, text=True, check=True, timeout=60
     )
@@ -151,14 +160,14 @@ def test_a_process_that_a_test_starts_has_the_fault(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_first_call_ends_in_time_and_is_not_errored(calls: Mapping[Fault, Call], fault: Fault) -> None:
+def test_the_first_call_ends_in_time_without_an_error(calls: Mapping[Fault, Call], fault: Fault) -> None:
     call = calls[fault]
     ((case, result),) = call.pairs
     assert (case.id, call.run.status, call.run.stored) == (SCENARIO, "finished", 1)
     assert call.seconds < LONGEST_S
     assert result.reply is not None
     assert result.reply.finish_reason == "done"
-    assert result.outcome in (Outcome.PASSED, Outcome.FAILED)  # by its assertion, whatever was said; never errored
+    assert result.outcome in (Outcome.PASSED, Outcome.FAILED)  # by its assertion, whatever the reply; never errored
     heard = check(result, "call")
     assert heard.outcome is Outcome.PASSED, heard.reason
     evidence: Any = heard.evidence
@@ -166,17 +175,17 @@ def test_the_first_call_ends_in_time_and_is_not_errored(calls: Mapping[Fault, Ca
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_answer_is_short_plain_and_without_repetition(calls: Mapping[Fault, Call], fault: Fault) -> None:
+def test_an_answer_is_short_and_plain_without_repetition(calls: Mapping[Fault, Call], fault: Fault) -> None:
     call = calls[fault]
     assert re.search(r"\w", call.text)
-    assert most_repeated(call.text) < 3
+    assert count_most_repeated(call.text) < 3
     assert call.text.rstrip()[-1] in ".!?\"'”’"
     spoken = [each for each in call.events if each["event"] == "agent_audio"]
     assert 0 < sum(each["seconds"] for each in spoken) <= ANSWER_S
     assert [each["text"] for each in call.events if each["event"] == "agent_text"] == [call.text]
 
 
-def test_what_a_fault_makes_the_agent_say(calls: Mapping[Fault, Call]) -> None:
+def test_each_fault_changes_what_the_agent_says(calls: Mapping[Fault, Call]) -> None:
     assert calls["empty"].text == NO_ANSWER
     assert calls["deaf"].text == NOT_UNDERSTOOD
     assert len(calls["long"].text.split()) < LONG_WORDS / 10
@@ -185,7 +194,9 @@ def test_what_a_fault_makes_the_agent_say(calls: Mapping[Fault, Call]) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_guard_says_that_the_words_are_the_source_of_the_sound(calls: Mapping[Fault, Call], fault: Fault) -> None:
+def test_the_guard_records_that_the_sound_was_synthesised_from_the_words(
+    calls: Mapping[Fault, Call], fault: Fault
+) -> None:
     call = calls[fault]
     assert call.events[0]["synthesised_here"] is True
     guard = check(call.result, "call").evidence["guard"]
@@ -193,18 +204,18 @@ def test_the_guard_says_that_the_words_are_the_source_of_the_sound(calls: Mappin
     assert SYNTHESISED_HERE_REASON in check(call.result, "call").reason
 
 
-def test_desk_yaml_ends_in_time_and_fails_rather_than_errs(tmp_path: Path) -> None:
-    with faulty("loop"):
-        call = perform(tmp_path, "local-voice", DESK)
+def test_desk_yaml_ends_in_time_as_failed_not_errored(tmp_path: Path) -> None:
+    with inject_fault("loop"):
+        call = execute_run(tmp_path, "local-voice", DESK_SCENARIO)
     assert (call.run.status, call.result.outcome) == ("finished", Outcome.FAILED)
     assert call.seconds < LONGEST_S
 
 
 @pytest.mark.parametrize("seconds_a_word", [0.5, 60.0])
-def test_a_slow_machine_still_answers_in_time(tmp_path: Path, seconds_a_word: float) -> None:
+def test_a_slow_machine_answers_in_time(tmp_path: Path, seconds_a_word: float) -> None:
     slow = FaultyServer("long", seconds_a_word)
-    with faulty("long"), patch.object(language.Engine, "_load", loads(slow)):
-        call = perform(tmp_path, "local-voice", DESK)
+    with inject_fault("long"), patch.object(language.Engine, "_load", make_loader(slow)):
+        call = execute_run(tmp_path, "local-voice", DESK_SCENARIO)
     assert check(call.result, "call").outcome is Outcome.PASSED
     assert re.search(r"\w", call.text)
     if seconds_a_word < 1:
@@ -216,7 +227,7 @@ def test_a_slow_machine_still_answers_in_time(tmp_path: Path, seconds_a_word: fl
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whoever_watches_sees_every_stage_in_order(calls: Mapping[Fault, Call], fault: Fault) -> None:
+def test_progress_reports_every_call_stage_in_order(calls: Mapping[Fault, Call], fault: Fault) -> None:
     assert calls[fault].stages == list(STAGES)
 
 
@@ -224,9 +235,9 @@ def test_whoever_watches_sees_every_stage_in_order(calls: Mapping[Fault, Call], 
 
 
 @pytest.mark.parametrize("fault", OF_THE_MODEL)
-def test_a_first_run_of_the_text_model_ends_without_an_error(tmp_path: Path, fault: Fault) -> None:
-    with faulty(fault):
-        found = perform(tmp_path, "local", suite="v1.0", tier="cheap")
+def test_a_first_run_of_the_text_model_has_no_errors(tmp_path: Path, fault: Fault) -> None:
+    with inject_fault(fault):
+        found = execute_run(tmp_path, "local", suite="v1.0", tier="cheap")
     assert (found.run.status, len(found.pairs)) == ("finished", found.run.expected)
     assert {result.outcome for _, result in found.pairs} <= {Outcome.PASSED, Outcome.FAILED, Outcome.UNSCORED}
     words = {len(result.reply.text.split()) for _, result in found.pairs if result.reply}
@@ -238,9 +249,9 @@ def test_a_first_run_of_the_text_model_ends_without_an_error(tmp_path: Path, fau
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_stored_call_is_scored_again(calls: Mapping[Fault, Call], fault: Fault) -> None:
+def test_a_stored_call_can_be_rescored(calls: Mapping[Fault, Call], fault: Fault) -> None:
     call = calls[fault]
-    with at(call.home) as store, faulty(fault):
+    with open_home(call.home) as store, inject_fault(fault):
         number = asyncio.run(judge_again(store, call.run, "fake:fixed=YES", Limits()))
         ((_, again),) = store.results.iterate_with_cases(call.run.id, scoring=number)
     assert check(again, "call").outcome is Outcome.PASSED
@@ -252,22 +263,22 @@ def test_a_stored_call_is_scored_again(calls: Mapping[Fault, Call], fault: Fault
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_voice_tax_is_of_every_case(tmp_path: Path, fault: Fault) -> None:
-    with faulty(fault):
-        found = perform(tmp_path, "local", DESK, modalities=("text", "voice"))
+def test_the_voice_tax_covers_every_case(tmp_path: Path, fault: Fault) -> None:
+    with inject_fault(fault):
+        found = execute_run(tmp_path, "local", DESK_SCENARIO, modalities=("text", "voice"))
     assert {result.key.variant for _, result in found.pairs} == {"text", "voice"}
     assert {result.outcome for _, result in found.pairs} <= {Outcome.PASSED, Outcome.FAILED}
-    with at(tmp_path) as store:
+    with open_home(tmp_path) as store:
         summary: Any = summarise_run(store, found.run).as_data()
     (tax,) = summary["voice"]["tax"]
     assert (tax["variant"], tax["pairs"], tax["excluded"]) == ("voice", 1, 0)
 
 
-def test_the_recording_holds_what_was_said(calls: Mapping[Fault, Call]) -> None:
+def test_the_recording_contains_both_sides(calls: Mapping[Fault, Call]) -> None:
     call = calls["long"].result.reply
     assert call
     assert call.call
-    with at(calls["long"].home) as store:
+    with open_home(calls["long"].home) as store:
         samples, rate = audio.read_wav(store.blobs.get(call.call.recording))
     assert audio.level_dbfs(samples[:, 0]) > audio.SILENT_DBFS
     assert audio.level_dbfs(samples[:, 1]) > audio.SILENT_DBFS

@@ -1,4 +1,4 @@
-"""Runs whose similarity is decided by a provider's embeddings: guarded, counted and recorded as every other call is."""
+"""Runs whose similarity is decided by a provider's embeddings: limited, counted and recorded like every other call."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from pramana.store.store import Store
 from ..loopback.openai import OpenAIWire
 from ..loopback.server import Fault, Loopback
 from ..stores import home_store
-from .test_run import data, pramana, serving
+from .test_run import parse_json, run_pramana, run_server
 
 T = TypeVar("T")
 IDEALS = ["The cat sleeps on the mat.", "A tram runs on rails."]
@@ -49,13 +49,13 @@ def suite(tmp_path: Path) -> Path:
     return write_suite(tmp_path / "mine.jsonl")
 
 
-def price(dollars: float, url: str) -> None:
+def write_price(dollars: float, url: str) -> None:
     settings.data_folder().mkdir(parents=True, exist_ok=True)
     text = f'[prices."{url}#embed"]\ninput_per_million = {dollars}\noutput_per_million = 0\n'
     settings.prices_file_path().write_text(text, encoding="utf-8")
 
 
-def serve(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | None = None, **given: Any) -> T:
+def run_with_server(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | None = None, **given: Any) -> T:
     async def go() -> T:
         async with Loopback(wire or OpenAIWire(), **given) as server:
             store = open_store(home_store())
@@ -67,66 +67,68 @@ def serve(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | Non
     return asyncio.run(go())
 
 
-def begin(store: Store, suite: Path, server: Loopback, *models: str) -> Run:
+def create_run_of(store: Store, suite: Path, server: Loopback, *models: str) -> Run:
     asked = models or ("fake:fixed=A tram runs on two rails.",)
     return create_run(store, RunRequest(paths=(suite,), models=asked, embedder=f"{server.url}#embed"))
 
 
-def checks(store: Store, run: Run) -> list[Check]:
+def list_checks(store: Store, run: Run) -> list[Check]:
     return [result.checks[0] for _, result in store.results.iterate(run.id)]
 
 
-def test_similarity_by_a_providers_embeddings_from_the_command_line(tmp_path: Path) -> None:
+def test_the_command_line_scores_similarity_by_a_providers_embeddings(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 3)
-    with serving() as url:
+    with run_server() as url:
         embedder = f"{url}#embed"
-        done = pramana("run", suite, "--model", "fake:fixed=On rails a tram runs.", "--embedder", embedder, "--json")
-        assert (done.returncode, data(done)["overall"]["passed"]) == (0, 3), done.stderr
+        done = run_pramana(
+            "run", suite, "--model", "fake:fixed=On rails a tram runs.", "--embedder", embedder, "--json"
+        )
+        assert (done.returncode, parse_json(done)["overall"]["passed"]) == (0, 3), done.stderr
         store = open_store(home_store())
         run = store.runs.find("latest")
-        (check, *_) = checks(store, run)
+        (check, *_) = list_checks(store, run)
         assert run.plan.embedder is not None
         assert (run.plan.embedder.typed, run.plan.embedder.provider) == (embedder, "compatible")
         assert check.version == "1 compatible:embed"
         assert check.evidence["embedder"] == "compatible:embed"
         assert (check.evidence["served_model"], check.evidence["cost_usd"]) == ("embed", None)
         assert check.evidence["ideal"] == IDEALS[1], "the best of the ideals counts"
-        again = pramana("rescore", "latest", "--json")  # as in the run
-        assert (again.returncode, checks(store, run)[0].version) == (0, "1 compatible:embed")
-        here = pramana("rescore", "latest", "--embedder", "local", "--json")
-        assert (here.returncode, checks(store, run)[0].version) == (0, "1 all-MiniLM-L6-v2 0.1.0 sha256:53aa5117")
+        again = run_pramana("rescore", "latest", "--json")  # as in the run
+        assert (again.returncode, list_checks(store, run)[0].version) == (0, "1 compatible:embed")
+        here = run_pramana("rescore", "latest", "--embedder", "local", "--json")
+        assert (here.returncode, list_checks(store, run)[0].version) == (0, "1 all-MiniLM-L6-v2 0.1.0 sha256:53aa5117")
     assert list(store.scorings.list(run.id).values())[1:] == [
         f"judged by itself, embedded by {embedder}",
         "judged by itself",
     ]
     store.close()
-    refused = pramana("run", suite, "--model", "fake:echo", "--embedder", "opus")
+    refused = run_pramana("run", suite, "--model", "fake:echo", "--embedder", "opus")
     assert (refused.returncode, "is not an embedding model" in refused.stderr) == (2, True)
-    assert data(pramana("runs", "--json"))[0]["id"] == run.id, "nothing was begun"
+    assert parse_json(run_pramana("runs", "--json"))[0]["id"] == run.id, "nothing was begun"
 
 
-def test_an_ideal_is_embedded_once_a_run(tmp_path: Path) -> None:
+def test_an_ideal_is_embedded_once_per_run(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 5)
 
     async def use(server: Loopback, store: Store) -> list[str]:
-        ended = await execute(store, begin(store, suite, server), Limits(concurrency=1))
+        ended = await execute(store, create_run_of(store, suite, server), Limits(concurrency=1))
         assert (ended.status, store.results.count_outcomes(ended.id)[Outcome.PASSED]) == ("finished", 5)
         return [text for got in server.requests for text in got.body["input"]]
 
-    sent = serve(use)
+    sent = run_with_server(use)
     assert [sent.count(ideal) for ideal in IDEALS] == [1, 1]
     assert len(sent) == 5 + len(IDEALS)
 
 
-def test_an_embedding_is_asked_for_again_as_a_reply_is(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_embedding_request_is_retried_like_a_reply(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.01)
 
     async def use(server: Loopback, store: Store) -> tuple[Run, list[Check]]:
-        ended = await execute(store, begin(store, suite, server), Limits(concurrency=4))
-        return ended, checks(store, ended)
+        ended = await execute(store, create_run_of(store, suite, server), Limits(concurrency=4))
+        return ended, list_checks(store, ended)
 
     faults = {0: Fault("rate_limited", retry_after="0.05"), 1: Fault("error"), 2: Fault("cut")}
-    ended, (check,) = serve(use, script=faults)
+    ended, (check,) = run_with_server(use, script=faults)
     assert check.outcome is Outcome.PASSED
     (name,) = (each for each in ended.notes["retries"] if each.endswith(" (embedder)"))
     assert ended.notes["retries"][name] == 3
@@ -137,94 +139,96 @@ def test_models_and_embedder_of_one_account_share_its_limit(tmp_path: Path) -> N
     suite = write_suite(tmp_path / "mine.jsonl", 20)
 
     async def use(server: Loopback, store: Store) -> tuple[int, int]:
-        run = begin(store, suite, server, f"{server.url}#one", f"{server.url}#two")
+        run = create_run_of(store, suite, server, f"{server.url}#one", f"{server.url}#two")
         ended = await execute(store, run, Limits(concurrency=4))
         assert ended.status == "finished"
         return server.busiest, server.count
 
-    busiest, count = serve(use, OpenAIWire("A tram runs on rails."), latency_s=0.02)
+    busiest, count = run_with_server(use, OpenAIWire("A tram runs on rails."), latency_s=0.02)
     assert count == 80
-    assert 4 <= busiest <= 5  # of eight workers; the server may see a request before it has counted the last one off
+    assert 4 <= busiest <= 5  # eight workers; a request may arrive before the previous one is counted as finished
 
 
-def test_what_embeddings_cost_is_the_runs_cost_and_ends_it(tmp_path: Path) -> None:
+def test_the_cost_of_embeddings_counts_toward_the_cost_limit(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 20)
 
     async def use(server: Loopback, store: Store) -> None:
-        price(1e6, f"{server.url}")  # a dollar a token: 6 of the reply, 11 of the ideals once
-        run, stop = begin(store, suite, server), Stop()
+        write_price(1e6, f"{server.url}")  # a dollar a token: 6 of the reply, 11 of the ideals once
+        run, stop = create_run_of(store, suite, server), Stop()
         ended = await execute(store, run, Limits(concurrency=1, max_cost_usd=40), stop=stop)
         assert (ended.status, type(stop.error)) == ("stopped", BudgetSpent)
         assert ended.reason == "the run's limit of $40 is reached"
-        assert [check.evidence["cost_usd"] for check in checks(store, ended)] == [17, 6, 6, 6, 6]
+        assert [check.evidence["cost_usd"] for check in list_checks(store, ended)] == [17, 6, 6, 6, 6]
         assert summarise_run(store, ended).cost_usd.value == 41
         tokens = await execute(store, ended, Limits(concurrency=1, max_total_tokens=20))
         assert tokens.reason == "the run's limit of 20 tokens is reached"
         done = await execute(store, tokens, Limits(concurrency=4))
         assert (done.status, store.results.count_outcomes(done.id)[Outcome.PASSED]) == ("finished", 20)
-        assert {check.outcome for check in checks(store, done)} == {Outcome.PASSED}, "no budget is a wrong answer"
+        assert {check.outcome for check in list_checks(store, done)} == {Outcome.PASSED}, "no budget is a wrong answer"
         with pytest.raises(BudgetSpent):
             await judge_again(store, done, None, Limits(concurrency=1, max_cost_usd=1))
         assert "ended early: the run's limit of $1 is reached" in store.scorings.list(done.id)[1]
-        assert {check.outcome for check in checks(store, done)} == {Outcome.PASSED}
+        assert {check.outcome for check in list_checks(store, done)} == {Outcome.PASSED}
 
-    serve(use)
+    run_with_server(use)
 
 
-def test_an_unknown_price_of_the_embedder_refuses_to_start(suite: Path) -> None:
+def test_an_unknown_embedder_price_is_refused_under_a_cost_limit(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> int:
-        run = begin(store, suite, server)
-        with pytest.raises(InvalidInput, match=r"none is known for .*#embed; give one in"):
+        run = create_run_of(store, suite, server)
+        with pytest.raises(InvalidInput, match=r"no price is known for .*#embed; set it in"):
             await execute(store, run, Limits(max_cost_usd=1))
-        price(0.02, server.url)
-        run = await execute(store, begin(store, suite, server), Limits(max_cost_usd=1))
+        write_price(0.02, server.url)
+        run = await execute(store, create_run_of(store, suite, server), Limits(max_cost_usd=1))
         settings.prices_file_path().unlink()
-        with pytest.raises(InvalidInput, match="none is known for"):
+        with pytest.raises(InvalidInput, match="no price is known for"):
             await judge_again(store, run, None, Limits(max_cost_usd=1))
         return server.count
 
-    assert serve(use) == 1
+    assert run_with_server(use) == 1
 
 
 @pytest.mark.parametrize(("fault", "kind"), [("unauthorized", AuthenticationFailed), ("unpaid", OutOfCredit)])
-def test_an_embedder_that_nobody_pays_or_knows_stops_the_run(tmp_path: Path, fault: Any, kind: type[Exception]) -> None:
+def test_an_embedder_without_credit_or_a_valid_key_stops_the_run(
+    tmp_path: Path, fault: Any, kind: type[Exception]
+) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 75)
 
     async def use(server: Loopback, store: Store) -> None:
         stop = Stop()
-        ended = await execute(store, begin(store, suite, server), Limits(concurrency=4), stop=stop)
+        ended = await execute(store, create_run_of(store, suite, server), Limits(concurrency=4), stop=stop)
         assert (ended.status, type(stop.error)) == ("stopped", kind)
         assert ended.stored <= 4
         assert server.count <= 4
-        assert {check.outcome for check in checks(store, ended)} <= {Outcome.UNSCORED}, "replies paid for are kept"
+        assert {check.outcome for check in list_checks(store, ended)} <= {Outcome.UNSCORED}, "replies paid for are kept"
 
-    serve(use, faults=[Fault(fault)])
+    run_with_server(use, faults=[Fault(fault)])
 
 
-def test_without_a_threshold_of_its_own_a_case_is_unscored_with_its_similarity(tmp_path: Path) -> None:
+def test_a_case_without_a_threshold_is_unscored_with_its_similarity(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", threshold=None)
 
     async def use(server: Loopback, store: Store) -> Check:
-        ended = await execute(store, begin(store, suite, server), Limits())
-        (check,) = checks(store, ended)
+        ended = await execute(store, create_run_of(store, suite, server), Limits())
+        (check,) = list_checks(store, ended)
         return check
 
-    check = serve(use)
+    check = run_with_server(use)
     assert check.outcome is Outcome.UNSCORED
     assert check.value is not None
     assert check.value > 0.8
     assert "the default of 0.53 was measured for all-MiniLM-L6-v2" in check.reason
 
 
-def test_a_resumed_run_is_embedded_by_the_same(tmp_path: Path) -> None:
+def test_a_resumed_run_uses_the_same_embedder(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 30)
 
     async def use(server: Loopback, store: Store) -> set[str]:
-        run, stop = begin(store, suite, server), Stop()
+        run, stop = create_run_of(store, suite, server), Stop()
         half = await execute(store, run, Limits(concurrency=1), lambda _: stop("enough"), stop)
         assert 0 < half.stored < 30
         done = await execute(store, store.runs.read(run.id), Limits(concurrency=4))
         assert done.stored == 30
-        return {check.version for check in checks(store, done)}
+        return {check.version for check in list_checks(store, done)}
 
-    assert serve(use, latency_s=0.02) == {"1 compatible:embed"}
+    assert run_with_server(use, latency_s=0.02) == {"1 compatible:embed"}

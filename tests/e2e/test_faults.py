@@ -1,4 +1,4 @@
-"""Runs against a server that fails at random, and the embedded model twice: all end in an outcome, none twice."""
+"""Runs against a server that fails at random, and the embedded model twice: every case ends in exactly one outcome."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def write_suite(path: Path, count: int) -> Path:
     return path
 
 
-def test_five_thousand_cases_against_random_faults_all_end_and_none_twice(tmp_path: Path) -> None:
+def test_five_thousand_cases_under_random_faults_end_exactly_once(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 5_000)
 
     async def work() -> Run:
@@ -69,7 +69,7 @@ def test_five_thousand_cases_against_random_faults_all_end_and_none_twice(tmp_pa
     assert {"start", "rate limit"} <= {cause for _, _, cause in changes}
 
 
-def test_the_cheap_tier_on_the_embedded_model_is_the_same_in_two_processes(tmp_path: Path) -> None:
+def test_the_embedded_model_gives_the_same_results_in_two_processes(tmp_path: Path) -> None:
     hashes = []
     for name in ("one", "two"):
         output = tmp_path / f"{name}.json"

@@ -1,4 +1,4 @@
-"""The community's own client, `pramana-ai`, submits to our server: the real program, in an environment of its own.
+"""The community client, `pramana-ai`, submits to our server: the real program, in its own environment.
 
 Both packages are called `pramana`, so it cannot live in ours. The environment is made once from pinned wheels, in
 `PRAMANA_BENCH_HOME` or the user's cache, and used again. Only loopback is ever asked.
@@ -23,7 +23,7 @@ from pramana.settings import read_variable
 from pramana.show.api.gate import Gate
 from pramana.show.cli import pramana
 
-from ..show.api.served import Client, rows, serve
+from ..show.api.served import Client, read_submissions, serve
 
 LOCK = Path(__file__).with_name("pramana-ai.txt")
 MAKING_S = 55
@@ -50,8 +50,8 @@ append_result(Path(sys.argv[1]), asyncio.run(runner.run_eval(suite, Parrot())))
 
 
 @pytest.fixture(scope="module")
-def theirs() -> Path:
-    """Return the environment of the client; made when it is not there, and a failure when it cannot be made."""
+def client_environment() -> Path:
+    """Return the environment of the client; create it if it is missing, and fail the test if that fails."""
     chosen = read_variable("PRAMANA_BENCH_HOME")
     home = Path(chosen).expanduser().absolute() if chosen else user_cache_path("pramana-bench", appauthor=False)
     pins = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:12]
@@ -78,7 +78,7 @@ def theirs() -> Path:
 
 
 class Community:
-    """The client in a home of its own."""
+    """The client in its own home folder."""
 
     def __init__(self, place: Path, folder: Path) -> None:
         self.place, self.folder = place, folder
@@ -111,7 +111,7 @@ class Community:
         )
 
     def own_results(self) -> list[dict[str, Any]]:
-        """Ask its own suite by its own runner; return what it wrote."""
+        """Run the client's own suite with its own runner; return the results it wrote."""
         code, said = self.run("-c", RUN, str(self.results))
         assert code == 0, said
         (block,) = json.loads(self.results.read_text())
@@ -124,10 +124,10 @@ class Community:
 
 
 @pytest.fixture
-def community(theirs: Path, tmp_path: Path) -> Community:
+def community(client_environment: Path, tmp_path: Path) -> Community:
     folder = tmp_path / "theirs"
     folder.mkdir()
-    return Community(theirs, folder)
+    return Community(client_environment, folder)
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def server(tmp_path: Path) -> Iterator[Client]:
         yield found
 
 
-def test_results_of_its_own_suite_are_of_an_unknown_suite_and_its_file_is_drained(
+def test_results_of_the_clients_suite_are_accepted_as_unknown_and_its_file_is_emptied(
     community: Community, server: Client
 ) -> None:
     written = community.own_results()
@@ -144,7 +144,7 @@ def test_results_of_its_own_suite_are_of_an_unknown_suite_and_its_file_is_draine
     code, said = community.submit(server)
     assert (code, "Submitted 10 results from 1 run(s)" in said) == (0, True), said
     assert not community.results.exists()
-    found = rows(server)
+    found = read_submissions(server)
     assert [row["prompt"] for row in found] == [each["test_id"] for each in written]
     assert [row["output"] for row in found] == [each["output"] for each in written]
     assert [row["score"] for row in found] == [each["score"] for each in written]
@@ -159,63 +159,61 @@ def test_results_of_its_own_suite_are_of_an_unknown_suite_and_its_file_is_draine
     community.results.write_bytes(kept)
     code, said = community.submit(server)
     assert (code, "Note: 10 duplicate(s) already on server" in said) == (0, True), said
-    assert len(rows(server)) == 10
+    assert len(read_submissions(server)) == 10
 
 
-def test_results_of_our_suite_are_of_a_known_suite(community: Community, server: Client) -> None:
+def test_results_of_a_built_in_suite_have_a_known_suite(community: Community, server: Client) -> None:
     run = CliRunner().invoke(pramana, ["run", "--tier", "cheap", "--model", "fake", "--json"])
     assert run.exit_code in (0, 1), run.output
     exported = CliRunner().invoke(pramana, ["export", "--format", "json", "--output", str(community.results)])
     assert exported.exit_code == 0, exported.output
     code, said = community.submit(server)
     assert (code, "Submitted 10 results from 1 run(s)" in said) == (0, True), said
-    assert {row["verified"] for row in rows(server)} == {True}
+    assert {row["verified"] for row in read_submissions(server)} == {True}
     (point,) = server.get("/api/data/chart").data
     assert (point["submissions"], point["prompts"], point["consistency"]) == (10, 10, 1.0)
 
 
-def test_results_of_its_own_suite_are_of_a_known_suite_once_it_was_uploaded(
-    community: Community, server: Client
-) -> None:
+def test_results_of_the_clients_suite_have_a_known_suite_after_its_upload(community: Community, server: Client) -> None:
     community.own_results()
     (suite,) = community.place.glob("lib/python*/site-packages/pramana/suites/v1.0/cheap.jsonl")
     uploaded = server.post("/api/suites", {"version": "theirs-1.0", "tiers": {"cheap": suite.read_text()}})
     assert uploaded.status == 201, uploaded.body
     code, said = community.submit(server)
-    assert (code, {row["verified"] for row in rows(server)}) == (0, {True}), said
+    assert (code, {row["verified"] for row in read_submissions(server)}) == (0, {True}), said
 
 
-def test_it_waits_as_long_as_it_is_told_to(
+def test_the_client_waits_for_the_requested_time(
     community: Community, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     community.own_results()
-    told: list[str] = []
+    wait_times: list[str] = []
     admit = Gate._authorize
 
-    async def crowded(self: Gate, scope: Any, *given: Any, **named: Any) -> None:
-        """Count as ever; but before its first request was told to wait, others of its address have used up the rest."""
+    async def admit_crowded(self: Gate, scope: Any, *given: Any, **named: Any) -> None:
+        """Use up the rate limit of the client's address until its first request is refused; then count as usual."""
         try:
             await admit(self, scope, *given, **named)
-            while not told and scope["path"] == "/api/submit":
+            while not wait_times and scope["path"] == "/api/submit":
                 await admit(self, scope, *given, **named)
         except TooManyRequests as error:
-            told.append(str(error.retry_after_s))
+            wait_times.append(str(error.retry_after_s))
             raise
 
-    monkeypatch.setattr(Gate, "_authorize", crowded)
+    monkeypatch.setattr(Gate, "_authorize", admit_crowded)
     with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", tokens_required=True) as server:
         assert server.store
         assert server.serving
-        server.store.decisions.write({"anonymous_submission": True, "requests_per_minute": 120})
+        server.store.preferences.write({"anonymous_submission": True, "requests_per_minute": 120})
         server.serving.refresh()
         code, said = community.submit(server)
         assert (code, "Submitted 10 results" in said) == (0, True), said
-        assert told, "it was never told to wait"
-        assert all(each.isdecimal() for each in told)
-        assert len(rows(server)) == 10
+        assert wait_times, "it was never told to wait"
+        assert all(each.isdecimal() for each in wait_times)
+        assert len(read_submissions(server)) == 10
 
 
-def test_a_prompt_that_the_suite_has_not_stops_it_and_its_file_is_kept(community: Community, server: Client) -> None:
+def test_a_prompt_outside_the_suite_is_refused_and_the_file_is_kept(community: Community, server: Client) -> None:
     community.own_results()
     (block,) = json.loads(community.results.read_text())
     built_in = server.get("/api/suites/v1.0/hash").data["tiers"]["cheap"]
@@ -223,10 +221,10 @@ def test_a_prompt_that_the_suite_has_not_stops_it_and_its_file_is_kept(community
     code, said = community.submit(server)
     assert (code, "Submission failed on run 1" in said, "400" in said) == (1, True, True), said
     assert community.results.exists()
-    assert rows(server) == []
+    assert read_submissions(server) == []
 
 
-def test_where_tokens_are_needed_it_submits_under_its_own(community: Community, tmp_path: Path) -> None:
+def test_the_client_submits_with_its_own_token_if_one_is_required(community: Community, tmp_path: Path) -> None:
     community.own_results()
     with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", tokens_required=True) as server:
         code, said = community.submit(server)
@@ -236,4 +234,4 @@ def test_where_tokens_are_needed_it_submits_under_its_own(community: Community, 
         community.log_in(secret)
         code, said = community.submit(server)
         assert code == 0, said
-        assert {row["contributor"] for row in rows(server)} == {token.id}
+        assert {row["contributor"] for row in read_submissions(server)} == {token.id}

@@ -1,4 +1,4 @@
-"""A run judged again in part: what was paid for stays, whose the verdicts are is said, and no cost disappears."""
+"""A partly rescored run: paid replies are kept, the judge of each verdict is named, and no cost disappears."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from pramana.store import open_store
 from ..loopback.openai import OpenAIWire
 from ..loopback.server import Loopback
 from ..stores import home_store
-from .test_run import data, pramana
+from .test_run import parse_json, run_pramana
 
 
 def write_suite(path: Path, count: int) -> Path:
@@ -38,42 +38,42 @@ def write_suite(path: Path, count: int) -> Path:
 YES, NO = "fake:fixed=YES", "fake:fixed=NO"
 
 
-def test_a_run_judged_again_in_part_says_whose_its_verdicts_are(tmp_path: Path) -> None:
+def test_a_partly_rescored_run_names_the_judges_of_its_verdicts(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "judged.jsonl", 10)
-    assert pramana("run", suite, "--model", "fake:echo", "--judge", YES, "--quiet").returncode == 0
-    before = data(pramana("show", "--json"))
+    assert run_pramana("run", suite, "--model", "fake:echo", "--judge", YES, "--quiet").returncode == 0
+    before = parse_json(run_pramana("show", "--json"))
     assert before["mixed_judges"] == []
-    assert "judges:" in (text := pramana("show").stdout)
+    assert "judges:" in (text := run_pramana("show").stdout)
     assert "several judges" not in text
-    again = pramana("rescore", "--category", "factual", "--judge", NO)
+    again = run_pramana("rescore", "--category", "factual", "--judge", NO)
     assert again.returncode == 0
     assert "several judges" not in again.stdout, "what was selected was judged by one"
     sentence = f"llm_judge: 5 of 10 verdicts by {NO}, 5 by {YES}"
-    shown = data(pramana("show", "--json"))
+    shown = parse_json(run_pramana("show", "--json"))
     assert (shown["overall"]["pass_rate"], shown["mixed_judges"]) == (0.5, [sentence])
-    assert sentence in " ".join(pramana("show").stdout.split())
-    (block,) = data(pramana("export"))
+    assert sentence in " ".join(run_pramana("show").stdout.split())
+    (block,) = parse_json(run_pramana("export"))
     assert block["summary"]["mixed_judges"] == [sentence]
     for kind in ("markdown", "html"):
-        assert "Several judges" in pramana("export", "--format", kind).stdout
+        assert "The verdicts come from several judges" in run_pramana("export", "--format", kind).stdout
     assert shown["judge_tokens"]["total"] > before["judge_tokens"]["total"] > 0
     assert (before["judged_again"], shown["judged_again"]) == (0, 5)
-    assert pramana("rescore", "--judge", NO).returncode == 0
-    assert data(pramana("show", "--json"))["mixed_judges"] == []
+    assert run_pramana("rescore", "--judge", NO).returncode == 0
+    assert parse_json(run_pramana("show", "--json"))["mixed_judges"] == []
 
 
-def test_a_budget_that_ends_judging_again_leaves_a_mixture_that_is_said(tmp_path: Path) -> None:
+def test_a_rescoring_stopped_by_its_budget_reports_mixed_judges(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "judged.jsonl", 10)
-    assert pramana("run", suite, "--model", "fake:echo", "--judge", YES, "--quiet").returncode == 0
-    ended = pramana("rescore", "--judge", NO, "--max-total-tokens", "300", "--concurrency", "1")
+    assert run_pramana("run", suite, "--model", "fake:echo", "--judge", YES, "--quiet").returncode == 0
+    ended = run_pramana("rescore", "--judge", NO, "--max-total-tokens", "300", "--concurrency", "1")
     assert ended.returncode == 3
-    assert "Ended early: replies that were not judged again keep the verdict they had." in ended.stderr
-    (sentence,) = data(pramana("show", "--json"))["mixed_judges"]
+    assert "Ended early: replies that were not scored again keep their earlier verdicts." in ended.stderr
+    (sentence,) = parse_json(run_pramana("show", "--json"))["mixed_judges"]
     assert f"by {YES}" in sentence
     assert f"by {NO}" in sentence
 
 
-def test_cost_and_tokens_agree_with_the_budget_and_never_drop(tmp_path: Path) -> None:
+def test_cost_and_tokens_match_the_budget_and_never_decrease(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "judged.jsonl", 6)
     settings.data_folder().mkdir(parents=True, exist_ok=True)
     names = ("first", "second", "asked")

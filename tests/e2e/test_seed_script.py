@@ -1,4 +1,4 @@
-"""The import script and the request that the scenario format documents, unchanged, against `pramana serve`."""
+"""The documented import script and request of the scenario format, unchanged, against `pramana serve`."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import pytest
 from pramana.load import LIBRARY
 
 PORT = 3000
-# An interface, so it stands here to the letter. Without globstar, ** is one level of folders.
+# A published interface, so it is quoted verbatim. Without globstar, ** is one level of folders.
 SCRIPT = r"""#!/bin/bash
 for file in scenarios/**/*.yaml; do
   echo "Importing $file..."
@@ -31,7 +31,7 @@ REQUEST = r"""curl -X POST http://localhost:3000/api/scenarios/import \
     "mode": "skip"
   }'
 """
-# Starts the server, runs a script beside it, and ends the server.
+# Starts the server, runs a script, and stops the server.
 BESIDE = r"""
 "$PYTHON" -m pramana serve > serve.log 2>&1 &
 server=$!
@@ -45,7 +45,7 @@ bash script.sh
 """
 
 
-def port_is_free() -> bool:
+def is_port_free() -> bool:
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as tried:
@@ -57,13 +57,13 @@ def port_is_free() -> bool:
     return True
 
 
-def beside_a_server(folder: Path, script: str) -> str:
-    """Run a script in a folder beside a server on port 3000; where somebody else has it, in a network of its own."""
+def run_beside_server(folder: Path, script: str) -> str:
+    """Run a script next to a server on port 3000; if the port is taken, in a separate network namespace."""
     (folder / "script.sh").write_text(script, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}  # noqa: TID251
     environment |= {"PYTHON": sys.executable, "PRAMANA_HOME": str(folder / "home")}
     command = ["bash", "-c", BESIDE]
-    if not port_is_free():
+    if not is_port_free():
         command = ["unshare", "-rn", "bash", "-c", f"ip link set lo up\n{BESIDE}"]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=300
@@ -72,27 +72,27 @@ def beside_a_server(folder: Path, script: str) -> str:
     return done.stdout
 
 
-def answers(said: str) -> list[dict[str, Any]]:
+def parse_answers(output: str) -> list[dict[str, Any]]:
     decoder = json.JSONDecoder()
-    return [decoder.raw_decode(said, found.start())[0] for found in re.finditer(r'\{"success"', said)]
+    return [decoder.raw_decode(output, found.start())[0] for found in re.finditer(r'\{"success"', output)]
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Path:
+def script_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "desk"
     shutil.copytree(LIBRARY, folder / "scenarios", ignore=shutil.ignore_patterns("__pycache__", "*.py"))
     return folder
 
 
-def test_the_import_script_and_the_request_work_unchanged(desk: Path) -> None:
-    """One test for both: no two workers may want the port at once."""
-    files = sorted((desk / "scenarios").rglob("*.yaml"))
-    said = beside_a_server(desk, f"{SCRIPT}\n{SCRIPT}\n{REQUEST}\n{REQUEST}")
+def test_the_documented_import_script_and_request_work_unchanged(script_folder: Path) -> None:
+    """One test for both, so that two workers never need the port at the same time."""
+    files = sorted((script_folder / "scenarios").rglob("*.yaml"))
+    said = run_beside_server(script_folder, f"{SCRIPT}\n{SCRIPT}\n{REQUEST}\n{REQUEST}")
     reached = re.findall(r"Importing (scenarios/.*\.yaml)\.\.\.", said)
-    assert reached == 2 * [path.relative_to(desk).as_posix() for path in files], (
+    assert reached == 2 * [path.relative_to(script_folder).as_posix() for path in files], (
         "the pattern reaches all of the library"
     )
-    found = answers(said)
+    found = parse_answers(said)
     assert all(each["success"] for each in found), said[:2000]
     first, second, (new, again) = found[: len(files)], found[len(files) : 2 * len(files)], found[2 * len(files) :]
     assert (

@@ -1,4 +1,4 @@
-"""`pramana serve` as processes: killed in the middle of runs, killed by a run, and a team's three on one PostgreSQL."""
+"""`pramana serve` as processes: killed during runs, killed by a run, and three servers of a team on one PostgreSQL."""
 
 import time
 from collections import Counter
@@ -12,14 +12,14 @@ from pramana.jobs import MAX_CONCURRENT_RUNS
 from pramana.store import open_store
 from pramana.store.store import Store
 
-from ..show.api.served import Client, Program, program
-from ..show.api.test_events import listening
+from ..show.api.served import Client, Program, start_program
+from ..show.api.test_events import follow_stream
 from ..stores import home_store
 
 RUNS = 20
 
 
-def until(condition: Callable[[], Any], within: float = 60.0) -> Any:
+def wait_until(condition: Callable[[], Any], within: float = 60.0) -> Any:
     deadline = time.monotonic() + within
     while not (found := condition()):
         assert time.monotonic() < deadline
@@ -27,7 +27,7 @@ def until(condition: Callable[[], Any], within: float = 60.0) -> Any:
     return found
 
 
-def start(client: Client, model: str, **body: Any) -> str:
+def start_run(client: Client, model: str, **body: Any) -> str:
     found = client.post("/api/runs", {"tier": "cheap", "models": [model], **body})
     assert found.status == 202, found.body
     run_id: str = found.data["id"]
@@ -38,39 +38,40 @@ def are_finished(store: Store, runs: list[str]) -> bool:
     return all(store.runs.find(each).status == "finished" for each in runs)
 
 
-def have_begun(store: Store, runs: list[str]) -> bool:
+def have_started(store: Store, runs: list[str]) -> bool:
     return all(store.runs.find(each).stored for each in runs)
 
 
-def was_begun(store: Store, run_id: str, times: int) -> bool:
+def has_attempts(store: Store, run_id: str, times: int) -> bool:
     return store.runs.read(run_id).attempts == times
 
 
-def listed(client: Client) -> dict[str, Any]:
+def list_runs(client: Client) -> dict[str, Any]:
     return {each["id"]: each for each in client.get("/api/runs?pageSize=500").data}
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
-def test_a_server_killed_during_twenty_runs_loses_and_doubles_nothing(
+def test_a_server_killed_during_20_runs_loses_and_duplicates_nothing(
     engine: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four at a time; each is under way when its server is killed, the next one goes on, and every run ends whole."""
+    """Four at a time: each server is killed during its runs, the next one resumes them, and every run completes."""
     if engine == "postgresql":
         monkeypatch.setenv("PRAMANA_DATABASE_URL", request.getfixturevalue("postgres_url"))
     store = open_store(home_store())
     made: list[str] = []
     while len(made) < RUNS:
-        with program() as server:
-            until(partial(are_finished, store, made))
+        with start_program() as server:
+            wait_until(partial(are_finished, store, made))
             some = [
-                start(server.client, "fake:latency=0.2", limits={"concurrency": 1}) for _ in range(MAX_CONCURRENT_RUNS)
+                start_run(server.client, "fake:latency=0.2", limits={"concurrency": 1})
+                for _ in range(MAX_CONCURRENT_RUNS)
             ]
-            until(partial(have_begun, store, some))
+            wait_until(partial(have_started, store, some))
             server.kill()
         assert {store.runs.find(each).status for each in some} == {"queued"}, "for the next server"
         made += some
-    with program():
-        until(partial(are_finished, store, made))
+    with start_program():
+        wait_until(partial(are_finished, store, made))
     for run_id in made:
         keys = Counter(result.key for _, result in store.results.iterate(run_id))
         assert (len(keys), set(keys.values())) == (10, {1}), run_id
@@ -78,54 +79,56 @@ def test_a_server_killed_during_twenty_runs_loses_and_doubles_nothing(
     store.close()
 
 
-def test_a_run_that_kills_its_server_is_stopped_after_three() -> None:
-    """Whatever ends the process while the run is under way: here a kill, as the system does when memory is short."""
+def test_a_run_that_kills_its_server_is_stopped_after_three_attempts() -> None:
+    """Whatever ends the process during the run; here a kill, as the out-of-memory killer does."""
     store = open_store(home_store())
     run_id = ""
     for attempt in (1, 2, 3):
-        with program() as server:
-            run_id = run_id or start(server.client, "fake:latency=600")
-            until(partial(was_begun, store, run_id, attempt))
+        with start_program() as server:
+            run_id = run_id or start_run(server.client, "fake:latency=600")
+            wait_until(partial(has_attempts, store, run_id, attempt))
             server.kill()
-    with program() as server:
-        found = until(lambda: next((each for each in listed(server.client).values() if each["finishedAt"]), None))
+    with start_program() as server:
+        found = wait_until(
+            lambda: next((each for each in list_runs(server.client).values() if each["finishedAt"]), None)
+        )
         assert (found["id"], found["status"]) == (run_id, "interrupted")
-        assert found["reason"] == "its server ended three times during the run; resume it to try again"
+        assert found["reason"] == "the server stopped three times during this run; resume the run to try again"
         assert server.client.delete(f"/api/runs/{run_id}").status == 200
     store.close()
 
 
-def test_a_server_that_is_told_to_end_hands_its_runs_on() -> None:
+def test_a_terminated_server_hands_over_its_runs() -> None:
     store = open_store(home_store())
-    with program() as server:
-        run_id = start(server.client, "fake:latency=0.3", limits={"concurrency": 1})
-        until(lambda: store.runs.find(run_id).stored)
+    with start_program() as server:
+        run_id = start_run(server.client, "fake:latency=0.3", limits={"concurrency": 1})
+        wait_until(lambda: store.runs.find(run_id).stored)
         began = time.monotonic()
         server.process.terminate()
         assert server.process.wait(15) == 0
         assert time.monotonic() - began < 8
     assert (store.runs.find(run_id).status, store.runs.read(run_id).attempts) == ("queued", 0)
-    with program() as server:
-        until(lambda: store.runs.find(run_id).status == "finished")
+    with start_program() as server:
+        wait_until(lambda: store.runs.find(run_id).status == "finished")
     assert len({result.key for _, result in store.results.iterate(run_id)}) == 10
     store.close()
 
 
-def test_a_team_starts_on_one_follows_on_another_and_cancels_from_a_third(
+def test_a_run_can_be_started_followed_and_cancelled_on_three_servers(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRAMANA_DATABASE_URL", postgres_url)
-    with program("--api-only") as one, program("--api-only") as two:
-        run_id = start(one.client, "fake:latency=0.2", repeats=100, limits={"concurrency": 2})
-        assert two.client.get(f"/api/runs/{run_id}").data["status"] == "queued"  # until somebody is there who does it
-        with program() as full:
+    with start_program("--api-only") as one, start_program("--api-only") as two:
+        run_id = start_run(one.client, "fake:latency=0.2", repeats=100, limits={"concurrency": 2})
+        assert two.client.get(f"/api/runs/{run_id}").data["status"] == "queued"  # until a server with workers starts
+        with start_program() as full:
             follow_and_cancel(run_id, full, follower=two.client, canceller=one.client)
-            again = start(full.client, "fake:latency=0.2", repeats=100, limits={"concurrency": 2})
+            again = start_run(full.client, "fake:latency=0.2", repeats=100, limits={"concurrency": 2})
             follow_and_cancel(again, full, follower=one.client, canceller=two.client)
 
 
 def follow_and_cancel(run_id: str, full: Program, *, follower: Client, canceller: Client) -> None:
-    with listening(follower, f"/api/runs/{run_id}/events") as events:
+    with follow_stream(follower, f"/api/runs/{run_id}/events") as events:
         seen = [next(events) for _ in range(8)]
         assert [name for _, name, _ in seen].count("result") >= 2
         assert f"process {full.process.pid} on" in canceller.get(f"/api/runs/{run_id}").data["holder"]

@@ -1,4 +1,4 @@
-"""Told to end: by Ctrl-C, SIGTERM or SIGHUP; once, twice, in a hurry. Real processes, and the run can always go on."""
+"""Ctrl-C, SIGTERM and SIGHUP, once or twice: real processes, and the run can always be resumed."""
 
 import os
 import re
@@ -10,29 +10,36 @@ from pathlib import Path
 
 import pytest
 
-from pramana.bench import INTERRUPTED
-from pramana.run.engine import Stop
+from pramana.run.engine import INTERRUPTED, Stop
 from pramana.show.cli.signals import SECOND_SIGNAL_WINDOW_S, SignalHandler
 
 from .. import programs
-from .test_run import data, environment, pramana, serving, stored, wait_until, write_suite
+from .test_run import (
+    count_stored_results,
+    make_environment,
+    parse_json,
+    run_pramana,
+    run_server,
+    wait_until,
+    write_suite,
+)
 
 HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)
 
 
 @pytest.fixture(autouse=True)
-def _hangups_are_heard() -> Iterator[None]:
-    """Let children hear of a hangup also where these tests run under nohup, which has them ignore it."""
+def _default_hangup_handler() -> Iterator[None]:
+    """Reset the hangup handler for child processes; under nohup they would ignore hangups."""
     before = signal.signal(HANGUP, signal.SIG_DFL)
     yield
     signal.signal(HANGUP, before)
 
 
-def told(suite: Path, url: str, tell: Callable[[programs.Process], None]) -> tuple[int, str]:
-    """Start a run, tell it something when it is under way; return its exit code and what it said."""
+def signal_run(suite: Path, url: str, tell: Callable[[programs.Process], None]) -> tuple[int, str]:
+    """Start a run, signal it while it is running; return its exit code and output."""
     command = ["-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "4"]
-    with programs.start(command, env=environment()) as process:
-        wait_until(lambda: stored() > 4)
+    with programs.start(command, env=make_environment()) as process:
+        wait_until(lambda: count_stored_results() > 4)
         tell(process)
         code = process.wait(60)
         assert process.stdout
@@ -40,21 +47,21 @@ def told(suite: Path, url: str, tell: Callable[[programs.Process], None]) -> tup
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, HANGUP])
-def test_one_signal_finishes_what_is_under_way_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+def test_one_signal_finishes_running_requests_and_says_how_to_resume(tmp_path: Path, number: signal.Signals) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 60)
-    with serving("--says", "Yes.", "--latency", "0.3") as url:
-        code, said = told(suite, url, lambda process: process.send_signal(number))
+    with run_server("--says", "Yes.", "--latency", "0.3") as url:
+        code, said = signal_run(suite, url, lambda process: process.send_signal(number))
         assert code == 130
-        assert "Finishing what is under way" in said
-        (run,) = data(pramana("runs", "--json"))
+        assert "Finishing requests in flight" in said
+        (run,) = parse_json(run_pramana("runs", "--json"))
         assert (run["status"], 4 < run["stored"] < 60, run["stored"] % 4) == ("interrupted", True, 0)
         assert f"Resume with: pramana run --resume {run['id']}" in said
-        done = pramana("run", "--resume", run["id"], "--json", "--concurrency", "32")
-        assert (done.returncode, data(done)["overall"]["passed"]) == (0, 60)
+        done = run_pramana("run", "--resume", run["id"], "--json", "--concurrency", "32")
+        assert (done.returncode, parse_json(done)["overall"]["passed"]) == (0, 60)
 
 
 @pytest.mark.parametrize("several", [(signal.SIGINT,) * 2, (signal.SIGINT,) * 5, (signal.SIGTERM, signal.SIGINT)])
-def test_two_signals_end_at_once_and_leave_a_run_that_can_go_on(
+def test_two_signals_end_at_once_and_the_run_can_be_resumed(
     tmp_path: Path, several: tuple[signal.Signals, ...]
 ) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 40)
@@ -63,29 +70,29 @@ def test_two_signals_end_at_once_and_leave_a_run_that_can_go_on(
         for number in several:
             process.send_signal(number)
 
-    with serving("--says", "Yes.", "--latency", "0.5") as url:
-        code, said = told(suite, url, tell)
+    with run_server("--says", "Yes.", "--latency", "0.5") as url:
+        code, said = signal_run(suite, url, tell)
         assert code == 130
         assert "Traceback" not in said
-        (run,) = data(pramana("runs", "--json"))
+        (run,) = parse_json(run_pramana("runs", "--json"))
         assert run["status"] == "interrupted"
         found = re.search(r"Resume with: pramana run --resume (\S+)", said)
         assert found, said
         assert found[1] == run["id"]
-        done = pramana("run", "--resume", run["id"], "--json", "--concurrency", "40")
-        assert (done.returncode, data(done)["overall"]["passed"]) == (0, 40)
+        done = run_pramana("run", "--resume", run["id"], "--json", "--concurrency", "40")
+        assert (done.returncode, parse_json(done)["overall"]["passed"]) == (0, 40)
 
 
-def test_who_ignores_the_hangup_is_not_stopped_by_it(tmp_path: Path) -> None:
+def test_an_ignored_hangup_does_not_stop_the_run(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 20)
     signal.signal(HANGUP, signal.SIG_IGN)  # which a child inherits, as under nohup
-    with serving("--says", "Yes.", "--latency", "0.1") as url:
-        code, _ = told(suite, url, lambda process: process.send_signal(HANGUP))
+    with run_server("--says", "Yes.", "--latency", "0.1") as url:
+        code, _ = signal_run(suite, url, lambda process: process.send_signal(HANGUP))
     assert code == 0
-    assert stored() == 20
+    assert count_stored_results() == 20
 
 
-def test_the_second_signal_interrupts_and_those_right_after_it_mean_the_same() -> None:
+def test_the_second_signal_interrupts_and_immediate_repeats_are_ignored() -> None:
     now = 100.0
     stop = Stop()
     interruptible = SignalHandler(stop, lambda: now)
@@ -99,7 +106,7 @@ def test_the_second_signal_interrupts_and_those_right_after_it_mean_the_same() -
         interruptible._on_signal(signal.SIGINT, None)
 
 
-def test_a_run_that_is_stopping_for_another_reason_can_be_hurried_too() -> None:
+def test_two_signals_interrupt_a_run_that_is_already_stopping() -> None:
     stop = Stop()
     stop("the budget is spent")
     interruptible = SignalHandler(stop)
@@ -109,27 +116,27 @@ def test_a_run_that_is_stopping_for_another_reason_can_be_hurried_too() -> None:
     assert stop.reason == "the budget is spent"
 
 
-def test_handlers_are_put_back() -> None:
+def test_signal_handlers_are_restored() -> None:
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, HANGUP)]
     with SignalHandler(Stop()):
         assert signal.getsignal(signal.SIGTERM) != before[1]
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, HANGUP)] == before
 
 
-def test_a_terminal_that_is_gone_does_not_end_the_run(tmp_path: Path) -> None:
-    """The far end of a terminal closes, as when a connection is lost: what is under way is still stored."""
+def test_a_closed_terminal_does_not_end_the_run(tmp_path: Path) -> None:
+    """The other end of the terminal closes, as when a connection is lost; running requests are still stored."""
     suite = write_suite(tmp_path / "mine.jsonl", 40)
-    with serving("--says", "Yes.", "--latency", "0.3") as url:
+    with run_server("--says", "Yes.", "--latency", "0.3") as url:
         ours, theirs = os.openpty()
         command = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "4"]
         with subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(), start_new_session=True
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=make_environment(), start_new_session=True
         ) as process:
             os.close(theirs)
-            wait_until(lambda: stored() > 4)
+            wait_until(lambda: count_stored_results() > 4)
             os.close(ours)
             process.send_signal(HANGUP)
             process.wait(timeout=60)
-        (run,) = data(pramana("runs", "--json"))
+        (run,) = parse_json(run_pramana("runs", "--json"))
         assert (run["status"], run["stored"] % 4) == ("interrupted", 0)
         assert run["stored"] < 40

@@ -1,4 +1,4 @@
-"""Voice from end to end: whole runs that call, record, score, keep, resume, score again, export and compare."""
+"""Voice end to end: complete runs that call, record, score, store, resume, rescore, export and compare."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ from ..loopback.realtime import RealtimeAgent
 from ..loopback.server import Fault, Loopback
 from ..loopback.speech import SpeechLoopback
 from ..virtual_time import real_time, virtual_time
-from .test_run import assert_one_result_a_key, environment, stored, wait_until
+from .test_run import assert_one_result_per_key, count_stored_results, make_environment, wait_until
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 PASSED, FAILED, ERRORED, UNSCORED, SKIPPED = Outcome
@@ -62,20 +62,20 @@ PATIENCE = Patience(answer_within_s=2)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _ears_are_real() -> Iterator[None]:
-    """What is checked by ear needs ears; `test_embedded_agent.py` has the same flows with faults."""
-    with embedded_faults.lifted():
+def _real_speech_recognition() -> Iterator[None]:
+    """Use the real speech recognition; `test_embedded_agent.py` has the same flows with faults."""
+    with embedded_faults.without_faults():
         yield
 
 
-class Spoken(NamedTuple):
-    """A run that is over."""
+class VoiceRun(NamedTuple):
+    """A finished run and its results."""
 
     home: Path
     run: Run
     results: list[tuple[Case, Result]]
 
-    def of(self, case: str, model: str | None = None, variant: str | None = None) -> Result:
+    def find(self, case: str, model: str | None = None, variant: str | None = None) -> Result:
         (found,) = (
             result
             for asked, result in self.results
@@ -87,7 +87,9 @@ class Spoken(NamedTuple):
 ANY_WORDS = {"type": "regex", "ideal": r"\w"}
 
 
-def scenario(name: str, prompt: str = "When do you open?", expected: Any = ANY_WORDS, **more: Any) -> dict[str, Any]:
+def make_scenario(
+    name: str, prompt: str = "When do you open?", expected: Any = ANY_WORDS, **more: Any
+) -> dict[str, Any]:
     given = {"id": name, "name": name, "type": "information-retrieval", "prompt": prompt, "expected_outcome": "Tells."}
     return {**given, "assert": expected, **more}
 
@@ -107,7 +109,7 @@ def write_suite(path: Path, *cases: dict[str, Any]) -> Path:
 
 
 @contextmanager
-def at_home(home: Path) -> Iterator[Store]:
+def open_home(home: Path) -> Iterator[Store]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PRAMANA_HOME", str(home))
         patch.setattr(asking, "FIRST_WAIT_S", 0.01)
@@ -115,7 +117,7 @@ def at_home(home: Path) -> Iterator[Store]:
             yield store
 
 
-async def performed(
+async def execute_run(
     store: Store,
     files: list[Path],
     models: list[str],
@@ -123,21 +125,21 @@ async def performed(
     watch: Watch | None = None,
     **given: Any,
 ) -> Run:
-    """Carry a run out; without limits of its own, its callers wait for an answer for two seconds only."""
+    """Execute a run; without explicit limits, callers wait only two seconds for an answer."""
     begun = create_run(store, RunRequest(paths=tuple(files), models=tuple(models), **given))
     patience = None if limits else PATIENCE
     done = execute(store, begun, limits or Limits(), watch, patience=patience)
     return await asyncio.wait_for(done, 600)  # of virtual time
 
 
-def call_all(home: Path, files: list[Path], models: list[str], limits: Limits | None = None, **given: Any) -> Spoken:
-    with at_home(home) as store:
-        ended = asyncio.run(performed(store, files, models, limits, **given))
-        return Spoken(home, ended, list(store.results.iterate_with_cases(ended.id)))
+def call_all(home: Path, files: list[Path], models: list[str], limits: Limits | None = None, **given: Any) -> VoiceRun:
+    with open_home(home) as store:
+        ended = asyncio.run(execute_run(store, files, models, limits, **given))
+        return VoiceRun(home, ended, list(store.results.iterate_with_cases(ended.id)))
 
 
-def pramana(home: Path, *arguments: str | Path) -> tuple[int, str]:
-    """Run the program in this process; return its exit code and what it said."""
+def run_pramana(home: Path, *arguments: str | Path) -> tuple[int, str]:
+    """Run the program in this process; return its exit code and output."""
     invoked = CliRunner(env={"PRAMANA_HOME": str(home)}).invoke(
         program, list(map(str, arguments)), standalone_mode=False
     )
@@ -148,12 +150,12 @@ def pramana(home: Path, *arguments: str | Path) -> tuple[int, str]:
     return invoked.return_value or 0, invoked.output
 
 
-def check(result: Result, name: str) -> Check:
+def find_check(result: Result, name: str) -> Check:
     (found,) = (each for each in result.checks if each.name == name)
     return found
 
 
-def caller(result: Result) -> tuple[str, ...]:
+def read_caller_lines(result: Result) -> tuple[str, ...]:
     assert result.reply is not None
     assert result.reply.call is not None
     return result.reply.call.caller
@@ -162,42 +164,44 @@ def caller(result: Result) -> tuple[str, ...]:
 # ── The embedded agent ──
 
 
-def test_the_embedded_agent_says_and_hears_the_same_in_every_process(tmp_path: Path) -> None:
+def test_the_embedded_agent_is_deterministic_across_processes(tmp_path: Path) -> None:
     file = write_scenarios(
         tmp_path / "s.yaml",
-        scenario("open", FRANCE),
-        scenario("de", "Wann machen Sie auf?", language="de"),
+        make_scenario("open", FRANCE),
+        make_scenario("de", "Wann machen Sie auf?", language="de"),
     )
     command = [sys.executable, "-m", "pramana", "run", str(file), "--model", "local-voice", "--max-tokens", "4"]
     homes = [tmp_path / "one", tmp_path / "two"]
     both = [
-        subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, env={**environment(), "PRAMANA_HOME": str(home)})
+        subprocess.Popen(
+            [*command, "--json"], stdout=subprocess.PIPE, env={**make_environment(), "PRAMANA_HOME": str(home)}
+        )
         for home in homes
     ]
     said = [json.loads(process.communicate(timeout=60)[0]) for process in both]
     assert [each["exit_code"] for each in said] == [0, 0]
     found = []
     for home in homes:
-        with at_home(home) as store:
+        with open_home(home) as store:
             found.append(
                 {case.id: result for case, result in store.results.iterate_with_cases(store.runs.find("latest").id)}
             )
     first, second = found
-    assert caller(first["open"]) == caller(second["open"])
+    assert read_caller_lines(first["open"]) == read_caller_lines(second["open"])
     assert first["open"].reply is not None
     assert second["open"].reply is not None
     assert first["open"].reply.text == second["open"].reply.text != ""
     assert first["open"].digest == second["open"].digest
-    words: list[Any] = [check(each["open"], "call").evidence["words"] for each in found]
+    words: list[Any] = [find_check(each["open"], "call").evidence["words"] for each in found]
     heard, again = (each["heard"] for each in words)
     assert heard == again
-    assert heard is None or heard["reference"] == FRANCE  # None: the ears of this machine found no words
+    assert heard is None or heard["reference"] == FRANCE  # None: speech recognition on this machine found no words
     assert first["de"].outcome is SKIPPED
     assert first["de"].checks[0].reason == "the agent does not understand de"
 
 
 class Whisper:
-    """An ear of the same size as Whisper, for queues: one at a time, a quarter of a second a clip."""
+    """Speech recognition with the queueing of Whisper: one clip at a time, a quarter of a second each."""
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
@@ -208,13 +212,13 @@ class Whisper:
             return "When do you open?"
 
 
-@real_time()  # an ear takes real time
-def test_the_times_of_an_embedded_agent_are_its_own_however_many_are_asked_at_once(
+@real_time()  # speech recognition takes real time
+def test_concurrency_does_not_affect_the_times_of_an_embedded_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight cases of two models: were they held at once, all would wait for one ear, and for the ear that scores.
+    """Eight cases of two models: concurrent calls would all wait for one recogniser, and for the one that scores.
 
-    So they are held one after the other.
+    So the calls are made one after the other.
     """
     ears = dict[str, Whisper]()
     monkeypatch.setattr(embedded, "_load_whisper", lambda whose: ears.setdefault(whose, Whisper()))
@@ -225,12 +229,12 @@ def test_the_times_of_an_embedded_agent_are_its_own_however_many_are_asked_at_on
         at_once.add(sum(count for stage, count in progress.count_calls().items() if stage != "scoring"))
 
     for concurrency, cases in ((8, 4), (1, 3)):
-        file = write_scenarios(tmp_path / "s.yaml", *(scenario(f"q-{number}", "Open?") for number in range(cases)))
+        file = write_scenarios(tmp_path / "s.yaml", *(make_scenario(f"q-{number}", "Open?") for number in range(cases)))
         home = tmp_path / f"home-{concurrency}"
         spoken = call_all(home, [file], models, Limits(concurrency=concurrency), watch=watch, modalities=("voice",))
         times: list[float] = []
         for _, result in spoken.results:
-            found: Any = check(result, "call").evidence["times"]
+            found: Any = find_check(result, "call").evidence["times"]
             times.append(found["lines"][0]["voice_to_voice_s"])
         assert len(times) == 2 * cases
         p50[concurrency] = statistics.median(times)
@@ -239,10 +243,10 @@ def test_the_times_of_an_embedded_agent_are_its_own_however_many_are_asked_at_on
     assert ears.keys() == {"agent", "bench"}
 
 
-# ── Typed, spoken, spoken in noise ──
+# ── Text, speech and noisy speech ──
 
 
-def test_the_same_questions_typed_spoken_and_spoken_in_noise(tmp_path: Path) -> None:
+def test_the_same_cases_run_as_text_as_speech_and_as_noisy_speech(tmp_path: Path) -> None:
     suite = write_suite(
         tmp_path / "mine.jsonl",
         {"id": "a", "input": "When do you open?"},
@@ -255,7 +259,7 @@ def test_the_same_questions_typed_spoken_and_spoken_in_noise(tmp_path: Path) -> 
     assert (spoken.run.status, spoken.run.expected, spoken.run.stored) == ("finished", 6, 6)
     assert Counter(result.key for _, result in spoken.results).most_common(1)[0][1] == 1
     assert Counter(result.key.variant for _, result in spoken.results) == dict.fromkeys(variants, 2)
-    code, shown = pramana(spoken.home, "show", "--json")
+    code, shown = run_pramana(spoken.home, "show", "--json")
     data = json.loads(shown)
     assert code == 0
     assert {name: row["total"] for name, row in data["by"]["variant"].items()} == dict.fromkeys(variants, 2)
@@ -265,57 +269,62 @@ def test_the_same_questions_typed_spoken_and_spoken_in_noise(tmp_path: Path) -> 
     for tax in taxes.values():
         assert (tax["pairs"], tax["kept"], tax["excluded"], tax["difference"]) == (1, 1, 1, 0)
     assert {each["variant"]: each["voice_to_voice"]["n"] for each in data["voice"]["by"]} == dict.fromkeys(taxes, 1)
-    # and as a file, in which each answer says how it was asked
+    # and as a file, in which each result names its variant
     results = tmp_path / "results.json"
-    assert pramana(spoken.home, "export", "--output", results)[0] == 0
+    assert run_pramana(spoken.home, "export", "--output", results)[0] == 0
     (block,) = json.loads(results.read_text(encoding="utf-8"))
     assert Counter(each.get("variant", "text") for each in block["results"]) == dict.fromkeys(variants, 2)
-    code, compared = pramana(spoken.home, "compare", results, "latest", "--json")
+    code, compared = run_pramana(spoken.home, "compare", results, "latest", "--json")
     found = json.loads(compared)
     assert (code, found["pairs"], found["lost"]) == (0, 4, [])
     assert sorted(found["excluded"]) == ["b (voice)", "b (voice+noise=10dB)"]
 
 
-def test_a_case_with_conditions_of_its_own_is_told_apart_from_clean_calls(tmp_path: Path) -> None:
-    both = write_scenarios(tmp_path / "two.yaml", scenario("clean"), scenario("far", conditions="phone,noise=10dB"))
+def test_a_case_with_conditions_is_reported_apart_from_clean_calls(tmp_path: Path) -> None:
+    both = write_scenarios(
+        tmp_path / "two.yaml", make_scenario("clean"), make_scenario("far", conditions="phone,noise=10dB")
+    )
     spoken = call_all(tmp_path / "home", [both], ["fake-voice:fixed=At nine."], Limits())
-    code, shown = pramana(spoken.home, "show", "--json")
+    code, shown = run_pramana(spoken.home, "show", "--json")
     rows = {each["variant"]: each["calls"] for each in json.loads(shown)["voice"]["by"]}
     assert (code, rows) == (0, {"voice": 1, "voice+noise=10dB,phone": 1})
 
 
-def test_a_voice_agent_that_is_only_written_to_is_skipped_with_the_reason(tmp_path: Path) -> None:
-    one = write_scenarios(tmp_path / "one.yaml", scenario("one"))
+def test_a_voice_agent_in_a_text_only_run_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    one = write_scenarios(tmp_path / "one.yaml", make_scenario("one"))
     asked = call_all(tmp_path / "home", [one], ["fake-voice:fixed=At nine."], Limits(), modalities=("text",))
     (result,) = (each for _, each in asked.results)
-    assert (result.outcome.value, result.checks[0].reason) == ("skipped", "fake-voice is called, not written to")
+    assert (result.outcome.value, result.checks[0].reason) == (
+        "skipped",
+        "fake-voice is a voice agent and takes no text",
+    )
 
 
-def test_a_killed_run_goes_on_to_exactly_one_result_a_key(tmp_path: Path) -> None:
+def test_a_killed_voice_run_resumes_to_exactly_one_result_per_key(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(audio.write_wav(speak("Guten Tag.", "de"), 16000))
     file = write_scenarios(
         tmp_path / "s.yaml",
-        *(scenario(f"de-{number}", "Guten Tag.", language="de", prompt_audio_url="a.wav") for number in range(2)),
+        *(make_scenario(f"de-{number}", "Guten Tag.", language="de", prompt_audio_url="a.wav") for number in range(2)),
     )
     agent = "fake-voice:fixed=Ja."
     command = [sys.executable, "-m", "pramana", "run", str(file), "--model", agent, "--modality", "voice,noisy"]
-    with subprocess.Popen([*command, "--concurrency", "1"], stderr=subprocess.PIPE, env=environment()) as process:
-        wait_until(lambda: stored() >= 1)
+    with subprocess.Popen([*command, "--concurrency", "1"], stderr=subprocess.PIPE, env=make_environment()) as process:
+        wait_until(lambda: count_stored_results() >= 1)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    before = stored()
+    before = count_stored_results()
     assert 1 <= before < 4
-    code, said = pramana(settings.data_folder(), "run", "--resume", "latest", "--json")
+    code, said = run_pramana(settings.data_folder(), "run", "--resume", "latest", "--json")
     data = json.loads(said)
     assert (code, data["status"], data["overall"]["passed"]) == (0, "finished", 4)
     assert data["by"]["variant"].keys() == {"voice", "voice+noise=10dB"}
-    assert_one_result_a_key(4)
+    assert_one_result_per_key(4)
 
 
-# ── What is not spoken ──
+# ── Skipped and partly spoken cases ──
 
 
-def test_what_cannot_be_asked_aloud_is_skipped_with_the_reason(tmp_path: Path) -> None:
+def test_a_case_that_cannot_be_spoken_is_skipped_with_the_reason(tmp_path: Path) -> None:
     suite = write_suite(
         tmp_path / "mine.jsonl",
         {"id": "json", "input": "Say it as JSON.", "ideal": None, "assertion": {"type": "is_json"}},
@@ -327,7 +336,7 @@ def test_what_cannot_be_asked_aloud_is_skipped_with_the_reason(tmp_path: Path) -
         },
         {"id": "code", "input": "Write a loop.", "category": "coding"},
     )
-    german = write_scenarios(tmp_path / "de.yaml", scenario("german", "Wann machen Sie auf?", language="de"))
+    german = write_scenarios(tmp_path / "de.yaml", make_scenario("german", "Wann machen Sie auf?", language="de"))
     spoken = call_all(tmp_path / "home", [suite, german], ["local-voice"], modalities=("text", "voice"))
     reasons = {(case.id, result.key.variant): result.checks[0].reason for case, result in spoken.results}
     assert {result.outcome for _, result in spoken.results} == {SKIPPED}
@@ -335,41 +344,44 @@ def test_what_cannot_be_asked_aloud_is_skipped_with_the_reason(tmp_path: Path) -
     assert reasons == {
         ("json", "voice"): "is_json checks written text, which cannot be spoken",
         ("schema", "voice"): "json_schema checks written text, which cannot be spoken",
-        ("code", "voice"): "it is about code, which cannot be spoken",
+        ("code", "voice"): "the case is about code, which cannot be spoken",
         ("german", "voice"): "the agent does not understand de",
-        **{(name, "text"): "local-voice is called, not written to" for name in ("json", "schema", "code", "german")},
+        **{
+            (name, "text"): "local-voice is a voice agent and takes no text"
+            for name in ("json", "schema", "code", "german")
+        },
     }
-    kanji = write_scenarios(tmp_path / "ja.yaml", scenario("kanji", "営業時間は何時からですか", language="ja"))
+    kanji = write_scenarios(tmp_path / "ja.yaml", make_scenario("kanji", "営業時間は何時からですか", language="ja"))
     (only,) = call_all(tmp_path / "home", [kanji], ["fake-voice:tone"]).results
     assert only[1].outcome is SKIPPED
-    assert "the text holds Han" in only[1].checks[0].reason
-    code, shown = pramana(tmp_path / "home", "show", "--json")
+    assert "the text contains Han" in only[1].checks[0].reason
+    code, shown = run_pramana(tmp_path / "home", "show", "--json")
     (reason,) = json.loads(shown)["reasons"]
     assert (code, reason["outcome"], reason["cases"]) == (0, "skipped", ["kanji"])
-    assert "the text holds Han" in reason["reason"]
+    assert "the text contains Han" in reason["reason"]
 
 
-def test_the_last_question_of_a_chat_is_spoken_and_the_rest_is_known(
+def test_the_last_message_of_a_chat_is_spoken_and_the_rest_is_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By way of a model that is asked to wait first: a call whose model fails is made again."""
+    """The model is rate limited first: a call whose model fails is repeated."""
     monkeypatch.setattr("pramana.embedded.ears.WhisperModel.transcribe", lambda *_: FRANCE)  # on any machine
     turns = [("system", "Be brief."), ("user", "Hello."), ("assistant", "Good day."), ("user", FRANCE)]
     chat = [{"role": role, "content": text} for role, text in turns]
     suite = write_suite(tmp_path / "mine.jsonl", {"id": "a", "input": chat})
 
-    async def use(server: Loopback) -> Spoken:
-        with at_home(tmp_path / "home") as store:
+    async def use(server: Loopback) -> VoiceRun:
+        with open_home(tmp_path / "home") as store:
             given: Any = {"modalities": ("voice",), "system_prompt": "Be kind."}
-            ended = await performed(store, [suite], [f"{server.url}#m"], Limits(), **given)
-            return Spoken(tmp_path / "home", ended, list(store.results.iterate_with_cases(ended.id)))
+            ended = await execute_run(store, [suite], [f"{server.url}#m"], Limits(), **given)
+            return VoiceRun(tmp_path / "home", ended, list(store.results.iterate_with_cases(ended.id)))
 
-    async def go() -> tuple[Spoken, list[Any]]:
+    async def go() -> tuple[VoiceRun, list[Any]]:
         async with Loopback(OpenAIWire("At nine."), script={0: Fault("rate_limited")}) as server:
             return await use(server), server.requests
 
     spoken, requests = asyncio.run(go())
-    assert spoken.of("a").outcome is PASSED
+    assert spoken.find("a").outcome is PASSED
     assert len(requests) == 2
     assert sum(spoken.run.notes["retries"].values()) == 1
     for each in requests:
@@ -377,13 +389,13 @@ def test_the_last_question_of_a_chat_is_spoken_and_the_rest_is_known(
             ("system", f"Be kind.\n\nBe brief.\n\n{SPOKEN_STYLE_PROMPT}"),
             *turns[1:],
         ]
-    assert len(caller(spoken.of("a"))) == 1
+    assert len(read_caller_lines(spoken.find("a"))) == 1
 
 
 # ── Recordings and conditions ──
 
 
-def test_a_recording_is_played_bit_for_bit_to_everyone_and_never_replaced(tmp_path: Path) -> None:
+def test_a_prompt_recording_is_played_bit_for_bit_and_never_replaced_by_speech(tmp_path: Path) -> None:
     samples = speak("Guten Tag.", "de")
     folder = tmp_path / "recordings"
     folder.mkdir()
@@ -398,25 +410,25 @@ def test_a_recording_is_played_bit_for_bit_to_everyone_and_never_replaced(tmp_pa
     names = ("good", "missing", "silent", "clipped", "text")
     file = write_scenarios(
         folder / "s.yaml",
-        *(scenario(name, "Guten Tag.", language="de", prompt_audio_url=f"{name}.wav") for name in names),
+        *(make_scenario(name, "Guten Tag.", language="de", prompt_audio_url=f"{name}.wav") for name in names),
     )
     models, variants = ["fake-voice:fixed=Ja.", "fake-voice:seed=1,fixed=Ja."], ["voice", "voice+noise=10dB"]
     spoken = call_all(tmp_path / "home", [file], models, modalities=("voice", "noisy"))
-    good = {(model, variant): spoken.of("good", model, variant) for model in models for variant in variants}
+    good = {(model, variant): spoken.find("good", model, variant) for model in models for variant in variants}
     assert {result.outcome for result in good.values()} == {PASSED}
-    with at_home(spoken.home) as store:
-        (digest,) = caller(good[models[0], "voice"])
+    with open_home(spoken.home) as store:
+        (digest,) = read_caller_lines(good[models[0], "voice"])
         played, rate = audio.read_wav(store.blobs.get(digest))
         assert digest == store.blobs.put(audio.write_wav(samples, 16000))
         assert rate == 16000
         assert np.array_equal(played, samples)
     for variant in variants:  # the same for both
-        assert caller(good[models[0], variant]) == caller(good[models[1], variant])
-    assert caller(good[models[0], "voice"]) != caller(good[models[0], "voice+noise=10dB"])
-    for (model, variant), result in good.items():  # and part of what a result is known by
+        assert read_caller_lines(good[models[0], variant]) == read_caller_lines(good[models[1], variant])
+    assert read_caller_lines(good[models[0], "voice"]) != read_caller_lines(good[models[0], "voice+noise=10dB"])
+    for (model, variant), result in good.items():  # and part of a result's key
         plan, key = spoken.run.plan, result.key
         record = RecordDigest(model=model, parameters=plan.parameters, suite_hash="", system_prompt=None)
-        assert result.digest == record(key.case, "Ja.", caller(result)), variant
+        assert result.digest == record(key.case, "Ja.", read_caller_lines(result)), variant
         assert result.digest != record(key.case, "Ja.")
     reasons = {
         "missing": f"{folder / 'missing.wav'} does not exist",
@@ -425,7 +437,7 @@ def test_a_recording_is_played_bit_for_bit_to_everyone_and_never_replaced(tmp_pa
         "text": "the recording text.wav cannot be used: it is not a WAV",
     }
     for name, reason in reasons.items():
-        failed = spoken.of(name, models[0], "voice")
+        failed = spoken.find(name, models[0], "voice")
         assert (failed.outcome, failed.reply) == (ERRORED, None)
         assert failed.failure is not None
         assert failed.failure.message.startswith(reason)
@@ -435,26 +447,26 @@ def test_a_recording_is_played_bit_for_bit_to_everyone_and_never_replaced(tmp_pa
 
 
 @pytest.fixture(scope="module")
-def conversation(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
-    """One talk of three lines, the second into the answer to the first; and one whose second answer is not good."""
+def conversation(tmp_path_factory: pytest.TempPathFactory) -> VoiceRun:
+    """One conversation of three lines, the second interrupting the first answer; and one with a wrong second answer."""
     folder = tmp_path_factory.mktemp("conversation")
     nine, ten = ({"type": "contains", "ideal": each} for each in ("nine", "ten"))
     file = write_scenarios(
         folder / "talk.yaml",
-        scenario(
+        make_scenario(
             "talk",
             type="conversation-flow",
             reference="We are open from nine.",
             turns=[{"say": "And on Sundays?", "barge_in": 0.4}, {"say": "Thank you.", "assert": [nine, nine]}],
         ),
-        scenario("bad", expected=nine, turns=[{"say": "And close?", "assert": ten}]),
+        make_scenario("bad", expected=nine, turns=[{"say": "And close?", "assert": ten}]),
     )
     with virtual_time():
         return call_all(folder / "home", [file], [f"fake-voice:fixed={SHORT}"])
 
 
-def test_what_must_hold_of_each_answer_is_checked_of_that_answer(conversation: Spoken) -> None:
-    talk, bad = conversation.of("talk"), conversation.of("bad")
+def test_assertions_of_a_line_check_the_answer_to_that_line(conversation: VoiceRun) -> None:
+    talk, bad = conversation.find("talk"), conversation.find("bad")
     assert (talk.outcome, bad.outcome) == (PASSED, FAILED)
     assert [each.evidence["line"] for each in talk.checks if each.name == "contains"] == [2, 2]
     assert [(each.outcome, each.evidence["line"]) for each in bad.checks if each.name == "contains"] == [
@@ -464,62 +476,62 @@ def test_what_must_hold_of_each_answer_is_checked_of_that_answer(conversation: S
     assert talk.reply is not None
     first, *others = talk.reply.answers
     assert others == [SHORT, SHORT]
-    assert first  # the first was cut off before it came to the hour, and what was never heard was not said
+    assert first  # the first answer was cut off before the hour; text that was not heard does not count
     assert "nine" not in first
-    assert len(caller(talk)) == 3
+    assert len(read_caller_lines(talk)) == 3
 
 
-def test_a_line_said_into_an_answer_is_timed_as_such(conversation: Spoken) -> None:
-    times: Any = check(conversation.of("talk"), "call").evidence["times"]
+def test_barge_in_is_timed(conversation: VoiceRun) -> None:
+    times: Any = find_check(conversation.find("talk"), "call").evidence["times"]
     first, second, third = times["lines"]
     assert [each["barge_in"] for each in times["lines"]] == [False, True, False]
     assert second["talked_into"]
     assert second["speech_start_s"] == pytest.approx(first["first_audible_s"] + 0.4, abs=0.2)
     assert 0 < second["yield_s"] < 1
     assert third["speech_start_s"] > second["answer_end_s"]
-    _, shown = pramana(conversation.home, "show", conversation.run.id, "--json")
+    _, shown = run_pramana(conversation.home, "show", conversation.run.id, "--json")
     (row,) = json.loads(shown)["voice"]["by"]
     assert row["turn_taking"]["yielded"] == {"happened": 1, "of": 1}
     assert row["voice_to_voice"]["n"] == 5
     assert row["voice_to_voice"]["censored"] == 0
 
 
-def test_the_words_an_agent_must_say_are_compared_with_what_was_recorded(conversation: Spoken) -> None:
-    words: Any = check(conversation.of("talk"), "call").evidence["words"]
+def test_required_words_are_compared_with_the_recording(conversation: VoiceRun) -> None:
+    words: Any = find_check(conversation.find("talk"), "call").evidence["words"]
     assert [each is None for each in words["references"]] == [False, True, True]
     counts = words["references"][0]["words"]
     wrong = sum(counts[name] for name in ("substitutions", "deletions", "insertions"))
     assert counts["reference_words"] == 5
-    assert wrong >= 2  # it says other words, and was talked into besides
-    _, shown = pramana(conversation.home, "show", conversation.run.id, "--json")
+    assert wrong >= 2  # its words differ, and it was interrupted
+    _, shown = run_pramana(conversation.home, "show", conversation.run.id, "--json")
     (row,) = json.loads(shown)["voice"]["by"]
     assert (row["referred"]["errors"], row["referred"]["words"]) == (wrong, 5)
     assert row["reference_wer"] == wrong / 5
 
 
-def test_a_score_is_never_a_time(conversation: Spoken, tmp_path: Path) -> None:
+def test_a_score_is_never_a_time(conversation: VoiceRun, tmp_path: Path) -> None:
     file = tmp_path / "results.json"
-    assert pramana(conversation.home, "export", conversation.run.id, "--output", file)[0] == 0
+    assert run_pramana(conversation.home, "export", conversation.run.id, "--output", file)[0] == 0
     (block,) = json.loads(file.read_text(encoding="utf-8"))
     assert {each["test_id"]: each["score"] for each in block["results"]} == {"talk": 1.0, "bad": 0.0}
 
 
-def test_a_stored_call_is_measured_again_to_the_last_digit(conversation: Spoken) -> None:
-    code, _ = pramana(conversation.home, "rescore", conversation.run.id, "--quiet")
+def test_rescoring_a_stored_call_gives_identical_measurements(conversation: VoiceRun) -> None:
+    code, _ = run_pramana(conversation.home, "rescore", conversation.run.id, "--quiet")
     assert code == 0
-    with at_home(conversation.home) as store:
+    with open_home(conversation.home) as store:
         again = {case.id: result for case, result in store.results.iterate_with_cases(conversation.run.id)}
         first = {case.id: result for case, result in store.results.iterate_with_cases(conversation.run.id, scoring=0)}
     for name in ("talk", "bad"):
-        before, after = check(conversation.of(name), "call"), check(again[name], "call")
+        before, after = find_check(conversation.find(name), "call"), find_check(again[name], "call")
         assert after == before
         assert json.dumps(after.evidence) == json.dumps(before.evidence)
         assert [each.outcome for each in again[name].checks] == [each.outcome for each in first[name].checks]
 
 
-def test_every_call_is_exported_as_a_stereo_recording_and_a_log(conversation: Spoken, tmp_path: Path) -> None:
+def test_every_call_is_exported_as_a_stereo_recording_and_a_log(conversation: VoiceRun, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "audio"
-    code, said = pramana(conversation.home, "export", conversation.run.id, "--audio", folder)
+    code, said = run_pramana(conversation.home, "export", conversation.run.id, "--audio", folder)
     assert (code, said.startswith("2 calls: a stereo WAV")) == (0, True)
     names = sorted(path.name for path in folder.iterdir())
     assert [Path(name).suffix for name in names] == [".jsonl", ".wav"] * 2
@@ -533,13 +545,13 @@ def test_every_call_is_exported_as_a_stereo_recording_and_a_log(conversation: Sp
     samples, rate = audio.read_wav(log.with_suffix(".wav").read_bytes())
     assert (rate, samples.shape[1]) == (24000, 2)
     lines = [each for each in events if each["event"] == "line"]
-    assert [each["digest"] for each in lines] == list(caller(conversation.of("talk")))
+    assert [each["digest"] for each in lines] == list(read_caller_lines(conversation.find("talk")))
     spoken = samples[round(lines[0]["start"] * rate) : round(lines[0]["end"] * rate)]
     assert audio.level_dbfs(spoken[:, 0]) > -40
     assert audio.level_dbfs(spoken[:, 1]) < -60
 
 
-def test_typed_a_conversation_is_asked_line_by_line_and_paired_with_the_call(conversation: Spoken) -> None:
+def test_a_text_conversation_is_sent_line_by_line_and_paired_with_the_call(conversation: VoiceRun) -> None:
     file = conversation.home.parent / "talk.yaml"
     verdict = json.dumps({"completed": "yes", **dict.fromkeys(SCORES, 9)})
 
@@ -548,8 +560,8 @@ def test_typed_a_conversation_is_asked_line_by_line_and_paired_with_the_call(con
 
     async def go() -> tuple[Run, list[Any], list[Result]]:
         async with Loopback(OpenAIWire(says)) as server:
-            with at_home(conversation.home) as store:
-                ended = await performed(store, [file], [f"{server.url}#m"], Limits(concurrency=1))
+            with open_home(conversation.home) as store:
+                ended = await execute_run(store, [file], [f"{server.url}#m"], Limits(concurrency=1))
                 return ended, server.requests, [result for _, result in store.results.iterate(ended.id)]
 
     ended, requests, results = asyncio.run(go())
@@ -566,15 +578,15 @@ def test_typed_a_conversation_is_asked_line_by_line_and_paired_with_the_call(con
         "Thank you.",
     ]
     models = ("--model", ended.plan.targets[0].typed, "--new-model", conversation.run.plan.targets[0].typed)
-    code, compared = pramana(conversation.home, "compare", ended.id, conversation.run.id, *models, "--json")
+    code, compared = run_pramana(conversation.home, "compare", ended.id, conversation.run.id, *models, "--json")
     found = json.loads(compared)
     assert (code, found["pairs"], found["only_base"], found["only_new"]) == (0, 2, [], [])
 
 
-def test_many_calls_are_scored_at_once_though_few_threads_are_free(
-    conversation: Spoken, monkeypatch: pytest.MonkeyPatch
+def test_scoring_many_calls_with_few_threads_does_not_deadlock(
+    conversation: VoiceRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who measures waits for ears, which need a thread too: were they the same threads, all would wait forever."""
+    """Scoring waits for speech recognition, which needs a thread too; sharing one thread pool would deadlock."""
 
     def no_estimate(_: Any) -> None:
         raise WeightsMissing("not needed here")
@@ -588,7 +600,7 @@ def test_many_calls_are_scored_at_once_though_few_threads_are_free(
 
     async def go() -> list[Check]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        with at_home(conversation.home) as store:
+        with open_home(conversation.home) as store:
             scoring = CallScoring(store.blobs.get, Ears())
             (case, result), *_ = conversation.results
             assert result.reply is not None
@@ -603,36 +615,36 @@ def test_many_calls_are_scored_at_once_though_few_threads_are_free(
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
-    """Agents that go wrong in one way each."""
+def faulty_agents(tmp_path_factory: pytest.TempPathFactory) -> VoiceRun:
+    """A run of four agents with one fault each."""
     folder = tmp_path_factory.mktemp("guarded")
-    file = write_scenarios(folder / "s.yaml", scenario("q"))
+    file = write_scenarios(folder / "s.yaml", make_scenario("q"))
     agents = (f"garbled=1,tokens=24,fixed={NINE}", "silent=1,tone", f"cut=1,fixed={SHORT}", f"wordless=1,fixed={SHORT}")
     with virtual_time():
         return call_all(folder / "home", [file], [f"fake-voice:{each}" for each in agents])
 
 
-def guard(result: Result) -> Any:
-    return check(result, "call").evidence["guard"]
+def read_guard(result: Result) -> Any:
+    return find_check(result, "call").evidence["guard"]
 
 
-def of(guarded: Spoken, fault: str) -> Result:
+def find_by_fault(guarded: VoiceRun, fault: str) -> Result:
     (model,) = (each.typed for each in guarded.run.plan.targets if each.typed.startswith(f"fake-voice:{fault}"))
-    return guarded.of("q", model)
+    return guarded.find("q", model)
 
 
-def test_a_pass_whose_sound_contradicts_its_transcript_is_errored(guarded: Spoken) -> None:
-    garbled = of(guarded, "garbled")
-    assert check(garbled, "regex").outcome is PASSED
-    assert (garbled.outcome, guard(garbled)["state"]) == (ERRORED, "contradicts")
-    assert "the recording contradicts the transcript" in check(garbled, "call").reason
+def test_a_pass_is_errored_if_the_sound_contradicts_the_transcript(faulty_agents: VoiceRun) -> None:
+    garbled = find_by_fault(faulty_agents, "garbled")
+    assert find_check(garbled, "regex").outcome is PASSED
+    assert (garbled.outcome, read_guard(garbled)["state"]) == (ERRORED, "contradicts")
+    assert "the recording contradicts the transcript" in find_check(garbled, "call").reason
 
 
-def test_silence_is_errored_and_counted_as_longer_than_was_waited(guarded: Spoken) -> None:
-    silent = of(guarded, "silent")
+def test_silence_is_errored_and_its_time_is_censored(faulty_agents: VoiceRun) -> None:
+    silent = find_by_fault(faulty_agents, "silent")
     assert silent.outcome is ERRORED
-    assert "no answer to line 1 was heard in the 2.0 s" in check(silent, "call").reason
-    _, shown = pramana(guarded.home, "show", "--json")
+    assert "no answer to line 1 within 2.0 s" in find_check(silent, "call").reason
+    _, shown = run_pramana(faulty_agents.home, "show", "--json")
     rows = {each["model"]: each["voice_to_voice"] for each in json.loads(shown)["voice"]["by"]}
     assert len(rows) == 4
     times = rows[silent.key.model]
@@ -640,23 +652,23 @@ def test_silence_is_errored_and_counted_as_longer_than_was_waited(guarded: Spoke
     assert times["max"]["value"] == pytest.approx(2.0, abs=0.1)
 
 
-def test_a_call_that_is_cut_off_is_errored_and_its_words_are_not_judged(guarded: Spoken) -> None:
-    cut = of(guarded, "cut")
+def test_a_dropped_call_is_errored_and_its_words_are_not_judged(faulty_agents: VoiceRun) -> None:
+    cut = find_by_fault(faulty_agents, "cut")
     assert cut.outcome is ERRORED
     assert [each.name for each in cut.checks] == ["call"]
-    assert "the call broke off: cut off on purpose" in check(cut, "call").reason
+    assert "the call was cut off: cut off on purpose" in find_check(cut, "call").reason
 
 
-def test_an_answer_without_words_is_written_down_by_the_embedded_ears(guarded: Spoken) -> None:
-    wordless = of(guarded, "wordless")
+def test_an_answer_without_text_is_transcribed_by_the_embedded_speech_recognition(faulty_agents: VoiceRun) -> None:
+    wordless = find_by_fault(faulty_agents, "wordless")
     assert wordless.outcome is PASSED
     assert wordless.reply is not None
     assert "we open" in wordless.reply.text.lower()
-    assert guard(wordless)["reason"] == "not checked: the agent gave no transcript of what it said"
+    assert read_guard(wordless)["reason"] == "not checked: the agent gave no transcript of what it said"
 
 
-def test_errors_are_no_failures_and_nothing_is_left_out(guarded: Spoken) -> None:
-    _, shown = pramana(guarded.home, "show", "--json")
+def test_errors_are_not_failures_and_every_result_is_counted(faulty_agents: VoiceRun) -> None:
+    _, shown = run_pramana(faulty_agents.home, "show", "--json")
     overall = json.loads(shown)["overall"]
     assert {name: overall[name] for name in ("total", "passed", "failed", "errored")} == {
         "total": 4,
@@ -666,94 +678,96 @@ def test_errors_are_no_failures_and_nothing_is_left_out(guarded: Spoken) -> None
     }
 
 
-def test_where_nobody_knows_the_language_words_are_unscored_and_the_guard_says_so(tmp_path: Path) -> None:
-    file = write_scenarios(tmp_path / "s.yaml", scenario("de", "Wann machen Sie auf?", language="de"))
-    untold, told = "fake-voice:wordless=1,fixed=Um neun.", "fake-voice:fixed=../../Um fünf" + "…" * 200
-    spoken = call_all(tmp_path / "home", [file], [untold, told])
-    unscored = spoken.of("de", untold)
+def test_words_in_an_unsupported_language_are_unscored_and_the_guard_says_so(tmp_path: Path) -> None:
+    file = write_scenarios(tmp_path / "s.yaml", make_scenario("de", "Wann machen Sie auf?", language="de"))
+    without_text, with_text = "fake-voice:wordless=1,fixed=Um neun.", "fake-voice:fixed=../../Um fünf" + "…" * 200
+    spoken = call_all(tmp_path / "home", [file], [without_text, with_text])
+    unscored = spoken.find("de", without_text)
     assert unscored.outcome is UNSCORED
-    assert check(unscored, "rubric").reason == "no STT for de"
-    passed = spoken.of("de", told)
-    assert (passed.outcome, guard(passed)["reason"]) == (PASSED, "not checked: no STT for de")
-    # and whatever was typed, the names of exported calls are safe
-    code, _ = pramana(spoken.home, "export", "--audio", tmp_path / "audio")
+    assert find_check(unscored, "rubric").reason == "no STT for de"
+    passed = spoken.find("de", with_text)
+    assert (passed.outcome, read_guard(passed)["reason"]) == (PASSED, "not checked: no STT for de")
+    # and file names of exported calls are safe for any model name
+    code, _ = run_pramana(spoken.home, "export", "--audio", tmp_path / "audio")
     names = [path.name for path in (tmp_path / "audio").iterdir()]
     assert (code, len(names)) == (0, 4)
     assert all(name.isascii() and len(name) < 150 and name[0] not in ".-" for name in names)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["audio", "home", "s.yaml"]
 
 
-def test_another_recognition_writes_down_what_the_embedded_one_does_not_know(tmp_path: Path) -> None:
-    file = write_scenarios(tmp_path / "s.yaml", scenario("de", "Wann machen Sie auf?", language="de"))
+def test_a_speech_to_text_model_transcribes_languages_the_embedded_one_lacks(tmp_path: Path) -> None:
+    file = write_scenarios(tmp_path / "s.yaml", make_scenario("de", "Wann machen Sie auf?", language="de"))
 
-    async def go() -> tuple[Spoken, list[Any]]:
+    async def go() -> tuple[VoiceRun, list[Any]]:
         async with SpeechLoopback("Um neun Uhr.") as server:
-            with at_home(tmp_path / "home") as store:
+            with open_home(tmp_path / "home") as store:
                 agent = ["fake-voice:wordless=1,fixed=Um neun."]
-                ended = await performed(store, [file], agent, stt=f"{server.url}#ears")
-                return Spoken(tmp_path / "home", ended, list(store.results.iterate_with_cases(ended.id))), server.asked
+                ended = await execute_run(store, [file], agent, stt=f"{server.url}#ears")
+                return VoiceRun(
+                    tmp_path / "home", ended, list(store.results.iterate_with_cases(ended.id))
+                ), server.asked
 
     spoken, asked = asyncio.run(go())
-    written = spoken.of("de")
+    written = spoken.find("de")
     assert written.outcome is PASSED
     assert written.reply is not None
     assert written.reply.text == "Um neun Uhr."
-    words: Any = check(written, "call").evidence["words"]
+    words: Any = find_check(written, "call").evidence["words"]
     assert words["recorded"] == "Um neun Uhr."
     assert {(fields["model"], fields["language"]) for _, _, fields in asked} == {("ears", "de")}
 
 
 @pytest.mark.parametrize(("status", "ends"), [(429, "finished"), (401, "stopped")])
-def test_speech_recognition_that_fails_costs_words_and_neither_calls_nor_times(
+def test_failing_speech_recognition_loses_words_but_neither_calls_nor_times(
     status: int, ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write_scenarios(tmp_path / "s.yaml", scenario("de", "Wann machen Sie auf?", language="de"))
+    file = write_scenarios(tmp_path / "s.yaml", make_scenario("de", "Wann machen Sie auf?", language="de"))
     dials: list[Dial] = []
     dial = FakeVoice.dial
 
-    async def dialled(agent: FakeVoice, given: Dial) -> Any:
+    async def record_and_dial(agent: FakeVoice, given: Dial) -> Any:
         dials.append(given)
         return await dial(agent, given)
 
-    monkeypatch.setattr(FakeVoice, "dial", dialled)
+    monkeypatch.setattr(FakeVoice, "dial", record_and_dial)
 
-    async def go() -> Spoken:
+    async def go() -> VoiceRun:
         async with SpeechLoopback("Um neun Uhr.", status=status) as server:
-            with at_home(tmp_path / "home") as store:
+            with open_home(tmp_path / "home") as store:
                 agent = ["fake-voice:wordless=1,fixed=Um neun."]
-                ended = await performed(store, [file], agent, stt=f"{server.url}#ears")
-                return Spoken(tmp_path / "home", ended, list(store.results.iterate_with_cases(ended.id)))
+                ended = await execute_run(store, [file], agent, stt=f"{server.url}#ears")
+                return VoiceRun(tmp_path / "home", ended, list(store.results.iterate_with_cases(ended.id)))
 
     spoken = asyncio.run(go())
     assert (spoken.run.status, len(dials)) == (ends, 1)
-    result = spoken.of("de")
+    result = spoken.find("de")
     assert result.outcome is UNSCORED
-    measured = check(result, "call")
+    measured = find_check(result, "call")
     evidence: Any = measured.evidence
     assert measured.outcome is PASSED
     assert 0.2 < evidence["times"]["lines"][0]["voice_to_voice_s"] < 2
-    assert evidence["words"]["why_not"].startswith("it could not be transcribed: ")
-    assert check(result, "rubric").reason == evidence["words"]["why_not"]
+    assert evidence["words"]["why_not"].startswith("the answer could not be transcribed: ")
+    assert find_check(result, "rubric").reason == evidence["words"]["why_not"]
     limits = spoken.run.notes["limits"]
     assert all("rate limit" not in str(limits[name]) for name in limits if "(called)" in name)
 
 
-def test_where_nobody_can_tell_how_much_of_a_cut_answer_was_heard_nothing_is_decided_of_it(tmp_path: Path) -> None:
+def test_an_interrupted_answer_of_unknown_heard_length_is_unscored(tmp_path: Path) -> None:
     nine = {"type": "contains", "ideal": "neun"}
     turns = [{"say": "Halt, bitte.", "barge_in": 0.4, "assert": nine}]
-    talk = scenario("de", "Wann machen Sie auf?", nine, language="de", turns=turns)
+    talk = make_scenario("de", "Wann machen Sie auf?", nine, language="de", turns=turns)
     agent = "fake-voice:fixed=Wir machen jeden Morgen um neun Uhr auf."
     spoken = call_all(tmp_path / "home", [write_scenarios(tmp_path / "s.yaml", talk)], [agent])
-    first, second = (each for each in spoken.of("de").checks if "line" in each.evidence)
+    first, second = (each for each in spoken.find("de").checks if "line" in each.evidence)
     assert (first.outcome, first.evidence["line"]) == (UNSCORED, 0)
-    assert first.reason == "cut off, and it is unknown how much of it was heard"
+    assert first.reason == "the answer was cut off, and the part that was played is unknown"
     assert (second.outcome, second.evidence["line"]) == (PASSED, 1)
-    reply = spoken.of("de").reply
+    reply = spoken.find("de").reply
     assert reply is not None
-    assert reply.text.count("neun") == 2  # what it says it said stays, for whoever reads
+    assert reply.text.count("neun") == 2  # the agent's own text is kept for readers
 
 
-def test_a_recording_that_cannot_be_transcribed_keeps_its_times(conversation: Spoken) -> None:
+def test_a_recording_that_cannot_be_transcribed_keeps_its_times(conversation: VoiceRun) -> None:
     class Deaf:
         def supports_language(self, language: str) -> bool:
             return language == "en"
@@ -762,13 +776,13 @@ def test_a_recording_that_cannot_be_transcribed_keeps_its_times(conversation: Sp
             raise RateLimited("slow down")
 
     async def go() -> Check:
-        with at_home(conversation.home) as store:
+        with open_home(conversation.home) as store:
             case, result = next(pair for pair in conversation.results if pair[0].id == "talk")
             assert result.reply is not None
             return await CallScoring(store.blobs.get, Deaf()).score(case, result.reply)
 
     found = asyncio.run(go())
-    before: Any = check(conversation.of("talk"), "call")
+    before: Any = find_check(conversation.find("talk"), "call")
     evidence: Any = found.evidence
     assert found.outcome is PASSED
     assert evidence["times"] == before.evidence["times"]
@@ -777,21 +791,21 @@ def test_a_recording_that_cannot_be_transcribed_keeps_its_times(conversation: Sp
     assert evidence["guard"]["reason"] == f"not checked: {why}"
 
 
-def test_an_agent_that_fails_in_its_call_leaves_a_recording(tmp_path: Path) -> None:
-    file = write_scenarios(tmp_path / "s.yaml", scenario("q", FRANCE))
+def test_an_agent_that_fails_during_a_call_leaves_a_recording(tmp_path: Path) -> None:
+    file = write_scenarios(tmp_path / "s.yaml", make_scenario("q", FRANCE))
     (pair,) = call_all(tmp_path / "home", [file], ["fake:fixed=日本"], Limits(), modalities=("voice",)).results
     result = pair[1]
     assert result.outcome is ERRORED
-    assert "the call broke off: the agent's voice cannot say its answer" in check(result, "call").reason
-    assert caller(result)
-    assert pramana(tmp_path / "home", "export", "--audio", tmp_path / "audio")[0] == 0
+    assert "the call was cut off: the agent's voice cannot speak the answer" in find_check(result, "call").reason
+    assert read_caller_lines(result)
+    assert run_pramana(tmp_path / "home", "export", "--audio", tmp_path / "audio")[0] == 0
     assert len(list((tmp_path / "audio").glob("*.wav"))) == 1
 
 
 # ── Vendors ──
 
 
-def account(patch: pytest.MonkeyPatch, model: str, url: str, key: str = KEY) -> None:
+def patch_account(patch: pytest.MonkeyPatch, model: str, url: str, key: str = KEY) -> None:
     name = {"openai-realtime": "OPENAI", "elevenlabs": "ELEVENLABS"}[model.partition(":")[0]]
     patch.setenv(f"{name}_BASE_URL", url)
     patch.setenv(f"{name}_API_KEY", key)
@@ -803,40 +817,40 @@ VENDORS: list[tuple[str, type[Agent]]] = [
 ]
 
 
-def test_vendors_agents_are_called_and_their_keys_are_nowhere_afterwards(
+def test_vendor_agents_are_called_and_their_keys_are_stored_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pramana.run.call.GREETING_S", 0.3)
-    file, home = write_scenarios(tmp_path / "s.yaml", scenario("q")), tmp_path / "home"
+    file, home = write_scenarios(tmp_path / "s.yaml", make_scenario("q")), tmp_path / "home"
     sound = audio.encode("pcm", audio.resample(speak(NINE, "en"), 16000, 24000))
     script = Script(sound=sound, text=NINE, heard="When do you open?")
 
-    async def go() -> tuple[Spoken, list[Any]]:
+    async def go() -> tuple[VoiceRun, list[Any]]:
         async with AsyncExitStack() as stack:
             servers = []
             for model, agent in VENDORS:
                 servers.append(await stack.enter_async_context(VoiceLoopback(agent, script, key=KEY)))
-                account(monkeypatch, model, servers[-1].url)
-            with at_home(home) as store:
-                ended = await performed(store, [file], [model for model, _ in VENDORS])
-                return Spoken(home, ended, list(store.results.iterate_with_cases(ended.id))), [
+                patch_account(monkeypatch, model, servers[-1].url)
+            with open_home(home) as store:
+                ended = await execute_run(store, [file], [model for model, _ in VENDORS])
+                return VoiceRun(home, ended, list(store.results.iterate_with_cases(ended.id))), [
                     server.requests for server in servers
                 ]
 
     spoken, asked = asyncio.run(go())
     for (model, _), requests in zip(VENDORS, asked, strict=True):
-        result = spoken.of("q", model)
+        result = spoken.find("q", model)
         assert result.outcome is PASSED, result
         assert result.reply is not None
         assert result.reply.text == NINE
-        evidence: Any = check(result, "call").evidence
+        evidence: Any = find_check(result, "call").evidence
         assert evidence["guard"]["state"] == "ok"
         assert evidence["words"]["heard"]["count"] == 0
         assert 0.2 < evidence["times"]["lines"][0]["voice_to_voice_s"] < 2
-        assert any(KEY in value for got in requests for value in got.headers.values())  # told where it belongs
-    told = [pramana(home, "show")[1], pramana(home, "show", "--json")[1]]
-    told += [pramana(home, "export", "--format", kind)[1] for kind in ("json", "csv", "junit", "markdown", "html")]
-    assert pramana(home, "export", "--audio", home / "audio")[0] == 0
+        assert any(KEY in value for got in requests for value in got.headers.values())  # the key was sent to its vendor
+    told = [run_pramana(home, "show")[1], run_pramana(home, "show", "--json")[1]]
+    told += [run_pramana(home, "export", "--format", kind)[1] for kind in ("json", "csv", "junit", "markdown", "html")]
+    assert run_pramana(home, "export", "--audio", home / "audio")[0] == 0
     assert KEY not in "".join(told)
     files = [path for path in home.rglob("*") if path.is_file()]
     assert len(files) > 8
@@ -844,18 +858,18 @@ def test_vendors_agents_are_called_and_their_keys_are_nowhere_afterwards(
 
 
 @pytest.mark.parametrize(("model", "agent"), VENDORS)
-def test_a_wrong_key_ends_the_run_with_one_sentence(
+def test_a_wrong_key_stops_the_run_with_one_sentence(
     model: str, agent: type[Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write_scenarios(tmp_path / "s.yaml", *(scenario(f"q-{number}", language="de") for number in range(20)))
+    file = write_scenarios(tmp_path / "s.yaml", *(make_scenario(f"q-{number}", language="de") for number in range(20)))
     wrong = "sk-wrong-0123456789abcdef"
 
     async def go() -> tuple[int | None, str, int]:
         async with VoiceLoopback(agent, key=KEY) as server:
-            account(monkeypatch, model, server.url, wrong)
+            patch_account(monkeypatch, model, server.url, wrong)
             command = (sys.executable, "-m", "pramana", "run", str(file), "--model", model)
             pipe = asyncio.subprocess.PIPE
-            process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environment())
+            process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=make_environment())
             said = b"".join(await asyncio.wait_for(process.communicate(), 60))
             return process.returncode, said.decode(), len(server.requests)
 
@@ -869,17 +883,17 @@ def test_a_wrong_key_ends_the_run_with_one_sentence(
     assert count <= 8
 
 
-# ── How it is asked ──
+# ── Options ──
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["--modality", "vioce"], '--modality: "vioce" is none of text, voice, noisy; did you mean "voice"?'),
-        (["--modality", "voice,"], '--modality: "" is none of'),
+        (["--modality", "vioce"], '--modality: "vioce" is not one of text, voice, noisy; did you mean "voice"?'),
+        (["--modality", "voice,"], '--modality: "" is not one of'),
         (["--condition", "noise=loud"], 'condition "noise=loud" needs a number and its unit, dB: write noise=10dB'),
         (["--condition", "nosie=10dB"], 'did you mean "noise"'),
-        (["--modality", "noisy", "--condition", "noise=5dB"], 'condition "noise" is given twice'),
+        (["--modality", "noisy", "--condition", "noise=5dB"], 'condition "noise" appears twice'),
         (
             ["--modality", "text", "--condition", "phone"],
             "--condition: a condition applies to speech only; add voice to the modality",
@@ -888,15 +902,13 @@ def test_a_wrong_key_ends_the_run_with_one_sentence(
         (["--stt", "local"], "is not a speech-to-text model"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anyone_is_called(
-    arguments: list[str], said: str, tmp_path: Path
-) -> None:
-    file = write_scenarios(tmp_path / "s.yaml", scenario("q"))
+def test_invalid_voice_options_are_refused_before_any_call(arguments: list[str], message: str, tmp_path: Path) -> None:
+    file = write_scenarios(tmp_path / "s.yaml", make_scenario("q"))
     home = tmp_path / "home"
-    code, told = pramana(home, "run", file, "--model", "fake-voice:tone", *arguments)
+    code, output = run_pramana(home, "run", file, "--model", "fake-voice:tone", *arguments)
     assert code == 2
-    assert said in told
-    assert json.loads(pramana(home, "runs", "--json")[1]) == []
+    assert message in output
+    assert json.loads(run_pramana(home, "runs", "--json")[1]) == []
 
 
 @pytest.mark.parametrize(
@@ -911,10 +923,12 @@ def test_what_cannot_be_meant_is_refused_before_anyone_is_called(
         ),
     ],
 )
-def test_a_variant_has_one_spelling(arguments: list[str], variants: tuple[str, ...], tmp_path: Path) -> None:
-    kanji = write_scenarios(tmp_path / "ja.yaml", scenario("kanji", "営業時間は何時からですか", language="ja"))
+def test_a_variant_is_normalised_to_one_spelling(
+    arguments: list[str], variants: tuple[str, ...], tmp_path: Path
+) -> None:
+    kanji = write_scenarios(tmp_path / "ja.yaml", make_scenario("kanji", "営業時間は何時からですか", language="ja"))
     home = tmp_path / "home"
-    pramana(home, "run", kanji, "--model", "fake-voice:tone", "--quiet", *arguments)
-    with at_home(home) as store:
+    run_pramana(home, "run", kanji, "--model", "fake-voice:tone", "--quiet", *arguments)
+    with open_home(home) as store:
         run = store.runs.find("latest")
     assert (run.plan.variants, run.stored) == (variants, len(variants))

@@ -1,4 +1,4 @@
-"""What is installed is what is in the repository: a wheel, in an environment of its own, away from the checkout."""
+"""The wheel: it contains the whole package and runs in its own environment, away from the checkout."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment with the wheel. The packages that it needs are those of this one; the checkout is not there.
+    """A fresh environment with the wheel. It borrows the dependencies of this environment, but not the checkout.
 
     A `.pth` file would lead to the checkout as well, since the editable install has one: a path that is named by
     another `.pth` is searched for modules, and its own `.pth` files are not read.
@@ -39,13 +39,13 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(environment: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_in(environment: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     kept = {name: os.environ[name] for name in ("PATH", "PRAMANA_HOME")}  # noqa: TID251 - nothing of the checkout
     command = [str(environment / "bin" / arguments[0]), *arguments[1:]]
     return subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_a_wheel_holds_everything(wheel: Path) -> None:
+def test_the_wheel_contains_everything(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     source = ROOT / "src"
     shipped = {
@@ -58,23 +58,23 @@ def test_a_wheel_holds_everything(wheel: Path) -> None:
     assert sum(name.endswith(".yaml") for name in shipped) >= 15
 
 
-def test_the_installed_program_is_that_of_the_wheel(environment: Path, tmp_path: Path) -> None:
+def test_the_installed_program_comes_from_the_wheel(environment: Path, tmp_path: Path) -> None:
     code = "import pramana, sys; print(pramana.__file__); print(*sys.path, sep='\\n')"
-    file, *searched = run(environment, tmp_path, "python", "-c", code).stdout.splitlines()
+    file, *searched = run_in(environment, tmp_path, "python", "-c", code).stdout.splitlines()
     assert Path(file).is_relative_to(environment)
     assert not [path for path in searched if Path(path).is_relative_to(ROOT / "src")]
 
 
 def test_the_installed_program_runs_from_anywhere(environment: Path, tmp_path: Path) -> None:
     """No path of the repository is needed: suites, scenarios and migrations are found from the package itself."""
-    verified = run(environment, tmp_path, "pramana", "suite", "verify", "v1.0")
+    verified = run_in(environment, tmp_path, "pramana", "suite", "verify", "v1.0")
     assert (verified.returncode, verified.stdout.count("verified")) == (0, 3), verified.stderr
-    asked = run(environment, tmp_path, "pramana", "run", "--model", "fake:echo", "--judge", "fake", "--json")
+    asked = run_in(environment, tmp_path, "pramana", "run", "--model", "fake:echo", "--judge", "fake", "--json")
     found = json.loads(asked.stdout)
     assert (found["status"], asked.returncode) == ("finished", 0), asked.stderr
-    listed = json.loads(run(environment, tmp_path, "pramana", "runs", "--json").stdout)
+    listed = json.loads(run_in(environment, tmp_path, "pramana", "runs", "--json").stdout)
     assert [(each["id"], each["stored"]) for each in listed] == [(found["run"], 10)]
-    checked = run(environment, tmp_path, "pramana", "validate", "library:")
+    checked = run_in(environment, tmp_path, "pramana", "validate", "library:")
     assert checked.returncode == 0, checked.stderr
-    shown = run(environment, tmp_path, "pramana", "export", "--format", "markdown")
+    shown = run_in(environment, tmp_path, "pramana", "export", "--format", "markdown")
     assert found["run"] in shown.stdout

@@ -1,4 +1,4 @@
-"""These tests prove the engines themselves, so a fault that a session was asked for does not reach them."""
+"""These tests use the real engines, so they suspend the fault of `--embedded-fault`."""
 
 import pytest
 

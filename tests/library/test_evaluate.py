@@ -1,4 +1,4 @@
-"""`pramana.evaluate` and its siblings: any callable, any thread, any event loop; what was stored stays."""
+"""`pramana.evaluate` and its siblings: any callable, thread or event loop; stored results survive errors and interrupts."""
 
 import asyncio
 import gc
@@ -50,21 +50,21 @@ class Agent:
         return adder(prompt)
 
 
-def outcomes(report: pramana.Report) -> dict[str, str]:
+def outcomes_by_id(report: pramana.Report) -> dict[str, str]:
     return {each.case_id: each.outcome.value for each in report.results()}
 
 
-def test_a_run_has_a_name_and_a_note() -> None:
+def test_a_run_can_have_a_name_and_a_note() -> None:
     report = pramana.evaluate(SUMS[:1], model=adder, name="nightly", note="The new prompt")
     assert (report.run.name, report.run.note) == ("nightly", "The new prompt")
     with pytest.raises(InvalidInput, match="name: expected text of at most 100"):
         pramana.evaluate(SUMS[:1], model=adder, name="x" * 101)
 
 
-# ── Who is asked ──
+# ── Models ──
 
 
-def test_a_function_is_evaluated_and_stored_by_its_qualified_name() -> None:
+def test_a_function_is_stored_by_its_qualified_name() -> None:
     report = pramana.evaluate(SUMS, model=wrong, concurrency=1)
     assert (report.pass_rate, report.finished, report.models) == (0.6, True, [f"python:{__name__}:wrong"])
     assert report.interval is not None
@@ -88,7 +88,7 @@ def from_messages(messages: list[dict[str, str]]) -> str:
     return adder(messages[-1]["content"])
 
 
-def sampled(prompt: str, *, seed: int, temperature: float = 0.9) -> str:
+def answer_with_sampling(prompt: str, *, seed: int, temperature: float = 0.9) -> str:
     assert (seed, temperature) == (7, 0.25)
     return adder(prompt)
 
@@ -103,7 +103,7 @@ def reply(prompt: str) -> pramana.Reply:
         (adder, "adder"),
         (answer_slowly, "answer_slowly"),
         (from_messages, "from_messages"),
-        (sampled, "sampled"),
+        (answer_with_sampling, "answer_with_sampling"),
         (reply, "reply"),
         (Agent(), "Agent"),
         (Agent().answer, "Agent.answer"),
@@ -111,16 +111,27 @@ def reply(prompt: str) -> pramana.Reply:
         (lambda prompt: f"{adder(prompt)}", "<lambda>"),
     ],
 )
-def test_any_callable_can_be_asked(function: Callable[..., Any], name: str) -> None:
+def test_any_callable_can_be_evaluated(function: Callable[..., Any], name: str) -> None:
     options: dict[str, Any] = {"seed": 7, "temperature": 0.25}
     if name == "from_messages":
         options["system_prompt"] = "Add."
     report = pramana.evaluate(SUMS, model=function, **options)
-    assert report.passed, outcomes(report)
+    assert report.passed, outcomes_by_id(report)
     assert report.models == [f"python:{__name__}:{name}"]
 
 
-def test_a_reply_keeps_what_the_function_says_of_it() -> None:
+assigned = lambda prompt: f"{adder(prompt)}"  # noqa: E731
+
+
+def test_a_lambda_has_the_name_of_the_variable_that_holds_it() -> None:
+    left = pramana.evaluate(SUMS, model=assigned, deadline_s=0.000001)
+    assert left.models == [f"python:{__name__}:assigned"]
+    assert pramana.resume(left, deadline_s=60).passed, "it is imported by that name"
+    report = pramana.evaluate(SUMS, models={"support": lambda prompt: f"{adder(prompt)}"})
+    assert report.models == [f"python:{__name__}:support"]
+
+
+def test_a_reply_keeps_the_metadata_that_the_function_returns() -> None:
     report = pramana.evaluate(SUMS[:1], model=reply)
     (result,) = report.results()
     assert result.reply is not None
@@ -128,7 +139,7 @@ def test_a_reply_keeps_what_the_function_says_of_it() -> None:
     assert (result.reply.served_model, result.reply.finish_reason) == ("adder-2", "stop")
 
 
-def test_an_exception_of_a_function_is_an_error_and_not_a_failure() -> None:
+def test_an_exception_in_a_function_is_an_error_not_a_failure() -> None:
     def crash(prompt: str) -> str:
         raise ValueError(f"cannot add {prompt[:9]}")
 
@@ -149,7 +160,7 @@ def test_an_exception_of_a_function_is_an_error_and_not_a_failure() -> None:
         (lambda prompt: pramana.Reply("x", finish_reason=3), "returned a Reply whose finish_reason is a int"),  # type: ignore[arg-type]
     ],
 )
-def test_an_answer_of_another_type_is_an_error_that_names_what_is_expected(
+def test_a_return_value_of_the_wrong_type_is_an_error_that_names_the_expected_type(
     function: Callable[..., Any], why: str
 ) -> None:
     (error,) = pramana.evaluate(SUMS[:1], model=function).errors
@@ -159,14 +170,14 @@ def test_an_answer_of_another_type_is_an_error_that_names_what_is_expected(
 @pytest.mark.parametrize(
     "function", [lambda: "x", lambda *, topic: "x"]
 )  # fmt: skip
-def test_a_function_that_takes_no_prompt_is_refused_and_leaves_no_run(function: Callable[..., Any]) -> None:
+def test_a_function_without_a_prompt_parameter_is_refused_and_no_run_is_created(function: Callable[..., Any]) -> None:
     with pytest.raises(InvalidInput, match=r"cannot be called.*expected a function of the prompt, or of `messages`"):
         pramana.evaluate(SUMS[:1], model=function)
     with closing(open_store(settings.database_url())) as store:
         assert store.runs.page(limit=5)[1] == 0
 
 
-def test_several_models_are_not_pooled() -> None:
+def test_results_of_several_models_are_not_pooled() -> None:
     report = pramana.evaluate(SUMS, models=[adder, wrong, "fake:echo"])
     assert {name.rpartition(":")[2]: each.passed for name, each in report.by_model.items()} == {
         "adder": 5, "wrong": 3, "echo": 0,
@@ -175,11 +186,11 @@ def test_several_models_are_not_pooled() -> None:
         _ = report.pass_rate
 
 
-def test_two_functions_of_one_name_are_given_names() -> None:
+def test_two_functions_with_the_same_name_can_be_given_names() -> None:
     def answering(answer: str) -> Callable[[str], str]:
         return lambda prompt: answer
 
-    with pytest.raises(InvalidInput, match=r'two functions are both called .*name them: models=\{"before": first'):
+    with pytest.raises(InvalidInput, match=r'two functions have the same name .*name them: models=\{"before": first'):
         pramana.evaluate(SUMS, models=[answering("2"), answering("3")])
     named = {"two": answering("2"), "three": answering("3")}
     report = pramana.evaluate(SUMS[:2], models=named)
@@ -189,14 +200,14 @@ def test_two_functions_of_one_name_are_given_names() -> None:
     assert pramana.resume(report, models=named).run_id == report.run_id
 
 
-def test_a_function_can_judge() -> None:
+def test_a_function_can_be_the_judge() -> None:
     def judge(prompt: str) -> str:
         return "YES" if "Is it polite?" in prompt and "Please." in prompt else "NO"
 
     case = pramana.Case("Say please.", check={"type": "llm_judge", "judge_prompt": "Is it polite?"})
     report = pramana.evaluate(case, model=lambda prompt: "Please.", judge=judge)
     assert report.passed
-    assert report.summary.judge_names == [f"python:{__name__}:test_a_function_can_judge.<locals>.judge"]
+    assert report.summary.judge_names == [f"python:{__name__}:test_a_function_can_be_the_judge.<locals>.judge"]
 
 
 @pytest.mark.parametrize(
@@ -204,38 +215,38 @@ def test_a_function_can_judge() -> None:
     [
         ({"modle": "x"}, TypeError, "unexpected keyword argument 'modle'; did you mean"),
         ({"temprature": 1}, TypeError, 'did you mean "temperature"'),
-        ({"model": 3}, InvalidInput, "a model is a name or a function, found int"),
+        ({"model": 3}, InvalidInput, "model: expected a model's name or a function, found 3"),
         ({"model": ["x", "y"]}, InvalidInput, r"model is one model; for several write models=list"),
         ({"model": adder, "scorers": adder}, InvalidInput, r"scorers is a list; for one scorer write scorers=\[adder\]"),
         ({"models": {"a b": adder}}, InvalidInput, "a function cannot be called 'a b'"),
-        ({"models": {"short": "gpt-5"}}, InvalidInput, "the model gpt-5 keeps its name"),
+        ({"models": {"short": "gpt-5"}}, InvalidInput, "the model gpt-5 cannot be renamed"),
         ({"model": "x", "models": ["y"]}, InvalidInput, "pass model or models, not both"),
         ({"models": "gpt-5"}, InvalidInput, "models is a list or a dictionary; for one model write model='gpt-5'"),
-        ({"model": "fake", "repeat": 0}, InvalidInput, "repeats: expected a whole number from 1 to 1,000, found 0"),
-        ({"model": "fake", "concurrency": 0}, InvalidInput, "limits.concurrency"),
+        ({"model": "fake", "repeat": 0}, InvalidInput, "repeat: expected a whole number from 1 to 1,000, found 0"),
+        ({"model": "fake", "concurrency": 0}, InvalidInput, "^concurrency: expected a whole number"),
         ({"model": "no-such-model"}, InvalidInput, "unknown model"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_are_refused_before_anything_is_asked(
+def test_invalid_arguments_are_refused_before_any_model_call(
     options: dict[str, Any], error: type[Exception], why: str
 ) -> None:
     with pytest.raises(error, match=why):
         pramana.evaluate(SUMS, **options)
 
 
-def test_a_fatal_error_of_a_provider_is_raised_with_how_to_resume() -> None:
-    def locked(prompt: str) -> str:
+def test_a_fatal_provider_error_says_how_to_resume() -> None:
+    def fail_authentication(prompt: str) -> str:
         if prompt == "What is 3 + 1?":
             raise AuthenticationFailed("the key was revoked")
         return adder(prompt)
 
     with pytest.raises(AuthenticationFailed, match="the key was revoked") as raised:
-        pramana.evaluate(SUMS, model=locked, concurrency=1)
+        pramana.evaluate(SUMS, model=fail_authentication, concurrency=1)
     (note,) = raised.value.__notes__
     assert note.startswith("2 of 5 results are stored; resume with pramana.resume('r")
 
 
-def test_a_spent_budget_gives_a_report_that_says_so() -> None:
+def test_a_run_that_exhausts_its_budget_returns_a_report_with_the_reason() -> None:
     report = pramana.evaluate(SUMS, model=reply, max_total_tokens=20, concurrency=1)
     assert not report.finished
     assert report.run.status == "stopped"
@@ -248,24 +259,24 @@ def test_a_spent_budget_gives_a_report_that_says_so() -> None:
         report.assert_pass_rate(0.9)
 
 
-def test_rate_limits_of_a_function_are_waited_for() -> None:
+def test_rate_limits_raised_by_a_function_are_retried() -> None:
     asked: list[str] = []
 
-    def limited(prompt: str) -> str:
+    def raise_rate_limited(prompt: str) -> str:
         asked.append(prompt)
         if asked.count(prompt) == 1:
             raise RateLimited("slow down", retry_after=0.01)
         return adder(prompt)
 
-    assert pramana.evaluate(SUMS[:2], model=limited).passed
+    assert pramana.evaluate(SUMS[:2], model=raise_rate_limited).passed
     assert len(asked) == 4
 
 
-# ── Which cases ──
+# ── Cases ──
 
 
 class Frame:
-    """As much of a data frame of pandas as is used."""
+    """The part of a pandas data frame that is used."""
 
     columns = ("input", "ideal", "language")
 
@@ -274,12 +285,12 @@ class Frame:
         return [{**each, "language": float("nan")} for each in SUMS]
 
 
-class Polars:
+class PolarsFrame:
     def to_dicts(self) -> list[dict[str, Any]]:
         return [{**each, "language": None} for each in SUMS]
 
 
-def suite(folder: Path) -> Path:
+def write_suite(folder: Path) -> Path:
     path = folder / "sums.jsonl"
     lines = [
         {"id": each["id"], "category": "reasoning", "input": each["input"], "ideal": each["ideal"],
@@ -297,32 +308,32 @@ def suite(folder: Path) -> Path:
         iter(SUMS),
         [pramana.Case(**each) for each in SUMS],  # type: ignore[arg-type]
         Frame(),
-        Polars(),
+        PolarsFrame(),
     ],
 )
-def test_cases_come_in_many_shapes(given: Any) -> None:
+def test_cases_can_be_given_in_every_supported_shape(given: Any) -> None:
     report = pramana.evaluate(given, model=adder)
-    assert outcomes(report) == {f"sum-{number}": "passed" for number in range(1, 6)}
+    assert outcomes_by_id(report) == {f"sum-{number}": "passed" for number in range(1, 6)}
     assert report.run.plan.suite == "cases"
 
 
-def test_cases_come_from_files_and_selections(tmp_path: Path) -> None:
-    path = suite(tmp_path)
+def test_cases_can_be_read_from_files_and_filtered(tmp_path: Path) -> None:
+    path = write_suite(tmp_path)
     assert pramana.evaluate(path, model=adder).run.plan.suite_hash == pramana.hash_suite(path)
     assert pramana.evaluate(str(path), model=adder, selection=pramana.Selection(limit=2)).summary.overall.total == 2
     assert pramana.evaluate([path], model=adder, repeat=3).summary.overall.total == 15
     assert pramana.evaluate(suite="v1.0", tier="cheap", model="fake:echo").run.plan.suite == "v1.0-cheap"
 
 
-def test_a_dictionary_with_the_fields_of_a_suite_is_the_same_case_as_its_line(tmp_path: Path) -> None:
-    path = suite(tmp_path)
+def test_a_dictionary_is_the_same_case_as_the_equal_suite_line(tmp_path: Path) -> None:
+    path = write_suite(tmp_path)
     line = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
     by_file = pramana.evaluate(path, model=adder, selection=pramana.Selection(limit=1))
     by_row = pramana.evaluate(line, model=adder)
     assert next(by_file.results()).case_digest == next(by_row.results()).case_digest
 
 
-def test_problems_of_cases_are_reported_all_at_once_and_nothing_is_stored() -> None:
+def test_all_case_errors_are_reported_together_and_nothing_is_stored() -> None:
     rows = [
         {"input": "a", "ideal": "b"},
         {"inptu": "a"},
@@ -356,27 +367,27 @@ def test_problems_of_cases_are_reported_all_at_once_and_nothing_is_stored() -> N
     ("cases", "why"),
     [
         ([], "no cases were given"),
-        (7, "cases are a path, cases, dictionaries or a data frame, found int"),
+        (7, "cases are a path, cases, dictionaries or a data frame, found 7"),
         (["a.jsonl", SUMS[0]], "only paths or only cases"),
         ("missing.jsonl", "missing.jsonl does not exist"),
     ],
 )
-def test_cases_that_are_none_are_refused(cases: Any, why: str) -> None:
+def test_invalid_cases_are_refused(cases: Any, why: str) -> None:
     with pytest.raises(pramana.PramanaError, match=why):
         pramana.evaluate(cases, model=adder)
 
 
-# ── Where it is called ──
+# ── Threads and event loops ──
 
 
-def test_inside_a_running_event_loop_as_a_notebook_has_one() -> None:
+def test_evaluate_works_inside_a_running_event_loop() -> None:
     async def cell() -> pramana.Report:
         return pramana.evaluate(SUMS, model=answer_slowly)
 
     assert asyncio.run(cell()).passed
 
 
-def test_awaited_the_coroutines_run_in_the_callers_loop() -> None:
+def test_evaluate_async_runs_coroutines_in_the_callers_loop() -> None:
     loops: set[int] = set()
 
     async def answer(prompt: str) -> str:
@@ -391,8 +402,8 @@ def test_awaited_the_coroutines_run_in_the_callers_loop() -> None:
     assert loops == {ours}
 
 
-def test_blocking_the_coroutines_of_all_runs_share_one_loop() -> None:
-    """A client that keeps connections belongs to the loop it was first used in."""
+def test_evaluate_runs_all_coroutines_in_one_shared_loop() -> None:
+    """A client with open connections belongs to the loop it was first used in."""
     loops: set[int] = set()
 
     async def answer(prompt: str) -> str:
@@ -404,7 +415,7 @@ def test_blocking_the_coroutines_of_all_runs_share_one_loop() -> None:
     assert len(loops) == 1
 
 
-def test_several_at_once_in_threads_and_in_one_loop() -> None:
+def test_several_evaluations_run_concurrently_in_threads_and_in_one_loop() -> None:
     reports: list[pramana.Report] = []
     threads = [threading.Thread(target=lambda: reports.append(pramana.evaluate(SUMS, model=adder))) for _ in range(3)]
     for each in threads:
@@ -420,7 +431,7 @@ def test_several_at_once_in_threads_and_in_one_loop() -> None:
     assert len({each.run_id for each in reports}) == 6
 
 
-def test_no_signal_handler_is_taken() -> None:
+def test_evaluate_installs_no_signal_handler() -> None:
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     during: list[Any] = []
 
@@ -451,13 +462,13 @@ def test_a_stream_that_is_left_early_can_be_resumed() -> None:
     asked: list[str] = []
     left_early = threading.Event()
 
-    def counted(prompt: str) -> str:
+    def count_call(prompt: str) -> str:
         asked.append(prompt)
         assert len(asked) < 2 or left_early.wait(10)
         return adder(prompt)
 
     async def take_one() -> None:
-        results = pramana.stream(SUMS, model=counted, concurrency=1)
+        results = pramana.stream(SUMS, model=count_call, concurrency=1)
         async for _ in results:
             break
         leaving = asyncio.create_task(results.aclose())
@@ -469,24 +480,26 @@ def test_a_stream_that_is_left_early_can_be_resumed() -> None:
     with closing(open_store(settings.database_url())) as store:
         left = store.runs.find("latest")
     assert left.status == "interrupted"
-    assert left.stored == len(asked) == 2  # what was under way is finished
-    report = pramana.resume(model=counted)
+    assert left.stored == len(asked) == 2  # running calls are finished
+    report = pramana.resume(model=count_call)
     assert report.run_id == left.id
     assert report.passed
-    assert sorted(asked) == sorted({*asked})  # nothing was asked twice
+    assert sorted(asked) == sorted({*asked})  # no prompt was sent twice
 
 
-def test_the_collector_looks_rarely_during_runs_and_as_before_after_the_last() -> None:
+def test_garbage_collection_is_rare_during_runs_and_restored_after_the_last() -> None:
     before, seen = gc.get_threshold(), []
     both = threading.Barrier(2)
 
-    def meeting(prompt: str) -> str:
+    def wait_for_both(prompt: str) -> str:
         if "1" in prompt:
             both.wait(10)
         seen.append(gc.get_threshold()[0])
         return adder(prompt)
 
-    threads = [threading.Thread(target=pramana.evaluate, args=(SUMS[:1],), kwargs={"model": meeting}) for _ in "ab"]
+    threads = [
+        threading.Thread(target=pramana.evaluate, args=(SUMS[:1],), kwargs={"model": wait_for_both}) for _ in "ab"
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -496,19 +509,19 @@ def test_the_collector_looks_rarely_during_runs_and_as_before_after_the_last() -
     assert gc.get_threshold() == before
 
 
-def test_a_loop_that_breaks_out_of_a_stream_can_resume_its_run_at_once() -> None:
+def test_breaking_out_of_a_stream_allows_resuming_at_once() -> None:
     asked: list[str] = []
     slow = threading.Event()
 
-    def counted(prompt: str) -> str:
+    def count_call(prompt: str) -> str:
         asked.append(prompt)
         if len(asked) == 4:
-            threading.Timer(0.2, slow.set).start()  # it is under way when the loop is left
+            threading.Timer(0.2, slow.set).start()  # it is running when the loop is left
             slow.wait(10)
         return adder(prompt)
 
     class Keeping(ThreadPoolExecutor):
-        """Keeps what it is given, as a thread does for a moment after the caller has its answer."""
+        """Keeps a reference to its function, as a thread does for a moment after its result is returned."""
 
         kept: ClassVar[list[Any]] = []
 
@@ -518,20 +531,20 @@ def test_a_loop_that_breaks_out_of_a_stream_can_resume_its_run_at_once() -> None
 
     async def break_and_go_on() -> tuple[str | None, list[pramana.Report]]:
         asyncio.get_running_loop().set_default_executor(Keeping())
-        results = pramana.stream(SUMS, model=counted, concurrency=2)
+        results = pramana.stream(SUMS, model=count_call, concurrency=2)
         async for _ in results:
             break
         run_id = results.run_id
         del results
         assert run_id
-        return run_id, [pramana.resume(run_id, model=counted), await pramana.resume_async(run_id, model=counted)]
+        return run_id, [pramana.resume(run_id, model=count_call), await pramana.resume_async(run_id, model=count_call)]
 
     run_id, reports = asyncio.run(break_and_go_on())
     assert [(each.run_id, each.passed) for each in reports] == [(run_id, True)] * 2
-    assert sorted(asked) == sorted({*asked})  # what was under way was finished, and nothing was asked twice
+    assert sorted(asked) == sorted({*asked})  # running calls were finished, and no prompt was sent twice
 
 
-def test_a_stream_ends_with_its_context_and_raises_what_ended_its_run() -> None:
+def test_a_stream_closes_with_its_context_and_raises_the_error_that_ended_its_run() -> None:
     async def leave() -> str | None:
         async with pramana.stream(SUMS, model=adder, concurrency=1) as results:
             async for _ in results:
@@ -539,10 +552,10 @@ def test_a_stream_ends_with_its_context_and_raises_what_ended_its_run() -> None:
         return results.run_id
 
     async def fail() -> None:
-        def locked(_: str) -> str:
+        def fail_authentication(_: str) -> str:
             raise AuthenticationFailed("the key was revoked")
 
-        results = pramana.stream(SUMS, model=locked)
+        results = pramana.stream(SUMS, model=fail_authentication)
         assert results.run_id is None
         async for _ in results:
             pass
@@ -573,7 +586,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(("interrupts", "wait"), [(1, 0.3), (2, 60)])
-def test_ctrl_c_keeps_what_was_stored(interrupts: int, wait: float, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_stored_results(interrupts: int, wait: float, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(wait=wait), encoding="utf-8")
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}  # noqa: TID251 - a child's
@@ -584,7 +597,7 @@ def test_ctrl_c_keeps_what_was_stored(interrupts: int, wait: float, tmp_path: Pa
         assert process.stdout.readline() == "three\n"
         process.send_signal(signal.SIGINT)
         if interrupts == 2:
-            threading.Event().wait(0.5)  # for the first one to be dealt with: two at once are one
+            threading.Event().wait(0.5)  # for the first signal to be handled: two at once count as one
             process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
     assert process.returncode == -signal.SIGINT
@@ -597,7 +610,7 @@ def test_ctrl_c_keeps_what_was_stored(interrupts: int, wait: float, tmp_path: Pa
             f"interrupted; 4 of 8 results are stored; resume with pramana.resume('{left.id}', model=function)" in said
         )
 
-    with pytest.raises(InvalidInput, match="exists only in the program that started the run; resume it there"):
+    with pytest.raises(InvalidInput, match="exists only in the program that started the run; resume the run there"):
         pramana.resume(left.id)
 
     def elsewhere(prompt: str) -> str:
@@ -609,12 +622,37 @@ def test_ctrl_c_keeps_what_was_stored(interrupts: int, wait: float, tmp_path: Pa
     assert report.summary.overall.total == 8
 
 
-def test_what_was_planned_cannot_be_changed_by_resuming() -> None:
+def test_resume_refuses_changes_to_the_plan() -> None:
     with pytest.raises(InvalidInput, match="seed, temperature cannot be changed"):
-        pramana.resume("latest", seed=1, temperature=0.5)
+        pramana.resume("latest", seed=1, temperature=0.5)  # type: ignore[call-arg]
 
 
-def test_a_run_of_a_nameless_function_is_resumed_only_with_it() -> None:
+def test_a_model_that_the_run_does_not_test_is_refused_when_resuming() -> None:
+    left = pramana.evaluate(SUMS, model="fake:echo", deadline_s=0.000001)
+    with pytest.raises(InvalidInput, match=f"run {left.run_id} tests fake:echo, not fake:fixed=yes; resume it without"):
+        pramana.resume(left, model="fake:fixed=yes")
+    assert pramana.resume(left, model="fake:echo", deadline_s=60).finished
+
+
+@pytest.mark.parametrize(("name", "hint"), [("max_cost", "; write max_cost_usd"), ("nonsense", "")])
+def test_an_option_that_resume_does_not_have_is_refused_with_its_name(name: str, hint: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        pramana.resume("latest", **{name: 1})  # type: ignore[arg-type]
+    assert str(refused.value) == f"resume() got an unexpected keyword argument {name!r}{hint}"
+
+
+def test_an_item_of_the_list_of_runs_is_a_run() -> None:
+    before = pramana.evaluate(SUMS, model=wrong, name="before")
+    after = pramana.evaluate(SUMS, model=adder)
+    newest, oldest = pramana.runs()
+    assert pramana.load_report(oldest).run_id == pramana.load_report(before).run_id == before.run_id
+    assert pramana.resume(newest).run_id == after.run_id
+    assert str(pramana.compare(oldest, newest)) == str(pramana.compare(before, after))
+    with pytest.raises(InvalidInput, match=r"a run is its id, a report, or an item of pramana\.runs\(\), found 7"):
+        pramana.load_report(7)  # type: ignore[arg-type]
+
+
+def test_a_run_of_a_lambda_can_be_resumed_only_with_a_function() -> None:
     counting = lambda prompt: pramana.Reply(adder(prompt), pramana.Usage(10, 2))  # noqa: E731
     run_id = pramana.evaluate(SUMS, model=counting, max_total_tokens=20, concurrency=1).run_id
     with pytest.raises(InvalidInput, match=r"exists only in the program that started the run; .*model=function"):
@@ -622,7 +660,7 @@ def test_a_run_of_a_nameless_function_is_resumed_only_with_it() -> None:
     assert pramana.resume(run_id, model=counting, max_total_tokens=None).passed
 
 
-def test_a_finished_run_is_resumed_to_its_report() -> None:
+def test_resuming_a_finished_run_returns_its_report() -> None:
     report = pramana.evaluate(SUMS, model=adder)
     assert pramana.resume(report).summary.overall == report.summary.overall
 
@@ -635,7 +673,7 @@ def _report() -> pramana.Report:
     return pramana.evaluate(SUMS, model=wrong, concurrency=1)  # results are in the order in which they were stored
 
 
-def test_a_report_becomes_records_files_and_words(report: pramana.Report, tmp_path: Path) -> None:
+def test_a_report_converts_to_records_files_and_text(report: pramana.Report, tmp_path: Path) -> None:
     records = report.to_records()
     assert [each["outcome"] for each in records].count("failed") == 2
     assert {each["run_id"] for each in records} == {report.run_id}
@@ -651,7 +689,7 @@ def test_a_report_becomes_records_files_and_words(report: pramana.Report, tmp_pa
     assert str(report) == "3 of 5 passed (60.0 %, 95 % interval 23.1–88.2 %)"
 
 
-def test_tool_calls_of_a_function_are_in_the_results_of_a_report() -> None:
+def test_tool_calls_of_a_function_are_in_the_results() -> None:
     call = pramana.ToolCall("get_weather", '{"city": "Paris"}', "call_1")
     report = pramana.evaluate(
         [{"input": "Weather?", "ideal": "Paris"}], model=lambda _: pramana.Reply("", tool_calls=(call,))
@@ -663,10 +701,10 @@ def test_tool_calls_of_a_function_are_in_the_results_of_a_report() -> None:
     ]
     with pytest.raises(AssertionError, match=r"reply:  \(no text; called get_weather\("):
         report.assert_passed()
-    assert "(no text; called get_weather(" in html.unescape(report._repr_html_())
+    assert "(no text; called get_weather(" in html.unescape(report._repr_html_().replace("<wbr />", ""))
 
 
-def test_a_report_becomes_data_frames(report: pramana.Report, tmp_path: Path) -> None:
+def test_a_report_converts_to_data_frames(report: pramana.Report, tmp_path: Path) -> None:
     import pandas as pd
     import polars as pl
 
@@ -679,12 +717,12 @@ def test_a_report_becomes_data_frames(report: pramana.Report, tmp_path: Path) ->
     assert again.passed
 
 
-def test_columns_of_numbers_are_numbers_where_every_value_is_missing() -> None:
+def test_a_numeric_column_stays_numeric_when_every_value_is_missing() -> None:
     report = pramana.evaluate([{"input": "No ideal, so no score."}], model=str.lower)
     assert {report.to_records()[0][name] for name in ("score", "cost_usd", "input_tokens")} == {None}
     frame, table = report.to_pandas(), report.to_polars()
     assert {str(frame[name].dtype) for name in ("score", "cost_usd", "input_tokens", "first_token_ms")} == {"float64"}
-    assert frame["score"].mean() != frame["score"].mean()  # NaN, and no error
+    assert frame["score"].mean() != frame["score"].mean()  # NaN instead of an error
     kinds = [str(table.schema[name]) for name in ("score", "cost_usd", "input_tokens", "latency_ms", "scores")]
     assert kinds == ["Float64", "Float64", "Int64", "Int64", "String"]
     assert list(frame.columns) == table.columns == list(report.to_records()[0])
@@ -701,9 +739,7 @@ def test_columns_of_numbers_are_numbers_where_every_value_is_missing() -> None:
         ("a.html", r'<span class="mono"><bdi dir="auto">(sum-\d)</bdi>'),
     ],
 )
-def test_files_list_results_in_the_order_of_the_cases_not_of_their_ends(
-    tmp_path: Path, name: str, pattern: str
-) -> None:
+def test_files_list_results_in_the_order_of_the_cases(tmp_path: Path, name: str, pattern: str) -> None:
     last_ended = asyncio.Event()
 
     async def first_ends_last(prompt: str) -> str:
@@ -719,7 +755,7 @@ def test_files_list_results_in_the_order_of_the_cases_not_of_their_ends(
     assert re.findall(pattern, report.save(tmp_path / name).read_text(encoding="utf-8")) == ids
 
 
-def test_a_pass_rate_is_asserted_as_observed_or_as_proven(report: pramana.Report) -> None:
+def test_assert_pass_rate_checks_the_observed_or_the_proven_rate(report: pramana.Report) -> None:
     report.assert_pass_rate(0.6)
     with pytest.raises(AssertionError) as missed:
         report.assert_pass_rate(0.61)
@@ -739,7 +775,7 @@ def test_a_pass_rate_is_asserted_as_observed_or_as_proven(report: pramana.Report
         report.assert_pass_rate(90)
 
 
-def test_runs_reports_and_files_are_compared(report: pramana.Report, tmp_path: Path) -> None:
+def test_compare_accepts_run_ids_reports_and_files(report: pramana.Report, tmp_path: Path) -> None:
     better = pramana.evaluate(SUMS, model=adder)
     found = pramana.compare(report, better)
     assert [each.case_id for each in found.gained] == ["sum-2", "sum-3"]
@@ -752,10 +788,10 @@ def test_runs_reports_and_files_are_compared(report: pramana.Report, tmp_path: P
     assert len(found.lost) == 2
 
 
-# ── Costs that functions state ──
+# ── Costs returned by functions ──
 
 
-def test_the_cost_that_a_function_states_counts_before_a_price_list() -> None:
+def test_a_cost_returned_by_a_function_overrides_the_price_list() -> None:
     def paid(_: str) -> pramana.Reply:
         return pramana.Reply("ok", usage=pramana.Usage(10, 2), cost_usd=0.25)
 
@@ -769,7 +805,7 @@ def test_the_cost_that_a_function_states_counts_before_a_price_list() -> None:
     assert pramana.evaluate(SUMS[:2], model=paid).cost_usd == 0.5
 
 
-def test_a_cost_limit_counts_what_a_function_states() -> None:
+def test_a_cost_limit_counts_the_cost_returned_by_a_function() -> None:
     def paid(_: str) -> pramana.Reply:
         return pramana.Reply("ok", cost_usd=0.25)
 
@@ -777,14 +813,14 @@ def test_a_cost_limit_counts_what_a_function_states() -> None:
     assert (report.cost_usd, report.stop_reason) == (0.5, "the run's limit of $0.5 is reached")
 
 
-def test_a_reply_without_a_cost_ends_a_run_with_a_cost_limit() -> None:
+def test_a_reply_without_a_cost_stops_a_run_with_a_cost_limit() -> None:
     report = pramana.evaluate(SUMS, model=adder, max_cost_usd=0.5, concurrency=1)
     assert (report.run.stored, report.cost_usd) == (1, None)
     assert "so its cost is unknown; a function can state it: pramana.Reply(" in (report.stop_reason or "")
 
 
 @pytest.mark.parametrize("cost", [-1.0, float("nan"), "0.25"])
-def test_a_cost_that_is_none_is_an_error_of_the_function(cost: Any) -> None:
+def test_an_invalid_cost_is_an_error_of_the_function(cost: Any) -> None:
     report = pramana.evaluate(SUMS[:1], model=lambda prompt: pramana.Reply("ok", cost_usd=cost))
     assert "returned a Reply whose cost_usd is" in (report.errors[0].reason or "")
 
@@ -792,7 +828,7 @@ def test_a_cost_that_is_none_is_an_error_of_the_function(cost: Any) -> None:
 # ── The system prompt ──
 
 
-def test_a_function_with_a_parameter_system_prompt_gets_it_and_the_prompt_without_it() -> None:
+def test_a_system_prompt_parameter_receives_the_system_prompt_separately() -> None:
     def agent(prompt: str, system_prompt: str) -> str:
         return f"[{system_prompt}] [{prompt}]"
 
@@ -805,20 +841,20 @@ def test_a_function_with_a_parameter_system_prompt_gets_it_and_the_prompt_withou
     def plain(prompt: str) -> str:
         return f"[{prompt}]"
 
-    def said(model: Callable[..., str], **options: Any) -> str:
+    def reply_text(model: Callable[..., str], **options: Any) -> str:
         (result,) = pramana.evaluate({"input": "Hi", "ideal": "Hi"}, model=model, **options).results()
         assert result.reply is not None
         return result.reply.text
 
-    assert said(agent, system_prompt="Be brief.") == "[Be brief.] [Hi]"
-    assert said(agent) == "[] [Hi]"
-    assert said(with_default) == "[Be kind.] [Hi]"
-    assert said(with_default, system_prompt="Be brief.") == "[Be brief.] [Hi]"
-    assert said(of_messages, system_prompt="Be brief.") == "[Be brief.] 2"
-    assert said(plain, system_prompt="Be brief.") == "[Be brief.\n\nHi]"
+    assert reply_text(agent, system_prompt="Be brief.") == "[Be brief.] [Hi]"
+    assert reply_text(agent) == "[] [Hi]"
+    assert reply_text(with_default) == "[Be kind.] [Hi]"
+    assert reply_text(with_default, system_prompt="Be brief.") == "[Be brief.] [Hi]"
+    assert reply_text(of_messages, system_prompt="Be brief.") == "[Be brief.] 2"
+    assert reply_text(plain, system_prompt="Be brief.") == "[Be brief.\n\nHi]"
 
 
-def test_a_pass_rate_leaves_errors_out_which_passed_does_not() -> None:
+def test_the_pass_rate_excludes_errors_but_passed_does_not() -> None:
     def breaks(prompt: str) -> str:
         if "1 + 1" in prompt:
             return "2"
@@ -830,7 +866,7 @@ def test_a_pass_rate_leaves_errors_out_which_passed_does_not() -> None:
     assert "errors do not count" in (pramana.Report.pass_rate.__doc__ or "")
 
 
-def test_the_sums_of_a_report_are_documented_properties() -> None:
+def test_the_totals_of_a_report_are_documented_properties() -> None:
     report = pramana.evaluate(SUMS, model=wrong)
     overall = report.summary.overall
     assert overall.value == report.pass_rate

@@ -1,4 +1,4 @@
-"""`pramana.runs`: finding a stored run from Python; and what `compare` says of lists that differ."""
+"""`pramana.runs`: finding a stored run from Python; and `compare` on different sets of cases."""
 
 import pytest
 
@@ -11,7 +11,7 @@ CASES = [
 ]
 
 
-def test_runs_are_listed_newest_first_by_model_and_suite() -> None:
+def test_runs_are_listed_newest_first_and_filtered_by_model_and_suite() -> None:
     assert str(pramana.runs()) == "No runs yet."
     first = pramana.evaluate(CASES, model="fake:echo")
     second = pramana.evaluate(CASES, model="fake:fixed=yes", repeat=2)
@@ -41,12 +41,13 @@ def test_a_run_is_found_by_its_name() -> None:
     assert str(found).endswith("  fake:echo  Nightly 100%")
     assert [each.id for each in pramana.runs(name="100%")] == [named.run_id]
     assert pramana.runs(name="1000") == []
+    assert pramana.load_report("nightly 100%").run_id == named.run_id
     expected = f'no run "nightly"; did you mean {named.run_id}, the run named "Nightly 100%"\\?; see: pramana.runs'
     with pytest.raises(pramana.PramanaError, match=expected):
         pramana.load_report("nightly")
 
 
-def test_a_list_says_when_there_are_more() -> None:
+def test_a_truncated_list_says_that_there_are_more_runs() -> None:
     for _ in range(3):
         pramana.evaluate(CASES, model="fake:echo")
     found = pramana.runs(limit=2)
@@ -55,16 +56,16 @@ def test_a_list_says_when_there_are_more() -> None:
     assert len(str(pramana.runs(limit=3)).splitlines()) == 3
 
 
-def test_lists_that_differ_are_compared_by_the_cases_of_both_if_that_is_said() -> None:
+def test_different_suites_are_compared_on_common_cases_only_on_request() -> None:
     before = pramana.evaluate(CASES, model="fake:echo")
     after = pramana.evaluate([*CASES, {"id": "c", "input": "Say so.", "ideal": "so"}], model="fake:echo")
     with pytest.raises(InvalidInput) as refused:
         pramana.compare(before, after)
-    assert str(refused.value).endswith("; compare the 2 cases of both by any_suite=True")
+    assert str(refused.value).endswith("; to compare the 2 cases that both have, pass any_suite=True")
     assert "--any-suite" not in str(refused.value)
     assert str(pramana.compare(before, after, any_suite=True)).endswith("Left out: 1 case only in new.")
 
 
-def test_an_unknown_run_is_told_in_the_words_of_python() -> None:
+def test_an_unknown_run_error_suggests_python_calls() -> None:
     with pytest.raises(pramana.PramanaError, match=r"pramana\.evaluate\(\.\.\.\)"):
         pramana.load_report("latest")

@@ -1,4 +1,4 @@
-"""The pytest plugin in real pytest sessions: what it imports, what a failure prints, options, xdist, interrupts."""
+"""The pytest plugin in real pytest sessions: imports, failure output, options, xdist and interrupts."""
 
 import json
 import os
@@ -106,14 +106,14 @@ def run_pytest(folder: Path, *arguments: str, cwd: Path | None = None) -> subpro
     return programs.run(command, env=environment(folder), cwd=cwd or folder)
 
 
-def runs_of(folder: Path) -> list[Run]:
+def list_runs(folder: Path) -> list[Run]:
     """Return the runs that a session stored, newest first."""
     with closing(open_store(f"sqlite:///{folder / 'home' / 'pramana.sqlite3'}")) as store:
         return list(store.runs.page(limit=500)[0])
 
 
-def section(output: str, test: str) -> str:
-    """Return what pytest printed of a failed test."""
+def find_failure_section(output: str, test: str) -> str:
+    """Return the section that pytest printed about a failed test."""
     found = re.search(rf"^_+ {re.escape(test)} _+\n(.*?)(?=^[_=]{{3,}}|^pramana: )", output, re.DOTALL | re.MULTILINE)
     assert found, output
     return found[1]
@@ -122,7 +122,7 @@ def section(output: str, test: str) -> str:
 # ── Cost ──
 
 
-def test_pytest_without_the_fixture_imports_nothing_of_ours(tmp_path: Path) -> None:
+def test_a_session_without_the_fixture_imports_nothing_of_pramana(tmp_path: Path) -> None:
     say = "import sys\n\ndef pytest_unconfigure():\n    print('modules:', *sorted(sys.modules))\n"
     folder = project(tmp_path / "project", conftest=say, test_plain="def test_plain():\n    pass\n")
     imported = []
@@ -136,7 +136,7 @@ def test_pytest_without_the_fixture_imports_nothing_of_ours(tmp_path: Path) -> N
     assert not (folder / "home").exists()
 
 
-def test_the_options_are_in_the_help(tmp_path: Path) -> None:
+def test_the_plugin_options_are_in_the_help(tmp_path: Path) -> None:
     said = run_pytest(project(tmp_path), "--help").stdout
     group = said.partition("\npramana: evaluate language models and voice agents:\n")[2].partition("\n\n")[0]
     assert re.findall(r"--[a-z-]+", group) == ["--pramana-model", "--pramana-judge"]
@@ -147,7 +147,7 @@ def test_the_options_are_in_the_help(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module", name="failed", params=["long", "short"])
-def _failed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+def _failed_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = project(tmp_path_factory.mktemp("failing"), test_sums=FAILING)
     done = run_pytest(folder, f"--tb={request.param}")
     assert done.returncode == 1
@@ -156,7 +156,7 @@ def _failed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_a_failed_assertion_prints_the_failing_cases_once(failed: str) -> None:
-    said = re.sub(r"r\d{8}-\d{6}-\w+", "RUN", section(failed, "test_rate"))
+    said = re.sub(r"r\d{8}-\d{6}-\w+", "RUN", find_failure_section(failed, "test_rate"))
     if said.startswith("test_sums.py:"):  # --tb=short indents less
         message = MESSAGE.replace("E    ", "E")
         assert said == (
@@ -180,41 +180,41 @@ def test_a_failed_assertion_prints_the_failing_cases_once(failed: str) -> None:
         ("test_case[sum-2]", 28, "AssertionError: 0 of 1 passed (0 %), and 100 % is required"),
     ],
 )
-def test_an_error_ends_at_the_line_of_the_test(failed: str, test: str, line: int, message: str) -> None:
-    said = section(failed, test)
+def test_a_traceback_ends_at_the_line_of_the_test(failed: str, test: str, line: int, message: str) -> None:
+    said = find_failure_section(failed, test)
     assert set(re.findall(r"^(\S+\.py:\d+): ", said, re.MULTILINE)) == {f"test_sums.py:{line}"}
     assert said.count(message) == 1
     assert re.search(rf"^E +{re.escape(message)}", said, re.MULTILINE)
 
 
-def test_one_test_a_case_has_its_id(failed: str) -> None:
+def test_parametrize_makes_one_test_per_case_with_its_id(failed: str) -> None:
     listed = re.findall(r"^FAILED test_sums.py::(\S+)", failed, re.MULTILINE)
     assert listed[-2:] == ["test_case[sum-2]", "test_case[sum-3]"]
     assert failed.rstrip("= \n").endswith("s")
     assert "8 failed, 1 passed" in failed
 
 
-def test_the_session_says_how_many_results_passed(failed: str) -> None:
+def test_the_terminal_summary_counts_passed_results(failed: str) -> None:
     assert re.findall("^pramana: .*", failed, re.MULTILINE) == [
         "pramana: 5 runs, 3 of 9 results passed; see: pramana runs"
     ]
 
 
-def test_full_trace_shows_our_frames(tmp_path: Path) -> None:
+def test_full_trace_shows_internal_frames(tmp_path: Path) -> None:
     folder = project(tmp_path / "project", test_sums=FAILING)
     said = run_pytest(folder, "--full-trace", "-k", "test_missing").stdout
     assert "pytest_integration.py:" in said
     assert "find_files" in said
 
 
-def test_a_missing_or_invalid_file_is_one_clear_error_of_collection(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_file_is_one_collection_error(tmp_path: Path) -> None:
     test = "import pramana\n\n@pramana.parametrize({!r})\ndef test_case(case):\n    pass\n"
     folder = project(tmp_path, test_broken=test.format("broken.jsonl"), test_missing=test.format("missing.jsonl"))
     done = run_pytest(folder)
     assert done.returncode == pytest.ExitCode.INTERRUPTED
     broken, missing = (
-        section(done.stdout, "ERROR collecting test_broken.py"),
-        section(done.stdout, "ERROR collecting test_missing.py"),
+        find_failure_section(done.stdout, "ERROR collecting test_broken.py"),
+        find_failure_section(done.stdout, "ERROR collecting test_missing.py"),
     )
     head = r'test_{0}.py:3: in <module>\n    @pramana.parametrize\("{0}.jsonl"\)\n[ ^]*\n'.replace('"', "'")
     wrong = r'broken.jsonl:{0}:\d+: \[{1}\].assertion.type: Invalid assertion type "contians": [^\n]*'
@@ -230,7 +230,7 @@ def test_a_missing_or_invalid_file_is_one_clear_error_of_collection(tmp_path: Pa
 # ── Options and settings ──
 
 
-def test_options_override_the_models_of_every_use(tmp_path: Path) -> None:
+def test_options_override_the_models_everywhere(tmp_path: Path) -> None:
     folder = project(tmp_path, test_sums=f"""{BOT}
 JUDGED = {{"input": "Say please.", "check": {{"type": "llm_judge", "judge_prompt": "Is it polite?"}}}}
 
@@ -252,7 +252,7 @@ def test_plain():
         assert done.returncode == 0, done.stdout
         found = [
             (",".join(each.typed for each in run.plan.targets), run.plan.judge.typed if run.plan.judge else None)
-            for run in reversed(runs_of(folder))
+            for run in reversed(list_runs(folder))
         ]
         (folder / "home" / "pramana.sqlite3").unlink()
         listed.append(re.findall(r"^test_sums.py::(\S+) PASSED", done.stdout, re.MULTILINE))
@@ -272,9 +272,21 @@ def test_plain():
     names = [f"test_{name}[{model}]" for model in ("fake:echo", "fake:fixed=2") for name in ("one", "several", "none")]
     once = ["test_one", "test_several", "test_none", "test_plain"]
     assert listed == [once, once, [*names, "test_plain"]]
+    assert [name for name, _ in models("--pramana-model", "fake:echo", "--pramana-model", "fake:echo")] == [
+        "fake:echo"
+    ] * 3
+    (folder / "pytest.ini").write_text("[pytest]\npramana_model = fake\npramana_judge =\n", encoding="utf-8")
+    assert models() == [(bot, None), (f"{bot},fake:echo", bot), ("fake", None)]
 
 
-def test_a_path_is_found_in_the_current_folder_and_beside_the_test(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--pramana-model", "--pramana-judge"])
+def test_an_option_without_a_value_is_refused_before_any_test(option: str, tmp_path: Path) -> None:
+    done = run_pytest(project(tmp_path, test_plain="def test_plain(): pass\n"), f"{option}=")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"ERROR: {option} is empty; name a model, or leave the option out" in done.stderr
+
+
+def test_paths_are_resolved_from_the_current_folder_and_the_test_folder(tmp_path: Path) -> None:
     test = f"""{BOT}
 @pramana.parametrize("sums.jsonl")
 def test_case(case, pramana_evaluate):
@@ -290,7 +302,7 @@ def test_case(case, pramana_evaluate):
     assert "1 passed" in run_pytest(folder, "..", cwd=elsewhere).stdout
 
 
-def test_where_a_missing_file_was_looked_for_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_error_lists_the_searched_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for look in (parametrize, make_evaluate([], None, runs=[])):
         with pytest.raises(NotFound, match=r"missing\.jsonl does not exist") as refused:
@@ -298,7 +310,7 @@ def test_where_a_missing_file_was_looked_for_is_said(tmp_path: Path, monkeypatch
         assert refused.value.__notes__ == [f"looked for in {tmp_path}, then in {Path(__file__).parent}"]
 
 
-def test_no_progress_is_drawn_unless_a_test_wants_it(tmp_path: Path) -> None:
+def test_progress_is_shown_only_if_a_test_enables_it(tmp_path: Path) -> None:
     test = f"""{BOT}
 def test_sums(pramana_evaluate):
     pramana_evaluate("sums.jsonl", model=bot)
@@ -313,7 +325,7 @@ def test_with_progress(pramana_evaluate):
 # ── Sessions ──
 
 
-def test_workers_share_one_store_and_one_line_at_the_end(tmp_path: Path) -> None:
+def test_xdist_workers_share_one_store_and_one_summary_line(tmp_path: Path) -> None:
     test = f"""{BOT}
 @pytest.mark.parametrize("number", range(4))
 def test_all(number, pramana_evaluate):
@@ -327,7 +339,7 @@ def test_case(case, pramana_evaluate):
     said = run_pytest(folder, "-v", "-n", "2").stdout
     assert set(re.findall(r"^\[(gw\d)\]", said, re.MULTILINE)) == {"gw0", "gw1"}
     assert "2 failed, 5 passed" in said
-    runs = runs_of(folder)
+    runs = list_runs(folder)
     assert (len(runs), sum(run.stored for run in runs)) == (7, 4 * 3 + 3)
     assert {run.status for run in runs} == {"finished"}
     assert re.findall("^pramana: .*", said, re.MULTILINE) == [
@@ -335,7 +347,7 @@ def test_case(case, pramana_evaluate):
     ]
 
 
-def test_an_interrupt_stops_pytest_and_keeps_what_was_stored(tmp_path: Path) -> None:
+def test_an_interrupt_stops_pytest_and_keeps_the_stored_results(tmp_path: Path) -> None:
     test = """
 import os, signal
 
@@ -356,14 +368,14 @@ def test_next(pramana_evaluate):
     assert done.returncode == pytest.ExitCode.INTERRUPTED
     assert "KeyboardInterrupt" in done.stdout
     assert "no tests ran" in done.stdout
-    (run,) = runs_of(folder)
+    (run,) = list_runs(folder)
     assert 1 <= run.stored < run.expected == 2_000
 
 
 # ── In this process ──
 
 
-def test_each_call_is_counted() -> None:
+def test_every_evaluate_call_is_counted() -> None:
     runs: list[RunCount] = []
     evaluate = make_evaluate([], None, runs=runs)
     report = evaluate([{"input": "a", "ideal": "a"}, {"input": "b", "ideal": "c"}], model=str.lower, repeat=2)
@@ -371,7 +383,7 @@ def test_each_call_is_counted() -> None:
 
 
 class Frame:
-    """As much of a data frame of polars as is used."""
+    """The part of a polars data frame that is used."""
 
     def to_dicts(self) -> list[dict[str, Any]]:
         return ROWS
@@ -381,14 +393,14 @@ ROWS = [
     {"id": f"row-{number}", "input": "Say yes.", "ideal": "yes", "tags": ["odd"] * (number % 2)} for number in range(3)
 ]
 EXAMPLES = DOCS / "examples"
-ODD, FIRST = pramana.Selection(tags=("odd",)), pramana.Selection(limit=1)
+TAGGED, FIRST = pramana.Selection(tags=("odd",)), pramana.Selection(limit=1)
 
 
 @pytest.mark.parametrize(
     ("given", "selection", "ids"),
     [
         (ROWS, None, ["row-0", "row-1", "row-2"]),
-        (ROWS, ODD, ["row-1"]),
+        (ROWS, TAGGED, ["row-1"]),
         (ROWS, {"tags": ["odd"]}, ["row-1"]),
         (Frame(), FIRST, ["row-0"]),
         (pramana.Case("Say yes.", ideal="yes", id="one"), None, ["one"]),
@@ -397,13 +409,13 @@ ODD, FIRST = pramana.Selection(tags=("odd",)), pramana.Selection(limit=1)
         ("library:task-completion", FIRST, ["booking-eye-test-prepone"]),
     ],
 )
-def test_parametrize_takes_what_evaluate_takes(given: Any, selection: Any, ids: list[str]) -> None:
+def test_parametrize_accepts_the_cases_that_evaluate_accepts(given: Any, selection: Any, ids: list[str]) -> None:
     name, tests = parametrize(given, selection=selection).args
     assert name == "case"
     assert [(test_id, case.id) for (case,), _, test_id in tests] == [(each, each) for each in ids]
 
 
-def test_scenarios_of_the_store_are_tests_and_evaluated_by_name() -> None:
+def test_stored_scenarios_are_parametrized_and_evaluated_by_name() -> None:
     found = documents.read_document((EXAMPLES / "refunds.yaml").read_bytes(), Problems())
     with closing(open_store(settings.database_url())) as store:
         store.scenarios.import_([each.scenario.to_stored() for each in found], "skip")
@@ -421,21 +433,24 @@ def test_scenarios_of_the_store_are_tests_and_evaluated_by_name() -> None:
     [
         ([], None, InvalidInput, "no cases were given: the list is empty"),
         (None, None, InvalidInput, "no cases were given"),
-        ({"input": "a"}, pramana.Selection(tags=("b",)), InvalidInput, "no case passes the filters --tag b"),
+        (
+            {"input": "a"},
+            pramana.Selection(tags=("b",)),
+            InvalidInput,
+            r'filters; check the spelling of selection=\{"tags": \["b"\]\}$',
+        ),
         ({"input": "a"}, {"tag": ["b"]}, InvalidInput, r'there is no filter .tag.; did you mean "tags"'),
         ("library:nothing", None, NotFound, 'the library has no "nothing"'),
         ("store:nothing", None, NotFound, 'there is no scenario "nothing"'),
     ],
 )
-def test_parametrize_refuses_what_would_make_no_test(
-    given: Any, selection: Any, error: type[Exception], why: str
-) -> None:
+def test_parametrize_refuses_an_empty_selection(given: Any, selection: Any, error: type[Exception], why: str) -> None:
     with pytest.raises(error, match=why) as refused:
         parametrize(given, selection=selection)
     assert "looked for" not in "".join(getattr(refused.value, "__notes__", []))
 
 
-def test_the_public_names_can_be_imported_without_pytest() -> None:
+def test_the_public_names_import_without_pytest() -> None:
     code = "import sys; sys.modules['pytest'] = None\nfrom pramana import *\nprint(parametrize.__name__)"
     assert programs.run(["-c", code]).stdout == "parametrize\n"
 
@@ -443,7 +458,7 @@ def test_the_public_names_can_be_imported_without_pytest() -> None:
 # ── The page ──
 
 
-def test_the_page_shows_the_example_file_and_a_fixture_that_works(tmp_path: Path) -> None:
+def test_the_docs_page_shows_the_example_file_and_a_working_fixture(tmp_path: Path) -> None:
     example, fixture = re.findall(r"```python\n(.*?)```", (DOCS / "pytest.md").read_text(encoding="utf-8"), re.DOTALL)
     assert example == (DOCS / "examples" / "test_support.py").read_text(encoding="utf-8")
     folder = project(
@@ -456,7 +471,8 @@ def test_the_page_shows_the_example_file_and_a_fixture_that_works(tmp_path: Path
 
 
 @pytest.mark.parametrize(("passed", "failed", "proven"), [(29, 0, True), (28, 0, False), (45, 1, True), (44, 1, False)])
-def test_how_many_cases_a_proof_takes_is_as_the_page_says(passed: int, failed: int, *, proven: bool) -> None:
+def test_the_docs_page_states_how_many_cases_prove_a_pass_rate(passed: int, failed: int, *, proven: bool) -> None:
     total = passed + failed
     assert check_pass_rate(Rate(passed=passed, failed=failed), total, 0.9, 0.95).met is proven
-    assert "at least 29, all passed, or 46 with one failure" in (DOCS / "pytest.md").read_text(encoding="utf-8")
+    page = " ".join((DOCS / "pytest.md").read_text(encoding="utf-8").split())
+    assert "you need at least 29 cases that all pass, or 46 cases with one failure" in page

@@ -1,4 +1,4 @@
-"""A resumed run keeps its limits, so that no more is spent than was allowed."""
+"""A resumed run keeps its limits, so it never spends more than allowed."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ ASKED = [{"id": f"case-{number}", "input": f"Say {number}.", "ideal": "yes"} for
 
 
 class Bot:
-    """Counts its calls and how many were under way at once, and costs a dollar each."""
+    """Counts its calls and their concurrency; each call costs a dollar."""
 
     def __init__(self) -> None:
         self.calls = self.under_way = self.most = 0
@@ -27,14 +27,14 @@ class Bot:
 
 
 @pytest.fixture(autouse=True)
-def _priced() -> None:
+def _bot_price() -> None:
     settings.prices_file_path().parent.mkdir(parents=True, exist_ok=True)
     settings.prices_file_path().write_text(
         f'[prices."python:{__name__}:Bot"]\ninput_per_million = 1e5\noutput_per_million = 1e5\n', encoding="utf-8"
     )
 
 
-def stopped_by(**limits: object) -> tuple[pramana.Report, Bot]:
+def run_until_limit(**limits: object) -> tuple[pramana.Report, Bot]:
     bot = Bot()
     report = pramana.evaluate(ASKED, model=bot, concurrency=2, **limits)  # type: ignore[arg-type]
     assert not report.finished
@@ -42,14 +42,14 @@ def stopped_by(**limits: object) -> tuple[pramana.Report, Bot]:
 
 
 @pytest.mark.parametrize(("limit", "first", "higher"), [("max_cost_usd", 3.0, 100.0), ("max_total_tokens", 30, 1_000)])
-def test_a_limit_that_ended_a_run_ends_it_again_until_it_is_raised(limit: str, first: float, higher: float) -> None:
-    report, bot = stopped_by(**{limit: first})
+def test_a_resumed_run_stops_at_the_same_limit_until_it_is_raised(limit: str, first: float, higher: float) -> None:
+    report, bot = run_until_limit(**{limit: first})
     asked = bot.calls
     placeholder = {"max_cost_usd": "USD", "max_total_tokens": "N"}[limit]
     assert f"{limit}={placeholder}) (more than {first:g}, or None)" in str(report)
 
     again = pramana.resume(report, model=bot)
-    assert bot.calls == asked, "nothing was asked"
+    assert bot.calls == asked, "no case was run"
     assert (again.finished, again.stop_reason) == (False, report.stop_reason)
     assert "limit of" in (report.stop_reason or "")
 
@@ -58,22 +58,22 @@ def test_a_limit_that_ended_a_run_ends_it_again_until_it_is_raised(limit: str, f
     assert done.run.limits == {**report.run.limits, limit: higher}
 
 
-def test_a_limit_is_removed_by_none() -> None:
-    report, bot = stopped_by(max_cost_usd=3.0)
+def test_none_removes_a_limit() -> None:
+    report, bot = run_until_limit(max_cost_usd=3.0)
     done = pramana.resume(report, model=bot, max_cost_usd=None)
     assert done.finished
     assert "max_cost_usd" not in done.run.limits
 
 
-def test_a_resumed_run_keeps_its_concurrency_and_its_timeout() -> None:
-    report, bot = stopped_by(max_total_tokens=30, timeout_s=60)
+def test_a_resumed_run_keeps_its_concurrency_and_timeout() -> None:
+    report, bot = run_until_limit(max_total_tokens=30, timeout_s=60)
     bot.most = 0
     done = pramana.resume(report, model=bot, max_total_tokens=1_000)
     assert (done.finished, bot.most) == (True, 2)
     assert done.run.limits == {"max_total_tokens": 1_000, "concurrency": 2, "timeout_s": 60.0}
 
 
-def test_a_deadline_starts_again_and_is_named_in_the_advice() -> None:
+def test_a_deadline_restarts_on_resume_and_is_named_in_the_advice() -> None:
     bot = Bot()
     report = pramana.evaluate(ASKED, model=bot, deadline_s=0.000001)
     assert str(report).endswith(") (for another 1e-06 s; deadline_s changes that)")
@@ -81,8 +81,8 @@ def test_a_deadline_starts_again_and_is_named_in_the_advice() -> None:
     assert pramana.resume(report, model=bot, deadline_s=None).finished
 
 
-def test_a_limit_that_does_not_fit_is_refused_before_anything_is_asked() -> None:
-    report, bot = stopped_by(max_cost_usd=3.0)
+def test_an_invalid_limit_is_refused_before_any_model_call() -> None:
+    report, bot = run_until_limit(max_cost_usd=3.0)
     asked = bot.calls
     with pytest.raises(InvalidInput, match="max_cost_usd: expected a number more than 0"):
         pramana.resume(report, model=bot, max_cost_usd=-1)

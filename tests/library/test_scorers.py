@@ -1,4 +1,4 @@
-"""Scorers in a run: what they decide, what they only measure, what they cost, and how a run of them is resumed."""
+"""Scorers in a run: verdicts, measurements, cost, and resuming a run that uses them."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ def length(context: ScoringContext) -> dict[str, float | str]:
 
 
 @pramana.scorer
-async def judged(context: ScoringContext) -> Score:
+async def judge_length(context: ScoringContext) -> Score:
     answer = await context.ask([{"role": "user", "content": context.reply.text}])
     return Score(len(answer.text), reason="counted")
 
@@ -61,7 +61,7 @@ def checks(report: pramana.Report, case: str) -> dict[str, str]:
     }
 
 
-def test_scorers_decide_beside_the_assertion_and_alone_where_there_is_none() -> None:
+def test_scorers_decide_together_with_the_assertion_or_alone() -> None:
     report = pramana.evaluate(CASES, model=bot, scorers=[politeness])
     assert outcomes(report) == {"free": "passed", "right": "passed", "wrong": "failed"}
     assert checks(report, "free") == {"politeness": "passed"}
@@ -70,21 +70,21 @@ def test_scorers_decide_beside_the_assertion_and_alone_where_there_is_none() -> 
     assert (planned.typed, planned.name, planned.version) == (f"python:{__name__}:politeness", "politeness", "2")
 
 
-def prompt_of(case: pramana.Case) -> str:
+def get_prompt(case: pramana.Case) -> str:
     return case.turns[-1].text
 
 
 @pramana.scorer
 def repeats(context: BlockingScoringContext) -> bool:
-    return prompt_of(context.case) in context.reply.text
+    return get_prompt(context.case) in context.reply.text
 
 
 @pramana.scorer
 async def only_repeats(context: ScoringContext) -> bool:
-    return prompt_of(context.case) == context.reply.text
+    return get_prompt(context.case) == context.reply.text
 
 
-def test_the_public_type_of_a_case_is_that_of_files_and_contexts_and_is_built_by_keywords(tmp_path: Path) -> None:
+def test_the_public_case_type_is_used_in_files_and_contexts_and_takes_keywords(tmp_path: Path) -> None:
     """`mypy --strict`, which checks this file too, would fail if one of these were another type."""
     (tmp_path / "a.yaml").write_text(
         "{id: a, name: A, type: information-retrieval, prompt: Name a capital., expected_outcome: Names one, "
@@ -93,7 +93,7 @@ def test_the_public_type_of_a_case_is_that_of_files_and_contexts_and_is_built_by
     )
     built = pramana.Case("Name it.", ideal="Rome", id="b")
     cases: list[pramana.Case] = [*pramana.cases_of(tmp_path / "a.yaml"), built]
-    assert [prompt_of(each) for each in cases] == ["Name a capital.", "Name it."]
+    assert [get_prompt(each) for each in cases] == ["Name a capital.", "Name it."]
     assert all(isinstance(each, pramana.Case) for each in cases)
     report = pramana.evaluate(cases, model=bot, scorers=[repeats, only_repeats])
     found = checks(report, "b")
@@ -104,7 +104,7 @@ def shorter(context: ScoringContext, most: int) -> bool:
     return len(context.reply.text) < most
 
 
-class Says:
+class ContainsWord:
     def __init__(self, word: str) -> None:
         self.word = word
 
@@ -117,12 +117,12 @@ def says_please(context: ScoringContext) -> bool:
     return "please" in context.reply.text
 
 
-def test_differently_named_scorers_of_one_function_or_class_all_score() -> None:
+def test_scorers_with_different_names_from_one_function_all_score() -> None:
     made = [
         pramana.scorer(name="short")(partial(shorter, most=5)),
         pramana.scorer(name="medium")(partial(shorter, most=500)),
-        pramana.scorer(name="paris")(Says("Paris")),
-        pramana.scorer(name="rome")(Says("Rome")),
+        pramana.scorer(name="paris")(ContainsWord("Paris")),
+        pramana.scorer(name="rome")(ContainsWord("Rome")),
     ]
     report = pramana.evaluate(CASES, model=bot, scorers=made)
     found = {"short": "failed", "medium": "passed", "paris": "passed", "rome": "failed"}
@@ -134,38 +134,38 @@ def test_differently_named_scorers_of_one_function_or_class_all_score() -> None:
     assert pramana.resume(report, scorers=made).run_id == report.run_id
 
 
-def test_a_decorated_function_of_a_module_is_found_again_whatever_its_scorer_is_called() -> None:
-    report = pramana.evaluate(CASES, model=bot, scorers=[says_please, Says("Paris")])
+def test_a_decorated_module_function_is_found_whatever_its_scorer_name() -> None:
+    report = pramana.evaluate(CASES, model=bot, scorers=[says_please, ContainsWord("Paris")])
     assert [each.typed for each in report.run.plan.scorers] == [
         f"python:{__name__}:says_please",
-        f"python:{__name__}:Says",
+        f"python:{__name__}:ContainsWord",
     ]
     assert find_scorer(f"python:{__name__}:says_please", {}) is says_please
     with pytest.raises(InvalidInput, match=r"shorter:short cannot be imported: this scorer exists only .*scorers=\["):
         find_scorer(f"python:{__name__}:shorter:short", {})
 
 
-def test_two_scorers_that_would_be_stored_by_one_name_are_refused() -> None:
+def test_two_scorers_with_the_same_stored_name_are_refused() -> None:
     undecorated = pramana.scorer(says_please.function)
-    named: Any = Says("Paris")
+    named: Any = ContainsWord("Paris")
     named.__module__, named.__qualname__ = __name__, "says_please"
-    with pytest.raises(InvalidInput, match=r"two scorers are both called python:.*:says_please, .*give each a name"):
+    with pytest.raises(InvalidInput, match=r"two scorers have the same name python:.*:says_please, .*give each a name"):
         pramana.evaluate(CASES, model=bot, scorers=[undecorated, named])
 
 
-def test_a_measurement_never_makes_a_case_green_nor_red() -> None:
+def test_a_measurement_decides_no_outcome() -> None:
     report = pramana.evaluate(CASES, model=bot, scorers=[length])
     assert outcomes(report) == {"free": "unscored", "right": "passed", "wrong": "failed"}
     (free,) = [each for each in report.results() if each.case_id == "free"]
     assert free.reason == (
-        "nothing decides whether it passes: length.words, length.size only measured; set pass_at, or give the case a check"
+        "no check decides whether the reply passes: length.words, length.size only measured; set pass_at, or add a check to the case"
     )
     assert [(check.value, check.evidence) for check in free.checks] == [(4.0, {}), (None, {"label": "short"})]
     with closing(open_store(settings.database_url())) as store:  # read back from the store, and counted there
         assert store.results.count_outcomes(report.run)[pramana.Outcome.UNSCORED] == 1
 
 
-def test_a_scorer_that_fails_is_an_error_and_the_run_goes_on() -> None:
+def test_an_exception_in_a_scorer_is_an_error_and_the_run_continues() -> None:
     def breaks(context: ScoringContext) -> float:
         return 1 / len(context.case.ideals)
 
@@ -180,29 +180,32 @@ async def judge(prompt: str) -> pramana.Reply:
     return pramana.Reply("12345", pramana.Usage(100, 10))
 
 
-def counting(prompt: str) -> pramana.Reply:
+def reply_with_usage(prompt: str) -> pramana.Reply:
     return pramana.Reply(bot(prompt), pramana.Usage(20, 5))
 
 
-def test_what_a_scorer_asks_is_usage_of_judges() -> None:
-    report = pramana.evaluate(CASES, model=bot, judge=judge, scorers=[judged])
+def test_model_calls_of_a_scorer_count_as_judge_usage() -> None:
+    report = pramana.evaluate(CASES, model=bot, judge=judge, scorers=[judge_length])
     assert report.summary.judge_tokens.value == 330
     (first,) = [each.checks for each in report.results() if each.case_id == "right"]
     assert (first[1].value, first[1].evidence["judge"]) == (5.0, f"python:{__name__}:judge")
 
 
-def test_what_a_scorer_asks_counts_in_the_budget_and_a_spent_one_ends_the_run_with_what_was_paid_for() -> None:
-    options: Any = {"judge": judge, "scorers": [judged], "max_total_tokens": 150, "concurrency": 1}
-    report = pramana.evaluate(CASES, model=counting, **options)
+def test_model_calls_of_a_scorer_count_toward_the_budget_and_paid_results_are_kept() -> None:
+    options: Any = {"judge": judge, "scorers": [judge_length], "max_total_tokens": 150, "concurrency": 1}
+    report = pramana.evaluate(CASES, model=reply_with_usage, **options)
     assert not report.finished
     assert report.run.reason == "the run's limit of 150 tokens is reached"
     _, last = report.results()
     assert (last.outcome, last.output) == ("unscored", "Name a capital. Paris, please.")
-    assert [(check.name, check.outcome) for check in last.checks] == [("contains", "passed"), ("judged", "unscored")]
-    assert last.reason == f"not judged: {report.run.reason}; judge it later: pramana rescore"
+    assert [(check.name, check.outcome) for check in last.checks] == [
+        ("contains", "passed"),
+        ("judge_length", "unscored"),
+    ]
+    assert last.reason == f"not judged: {report.run.reason}; to judge the reply later, run: pramana rescore"
 
 
-def test_coroutines_run_in_the_loop_of_whoever_awaits_and_ask_from_there() -> None:
+def test_async_scorers_run_and_call_models_in_the_callers_loop() -> None:
     loops = []
 
     @pramana.scorer
@@ -220,7 +223,7 @@ def test_coroutines_run_in_the_loop_of_whoever_awaits_and_ask_from_there() -> No
     assert result.checks[0].evidence["label"] == "x"
 
 
-def test_a_voice_agent_or_the_embedded_model_cannot_be_asked_by_a_scorer() -> None:
+def test_a_scorer_cannot_call_a_voice_agent_or_the_embedded_model() -> None:
     @pramana.scorer
     def asks(context: BlockingScoringContext) -> str:
         return context.ask("x", model="local" if context.case.id == "free" else "fake-voice").text
@@ -228,16 +231,16 @@ def test_a_voice_agent_or_the_embedded_model_cannot_be_asked_by_a_scorer() -> No
     report = pramana.evaluate(CASES[:2], model=bot, scorers=[asks])
     reasons = {each.case_id: each.reason or "" for each in report.results()}
     assert "the embedded model cannot judge" in reasons["free"]
-    assert "fake-voice cannot be asked: a voice agent is called and cannot judge" in reasons["right"]
+    assert "fake-voice cannot be asked: a voice agent cannot judge" in reasons["right"]
 
 
-def test_a_model_without_a_price_cannot_be_asked_under_a_cost_limit() -> None:
+def test_a_scorer_cannot_call_an_unpriced_model_under_a_cost_limit() -> None:
     @pramana.scorer
     def asks(context: BlockingScoringContext) -> str:
         return context.ask("x", model="http://localhost:9/v1#unpriced").text
 
     report = pramana.evaluate(CASES[:1], model="fake:echo", scorers=[asks], max_cost_usd=1)
-    assert "a cost limit needs a price, and none is known for http://localhost:9/v1#unpriced" in (
+    assert "a cost limit needs a price, and no price is known for http://localhost:9/v1#unpriced" in (
         report.errors[0].reason or ""
     )
 
@@ -245,7 +248,7 @@ def test_a_model_without_a_price_cannot_be_asked_under_a_cost_limit() -> None:
 # ── Resume and rescore ──
 
 
-def test_a_run_is_resumed_with_the_same_version_and_refused_with_another() -> None:
+def test_a_run_resumes_only_with_the_same_scorer_version() -> None:
     asked: list[str] = []
 
     def stops(prompt: str) -> str:
@@ -262,14 +265,16 @@ def test_a_run_is_resumed_with_the_same_version_and_refused_with_another() -> No
     assert "1 of 3 results are stored" in caught.value.__notes__[0]
     with pytest.raises(InvalidInput, match=r"planned with the scorer counts, version 1, .* is now counts, version 2"):
         pramana.resume(model=stops, scorers=[pramana.scorer(version="2")(counts)])
-    with pytest.raises(InvalidInput, match=r"resume it there with pramana.resume\(run_id, scorers=\[function\]\)"):
+    with pytest.raises(
+        InvalidInput, match=r"resume (it|the run) there with pramana.resume\(run_id, scorers=\[function\]\)"
+    ):
         pramana.resume(model=stops)
     report = pramana.resume(model=stops, scorers=[counts])
     assert report.finished
     assert [checks(report, case["id"])["counts"] for case in CASES] == ["passed"] * 3
 
 
-def test_rescoring_makes_new_scores_and_sums_them_up_alike() -> None:
+def test_rescoring_replaces_the_scores_and_their_summary() -> None:
     report = pramana.evaluate(CASES, model=bot)
     assert outcomes(report)["free"] == "unscored"
     with closing(open_store(settings.database_url())) as store:
@@ -290,43 +295,43 @@ def test_rescoring_makes_new_scores_and_sums_them_up_alike() -> None:
         ]
 
 
-# ── What is refused ──
+# ── Invalid scorers ──
 
 
 @pytest.mark.parametrize(
     ("scorers", "message"),
     [
         ("politeness", r"scorers is a list; for one scorer write scorers=\['politeness'\]"),
-        (["nowhere"], 'no scorer is called "nowhere"'),
+        (["nowhere"], 'no scorer is named "nowhere"'),
         ([politeness, politeness], "2 scorers are called politeness, and scores are stored by that name; rename one"),
         ([3], "a scorer is a function of a ScoringContext, found int"),
         (["python:nowhere:x"], "python:nowhere:x cannot be loaded: ModuleNotFoundError"),
     ],
 )
-def test_scorers_that_cannot_be_used_are_refused_before_anybody_is_asked(scorers: Any, message: str) -> None:
+def test_unusable_scorers_are_refused_before_any_model_call(scorers: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         pramana.evaluate(CASES, model=bot, scorers=scorers)
 
 
-def test_others_may_name_what_is_installed_and_no_function_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_users_can_name_installed_scorers_but_no_local_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(scorers._loaded, "politeness", politeness)
     reach, request = Reach(for_others=True), RunRequest(models=("fake",), tier="cheap", scorers=("politeness",))
     with closing(open_store(settings.database_url())) as store:
         assert planning.create_run(store, request, reach).plan.scorers == (
             PlannedScorer("politeness", "politeness", "2"),
         )
-        assert planning.estimate(store, request, reach).warnings[-1] == "not counted: what scorers ask (politeness)"
+        assert (
+            planning.estimate(store, request, reach).warnings[-1] == "not counted: model calls by scorers (politeness)"
+        )
         refused = RunRequest(models=("fake",), tier="cheap", scorers=(f"python:{__name__}:politeness",))
         with pytest.raises(InvalidInput, match=r"scorers: .* runs code on this machine, which only the command line"):
             planning.create_run(store, refused, reach)
 
 
-# ── What a report says ──
+# ── Reports ──
 
 
-def test_scores_are_in_records_in_every_export_and_in_the_words_of_a_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scores_are_in_records_exports_and_the_run_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cases = [{"id": f"case-{each}", "input": "word " * each} for each in range(1, 9)]
     report = pramana.evaluate(cases, model=bot, scorers=[length, politeness], concurrency=1)
     assert [(each.check, each.mean and round(each.mean, 9), dict(each.labels)) for each in report.summary.scores] == [
@@ -357,11 +362,11 @@ def test_scores_are_in_records_in_every_export_and_in_the_words_of_a_run(
     capsys.readouterr()
     print_summary(report.run, report.summary, str(report))
     printed = capsys.readouterr().out
-    assert "  by check" not in printed  # there is but one that decides, which is all there is to say
+    assert "  by check" not in printed  # only one scorer decides, so there is no breakdown
     assert f"    length.words: {words}\n    politeness: mean 1, 8 replies\n" in printed
 
 
-def test_a_comparison_reads_a_file_whose_cases_were_only_measured(tmp_path: Path) -> None:
+def test_compare_reads_a_file_with_measurements_only(tmp_path: Path) -> None:
     before, after = (pramana.evaluate(CASES, model=bot, scorers=[length]) for _ in range(2))
     comparison = pramana.compare(before.save(tmp_path / "a.json"), after.save(tmp_path / "b.json"))
     assert comparison.pairs == 2

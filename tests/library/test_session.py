@@ -1,4 +1,4 @@
-"""How a run is waited for from Python: whatever ends the wait ends the run, and no result is lost on the way."""
+"""Waiting for a run from Python: whatever ends the wait stops the run, and no result is lost."""
 
 import asyncio
 import signal
@@ -39,7 +39,7 @@ def stored_runs() -> list[Run]:
 
 
 class Gate:
-    """Keeps the first read that has found results from returning until it is opened."""
+    """Blocks the first read that returns results until it is opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
         self.reached, self.opened = threading.Event(), threading.Event()
@@ -58,23 +58,23 @@ class Gate:
         monkeypatch.setattr(session._ResultReader, "read_new", read_new)
 
 
-async def begin(results: session.Stream, gate: Gate) -> "asyncio.Task[Any]":
-    """Wait for the next result until it is being read."""
+async def start_next(results: session.Stream, gate: Gate) -> "asyncio.Task[Any]":
+    """Start waiting for the next result; return once it is being read."""
     waiting = asyncio.ensure_future(anext(results))
     await asyncio.to_thread(gate.reached.wait, LONGEST_S)
     return waiting
 
 
-def test_a_result_that_was_being_read_when_its_waiter_was_cancelled_comes_with_the_next(
+def test_a_result_read_while_its_waiter_is_cancelled_goes_to_the_next_waiter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gate = Gate(monkeypatch)
 
     async def collect() -> list[str]:
         results = pramana.stream(CASES, model=echo)
-        waiting = await begin(results, gate)
+        waiting = await start_next(results, gate)
         assert results._done
-        await asyncio.wait((asyncio.wrap_future(results._done),))  # nothing will be stored that would wake a reader
+        await asyncio.wait((asyncio.wrap_future(results._done),))  # nothing more is stored, so no reader wakes up
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -85,12 +85,12 @@ def test_a_result_that_was_being_read_when_its_waiter_was_cancelled_comes_with_t
     assert sorted(asyncio.run(collect())) == IDS
 
 
-def test_two_who_wait_at_once_share_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_concurrent_waiters_share_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
 
     async def collect() -> list[str]:
         results = pramana.stream(CASES, model=echo)
-        waiting = [await begin(results, gate), asyncio.ensure_future(anext(results))]
+        waiting = [await start_next(results, gate), asyncio.ensure_future(anext(results))]
         await asyncio.sleep(0)
         gate.opened.set()
         async with asyncio.timeout(LONGEST_S):
@@ -100,12 +100,12 @@ def test_two_who_wait_at_once_share_the_results(monkeypatch: pytest.MonkeyPatch)
     assert sorted(asyncio.run(collect())) == IDS
 
 
-def test_a_stream_whose_store_cannot_be_read_raises_and_goes_on_when_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_raises_on_a_store_error_and_continues_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch, StoreFailed("the disk is gone"))
 
     async def collect() -> list[str]:
         results = pramana.stream(CASES, model=echo)
-        waiting = await begin(results, gate)
+        waiting = await start_next(results, gate)
         assert results._done
         await asyncio.wait((asyncio.wrap_future(results._done),))
         gate.opened.set()
@@ -117,15 +117,15 @@ def test_a_stream_whose_store_cannot_be_read_raises_and_goes_on_when_it_can(monk
     assert sorted(asyncio.run(collect())) == IDS
 
 
-# ── What ends the wait ends the run ──
+# ── Ending the wait ──
 
 
 class TimeIsUp(BaseException):
-    """As plugins raise where a test takes too long."""
+    """Raised as timeout plugins do for a slow test."""
 
 
-class Announced(Stop):
-    """Says when it is called."""
+class RecordingStop(Stop):
+    """A stop that records its call."""
 
     called: threading.Event
 
@@ -135,16 +135,16 @@ class Announced(Stop):
 
 
 @pytest.fixture
-def stopped(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Return what is set once a run was told to stop."""
-    Announced.called = threading.Event()
-    monkeypatch.setattr(session, "Stop", Announced)
-    return Announced.called
+def stop_called(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Return an event that is set once a run is stopped."""
+    RecordingStop.called = threading.Event()
+    monkeypatch.setattr(session, "Stop", RecordingStop)
+    return RecordingStop.called
 
 
 @pytest.fixture
-def raise_here() -> Iterator[Callable[[BaseException], None]]:
-    """Return a function that makes the main thread raise, as `signal.alarm` does; any thread may call it."""
+def raise_in_main() -> Iterator[Callable[[BaseException], None]]:
+    """Return a function that raises an error in the main thread, as `signal.alarm` does, from any thread."""
     raised: list[BaseException] = []
 
     def handle(*_: object) -> None:
@@ -160,16 +160,16 @@ def raise_here() -> Iterator[Callable[[BaseException], None]]:
 
 
 @pytest.mark.parametrize("error", [TimeoutError("my alarm"), TimeIsUp("too long"), SystemExit(3)])
-def test_any_exception_in_the_thread_that_waits_stops_the_run(
-    error: BaseException, stopped: threading.Event, raise_here: Callable[[BaseException], None]
+def test_any_exception_in_the_waiting_thread_stops_the_run(
+    error: BaseException, stop_called: threading.Event, raise_in_main: Callable[[BaseException], None]
 ) -> None:
     asked: list[str] = []
 
     def model(prompt: str) -> str:
         asked.append(prompt)
         if len(asked) == 3:
-            raise_here(error)
-            assert stopped.wait(LONGEST_S)
+            raise_in_main(error)
+            assert stop_called.wait(LONGEST_S)
         return prompt
 
     with pytest.raises(type(error)) as raised:
@@ -179,11 +179,11 @@ def test_any_exception_in_the_thread_that_waits_stops_the_run(
     assert (left.status, left.stored, len(asked)) == ("interrupted", 3, 3)
     (note,) = error.__notes__
     assert note.startswith(f"the run was stopped; resume with pramana.resume('{left.id}'")
-    assert pramana.resume(left.id, model=echo_as(model)).passed
+    assert pramana.resume(left.id, model=make_echo(model)).passed
 
 
-def echo_as(model: Callable[[str], str]) -> Callable[[str], str]:
-    """Return another function by the name of a model."""
+def make_echo(model: Callable[[str], str]) -> Callable[[str], str]:
+    """Return an echo function named like a model."""
 
     def stand_in(prompt: str) -> str:
         return prompt
@@ -192,14 +192,14 @@ def echo_as(model: Callable[[str], str]) -> Callable[[str], str]:
     return stand_in
 
 
-def test_a_call_that_hangs_is_cancelled_after_a_while(
-    monkeypatch: pytest.MonkeyPatch, raise_here: Callable[[BaseException], None]
+def test_a_hanging_call_is_cancelled_after_a_grace_period(
+    monkeypatch: pytest.MonkeyPatch, raise_in_main: Callable[[BaseException], None]
 ) -> None:
     monkeypatch.setattr(session, "LEFT_STREAM_TIMEOUT_S", 0.01)
     never = threading.Event()
 
     def hang(prompt: str) -> str:
-        raise_here(TimeIsUp())
+        raise_in_main(TimeIsUp())
         never.wait(LONGEST_S)
         return prompt
 
@@ -211,8 +211,8 @@ def test_a_call_that_hangs_is_cancelled_after_a_while(
     assert (left.status, left.stored) == ("interrupted", 0)
 
 
-def test_an_interrupt_before_the_wait_has_begun_stops_the_run(
-    monkeypatch: pytest.MonkeyPatch, stopped: threading.Event
+def test_an_interrupt_before_waiting_stops_the_run(
+    monkeypatch: pytest.MonkeyPatch, stop_called: threading.Event
 ) -> None:
     asked: list[str] = []
     first = threading.Event()
@@ -221,7 +221,7 @@ def test_an_interrupt_before_the_wait_has_begun_stops_the_run(
     def model(prompt: str) -> str:
         asked.append(prompt)
         first.set()
-        assert stopped.wait(LONGEST_S)
+        assert stop_called.wait(LONGEST_S)
         return prompt
 
     def interrupted_start(*given: Any) -> None:
@@ -235,7 +235,7 @@ def test_an_interrupt_before_the_wait_has_begun_stops_the_run(
     assert len(asked) == 1
 
 
-def test_an_interrupt_before_the_thread_runs_leaves_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_before_the_thread_starts_creates_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     late: list[threading.Thread] = []
 
     class Interrupted(threading.Thread):
@@ -246,15 +246,15 @@ def test_an_interrupt_before_the_thread_runs_leaves_no_run(monkeypatch: pytest.M
     monkeypatch.setattr(session.threading, "Thread", Interrupted)  # type: ignore[attr-defined]
     with pytest.raises(KeyboardInterrupt):
         pramana.evaluate(CASES, model=echo)
-    late[0].run()  # which is how a thread goes on that was started all the same
+    late[0].run()  # as a thread continues that was started anyway
     assert stored_runs() == []
 
 
-def test_a_run_that_ends_just_when_the_wait_for_it_times_out_gives_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ends_as_the_wait_times_out_returns_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
 
     class Descheduled(Future[Any]):
-        """Ends between the end of a wait for it and the look at whether it has ended."""
+        """Finishes after a wait for it has timed out and before its state is checked."""
 
         def result(self, timeout: float | None = None) -> Any:
             try:
@@ -273,10 +273,10 @@ def test_a_run_that_ends_just_when_the_wait_for_it_times_out_gives_its_report(mo
     assert pramana.evaluate(CASES[:1], model=model).passed
 
 
-# ── Where results are read ──
+# ── Location of the store ──
 
 
-def test_a_report_reads_the_store_that_its_run_was_stored_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_reads_the_store_of_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = pramana.evaluate(CASES, model=lambda _: "3")
     better = pramana.evaluate(CASES, model=echo)
     partial = pramana.evaluate(CASES, model="fake:tokens=5", max_total_tokens=1, concurrency=1)
@@ -289,9 +289,7 @@ def test_a_report_reads_the_store_that_its_run_was_stored_in(tmp_path: Path, mon
     assert stored_runs() == []
 
 
-def test_a_relative_store_is_found_after_the_working_directory_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_store_path_survives_a_change_of_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PRAMANA_HOME", "relative")
@@ -312,24 +310,24 @@ def test_a_relative_store_is_found_after_the_working_directory_has_changed(
 # ── Evaluations within evaluations ──
 
 
-async def inner(prompt: str) -> str:
+async def evaluate_inner(prompt: str) -> str:
     return prompt
 
 
-async def blocks_the_loop(prompt: str) -> str:
-    return str(pramana.evaluate({"input": prompt, "ideal": prompt}, model=inner).passed)
+async def evaluate_inside(prompt: str) -> str:
+    return str(pramana.evaluate({"input": prompt, "ideal": prompt}, model=evaluate_inner).passed)
 
 
-async def awaits(prompt: str) -> str:
-    return str((await pramana.evaluate_async({"input": prompt, "ideal": prompt}, model=inner)).passed)
+async def evaluate_async_inside(prompt: str) -> str:
+    return str((await pramana.evaluate_async({"input": prompt, "ideal": prompt}, model=evaluate_inner)).passed)
 
 
-async def resumes(_: str) -> str:
+async def resume_inside(_: str) -> str:
     return str(pramana.resume().passed)
 
 
 def evaluate_or_fail(**options: Any) -> pramana.Report:
-    """Evaluate in a thread, so that what hangs fails."""
+    """Evaluate in a thread, so that a deadlock fails the test."""
     reports: list[pramana.Report] = []
     thread = threading.Thread(target=lambda: reports.append(pramana.evaluate(CASES[:1], **options)), daemon=True)
     thread.start()
@@ -337,24 +335,24 @@ def evaluate_or_fail(**options: Any) -> pramana.Report:
     return reports[0]
 
 
-@pytest.mark.parametrize("model", [blocks_the_loop, resumes])
-def test_a_coroutine_function_that_blocks_the_loop_it_runs_in_is_refused(model: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("model", [evaluate_inside, resume_inside])
+def test_a_blocking_evaluation_inside_a_coroutine_is_refused(model: Callable[..., Any]) -> None:
     (error,) = evaluate_or_fail(model=model).errors
     assert "InvalidInput: a coroutine function cannot call pramana.evaluate" in str(error.reason)
     assert "await pramana.evaluate_async(...)" in str(error.reason)
 
 
 def test_a_coroutine_function_can_await_another_evaluation() -> None:
-    (result,) = evaluate_or_fail(model=awaits).results()
+    (result,) = evaluate_or_fail(model=evaluate_async_inside).results()
     assert result.reply is not None
     assert result.reply.text == "True"
 
 
-def test_a_scorer_that_blocks_the_loop_it_runs_in_is_refused() -> None:
-    async def nested(context: Any) -> bool:
-        return pramana.evaluate({"input": context.reply.text}, model=inner).passed
+def test_a_blocking_evaluation_inside_a_scorer_is_refused() -> None:
+    async def evaluate_in_scorer(context: Any) -> bool:
+        return pramana.evaluate({"input": context.reply.text}, model=evaluate_inner).passed
 
-    (result,) = evaluate_or_fail(model=echo, scorers=[nested]).results()
+    (result,) = evaluate_or_fail(model=echo, scorers=[evaluate_in_scorer]).results()
     assert any("await pramana.evaluate_async(...)" in str(each.reason) for each in result.checks)
 
 
@@ -363,26 +361,26 @@ def test_a_scorer_that_blocks_the_loop_it_runs_in_is_refused() -> None:
 request_id: ContextVar[str] = ContextVar("request_id", default="none")
 
 
-def traced(_: str) -> str:
+def echo_request_id(_: str) -> str:
     return request_id.get()
 
 
-async def traced_later(_: str) -> str:
+async def echo_request_id_async(_: str) -> str:
     return request_id.get()
 
 
-@pytest.mark.parametrize("model", [traced, traced_later])
+@pytest.mark.parametrize("model", [echo_request_id, echo_request_id_async])
 def test_models_see_the_context_variables_of_the_caller(model: Callable[..., Any]) -> None:
     cases = {"input": "Which request?", "ideal": "request-7"}
 
-    async def streamed() -> list[str]:
+    async def collect_stream() -> list[str]:
         return [each.outcome.value async for each in pramana.stream(cases, model=model)]
 
     token = request_id.set("request-7")
     try:
         assert pramana.evaluate(cases, model=model).passed
         assert asyncio.run(pramana.evaluate_async(cases, model=model)).passed
-        assert asyncio.run(streamed()) == ["passed"]
+        assert asyncio.run(collect_stream()) == ["passed"]
     finally:
         request_id.reset(token)
 
@@ -391,11 +389,11 @@ def test_scorers_see_the_context_variables_of_the_caller() -> None:
     def plain(_: Any) -> bool:
         return request_id.get() == "request-8"
 
-    async def awaited(_: Any) -> bool:
+    async def score_async(_: Any) -> bool:
         return request_id.get() == "request-8"
 
     token = request_id.set("request-8")
     try:
-        assert pramana.evaluate(CASES, model=echo, scorers=[plain, awaited]).passed
+        assert pramana.evaluate(CASES, model=echo, scorers=[plain, score_async]).passed
     finally:
         request_id.reset(token)

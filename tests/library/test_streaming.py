@@ -1,4 +1,4 @@
-"""A stream does not run far ahead of who uses its results, and says when it was left."""
+"""A stream does not run far ahead of its consumer, and records that it was left."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pramana
 ASKED = [{"id": f"case-{number}", "input": f"Say {number}.", "ideal": "yes"} for number in range(120)]
 
 
-def test_a_stream_asks_little_more_than_was_taken_and_says_that_it_was_left() -> None:
+def test_a_stream_stays_close_to_its_consumer_and_records_that_it_was_left() -> None:
     asked: list[str] = []
 
     async def bot(prompt: str) -> str:
@@ -37,7 +37,7 @@ def test_a_stream_asks_little_more_than_was_taken_and_says_that_it_was_left() ->
     assert len(asked) == len({*asked}) == len(ASKED)
 
 
-def test_a_stream_that_is_read_to_its_end_has_every_result() -> None:
+def test_a_fully_consumed_stream_yields_every_result() -> None:
     async def read(concurrency: int) -> list[str]:
         models = ["fake:echo", "fake:fixed=yes"]
         return [each.case_id async for each in pramana.stream(ASKED[:40], models=models, concurrency=concurrency)]

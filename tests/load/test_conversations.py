@@ -1,5 +1,4 @@
-"""Scenarios beyond one prompt: every key, every message at its place, a suite's rules for assertions, and no cost for
-scenarios that use none of it."""
+"""Scenarios with several turns: every key, every message at its position, and the rules for assertions as in suites."""
 
 import json
 import re
@@ -38,20 +37,20 @@ TOP = "".join(f"{key}: {value}\n" for key, value in SEED.items())
 """Five lines: what is written below begins at line 6."""
 
 
-def read(text: str) -> tuple[list[Scenario], list[Problem]]:
+def parse(text: str) -> tuple[list[Scenario], list[Problem]]:
     problems = Problems()
     located = parse_scenarios(text, problems, "a.yaml")
     return [each.scenario for each in located], list(problems)
 
 
-def case_of(more: str) -> Case:
-    [scenario], problems = read(TOP + more)
+def parse_case(more: str) -> Case:
+    [scenario], problems = parse(TOP + more)
     assert problems == []
     return scenario.to_case()
 
 
-def wrong(more: str) -> list[tuple[str, str, int, int]]:
-    scenarios, problems = read(TOP + more)
+def find_problems(more: str) -> list[tuple[str, str, int, int]]:
+    scenarios, problems = parse(TOP + more)
     assert scenarios == []
     return [(each.path, each.message, each.line, each.column) for each in problems]
 
@@ -59,9 +58,9 @@ def wrong(more: str) -> list[tuple[str, str, int, int]]:
 # ── What does not use it ──
 
 
-def test_a_one_prompt_scenario_is_the_case_it_always_was() -> None:
+def test_a_single_prompt_scenario_keeps_its_digest() -> None:
     """The digest is of a release that knew none of these keys: results of old runs stay comparable."""
-    [scenario], _ = read(TOP + 'tags: [a, "1.0"]\nprompt_audio_url: /audio/a.wav\n')
+    [scenario], _ = parse(TOP + 'tags: [a, "1.0"]\nprompt_audio_url: /audio/a.wav\n')
     case = scenario.to_case()
     assert (case.script, case.conditions) == ((), "")
     assert case_digest(case) == "sha256:36821ea32763add912147197194c6b0236eae11ed62f8fc8848a1901ba9a7c71"
@@ -73,7 +72,7 @@ def test_a_one_prompt_scenario_is_the_case_it_always_was() -> None:
     )
 
 
-def test_no_built_in_scenario_but_the_first_call_has_a_script() -> None:
+def test_only_the_first_call_scenario_has_a_script() -> None:
     cases = [case for path in sorted((BUILT_IN.parent / "scenarios").rglob("*.yaml")) for case in cases_of(path)]
     assert len(cases) == 158
     assert {case.conditions for case in cases} == {""}
@@ -81,15 +80,15 @@ def test_no_built_in_scenario_but_the_first_call_has_a_script() -> None:
 
 
 @pytest.mark.parametrize("more", ["assert:\nreference: ~\nturns: null\nconditions:\n", "conditions: clean\n"])
-def test_keys_that_say_nothing_change_nothing(more: str) -> None:
-    assert case_digest(case_of(more)) == case_digest(case_of(""))
+def test_empty_keys_change_nothing(more: str) -> None:
+    assert case_digest(parse_case(more)) == case_digest(parse_case(""))
 
 
 # ── What it says ──
 
 
-def test_a_script_is_the_prompt_and_its_turns() -> None:
-    case = case_of(
+def test_a_script_consists_of_the_prompt_and_its_turns() -> None:
+    case = parse_case(
         "prompt_audio_url: p.wav\nreference: Sorry.\nassert: {type: contains, ideal: order, case_sensitive: false}\n"
         "turns:\n"
         "- say: Four seven.\n"
@@ -126,13 +125,13 @@ def test_a_script_is_the_prompt_and_its_turns() -> None:
         ("conditions: phone\n", 0),
     ],
 )
-def test_there_is_a_script_only_where_something_is_asked_of_an_answer_or_said_after_it(more: str, lines: int) -> None:
-    case = case_of(more)
+def test_a_script_requires_turns_or_expectations(more: str, lines: int) -> None:
+    case = parse_case(more)
     assert len(case.script) == lines
-    assert case_digest(case) != case_digest(case_of(""))
+    assert case_digest(case) != case_digest(parse_case(""))
 
 
-def test_one_meaning_has_one_digest() -> None:
+def test_equivalent_spellings_have_one_digest() -> None:
     alike = [
         (
             "assert: {type: is_json}\n",
@@ -144,24 +143,24 @@ def test_one_meaning_has_one_digest() -> None:
         ("assert: {type: contains, ideal: x}\n", "assert: {type: contains, ideal: [x]}\n"),
     ]
     for group in alike:
-        assert len({case_digest(case_of(each)) for each in group}) == 1
+        assert len({case_digest(parse_case(each)) for each in group}) == 1
     different = ["reference: a\n", "reference: b\n", "turns: [{say: x}]\n", "turns: [{say: x, barge_in: 0}]\n"]
-    assert len({case_digest(case_of(each)) for each in different}) == len(different)
+    assert len({case_digest(parse_case(each)) for each in different}) == len(different)
 
 
-def test_camel_case_is_accepted_and_both_spellings_are_not() -> None:
-    case = case_of(
+def test_camel_case_is_accepted_but_not_both_spellings_at_once() -> None:
+    case = parse_case(
         "assert: {type: llm_judge, judgePrompt: Kind?, caseSensitive: false}\nturns: [{say: x, audioUrl: a.wav, bargeIn: 2}]\n"
     )
     assert case.script[0].expected[0].assertion == Assertion("llm_judge", case_sensitive=False, judge_prompt="Kind?")
     assert case.script[1] == Line("x", "a.wav", 2.0)
-    assert wrong("turns:\n- {say: x, barge_in: 1, bargeIn: 1}\n") == [
+    assert find_problems("turns:\n- {say: x, barge_in: 1, bargeIn: 1}\n") == [
         ("turns[0].bargeIn", "barge_in and bargeIn are two spellings of the same key; keep one", 7, 25)
     ]
-    assert wrong("assert: {type: llm_judge, judgePrompt: ' '}\n") == [
+    assert find_problems("assert: {type: llm_judge, judgePrompt: ' '}\n") == [
         ("assert.judgePrompt", "llm_judge needs a judge_prompt that can be answered YES or NO", 6, 27)
     ]
-    assert wrong("turns: [{say: x, bargeIn: y}]\n")[0][0] == "turns[0].bargeIn"
+    assert find_problems("turns: [{say: x, bargeIn: y}]\n")[0][0] == "turns[0].bargeIn"
 
 
 @pytest.mark.parametrize(
@@ -176,16 +175,16 @@ def test_camel_case_is_accepted_and_both_spellings_are_not() -> None:
         ("{const: [[], {}, '']}", {"const": [[], {}, ""]}),
     ],
 )  # fmt: skip
-def test_inside_a_schema_a_plain_value_is_what_json_would_read(value: str, kept: Any) -> None:
-    [expected] = case_of(f"assert: {{type: json_schema, schema: {value}}}\n").script[0].expected
+def test_plain_values_in_a_schema_are_read_like_json(value: str, kept: Any) -> None:
+    [expected] = parse_case(f"assert: {{type: json_schema, schema: {value}}}\n").script[0].expected
     assert expected.assertion.schema == kept
     assert json.dumps(expected.assertion.schema) == json.dumps(kept)  # 1 is not 1.0, nor true
 
 
-def test_a_file_s_example_in_the_docs_is_a_conversation() -> None:
+def test_the_example_in_the_docs_is_a_conversation() -> None:
     page = (ROOT / "docs" / "scenarios.md").read_text(encoding="utf-8")
     [example] = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "turns:" in block]
-    [scenario], problems = read(example)
+    [scenario], problems = parse(example)
     assert problems == []
     case = scenario.to_case()
     assert [line.barge_in_s for line in case.script] == [None, None, 1.5, None]
@@ -218,8 +217,8 @@ def test_a_file_s_example_in_the_docs_is_a_conversation() -> None:
         ("turns:\n- say: x\n  ? [a]\n  : b\n", ("turns[0]", "a key must be text, not a list or a mapping", 8, 5)),
         ("turns:\n- say: !!int 5\n", ("turns[0].say", "the tag !!int is not supported; write the value as it is", 7, 3)),
         ("turns:\n- say: x\n  audio_url: ftp://a/b\n", ("turns[0].audio_url", 'audio_url must be an http(s) URL or a path, found "ftp://a/b"', 8, 3)),
-        ("turns:\n- say: x\n  reference: '?!'\n", ("turns[0].reference", 'reference must hold the words the agent must say, found "?!"', 8, 3)),
-        ("reference: ''\n", ("reference", 'reference must hold the words the agent must say, found ""', 6, 1)),
+        ("turns:\n- say: x\n  reference: '?!'\n", ("turns[0].reference", 'reference must be the words that the agent must say, found "?!"', 8, 3)),
+        ("reference: ''\n", ("reference", 'reference must be the words that the agent must say, found ""', 6, 1)),
         ("reference: [a]\n", ("reference", "reference must be text", 6, 1)),
         ("barge_in: 1\n", ("barge_in", 'unknown key "barge_in"; barge_in belongs in turns', 6, 1)),
         ("say: hello\n", ("say", 'unknown key "say"; say belongs in turns', 6, 1)),
@@ -250,8 +249,8 @@ def test_a_file_s_example_in_the_docs_is_a_conversation() -> None:
         ("turns:\n- say: x\n  assert:\n  - type: is_json\n  - type: contians\n", None),
     ],
 )  # fmt: skip
-def test_every_problem_is_at_its_key(more: str, problem: tuple[str, str, int, int] | None) -> None:
-    found = wrong(more)
+def test_each_problem_is_reported_at_its_key(more: str, problem: tuple[str, str, int, int] | None) -> None:
+    found = find_problems(more)
     if problem is None:
         [(path, message, line, column)] = found
         written = (TOP + more).splitlines()[line - 1][column - 1 :]
@@ -263,10 +262,10 @@ def test_every_problem_is_at_its_key(more: str, problem: tuple[str, str, int, in
         assert len([each for each in found if each[0].startswith(problem[0].partition(".schema")[0])]) <= 2
 
 
-def test_paths_in_a_list_of_scenarios_lead_to_the_turn() -> None:
+def test_problem_paths_in_a_list_of_scenarios_include_the_turn() -> None:
     entry = "".join(f"  {line}\n" for line in TOP.splitlines()).replace("  ", "- ", 1)
     text = f"scenarios:\n{entry}  turns:\n  - say: x\n  - say: y\n    assert:\n      type: regex\n      ideal: '['\n"
-    [problem] = read(text)[1]
+    [problem] = parse(text)[1]
     assert problem.path == "scenarios[0].turns[1].assert.ideal"
     assert (problem.line, problem.column) == (12, 7)
     assert problem.source[problem.caret - 1 :] == "ideal: '['"
@@ -276,11 +275,11 @@ def test_paths_in_a_list_of_scenarios_lead_to_the_turn() -> None:
     "value", ["-0.1", "60.01", "61", "abc", "'1'", "1s", "true", "[1]", "{a: 1}", "''", ".inf", ".nan", "1e2"]
 )
 def test_a_barge_in_is_a_number_of_seconds(value: str) -> None:
-    [(path, message, line, column)] = wrong(f"turns:\n- say: x\n  barge_in: {value}\n")
+    [(path, message, line, column)] = find_problems(f"turns:\n- say: x\n  barge_in: {value}\n")
     assert (path, line, column) == ("turns[0].barge_in", 8, 3)
     assert message.startswith("barge_in must be a number of seconds from 0 to 60, found ")
     for good in ("0", "60", "0.25", "6e1"):
-        assert case_of(f"turns:\n- say: x\n  barge_in: {good}\n").script[1].barge_in_s == float(good)
+        assert parse_case(f"turns:\n- say: x\n  barge_in: {good}\n").script[1].barge_in_s == float(good)
 
 
 @pytest.mark.parametrize(
@@ -295,14 +294,14 @@ def test_a_barge_in_is_a_number_of_seconds(value: str) -> None:
         ('"phone,\\0"', "not known"),
     ],
 )
-def test_conditions_are_those_the_bench_can_make(conditions: str, message: str) -> None:
-    [(path, said, line, column)] = wrong(f"conditions: {conditions}\n")
+def test_only_supported_conditions_are_accepted(conditions: str, message: str) -> None:
+    [(path, said, line, column)] = find_problems(f"conditions: {conditions}\n")
     assert (path, line, column) == ("conditions", 6, 1)
     assert message in said
 
 
-def test_all_problems_of_a_scenario_come_at_once() -> None:
-    found = wrong(
+def test_all_problems_of_a_scenario_are_reported_at_once() -> None:
+    found = find_problems(
         "turns:\n- sy: x\n- say: y\n  barge_in: 99\n  assert: [{type: regex}, {}]\nconditions: x\nreference: '-'\n"
     )
     assert [each[0] for each in found] == [
@@ -351,7 +350,7 @@ BAD_ASSERTIONS: list[tuple[dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize(("assertion", "ideal"), BAD_ASSERTIONS)
-def test_an_assertion_is_judged_as_in_a_suite(tmp_path: Path, assertion: dict[str, Any], ideal: Any) -> None:
+def test_assertions_are_checked_as_in_a_suite(tmp_path: Path, assertion: dict[str, Any], ideal: Any) -> None:
     stated = {**({} if ideal is None else {"ideal": ideal}), **assertion}
     line = {
         "id": "coding-1",
@@ -376,8 +375,8 @@ def test_an_assertion_is_judged_as_in_a_suite(tmp_path: Path, assertion: dict[st
         assert sorted(message for _, message in check_scenario({**SEED, **values})[1]) == sorted(told), place
 
 
-def test_what_has_no_effect_is_a_warning_as_in_a_suite() -> None:
-    [scenario], [problem] = read(TOP + "turns:\n- say: x\n  assert: {type: contains, ideal: x, threshold: 0.5}\n")
+def test_keys_without_effect_are_warnings_as_in_a_suite() -> None:
+    [scenario], [problem] = parse(TOP + "turns:\n- say: x\n  assert: {type: contains, ideal: x, threshold: 0.5}\n")
     assert scenario.turns is not None
     assert (problem.severity, problem.path) == ("warning", "turns[0].assert.threshold")
     assert problem.message == "threshold has no effect with contains; it belongs to semantic_similarity"
@@ -389,14 +388,16 @@ def test_what_has_no_effect_is_a_warning_as_in_a_suite() -> None:
 
 
 def test_there_are_at_most_a_hundred_turns() -> None:
-    def turns(count: int) -> str:
+    def make_turns(count: int) -> str:
         return "turns:\n" + "- say: x\n" * count
 
-    assert len(case_of(turns(100)).script) == 101
-    assert wrong(turns(101)) == [("turns", "turns must hold at most 100 turns, found a list of 101", 6, 1)]
-    assert wrong(turns(100_000)) == [("turns", "turns must hold at most 100 turns, found a list of 100,000", 6, 1)]
+    assert len(parse_case(make_turns(100)).script) == 101
+    assert find_problems(make_turns(101)) == [("turns", "turns must have at most 100 turns, found a list of 101", 6, 1)]
+    assert find_problems(make_turns(100_000)) == [
+        ("turns", "turns must have at most 100 turns, found a list of 100,000", 6, 1)
+    ]
     asserts = "assert: [" + "{type: is_json}," * 101 + "]\n"
-    assert wrong(asserts) == [("assert", "assert must hold at most 100 assertions, found a list of 101", 6, 1)]
+    assert find_problems(asserts) == [("assert", "assert must have at most 100 assertions, found a list of 101", 6, 1)]
 
 
 @pytest.mark.parametrize(
@@ -416,9 +417,9 @@ def test_there_are_at_most_a_hundred_turns() -> None:
         "conditions: '" + "phone," * 100_000 + "'\n",
     ],
 )
-def test_the_worst_within_the_size_limit_is_refused_soon(more: str) -> None:
+def test_hostile_files_within_the_size_limit_are_refused_quickly(more: str) -> None:
     start = time.process_time()
-    scenarios, problems = read(TOP + more)
+    scenarios, problems = parse(TOP + more)
     assert scenarios == []
     assert problems
     assert max(len(str(each)) for each in problems) < 1500
@@ -429,7 +430,7 @@ def test_the_worst_within_the_size_limit_is_refused_soon(more: str) -> None:
     "schema",
     [float("inf"), float("nan"), {"const": float("-inf")}, {"const": "\ud800"}, {"\udfff": 1}, {"a": {1, 2}}, object()],
 )
-def test_a_program_may_give_no_schema_that_json_cannot_hold(schema: Any) -> None:
+def test_a_schema_that_json_cannot_represent_is_refused(schema: Any) -> None:
     scenario, found = check_scenario({**SEED, "assert": {"type": "json_schema", "schema": schema}})
     assert scenario is None
     assert found == [("assert.schema", "schema must be plain JSON: finite numbers, whole characters")]
@@ -451,7 +452,7 @@ def test_a_program_may_give_no_schema_that_json_cannot_hold(schema: Any) -> None
         {"reference": {"a": 1}},
     ],
 )
-def test_whatever_a_request_holds_is_judged(values: dict[str, Any]) -> None:
+def test_any_request_is_accepted_or_gives_problems(values: dict[str, Any]) -> None:
     scenario, found = check_scenario({**SEED, **values})
     assert scenario is None
     assert found
@@ -460,7 +461,7 @@ def test_whatever_a_request_holds_is_judged(values: dict[str, Any]) -> None:
         assert "Input should" not in message
 
 
-# ── The schema that editors use, by an independent referee ──
+# ── The schema that editors use, by an independent validator ──
 
 SCHEMA = jsonschema.Draft202012Validator(scenario_schema())
 JUDGE = {"type": "llm_judge", "judge_prompt": "Kind?"}
@@ -583,15 +584,15 @@ CALM = examples(150)
 
 @given(conversations)
 @CALM
-def test_what_is_written_reads_back(more: dict[str, Any]) -> None:
+def test_written_scenarios_round_trip(more: dict[str, Any]) -> None:
     scenario, found = check_scenario({**SEED, **more})
     assert found == []
     assert scenario is not None
-    again, problems = read(write_scenarios([scenario]))
+    again, problems = parse(write_scenarios([scenario]))
     assert [each for each in problems if each.severity == "error"] == []
     assert again == [scenario]
     assert case_digest(again[0].to_case()) == case_digest(scenario.to_case())
-    assert read(json.dumps({**SEED, **more}, ensure_ascii=False))[0] == [scenario]
+    assert parse(json.dumps({**SEED, **more}, ensure_ascii=False))[0] == [scenario]
 
 
 GOOD = TOP + (
@@ -615,11 +616,11 @@ SNIPPETS = (
     )
 )
 @CALM
-def test_a_nearly_valid_conversation_is_read_or_every_problem_has_its_place(edits: list[tuple[int, int, str]]) -> None:
+def test_a_nearly_valid_conversation_is_read_or_each_problem_has_a_position(edits: list[tuple[int, int, str]]) -> None:
     text = GOOD
     for at, length, snippet in edits:
         text = text[:at] + snippet + text[at + length :]
-    scenarios, problems = read(text)
+    scenarios, problems = parse(text)
     assert scenarios or any(each.severity == "error" for each in problems)
     lines = lines_of(text)
     for each in problems:

@@ -24,7 +24,7 @@ from pramana.load.manifest import (
 from .. import programs
 
 
-def line(number: int, text: str = "Say hello.") -> str:
+def make_line(number: int, text: str = "Say hello.") -> str:
     return json.dumps(
         {
             "id": f"coding-{number:03}",
@@ -38,13 +38,13 @@ def line(number: int, text: str = "Say hello.") -> str:
 
 
 @pytest.fixture
-def smoke(tmp_path: Path) -> Path:
+def smoke_suite(tmp_path: Path) -> Path:
     path = tmp_path / "smoke.jsonl"
-    path.write_text(line(1) + "\n" + line(2) + "\n", encoding="utf-8")
+    path.write_text(make_line(1) + "\n" + make_line(2) + "\n", encoding="utf-8")
     return path
 
 
-def test_the_built_in_manifest_states_what_the_format_publishes() -> None:
+def test_the_built_in_manifest_has_the_published_values() -> None:
     manifest = find_version("v1.0").manifest
     stated = [
         (name, tier.file, tier.test_count, tier.estimated_cost_usd, tier.estimated_tokens, tier.use_case)
@@ -62,7 +62,7 @@ def test_the_built_in_manifest_states_what_the_format_publishes() -> None:
 
 
 @pytest.mark.parametrize("tier", ["cheap", "moderate", "comprehensive"])
-def test_the_built_in_suites_are_what_their_manifest_says(tier: str) -> None:
+def test_the_built_in_suites_match_their_manifest(tier: str) -> None:
     version = find_version("v1.0")
     assert version.path(tier) == BUILT_IN / "v1.0" / f"{tier}.jsonl"
     verified = {each.tier: each for each in verify_version(version, 10)}
@@ -70,22 +70,27 @@ def test_the_built_in_suites_are_what_their_manifest_says(tier: str) -> None:
     assert verified[tier].actual_hash == version.manifest.tiers[tier].hash
 
 
-def test_published_suites_are_found_by_name(smoke: Path) -> None:
-    version = publish_version([smoke], "v1.1")
+def test_published_suites_are_found_by_name(smoke_suite: Path) -> None:
+    version = publish_version([smoke_suite], "v1.1")
     assert version.folder == settings.published_suites_folder() / "v1.1"
     tier = version.manifest.tiers["smoke"]
-    assert (tier.file, tier.test_count, tier.estimated_tokens, tier.hash) == ("smoke.jsonl", 2, 10, hash_suite(smoke))
+    assert (tier.file, tier.test_count, tier.estimated_tokens, tier.hash) == (
+        "smoke.jsonl",
+        2,
+        10,
+        hash_suite(smoke_suite),
+    )
     assert (tier.estimated_cost_usd, tier.use_case) == (None, None)
     assert (version.manifest.categories, version.manifest.assertion_types) == (("coding",), ("contains",))
     assert [each.manifest.version for each in iterate_versions()] == ["v1.0", "v1.1"]
-    assert find_version("v1.1").path("smoke").read_bytes() == smoke.read_bytes()
+    assert find_version("v1.1").path("smoke").read_bytes() == smoke_suite.read_bytes()
     assert not list(settings.published_suites_folder().glob(".*"))
 
 
-def test_a_suite_that_differs_from_its_pin_is_refused_with_both_hashes(smoke: Path) -> None:
-    version = publish_version([smoke], "v1.1")
+def test_a_suite_that_differs_from_its_pin_is_refused_with_both_hashes(smoke_suite: Path) -> None:
+    version = publish_version([smoke_suite], "v1.1")
     pinned, path = version.manifest.tiers["smoke"].hash, version.folder / "smoke.jsonl"
-    path.write_text(line(1) + "\n" + line(2, "Say hello!") + "\n", encoding="utf-8")
+    path.write_text(make_line(1) + "\n" + make_line(2, "Say hello!") + "\n", encoding="utf-8")
     with pytest.raises(HashMismatch, match="does not match its pinned hash") as caught:
         find_version("v1.1").path("smoke")
     assert (caught.value.pinned, caught.value.actual) == (pinned, hash_suite(path))
@@ -96,14 +101,14 @@ def test_a_suite_that_differs_from_its_pin_is_refused_with_both_hashes(smoke: Pa
     assert "does not match its pinned hash" in verified.problems[0].message
 
 
-def test_reordering_is_no_difference(smoke: Path) -> None:
-    version = publish_version([smoke], "v1.1")
-    (version.folder / "smoke.jsonl").write_text(line(2) + "\r\n\r\n" + line(1), encoding="utf-8")
+def test_a_reordered_suite_still_matches_its_pin(smoke_suite: Path) -> None:
+    version = publish_version([smoke_suite], "v1.1")
+    (version.folder / "smoke.jsonl").write_text(make_line(2) + "\r\n\r\n" + make_line(1), encoding="utf-8")
     assert version.path("smoke").is_file()
 
 
-def test_verify_compares_counts_and_finds_missing_files(smoke: Path) -> None:
-    version = publish_version([smoke], "v1.1")
+def test_verify_compares_counts_and_finds_missing_files(smoke_suite: Path) -> None:
+    version = publish_version([smoke_suite], "v1.1")
     manifest = version.folder / "manifest.toml"
     manifest.write_text(manifest.read_text().replace("test_count = 2", "test_count = 3"))
     (verified,) = verify_version(open_version(version.folder), 10)
@@ -116,42 +121,42 @@ def test_verify_compares_counts_and_finds_missing_files(smoke: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["v1.0", "v1.1"])
-def test_an_existing_version_is_never_written_again(smoke: Path, name: str) -> None:
+def test_an_existing_version_is_never_overwritten(smoke_suite: Path, name: str) -> None:
     if name == "v1.1":
-        publish_version([smoke], name)
+        publish_version([smoke_suite], name)
     with pytest.raises(AlreadyExists, match="versions never change"):
-        publish_version([smoke], name)
+        publish_version([smoke_suite], name)
 
 
-def test_nothing_is_published_of_what_does_not_fit(smoke: Path) -> None:
-    smoke.write_text(line(1) + "\n" + line(1) + "\n", encoding="utf-8")
+def test_an_invalid_suite_is_not_published(smoke_suite: Path) -> None:
+    smoke_suite.write_text(make_line(1) + "\n" + make_line(1) + "\n", encoding="utf-8")
     with pytest.raises(InvalidInput, match="duplicate id") as caught:
-        publish_version([smoke], "v1.1")
-    assert caught.value.problems[0].file == str(smoke)
+        publish_version([smoke_suite], "v1.1")
+    assert caught.value.problems[0].file == str(smoke_suite)
     assert list(settings.published_suites_folder().iterdir()) == []
 
 
-def test_what_cannot_be_a_version_or_a_tier(smoke: Path, tmp_path: Path) -> None:
+def test_invalid_version_and_tier_names_are_refused(smoke_suite: Path, tmp_path: Path) -> None:
     for name in ("../v2", "", ".hidden", "a/b", "v 2", "x" * 65):
         with pytest.raises(InvalidInput, match="a version is letters"):
-            publish_version([smoke], name)
+            publish_version([smoke_suite], name)
     odd = tmp_path / "odd name.jsonl"
-    odd.write_bytes(smoke.read_bytes())
-    with pytest.raises(InvalidInput, match="named by its file"):
+    odd.write_bytes(smoke_suite.read_bytes())
+    with pytest.raises(InvalidInput, match="the file name gives the tier its name"):
         publish_version([odd], "v2")
     (tmp_path / "other").mkdir()
     twin = tmp_path / "other" / "smoke.jsonl"
-    twin.write_bytes(smoke.read_bytes())
-    with pytest.raises(InvalidInput, match="two files would both be"):
-        publish_version([smoke, twin], "v2")
+    twin.write_bytes(smoke_suite.read_bytes())
+    with pytest.raises(InvalidInput, match="another file already has the tier name"):
+        publish_version([smoke_suite, twin], "v2")
     with pytest.raises(InvalidInput, match="built-in suites cannot be changed"):
-        publish_version([smoke], "v2", BUILT_IN)
+        publish_version([smoke_suite], "v2", BUILT_IN)
 
 
-def test_of_many_who_publish_at_once_one_wins(smoke: Path) -> None:
+def test_one_of_many_concurrent_publications_wins(smoke_suite: Path) -> None:
     def attempt(_: int) -> bool:
         try:
-            publish_version([smoke], "v9")
+            publish_version([smoke_suite], "v9")
         except AlreadyExists:
             return False
         return True
@@ -162,9 +167,9 @@ def test_of_many_who_publish_at_once_one_wins(smoke: Path) -> None:
     assert [path.name for path in settings.published_suites_folder().iterdir()] == ["v9"]
 
 
-def test_killed_while_publishing_leaves_no_version(tmp_path: Path) -> None:
+def test_a_killed_publication_leaves_no_version(tmp_path: Path) -> None:
     big = tmp_path / "big.jsonl"
-    big.write_text("\n".join(line(number) for number in range(60_000)), encoding="utf-8")
+    big.write_text("\n".join(make_line(number) for number in range(60_000)), encoding="utf-8")
     home = settings.data_folder()
     with programs.start(["-m", "pramana", "suite", "publish", str(big), "--version", "v9"]) as process:
         while not list(home.glob("suites/.v9-*/big.jsonl")):
@@ -188,16 +193,16 @@ def test_killed_while_publishing_leaves_no_version(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_broken_manifest_says_where(tmp_path: Path, text: str, message: str) -> None:
+def test_a_broken_manifest_is_reported_with_its_position(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "manifest.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInput, match=message):
         open_version(tmp_path)
 
 
-def test_a_folder_that_calls_itself_otherwise_is_refused(smoke: Path) -> None:
-    folder = publish_version([smoke], "v1.1").folder
+def test_a_folder_with_another_version_in_its_manifest_is_refused(smoke_suite: Path) -> None:
+    folder = publish_version([smoke_suite], "v1.1").folder
     folder.rename(folder.with_name("v9"))
-    with pytest.raises(InvalidInput, match=r'says version "v1\.1", but the folder is called "v9"'):
+    with pytest.raises(InvalidInput, match=r'says version "v1\.1", but the folder is named "v9"'):
         find_version("v9")
     broken: list[Problem] = []
     assert [each.manifest.version for each in iterate_versions(broken)] == ["v1.0"]
@@ -208,37 +213,39 @@ def test_a_folder_that_calls_itself_otherwise_is_refused(smoke: Path) -> None:
     assert verified.verdict == "verified"
 
 
-def test_what_a_killed_publication_left_is_removed_in_time(smoke: Path) -> None:
+def test_leftovers_of_a_killed_publication_are_removed_later(smoke_suite: Path) -> None:
     left = settings.published_suites_folder() / ".v1.1-abandoned"
     left.mkdir(parents=True)
     os.utime(left, (0, 0))
-    publish_version([smoke], "v1.1")
+    publish_version([smoke_suite], "v1.1")
     assert not left.exists()
 
 
-def test_a_broken_manifest_hides_no_other_version(smoke: Path) -> None:
-    (publish_version([smoke], "v1.1").folder / "manifest.toml").write_text("version = \n", encoding="utf-8")
+def test_a_broken_manifest_hides_no_other_version(smoke_suite: Path) -> None:
+    (publish_version([smoke_suite], "v1.1").folder / "manifest.toml").write_text("version = \n", encoding="utf-8")
     broken: list[Problem] = []
     assert [each.manifest.version for each in iterate_versions(broken)] == ["v1.0"]
     assert [(each.line, each.column, each.message) for each in broken] == [(1, 11, "not valid TOML: Invalid value")]
 
 
-def test_a_tier_may_say_what_it_is_for_and_costs(smoke: Path) -> None:
-    version = publish_version([smoke], "v1.1", use_cases={"smoke": 'Before "every" merge'}, costs_usd={"smoke": 0.1})
+def test_a_tier_may_state_its_purpose_and_cost(smoke_suite: Path) -> None:
+    version = publish_version(
+        [smoke_suite], "v1.1", use_cases={"smoke": 'Before "every" merge'}, costs_usd={"smoke": 0.1}
+    )
     tier = version.manifest.tiers["smoke"]
     assert (tier.use_case, tier.estimated_cost_usd) == ('Before "every" merge', 0.1)
-    with pytest.raises(InvalidInput, match='no file is the tier "smok"; did you mean "smoke"'):
-        publish_version([smoke], "v1.2", use_cases={"smok": "x"})
+    with pytest.raises(InvalidInput, match='no file for the tier "smok"; did you mean "smoke"'):
+        publish_version([smoke_suite], "v1.2", use_cases={"smok": "x"})
 
 
 @pytest.mark.parametrize("cost", [-5.0, float("nan"), float("inf")])
-def test_what_could_not_be_read_back_is_never_published(smoke: Path, cost: float) -> None:
+def test_values_that_would_not_round_trip_are_not_published(smoke_suite: Path, cost: float) -> None:
     with pytest.raises(InvalidInput):
-        publish_version([smoke], "v1.1", costs_usd={"smoke": cost})
+        publish_version([smoke_suite], "v1.1", costs_usd={"smoke": cost})
     with pytest.raises(InvalidInput, match="is not text"):
-        publish_version([smoke], "v1.1", use_cases={"smoke": "\ud800"})
+        publish_version([smoke_suite], "v1.1", use_cases={"smoke": "\ud800"})
     assert list(settings.published_suites_folder().glob("*")) == []
-    tier = publish_version([smoke], "v1.1", use_cases={"smoke": "a\x7f\x1b\u2028"}).manifest.tiers["smoke"]
+    tier = publish_version([smoke_suite], "v1.1", use_cases={"smoke": "a\x7f\x1b\u2028"}).manifest.tiers["smoke"]
     assert tier.use_case == "a\x7f\x1b\u2028"
 
 
@@ -253,23 +260,23 @@ def test_a_hostile_manifest_is_one_problem(tmp_path: Path, text: str) -> None:
 def test_only_regular_files_are_published_and_hashed(tmp_path: Path) -> None:
     device = tmp_path / "zero.jsonl"
     device.symlink_to("/dev/zero")
-    with pytest.raises(InvalidInput, match="no regular file"):
+    with pytest.raises(InvalidInput, match="not a regular file"):
         publish_version([device], "v1.1")
-    with pytest.raises(InvalidInput, match="no regular file"):
+    with pytest.raises(InvalidInput, match="not a regular file"):
         hash_suite(device)
 
 
-def test_what_is_not_there_suggests_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_version_or_tier_suggests_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r'no suite version "v1"; there is v1.0$'):
         find_version("v1")
     with pytest.raises(NotFound, match=r'v1.0 has no tier "cheep".*did you mean "cheap"\?'):
         find_version("v1.0").path("cheep")
-    with pytest.raises(NotFound, match="holds no manifest"):
+    with pytest.raises(NotFound, match="contains no manifest"):
         open_version(tmp_path)
 
 
 @pytest.mark.parametrize("names", [["", "../outside"], ["../outside"], ["a/b"], [""], ["cheap", ""]])
-def test_an_uploaded_tier_has_a_plain_name_whatever_stands_beside_it(tmp_path: Path, names: list[str]) -> None:
+def test_an_uploaded_tier_name_that_is_a_path_is_refused(tmp_path: Path, names: list[str]) -> None:
     line = '{"id": "a-1", "input": "Say yes.", "ideal": "yes", "assertion": {"type": "contains"}}'
     with pytest.raises(InvalidInput, match="letters, digits"):
         check_upload("v9", dict.fromkeys(names, line))

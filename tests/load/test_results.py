@@ -1,4 +1,4 @@
-"""Reading results.json: ours, the community's older files, and every kind of broken file at its place."""
+"""Reading results.json: our own, the community's older files, and broken files with the position of each problem."""
 
 import io
 import json
@@ -51,7 +51,7 @@ OLD: dict[str, Any] = {
 }
 
 
-def outcomes(block: ModelResults) -> dict[str, list[Outcome]]:
+def outcomes_by_case(block: ModelResults) -> dict[str, list[Outcome]]:
     ordered = sorted(block.results, key=lambda each: each.repeat)
     return {name: [each.outcome for each in ordered if each.test_id == name] for name in dict.fromkeys(_ids(block))}
 
@@ -60,13 +60,13 @@ def _ids(block: ModelResults) -> list[str]:
     return [each.test_id for each in block.results]
 
 
-def written(tmp_path: Path, value: Any) -> Path:
+def write_results(tmp_path: Path, value: Any) -> Path:
     path = tmp_path / "results.json"
     path.write_text(value if isinstance(value, str) else json.dumps(value, indent=1), encoding="utf-8")
     return path
 
 
-def changed(path: list[str | int], value: Any) -> dict[str, Any]:
+def change_value(path: list[str | int], value: Any) -> dict[str, Any]:
     copy: dict[str, Any] = json.loads(json.dumps(OLD))
     place: Any = copy
     for part in path[:-1]:
@@ -79,24 +79,24 @@ def changed(path: list[str | int], value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("shape", [OLD, [OLD]])
-def test_an_older_file_is_read_whether_a_list_or_a_single_block(tmp_path: Path, shape: Any) -> None:
-    (block,) = read_results(written(tmp_path, shape))
+def test_an_older_file_is_read_as_a_list_or_a_single_block(tmp_path: Path, shape: Any) -> None:
+    (block,) = read_results(write_results(tmp_path, shape))
     assert (block.model_id, block.suite_version, block.seed) == ("gpt-4o", "v1.0-cheap", 42)
     assert block.suite_hash == OLD["suite_hash"]
-    assert outcomes(block) == {"a-1": [Outcome.PASSED], "a-2": [Outcome.FAILED], "a-3": [Outcome.SKIPPED]}
+    assert outcomes_by_case(block) == {"a-1": [Outcome.PASSED], "a-2": [Outcome.FAILED], "a-3": [Outcome.SKIPPED]}
     assert (block.has_digests, block.model, block.complete) == (False, None, None)
     assert [each.reason for each in block.results] == [None, None, "not implemented"]
 
 
-def test_repeats_without_numbers_are_counted_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_unnumbered_repeats_are_numbered_in_file_order(tmp_path: Path) -> None:
     block = json.loads(json.dumps(OLD))
     block["results"] = [block["results"][0], block["results"][1] | {"test_id": "a-1"}]
-    (read,) = read_results(written(tmp_path, [block]))
+    (read,) = read_results(write_results(tmp_path, [block]))
     assert [each.repeat for each in read.results] == [0, 1]
-    assert outcomes(read) == {"a-1": [Outcome.PASSED, Outcome.FAILED]}
+    assert outcomes_by_case(read) == {"a-1": [Outcome.PASSED, Outcome.FAILED]}
 
 
-def test_what_we_export_is_what_we_read(tmp_path: Path) -> None:
+def test_exported_results_round_trip(tmp_path: Path) -> None:
     targets = Target("opus", "anthropic", "claude-opus-4-6"), Target("n", "fake", "n")
     plan = Plan("mine", None, targets, 2, {"temperature": 0, "seed": 42})
     run = Run("r", plan, "finished", "2026-01-02T03:04:05Z", 20, 20)
@@ -112,13 +112,13 @@ def test_what_we_export_is_what_we_read(tmp_path: Path) -> None:
                 rows.append((case, Result(key, case.id, reply, failure, (check,) if reply else (), None, None)))
     out = io.StringIO()
     write_json(run, rows, out)
-    blocks = read_results(written(tmp_path, out.getvalue()))
+    blocks = read_results(write_results(tmp_path, out.getvalue()))
     assert [(block.model, block.model_id) for block in blocks] == [("opus", "claude-opus-4-6"), ("n", "n")]
     for block in blocks:
         assert block.suite_hash is None
         assert (block.has_digests, block.complete) == (True, True)
         assert {each.test_id: each.case_digest for each in block.results} == {f"a-{n}": f"sha256:{n}" for n in range(5)}
-        assert outcomes(block) == {f"a-{number}": [outcome] * 2 for number, outcome in enumerate(Outcome)}
+        assert outcomes_by_case(block) == {f"a-{number}": [outcome] * 2 for number, outcome in enumerate(Outcome)}
         assert {(each.checks[0].name, each.checks[0].outcome) for each in block.results if each.checks} == {
             ("contains", Outcome.PASSED),
             ("contains", Outcome.FAILED),
@@ -156,7 +156,7 @@ def test_what_we_export_is_what_we_read(tmp_path: Path) -> None:
             ["results", 2, "assertion_result", "passed"],
             True,
             "results[2].assertion_result.passed",
-            "passed is true although details.skipped says that there is no verdict",
+            "passed is true, but details.skipped is true as well, which means that there is no verdict",
         ),
         (
             ["results", 2, "assertion_result", "details", "outcome"],
@@ -166,10 +166,10 @@ def test_what_we_export_is_what_we_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_named_with_its_place(
+def test_invalid_values_are_reported_with_their_path(
     tmp_path: Path, path: list[str | int], value: Any, place: str | None, message: str | None
 ) -> None:
-    file = written(tmp_path, changed(path, value))
+    file = write_results(tmp_path, change_value(path, value))
     if message is None:
         assert read_results(file)
         return
@@ -191,25 +191,25 @@ def test_what_does_not_fit_is_named_with_its_place(
         ({"system_prompt": 5}, None),
     ],
 )
-def test_a_system_prompt_is_read_if_the_file_has_one(tmp_path: Path, stated: dict[str, Any], read: str | None) -> None:
-    (block,) = read_results(written(tmp_path, {**OLD, "run_metadata": {**OLD["run_metadata"], **stated}}))
+def test_a_system_prompt_is_read(tmp_path: Path, stated: dict[str, Any], read: str | None) -> None:
+    (block,) = read_results(write_results(tmp_path, {**OLD, "run_metadata": {**OLD["run_metadata"], **stated}}))
     assert block.system_prompt == read
 
 
-def test_the_same_repeat_twice_is_refused(tmp_path: Path) -> None:
+def test_a_duplicate_repeat_is_refused(tmp_path: Path) -> None:
     block = json.loads(json.dumps(OLD))
     block["results"] = [block["results"][0] | {"repeat": 3}, block["results"][0] | {"repeat": 3}]
     for digests in (["x", "x"], ["x", None], [None, None]):
         for each, digest in zip(block["results"], digests, strict=True):
             each["case_digest"] = digest
-        with pytest.raises(InvalidInput, match=r'results\[1\]\.repeat: test_id "a-1" has repeat 3 twice'):
-            read_results(written(tmp_path, block))
+        with pytest.raises(InvalidInput, match=r'results\[1\]\.repeat: test_id "a-1" occurs twice with repeat 3'):
+            read_results(write_results(tmp_path, block))
 
 
-def test_cases_of_one_id_are_told_apart_by_their_digests(tmp_path: Path) -> None:
+def test_cases_with_one_id_are_distinguished_by_digest(tmp_path: Path) -> None:
     block = json.loads(json.dumps(OLD))
     block["results"] = [block["results"][0] | {"case_digest": digest} for digest in "xxy"]
-    (read,) = read_results(written(tmp_path, block))
+    (read,) = read_results(write_results(tmp_path, block))
     assert [(each.case_digest, each.repeat) for each in read.results] == [("x", 0), ("x", 1), ("y", 0)]
 
 
@@ -218,16 +218,16 @@ def test_cases_of_one_id_are_told_apart_by_their_digests(tmp_path: Path) -> None
     [
         ("", ":1:1: not valid JSON: the text ends too early"),
         ("[\n{]", ":2:2: not valid JSON"),
-        ("[]", ":1:1: the list is empty: it has no model's results"),
+        ("[]", ":1:1: the list is empty: it contains no results"),
         ("5", ":1:1: a results file must be a list with one block per model, found 5"),
         ("[5]", r":1:2: \[0\]: a block must be an object"),
         ('[{"suite_version": NaN}]', "NaN is not a number"),
         ("[" * 100_000, "nested"),
     ],
 )
-def test_what_is_no_results_file_is_refused_in_words(tmp_path: Path, text: str, message: str) -> None:
+def test_another_kind_of_file_is_refused_with_a_reason(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        read_results(written(tmp_path, text))
+        read_results(write_results(tmp_path, text))
 
 
 def test_a_missing_file_and_other_encodings_are_refused(tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_a_missing_file_and_other_encodings_are_refused(tmp_path: Path) -> None:
         read_results(tmp_path / "latin.json")
 
 
-def test_problems_are_bounded(tmp_path: Path) -> None:
+def test_the_number_of_problems_is_bounded(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as refused:
-        read_results(written(tmp_path, [1] * 1000))
+        read_results(write_results(tmp_path, [1] * 1000))
     assert len(refused.value.problems) == MAX_PROBLEMS
 
 
@@ -255,7 +255,7 @@ def test_a_pipe_or_a_device_is_refused_before_it_is_opened(tmp_path: Path) -> No
             read_results(path)
 
 
-def test_a_file_too_large_for_any_memory_is_refused_by_its_size(tmp_path: Path) -> None:
+def test_a_huge_file_is_refused_by_its_size(tmp_path: Path) -> None:
     path = tmp_path / "large.json"
     with path.open("wb") as file:
         file.truncate(MAX_BYTES + 1)  # a hole: it takes no room
@@ -263,7 +263,7 @@ def test_a_file_too_large_for_any_memory_is_refused_by_its_size(tmp_path: Path) 
         read_results(path)
 
 
-def test_a_file_that_says_whose_its_verdicts_are_is_read(tmp_path: Path) -> None:
+def test_a_file_with_mixed_judges_is_read(tmp_path: Path) -> None:
     path = tmp_path / "mixed.json"
     path.write_text(
         json.dumps([{**OLD, "summary": {**OLD["summary"], "mixed_judges": ["x: 1 of 2"]}}]), encoding="utf-8"

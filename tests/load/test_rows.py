@@ -1,4 +1,4 @@
-"""Cases from Python: rows of data frames as they come, and what is refused because no run could repeat it."""
+"""Cases from Python: rows of data frames, and what is refused because no run could repeat it."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def test_an_empty_cell_of_any_library_is_left_out(empty: object) -> None:
     assert (case.ideals, case.facets.language) == ((), None)
 
 
-def test_numbers_and_lists_of_numpy_are_those_of_python() -> None:
+def test_numpy_numbers_and_arrays_become_python_values() -> None:
     rows = [
         {
             "input": np.str_("How many?"),
@@ -42,8 +42,8 @@ def test_a_data_frame_with_times_and_half_empty_columns_is_read() -> None:
 
 @pytest.mark.parametrize("field", ["ideal", "tags"])
 @pytest.mark.parametrize("kind", [set, frozenset])
-def test_a_set_is_refused_because_each_process_would_order_it_otherwise(field: str, kind: Any) -> None:
-    with pytest.raises(InvalidInput, match=rf"found a set, which has no order: sorted\({field}\) has one") as refused:
+def test_a_set_is_refused_because_its_order_differs_between_processes(field: str, kind: Any) -> None:
+    with pytest.raises(InvalidInput, match=rf"found a set, which has no order; pass sorted\({field}\)") as refused:
         read_rows([{"input": "Which?", field: kind(["one", "two"])}])
     assert refused.value.problems[0].path == f"cases[0].{field}"
 
@@ -52,7 +52,7 @@ def answer_wrongly(prompt: str) -> str:
     return f"I do not know: {prompt}"
 
 
-def test_the_cases_of_results_run_again_as_the_same_cases() -> None:
+def test_cases_taken_from_results_keep_their_digests() -> None:
     cases = [pramana.Case("Name a capital.", ideal="Paris", tokens_est=9), pramana.Case("Name a river.", ideal="Seine")]
     report = pramana.evaluate(cases, models={"one": answer_wrongly, "two": answer_wrongly}, repeat=2)
     assert len(report.failures) == 8
@@ -60,5 +60,5 @@ def test_the_cases_of_results_run_again_as_the_same_cases() -> None:
     assert [each.case_digest for each in again.failures] == [each.case_digest for each in report.failures[:4:2]]
     (alone,) = pramana.evaluate(report.failures[0].case, model=answer_wrongly).failures
     assert alone.case_id == report.failures[0].case_id
-    with pytest.raises(InvalidInput, match=r"cases\[1\]\.id: the id .* is that of cases\[0\] too"):
+    with pytest.raises(InvalidInput, match=r"cases\[1\]\.id: the id .* is also used by cases\[0\]"):
         read_rows([report.failures[0].case, pramana.Case("Another.", id=report.failures[0].case_id)])

@@ -1,4 +1,4 @@
-"""The JSON Schemas: sound by the standard, and of one mind with the loaders, by an independent referee."""
+"""The JSON Schemas: valid by the standard, and in agreement with the loaders according to an independent validator."""
 
 import json
 from pathlib import Path
@@ -28,13 +28,13 @@ def test_the_schemas_are_json_schema_2020_12(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("path", SCENARIO_FILES, ids=lambda path: path.stem)
-def test_every_built_in_scenario_file_fits(path: Path) -> None:
+def test_every_built_in_scenario_file_is_valid(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    SCENARIO.validate(yaml.load(text, yaml.CBaseLoader))  # noqa: S506, TID251 - texts only; the referee reads for itself
+    SCENARIO.validate(yaml.load(text, yaml.CBaseLoader))  # noqa: S506, TID251 - texts only; the validator parses for itself
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.parent.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_described_agent_that_ships_fits_and_a_misspelt_key_does_not(path: Path) -> None:
+def test_shipped_agents_are_valid_and_a_misspelled_key_is_not(path: Path) -> None:
     schema = jsonschema.Draft202012Validator(agent_schema())
     described = yaml.safe_load(path.read_text(encoding="utf-8"))
     schema.validate(described)
@@ -42,7 +42,7 @@ def test_every_described_agent_that_ships_fits_and_a_misspelt_key_does_not(path:
 
 
 @pytest.mark.parametrize("path", SUITE_FILES, ids=lambda path: path.stem)
-def test_every_built_in_suite_fits(path: Path) -> None:
+def test_every_built_in_suite_is_valid(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     for line in lines:
         SUITE.validate(json.loads(line))

@@ -1,4 +1,4 @@
-"""A server of a text model as a program of its own: `python -m tests.loopback openai --latency 0.05` prints its URL.
+"""A loopback server as a separate program: `python -m tests.loopback openai --latency 0.05` prints its URL.
 
 It serves until it is stopped. A benchmark needs it in another process, so that client and server do not share a core.
 """

@@ -1,6 +1,6 @@
 """Anthropic's wire format from the server's side: messages and the list of models.
 
-A request is checked field by field against what Anthropic documents; what does not fit is answered with Anthropic's own
+A request is checked field by field against what Anthropic documents; an invalid one is answered with Anthropic's own
 error. Tokens are counted as words, answers are prepared once and sent many times. It remembers nothing.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from pramana.loopback.voice import ReceivedRequest
 
-from .responses import pieces
-from .server import Answer, Called, Fault, Vendor, frame
+from .responses import split_pieces
+from .server import Answer, Fault, ScriptedToolCall, Vendor, make_event
 
 VERSIONS = ("2023-06-01", "2026-10-21")
 CREATED = "2026-01-01T00:00:00Z"
@@ -76,15 +76,15 @@ class AnthropicWire(Vendor):
             case "POST", "/v1/messages":
                 pass
             case "GET", "/v1/models":
-                return self._listed(got)
+                return self._list_models(got)
             case _:
                 return self._refuse(404, "Not Found")
         body = got.body
         if not isinstance(body, dict) or not got.headers.get("Content-Type", "").startswith("application/json"):
             return self._refuse(400, "The request body is not valid JSON")
-        if wrong := misfit(body):
+        if wrong := find_invalid_field(body):
             return self._refuse(400, wrong)
-        if not self.knows(body["model"]):
+        if not self.has_model(body["model"]):
             return self._refuse(404, f"model: {body['model']}")
         kind = fault.kind if fault else None
         if kind == "unpaid":
@@ -94,9 +94,9 @@ class AnthropicWire(Vendor):
         if kind == "blocked":
             return self._refuse(400, "Output blocked by content filtering policy")
         stream = bool(body.get("stream")) and kind != "plain"
-        asked = _words(body.get("system") or "") + sum(_words(each["content"]) for each in body["messages"])
+        asked = _count_words(body.get("system") or "") + sum(_count_words(each["content"]) for each in body["messages"])
         text = self.text(body["messages"], fault)
-        return _answer(body["model"], text, asked, body["max_tokens"], stream, kind, self.calls)
+        return _make_answer(body["model"], text, asked, body["max_tokens"], stream, kind, self.calls)
 
     def make_error_body(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body Anthropic sends with such a status."""
@@ -110,7 +110,7 @@ class AnthropicWire(Vendor):
     def _refuse(self, status: int, message: str) -> Answer:
         return Answer.of(self.make_error_body(status, message), status)
 
-    def _listed(self, got: ReceivedRequest) -> Answer:
+    def _list_models(self, got: ReceivedRequest) -> Answer:
         size = min(int(got.query.get("limit", "20")), self.page)
         after = got.query.get("after_id")
         begin = self.models.index(after) + 1 if after in self.models else 0
@@ -124,8 +124,8 @@ class AnthropicWire(Vendor):
         return Answer.of({"data": data, "has_more": more, **ends})
 
 
-def misfit(body: Mapping[str, Any]) -> str | None:
-    """Return what Anthropic says of the first field that does not fit, or None."""
+def find_invalid_field(body: Mapping[str, Any]) -> str | None:
+    """Return what Anthropic says about the first invalid field, or None."""
     for name in REQUIRED:
         if name not in body:
             return f"{name}: Field required"
@@ -152,19 +152,25 @@ def misfit(body: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _words(content: str | list[Any]) -> int:
+def _count_words(content: str | list[Any]) -> int:
     if isinstance(content, str):
         return len(content.split())
     return sum(len(str(each.get("text", "")).split()) for each in content if isinstance(each, dict))
 
 
-def _tool_use(called: Called, given: dict[str, Any]) -> dict[str, Any]:
+def _make_tool_use(called: ScriptedToolCall, given: dict[str, Any]) -> dict[str, Any]:
     return {"type": "tool_use", "id": called.id, "name": called.name, "input": given, "caller": {"type": "direct"}}
 
 
 @lru_cache(4096)
-def _answer(
-    model: str, text: str, asked: int, limit: int, stream: bool, kind: str | None, calls: tuple[Called, ...] = ()
+def _make_answer(
+    model: str,
+    text: str,
+    asked: int,
+    limit: int,
+    stream: bool,
+    kind: str | None,
+    calls: tuple[ScriptedToolCall, ...] = (),
 ) -> Answer:
     words = text.split()
     finish = "refusal" if kind in ("filtered", "refusal") else "tool_use" if calls else "end_turn"
@@ -184,7 +190,7 @@ def _answer(
         "model": model,
         "content": [
             *([{"type": "text", "text": text}] if text else []),
-            *(_tool_use(each, json.loads(each.arguments)) for each in calls),
+            *(_make_tool_use(each, json.loads(each.arguments)) for each in calls),
         ],
         "stop_reason": finish,
         "stop_sequence": None,
@@ -193,25 +199,28 @@ def _answer(
     if not stream:
         return Answer.of(message)
 
-    def event(name: str, **data: Any) -> bytes:
-        return frame({"type": name, **data}, name)
+    def make_named_event(name: str, **data: Any) -> bytes:
+        return make_event({"type": name, **data}, name)
 
     begun = {**message, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
-    frames = [event("message_start", message=begun)]
+    frames = [make_named_event("message_start", message=begun)]
     if text:
-        frames += [event("content_block_start", index=0, content_block={"type": "text", "text": ""}), event("ping")]
-        for piece in [text] if kind == "long_line" else pieces(text):
-            frames.append(event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece}))
+        frames += [
+            make_named_event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+            make_named_event("ping"),
+        ]
+        for piece in [text] if kind == "long_line" else split_pieces(text):
+            frames.append(make_named_event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece}))
         if kind == "error_midway":
             broken = {"type": "overloaded_error", "message": "Overloaded"}
-            return Answer((*frames[:-1], event("error", error=broken)), streamed=True)
-        frames.append(event("content_block_stop", index=0))
+            return Answer((*frames[:-1], make_named_event("error", error=broken)), streamed=True)
+        frames.append(make_named_event("content_block_stop", index=0))
     for index, each in enumerate(calls, start=1 if text else 0):
-        frames.append(event("content_block_start", index=index, content_block=_tool_use(each, {})))
-        for piece in each.pieces() if each.arguments != "{}" else [""]:
+        frames.append(make_named_event("content_block_start", index=index, content_block=_make_tool_use(each, {})))
+        for piece in each.split_arguments() if each.arguments != "{}" else [""]:
             delta = {"type": "input_json_delta", "partial_json": piece}
-            frames.append(event("content_block_delta", index=index, delta=delta))
-        frames.append(event("content_block_stop", index=index))
+            frames.append(make_named_event("content_block_delta", index=index, delta=delta))
+        frames.append(make_named_event("content_block_stop", index=index))
     ended = {"stop_reason": finish, "stop_sequence": None}
-    frames.append(event("message_delta", delta=ended, usage={"output_tokens": len(words)}))
-    return Answer((*frames, event("message_stop")), streamed=True)
+    frames.append(make_named_event("message_delta", delta=ended, usage={"output_tokens": len(words)}))
+    return Answer((*frames, make_named_event("message_stop")), streamed=True)

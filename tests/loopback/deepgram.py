@@ -1,6 +1,6 @@
 """Deepgram's voice agent as strict as the vendor: the settings are checked field by field against what it documents.
 
-What does not fit is answered by its own error and ends the call.
+Invalid settings are answered with its own error and end the call.
 """
 
 import json
@@ -47,7 +47,7 @@ class DeepgramAgent(declared.DeepgramAgent):
             return self._refuse("UNPARSABLE_CLIENT_MESSAGE", "The message fits no type that is known.")
         if data["type"] == "Settings" and self.ready:
             return self._refuse("SETTINGS_ALREADY_APPLIED", "Settings are sent once.")
-        if data["type"] == "Settings" and (wrong := misfit(data)):
+        if data["type"] == "Settings" and (wrong := find_settings_problem(data)):
             return self._refuse("UNPARSABLE_CLIENT_MESSAGE", wrong)
         return super().handle_message(message)
 
@@ -56,7 +56,7 @@ class DeepgramAgent(declared.DeepgramAgent):
         return [json.dumps({"type": "Error", "description": why, "code": code})]
 
 
-def misfit(settings: Mapping[str, Any]) -> str | None:
+def find_settings_problem(settings: Mapping[str, Any]) -> str | None:
     """Return what is wrong with settings, or None."""
     if extra := settings.keys() - {*SETTINGS}:
         return f"unknown field {min(extra)}"

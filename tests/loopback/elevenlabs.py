@@ -1,6 +1,6 @@
 """ElevenLabs' agents as strict as the vendor: a client's message is checked against what ElevenLabs' own SDK sends.
 
-What does not fit ends the call. With a key the agent is private: only an address that was signed for it is answered.
+An invalid message ends the call. With a key the agent is private: only an address that was signed for it is answered.
 """
 
 import base64
@@ -67,13 +67,17 @@ class ElevenLabsAgent(declared.ElevenLabsAgent):
             data = json.loads(message) if isinstance(message, str) else None
         except ValueError:
             data = None
-        wrong = self._wrong_sound(data) if isinstance(data, dict) and "user_audio_chunk" in data else self._wrong(data)
+        wrong = (
+            self._find_sound_problem(data)
+            if isinstance(data, dict) and "user_audio_chunk" in data
+            else self._find_problem(data)
+        )
         if wrong:
             self.hang_up(POLICY_VIOLATION, wrong)
             return []
         return super().handle_message(message)
 
-    def _wrong(self, data: Any) -> str | None:
+    def _find_problem(self, data: Any) -> str | None:
         if not isinstance(data, dict):
             return "a message is no JSON object"
         kind = data.get("type")
@@ -87,7 +91,7 @@ class ElevenLabsAgent(declared.ElevenLabsAgent):
             return "the conversation has begun already"
         return None
 
-    def _wrong_sound(self, data: Mapping[str, Any]) -> str | None:
+    def _find_sound_problem(self, data: Mapping[str, Any]) -> str | None:
         try:
             base64.b64decode(data["user_audio_chunk"], validate=True)
         except (binascii.Error, TypeError, ValueError):

@@ -17,18 +17,18 @@ from typing import Any
 from .server import Answer
 
 DIMENSIONS = 256
-MOST_INPUTS = 2048
+MAX_INPUTS = 2048
 Embed = Callable[[str], Sequence[float]]
 
 
 def answer(body: Mapping[str, Any], embed: Embed | None) -> Answer:
-    """Answer a request that fits, in the encoding it asks for."""
-    texts = _texts(body["input"])
+    """Answer a valid request, in the requested encoding."""
+    texts = _as_list(body["input"])
     size = body.get("dimensions") or DIMENSIONS
-    vectors = [embed(str(each)) if embed else vector_of(str(each), size) for each in texts]
+    vectors = [embed(str(each)) if embed else embed_text(str(each), size) for each in texts]
     packed = body.get("encoding_format") == "base64"
     data = [
-        {"object": "embedding", "index": index, "embedding": pack(vector) if packed else list(vector)}
+        {"object": "embedding", "index": index, "embedding": encode_base64(vector) if packed else list(vector)}
         for index, vector in enumerate(vectors)
     ]
     used = sum(len(each.split()) if isinstance(each, str) else len(each) for each in texts)
@@ -36,13 +36,13 @@ def answer(body: Mapping[str, Any], embed: Embed | None) -> Answer:
     return Answer.of({"object": "list", "data": data, "model": body["model"], "usage": usage})
 
 
-def fits(given: str | Sequence[Any]) -> bool:
-    """Tell whether the input is texts or tokens, at least one, none of them empty."""
-    texts = _texts(given)
+def is_valid_input(given: str | Sequence[Any]) -> bool:
+    """Return whether the input is a non-empty list of non-empty texts or token lists."""
+    texts = _as_list(given)
     return all(each and (isinstance(each, str) or _is_tokens(each)) for each in texts) and bool(texts)
 
 
-def _texts(given: str | Sequence[Any]) -> Sequence[Any]:
+def _as_list(given: str | Sequence[Any]) -> Sequence[Any]:
     return [given] if isinstance(given, str) or _is_tokens(given) else given
 
 
@@ -51,10 +51,10 @@ def _is_tokens(given: Any) -> bool:
 
 
 @lru_cache(4096)
-def vector_of(text: str, size: int) -> tuple[float, ...]:
+def embed_text(text: str, size: int) -> tuple[float, ...]:
     """Return the vector that counts a text's words, of length 1.
 
-    >>> vector_of("The cat sleeps!", 64) == vector_of("sleeps the cat", 64)
+    >>> embed_text("The cat sleeps!", 64) == embed_text("sleeps the cat", 64)
     True
     """
     words = re.findall(r"\w+", text.lower())
@@ -63,6 +63,6 @@ def vector_of(text: str, size: int) -> tuple[float, ...]:
     return tuple(counts[place] / length for place in range(size))
 
 
-def pack(vector: Sequence[float]) -> str:
+def encode_base64(vector: Sequence[float]) -> str:
     """Return a vector as OpenAI's base64 has it: numbers of four bytes, little-endian."""
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -1,61 +1,61 @@
-"""Checks of single values, of which the loopback servers' tables of fields are made: a value in, whether it fits out.
+"""Checks of single values for the loopback servers' tables of fields: each takes a value and returns whether it is valid.
 
-What is said of one that does not fit is each vendor's own, and not said here.
+The error message for an invalid value is up to each vendor's server.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 
-def anything(value: Any) -> bool:  # noqa: ARG001 - a check like the others
-    """Take every value."""
+def is_anything(value: Any) -> bool:  # noqa: ARG001 - a check like the others
+    """Accept every value."""
     return True
 
 
-def text(value: Any) -> bool:
-    """Take a string."""
+def is_text(value: Any) -> bool:
+    """Accept a string."""
     return isinstance(value, str)
 
 
-def texts(value: Any) -> bool:
-    """Take a list of strings."""
-    return isinstance(value, list) and all(map(text, value))
+def is_texts(value: Any) -> bool:
+    """Accept a list of strings."""
+    return isinstance(value, list) and all(map(is_text, value))
 
 
-def flag(value: Any) -> bool:
-    """Take true and false."""
+def is_flag(value: Any) -> bool:
+    """Accept true and false."""
     return isinstance(value, bool)
 
 
-def whole(value: Any) -> bool:
-    """Take a whole number from zero on.
+def is_whole_number(value: Any) -> bool:
+    """Accept a non-negative integer.
 
-    >>> whole(0), whole(-1), whole(True), whole(1.0)
+    >>> is_whole_number(0), is_whole_number(-1), is_whole_number(True), is_whole_number(1.0)
     (True, False, False, False)
     """
     return type(value) is int and value >= 0
 
 
-def number(value: Any) -> bool:
-    """Take a number."""
+def is_number(value: Any) -> bool:
+    """Accept a number."""
     return type(value) in (int, float)
 
 
-def thing(value: Any) -> bool:
-    """Take an object."""
+def is_object(value: Any) -> bool:
+    """Accept an object."""
     return isinstance(value, dict)
 
 
-def things(value: Any) -> bool:
-    """Take a list of objects."""
-    return isinstance(value, list) and all(map(thing, value))
+def is_objects(value: Any) -> bool:
+    """Accept a list of objects."""
+    return isinstance(value, list) and all(map(is_object, value))
 
 
-def text_or_thing(value: Any) -> bool:
-    """Take a string or an object."""
+def is_text_or_object(value: Any) -> bool:
+    """Accept a string or an object."""
     return isinstance(value, str | dict)
 
 
 def one_of(*known: Any) -> Callable[[Any], bool]:
-    """Return the check that takes these values only."""
+    """Return a check that accepts only these values."""
     return lambda value: any(value == each and type(value) is type(each) for each in known)

@@ -1,4 +1,4 @@
-"""Frames that no vendor sends: an agent's real messages come in, broken ones go out, and wires are tried with them.
+"""Frames that no vendor sends: real messages of an agent are broken and fed to wires.
 
 Only a `ProviderError` may leave a wire that reads one, and only plain data may be in its events. Everything follows
 from the seed; nothing is sent anywhere.
@@ -17,7 +17,7 @@ from pramana.providers.voice.vocabulary import ErrorClass, Event, Kind, Message,
 
 DEEP = 100_000
 HUGE = 1 << 20
-ODD: tuple[Any, ...] = (
+UNUSUAL_VALUES: tuple[Any, ...] = (
     None,
     True,
     False,
@@ -45,35 +45,35 @@ ODD: tuple[Any, ...] = (
 _KINDS, _CLASSES = frozenset(get_args(Kind)), frozenset((None, *get_args(ErrorClass)))
 
 
-def rehearse(agent: Agent, wire: Wire) -> list[Message]:
-    """Let wire and agent do their handshake and one turn of each sort, and return all that the agent said."""
+def record_agent_messages(agent: Agent, wire: Wire) -> list[Message]:
+    """Perform the handshake and one turn of each sort; return all messages of the agent."""
     said: list[Message] = []
 
-    def say(messages: Sequence[Message]) -> None:
+    def read_and_reply(messages: Sequence[Message]) -> None:
         said.extend(messages)
         for message in messages:
             for event in wire.read(message):
                 for owed in event.send:
-                    say(agent.handle_message(owed))
+                    read_and_reply(agent.handle_message(owed))
 
-    say(agent.on_open())
+    read_and_reply(agent.on_open())
     for message in wire.opening_messages():
-        say(agent.handle_message(message))
+        read_and_reply(agent.handle_message(message))
     for stopped in (False, True):
-        say(agent.on_speech_start())
-        say(agent.on_speech_stop())
-        say(agent.send_recognised("Is it so?"))
-        say(agent.begin_answer())
-        say(agent.send_sound(bytes(960)))
-        say(agent.send_transcript("It is so.", final=False))
-        say(agent.send_transcript("It is so.", final=True))
-        say(agent.on_interruption(sending=True) if stopped else agent.end_answer())
-    say(agent.send_unknown_event("a"))
-    say(agent.handle_message("{"))
+        read_and_reply(agent.on_speech_start())
+        read_and_reply(agent.on_speech_stop())
+        read_and_reply(agent.send_recognised("Is it so?"))
+        read_and_reply(agent.begin_answer())
+        read_and_reply(agent.send_sound(bytes(960)))
+        read_and_reply(agent.send_transcript("It is so.", final=False))
+        read_and_reply(agent.send_transcript("It is so.", final=True))
+        read_and_reply(agent.on_interruption(sending=True) if stopped else agent.end_answer())
+    read_and_reply(agent.send_unknown_event("a"))
+    read_and_reply(agent.handle_message("{"))
     return said
 
 
-def frames(samples: Sequence[Message], seed: int) -> Iterator[Message]:
+def generate_frames(samples: Sequence[Message], seed: int) -> Iterator[Message]:
     """Return broken frames without end."""
     chance = random.Random(seed)
     parsed = [json.loads(sample) for sample in samples if _is_json(sample)]
@@ -92,26 +92,26 @@ def frames(samples: Sequence[Message], seed: int) -> Iterator[Message]:
                     spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
                 yield bytes(spoilt)
             case 4:
-                yield _written(chance.choice(ODD), chance)
+                yield _serialise(chance.choice(UNUSUAL_VALUES), chance)
             case 5 if chance.random() < 0.02:
-                yield _large(chance)
+                yield _make_large_frame(chance)
             case _ if parsed:
                 found = deepcopy(chance.choice(parsed))
                 for _ in range(chance.randrange(1, 4)):
-                    found = _changed(found, chance)
-                yield _written(found, chance)
+                    found = _mutate(found, chance)
+                yield _serialise(found, chance)
             case _:
                 yield chance.choice(samples)
 
 
-def survive(wire: Callable[[], Wire], samples: Sequence[Message], count: int, seed: int = 0) -> Counter[str]:
+def read_broken_frames(wire: Callable[[], Wire], samples: Sequence[Message], count: int, seed: int = 0) -> Counter[str]:
     """Let wires read so many broken frames, a call of a hundred each; return how often which kind of event came.
 
     What was refused counts as `refused`. Any other exception, and an event that cannot be logged, is raised.
     """
     chance = random.Random(seed)
     met: Counter[str] = Counter()
-    broken = frames(samples, seed)
+    broken = generate_frames(samples, seed)
     call = wire()
     for number in range(count):
         if number % 100 == 0:
@@ -125,15 +125,15 @@ def survive(wire: Callable[[], Wire], samples: Sequence[Message], count: int, se
             str(error).encode("utf-8", "surrogatepass")
         else:
             for event in events:
-                met[_proved(event)] += 1
+                met[_check_event(event)] += 1
         if number % 10 == 0:
             call.speak(bytes(640))
             call.interruption_messages(chance.choice((-1.0, 0.0, 0.5, 1e9)))
-            _proved(call.read_close(chance.randrange(999, 5000), chance.choice(("", "a", "\ud800", "a" * 200))))
+            _check_event(call.read_close(chance.randrange(999, 5000), chance.choice(("", "a", "\ud800", "a" * 200))))
     return met
 
 
-def _proved(event: Event) -> str:
+def _check_event(event: Event) -> str:
     if event.kind not in _KINDS or event.error not in _CLASSES:
         raise TypeError(f"an event of kind {event.kind} and class {event.error}")
     if (type(event.text), type(event.audio), type(event.final)) != (str, bytes, bool):
@@ -142,31 +142,31 @@ def _proved(event: Event) -> str:
     return event.kind
 
 
-def _changed(found: Any, chance: random.Random) -> Any:
-    """Return JSON with one thing in it changed, wherever it stands."""
-    if not isinstance(found, dict | list) or not found or chance.random() < 0.05:
-        return deepcopy(chance.choice(ODD))
-    name: Any = chance.choice(list(found)) if isinstance(found, dict) else chance.randrange(len(found))
-    inside: Any = found
+def _mutate(message: Any, chance: random.Random) -> Any:
+    """Return JSON with one value changed, at any depth."""
+    if not isinstance(message, dict | list) or not message or chance.random() < 0.05:
+        return deepcopy(chance.choice(UNUSUAL_VALUES))
+    name: Any = chance.choice(list(message)) if isinstance(message, dict) else chance.randrange(len(message))
+    inside: Any = message
     if isinstance(inside[name], dict | list) and chance.random() < 0.7:
-        inside[name] = _changed(inside[name], chance)
-    elif isinstance(found, dict) and chance.random() < 0.2:
-        found[chance.choice(("type", "error", "", "serverContent", "\ud800", "a" * 300))] = found.pop(name)
+        inside[name] = _mutate(inside[name], chance)
+    elif isinstance(message, dict) and chance.random() < 0.2:
+        message[chance.choice(("type", "error", "", "serverContent", "\ud800", "a" * 300))] = message.pop(name)
     elif chance.random() < 0.2:
         del inside[name]
     else:
-        inside[name] = deepcopy(chance.choice(ODD))
-    return found
+        inside[name] = deepcopy(chance.choice(UNUSUAL_VALUES))
+    return message
 
 
-def _large(chance: random.Random) -> Message:
+def _make_large_frame(chance: random.Random) -> Message:
     if chance.random() < 0.5:
         return '{"type":"error","serverContent":' + "[" * DEEP
     return json.dumps({"type": "a" * HUGE, "serverContent": {"modelTurn": "a" * HUGE}})
 
 
-def _written(found: Any, chance: random.Random) -> Message:
-    text = json.dumps(found, ensure_ascii=chance.random() < 0.5)
+def _serialise(message: Any, chance: random.Random) -> Message:
+    text = json.dumps(message, ensure_ascii=chance.random() < 0.5)
     return text if chance.random() < 0.7 else text.encode("utf-8", "surrogatepass")
 
 

@@ -1,6 +1,6 @@
 """Google's wire format from the server's side: generateContent, streamed and not, and the list of models.
 
-A request is checked field by field against what Google documents; what does not fit is answered with Google's own
+A request is checked field by field against what Google documents; an invalid one is answered with Google's own
 error. Tokens are counted as words, answers are prepared once and sent many times. It remembers nothing.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 from pramana.loopback.voice import ReceivedRequest
 
-from .responses import pieces
-from .server import Answer, Called, Fault, Vendor, frame
+from .responses import split_pieces
+from .server import Answer, Fault, ScriptedToolCall, Vendor, make_event
 
 FIELDS = (
     "contents",
@@ -80,17 +80,17 @@ class GoogleWire(Vendor):
                 return self._refuse(403, "Method doesn't allow unregistered callers. Please use API Key.")
             return self._refuse(400, "API key not valid. Please pass a valid API key.")
         if (got.method, got.path) == ("GET", "/v1/models"):
-            return self._listed(got)
+            return self._list_models(got)
         asked = _ASKED.fullmatch(got.path)
         if got.method != "POST" or asked is None:
             return self._refuse(404, "The requested URL was not found on this server.")
         body = got.body
         if not isinstance(body, dict) or not got.headers.get("Content-Type", "").startswith("application/json"):
             return self._refuse(400, "Invalid JSON payload received.")
-        if wrong := misfit(body):
+        if wrong := find_invalid_field(body):
             return self._refuse(400, wrong)
         model = asked["model"].removeprefix("models/")
-        if not self.knows(model):
+        if not self.has_model(model):
             return self._refuse(404, f"models/{model} is not found for API version v1")
         kind = fault.kind if fault else None
         if kind == "unpaid":
@@ -103,11 +103,11 @@ class GoogleWire(Vendor):
             return Answer.of(unpaid, 403)
         stream = asked["method"] == "streamGenerateContent" and kind != "plain"
         system = (body.get("systemInstruction") or {}).get("parts") or []
-        words = _words(system) + sum(_words(each["parts"]) for each in body["contents"])
+        words = _count_words(system) + sum(_count_words(each["parts"]) for each in body["contents"])
         limit = (body.get("generationConfig") or {}).get("maxOutputTokens")
         if stream and got.query.get("alt") != "sse":
             return self._refuse(501, "Only server-sent events are served here: alt=sse")
-        return _answer(model, self.text(body["contents"], fault), words, limit, stream, kind, self.calls)
+        return _make_answer(model, self.text(body["contents"], fault), words, limit, stream, kind, self.calls)
 
     def make_error_body(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body Google sends with such a status."""
@@ -121,7 +121,7 @@ class GoogleWire(Vendor):
     def _refuse(self, status: int, message: str) -> Answer:
         return Answer.of(self.make_error_body(status, message), status)
 
-    def _listed(self, got: ReceivedRequest) -> Answer:
+    def _list_models(self, got: ReceivedRequest) -> Answer:
         size = min(int(got.query.get("pageSize", "50")), self.page)
         begin = int(got.query.get("pageToken", "0"))
         methods = ["generateContent", "countTokens"]
@@ -134,8 +134,8 @@ class GoogleWire(Vendor):
         return Answer.of({"models": shown[begin : begin + size], **more})
 
 
-def misfit(body: Mapping[str, Any]) -> str | None:
-    """Return what Google says of the first field that does not fit, or None."""
+def find_invalid_field(body: Mapping[str, Any]) -> str | None:
+    """Return what Google says about the first invalid field, or None."""
     for name in body:
         if name not in FIELDS:
             return f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.'
@@ -145,9 +145,9 @@ def misfit(body: Mapping[str, Any]) -> str | None:
             return f"Invalid JSON payload received. Unknown name \"{name}\" at 'generation_config': Cannot find field."
         expected, fits = known
         if not fits(value):
-            return f"Invalid value at 'generation_config.{_snake(name)}' ({expected}), {str(value)[:40]!r}"
+            return f"Invalid value at 'generation_config.{_to_snake_case(name)}' ({expected}), {str(value)[:40]!r}"
         if (bounds := RANGES.get(name)) and not bounds[0] <= value <= bounds[1]:
-            field = f"GenerateContentRequest.generation_config.{_snake(name)}"
+            field = f"GenerateContentRequest.generation_config.{_to_snake_case(name)}"
             return f"* {field}: {name} must be in the range [{bounds[0]}, {bounds[1]}]."
     contents = body.get("contents")
     if not isinstance(contents, list) or not contents:
@@ -163,21 +163,27 @@ def misfit(body: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _snake(name: str) -> str:
+def _to_snake_case(name: str) -> str:
     return re.sub(r"([A-Z])", lambda found: f"_{found[1].lower()}", name)
 
 
-def _words(parts: Sequence[Mapping[str, Any]]) -> int:
+def _count_words(parts: Sequence[Mapping[str, Any]]) -> int:
     return sum(len(str(each.get("text", "")).split()) for each in parts)
 
 
-def _function_call(called: Called) -> dict[str, Any]:
+def _make_function_call(called: ScriptedToolCall) -> dict[str, Any]:
     return {"functionCall": {"id": called.id, "name": called.name, "args": json.loads(called.arguments)}}
 
 
 @lru_cache(4096)
-def _answer(
-    model: str, text: str, asked: int, limit: int | None, stream: bool, kind: str | None, calls: tuple[Called, ...] = ()
+def _make_answer(
+    model: str,
+    text: str,
+    asked: int,
+    limit: int | None,
+    stream: bool,
+    kind: str | None,
+    calls: tuple[ScriptedToolCall, ...] = (),
 ) -> Answer:
     words = text.split()
     finish = "SAFETY" if kind == "filtered" else "STOP"
@@ -188,24 +194,29 @@ def _answer(
         usage["candidatesTokenCount"] = len(words)
     head = {"usageMetadata": usage, "modelVersion": model, "responseId": "loopback"}
 
-    def chunk(piece: str | None, ended: str | None = None, called: tuple[Called, ...] = ()) -> dict[str, Any]:
+    def make_chunk(
+        piece: str | None, ended: str | None = None, called: tuple[ScriptedToolCall, ...] = ()
+    ) -> dict[str, Any]:
         content: dict[str, Any] = {"role": "model"}
         if piece or called:
-            content["parts"] = [*([{"text": piece}] if piece else []), *map(_function_call, called)]
+            content["parts"] = [*([{"text": piece}] if piece else []), *map(_make_function_call, called)]
         candidate = {"content": content, "index": 0, **({"finishReason": ended} if ended else {})}
         return {"candidates": [candidate], **head}
 
     if kind == "blocked":
         counted = {"promptTokenCount": asked, "totalTokenCount": asked}
         blocked = {**head, "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": counted}
-        return Answer((frame(blocked),), streamed=True) if stream else Answer.of(blocked)
+        return Answer((make_event(blocked),), streamed=True) if stream else Answer.of(blocked)
     if not stream:
-        return Answer.of(chunk(text, finish, calls))
+        return Answer.of(make_chunk(text, finish, calls))
     if kind == "long_line" or not text:
-        return Answer((frame(chunk(text, finish, calls)),), streamed=True)
-    said = pieces(text)
-    frames = [*(frame(chunk(piece)) for piece in said), *(frame(chunk(None, None, (each,))) for each in calls)]
+        return Answer((make_event(make_chunk(text, finish, calls)),), streamed=True)
+    said = split_pieces(text)
+    frames = [
+        *(make_event(make_chunk(piece)) for piece in said),
+        *(make_event(make_chunk(None, None, (each,))) for each in calls),
+    ]
     if kind == "error_midway":
         broken = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
-        return Answer((*frames[:-1], frame(broken)), streamed=True)
-    return Answer((*frames, frame(chunk(None, finish))), streamed=True)
+        return Answer((*frames[:-1], make_event(broken)), streamed=True)
+    return Answer((*frames, make_event(make_chunk(None, finish))), streamed=True)

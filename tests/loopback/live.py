@@ -1,6 +1,6 @@
 """Gemini's Live API as strict as the vendor: names are taken in either case, as protobuf's JSON has it.
 
-What does not fit ends the connection with code 1007 and Google's words, because the format knows no error message.
+An invalid message ends the connection with code 1007 and Google's words, because the format has no error message.
 """
 
 import binascii
@@ -15,81 +15,84 @@ from pramana.loopback import live
 from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
-from . import fields as is_
+from . import fields as checks
 
 MODELS = ("gemini-live-2.5-flash", "gemini-2.5-flash-native-audio")
 _MIME = re.compile(r"audio/pcm(?:;rate=(\d{4,5}))?")
 _URL_SAFE = str.maketrans("-_", "+/")
 _TRANSCRIPTION = {
-    "languageCodes": is_.texts,
-    "languageHints": is_.thing,
-    "languageAuto": is_.thing,
-    "customVocabulary": is_.texts,
-    "adaptationPhrases": is_.texts,
-    "wordTimestamp": is_.flag,
-    "diarization": is_.flag,
-    "mode": is_.text,
-    "sourceText": is_.text,
+    "languageCodes": checks.is_texts,
+    "languageHints": checks.is_object,
+    "languageAuto": checks.is_object,
+    "customVocabulary": checks.is_texts,
+    "adaptationPhrases": checks.is_texts,
+    "wordTimestamp": checks.is_flag,
+    "diarization": checks.is_flag,
+    "mode": checks.is_text,
+    "sourceText": checks.is_text,
 }
-_CONTENT = {"role": is_.text, "parts": is_.things}
-_BLOB = {"data": is_.text, "mimeType": is_.text, "displayName": is_.text}
+_CONTENT = {"role": checks.is_text, "parts": checks.is_objects}
+_BLOB = {"data": checks.is_text, "mimeType": checks.is_text, "displayName": checks.is_text}
 SETUP: Mapping[str, Any] = {
-    "model": is_.text,
+    "model": checks.is_text,
     "generationConfig": {
-        "responseModalities": is_.texts,
+        "responseModalities": checks.is_texts,
         "speechConfig": {
-            "voiceConfig": {"prebuiltVoiceConfig": {"voiceName": is_.text}, "replicatedVoiceConfig": is_.thing},
-            "languageCode": is_.text,
-            "multiSpeakerVoiceConfig": is_.thing,
+            "voiceConfig": {
+                "prebuiltVoiceConfig": {"voiceName": checks.is_text},
+                "replicatedVoiceConfig": checks.is_object,
+            },
+            "languageCode": checks.is_text,
+            "multiSpeakerVoiceConfig": checks.is_object,
         },
-        "temperature": is_.number,
-        "topP": is_.number,
-        "topK": is_.number,
-        "maxOutputTokens": is_.number,
-        "seed": is_.number,
-        "mediaResolution": is_.text,
-        "thinkingConfig": is_.thing,
-        "enableAffectiveDialog": is_.flag,
+        "temperature": checks.is_number,
+        "topP": checks.is_number,
+        "topK": checks.is_number,
+        "maxOutputTokens": checks.is_number,
+        "seed": checks.is_number,
+        "mediaResolution": checks.is_text,
+        "thinkingConfig": checks.is_object,
+        "enableAffectiveDialog": checks.is_flag,
     },
     "systemInstruction": _CONTENT,
-    "tools": is_.things,
+    "tools": checks.is_objects,
     "realtimeInputConfig": {
         "automaticActivityDetection": {
-            "disabled": is_.flag,
-            "startOfSpeechSensitivity": is_.text,
-            "endOfSpeechSensitivity": is_.text,
-            "prefixPaddingMs": is_.number,
-            "silenceDurationMs": is_.number,
+            "disabled": checks.is_flag,
+            "startOfSpeechSensitivity": checks.is_text,
+            "endOfSpeechSensitivity": checks.is_text,
+            "prefixPaddingMs": checks.is_number,
+            "silenceDurationMs": checks.is_number,
         },
-        "activityHandling": is_.text,
-        "turnCoverage": is_.text,
-        "interimTranscriptTimestampEnabled": is_.flag,
+        "activityHandling": checks.is_text,
+        "turnCoverage": checks.is_text,
+        "interimTranscriptTimestampEnabled": checks.is_flag,
     },
-    "sessionResumption": is_.thing,
-    "contextWindowCompression": is_.thing,
+    "sessionResumption": checks.is_object,
+    "contextWindowCompression": checks.is_object,
     "inputAudioTranscription": _TRANSCRIPTION,
     "outputAudioTranscription": _TRANSCRIPTION,
-    "proactivity": is_.thing,
-    "explicitVadSignal": is_.flag,
-    "historyConfig": is_.thing,
-    "avatarConfig": is_.thing,
-    "safetySettings": is_.things,
-    "translationConfig": is_.thing,
+    "proactivity": checks.is_object,
+    "explicitVadSignal": checks.is_flag,
+    "historyConfig": checks.is_object,
+    "avatarConfig": checks.is_object,
+    "safetySettings": checks.is_objects,
+    "translationConfig": checks.is_object,
 }
 MESSAGES: Mapping[str, Mapping[str, Any]] = {
     "setup": SETUP,
-    "clientContent": {"turns": is_.things, "turnComplete": is_.flag},
+    "clientContent": {"turns": checks.is_objects, "turnComplete": checks.is_flag},
     "realtimeInput": {
         "audio": _BLOB,
         "video": _BLOB,
-        "mediaChunks": is_.things,
-        "audioStreamEnd": is_.flag,
-        "text": is_.text,
+        "mediaChunks": checks.is_objects,
+        "audioStreamEnd": checks.is_flag,
+        "text": checks.is_text,
         "activityStart": {},
         "activityEnd": {},
     },
-    "toolResponse": {"functionResponses": is_.things},
-    "contextUpdate": {"systemInstruction": is_.thing, "tools": is_.anything},
+    "toolResponse": {"functionResponses": checks.is_objects},
+    "contextUpdate": {"systemInstruction": checks.is_object, "tools": checks.is_anything},
 }
 
 
@@ -131,7 +134,7 @@ class LiveAgent(live.LiveAgent):
     def handle_message(self, message: Message) -> list[Message]:
         """Check one message and do as it says."""
         try:
-            given = camel(json.loads(message))
+            given = to_camel_case(json.loads(message))
         except (ValueError, RecursionError):
             return self._refuse("Invalid JSON payload received. Unexpected token.")
         if not isinstance(given, dict) or len(given) != 1:
@@ -141,14 +144,14 @@ class LiveAgent(live.LiveAgent):
             return self._refuse(f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.')
         if not isinstance(body, dict):
             return self._refuse(f"Invalid value at '{name}'")
-        if wrong := misfit(body, MESSAGES[name], name):
+        if wrong := find_invalid_field(body, MESSAGES[name], name):
             return self._refuse(wrong)
         if (name == "setup") == (self.setup is not None):
             return self._refuse("Request contains an invalid argument.")
-        wrong = self._wrong_setup(body) if name == "setup" else self._wrong_input(name, body)
+        wrong = self._find_setup_problem(body) if name == "setup" else self._find_input_problem(name, body)
         return self._refuse(wrong) if wrong else super().handle_message(json.dumps(given))
 
-    def _wrong_setup(self, setup: Mapping[str, Any]) -> str | None:
+    def _find_setup_problem(self, setup: Mapping[str, Any]) -> str | None:
         given = self.request.headers.get("x-goog-api-key") or self.request.query.get("key")
         if self.key is not None and given != self.key:
             return "API key not valid. Please pass a valid API key."
@@ -158,7 +161,7 @@ class LiveAgent(live.LiveAgent):
             return "Cannot extract voices from a non-audio request."
         return None
 
-    def _wrong_input(self, name: str, body: Mapping[str, Any]) -> str | None:
+    def _find_input_problem(self, name: str, body: Mapping[str, Any]) -> str | None:
         if name != "realtimeInput":
             return None
         if len(body) != 1:
@@ -177,24 +180,26 @@ class LiveAgent(live.LiveAgent):
         return []
 
 
-def camel(given: Any) -> Any:
+def to_camel_case(given: Any) -> Any:
     """Return JSON with every name as protobuf writes it, from either of the ways in which it reads it."""
     if isinstance(given, list):
-        return [camel(each) for each in given]
+        return [to_camel_case(each) for each in given]
     if not isinstance(given, dict):
         return given
-    return {re.sub(r"_([a-z])", lambda found: found[1].upper(), name): camel(each) for name, each in given.items()}
+    return {
+        re.sub(r"_([a-z])", lambda found: found[1].upper(), name): to_camel_case(each) for name, each in given.items()
+    }
 
 
-def misfit(given: Mapping[str, Any], fields: Mapping[str, Any], place: str) -> str | None:
-    """Return what Google says of the first field that does not fit, or None."""
+def find_invalid_field(given: Mapping[str, Any], fields: Mapping[str, Any], place: str) -> str | None:
+    """Return what Google says about the first invalid field, or None."""
     for name, value in given.items():
         if (check := fields.get(name)) is None:
             return f"Invalid JSON payload received. Unknown name \"{name}\" at '{place}': Cannot find field."
         if isinstance(check, Mapping):
             if not isinstance(value, dict):
                 return f"Invalid value at '{place}.{name}'"
-            if wrong := misfit(value, check, f"{place}.{name}"):
+            if wrong := find_invalid_field(value, check, f"{place}.{name}"):
                 return wrong
         elif not check(value):
             return f"Invalid value at '{place}.{name}'"

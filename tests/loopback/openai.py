@@ -1,6 +1,6 @@
 """OpenAI's wire format from the server's side: chat completions, responses, embeddings and the list of models.
 
-A request is checked field by field against what OpenAI documents; what does not fit is answered with OpenAI's own
+A request is checked field by field against what OpenAI documents; an invalid one is answered with OpenAI's own
 error. Tokens are counted as words, answers are prepared once and sent many times. It remembers nothing.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from pramana.loopback.voice import ReceivedRequest
 
 from . import embeddings, responses
-from .server import Answer, Called, Fault, Say, Vendor, frame
+from .server import Answer, Fault, ReplyFunction, ScriptedToolCall, Vendor, make_event
 
 CREATED = 1_750_000_000
 FINGERPRINT = "fp_loopback"
@@ -126,14 +126,16 @@ class OpenAIWire(Vendor):
 
     prefix = "/v1"
 
-    def __init__(self, says: str | Say = "It is so.", *, embeds: embeddings.Embed | None = None, **told: Any) -> None:
-        """`embeds` gives the vector of a text; without it, texts are near each other that share words."""
-        super().__init__(says, **told)
+    def __init__(
+        self, says: str | ReplyFunction = "It is so.", *, embeds: embeddings.Embed | None = None, **options: Any
+    ) -> None:
+        """`embeds` gives the vector of a text; without it, texts that share words are near each other."""
+        super().__init__(says, **options)
         self.embeds = embeds
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it."""
-        if self.key is not None and (wrong := self._wrong_key(got.headers.get("Authorization"))):
+        if self.key is not None and (wrong := self._find_key_problem(got.headers.get("Authorization"))):
             return Answer.of(wrong, 401)
         match got.method, got.path:
             case "POST", "/chat/completions":
@@ -143,60 +145,62 @@ class OpenAIWire(Vendor):
             case "POST", "/embeddings":
                 fields, required = EMBEDDING_FIELDS, ("input", "model")
             case "GET", "/models":
-                return Answer.of({"object": "list", "data": [_listed(each) for each in self.models]})
+                return Answer.of({"object": "list", "data": [_make_model_entry(each) for each in self.models]})
             case _:
-                return Answer.of(_error(f"Invalid URL ({got.method} {self.prefix}{got.path})"), 404)
+                return Answer.of(_make_error(f"Invalid URL ({got.method} {self.prefix}{got.path})"), 404)
         body = got.body
         if not isinstance(body, dict) or not got.headers.get("Content-Type", "").startswith("application/json"):
-            return Answer.of(_error("We could not parse the JSON body of your request."), 400)
-        if wrong := misfit(body, fields, required):
+            return Answer.of(_make_error("We could not parse the JSON body of your request."), 400)
+        if wrong := find_invalid_field(body, fields, required):
             return Answer.of(wrong, 400)
-        if not self.knows(body["model"]):
+        if not self.has_model(body["model"]):
             message = f"The model `{body['model']}` does not exist or you do not have access to it."
-            return Answer.of(_error(message, code="model_not_found"), 404)
+            return Answer.of(_make_error(message, code="model_not_found"), 404)
         if fault and fault.kind == "unpaid":
             message = "You exceeded your current quota, please check your plan and billing details."
-            return Answer.of(_error(message, kind="insufficient_quota", code="insufficient_quota"), 429)
+            return Answer.of(_make_error(message, kind="insufficient_quota", code="insufficient_quota"), 429)
         if fields is EMBEDDING_FIELDS:
             return embeddings.answer(body, self.embeds)
         if fault and fault.kind == "blocked":
             message = "The response was filtered due to the prompt triggering the content management policy."
-            return Answer.of(_error(message, kind=None, parameter="prompt", code="content_filter"), 400)
-        return self._chat(body, fault) if fields is CHAT_FIELDS else self._response(body, fault)
+            return Answer.of(_make_error(message, kind=None, parameter="prompt", code="content_filter"), 400)
+        return self._answer_chat(body, fault) if fields is CHAT_FIELDS else self._answer_response(body, fault)
 
     def make_error_body(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body OpenAI sends with such a status."""
         match status:
             case 401:
-                return _error(message, code="invalid_api_key")
+                return _make_error(message, code="invalid_api_key")
             case 404:
-                return _error(message, code="model_not_found")
+                return _make_error(message, code="model_not_found")
             case 429:
-                return _error(message, kind="requests", code="rate_limit_exceeded")
+                return _make_error(message, kind="requests", code="rate_limit_exceeded")
             case _ if status >= 500:
-                return _error(message, kind="server_error")
+                return _make_error(message, kind="server_error")
             case _:
-                return _error(message, parameter=parameter, code="unsupported_parameter" if parameter else None)
+                return _make_error(message, parameter=parameter, code="unsupported_parameter" if parameter else None)
 
-    def _wrong_key(self, header: str | None) -> Any:
+    def _find_key_problem(self, header: str | None) -> Any:
         if not header:
-            return _error("You didn't provide an API key. You need to provide your API key in an Authorization header.")
+            return _make_error(
+                "You didn't provide an API key. You need to provide your API key in an Authorization header."
+            )
         given = header.removeprefix("Bearer ")
         if header.startswith("Bearer ") and given == self.key:
             return None
         masked = f"{given[:3]}{'*' * 8}{given[-4:]}" if len(given) > 12 else "***"
-        return _error(f"Incorrect API key provided: {masked}.", code="invalid_api_key")
+        return _make_error(f"Incorrect API key provided: {masked}.", code="invalid_api_key")
 
-    def _chat(self, body: Mapping[str, Any], fault: Fault | None) -> Answer:
+    def _answer_chat(self, body: Mapping[str, Any], fault: Fault | None) -> Answer:
         messages = body["messages"]
         text = self.text(messages, fault)
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         kind = fault.kind if fault else None
         stream = bool(body.get("stream")) and kind != "plain"
         usage = bool((body.get("stream_options") or {}).get("include_usage"))
-        return _chat_answer(body["model"], text, _words(messages), limit, stream, usage, kind, self.calls)
+        return _make_chat_answer(body["model"], text, _count_words(messages), limit, stream, usage, kind, self.calls)
 
-    def _response(self, body: Mapping[str, Any], fault: Fault | None) -> Answer:
+    def _answer_response(self, body: Mapping[str, Any], fault: Fault | None) -> Answer:
         items = body["input"] if isinstance(body["input"], list) else [{"role": "user", "content": body["input"]}]
         if body.get("instructions"):
             items = [{"role": "system", "content": body["instructions"]}, *items]
@@ -204,77 +208,81 @@ class OpenAIWire(Vendor):
         kind = fault.kind if fault else None
         stream = bool(body.get("stream")) and kind != "plain"
         limit = body.get("max_output_tokens")
-        return responses.answer(body["model"], text, _words(items), limit, stream, kind, self.calls)
+        return responses.answer(body["model"], text, _count_words(items), limit, stream, kind, self.calls)
 
 
-def misfit(body: Mapping[str, Any], fields: Mapping[str, Field], required: Sequence[str]) -> Any:
-    """Return OpenAI's error for the first field that does not fit, or None."""
+def find_invalid_field(body: Mapping[str, Any], fields: Mapping[str, Field], required: Sequence[str]) -> Any:
+    """Return OpenAI's error for the first invalid field, or None."""
     for name in required:
         if name not in body:
-            return _error(f"Missing required parameter: '{name}'.", parameter=name, code="missing_required_parameter")
+            return _make_error(
+                f"Missing required parameter: '{name}'.", parameter=name, code="missing_required_parameter"
+            )
     for name, value in body.items():
         if (known := fields.get(name)) is None:
-            return _error(f"Unknown parameter: '{name}'.", parameter=name, code="unknown_parameter")
+            return _make_error(f"Unknown parameter: '{name}'.", parameter=name, code="unknown_parameter")
         if value is None and name not in required:
             continue
         expected, fits = known
         if not fits(value):
             message = f"Invalid type for '{name}': expected {expected}."
-            return _error(message, parameter=name, code="invalid_type")
+            return _make_error(message, parameter=name, code="invalid_type")
         if (bounds := RANGES.get(name)) and not bounds[0] <= value <= bounds[1]:
             message = f"Invalid '{name}': expected a value between {bounds[0]} and {bounds[1]}, but got {value}."
-            return _error(message, parameter=name, code="invalid_value")
+            return _make_error(message, parameter=name, code="invalid_value")
     if body.get("stream_options") and not body.get("stream"):
         message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
-        return _error(message, parameter="stream_options")
+        return _make_error(message, parameter="stream_options")
     if "max_tokens" in body and "max_completion_tokens" in body:
         message = "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
-        return _error(message, parameter="max_tokens", code="invalid_parameter_combination")
+        return _make_error(message, parameter="max_tokens", code="invalid_parameter_combination")
     if fields is EMBEDDING_FIELDS:
-        if not embeddings.fits(body["input"]):
-            return _error("'$.input' is invalid. Please check the API reference.")
-        if len(body["input"]) > embeddings.MOST_INPUTS and isinstance(body["input"], list):
-            message = f"Invalid 'input': expected an array with maximum length {embeddings.MOST_INPUTS}."
-            return _error(message, parameter="input", code="array_above_max_length")
+        if not embeddings.is_valid_input(body["input"]):
+            return _make_error("'$.input' is invalid. Please check the API reference.")
+        if len(body["input"]) > embeddings.MAX_INPUTS and isinstance(body["input"], list):
+            message = f"Invalid 'input': expected an array with maximum length {embeddings.MAX_INPUTS}."
+            return _make_error(message, parameter="input", code="array_above_max_length")
         return None
     place = required[1]
     turns = body[place]
     if not turns and fields is CHAT_FIELDS:
-        return _error("Invalid 'messages': empty array.", parameter="messages", code="empty_array")
+        return _make_error("Invalid 'messages': empty array.", parameter="messages", code="empty_array")
     for number, turn in enumerate(turns if isinstance(turns, list) else ()):
         if not isinstance(turn, dict):
-            return _error(f"Invalid type for '{place}[{number}]': expected an object.", parameter=f"{place}[{number}]")
+            return _make_error(
+                f"Invalid type for '{place}[{number}]': expected an object.", parameter=f"{place}[{number}]"
+            )
         if "role" not in turn and fields is RESPONSES_FIELDS and turn.get("type", "message") != "message":
             continue  # an item of another kind: a call of a tool and the like
         if turn.get("role") not in CHAT_ROLES:
             found = f"{place}[{number}].role"
-            return _error(f"Invalid value for '{found}'.", parameter=found, code="invalid_value")
+            return _make_error(f"Invalid value for '{found}'.", parameter=found, code="invalid_value")
         if type(turn.get("content")) not in (str, list) and turn["role"] != "assistant":
             found = f"{place}[{number}].content"
-            return _error(f"Invalid type for '{found}': expected a string.", parameter=found, code="invalid_type")
+            return _make_error(f"Invalid type for '{found}': expected a string.", parameter=found, code="invalid_type")
     return None
 
 
-def _error(
+def _make_error(
     message: str, *, kind: str | None = "invalid_request_error", parameter: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": parameter, "code": code}}
 
 
-def _listed(model: str) -> dict[str, Any]:
+def _make_model_entry(model: str) -> dict[str, Any]:
     return {"id": model, "object": "model", "created": CREATED, "owned_by": "loopback"}
 
 
-def _words(messages: Sequence[Mapping[str, Any]]) -> int:
+def _count_words(messages: Sequence[Mapping[str, Any]]) -> int:
     return sum(len(each["content"].split()) for each in messages if isinstance(each.get("content"), str))
 
 
-def _tool_call(called: Called, arguments: str) -> dict[str, Any]:
+def _make_tool_call(called: ScriptedToolCall, arguments: str) -> dict[str, Any]:
     return {"id": called.id, "type": "function", "function": {"name": called.name, "arguments": arguments}}
 
 
 @lru_cache(4096)
-def _chat_answer(
+def _make_chat_answer(
     model: str,
     text: str,
     asked: int,
@@ -282,7 +290,7 @@ def _chat_answer(
     stream: bool,
     with_usage: bool,
     kind: str | None,
-    calls: tuple[Called, ...] = (),
+    calls: tuple[ScriptedToolCall, ...] = (),
 ) -> Answer:
     words = text.split()
     finish = "content_filter" if kind == "filtered" else "tool_calls" if calls else "stop"
@@ -301,27 +309,27 @@ def _chat_answer(
         message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None, "annotations": []}
         message[where] = text if text or not calls else None
         if calls:
-            message["tool_calls"] = [_tool_call(each, each.arguments) for each in calls]
+            message["tool_calls"] = [_make_tool_call(each, each.arguments) for each in calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
         whole = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
         return Answer.of({**whole, "system_fingerprint": FINGERPRINT})
     head |= {"object": "chat.completion.chunk", "system_fingerprint": FINGERPRINT}
 
-    def chunk(delta: Mapping[str, Any], ended: str | None = None) -> bytes:
+    def make_chunk(delta: Mapping[str, Any], ended: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": ended}
-        return frame({**head, "choices": [choice], **({"usage": None} if with_usage else {})})
+        return make_event({**head, "choices": [choice], **({"usage": None} if with_usage else {})})
 
-    pieces = [text] if kind == "long_line" else responses.pieces(text)
-    frames = [chunk({"role": "assistant", "content": "", "refusal": None})]
-    frames += [chunk({where: piece}) for piece in pieces]
+    pieces = [text] if kind == "long_line" else responses.split_pieces(text)
+    frames = [make_chunk({"role": "assistant", "content": "", "refusal": None})]
+    frames += [make_chunk({where: piece}) for piece in pieces]
     for number, each in enumerate(calls):
-        frames.append(chunk({"tool_calls": [{"index": number, **_tool_call(each, "")}]}))
-        for piece in each.pieces():
-            frames.append(chunk({"tool_calls": [{"index": number, "function": {"arguments": piece}}]}))
+        frames.append(make_chunk({"tool_calls": [{"index": number, **_make_tool_call(each, "")}]}))
+        for piece in each.split_arguments():
+            frames.append(make_chunk({"tool_calls": [{"index": number, "function": {"arguments": piece}}]}))
     if kind == "error_midway":
-        broken = _error("The server had an error while processing your request.", kind="server_error")
-        return Answer((*frames[:-1], frame(broken)), streamed=True)
-    frames.append(chunk({}, finish))
+        broken = _make_error("The server had an error while processing your request.", kind="server_error")
+        return Answer((*frames[:-1], make_event(broken)), streamed=True)
+    frames.append(make_chunk({}, finish))
     if with_usage:
-        frames.append(frame({**head, "choices": [], "usage": usage}))
-    return Answer((*frames, frame("[DONE]")), streamed=True)
+        frames.append(make_event({**head, "choices": [], "usage": usage}))
+    return Answer((*frames, make_event("[DONE]")), streamed=True)

@@ -1,4 +1,4 @@
-"""A Pipecat bot as strict as the vendor: what is no frame, or no message of RTVI, ends the call."""
+"""A Pipecat bot as strict as the vendor: anything but a frame or an RTVI message ends the call."""
 
 import json
 

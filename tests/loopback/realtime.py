@@ -1,6 +1,6 @@
 """OpenAI's Realtime API as strict as the vendor: every client event is checked field by field against OpenAI's own types.
 
-One that does not fit is answered with OpenAI's `error` event, and the session goes on.
+An invalid one is answered with OpenAI's `error` event, and the session goes on.
 """
 
 import binascii
@@ -15,15 +15,15 @@ from pramana.loopback.script import Script
 from pramana.loopback.voice import ReceivedRequest
 from pramana.providers.voice.vocabulary import Message
 
-from . import fields as is_
+from . import fields as checks
 
 MODELS = ("gpt-realtime", "gpt-realtime-mini")
 LARGEST_AUDIO = 15 << 20
 Check = Callable[[Any], bool] | Mapping[str, Any]
-"""Whether a value fits, or the fields of an object; one whose name ends with `!` must be there."""
+"""A check of a value, or the fields of an object; one whose name ends with `!` must be there."""
 
 
-def _sound_format(value: Any) -> bool:
+def _is_sound_format(value: Any) -> bool:
     if not isinstance(value, dict) or value.keys() - {"type", "rate"}:
         return False
     kind, rate = value.get("type"), value.get("rate")
@@ -31,57 +31,61 @@ def _sound_format(value: Any) -> bool:
 
 
 _SESSION: Check = {
-    "type!": is_.one_of("realtime"),
+    "type!": checks.one_of("realtime"),
     "audio": {
         "input": {
-            "format": _sound_format,
-            "noise_reduction": {"type": is_.one_of("near_field", "far_field"), "strength": is_.number},
+            "format": _is_sound_format,
+            "noise_reduction": {"type": checks.one_of("near_field", "far_field"), "strength": checks.is_number},
             "transcription": {
-                "model": is_.text,
-                "language": is_.text,
-                "languages": is_.anything,
-                "prompt": is_.text,
-                "keywords": is_.anything,
-                "delay": is_.one_of("minimal", "low", "medium", "high", "xhigh"),
+                "model": checks.is_text,
+                "language": checks.is_text,
+                "languages": checks.is_anything,
+                "prompt": checks.is_text,
+                "keywords": checks.is_anything,
+                "delay": checks.one_of("minimal", "low", "medium", "high", "xhigh"),
             },
             "turn_detection": {
-                "type!": is_.one_of("server_vad", "semantic_vad"),
-                "create_response": is_.flag,
-                "interrupt_response": is_.flag,
-                "idle_timeout_ms": is_.whole,
-                "prefix_padding_ms": is_.whole,
-                "silence_duration_ms": is_.whole,
-                "threshold": is_.number,
-                "eagerness": is_.one_of("low", "medium", "high", "auto"),
+                "type!": checks.one_of("server_vad", "semantic_vad"),
+                "create_response": checks.is_flag,
+                "interrupt_response": checks.is_flag,
+                "idle_timeout_ms": checks.is_whole_number,
+                "prefix_padding_ms": checks.is_whole_number,
+                "silence_duration_ms": checks.is_whole_number,
+                "threshold": checks.is_number,
+                "eagerness": checks.one_of("low", "medium", "high", "auto"),
             },
         },
-        "output": {"format": _sound_format, "speed": is_.number, "voice": is_.text_or_thing},
+        "output": {"format": _is_sound_format, "speed": checks.is_number, "voice": checks.is_text_or_object},
     },
-    "include": is_.anything,
-    "instructions": is_.text,
-    "max_output_tokens": lambda value: value == "inf" or is_.whole(value),
-    "model": is_.text,
-    "output_modalities": is_.one_of(["audio"], ["text"]),
-    "parallel_tool_calls": is_.flag,
-    "prompt": is_.thing,
-    "reasoning": is_.thing,
-    "tool_choice": is_.text_or_thing,
-    "tools": is_.things,
-    "tracing": is_.text_or_thing,
-    "truncation": is_.text_or_thing,
+    "include": checks.is_anything,
+    "instructions": checks.is_text,
+    "max_output_tokens": lambda value: value == "inf" or checks.is_whole_number(value),
+    "model": checks.is_text,
+    "output_modalities": checks.one_of(["audio"], ["text"]),
+    "parallel_tool_calls": checks.is_flag,
+    "prompt": checks.is_object,
+    "reasoning": checks.is_object,
+    "tool_choice": checks.is_text_or_object,
+    "tools": checks.is_objects,
+    "tracing": checks.is_text_or_object,
+    "truncation": checks.is_text_or_object,
 }
 EVENTS: Mapping[str, Mapping[str, Any]] = {
     "session.update": {"session!": _SESSION},
-    "input_audio_buffer.append": {"audio!": is_.text},
+    "input_audio_buffer.append": {"audio!": checks.is_text},
     "input_audio_buffer.commit": {},
     "input_audio_buffer.clear": {},
     "output_audio_buffer.clear": {},
-    "conversation.item.create": {"item!": is_.thing, "previous_item_id": is_.text},
-    "conversation.item.delete": {"item_id!": is_.text},
-    "conversation.item.retrieve": {"item_id!": is_.text},
-    "conversation.item.truncate": {"item_id!": is_.text, "content_index!": is_.whole, "audio_end_ms!": is_.whole},
-    "response.create": {"response": is_.thing},
-    "response.cancel": {"response_id": is_.text},
+    "conversation.item.create": {"item!": checks.is_object, "previous_item_id": checks.is_text},
+    "conversation.item.delete": {"item_id!": checks.is_text},
+    "conversation.item.retrieve": {"item_id!": checks.is_text},
+    "conversation.item.truncate": {
+        "item_id!": checks.is_text,
+        "content_index!": checks.is_whole_number,
+        "audio_end_ms!": checks.is_whole_number,
+    },
+    "response.create": {"response": checks.is_object},
+    "response.cancel": {"response_id": checks.is_text},
 }
 
 
@@ -95,7 +99,7 @@ class RealtimeAgent(realtime.RealtimeAgent):
 
     @classmethod
     def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:
-        """Return OpenAI's refusal of an upgrade that does not fit, or None."""
+        """Return OpenAI's refusal of an invalid upgrade, or None."""
         header = got.headers.get("Authorization")
         if key is not None and header != f"Bearer {key}":
             said = "Incorrect API key provided." if header else "Missing bearer or basic authentication in header"
@@ -127,31 +131,37 @@ class RealtimeAgent(realtime.RealtimeAgent):
         try:
             event = json.loads(message)
         except (ValueError, RecursionError):
-            return [self._refusal("The event is not valid JSON.", code="invalid_json")]
+            return [self._make_error_event("The event is not valid JSON.", code="invalid_json")]
         if not isinstance(event, dict):
-            return [self._refusal("Invalid event: expected an object.", code="invalid_event")]
+            return [self._make_error_event("Invalid event: expected an object.", code="invalid_event")]
         own = event.get("event_id")
         kind = event.get("type")
         if not isinstance(kind, str) or kind not in EVENTS:
             said = f"Invalid value: '{kind}'. Supported values are: {', '.join(map(repr, EVENTS))}."
-            return [self._refusal(said, code="invalid_value", param="type", event_id=own)]
-        fields = {"type": is_.text, "event_id": is_.text, **EVENTS[kind]}
-        if wrong := misfit(event, fields):
-            return [self._refusal(wrong[0], code=wrong[1], param=wrong[2], event_id=own)]
+            return [self._make_error_event(said, code="invalid_value", param="type", event_id=own)]
+        fields = {"type": checks.is_text, "event_id": checks.is_text, **EVENTS[kind]}
+        if wrong := find_invalid_field(event, fields):
+            return [self._make_error_event(wrong[0], code=wrong[1], param=wrong[2], event_id=own)]
         return self.handle_event(kind, event)
 
     def handle_event(self, kind: str, event: Mapping[str, Any]) -> list[Message]:
         match kind:
             case "session.update" if event["session"].get("model", self.requested_model) != self.requested_model:
-                return [self._refusal("The model cannot be changed.", code="invalid_value", param="session.model")]
+                return [
+                    self._make_error_event("The model cannot be changed.", code="invalid_value", param="session.model")
+                ]
             case "input_audio_buffer.append":
                 try:
                     frame = binascii.a2b_base64(event["audio"], strict_mode=True)
                 except ValueError:
                     said = "Invalid 'audio'. Expected base64-encoded audio bytes, but got an invalid value."
-                    return [self._refusal(said, code="invalid_value", param="audio")]
+                    return [self._make_error_event(said, code="invalid_value", param="audio")]
                 if len(frame) > LARGEST_AUDIO:
-                    return [self._refusal("Invalid 'audio': too long.", code="string_above_max_length", param="audio")]
+                    return [
+                        self._make_error_event(
+                            "Invalid 'audio': too long.", code="string_above_max_length", param="audio"
+                        )
+                    ]
             case "conversation.item.truncate":
                 return self._truncate(event)
             case "conversation.item.create":
@@ -168,10 +178,10 @@ class RealtimeAgent(realtime.RealtimeAgent):
         item, end_ms = event["item_id"], event["audio_end_ms"]
         if item not in self.lasts_s:
             said = f"Item with item_id '{item}' does not exist or has no audio."
-            return [self._refusal(said, code="item_truncate_invalid_item_id", param="item_id")]
+            return [self._make_error_event(said, code="item_truncate_invalid_item_id", param="item_id")]
         if end_ms > (lasts_ms := round(self.lasts_s[item] * 1000)):
             said = f"Audio content of {lasts_ms}ms is already shorter than {end_ms}ms"
-            return [self._refusal(said, code="invalid_value", param="audio_end_ms")]
+            return [self._make_error_event(said, code="invalid_value", param="audio_end_ms")]
         self.lasts_s[item] = end_ms / 1000
         place = {"item_id": item, "content_index": event["content_index"], "audio_end_ms": end_ms}
         return [self._event("conversation.item.truncated", **place)]
@@ -185,14 +195,16 @@ class RealtimeAgent(realtime.RealtimeAgent):
         self.lasts_s[self._item] += len(chunk) / self.downlink.bytes_a_second
         return super().send_sound(chunk)
 
-    def _refusal(self, message: str, *, code: str, param: str | None = None, event_id: Any = None) -> str:
+    def _make_error_event(self, message: str, *, code: str, param: str | None = None, event_id: Any = None) -> str:
         own = event_id if isinstance(event_id, str) else None
         error = {"type": "invalid_request_error", "code": code, "message": message, "param": param, "event_id": own}
         return self._event("error", error=error)
 
 
-def misfit(given: Mapping[str, Any], fields: Mapping[str, Any], place: str = "") -> tuple[str, str, str] | None:
-    """Return message, code and parameter of OpenAI's error for the first field that does not fit, or None."""
+def find_invalid_field(
+    given: Mapping[str, Any], fields: Mapping[str, Any], place: str = ""
+) -> tuple[str, str, str] | None:
+    """Return message, code and parameter of OpenAI's error for the first invalid field, or None."""
     known = {name.rstrip("!"): check for name, check in fields.items()}
     for name in fields:
         if name.endswith("!") and name[:-1] not in given:
@@ -207,7 +219,7 @@ def misfit(given: Mapping[str, Any], fields: Mapping[str, Any], place: str = "")
         if isinstance(check, Mapping):
             if not isinstance(value, dict):
                 return f"Invalid type for '{where}': expected an object.", "invalid_type", where
-            if wrong := misfit(value, check, f"{where}."):
+            if wrong := find_invalid_field(value, check, f"{where}."):
                 return wrong
         elif not check(value):
             return f"Invalid value for '{where}'.", "invalid_value", where

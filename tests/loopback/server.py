@@ -1,7 +1,7 @@
 """The loopback server: requests in a vendor's wire format come in, that vendor's answers go out, or scripted faults.
 
-What an answer looks like is the `Wire`'s to say; this file owns the port, the record of what was asked, latency and
-faults. It listens on 127.0.0.1 only, and asks nobody anything.
+The `Wire` shapes the answers; this file owns the port, the record of requests, latency and faults. It listens on
+127.0.0.1 only and sends no requests.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ FaultKind = Literal[
     "refusal",  # the model declines, in the field the format has for it
     "empty",  # an answer without text
     "error_midway",  # an error where the stream's next event should be
-    "plain",  # plain JSON, although a stream was asked for
+    "plain",  # plain JSON in answer to a streaming request
 ]
-STATUS: Mapping[str, int] = {
+STATUS_BY_FAULT: Mapping[str, int] = {
     "unauthorized": 401,
     "parameter": 400,
     "unknown_model": 404,
@@ -48,17 +48,17 @@ STATUS: Mapping[str, int] = {
     "overloaded": 529,
 }
 STATISTICS = "/loopback"
-"""GET tells how many requests came, within how many seconds and at once; DELETE tells it too and counts anew."""
-LONG = 1 << 20
+"""GET returns the number of requests, their duration and peak concurrency; DELETE also resets them."""
+LONG_TEXT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong, once."""
+    """A single failure, used once."""
 
     kind: FaultKind
     retry_after: str | None = None
-    """The header's value as it is sent: seconds, or a date."""
+    """The header's value: seconds, or a date."""
     parameter: str | None = None
 
 
@@ -85,7 +85,7 @@ class Wire(Protocol):
     """One vendor's wire format, seen from the server."""
 
     prefix: str
-    """What stands before every path in the vendor's base URL: `/v1`, or nothing."""
+    """The prefix of every path in the vendor's base URL: `/v1`, or nothing."""
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it; `fault` is one of those that are the wire's to shape."""
@@ -97,7 +97,7 @@ class Wire(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class ScriptedToolCall:
     """A tool that every answer calls."""
 
     name: str
@@ -105,52 +105,52 @@ class Called:
     """As JSON, an object."""
     id: str
 
-    def pieces(self) -> list[str]:
+    def split_arguments(self) -> list[str]:
         """Return the arguments as a stream sends them."""
         half = len(self.arguments) // 2
         return [self.arguments[:half], self.arguments[half:]]
 
 
-Say = Callable[[Sequence[Mapping[str, Any]]], str]
+ReplyFunction = Callable[[Sequence[Mapping[str, Any]]], str]
 
 
 class Vendor:
-    """What every vendor's wire is told: what to say, to whom, as which models."""
+    """Options of every vendor's wire: the replies, the accepted key and the models."""
 
     def __init__(
         self,
-        says: str | Say = "It is so.",
+        says: str | ReplyFunction = "It is so.",
         *,
         key: str | None = None,
         models: Sequence[str] = ("loopback-small", "loopback-large"),
         any_model: bool = True,
         page: int = 1000,
-        calls: Sequence[Called] = (),
+        calls: Sequence[ScriptedToolCall] = (),
     ) -> None:
-        """`says` is one text to all, or what a function makes of the messages; `key` the one accepted (None: any).
+        """`says` is a fixed reply or a function of the messages; `key` is the accepted key (None: any).
 
         `any_model=False` knows only the models listed; `page` of them are listed at once, where the format has pages.
-        `calls` stand in every answer, after the text if there is any.
+        `calls` are part of every answer, after the text if there is any.
         """
         self.says, self.key, self.models, self.any_model, self.page = says, key, tuple(models), any_model, page
         self.calls = tuple(calls)
 
-    def knows(self, model: str) -> bool:
+    def has_model(self, model: str) -> bool:
         return self.any_model or model in self.models
 
     def text(self, turns: Sequence[Mapping[str, Any]], fault: Fault | None) -> str:
-        """Return what is said to a conversation, or what a fault makes of it."""
+        """Return the reply to a conversation, changed by a fault if there is one."""
         match fault.kind if fault else None:
             case "empty":
                 return ""
             case "long_line":
-                return "a" * LONG
+                return "a" * LONG_TEXT_BYTES
             case "refusal":
                 return "I cannot help with that."
         return self.says if isinstance(self.says, str) else self.says(turns)
 
 
-def frame(data: Any, event: str | None = None) -> bytes:
+def make_event(data: Any, event: str | None = None) -> bytes:
     """Return one server-sent event."""
     name = f"event: {event}\n" if event else ""
     return f"{name}data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
@@ -210,7 +210,7 @@ class Loopback:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         read = await request.content.read()  # not request.read(), which stops at 1 MB
         if request.path == STATISTICS:
-            return self._statistics(anew=request.method == "DELETE")
+            return self._report_statistics(anew=request.method == "DELETE")
         self.last = clock.monotonic()
         self.first = self.first or self.last
         number, self.count = self.count, self.count + 1
@@ -231,41 +231,43 @@ class Loopback:
         got = ReceivedRequest(request.method, path, request.query, request.headers, body)
         if self.keep:
             self.requests.append(got)
-        fault = self._fault(number)
+        fault = self._choose_fault(number)
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
         if fault and fault.kind == "hang":
             await asyncio.Event().wait()
-        if fault and (status := STATUS.get(fault.kind)):
-            return _response(self._refusal(status, fault))
+        if fault and (status := STATUS_BY_FAULT.get(fault.kind)):
+            return _make_response(self._make_refusal(status, fault))
         answer = self.wire.answer(got, fault)
         spoilt = fault.kind if fault and fault.kind in ("cut", "short", "bad_json") else None
         if spoilt is None and not (answer.streamed and self.pace_s is not None):
-            return _response(answer)
-        response = web.StreamResponse(status=answer.status, headers=_headers(answer))
+            return _make_response(answer)
+        response = web.StreamResponse(status=answer.status, headers=_make_headers(answer))
         response.enable_chunked_encoding()
         with suppress(ConnectionError):  # the client left first
             await response.prepare(request)
             await (
-                _spoiled(request, response, answer, spoilt) if spoilt else _paced(response, answer, self.pace_s or 0)
+                _send_broken(request, response, answer, spoilt)
+                if spoilt
+                else _send_paced(response, answer, self.pace_s or 0)
             )
         return response
 
-    def _statistics(self, *, anew: bool) -> web.Response:
+    def _report_statistics(self, *, anew: bool) -> web.Response:
         told = {"requests": self.count, "seconds": self.last - self.first, "at_once": self.busiest}
         if anew:
             self.count = self.busiest = 0
             self.first = self.last = 0.0
-        return _response(Answer.of(told))
+        return _make_response(Answer.of(told))
 
-    def _fault(self, number: int) -> Fault | None:
+    def _choose_fault(self, number: int) -> Fault | None:
         if number in self.script:
             return self.script[number]
         if self.faults and self._random.random() < self.chance:
             return self._random.choice(self.faults)
         return None
 
-    def _refusal(self, status: int, fault: Fault) -> Answer:
+    def _make_refusal(self, status: int, fault: Fault) -> Answer:
         said = {
             "unauthorized": "Incorrect API key provided",
             "parameter": f"Unsupported parameter: '{fault.parameter}' is not supported with this model.",
@@ -281,16 +283,16 @@ class Loopback:
 _HEADERS = {kind: {"Content-Type": kind} for kind in ("application/json", "text/event-stream; charset=utf-8")}
 
 
-def _headers(answer: Answer) -> Mapping[str, str]:
+def _make_headers(answer: Answer) -> Mapping[str, str]:
     kind = _HEADERS["text/event-stream; charset=utf-8" if answer.streamed else "application/json"]
     return {**kind, **answer.headers} if answer.headers else kind
 
 
-def _response(answer: Answer) -> web.Response:
-    return web.Response(body=answer.whole, status=answer.status, headers=_headers(answer))
+def _make_response(answer: Answer) -> web.Response:
+    return web.Response(body=answer.whole, status=answer.status, headers=_make_headers(answer))
 
 
-async def _paced(response: web.StreamResponse, answer: Answer, pace_s: float) -> None:
+async def _send_paced(response: web.StreamResponse, answer: Answer, pace_s: float) -> None:
     for number, each in enumerate(answer.frames):
         if number:
             await asyncio.sleep(pace_s)
@@ -298,7 +300,7 @@ async def _paced(response: web.StreamResponse, answer: Answer, pace_s: float) ->
     await response.write_eof()
 
 
-async def _spoiled(request: web.BaseRequest, response: web.StreamResponse, answer: Answer, kind: str) -> None:
+async def _send_broken(request: web.BaseRequest, response: web.StreamResponse, answer: Answer, kind: str) -> None:
     half = len(answer.frames) // 2
     for each in answer.frames[:half]:
         await response.write(each)

@@ -1,6 +1,6 @@
 """OpenAI's speech endpoints from the server's side: sound in, scripted words out; words in, sound out in pieces.
 
-`/audio/transcriptions` checks its form field by field and says what it was told to; `/audio/speech` checks its body and
+`/audio/transcriptions` checks its form field by field and returns a scripted text; `/audio/speech` checks its body and
 sends raw samples of a tone, as long as the text. It listens on 127.0.0.1 only and understands nothing.
 """
 
@@ -68,18 +68,18 @@ class SpeechLoopback:
             fields[name] = (
                 (value.filename, value.content_type, value.file.read()) if isinstance(value, web.FileField) else value
             )
-        self._note(request, fields)
-        if refusal := self._refused(request):
+        self._record(request, fields)
+        if refusal := self._refuse(request):
             return refusal
         if unknown := fields.keys() - FORM:
-            return _error(400, f"Unrecognized request argument supplied: {min(unknown)}", min(unknown))
+            return _make_error(400, f"Unrecognized request argument supplied: {min(unknown)}", min(unknown))
         for name in ("file", "model"):
             if name not in fields:
-                return _error(400, f"you must provide a {name} parameter", name)
+                return _make_error(400, f"you must provide a {name} parameter", name)
         if fields["file"][2][:4] != b"RIFF":
-            return _error(400, "Invalid file format.", "file")
+            return _make_error(400, "Invalid file format.", "file")
         if fields.get("response_format", "json") != "json":
-            return _error(400, "this loopback answers json only", "response_format")
+            return _make_error(400, "this loopback answers json only", "response_format")
         seconds = len(fields["file"][2]) / 2 / 16000
         usage = {"type": "duration", "seconds": round(seconds)}
         return web.json_response({"text": self.heard, "usage": usage} if self.answer is None else self.answer)
@@ -88,34 +88,34 @@ class SpeechLoopback:
         try:
             body = json.loads(await request.read())
         except ValueError:
-            return _error(400, "We could not parse the JSON body of your request.", None)
-        self._note(request, body)
-        if refusal := self._refused(request):
+            return _make_error(400, "We could not parse the JSON body of your request.", None)
+        self._record(request, body)
+        if refusal := self._refuse(request):
             return refusal
-        if wrong := _wrong_body(body):
-            return _error(400, *wrong)
+        if wrong := _find_body_problem(body):
+            return _make_error(400, *wrong)
         await asyncio.sleep(self.first_byte_s)
         response = web.StreamResponse(headers={"Content-Type": "audio/pcm"})
         await response.prepare(request)
-        sound = self.spoken if self.spoken is not None else await asyncio.to_thread(_tone, body["input"])
+        sound = self.spoken if self.spoken is not None else await asyncio.to_thread(_make_tone, body["input"])
         for start in range(0, len(sound), PIECE):
             await response.write(sound[start : start + PIECE])
             await asyncio.sleep(PAUSE_S)
         await response.write_eof()
         return response
 
-    def _note(self, request: web.Request, fields: dict[str, Any]) -> None:
+    def _record(self, request: web.Request, fields: dict[str, Any]) -> None:
         self.asked.append((request.path.removeprefix(PREFIX), dict(request.headers), fields))
 
-    def _refused(self, request: web.Request) -> web.Response | None:
+    def _refuse(self, request: web.Request) -> web.Response | None:
         if self.status:
-            return _error(self.status, "scripted", None)
+            return _make_error(self.status, "scripted", None)
         if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
-            return _error(401, "Incorrect API key provided.", None, "invalid_api_key")
+            return _make_error(401, "Incorrect API key provided.", None, "invalid_api_key")
         return None
 
 
-def _wrong_body(body: Mapping[str, Any]) -> tuple[str, str] | None:
+def _find_body_problem(body: Mapping[str, Any]) -> tuple[str, str] | None:
     if unknown := body.keys() - BODY:
         return f"Unrecognized request argument supplied: {min(unknown)}", min(unknown)
     for name in ("model", "voice", "input"):
@@ -128,12 +128,12 @@ def _wrong_body(body: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _error(status: int, message: str, parameter: str | None, code: str | None = None) -> web.Response:
+def _make_error(status: int, message: str, parameter: str | None, code: str | None = None) -> web.Response:
     error = {"message": message, "type": "invalid_request_error", "param": parameter, "code": code}
     return web.json_response({"error": error}, status=status)
 
 
-def _tone(text: str) -> bytes:
+def _make_tone(text: str) -> bytes:
     import numpy as np
 
     at = np.arange(round(max(0.2, SECONDS_A_CHARACTER * len(text)) * RATE)) / RATE

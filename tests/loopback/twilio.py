@@ -1,6 +1,6 @@
 """An agent's server as Twilio Media Streams meets it, strict as a reader of Twilio's pages would be.
 
-Every number is a text, the sequence has no gap, each frame is 20 ms. What does not fit ends the call.
+Every number is a text, the sequence has no gap, each frame is 20 ms. Anything else ends the call.
 """
 
 import base64
@@ -49,13 +49,13 @@ class TwilioAgent(declared.TwilioAgent):
         if data.get("sequenceNumber") != str(self._sequence):
             return self._refuse(f"sequenceNumber is {data.get('sequenceNumber')!r}, expected text {self._sequence}")
         if not self.stream:
-            wrong = _wrong_start(data)
+            wrong = _find_start_problem(data)
             return self._refuse(wrong) if wrong else super().handle_message(message)
         if data.get("streamSid") != self.stream or kind == "start":
             return self._refuse("another stream")
         match kind:
             case "media":
-                if wrong := self._wrong_media(data.get("media")):
+                if wrong := self._find_media_problem(data.get("media")):
                     return self._refuse(wrong)
             case "mark" if isinstance(data.get("mark"), dict) and isinstance(data["mark"].get("name"), str):
                 pass
@@ -65,7 +65,7 @@ class TwilioAgent(declared.TwilioAgent):
                 return self._refuse(f"the event {kind} does not fit")
         return super().handle_message(message)
 
-    def _wrong_media(self, media: Any) -> str | None:
+    def _find_media_problem(self, media: Any) -> str | None:
         self._chunks += 1
         expected = {
             "track": "inbound",
@@ -87,7 +87,7 @@ class TwilioAgent(declared.TwilioAgent):
         return []
 
 
-def _wrong_start(data: dict[str, Any]) -> str | None:
+def _find_start_problem(data: dict[str, Any]) -> str | None:
     start = data.get("start")
     if data.get("event") != "start" or not isinstance(start, dict) or start.get("mediaFormat") != FORMAT:
         return "the second message must be start, in Twilio's only format"

@@ -26,7 +26,7 @@ class VapiAgent(declared.VapiAgent):
             return web.json_response(cls.make_error_body(404, "Not found"), status=404)
         if key is not None and got.headers.get("Authorization") != f"Bearer {key}":
             return web.json_response(cls.make_error_body(401, "Invalid Key"), status=401)
-        if wrong := misfit(got.body):
+        if wrong := find_request_problem(got.body):
             return web.json_response(cls.make_error_body(400, wrong), status=400)
         return super().answer_http(got, key)
 
@@ -47,7 +47,7 @@ class VapiAgent(declared.VapiAgent):
         return super().handle_message(message)
 
 
-def misfit(body: Any) -> str | None:
+def find_request_problem(body: Any) -> str | None:
     """Return what is wrong with a request for a call, or None."""
     if not isinstance(body, dict) or not isinstance(body.get("assistantId"), str):
         return "assistantId must be a string"

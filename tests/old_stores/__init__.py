@@ -1,6 +1,6 @@
-"""Data folders that earlier versions of the program wrote, for the tests that they can still be used.
+"""Data folders written by earlier versions of the program, to test that they can still be used.
 
-`make.sh` says what is in them, and how they were made.
+`make.sh` says what they contain and how they were made.
 """
 
 import tarfile
@@ -10,7 +10,7 @@ NOVEMBER = Path(__file__).parent / "2026-11.tar.xz"
 
 
 def unpack(archive: Path, folder: Path) -> str:
-    """Put a data folder where a test wants it; return the URL of its store."""
+    """Unpack a data folder into the given one; return the URL of its store."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")

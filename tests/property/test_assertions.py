@@ -1,6 +1,6 @@
-"""The offline assertions on outputs no author foresaw: every script, NUL, halves of surrogate pairs, megabytes.
+"""The offline assertions on arbitrary outputs: every script, NUL, lone surrogates, megabytes.
 
-What is proven: a valid assertion never raises and never hangs; evidence stands where it says; what two types should
+What is proven: a valid assertion never raises and never hangs; evidence is found at its offsets; what two types should
 agree or disagree on, they do; and `is_json` agrees with an independent recogniser of RFC 8259, written below.
 """
 
@@ -31,7 +31,7 @@ ideals = st.text(letters, min_size=1, max_size=3).filter(str.strip)
 
 @st.composite
 def outputs_with_ideals(draw: st.DrawFn) -> tuple[str, str]:
-    """Return an output and a text that often stands in it, in another case."""
+    """Return an output and a text that often occurs in it, in another case."""
     output = draw(outputs)
     if not output or draw(st.booleans()):
         return output, draw(ideals)
@@ -41,14 +41,14 @@ def outputs_with_ideals(draw: st.DrawFn) -> tuple[str, str]:
     return output, draw(st.sampled_from((part, part.upper(), part.lower(), part.casefold(), part.swapcase())))
 
 
-def matches(check: Check) -> list[dict[str, Any]]:
+def find_matches(check: Check) -> list[dict[str, Any]]:
     found = check.evidence.get("matched", [])
     assert isinstance(found, list)
     return found
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """Fail instead of hanging."""
 
     def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -70,30 +70,30 @@ def at_most(seconds: float) -> Iterator[None]:
 @examples(600)
 @example(drawn=("xßy", "S"), case_sensitive=False, name="contains")
 @example(drawn=("İstanbul", "i\u0307S"), case_sensitive=False, name="contains")
-def test_evidence_stands_where_it_says_and_is_no_longer_than_needed(
+def test_evidence_is_found_at_its_offset_and_is_no_longer_than_needed(
     drawn: tuple[str, str], case_sensitive: bool, name: str
 ) -> None:
     output, ideal = drawn
 
-    def form(text: str) -> str:
+    def normalise_case(text: str) -> str:
         return text if case_sensitive else text.casefold()
 
     check = evaluate_assertion(Assertion(name, case_sensitive), output, ideal)
-    is_there = form(ideal) in form(output)
+    is_there = normalise_case(ideal) in normalise_case(output)
     assert check.outcome is (Outcome.PASSED if is_there != (name == "contains_none") else Outcome.FAILED)
-    assert len(matches(check)) == is_there
-    for match in matches(check):
+    assert len(find_matches(check)) == is_there
+    for match in find_matches(check):
         start, end = match["start"], match["end"]
         assert 0 <= start < end <= len(output)
         assert match["text"] == output[start:end]
-        assert form(ideal) in form(output[start:end])
-        assert form(ideal) not in form(output[start + 1 : end])
-        assert form(ideal) not in form(output[start : end - 1])
-        event("folding changed the length" if len(form(output)) != len(output) else "same length")
+        assert normalise_case(ideal) in normalise_case(output[start:end])
+        assert normalise_case(ideal) not in normalise_case(output[start + 1 : end])
+        assert normalise_case(ideal) not in normalise_case(output[start : end - 1])
+        event("folding changed the length" if len(normalise_case(output)) != len(output) else "same length")
 
 
 @given(outputs, st.text(" \t\n\x85\u2003", max_size=3), st.lists(ideals, max_size=2))
-def test_a_blank_ideal_is_refused_since_every_output_holds_it(output: str, blank: str, others: list[str]) -> None:
+def test_a_blank_ideal_is_refused_because_every_output_contains_it(output: str, blank: str, others: list[str]) -> None:
     for name in ("exact_match", "contains", "contains_any", "contains_none", "regex", "semantic_similarity"):
         for ideal in (blank, [*others, blank]):
             with pytest.raises(InvalidInput, match=f"{name} needs an ideal"):
@@ -101,33 +101,35 @@ def test_a_blank_ideal_is_refused_since_every_output_holds_it(output: str, blank
 
 
 @given(outputs, st.lists(ideals, min_size=1, max_size=4), st.booleans())
-def test_none_is_the_negation_of_any_and_all_is_each(output: str, wanted: list[str], case_sensitive: bool) -> None:
-    def outcome(name: str, ideal: list[str]) -> Outcome:
+def test_contains_none_negates_contains_any_and_contains_all_requires_each(
+    output: str, wanted: list[str], case_sensitive: bool
+) -> None:
+    def decide(name: str, ideal: list[str]) -> Outcome:
         return evaluate_assertion(Assertion(name, case_sensitive), output, ideal).outcome
 
-    any_of, none_of = outcome("contains_any", wanted), outcome("contains_none", wanted)
+    any_of, none_of = decide("contains_any", wanted), decide("contains_none", wanted)
     assert {any_of, none_of} == {Outcome.PASSED, Outcome.FAILED}
-    each = [outcome("contains", [ideal]) is Outcome.PASSED for ideal in wanted]
+    each = [decide("contains", [ideal]) is Outcome.PASSED for ideal in wanted]
     assert (any_of is Outcome.PASSED) == any(each)
-    assert (outcome("contains", wanted) is Outcome.PASSED) == all(each)
+    assert (decide("contains", wanted) is Outcome.PASSED) == all(each)
 
 
 white = st.text(" \t\r\n\x0b\x85\u2003", max_size=3)
 
 
 @given(outputs_with_ideals(), white, white, st.booleans())
-def test_exact_match_is_symmetric_and_blind_to_outer_space(
+def test_exact_match_is_symmetric_and_ignores_surrounding_space(
     drawn: tuple[str, str], before: str, after: str, case_sensitive: bool
 ) -> None:
-    def outcome(output: str, ideal: str) -> Outcome:
+    def decide(output: str, ideal: str) -> Outcome:
         return evaluate_assertion(Assertion("exact_match", case_sensitive), output, ideal).outcome
 
     one, other = drawn
     assume(one.strip())
-    straight = outcome(one, other)
-    assert straight is outcome(other, one)
-    assert straight is outcome(before + one + after, other) is outcome(one, before + other + after)
-    assert outcome(one, before + one + after) is Outcome.PASSED
+    straight = decide(one, other)
+    assert straight is decide(other, one)
+    assert straight is decide(before + one + after, other) is decide(one, before + other + after)
+    assert decide(one, before + one + after) is Outcome.PASSED
     assert (straight is Outcome.PASSED) == (
         one.strip() == other.strip() if case_sensitive else one.strip().casefold() == other.strip().casefold()
     )
@@ -138,13 +140,13 @@ def test_exact_match_is_symmetric_and_blind_to_outer_space(
 
 @given(outputs_with_ideals())
 @example(("a\ud800b", "b"))
-def test_a_quoted_pattern_is_found_where_the_text_is(drawn: tuple[str, str]) -> None:
+def test_an_escaped_pattern_matches_where_its_text_is(drawn: tuple[str, str]) -> None:
     output, ideal = drawn
     assume(not re.search("[\ud800-\udfff]", ideal))  # no pattern: a suite with it is refused when it is loaded
     pattern = "".join(f"\\x{{{ord(each):x}}}" for each in ideal)
     check = evaluate_assertion(Assertion("regex"), output, pattern)
     assert (check.outcome is Outcome.PASSED) == (ideal in output)
-    for match in matches(check):
+    for match in find_matches(check):
         assert match["start"] == output.find(ideal)
         assert match["text"] == output[match["start"] : match["end"]] == ideal
 
@@ -157,16 +159,16 @@ SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def is_rfc8259(text: str) -> bool:
-    end = value_end(text, skip(text, 0))
-    return end is not None and skip(text, end) == len(text)
+    end = find_value_end(text, skip_space(text, 0))
+    return end is not None and skip_space(text, end) == len(text)
 
 
-def skip(text: str, at: int) -> int:
+def skip_space(text: str, at: int) -> int:
     space = SPACE.match(text, at)
     return space.end() if space else at
 
 
-def value_end(text: str, at: int) -> int | None:
+def find_value_end(text: str, at: int) -> int | None:
     """Return where the value that starts here ends, or None when none does."""
     for word in ("true", "false", "null"):
         if text.startswith(word, at):
@@ -178,25 +180,25 @@ def value_end(text: str, at: int) -> int | None:
     if opening not in ("[", "{"):
         return None
     closing = "]" if opening == "[" else "}"
-    at = skip(text, at + 1)
+    at = skip_space(text, at + 1)
     if text[at : at + 1] == closing:
         return at + 1
     while True:
         if opening == "{":
             key = STRING.match(text, at)
-            at = skip(text, key.end()) if key else len(text)
+            at = skip_space(text, key.end()) if key else len(text)
             if text[at : at + 1] != ":":
                 return None
-            at = skip(text, at + 1)
-        end = value_end(text, at)
+            at = skip_space(text, at + 1)
+        end = find_value_end(text, at)
         if end is None:
             return None
-        at = skip(text, end)
+        at = skip_space(text, end)
         if text[at : at + 1] == closing:
             return at + 1
         if text[at : at + 1] != ",":
             return None
-        at = skip(text, at + 1)
+        at = skip_space(text, at + 1)
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -273,7 +275,7 @@ def test_is_json_agrees_with_an_independent_recogniser(text: str) -> None:
 
 
 @given(json_texts(), st.sampled_from(("```", "~~~", "````")), st.sampled_from(("", "json", " json", "JSON5", "c++")))
-def test_a_fence_around_json_changes_nothing(text: str, mark: str, tag: str) -> None:
+def test_a_code_fence_around_json_is_ignored(text: str, mark: str, tag: str) -> None:
     assume(mark[:3] not in text)
     expected = is_rfc8259(text.strip())
     fenced = f"\n {mark}{tag}\n{text}\n{mark} \n"
@@ -282,7 +284,7 @@ def test_a_fence_around_json_changes_nothing(text: str, mark: str, tag: str) -> 
 
 
 @given(json_texts(), st.sampled_from(("```", "~~~")), st.sampled_from(("", "json ", "JSON\t")))
-def test_a_fence_on_one_line_changes_nothing_either(text: str, mark: str, tag: str) -> None:
+def test_a_single_line_code_fence_around_json_is_ignored(text: str, mark: str, tag: str) -> None:
     assume(mark not in text and text.strip())
     assume(not text.strip()[0].isalpha())  # a bare word after the mark is the fence's tag, not the text
     expected = is_rfc8259(text.strip())
@@ -290,13 +292,13 @@ def test_a_fence_on_one_line_changes_nothing_either(text: str, mark: str, tag: s
     assert check.outcome is (Outcome.PASSED if expected else Outcome.FAILED), check
 
 
-def test_a_refused_number_before_what_is_no_json_is_a_failure() -> None:
+def test_a_too_large_number_before_invalid_json_is_a_failure() -> None:
     check = evaluate_assertion({"type": "is_json"}, f"[-{'1' * 4300}, NaN]")
     assert check.outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize("schema", [{"enum": [None]}, {"const": None}, {"type": "string"}, {"not": {"type": "number"}}])
-def test_a_number_too_large_for_a_float_is_not_taken_for_null(schema: dict[str, Any]) -> None:
+def test_a_number_too_large_for_a_float_is_not_read_as_null(schema: dict[str, Any]) -> None:
     check = evaluate_assertion({"type": "json_schema", "schema": schema}, "1e999")
     assert check.outcome in (Outcome.FAILED, Outcome.ERRORED)
     assert "$: null" not in check.reason
@@ -392,15 +394,15 @@ ASSERTIONS: tuple[tuple[Assertion, str | None], ...] = (
 
 @pytest.mark.parametrize("assertion", ASSERTIONS, ids=lambda each: each[0].type)
 @pytest.mark.parametrize("output", LARGE.values(), ids=list(LARGE))
-def test_megabytes_are_judged_in_seconds(output: str, assertion: tuple[Assertion, str | None]) -> None:
-    with at_most(5):
+def test_megabytes_are_checked_in_seconds(output: str, assertion: tuple[Assertion, str | None]) -> None:
+    with time_limit(5):
         check = evaluate_assertion(assertion[0], output, assertion[1])
     assert check.outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED)
     assert len(check.reason) < 1_000
 
 
 @pytest.mark.parametrize("output", ["```" + " " * 400 + "x", "`" * 2_000 + "x", "```a" + " \t" * 200 + "\nx"])
-def test_an_unclosed_fence_is_judged_at_once(output: str) -> None:
-    with at_most(1):
+def test_an_unclosed_code_fence_is_checked_quickly(output: str) -> None:
+    with time_limit(1):
         check = evaluate_assertion({"type": "is_json"}, output)
     assert check.outcome is Outcome.FAILED

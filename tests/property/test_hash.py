@@ -1,6 +1,6 @@
-"""The suite hash sees every value and nothing else, however the file is spelled and however the sorting is done.
+"""The suite hash depends on every value and nothing else, for any spelling of the file and any way of sorting.
 
-The referee is the published definition in one line: SHA-256 of the cases, sorted by id, in sorted-key JSON without
+The reference is the published definition in one line: SHA-256 of the cases, sorted by id, in sorted-key JSON without
 spaces. Every property is also tried with a budget so small that each case is spilled to disk and many runs are merged.
 """
 
@@ -24,7 +24,7 @@ from pramana.model import Assertion, Case, Facets, Source, Turn
 from ..examples import examples
 from ..test_hash import record_digest
 
-DEFAULT, TINY, SMALL = SortedCases.BUDGET, 1, 1_200
+DEFAULT, TINY, SMALL = SortedCases.MEMORY_BYTES, 1, 1_200
 budgets = st.sampled_from((DEFAULT, TINY, SMALL))
 
 any_texts = st.text(st.characters(), max_size=6) | st.sampled_from(
@@ -53,7 +53,7 @@ valid_cases = st.fixed_dictionaries(
 valid_suites = st.lists(valid_cases, min_size=1, max_size=6, unique_by=lambda case: str(case["id"]))
 
 
-def naive(cases: list[dict[str, Any]]) -> str:
+def hash_naively(cases: list[dict[str, Any]]) -> str:
     ordered = sorted(cases, key=lambda case: str(case["id"]))
     spelled = json.dumps(ordered, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(spelled.encode()).hexdigest()
@@ -64,10 +64,10 @@ def naive(cases: list[dict[str, Any]]) -> str:
 ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def spelled(value: Any, random: Random) -> str:
+def spell_value(value: Any, random: Random) -> str:
     """Return JSON for the value with spaces, key order and escapes at random."""
 
-    def space() -> str:
+    def random_space() -> str:
         return random.choice(("", "", " ", "\t", "  ", "\r "))
 
     match value:
@@ -75,20 +75,20 @@ def spelled(value: Any, random: Random) -> str:
             items = list(value.items())
             random.shuffle(items)
             inner = ",".join(
-                f"{space()}{text(key, random)}{space()}:{space()}{spelled(each, random)}{space()}"
+                f"{random_space()}{spell_text(key, random)}{random_space()}:{random_space()}{spell_value(each, random)}{random_space()}"
                 for key, each in items
             )
-            return f"{{{inner or space()}}}"
+            return f"{{{inner or random_space()}}}"
         case list():
-            return f"[{','.join(space() + spelled(each, random) + space() for each in value) or space()}]"
+            return f"[{','.join(random_space() + spell_value(each, random) + random_space() for each in value) or random_space()}]"
         case str():
-            return text(value, random)
+            return spell_text(value, random)
         case _:
             return json.dumps(value)
 
 
-def text(value: str, random: Random) -> str:
-    """Return a JSON string in which any character may stand raw or as an escape."""
+def spell_text(value: str, random: Random) -> str:
+    """Return a JSON string in which any character may be raw or escaped."""
     parts = []
     for each in value:
         raw_is_legal = each >= " " and each not in '"\\' and not "\ud800" <= each <= "\udfff"
@@ -103,10 +103,10 @@ def text(value: str, random: Random) -> str:
     return f'"{"".join(parts)}"'
 
 
-def file_of(cases: list[dict[str, Any]], seed: int) -> bytes:
+def write_text(cases: list[dict[str, Any]], seed: int) -> bytes:
     """Return a suite file with line order, blank lines, line ends, its mark and its last newline at random."""
     random = Random(seed)
-    lines = [spelled(case, random) for case in cases]
+    lines = [spell_value(case, random) for case in cases]
     for _ in range(random.randrange(3)):
         lines.insert(random.randrange(len(lines) + 1), random.choice(("", " ", "\t ", "\r")))
     random.shuffle(lines)
@@ -116,25 +116,25 @@ def file_of(cases: list[dict[str, Any]], seed: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def suite_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("suites") / "suite.jsonl"
 
 
 def hash_with(budget: int, path: Path) -> str:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SortedCases, "BUDGET", budget)
+        patch.setattr(SortedCases, "MEMORY_BYTES", budget)
         return hash_suite(path)
 
 
 @given(cases=loose_suites, seed=st.integers(0, 10**6), budget=budgets)
-def test_the_hash_is_the_published_one_however_the_file_is_spelled(
-    suite: Path, cases: list[dict[str, Any]], seed: int, budget: int
+def test_any_spelling_of_the_file_has_the_published_hash(
+    suite_path: Path, cases: list[dict[str, Any]], seed: int, budget: int
 ) -> None:
     # Two halves that meet make one character: a file cannot say them apart, so the value is what the file says.
     cases = [json.loads(json.dumps(case)) for case in cases]
     assume(len({case["id"] for case in cases}) == len(cases))
-    suite.write_bytes(file_of(cases, seed))
-    assert hash_with(budget, suite) == naive(cases)
+    suite_path.write_bytes(write_text(cases, seed))
+    assert hash_with(budget, suite_path) == hash_naively(cases)
 
 
 @given(
@@ -143,10 +143,10 @@ def test_the_hash_is_the_published_one_however_the_file_is_spelled(
     data=st.data(),
 )
 def test_the_hash_changes_with_any_value(
-    suite: Path, cases: list[dict[str, Any]], new: Any, data: st.DataObject
+    suite_path: Path, cases: list[dict[str, Any]], new: Any, data: st.DataObject
 ) -> None:
-    suite.write_text("\n".join(map(json.dumps, cases)))
-    before = hash_suite(suite)
+    suite_path.write_text("\n".join(map(json.dumps, cases)))
+    before = hash_suite(suite_path)
     holder: Any = data.draw(st.sampled_from(cases))
     key: Any = data.draw(st.sampled_from(sorted(holder)))
     while isinstance(holder[key], dict | list) and holder[key] and data.draw(st.booleans()):
@@ -157,30 +157,30 @@ def test_the_hash_changes_with_any_value(
         assume(all(case["id"] != new for case in cases))
     assume(json.dumps(new, sort_keys=True) != json.dumps(holder[key], sort_keys=True))
     holder[key] = new
-    suite.write_text("\n".join(map(json.dumps, cases)))
-    assert hash_suite(suite) != before
+    suite_path.write_text("\n".join(map(json.dumps, cases)))
+    assert hash_suite(suite_path) != before
 
 
 @given(cases=st.lists(loose_cases, min_size=1, max_size=4, unique_by=lambda case: case["id"]))
-def test_the_hash_changes_with_a_key_more_or_a_case_less(suite: Path, cases: list[dict[str, Any]]) -> None:
+def test_the_hash_changes_with_an_extra_key_or_a_missing_case(suite_path: Path, cases: list[dict[str, Any]]) -> None:
     hashes = set()
     for version in (cases, [{**cases[0], "one key more": None}, *cases[1:]], cases[1:]):
-        suite.write_text("\n".join(map(json.dumps, version)))
-        hashes.add(hash_suite(suite))
+        suite_path.write_text("\n".join(map(json.dumps, version)))
+        hashes.add(hash_suite(suite_path))
     assert len(hashes) == 3
 
 
 @given(cases=valid_suites, seed=st.integers(0, 10**6), budget=budgets)
-def test_checking_and_hashing_agree_on_every_valid_suite(
-    suite: Path, cases: list[dict[str, Any]], seed: int, budget: int
+def test_check_suite_and_hash_suite_agree_on_every_valid_suite(
+    suite_path: Path, cases: list[dict[str, Any]], seed: int, budget: int
 ) -> None:
-    suite.write_bytes(file_of(cases, seed))
+    suite_path.write_bytes(write_text(cases, seed))
     problems = Problems()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SortedCases, "BUDGET", budget)
-        checked = check_suite(suite, problems)
+        patch.setattr(SortedCases, "MEMORY_BYTES", budget)
+        checked = check_suite(suite_path, problems)
     assert problems.errors == 0
-    assert checked.hash == hash_suite(suite) == naive(cases)
+    assert checked.hash == hash_suite(suite_path) == hash_naively(cases)
     assert checked.cases == len(cases)
 
 
@@ -189,14 +189,14 @@ def test_checking_and_hashing_agree_on_every_valid_suite(
     again=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 11), st.integers(0, 2)), min_size=1, max_size=4),
     budget=budgets,
 )
-def test_every_repeated_id_is_found_with_both_its_lines(
-    suite: Path, cases: list[dict[str, Any]], again: list[tuple[int, int, int]], budget: int
+def test_every_duplicate_id_is_reported_with_both_lines(
+    suite_path: Path, cases: list[dict[str, Any]], again: list[tuple[int, int, int]], budget: int
 ) -> None:
     lines = [json.dumps(case) for case in cases]
     for which, where, blanks in again:
         repeated = {**cases[which % len(cases)], "input": "asked again"}
         lines[where % (len(lines) + 1) : where % (len(lines) + 1)] = [*[""] * blanks, json.dumps(repeated)]
-    suite.write_text("\n".join(lines))
+    suite_path.write_text("\n".join(lines))
     first: dict[str, int] = {}
     expected = []
     for number, line in enumerate(lines, 1):
@@ -207,10 +207,10 @@ def test_every_repeated_id_is_found_with_both_its_lines(
             first.setdefault(case_id, number)
     problems = Problems()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SortedCases, "BUDGET", budget)
-        checked = check_suite(suite, problems)
+        patch.setattr(SortedCases, "MEMORY_BYTES", budget)
+        checked = check_suite(suite_path, problems)
         with pytest.raises(InvalidInput, match=r"duplicate id .*: lines \d+ and \d+"):
-            hash_suite(suite)
+            hash_suite(suite_path)
     assert checked.hash is None
     found = sorted((each.line, each.message) for each in problems if each.severity == "error")
     assert [at for at, _ in found] == [again_at for again_at, _ in expected]
@@ -237,7 +237,9 @@ records = st.fixed_dictionaries(
     at=0,
     back=False,
 )
-def test_a_character_moved_over_a_border_changes_the_record(record: dict[str, Any], at: int, back: bool) -> None:
+def test_moving_a_character_between_fields_changes_the_record_digest(
+    record: dict[str, Any], at: int, back: bool
+) -> None:
     left, right = NAMES[at], NAMES[at + 1]
     texts = {left: record[left] or "", right: record[right] or ""}
     assume(texts[right if back else left])
@@ -250,7 +252,7 @@ def test_a_character_moved_over_a_border_changes_the_record(record: dict[str, An
 
 @given(records, records)
 @examples(600)
-def test_two_records_have_one_digest_only_if_they_are_one(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_only_equal_records_have_equal_digests(one: dict[str, Any], other: dict[str, Any]) -> None:
     same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
     assert (record_digest(**one) == record_digest(**other)) == same
     # Each field alone, too: two random records seldom differ in one place only.
@@ -261,7 +263,7 @@ def test_two_records_have_one_digest_only_if_they_are_one(one: dict[str, Any], o
 
 
 @given(st.text("ab|", max_size=4), st.text("ab|", max_size=4), st.text(max_size=4))
-def test_the_published_result_hash_joins_by_a_bar(model: str, case: str, output: str) -> None:
+def test_the_published_result_hash_joins_fields_with_a_pipe(model: str, case: str, output: str) -> None:
     joined = f"{model}|{case}|{output}".encode()
     assert hash_result(model, case, output) == "sha256:" + hashlib.sha256(joined).hexdigest()
 
@@ -285,19 +287,19 @@ cases_of_ours = st.builds(
 
 
 @given(cases_of_ours, cases_of_ours)
-def test_the_case_digest_ignores_where_the_case_was_read_and_nothing_else(case: Case, other: Case) -> None:
+def test_the_case_digest_ignores_only_the_source(case: Case, other: Case) -> None:
     digest = case_digest(case)
     assert case_digest(replace(case, source=other.source)) == digest
     assert case_digest(replace(case, source=None)) == digest
     for name in Case.__struct_fields__:
         mixed: Case = replace(case, **{name: getattr(other, name)})
         same = name == "source" or repr(getattr(case, name)) == repr(getattr(other, name))
-        same = same or (name == "assertion" and _alike(case.assertion, other.assertion))
+        same = same or (name == "assertion" and _are_equal_assertions(case.assertion, other.assertion))
         assert (case_digest(mixed) == digest) == same, name
 
 
-def _alike(one: Assertion | None, other: Assertion | None) -> bool:
-    """Tell whether two assertions differ at most in the order of keys inside their schema."""
+def _are_equal_assertions(one: Assertion | None, other: Assertion | None) -> bool:
+    """Return whether two assertions differ at most in the order of keys inside their schema."""
     if one is None or other is None:
         return one is other
     schemas = {json.dumps(each.schema, sort_keys=True) for each in (one, other)}
@@ -305,18 +307,18 @@ def _alike(one: Assertion | None, other: Assertion | None) -> bool:
 
 
 @pytest.mark.parametrize("depth", [50, 250, 700])
-def test_a_case_that_loads_has_a_digest_however_deep_its_schema(suite: Path, depth: int) -> None:
+def test_every_case_that_loads_has_a_digest_however_deep_its_schema(suite_path: Path, depth: int) -> None:
     from pramana.load.suite import read_cases
 
     schema = '{"not":' * depth + "true" + "}" * depth
-    suite.write_text(
+    suite_path.write_text(
         '{"id":"coding-1","category":"coding","input":"x","ideal":"y","assertion":{"type":"contains","schema":'
         + schema
         + '},"metadata":{"difficulty":"easy","tokens_est":1}}'
     )
     problems = Problems()
-    if check_suite(suite, problems).hash is None:
+    if check_suite(suite_path, problems).hash is None:
         assert "nested" in problems.kept[0].message
         return
-    [case] = read_cases(suite)
+    [case] = read_cases(suite_path)
     assert case_digest(case).startswith("sha256:")

@@ -1,9 +1,9 @@
-"""Whatever enters the loaders, cases or positioned problems leave them, and never another exception.
+"""The loaders turn any input into cases or positioned problems, and never raise another exception.
 
 What enters: random text, random bytes, and documents that are valid but for a few edits (keys dropped, repeated,
 mistyped or moved, values of every wrong kind, anchors, tags, directives, tabs, byte order marks, every kind of line
 end). What is proven of each problem: it has a message, its line exists, its column lies on that line or just behind it,
-and its caret points at the character that stands there.
+and its caret points at the character in that place.
 """
 
 import json
@@ -25,7 +25,7 @@ from ..examples import examples
 
 BOM = "\ufeff"
 
-# Characters and snippets that one reader or another takes for more than text.
+# Characters and snippets that some readers treat as syntax.
 SNIPPETS = (
     *("\t", "\r", "\n", "\r\n", "\x00", "\x07", "\x0c", "\x1b", "\x7f", "\x85", "\xa0", "\u2028", "\u2029", BOM),
     *("\ue000", "\ufffd", "\uffff", "😀", "👩‍🚀", "é", "e\u0301", "ß", "مرحبا", "日本", "𝔘"),
@@ -54,7 +54,7 @@ snippet_text = st.lists(st.sampled_from(SNIPPETS + SURROGATES), max_size=30).map
 any_text = rough_text | snippet_text | st.lists(rough_text | snippet_text, max_size=4).map("\n".join)
 
 
-def lines_of(text: str, ends: str) -> list[str]:
+def split_lines(text: str, ends: str) -> list[str]:
     return re.split(ends, text.removeprefix(BOM))
 
 
@@ -84,7 +84,7 @@ edits = st.lists(
 )
 
 
-def edited(text: str, changes: Sequence[tuple[str, int, int, str]]) -> str:
+def apply_edits(text: str, changes: Sequence[tuple[str, int, int, str]]) -> str:
     for edit, where, size, snippet in changes:
         start = where % (len(text) + 1)
         end = min(start + size, len(text))
@@ -187,13 +187,13 @@ def scenario_documents(draw: st.DrawFn) -> str:
         text = f"{head}{draw(st.sampled_from(('scenarios', 'scenarios', 'scenarois')))}:\n{body}"
     else:
         text = "".join(f"{key}: {value}\n" for key, value in entries[0])
-    text = edited(text, draw(edits))
+    text = apply_edits(text, draw(edits))
     text = text.replace("\n", draw(st.sampled_from(("\n", "\n", "\r\n", "\r"))))
     return draw(st.sampled_from(("", "", BOM, BOM + BOM, "%YAML 1.2\n---\n", "# c\n"))) + text
 
 
-def assert_scenarios_keep_the_promise(text: str, located: Sequence[LocatedScenario], problems: Problems) -> None:
-    lines = lines_of(text, r"\r\n|\r|\n")
+def assert_scenarios_or_positioned_problems(text: str, located: Sequence[LocatedScenario], problems: Problems) -> None:
+    lines = split_lines(text, r"\r\n|\r|\n")
     assert located or problems.errors
     assert problems.errors + problems.warnings == len(problems.kept)  # far below the limit: nothing is only counted
     assert_positioned(problems.kept, lines)
@@ -213,7 +213,7 @@ def assert_scenarios_keep_the_promise(text: str, located: Sequence[LocatedScenar
 def test_any_text_gives_scenarios_or_positioned_problems(text: str) -> None:
     problems = Problems()
     located = parse_scenarios(text, problems)
-    assert_scenarios_keep_the_promise(text, located, problems)
+    assert_scenarios_or_positioned_problems(text, located, problems)
 
 
 @given(scenario_documents())
@@ -221,7 +221,7 @@ def test_any_text_gives_scenarios_or_positioned_problems(text: str) -> None:
 def test_nearly_valid_yaml_gives_scenarios_or_positioned_problems(text: str) -> None:
     problems = Problems()
     located = parse_scenarios(text, problems)
-    assert_scenarios_keep_the_promise(text, located, problems)
+    assert_scenarios_or_positioned_problems(text, located, problems)
 
 
 @st.composite
@@ -245,10 +245,10 @@ def byte_documents(draw: st.DrawFn, documents: st.SearchStrategy[str]) -> bytes:
 def test_any_bytes_give_scenarios_or_positioned_problems(data: bytes) -> None:
     problems = Problems()
     located = read_scenarios(data, problems)
-    assert_scenarios_keep_the_promise(data.decode("utf-8-sig", "replace"), located, problems)
+    assert_scenarios_or_positioned_problems(data.decode("utf-8-sig", "replace"), located, problems)
 
 
-def test_a_byte_that_is_not_utf_8_is_named_behind_a_byte_order_mark() -> None:
+def test_an_invalid_byte_after_a_byte_order_mark_is_named() -> None:
     problems = Problems()
     read_scenarios(b"\xef\xbb\xbfid: caf\xe9\n", problems)
     [problem] = problems
@@ -260,7 +260,9 @@ def test_a_byte_that_is_not_utf_8_is_named_behind_a_byte_order_mark() -> None:
     st.sampled_from("\x85\u2028\u2029"), st.integers(0xE000, 0xF8FF), st.sampled_from(("\\u{:04x}", "\\U{:08X}", "{}"))
 )
 @example("\x85", 0xE000, "\\u{:04X}")
-def test_a_private_character_stays_itself_beside_a_break_of_yaml_1_1(line_break: str, code: int, spelling: str) -> None:
+def test_a_private_use_character_is_kept_beside_a_yaml_1_1_line_break(
+    line_break: str, code: int, spelling: str
+) -> None:
     spelled = spelling.format(chr(code) if spelling == "{}" else code)
     text = f'id: a\nname: n\ntype: task-completion\nprompt: "<{spelled}>"\nexpected_outcome: "a{line_break}b"\n'
     [located] = parse_scenarios(text, Problems())
@@ -268,12 +270,12 @@ def test_a_private_character_stays_itself_beside_a_break_of_yaml_1_1(line_break:
     assert located.scenario.expected_outcome == f"a{line_break}b"
 
 
-def test_a_text_that_uses_every_private_character_is_read_or_refused() -> None:
+def test_a_text_with_every_private_use_character_is_read_or_refused() -> None:
     private = "".join(map(chr, (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE), *range(0x100000, 0x10FFFE))))
     text = f'id: a\nname: n\ntype: task-completion\nprompt: "{private}"\nexpected_outcome: "a\x85b"\n'
     problems = Problems()
     located = parse_scenarios(text, problems)
-    assert_scenarios_keep_the_promise(text, located, problems)
+    assert_scenarios_or_positioned_problems(text, located, problems)
     for each in located:
         assert (each.scenario.prompt, each.scenario.expected_outcome) == (private, "a\x85b")
 
@@ -282,7 +284,7 @@ def test_a_text_that_uses_every_private_character_is_read_or_refused() -> None:
     "form", ["{}", "scenarios: {}", "scenarios: [{}]", "{}: x", "id: {}", "id: !<{}> x", "id: &{} x"]
 )
 @pytest.mark.parametrize("line_break", ["\x85", "\u2028", "\u2029"])
-def test_no_message_shows_a_character_the_text_does_not_hold(form: str, line_break: str) -> None:
+def test_no_message_shows_a_character_that_is_not_in_the_text(form: str, line_break: str) -> None:
     problems = Problems()
     parse_scenarios(form.format(f"a{line_break}b"), problems)
     assert problems.errors
@@ -365,7 +367,7 @@ def suite_lines(draw: st.DrawFn) -> str:
             case[key] = draw(json_values)
         case = case or {"id": "x"}
     line = json.dumps(case, ensure_ascii=draw(st.booleans()))
-    return edited(line, draw(edits | st.just([])))
+    return apply_edits(line, draw(edits | st.just([])))
 
 
 suite_documents = st.tuples(
@@ -374,11 +376,11 @@ suite_documents = st.tuples(
 
 
 @pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def suite_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("suites") / "suite.jsonl"
 
 
-def assert_suite_keeps_the_promise(path: Path, data: bytes) -> tuple[SuiteFile, Problems]:
+def assert_suite_or_positioned_problems(path: Path, data: bytes) -> tuple[SuiteFile, Problems]:
     path.write_bytes(data)
     problems = Problems()
     checked = check_suite(path, problems)
@@ -396,8 +398,8 @@ def assert_suite_keeps_the_promise(path: Path, data: bytes) -> tuple[SuiteFile, 
 @example(data=b"\xef\xbb\xbf\n")
 @example(data=b"{}\r\n\xff")
 @example(data=b"[" * 100_000)
-def test_any_bytes_give_a_suite_or_positioned_problems(suite: Path, data: bytes) -> None:
-    assert_suite_keeps_the_promise(suite, data)
+def test_any_bytes_give_a_suite_or_positioned_problems(suite_path: Path, data: bytes) -> None:
+    assert_suite_or_positioned_problems(suite_path, data)
 
 
 @given(data=byte_documents(suite_documents) | suite_documents.map(lambda text: text.encode("utf-8", "surrogatepass")))
@@ -408,15 +410,15 @@ def test_any_bytes_give_a_suite_or_positioned_problems(suite: Path, data: bytes)
 )
 @example(data=rb'{"id": "x", "category": "coding", "\ud800": 1}')
 @example(data=rb'{"id": "x", "category": "\ud800"}')
-def test_nearly_valid_lines_give_a_suite_or_positioned_problems(suite: Path, data: bytes) -> None:
-    assert_suite_keeps_the_promise(suite, data)
+def test_nearly_valid_lines_give_a_suite_or_positioned_problems(suite_path: Path, data: bytes) -> None:
+    assert_suite_or_positioned_problems(suite_path, data)
 
 
 @given(
     key=st.sampled_from(("text", "list", "txet", "0", "schema_")),
     where=st.sampled_from(("", "assertion", "metadata", "input")),
 )
-def test_an_unknown_key_of_any_name_is_named_at_its_own_column(suite: Path, key: str, where: str) -> None:
+def test_an_unknown_key_of_any_name_is_reported_at_its_column(suite_path: Path, key: str, where: str) -> None:
     case: dict[str, Any] = {
         "id": "coding-1",
         "category": "coding",
@@ -428,7 +430,7 @@ def test_an_unknown_key_of_any_name_is_named_at_its_own_column(suite: Path, key:
     target = {"": case, "input": case["input"][0]}.get(where) or case[where]
     target[key] = 1
     line = json.dumps(case)
-    _, problems = assert_suite_keeps_the_promise(suite, line.encode())
+    _, problems = assert_suite_or_positioned_problems(suite_path, line.encode())
     [problem] = problems
     assert f'unknown key "{key}"' in problem.message
     assert line[problem.column - 1 :].startswith(f'"{key}": 1')

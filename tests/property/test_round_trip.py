@@ -1,4 +1,4 @@
-"""What is written reads back the same: scenarios through YAML, test cases through JSON.
+"""Written files round-trip: scenarios through YAML, test cases through JSON.
 
 No text may change on the way. A text that YAML cannot hold must be refused aloud, by the model or by the writer, and
 never be altered in silence.
@@ -128,7 +128,7 @@ scenarios = st.builds(
 )
 
 
-def with_prompt(prompt: str) -> Scenario:
+def make_scenario(prompt: str) -> Scenario:
     return Scenario(id="a", name="n", type="task-completion", prompt=prompt, expected_outcome="o")
 
 
@@ -141,7 +141,7 @@ def read_back(written: str) -> list[Scenario]:
 
 @given(st.lists(scenarios, min_size=1, max_size=3, unique_by=lambda each: each.id))
 @examples(500)
-def test_scenarios_read_back_as_they_were(given_: list[Scenario]) -> None:
+def test_scenarios_round_trip(given_: list[Scenario]) -> None:
     written = write_scenarios(given_)
     assert read_back(written) == given_
     assert write_scenarios(read_back(written)) == written
@@ -153,26 +153,26 @@ def test_scenarios_read_back_as_they_were(given_: list[Scenario]) -> None:
 @example("a\u2029")
 @example("\x85a")
 @example("a\x00b")
-def test_no_text_changes_on_its_way_through_yaml(text: str) -> None:
-    [scenario] = read_back(write_scenarios([with_prompt(text)]))
+def test_text_round_trips_through_yaml(text: str) -> None:
+    [scenario] = read_back(write_scenarios([make_scenario(text)]))
     assert scenario.prompt == text
 
 
-def test_every_character_of_the_basic_plane_reads_back() -> None:
+def test_every_character_of_the_basic_plane_round_trips() -> None:
     every = [chr(code) for code in range(0x10000) if not 0xD800 <= code <= 0xDFFF]
     changed = []
     for start in range(0, len(every), 256):
         group = "".join(f"<{each}>" for each in every[start : start + 256])
-        [scenario] = read_back(write_scenarios([with_prompt(group)]))
+        [scenario] = read_back(write_scenarios([make_scenario(group)]))
         if scenario.prompt != group:
             changed += [each for each in every[start : start + 256] if f"<{each}>" not in scenario.prompt]
     assert [f"U+{ord(each):04X}" for each in changed] == []
 
 
 @pytest.mark.parametrize("half", ["\ud800", "a\udfffb", "\ude00\ud83d"])
-def test_half_a_surrogate_pair_is_refused_in_our_words(half: str) -> None:
+def test_lone_surrogates_are_refused_with_our_message(half: str) -> None:
     with pytest.raises((ValidationError, InvalidInput), match="surrogate"):
-        write_scenarios([with_prompt(half)])
+        write_scenarios([make_scenario(half)])
 
 
 # ── Test cases ──
@@ -219,7 +219,7 @@ test_case_objects = st.fixed_dictionaries(
 
 @given(test_case_objects, st.booleans())
 @examples(500)
-def test_test_cases_read_back_as_they_were(value: dict[str, Any], ascii_only: bool) -> None:
+def test_test_cases_round_trip(value: dict[str, Any], ascii_only: bool) -> None:
     case = TestCase.model_validate(json.loads(json.dumps(value, ensure_ascii=ascii_only)))
     dumped = json.loads(json.dumps(case.model_dump(by_alias=True), ensure_ascii=ascii_only))
     assert TestCase.model_validate(dumped) == case

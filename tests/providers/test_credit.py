@@ -54,7 +54,9 @@ def serve(use: Callable[[Loopback], Awaitable[T]], wire: Wire) -> T:
         (GoogleWire(), Google, r"the account at Google \(.*\) is out of credit.* \(403\): This API method requires"),
     ],
 )
-def test_each_vendors_word_for_it_is_understood(wire: Wire, make: Callable[[Account], Provider], says: str) -> None:
+def test_each_vendors_out_of_credit_error_is_recognised(
+    wire: Wire, make: Callable[[Account], Provider], says: str
+) -> None:
     async def use(server: Loopback) -> None:
         provider = make(Account(server.url, KEY))
         try:
@@ -69,10 +71,10 @@ def test_each_vendors_word_for_it_is_understood(wire: Wire, make: Callable[[Acco
     assert "\n" not in str(caught.value)
 
 
-# The referees: what the servers say is what the vendors' own SDKs understand.
+# The vendors' own SDKs understand what the servers send.
 
 
-def test_the_referee_of_openai() -> None:
+def test_out_of_credit_error_matches_the_openai_sdk() -> None:
     async def use(server: Loopback) -> None:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             await client.chat.completions.create(model="gpt-5", messages=[{"role": "user", "content": "Well?"}])
@@ -82,7 +84,7 @@ def test_the_referee_of_openai() -> None:
     assert (caught.value.code, caught.value.type) == ("insufficient_quota", "insufficient_quota")
 
 
-def test_the_referee_of_anthropic() -> None:
+def test_out_of_credit_error_matches_the_anthropic_sdk() -> None:
     async def use(server: Loopback) -> None:
         async with anthropic.AsyncAnthropic(base_url=server.url, auth_token=KEY, max_retries=0) as client:
             await client.messages.create(
@@ -94,7 +96,7 @@ def test_the_referee_of_anthropic() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
-def test_the_referee_of_google() -> None:
+def test_out_of_credit_error_matches_the_google_sdk() -> None:
     async def use(server: Loopback) -> None:
         client = genai.Client(api_key=KEY, http_options=types.HttpOptions(base_url=server.url))
         try:
@@ -110,44 +112,52 @@ def test_the_referee_of_google() -> None:
 # Bodies as they were documented or reported
 
 
-def error(**given: Any) -> dict[str, Any]:
+def make_error(**given: Any) -> dict[str, Any]:
     return {"error": given}
 
 
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
 UNPAID = [
-    (402, error(type="billing_error", message="There's an issue with your billing")),
-    (402, error(code=402, status="RESOURCE_EXHAUSTED", message="Your prepayment credits are depleted.")),
+    (402, make_error(type="billing_error", message="There's an issue with your billing")),
+    (402, make_error(code=402, status="RESOURCE_EXHAUSTED", message="Your prepayment credits are depleted.")),
     (402, "Insufficient Balance"),
     (402, ""),
-    (429, error(message=QUOTA, type="insufficient_quota", param=None, code="insufficient_quota")),
-    (429, error(message=QUOTA, type="insufficient_quota", param=None, code=None)),
-    (429, error(message="Your account is not active", type="billing_not_active", code="billing_not_active")),
-    (429, error(code=429, status="RESOURCE_EXHAUSTED", message="Your prepayment credits are depleted. Please go to AI Studio.")),
-    (400, error(message="Billing hard limit has been reached", type="invalid_request_error", code="billing_hard_limit_reached")),
-    (400, error(type="invalid_request_error", message="Your credit balance is too low to access the Anthropic API.")),
-    (400, error(type="invalid_request_error", message="You have reached your specified API usage limits. You will regain access on 2026-12-01.")),
-    (400, error(code=400, status="FAILED_PRECONDITION", message="Gemini API free tier is not available in your country. Please enable billing on your project in Google AI Studio.")),
-    (403, error(code=403, status="PERMISSION_DENIED", message="Denied.", details=[{"reason": "BILLING_DISABLED"}])),
-    (403, [error(code=403, message="This API method requires billing to be enabled.")]),
+    (429, make_error(message=QUOTA, type="insufficient_quota", param=None, code="insufficient_quota")),
+    (429, make_error(message=QUOTA, type="insufficient_quota", param=None, code=None)),
+    (429, make_error(message="Your account is not active", type="billing_not_active", code="billing_not_active")),
+    (429, make_error(code=429, status="RESOURCE_EXHAUSTED", message="Your prepayment credits are depleted. Please go to AI Studio.")),
+    (400, make_error(message="Billing hard limit has been reached", type="invalid_request_error", code="billing_hard_limit_reached")),
+    (400, make_error(type="invalid_request_error", message="Your credit balance is too low to access the Anthropic API.")),
+    (400, make_error(type="invalid_request_error", message="You have reached your specified API usage limits. You will regain access on 2026-12-01.")),
+    (400, make_error(code=400, status="FAILED_PRECONDITION", message="Gemini API free tier is not available in your country. Please enable billing on your project in Google AI Studio.")),
+    (403, make_error(code=403, status="PERMISSION_DENIED", message="Denied.", details=[{"reason": "BILLING_DISABLED"}])),
+    (403, [make_error(code=403, message="This API method requires billing to be enabled.")]),
 ]  # fmt: skip
 PAID = [
-    (429, error(message="Rate limit reached", type="requests", code="rate_limit_exceeded"), RateLimited),
+    (429, make_error(message="Rate limit reached", type="requests", code="rate_limit_exceeded"), RateLimited),
     # Google says this of a limit a minute as well, and it passes.
-    (429, error(code=429, status="RESOURCE_EXHAUSTED", message=QUOTA, details=[{"retryDelay": "7s"}]), RateLimited),
-    (403, error(code=403, status="PERMISSION_DENIED", details=[{"reason": "SERVICE_DISABLED"}]), AuthenticationFailed),
-    (400, error(message="max_tokens is too low", type="invalid_request_error", code=None), Rejected),
+    (
+        429,
+        make_error(code=429, status="RESOURCE_EXHAUSTED", message=QUOTA, details=[{"retryDelay": "7s"}]),
+        RateLimited,
+    ),
+    (
+        403,
+        make_error(code=403, status="PERMISSION_DENIED", details=[{"reason": "SERVICE_DISABLED"}]),
+        AuthenticationFailed,
+    ),
+    (400, make_error(message="max_tokens is too low", type="invalid_request_error", code=None), Rejected),
 ]
 
 
 @pytest.mark.parametrize(("status", "body"), UNPAID)
-def test_what_says_that_there_is_no_money(status: int, body: Any) -> None:
+def test_out_of_credit_messages_are_recognised(status: int, body: Any) -> None:
     refused = HttpTransport("OpenAI", Account("http://host/v1", KEY)).failures.make_refusal(status, body)
     assert type(refused) is OutOfCredit
     assert (refused.status, refused.exit_code, refused.code) == (status, 3, "out_of_credit")
-    assert "add credit or raise its limit" in str(refused)
+    assert "add credit or raise the limit" in str(refused)
 
 
 @pytest.mark.parametrize(("status", "body", "kind"), PAID)
-def test_what_does_not(status: int, body: Any, kind: type[ProviderError]) -> None:
+def test_rate_limits_are_not_mistaken_for_missing_credit(status: int, body: Any, kind: type[ProviderError]) -> None:
     assert type(HttpTransport("OpenAI", Account("http://host/v1", KEY)).failures.make_refusal(status, body)) is kind

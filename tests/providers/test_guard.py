@@ -1,4 +1,4 @@
-"""The address guard against real servers on loopback: nothing private is connected to, and nothing hangs or floods us."""
+"""The address guard against real servers on loopback: no private address is connected to, nothing hangs or floods."""
 
 import asyncio
 import datetime as dt
@@ -24,7 +24,7 @@ LIMIT = 1_000_000
 
 
 @pytest.fixture(autouse=True)
-def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http", "https", "all", "no"):
         monkeypatch.delenv(f"{name}_proxy", raising=False)
         monkeypatch.delenv(f"{name.upper()}_PROXY", raising=False)
@@ -34,7 +34,7 @@ Answer = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Server:
-    """Answers each path as it is told, and keeps what was asked."""
+    """Answers each path by a function, and records the requests."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -72,7 +72,7 @@ async def serving(answer: Answer, host: str = "127.0.0.1", port: int = 0, **more
         await listening.wait_closed()
 
 
-def says(body: bytes, status: str = "200 OK", **headers: str) -> Answer:
+def answer_with(body: bytes, status: str = "200 OK", **headers: str) -> Answer:
     async def answer(_path: str, writer: asyncio.StreamWriter) -> None:
         lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
@@ -81,7 +81,7 @@ def says(body: bytes, status: str = "200 OK", **headers: str) -> Answer:
     return answer
 
 
-def leads_to(*places: str) -> Answer:
+def redirect_to(*places: str) -> Answer:
     """Redirect /0 to the first, /1 to the second …; any other path is the sound."""
 
     async def answer(path: str, writer: asyncio.StreamWriter) -> None:
@@ -89,12 +89,12 @@ def leads_to(*places: str) -> Answer:
         if number.isdigit() and int(number) < len(places):
             writer.write(f"HTTP/1.1 302 Found\r\nLocation: {places[int(number)]}\r\nContent-Length: 0\r\n\r\n".encode())
         else:
-            await says(b"sound")(path, writer)
+            await answer_with(b"sound")(path, writer)
 
     return answer
 
 
-async def refused(url: str, *, allow_private: bool = False, limit: int = LIMIT) -> PramanaError:
+async def expect_refusal(url: str, *, allow_private: bool = False, limit: int = LIMIT) -> PramanaError:
     with pytest.raises(PramanaError) as caught:
         await fetch(url, limit_bytes=limit, allow_private=allow_private)
     return caught.value
@@ -110,8 +110,8 @@ async def refused(url: str, *, allow_private: bool = False, limit: int = LIMIT) 
         *(("0.1.2.3", "unspecified"), ("::", "unspecified"), ("10.0.0.1", "private"), ("172.16.0.1", "private")),
         *(("172.31.255.255", "private"), ("192.168.1.1", "private"), ("fd00:ec2::254", "private")),
         *(("fec0::1", "private"), ("169.254.169.254", "link-local"), ("fe80::1", "link-local")),
-        *(("fe80::1%eth0", "link-local"), ("100.64.0.1", "shared behind a carrier"), ("224.0.0.1", "multicast")),
-        *(("100.127.255.255", "shared behind a carrier"), ("239.255.255.255", "multicast"), ("ff02::1", "multicast")),
+        *(("fe80::1%eth0", "link-local"), ("100.64.0.1", "shared by customers of a carrier (100.64.0.0/10)"), ("224.0.0.1", "multicast")),
+        *(("100.127.255.255", "shared by customers of a carrier (100.64.0.0/10)"), ("239.255.255.255", "multicast"), ("ff02::1", "multicast")),
         *(("240.0.0.1", "reserved"), ("255.255.255.255", "reserved"), ("192.0.0.8", "reserved")),
         *(("192.0.2.1", "reserved"), ("198.18.0.1", "reserved"), ("198.51.100.1", "reserved"), ("203.0.113.1", "reserved")),
         *(("2001:db8::1", "reserved"), ("2001::1", "reserved"), ("3fff::1", "reserved"), ("5f00::1", "reserved")),
@@ -122,7 +122,7 @@ async def refused(url: str, *, allow_private: bool = False, limit: int = LIMIT) 
         *(("localhost", "no address"), ("", "no address"), ("1.2.3", "no address"), ("٣.1.1.1", "no address")),
     ],
 )  # fmt: skip
-def test_what_is_not_on_the_public_internet_is_known_by_its_kind(address: str, kind: str) -> None:
+def test_non_public_addresses_are_classified(address: str, kind: str) -> None:
     assert describe_private_address(address) == kind
 
 
@@ -133,11 +133,11 @@ def test_what_is_not_on_the_public_internet_is_known_by_its_kind(address: str, k
         *("2606:4700::1111", "2a00:1450::1", "2001:4860:4860::8888", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"),
     ],
 )  # fmt: skip
-def test_what_is_public_is_left_alone(address: str) -> None:
+def test_public_addresses_are_allowed(address: str) -> None:
     assert describe_private_address(address) is None
 
 
-def test_nothing_that_python_calls_private_is_public_to_us() -> None:
+def test_addresses_that_python_calls_private_are_never_public() -> None:
     """The standard library's own lists are an independent referee; where we are stricter is our choice."""
     for first in range(256):
         for rest in ("0.0.1", "64.0.1", "168.0.1", "18.5.5", "254.1.1", "0.2.9", "51.100.9", "31.9.9", "255.255.255"):
@@ -159,10 +159,10 @@ def test_nothing_that_python_calls_private_is_public_to_us() -> None:
         *("[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[fe80::1%25lo]"),
     ],
 )  # fmt: skip
-def test_no_spelling_of_this_machine_is_connected_to(host: str) -> None:
+def test_no_spelling_of_localhost_is_connected_to(host: str) -> None:
     async def go() -> tuple[PramanaError, int]:
-        async with serving(says(b"secret"), "127.0.0.1") as server:
-            return await refused(f"http://{host}:{server.port}/a.wav?token=hidden"), server.connections
+        async with serving(answer_with(b"secret"), "127.0.0.1") as server:
+            return await expect_refusal(f"http://{host}:{server.port}/a.wav?token=hidden"), server.connections
 
     error, connections = asyncio.run(go())
     assert isinstance(error, InvalidInput)
@@ -174,16 +174,16 @@ def test_no_spelling_of_this_machine_is_connected_to(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"])
-def test_a_setting_allows_what_is_private(host: str) -> None:
+def test_a_setting_allows_private_addresses(host: str) -> None:
     async def go() -> bytes:
-        async with serving(says(b"sound")) as server:
+        async with serving(answer_with(b"sound")) as server:
             return await fetch(f"http://{host}:{server.port}/a.wav?b=c", limit_bytes=LIMIT, allow_private=True)
 
     assert asyncio.run(go()) == b"sound"
 
 
 @pytest.mark.parametrize(("stated", "allowed"), [(None, False), ("", False), ("0", False), ("1", True)])
-def test_the_setting_is_off_unless_it_is_one(
+def test_the_setting_is_off_unless_it_equals_1(
     monkeypatch: pytest.MonkeyPatch, stated: str | None, allowed: bool
 ) -> None:
     monkeypatch.delenv("PRAMANA_ALLOW_PRIVATE_ADDRESSES", raising=False)
@@ -192,33 +192,33 @@ def test_the_setting_is_off_unless_it_is_one(
     assert settings.are_private_addresses_allowed() is allowed
 
 
-def test_a_slip_in_the_setting_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelled_setting_allows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRAMANA_ALLOW_PRIVATE_ADDRESSES", "false")
     with pytest.raises(InvalidInput, match='is "false"; expected 1 or 0'):
         settings.are_private_addresses_allowed()
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
-    """Let the name server answer for models.example with one address after another, the last one for ever."""
+def fake_name_server(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
+    """Make models.example resolve to one address after another, and then always to the last."""
     real, left = socket.getaddrinfo, list(answers)
 
-    def answered(host: Any, *rest: Any, **more: Any) -> Any:
+    def resolve(host: Any, *rest: Any, **more: Any) -> Any:
         if host != "models.example":
             return real(host, *rest, **more)
         return real(left.pop(0) if len(left) > 1 else left[0], *rest, **more)
 
-    monkeypatch.setattr(socket, "getaddrinfo", answered)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.1.2.3", "169.254.169.254", "::ffff:127.0.0.1"])
-def test_a_name_that_leads_to_a_private_address_is_refused_at_the_socket(
+def test_a_name_that_resolves_to_a_private_address_is_refused_on_connect(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    answering(monkeypatch, address)
+    fake_name_server(monkeypatch, address)
 
     async def go() -> tuple[PramanaError, int]:
-        async with serving(says(b"secret")) as server:
-            return await refused(f"http://models.example:{server.port}/a.wav"), server.connections
+        async with serving(answer_with(b"secret")) as server:
+            return await expect_refusal(f"http://models.example:{server.port}/a.wav"), server.connections
 
     error, connections = asyncio.run(go())
     assert isinstance(error, InvalidInput)
@@ -239,14 +239,14 @@ def second_is_public(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_redirect_to_this_machine_is_not_followed(
     monkeypatch: pytest.MonkeyPatch, second_is_public: str, host: str
 ) -> None:
-    answering(monkeypatch, "127.0.0.1")
+    fake_name_server(monkeypatch, "127.0.0.1")
 
     async def go() -> tuple[PramanaError, int, int]:
         async with (
-            serving(says(b"secret")) as inside,
-            serving(leads_to(f"http://{host}:{inside.port}/key"), second_is_public) as outside,
+            serving(answer_with(b"secret")) as inside,
+            serving(redirect_to(f"http://{host}:{inside.port}/key"), second_is_public) as outside,
         ):
-            error = await refused(f"http://{second_is_public}:{outside.port}/0")
+            error = await expect_refusal(f"http://{second_is_public}:{outside.port}/0")
             return error, outside.connections, inside.connections
 
     error, outside, inside = asyncio.run(go())
@@ -255,17 +255,19 @@ def test_a_redirect_to_this_machine_is_not_followed(
     assert (outside, inside) == (1, 0)
 
 
-def test_a_name_server_that_changes_its_mind_gains_nothing(
-    monkeypatch: pytest.MonkeyPatch, second_is_public: str
-) -> None:
-    answering(monkeypatch, second_is_public, "127.0.0.1")
+def test_dns_rebinding_is_refused(monkeypatch: pytest.MonkeyPatch, second_is_public: str) -> None:
+    fake_name_server(monkeypatch, second_is_public, "127.0.0.1")
 
     async def go() -> tuple[PramanaError, int, int]:
         async with (
-            serving(leads_to("/1", "/2"), second_is_public) as outside,
-            serving(says(b"secret"), port=outside.port) as inside,
+            serving(redirect_to("/1", "/2"), second_is_public) as outside,
+            serving(answer_with(b"secret"), port=outside.port) as inside,
         ):
-            return await refused(f"http://models.example:{outside.port}/0"), outside.connections, inside.connections
+            return (
+                await expect_refusal(f"http://models.example:{outside.port}/0"),
+                outside.connections,
+                inside.connections,
+            )
 
     error, outside, inside = asyncio.run(go())
     assert "models.example leads to 127.0.0.1, which is loopback" in str(error)
@@ -275,16 +277,16 @@ def test_a_name_server_that_changes_its_mind_gains_nothing(
 def test_a_public_answer_beside_a_private_one_is_used(monkeypatch: pytest.MonkeyPatch, second_is_public: str) -> None:
     real = socket.getaddrinfo
 
-    def answered(host: Any, *rest: Any, **more: Any) -> Any:
+    def resolve(host: Any, *rest: Any, **more: Any) -> Any:
         both = ("127.0.0.1", second_is_public) if host == "models.example" else (host,)
         return [found for each in both for found in real(each, *rest, **more)]
 
-    monkeypatch.setattr(socket, "getaddrinfo", answered)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
     async def go() -> tuple[bytes, int]:
         async with (
-            serving(says(b"sound"), second_is_public) as outside,
-            serving(says(b"no"), port=outside.port) as inside,
+            serving(answer_with(b"sound"), second_is_public) as outside,
+            serving(answer_with(b"no"), port=outside.port) as inside,
         ):
             url = f"http://models.example:{outside.port}/a.wav"
             return await fetch(url, limit_bytes=LIMIT, allow_private=False), inside.connections
@@ -295,22 +297,22 @@ def test_a_public_answer_beside_a_private_one_is_used(monkeypatch: pytest.Monkey
 # ── Redirects, limits and whatever servers do ──
 
 
-def test_redirects_are_followed_up_to_five_and_no_further() -> None:
+def test_at_most_five_redirects_are_followed() -> None:
     async def go(count: int) -> bytes:
         places = [f"/{number + 1}?session=hidden" for number in range(count - 1)] + ["sound.wav"]
-        async with serving(leads_to(*places)) as server:
+        async with serving(redirect_to(*places)) as server:
             return await fetch(f"http://127.0.0.1:{server.port}/0", limit_bytes=LIMIT, allow_private=True)
 
     assert asyncio.run(go(5)) == b"sound"
-    with pytest.raises(InvalidInput, match="redirects more than 5 times, at last to") as caught:
+    with pytest.raises(InvalidInput, match="redirects more than 5 times; the last redirect goes to") as caught:
         asyncio.run(go(6))
     assert "hidden" not in str(caught.value)
 
 
 def test_a_redirect_loop_ends() -> None:
     async def go() -> tuple[PramanaError, int]:
-        async with serving(leads_to("/0?again")) as server:
-            return await refused(f"http://127.0.0.1:{server.port}/0", allow_private=True), server.connections
+        async with serving(redirect_to("/0?again")) as server:
+            return await expect_refusal(f"http://127.0.0.1:{server.port}/0", allow_private=True), server.connections
 
     error, connections = asyncio.run(go())
     assert "redirects more than 5 times" in str(error)
@@ -326,14 +328,17 @@ def test_a_redirect_loop_ends() -> None:
         ("javascript:alert(1)", "redirects to what is not an http(s) URL"),
         ("http://[::1", "redirects to what is not an http(s) URL"),
         ("http://127.0.0.1:99999/", "redirects to what is not an http(s) URL"),
-        ("http://user:hidden@127.0.0.1/", "contains a user or a password, which are never sent"),
+        (
+            "http://user:hidden@127.0.0.1/",
+            "contains a user name or a password, which are never sent; remove them from the URL",
+        ),
         ("", "answered 302"),
     ],
 )
-def test_a_redirect_to_nowhere_is_an_error_of_ours(place: str, message: str) -> None:
+def test_an_invalid_redirect_is_our_own_error(place: str, message: str) -> None:
     async def go() -> PramanaError:
-        async with serving(leads_to(place)) as server:
-            return await refused(f"http://127.0.0.1:{server.port}/0", allow_private=True)
+        async with serving(redirect_to(place)) as server:
+            return await expect_refusal(f"http://127.0.0.1:{server.port}/0", allow_private=True)
 
     error = asyncio.run(go())
     assert message in str(error)
@@ -348,9 +353,9 @@ def test_a_redirect_to_nowhere_is_an_error_of_ours(place: str, message: str) -> 
         *("http://" + "a" * 300 + "/", "http://.../", "http://xn--/", "http://%00/", "javascript:alert(1)", "HTTP//x", "\n"),
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_an_error_of_ours(url: str) -> None:
+def test_an_invalid_address_is_our_own_error(url: str) -> None:
     for allowed in (True, False):
-        error = asyncio.run(refused(url, allow_private=allowed))
+        error = asyncio.run(expect_refusal(url, allow_private=allowed))
         assert isinstance(error, InvalidInput)
         assert "is not an http(s) URL" in str(error)
         assert len(str(error)) < 300
@@ -367,11 +372,11 @@ def test_no_credentials_cookies_or_keys_are_sent(monkeypatch: pytest.MonkeyPatch
             if path == "/0":
                 writer.write(b"HTTP/1.1 307 On\r\nLocation: /a\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n")
             else:
-                await says(b"sound")(path, writer)
+                await answer_with(b"sound")(path, writer)
 
         async with serving(answer) as server:
             await fetch(f"http://127.0.0.1:{server.port}/0", limit_bytes=LIMIT, allow_private=True)
-            error = await refused(f"http://me:hidden@127.0.0.1:{server.port}/a", allow_private=True)
+            error = await expect_refusal(f"http://me:hidden@127.0.0.1:{server.port}/a", allow_private=True)
             assert "which are never sent" in str(error)
             assert "hidden" not in str(error)
             return server.asked
@@ -384,9 +389,9 @@ def test_no_credentials_cookies_or_keys_are_sent(monkeypatch: pytest.MonkeyPatch
         assert "Accept-Encoding: identity" in head
 
 
-def test_a_body_as_large_as_allowed_comes_and_one_byte_more_does_not() -> None:
+def test_a_body_up_to_the_limit_is_read_and_a_larger_one_refused() -> None:
     async def go(size: int) -> bytes:
-        async with serving(says(b"x" * size)) as server:
+        async with serving(answer_with(b"x" * size)) as server:
             return await fetch(f"http://127.0.0.1:{server.port}/a?b", limit_bytes=70_000, allow_private=True)
 
     assert len(asyncio.run(go(70_000))) == 70_000
@@ -394,30 +399,30 @@ def test_a_body_as_large_as_allowed_comes_and_one_byte_more_does_not() -> None:
         asyncio.run(go(70_001))
 
 
-async def endless(_path: str, writer: asyncio.StreamWriter) -> None:
+async def send_endless_chunks(_path: str, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while True:
         writer.write(b"10000\r\n" + b"\0" * 65536 + b"\r\n")
         await writer.drain()
 
 
-async def until_it_closes(_path: str, writer: asyncio.StreamWriter) -> None:
+async def send_until_closed(_path: str, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
     while True:
         writer.write(b"\0" * 65536)
         await writer.drain()
 
 
-@pytest.mark.parametrize("answer", [endless, until_it_closes])
-def test_an_endless_body_is_left_at_the_limit(answer: Answer) -> None:
+@pytest.mark.parametrize("answer", [send_endless_chunks, send_until_closed])
+def test_an_endless_body_is_aborted_at_the_limit(answer: Answer) -> None:
     async def go() -> PramanaError:
         async with serving(answer) as server:
-            return await refused(f"http://127.0.0.1:{server.port}/", allow_private=True)
+            return await expect_refusal(f"http://127.0.0.1:{server.port}/", allow_private=True)
 
     assert "is larger than 1,000,000 bytes" in str(asyncio.run(go()))
 
 
-async def slowly(_path: str, writer: asyncio.StreamWriter) -> None:
+async def send_slowly(_path: str, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
     while True:
         writer.write(b"x")
@@ -425,24 +430,24 @@ async def slowly(_path: str, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.02)
 
 
-async def never(_path: str, writer: asyncio.StreamWriter) -> None:
+async def send_nothing(_path: str, writer: asyncio.StreamWriter) -> None:
     del writer
     await asyncio.sleep(3600)
 
 
-async def slow_circle(_path: str, writer: asyncio.StreamWriter) -> None:
+async def redirect_slowly(_path: str, writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(0.15)
     writer.write(b"HTTP/1.1 302 On\r\nLocation: /\r\nContent-Length: 0\r\n\r\n")
 
 
-@pytest.mark.parametrize("answer", [slowly, never, slow_circle])
-def test_all_of_it_must_be_over_in_time(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
+@pytest.mark.parametrize("answer", [send_slowly, send_nothing, redirect_slowly])
+def test_the_timeout_covers_the_whole_download(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
     assert guard.TIME_LIMIT_S == 30
     monkeypatch.setattr(guard, "TIME_LIMIT_S", 0.3)
 
     async def go() -> PramanaError:
         async with serving(answer) as server:
-            return await refused(f"http://127.0.0.1:{server.port}/a?token=hidden", allow_private=True)
+            return await expect_refusal(f"http://127.0.0.1:{server.port}/a?token=hidden", allow_private=True)
 
     error = asyncio.run(asyncio.wait_for(go(), 5))
     assert isinstance(error, Unavailable)
@@ -450,31 +455,33 @@ def test_all_of_it_must_be_over_in_time(monkeypatch: pytest.MonkeyPatch, answer:
     assert "hidden" not in str(error)
 
 
-async def cut_off(_path: str, writer: asyncio.StreamWriter) -> None:
+async def send_truncated(_path: str, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort")
 
 
-async def not_http(_path: str, writer: asyncio.StreamWriter) -> None:
+async def send_ssh_banner(_path: str, writer: asyncio.StreamWriter) -> None:
     writer.write(b"SSH-2.0-OpenSSH_9.9\r\n")
 
 
-async def huge_headers(_path: str, writer: asyncio.StreamWriter) -> None:
+async def send_huge_headers(_path: str, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 1_000_000 + b"\r\n\r\n")
 
 
-async def nothing(_path: str, writer: asyncio.StreamWriter) -> None:
+async def close_at_once(_path: str, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-async def lying(_path: str, writer: asyncio.StreamWriter) -> None:
+async def send_negative_length(_path: str, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n")
 
 
-@pytest.mark.parametrize("answer", [cut_off, not_http, huge_headers, nothing, lying])
-def test_whatever_a_server_answers_is_an_error_of_ours(answer: Answer) -> None:
+@pytest.mark.parametrize(
+    "answer", [send_truncated, send_ssh_banner, send_huge_headers, close_at_once, send_negative_length]
+)
+def test_malformed_responses_are_our_own_errors(answer: Answer) -> None:
     async def go() -> PramanaError:
         async with serving(answer) as server:
-            return await refused(f"http://127.0.0.1:{server.port}/a?token=hidden", allow_private=True)
+            return await expect_refusal(f"http://127.0.0.1:{server.port}/a?token=hidden", allow_private=True)
 
     error = asyncio.run(asyncio.wait_for(go(), 5))
     assert isinstance(error, Unavailable)
@@ -493,46 +500,48 @@ def test_whatever_a_server_answers_is_an_error_of_ours(answer: Answer) -> None:
         ("429 No", Unavailable),
     ],
 )
-def test_a_status_that_is_no_success_is_told(status: str, kind: type[PramanaError]) -> None:
+def test_a_failure_status_is_reported(status: str, kind: type[PramanaError]) -> None:
     async def go() -> PramanaError:
-        async with serving(says(b"", status)) as server:
-            return await refused(f"http://127.0.0.1:{server.port}/a?token=hidden", allow_private=True)
+        async with serving(answer_with(b"", status)) as server:
+            return await expect_refusal(f"http://127.0.0.1:{server.port}/a?token=hidden", allow_private=True)
 
     error = asyncio.run(go())
     assert type(error) is kind
     assert f"/a answered {status[:3]}" in str(error)
 
 
-def test_a_packed_body_is_refused_however_small() -> None:
+def test_a_compressed_body_is_refused() -> None:
     async def go() -> PramanaError:
-        async with serving(says(b"\x1f\x8b", Content_Encoding="gzip")) as server:
-            return await refused(f"http://127.0.0.1:{server.port}/a", allow_private=True)
+        async with serving(answer_with(b"\x1f\x8b", Content_Encoding="gzip")) as server:
+            return await expect_refusal(f"http://127.0.0.1:{server.port}/a", allow_private=True)
 
     assert '/a was served compressed ("gzip"); serve it uncompressed' in str(asyncio.run(go()))
 
 
-def test_where_nobody_listens_it_is_unavailable() -> None:
+def test_a_closed_port_is_unavailable() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        error = asyncio.run(refused(f"http://127.0.0.1:{unused.getsockname()[1]}/a?token=hidden", allow_private=True))
+        error = asyncio.run(
+            expect_refusal(f"http://127.0.0.1:{unused.getsockname()[1]}/a?token=hidden", allow_private=True)
+        )
     assert isinstance(error, Unavailable)
     assert "cannot be fetched: " in str(error)
     assert "hidden" not in str(error)
-    error = asyncio.run(refused("http://nowhere.invalid/a"))
+    error = asyncio.run(expect_refusal("http://nowhere.invalid/a"))
     assert isinstance(error, Unavailable)
 
 
 # ── Proxies ──
 
 
-def test_a_proxy_is_asked_for_names_and_never_for_private_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_go_through_the_proxy_and_private_addresses_never(monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> list[str]:
-        async with serving(says(b"sound")) as proxy:
+        async with serving(answer_with(b"sound")) as proxy:
             monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
             url = "http://models.example/a.wav"
             assert await fetch(url, limit_bytes=LIMIT, allow_private=False) == b"sound"
             for host in ("10.0.0.1", "169.254.169.254", "2852039166", "[fd00::1]", "127.0.0.1", "localhost", "[::1]"):
-                assert "is not fetched" in str(await refused(f"http://{host}/a.wav"))
+                assert "is not fetched" in str(await expect_refusal(f"http://{host}/a.wav"))
             return [head.split("\r\n")[0] for head in proxy.asked]
 
     assert asyncio.run(go()) == ["GET http://models.example/a.wav HTTP/1.1"]
@@ -540,13 +549,13 @@ def test_a_proxy_is_asked_for_names_and_never_for_private_addresses(monkeypatch:
 
 @pytest.mark.parametrize(
     ("url", "message"),
-    [("http://models.example/a", "asks for a user"), ("https://models.example/a", "the proxy answered 407")],
+    [("http://models.example/a", "requires a user name"), ("https://models.example/a", "the proxy answered 407")],
 )
 def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch, url: str, message: str) -> None:
     async def go() -> PramanaError:
-        async with serving(says(b"", "407 No")) as proxy:
+        async with serving(answer_with(b"", "407 No")) as proxy:
             monkeypatch.setenv("all_proxy", f"http://me:hidden@127.0.0.1:{proxy.port}")
-            return await refused(url)
+            return await expect_refusal(url)
 
     error = asyncio.run(go())
     assert isinstance(error, Unavailable)
@@ -568,8 +577,8 @@ except PramanaError as error:
 """
 
 
-def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """Return a certificate of localhost that nobody trusts yet, and what a server needs of it."""
+def make_certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """Return a self-signed certificate of localhost, and the TLS context of a server with it."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -594,10 +603,10 @@ def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
     return path, context
 
 
-def test_https_is_verified_and_never_led_down_to_http(tmp_path: Path) -> None:
-    path, context = certificate(tmp_path)
+def test_https_is_verified_and_never_redirected_to_http(tmp_path: Path) -> None:
+    path, context = make_certificate(tmp_path)
 
-    async def fetched(url: str, **environment: str) -> str:
+    async def fetch_in_process(url: str, **environment: str) -> str:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
@@ -610,13 +619,17 @@ def test_https_is_verified_and_never_led_down_to_http(tmp_path: Path) -> None:
 
     async def go() -> tuple[tuple[str, str, str], int]:
         async with (
-            serving(says(b"secret")) as plain,
-            serving(leads_to(f"http://localhost:{plain.port}/?q=hidden", "/sound"), "localhost", ssl=context) as safe,
+            serving(answer_with(b"secret")) as plain,
+            serving(
+                redirect_to(f"http://localhost:{plain.port}/?q=hidden", "/sound"), "localhost", ssl=context
+            ) as safe,
         ):
             trusted = {"SSL_CERT_FILE": str(path)}
             url = f"https://localhost:{safe.port}"
             said = await asyncio.gather(
-                fetched(f"{url}/1", **trusted), fetched(f"{url}/0", **trusted), fetched(f"{url}/1")
+                fetch_in_process(f"{url}/1", **trusted),
+                fetch_in_process(f"{url}/0", **trusted),
+                fetch_in_process(f"{url}/1"),
             )
             return said, plain.connections
 

@@ -1,4 +1,4 @@
-"""Endpoints that somebody else named: a server connects to the public Internet alone, unless it is allowed more."""
+"""Endpoints named by remote users: a server connects to the public internet only, unless it is allowed more."""
 
 import asyncio
 import socket
@@ -29,13 +29,13 @@ REQUEST = Request("m", (Turn("user", "Say it."),), {})
 
 
 @pytest.fixture(autouse=True)
-def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http", "https", "all", "no"):
         monkeypatch.delenv(f"{name}_proxy", raising=False)
         monkeypatch.delenv(f"{name.upper()}_PROXY", raising=False)
 
 
-def guarded(**more: Any) -> Accounts:
+def make_guarded_accounts(**more: Any) -> Accounts:
     return Accounts(lambda _: None, allow_private=False, for_others=True, **more)
 
 
@@ -47,7 +47,7 @@ async def ask(target: Target, accounts: Accounts) -> str:
         await provider.close()
 
 
-def beside(use: Callable[[Loopback], Awaitable[T]]) -> tuple[T, int]:
+def use_loopback(use: Callable[[Loopback], Awaitable[T]]) -> tuple[T, int]:
     """Use a server on loopback; return what came of it and how many requests it got."""
 
     async def go() -> tuple[T, int]:
@@ -57,16 +57,16 @@ def beside(use: Callable[[Loopback], Awaitable[T]]) -> tuple[T, int]:
     return asyncio.run(go())
 
 
-def named(monkeypatch: pytest.MonkeyPatch, name: str, *addresses: str) -> None:
+def fake_name_server(monkeypatch: pytest.MonkeyPatch, name: str, *addresses: str) -> None:
     """Make a name server say where a name leads."""
     real = socket.getaddrinfo
 
-    def answered(host: Any, port: Any, *more: Any, **given: Any) -> Any:
+    def resolve(host: Any, port: Any, *more: Any, **given: Any) -> Any:
         if host in (name, name.encode()):
             return [found for address in addresses for found in real(address, port, *more, **given)]
         return real(host, port, *more, **given)
 
-    monkeypatch.setattr(socket, "getaddrinfo", answered)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
 @pytest.mark.parametrize(
@@ -88,65 +88,65 @@ def named(monkeypatch: pytest.MonkeyPatch, name: str, *addresses: str) -> None:
         ("0.0.0.0", "unspecified"),  # noqa: S104
     ],
 )
-def test_an_address_that_is_written_out_is_refused_before_anybody_is_asked(host: str, kind: str) -> None:
-    async def typed(server: Loopback) -> None:
+def test_a_literal_private_address_is_refused_before_connecting(host: str, kind: str) -> None:
+    async def ask_typed(server: Loopback) -> None:
         port = server.url.split(":")[2]
         with pytest.raises(AddressRefused, match="allowPrivateAddresses") as told:
-            await ask(resolve_target(f"http://{host}:{port}#m"), guarded())
+            await ask(resolve_target(f"http://{host}:{port}#m"), make_guarded_accounts())
         assert kind in str(told.value)
         assert told.value.fatal
 
-    assert beside(typed)[1] == 0
+    assert use_loopback(ask_typed)[1] == 0
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "::1", "10.1.2.3", "169.254.169.254"])
-def test_a_name_that_leads_to_a_private_address_is_refused_at_the_socket(
+def test_a_name_that_resolves_to_a_private_address_is_refused_on_connect(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named(monkeypatch, "models.example", address)
+    fake_name_server(monkeypatch, "models.example", address)
 
-    async def typed(server: Loopback) -> None:
+    async def ask_typed(server: Loopback) -> None:
         port = server.url.split(":")[2]
         with pytest.raises(AddressRefused, match=r"its name resolves to .*, which is (loopback|private|link-local)"):
-            await ask(resolve_target(f"http://models.example:{port}#m"), guarded())
+            await ask(resolve_target(f"http://models.example:{port}#m"), make_guarded_accounts())
 
-    assert beside(typed)[1] == 0
+    assert use_loopback(ask_typed)[1] == 0
 
 
-def test_a_name_that_cannot_be_found_is_unreachable_and_not_refused() -> None:
+def test_an_unknown_host_name_is_unreachable_not_refused() -> None:
     with pytest.raises(Unreachable):
-        asyncio.run(ask(resolve_target("http://models.invalid/v1#m"), guarded()))
+        asyncio.run(ask(resolve_target("http://models.invalid/v1#m"), make_guarded_accounts()))
 
 
-def test_where_it_is_allowed_a_server_on_loopback_is_asked() -> None:
-    async def typed(server: Loopback) -> str:
+def test_a_loopback_server_is_called_if_private_addresses_are_allowed() -> None:
+    async def ask_typed(server: Loopback) -> str:
         return await ask(resolve_target(f"{server.url}#m"), Accounts(lambda _: None, for_others=True))
 
-    assert beside(typed) == ("It is so.", 1)
+    assert use_loopback(ask_typed) == ("It is so.", 1)
 
 
-def test_what_this_machine_is_set_up_with_needs_no_guard() -> None:
-    async def configured(server: Loopback) -> list[str]:
+def test_addresses_from_the_local_configuration_are_not_guarded() -> None:
+    async def ask_configured(server: Loopback) -> list[str]:
         variables = {"COMPATIBLE_BASE_URL": server.url, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "k" * 20}
         accounts = Accounts(variables.get, allow_private=False, for_others=True)
         typed = ("compatible:m", f"{server.url}#m", "gpt-5")
         return [await ask(resolve_target(each), accounts) for each in typed]
 
-    assert beside(configured) == (["It is so."] * 3, 3)
+    assert use_loopback(ask_configured) == (["It is so."] * 3, 3)
 
 
-def test_a_registered_address_is_guarded_too() -> None:
-    async def registered(server: Loopback) -> None:
+def test_a_registered_address_is_guarded() -> None:
+    async def ask_registered(server: Loopback) -> None:
         mine = Registered("mine", "openai", server.url, unlock=lambda: "k" * 20)
         lookup = {"mine": mine}.get
         with pytest.raises(AddressRefused):
-            await ask(resolve_target("mine:gpt-5", registered=lookup), guarded(registered=lookup))
+            await ask(resolve_target("mine:gpt-5", registered=lookup), make_guarded_accounts(registered=lookup))
         assert await ask(resolve_target("mine:gpt-5", registered=lookup), Accounts(lambda _: None, registered=lookup))
 
-    assert beside(registered)[1] == 1
+    assert use_loopback(ask_registered)[1] == 1
 
 
-def test_no_redirect_is_followed_wherever_it_leads() -> None:
+def test_no_redirect_is_followed() -> None:
     async def go() -> None:
         hits: list[str] = []
 
@@ -171,7 +171,7 @@ def test_no_redirect_is_followed_wherever_it_leads() -> None:
     asyncio.run(go())
 
 
-def test_through_a_proxy_what_is_spelt_as_private_is_refused_and_the_proxy_decides_the_rest() -> None:
+def test_behind_a_proxy_literal_private_addresses_are_refused_and_names_left_to_the_proxy() -> None:
     through = {"proxy": "http://127.0.0.1:9", "ours": False, "allow_private": False}
     with pytest.raises(AddressRefused, match="its host is private"):
         HttpTransport("Mine", Account("http://10.0.0.1/v1", **through))  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ def test_through_a_proxy_what_is_spelt_as_private_is_refused_and_the_proxy_decid
 # ── Calls ──
 
 
-def called(agent: Any, use: Callable[[VoiceLoopback], Awaitable[T]]) -> T:
+def call_agent(agent: Any, use: Callable[[VoiceLoopback], Awaitable[T]]) -> T:
     async def go() -> T:
         async with asyncio.timeout(20), VoiceLoopback(agent, QUICK, key="k" * 20) as server:
             return await use(server)
@@ -206,29 +206,29 @@ async def dial(target: Target, accounts: Accounts) -> bool:
     return True
 
 
-def test_a_call_to_an_address_that_was_typed_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    named(monkeypatch, "bot.example", "127.0.0.1")
+def test_a_call_to_a_typed_address_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_name_server(monkeypatch, "bot.example", "127.0.0.1")
 
     async def use(server: VoiceLoopback) -> None:
         port = server.url.split(":")[2].partition("/")[0]
         for host, said in (("127.0.0.1", "its host is loopback"), ("bot.example", "its name resolves to 127.0.0.1")):
             with pytest.raises(AddressRefused, match=said):
-                await dial(resolve_target(f"pipecat:ws://{host}:{port}"), guarded())
+                await dial(resolve_target(f"pipecat:ws://{host}:{port}"), make_guarded_accounts())
         lookup = {"bot": Registered("bot", "pipecat", None, f"ws://127.0.0.1:{port}", unlock=lambda: "k" * 20)}.get
         with pytest.raises(AddressRefused):
-            await dial(resolve_target("bot", registered=lookup), guarded(registered=lookup))
+            await dial(resolve_target("bot", registered=lookup), make_guarded_accounts(registered=lookup))
         assert await dial(resolve_target("bot", registered=lookup), Accounts(lambda _: None, registered=lookup))
 
-    called(PipecatAgent, use)
+    call_agent(PipecatAgent, use)
 
 
 def test_a_vendors_agent_at_a_registered_address_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    named(monkeypatch, "gateway.example", "127.0.0.1")
+    fake_name_server(monkeypatch, "gateway.example", "127.0.0.1")
 
     async def use(server: VoiceLoopback) -> None:
         for allowed in (False, True):
             url = server.url.replace("127.0.0.1", "gateway.example")
-            agent = RealtimeProvider(Account(url, "k" * 20, ours=False, allow_private=allowed))
+            agent = RealtimeProvider(Account(url, "k" * 20, is_trusted_address=False, allow_private=allowed))
             if allowed:
                 channel = await agent.dial(Dial("gpt-realtime"))
                 await channel.close()
@@ -237,11 +237,11 @@ def test_a_vendors_agent_at_a_registered_address_is_guarded(monkeypatch: pytest.
                     await agent.dial(Dial("gpt-realtime"))
             await agent.close()
 
-    called(RealtimeAgent, use)
+    call_agent(RealtimeAgent, use)
 
 
-def test_whoever_an_answer_names_is_guarded_where_the_rest_needs_no_guard() -> None:
-    """Vapi says by HTTP where the call is: here at a private address, which nobody of this machine has named."""
+def test_an_address_named_in_an_answer_is_guarded_even_if_the_provider_is_not() -> None:
+    """Vapi returns the URL of the call by HTTP: here a private address, which is not in the local configuration."""
 
     async def go() -> None:
         async def handle(request: web.BaseRequest) -> web.Response:
@@ -266,9 +266,9 @@ def test_every_part_of_a_cascade_is_guarded() -> None:
     async def use(server: Loopback) -> None:
         target = resolve_target(f"cascade:stt={server.url}#a,chat={server.url}#b,tts={server.url}#c")
         with pytest.raises(ProviderError) as told:
-            open_provider(target, guarded())
+            open_provider(target, make_guarded_accounts())
         assert isinstance(told.value, AddressRefused)
         provider = open_provider(target, Accounts(lambda _: None))
         await provider.close()
 
-    beside(use)
+    use_loopback(use)

@@ -1,4 +1,4 @@
-"""The HTTP seam against servers of bytes: every cut, every refusal, and the key that never shows."""
+"""The HTTP transport against byte-level servers: truncation at every place, every refusal, and no key shown."""
 
 import asyncio
 import itertools
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-secret-0123456789"
 
 
-class Bytes:
+class BytesServer:
     """A server that answers each connection's request with the same bytes, and keeps what it read."""
 
     def __init__(self, *pieces: bytes, stay: bool = False) -> None:
@@ -53,7 +53,7 @@ class Bytes:
                 for piece in self.pieces:
                     writer.write(piece)
                     await writer.drain()
-                    await asyncio.sleep(0.002)  # so that each piece is a chunk of its own
+                    await asyncio.sleep(0.002)  # so that each piece becomes a separate chunk
                 if not self.stay:
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -63,8 +63,8 @@ class Bytes:
 
 
 @asynccontextmanager
-async def serving(*pieces: bytes, stay: bool = False) -> AsyncIterator[Bytes]:
-    served = Bytes(*pieces, stay=stay)
+async def serving(*pieces: bytes, stay: bool = False) -> AsyncIterator[BytesServer]:
+    served = BytesServer(*pieces, stay=stay)
     server = await asyncio.start_server(served.serve, "127.0.0.1", 0)
     served.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     try:
@@ -73,13 +73,13 @@ async def serving(*pieces: bytes, stay: bool = False) -> AsyncIterator[Bytes]:
         server.close()
 
 
-def head(kind: str = "text/event-stream", status: str = "200 OK", more: str = "") -> bytes:
+def make_head(kind: str = "text/event-stream", status: str = "200 OK", more: str = "") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n{more}Connection: close\r\n\r\n".encode()
 
 
 def answer(body: Any, status: str = "200 OK", more: str = "", kind: str = "application/json") -> bytes:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return head(kind, status, f"{more}Content-Length: {len(content)}\r\n") + content
+    return make_head(kind, status, f"{more}Content-Length: {len(content)}\r\n") + content
 
 
 class Received(NamedTuple):
@@ -116,7 +116,7 @@ async def ask(
         await http.close()
 
 
-def asked(*pieces: bytes, **given: Any) -> list[Received]:
+def ask_server(*pieces: bytes, **given: Any) -> list[Received]:
     async def go() -> list[Received]:
         async with serving(*pieces) as server:
             return await ask(server.url, **given)
@@ -124,23 +124,23 @@ def asked(*pieces: bytes, **given: Any) -> list[Received]:
     return asyncio.run(go())
 
 
-def refused(*pieces: bytes, **given: Any) -> ProviderError:
+def expect_refusal(*pieces: bytes, **given: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        asked(*pieces, **given)
+        ask_server(*pieces, **given)
     assert KEY not in str(caught.value)
     assert caught.value.__cause__ is None
     return caught.value
 
 
-def test_events_arrive_in_order_with_the_moment_of_their_bytes() -> None:
+def test_events_arrive_in_order_with_their_arrival_times() -> None:
     before = clock.monotonic()
-    got = asked(head(), b'data: {"n": 1}\n\n', b'event: more\ndata: {"n": 2}\n\n', b"data: [DONE]\n\n")
+    got = ask_server(make_head(), b'data: {"n": 1}\n\n', b'event: more\ndata: {"n": 2}\n\n', b"data: [DONE]\n\n")
     assert [(each.event, each.data, each.whole) for each in got] == [(None, {"n": 1}, False), ("more", {"n": 2}, False)]
     assert before < got[0].at < got[1].at <= clock.monotonic()
 
 
 def test_nothing_after_done_is_read() -> None:
-    assert [each.data for each in asked(head(), b"data: 1\n\ndata: [DONE]\n\ndata: 2\n\n")] == [1]
+    assert [each.data for each in ask_server(make_head(), b"data: 1\n\ndata: [DONE]\n\ndata: 2\n\n")] == [1]
 
 
 def test_the_body_is_sent_once_as_json_with_both_headers() -> None:
@@ -158,7 +158,7 @@ def test_the_body_is_sent_once_as_json_with_both_headers() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_events_are_cut_the_same_wherever_the_chunks_are_cut(end: bytes) -> None:
+def test_events_do_not_depend_on_chunk_boundaries(end: bytes) -> None:
     lines = [
         "\ufeff: a comment",
         "event: größe",
@@ -186,7 +186,7 @@ def test_events_are_cut_the_same_wherever_the_chunks_are_cut(end: bytes) -> None
     st.lists(st.integers(0, 200)),
     st.sampled_from(["\n", "\r\n", "\r"]),
 )
-def test_any_text_passes_through_any_cuts(texts: list[str], cuts: list[int], end: str) -> None:
+def test_any_text_survives_any_chunk_boundaries(texts: list[str], cuts: list[int], end: str) -> None:
     stream = "".join(f"data: {text}{end}{end}" for text in texts).encode()
     places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     events = EventParser()
@@ -194,47 +194,47 @@ def test_any_text_passes_through_any_cuts(texts: list[str], cuts: list[int], end
     assert [data.decode() for _, data in got + events.end()] == texts
 
 
-def test_a_last_event_without_its_empty_line_counts() -> None:
-    assert [each.data for each in asked(head(), b'data: {"n": 1}')] == [{"n": 1}]
+def test_a_last_event_without_a_blank_line_counts() -> None:
+    assert [each.data for each in ask_server(make_head(), b'data: {"n": 1}')] == [{"n": 1}]
 
 
-def test_a_line_of_a_megabyte_and_letters_cut_in_half_pass() -> None:
+def test_a_line_of_a_megabyte_and_split_characters_are_read() -> None:
     text = "é" * (1 << 19)
     line = f'data: {{"text": "{text}"}}\n\n'.encode()
-    got = asked(head(), line[:-100_001], line[-100_001:])
+    got = ask_server(make_head(), line[:-100_001], line[-100_001:])
     assert got[0].data == {"text": text}
 
 
-def test_the_cost_of_a_long_line_grows_with_its_length_only() -> None:
+def test_the_cost_of_a_long_line_is_linear() -> None:
     events, piece = EventParser(), b"a" * 100
     start = time.process_time()
-    for _ in range(200_000):  # joined anew for each piece, this would copy two terabytes
+    for _ in range(200_000):  # joining again for each piece would copy two terabytes
         events.feed(piece)
     (event,) = events.feed(b"\n\n") or [(None, b"")]
     assert time.process_time() - start < 20
-    assert event == (None, b"")  # no `data:` in front: a field nobody knows
+    assert event == (None, b"")  # without `data:` it is an unknown field
 
 
 @pytest.mark.parametrize(
     "kind", ["application/json", "application/json; charset=utf-8", "text/plain", "application/octet-stream"]
 )
 def test_plain_json_answers_a_streaming_request(kind: str) -> None:
-    (got,) = asked(answer(b' {"n": 1}', kind=kind))
+    (got,) = ask_server(answer(b' {"n": 1}', kind=kind))
     assert (got.data, got.whole, got.event) == ({"n": 1}, True, None)
 
 
 def test_a_stream_under_another_name_is_still_read() -> None:
-    assert [each.data for each in asked(head("text/plain"), b"data: 1\n\n")] == [1]
+    assert [each.data for each in ask_server(make_head("text/plain"), b"data: 1\n\n")] == [1]
 
 
-def test_a_number_that_is_none_becomes_null() -> None:
-    assert asked(answer(b'{"n": NaN, "m": -Infinity}'))[0].data == {"n": None, "m": None}
+def test_nan_becomes_null() -> None:
+    assert ask_server(answer(b'{"n": NaN, "m": -Infinity}'))[0].data == {"n": None, "m": None}
 
 
 @pytest.mark.parametrize("bad", [b"{", b"nonsense", b"\xff\xfe", b"[" * 100_000, b'{"n": 1} {"n": 2}'])
 @pytest.mark.parametrize("streamed", [True, False])
-def test_what_is_no_json_breaks_the_reply(bad: bytes, streamed: bool) -> None:
-    error = refused(head(), b"data: " + bad + b"\n\n") if streamed else refused(answer(bad))
+def test_invalid_json_breaks_the_reply(bad: bytes, streamed: bool) -> None:
+    error = expect_refusal(make_head(), b"data: " + bad + b"\n\n") if streamed else expect_refusal(answer(bad))
     assert isinstance(error, BrokenReply)
     assert "OpenAI (127.0.0.1:" in str(error)
     assert "is not JSON; it begins" in str(error)
@@ -243,54 +243,54 @@ def test_what_is_no_json_breaks_the_reply(bad: bytes, streamed: bool) -> None:
 @pytest.mark.parametrize(
     "pieces",
     [
-        (head(more="Content-Length: 100\r\n"), b"data: 1\n\n"),
-        (head(more="Transfer-Encoding: chunked\r\n"), b"9\r\ndata: 1\n\n\r\n"),
+        (make_head(more="Content-Length: 100\r\n"), b"data: 1\n\n"),
+        (make_head(more="Transfer-Encoding: chunked\r\n"), b"9\r\ndata: 1\n\n\r\n"),
         (answer({"n": 1})[:-3],),
     ],
 )
-def test_a_connection_lost_midway_breaks_the_reply(pieces: tuple[bytes, ...]) -> None:
-    error = refused(*pieces)
+def test_a_lost_connection_breaks_the_reply(pieces: tuple[bytes, ...]) -> None:
+    error = expect_refusal(*pieces)
     assert isinstance(error, BrokenReply)
     assert "was cut off before its end" in str(error)
 
 
-def test_an_endless_answer_is_left() -> None:
+def test_an_endless_answer_is_aborted() -> None:
     line = b": " + b"a" * (1 << 20) + b"\n"
 
-    error = refused(head(), *[line] * ((REPLY_LIMIT >> 20) + 1))
+    error = expect_refusal(make_head(), *[line] * ((REPLY_LIMIT >> 20) + 1))
     assert isinstance(error, BrokenReply)
     assert "longer than 64 MB" in str(error)
 
 
-def test_an_answer_in_one_piece_has_its_bound_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_answer_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pramana.providers.http.REPLY_LIMIT", 1 << 20)
-    error = refused(answer(b'"' + b"a" * (1 << 20) + b'"'))
+    error = expect_refusal(answer(b'"' + b"a" * (1 << 20) + b'"'))
     assert isinstance(error, BrokenReply)
     assert "longer than 1 MB" in str(error)
 
 
 @pytest.mark.parametrize("garbage", [b"SSH-2.0-OpenSSH_9.6\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"\x00" * 100])
-def test_what_is_no_http_breaks_the_reply(garbage: bytes) -> None:
-    error = refused(garbage)
+def test_a_non_http_answer_breaks_the_reply(garbage: bytes) -> None:
+    error = expect_refusal(garbage)
     assert isinstance(error, BrokenReply)
     assert str(error).endswith("is not HTTP")
 
 
-def test_a_refusal_cut_off_is_known_by_its_status() -> None:
-    error = refused(answer({"error": {"message": "no"}}, "429 Odd", "Retry-After: 3\r\n")[:-4])
+def test_a_truncated_refusal_is_classified_by_its_status() -> None:
+    error = expect_refusal(answer({"error": {"message": "no"}}, "429 Odd", "Retry-After: 3\r\n")[:-4])
     assert isinstance(error, RateLimited)
     assert error.retry_after == 3.0
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 70, "xn--", "-", "1.2.3", "exa_mple.invalid"])
-def test_a_host_that_cannot_be_is_an_error_of_ours(host: str) -> None:
+def test_an_impossible_host_is_our_own_error(host: str) -> None:
     with pytest.raises((Unavailable, InvalidInput)):
         asyncio.run(ask(f"http://{host}/v1", timeout_s=2))
 
 
 def test_no_answer_in_time_is_unavailable() -> None:
     async def go() -> None:
-        async with serving(head(), stay=True) as server:
+        async with serving(make_head(), stay=True) as server:
             await ask(server.url, timeout_s=0.2)
 
     with pytest.raises(Unavailable, match=r"no complete reply from OpenAI \(127.0.0.1:\d+\) within 0.2 s"):
@@ -310,16 +310,16 @@ def test_no_connection_is_unavailable_and_names_the_host() -> None:
 
 
 def test_a_server_that_hangs_up_at_once_is_unavailable() -> None:
-    assert isinstance(refused(), Unavailable)
+    assert isinstance(expect_refusal(), Unavailable)
 
 
 def test_a_plain_server_under_https_is_unavailable() -> None:
-    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer_plainly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
 
     async def go() -> None:
-        async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(answer_plainly, "127.0.0.1", 0) as server:
             await ask(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
 
     with pytest.raises(Unavailable, match="cannot reach OpenAI"):
@@ -344,7 +344,7 @@ def test_a_plain_server_under_https_is_unavailable() -> None:
     ],
 )
 def test_each_status_has_its_error(status: int, kind: type[ProviderError], says: str) -> None:
-    error = refused(answer({"error": {"message": "no"}}, f"{status} Odd"))
+    error = expect_refusal(answer({"error": {"message": "no"}}, f"{status} Odd"))
     assert type(error) is kind
     assert str(error).endswith(says)
     assert error.status == status
@@ -365,8 +365,8 @@ def test_each_status_has_its_error(status: int, kind: type[ProviderError], says:
         ("Retry-After-Ms: nan", None),
     ],
 )
-def test_how_long_to_wait_is_read(status: int, header: str, seconds: float | None) -> None:
-    assert refused(answer({}, f"{status} Odd", f"{header}\r\n")).retry_after == seconds
+def test_retry_after_is_read(status: int, header: str, seconds: float | None) -> None:
+    assert expect_refusal(answer({}, f"{status} Odd", f"{header}\r\n")).retry_after == seconds
 
 
 @pytest.mark.parametrize(
@@ -379,8 +379,8 @@ def test_how_long_to_wait_is_read(status: int, header: str, seconds: float | Non
         (404, {"object": "error", "message": "The model `x` does not exist.", "code": 404}),
     ],
 )
-def test_an_unknown_model_is_told_from_a_wrong_address(status: int, body: Any) -> None:
-    error = refused(answer(body, f"{status} Odd"))
+def test_an_unknown_model_is_distinguished_from_a_wrong_address(status: int, body: Any) -> None:
+    error = expect_refusal(answer(body, f"{status} Odd"))
     assert isinstance(error, UnknownModel)
     assert "has no such model" in str(error)
     assert str(error).endswith("; list its models: pramana models")
@@ -403,8 +403,8 @@ def test_an_unknown_model_is_told_from_a_wrong_address(status: int, body: Any) -
     ],
 )
 @pytest.mark.parametrize("status", [400, 422])
-def test_the_parameter_refused_is_named(status: int, error: Any, parameter: str | None) -> None:
-    raised = refused(answer({"error": error}, f"{status} Odd"))
+def test_the_refused_parameter_is_named(status: int, error: Any, parameter: str | None) -> None:
+    raised = expect_refusal(answer({"error": error}, f"{status} Odd"))
     assert isinstance(raised, Rejected)
     assert raised.parameter == parameter
 
@@ -424,31 +424,31 @@ def test_the_parameter_refused_is_named(status: int, error: Any, parameter: str 
         b'{"error": {"details": 3}}',
     ],
 )
-def test_an_error_of_any_shape_is_an_error_of_ours(body: bytes) -> None:
-    assert isinstance(refused(answer(body, "500 Odd")), Unavailable)
+def test_an_error_body_of_any_shape_becomes_our_own_error(body: bytes) -> None:
+    assert isinstance(expect_refusal(answer(body, "500 Odd")), Unavailable)
 
 
-def test_the_vendors_words_are_kept_short_and_on_one_line() -> None:
-    error = refused(answer({"error": {"message": "line\n" + "a" * 1000}}, "400 Odd"))
+def test_the_vendors_message_is_shortened_to_one_line() -> None:
+    error = expect_refusal(answer({"error": {"message": "line\n" + "a" * 1000}}, "400 Odd"))
     assert "line\\naaa" in str(error)
     assert len(str(error)) < 400
-    assert "<html>" not in str(refused(answer(b"<html>bad gateway</html>", "502 Odd", kind="text/html")))
-    assert "plain words" in str(refused(answer(b"plain words", "502 Odd", kind="text/plain")))
+    assert "<html>" not in str(expect_refusal(answer(b"<html>bad gateway</html>", "502 Odd", kind="text/html")))
+    assert "plain words" in str(expect_refusal(answer(b"plain words", "502 Odd", kind="text/plain")))
 
 
-def test_a_wait_in_googles_body_is_read() -> None:
+def test_a_retry_delay_in_googles_body_is_read() -> None:
     body = [{"error": {"code": 429, "message": "slow", "details": [{"retryDelay": "17s"}]}}]
-    assert refused(answer(body, "429 Odd")).retry_after == 17.0
+    assert expect_refusal(answer(body, "429 Odd")).retry_after == 17.0
 
 
-def test_the_key_shows_nowhere() -> None:
+def test_the_key_is_never_shown() -> None:
     account = Account("http://user:hunter22@host/v1?key=abc", KEY, headers={"X-Api-Key": KEY})
     assert repr(account) == "Account('http://host/v1', with a key)"
     echoed = f"you sent Bearer {KEY}"
-    assert "you sent Bearer [key]" in str(refused(answer({"error": {"message": echoed}}, "400 Odd")))
-    assert "[key]" in str(refused(answer(f"{KEY} is not JSON".encode())))
-    assert "[key]" in str(refused(answer(b'{"cut": "' + KEY.replace("s", r"\u0073").encode())))
-    own = refused(
+    assert "you sent Bearer [key]" in str(expect_refusal(answer({"error": {"message": echoed}}, "400 Odd")))
+    assert "[key]" in str(expect_refusal(answer(f"{KEY} is not JSON".encode())))
+    assert "[key]" in str(expect_refusal(answer(b'{"cut": "' + KEY.replace("s", r"\u0073").encode())))
+    own = expect_refusal(
         answer({"error": {"message": "token-of-mine?"}}, "400 Odd"), headers={"X-Token": "Bearer token-of-mine"}
     )
     assert str(own).endswith("[key]?")
@@ -457,7 +457,7 @@ def test_the_key_shows_nowhere() -> None:
 
 
 @pytest.mark.parametrize("key", ["sk-line\n", "sk-two words ", "sk-ключ", "sk-\x00"])
-def test_a_key_that_cannot_be_sent_is_refused_before_it_is(key: str) -> None:
+def test_an_unsendable_key_is_refused_before_the_request(key: str) -> None:
     with pytest.raises(AuthenticationFailed, match="set OPENAI_API_KEY again") as caught:
         asyncio.run(ask("http://127.0.0.1:1/v1", key=key))
     assert key.strip() not in str(caught.value)
@@ -483,23 +483,23 @@ def test_no_redirect_is_followed() -> None:
 
 @pytest.mark.parametrize("to", [f"https://{KEY}.example/v1", f"https://{KEY.upper()}/", f"https://u:{KEY}@example/"])
 def test_a_redirect_does_not_show_the_key(to: str) -> None:
-    said = str(refused(answer(b"", "307 Moved", f"Location: {to}\r\n")))
+    said = str(expect_refusal(answer(b"", "307 Moved", f"Location: {to}\r\n")))
     assert KEY not in said.lower()
     assert "redirects to another address" in said or "redirects to example" in said
 
 
 @pytest.mark.parametrize("kind", ["text/html", "text/plain"])
-def test_a_page_with_status_200_is_called_what_it_is(kind: str) -> None:
+def test_an_html_page_with_status_200_is_reported_as_such(kind: str) -> None:
     page = f"<!doctype html><title>{KEY}</title><p>Please log in.</p>".encode()
-    error = refused(answer(page, kind=kind))
+    error = expect_refusal(answer(page, kind=kind))
     assert isinstance(error, BrokenReply)
     assert 'is not JSON or an event stream; it begins "<!doctype html><title>[key]' in str(error)
 
 
-def test_an_event_of_many_lines_costs_what_its_length_does() -> None:
+def test_the_cost_of_an_event_of_many_lines_is_linear() -> None:
     events, line = EventParser(), b"data: " + b"a" * 57 + b"\n"
     start = time.process_time()
-    for _ in range(1_000):  # joined anew for each line, this would copy a terabyte and a half
+    for _ in range(1_000):  # joining again for each line would copy 1.5 terabytes
         assert not events.feed(line * 250)
     (event,) = events.feed(b"\n")
     assert time.process_time() - start < 10
@@ -510,18 +510,18 @@ def test_an_event_of_many_lines_costs_what_its_length_does() -> None:
 @pytest.mark.parametrize(
     "url", ["localhost:8000/v1", "ftp://host/v1", "", "http://", "http://host:99999/v1", "http://[::1/v1"]
 )
-def test_an_address_that_is_none_is_told_at_once(url: str) -> None:
+def test_an_invalid_base_url_is_refused_at_once(url: str) -> None:
     with pytest.raises(InvalidInput, match="expected http://host:port/path"):
         HttpTransport("OpenAI", Account(url, KEY))
 
 
-def test_a_user_in_the_address_and_a_key_do_not_go_together() -> None:
+def test_a_user_in_the_url_cannot_be_combined_with_a_key() -> None:
     with pytest.raises(InvalidInput, match="set only one") as caught:
         HttpTransport("OpenAI", Account("http://ada:hunter22@host/v1", KEY))
     assert "hunter22" not in str(caught.value)
 
 
-def test_a_request_json_cannot_write_is_refused() -> None:
+def test_a_request_that_json_cannot_represent_is_refused() -> None:
     async def go(value: Any) -> None:
         http = HttpTransport("OpenAI", Account("http://127.0.0.1:1/v1"))
         await post(http, {"top_p": value}, {})
@@ -532,7 +532,7 @@ def test_a_request_json_cannot_write_is_refused() -> None:
 
 
 @pytest.mark.parametrize("ending", ["[DONE]", "last", "whole"])
-def test_a_connection_is_used_again(ending: str) -> None:
+def test_connections_are_reused(ending: str) -> None:
     pieces = {
         "[DONE]": (b"data: 1\n\ndata: [DONE]\n\n",),
         "last": (b"event: end\ndata: 1\n\n",),
@@ -552,11 +552,11 @@ def test_a_connection_is_used_again(ending: str) -> None:
     assert asyncio.run(go()) == 1
 
 
-def test_a_complete_answer_is_not_spoiled_by_a_server_that_lingers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_answer_is_kept_if_the_server_keeps_the_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pramana.providers.http.CLOSE_TIMEOUT_S", 0.05)
 
     async def go() -> list[Received]:
-        async with serving(head(), b"data: 1\n\ndata: [DONE]\n\n", stay=True) as server:
+        async with serving(make_head(), b"data: 1\n\ndata: [DONE]\n\n", stay=True) as server:
             return await ask(server.url, timeout_s=10)
 
     assert [each.data for each in asyncio.run(go())] == [1]
@@ -582,7 +582,7 @@ def test_get_reads_json_and_maps_refusals() -> None:
         asyncio.run(go())
 
 
-def test_closed_connections_open_again() -> None:
+def test_closed_connections_are_reopened() -> None:
     async def go() -> int:
         async with serving(answer({})) as server:
             http = HttpTransport("OpenAI", Account(server.url))

@@ -1,4 +1,4 @@
-"""Names: what a user types finds who is meant; a provider opens with the right account, and never shows a key."""
+"""Model names: each resolves to its provider, which opens with the right account and never shows a key."""
 
 import asyncio
 import os
@@ -61,7 +61,7 @@ COMMANDS = {"shout": CommandLine((sys.executable, "-c", "print(input().upper())"
         ("command:shout", "command", "shout"),
     ],
 )
-def test_a_name_finds_its_provider(typed: str, provider: str, model: str) -> None:
+def test_a_model_name_resolves_to_its_provider(typed: str, provider: str, model: str) -> None:
     target = resolve_target(typed, commands=COMMANDS)
     assert (target.typed, target.provider, target.model) == (typed.strip(), provider, model)
 
@@ -103,14 +103,14 @@ def test_arguments_are_plain_data_that_can_be_stored() -> None:
         ),
         ("", "unknown model"),
         ("o1x", "unknown model"),
-        ("openai:", "names no model; write openai:MODEL"),
+        ("openai:", "lacks a model; write openai:MODEL"),
         ("openai", "unknown model"),
-        ("http://localhost:8000/v1", r"names no model; write http://localhost:8000/v1#MODEL"),
+        ("http://localhost:8000/v1", r"lacks a model; write http://localhost:8000/v1#MODEL"),
         ("http://#m", "is not a URL"),
         ("http://host:notaport/v1#m", "is not a URL"),
         ("https://host/v1?key=abc#m", "COMPATIBLE_API_KEY"),
-        ("python:", "names no function"),
-        ("python:module", "names no function"),
+        ("python:", "lacks a function"),
+        ("python:module", "lacks a function"),
         (
             "command:shot",
             r'no command "shot" in \S+config\.toml; did you mean "shout"\?; configured: shout\. To add it,',
@@ -118,12 +118,12 @@ def test_arguments_are_plain_data_that_can_be_stored() -> None:
         ("fake:latensy=1", r'is not an option of the fake provider; did you mean "latency"\?'),
     ],
 )
-def test_what_is_not_known_says_what_to_type(typed: str, says: str) -> None:
+def test_an_unknown_name_says_what_to_type(typed: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         resolve_target(typed, commands=COMMANDS)
 
 
-def test_a_command_exists_only_in_the_configuration() -> None:
+def test_commands_are_defined_only_in_the_configuration() -> None:
     with pytest.raises(InvalidInput) as caught:
         resolve_target("command:shout")
     assert str(caught.value) == (
@@ -133,7 +133,7 @@ def test_a_command_exists_only_in_the_configuration() -> None:
 
 
 @pytest.mark.parametrize("name", ["shout", "my-model_2", "a model", 'a "b"', "ünï"])
-def test_the_lines_to_add_for_a_command_make_it_known(name: str) -> None:
+def test_the_suggested_configuration_lines_define_the_command(name: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         resolve_target(f"command:{name}")
     home = settings.data_folder()
@@ -157,7 +157,7 @@ def test_the_lines_to_add_for_a_command_make_it_known(name: str) -> None:
         "http://h.example/s3cret#",
     ],
 )
-def test_a_part_of_a_cascade_holds_no_secret_and_asks_web_servers_alone(part: str, address: str) -> None:
+def test_a_cascade_part_contains_no_secret_and_uses_web_servers_only(part: str, address: str) -> None:
     written = {"stt": "a", "chat": "b", "tts": "c", part: address}
     with pytest.raises(InvalidInput) as caught:
         resolve_target("cascade:" + ",".join(f"{name}={value}" for name, value in written.items()))
@@ -165,20 +165,20 @@ def test_a_part_of_a_cascade_holds_no_secret_and_asks_web_servers_alone(part: st
     assert "cret" not in str(caught.value)
 
 
-def test_a_part_of_a_cascade_may_be_called_anything_else() -> None:
+def test_a_cascade_part_may_have_any_other_name() -> None:
     found = resolve_target("cascade:stt=/models/whisper,chat=https://h.example:8000/v1#org/m,tts=ft:x,voice=C#")
     assert found.arguments == {
         "stt": "/models/whisper", "chat": "https://h.example:8000/v1#org/m", "tts": "ft:x", "voice": "C#"
     }  # fmt: skip
 
 
-def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
+def test_a_password_in_a_url_is_refused_without_repeating_it() -> None:
     with pytest.raises(InvalidInput) as caught:
         resolve_target(f"https://me:{KEY}@host/v1#m")
     assert KEY not in str(caught.value)
 
 
-def environment(**variables: str) -> Accounts:
+def make_accounts(**variables: str) -> Accounts:
     return Accounts(variables.get, commands=COMMANDS)
 
 
@@ -204,9 +204,9 @@ FULL = {
         ("command:shout", CommandProvider),
     ],
 )
-def test_each_opens_as_what_it_is(typed: str, kind: type) -> None:
+def test_each_target_opens_as_its_provider(typed: str, kind: type) -> None:
     async def use() -> Provider:
-        provider = open_provider(resolve_target(typed, commands=COMMANDS), environment(**FULL))
+        provider = open_provider(resolve_target(typed, commands=COMMANDS), make_accounts(**FULL))
         await provider.close()
         return provider
 
@@ -239,7 +239,7 @@ def test_every_builtin_provider_can_be_loaded() -> None:
 def test_an_account_comes_from_its_variables(
     typed: str, variables: dict[str, str], base_url: str, key: str | None, variable: str
 ) -> None:
-    account = environment(**variables).find_account(resolve_target(typed))
+    account = make_accounts(**variables).find_account(resolve_target(typed))
     assert account is not None
     assert (account.base_url, account.key, account.variable) == (base_url, key, variable)
 
@@ -255,49 +255,52 @@ def test_an_account_comes_from_its_variables(
 )
 def test_a_missing_key_names_the_variable_to_set(typed: str, says: str) -> None:
     with pytest.raises(AuthenticationFailed) as caught:
-        open_provider(resolve_target(typed), environment())
+        open_provider(resolve_target(typed), make_accounts())
     assert says in str(caught.value)
 
 
 def test_a_compatible_model_without_a_server_says_so() -> None:
     with pytest.raises(InvalidInput, match=r"write http://HOST:PORT/v1#llama, or set COMPATIBLE_BASE_URL"):
-        open_provider(resolve_target("compatible:llama"), environment())
+        open_provider(resolve_target("compatible:llama"), make_accounts())
 
 
 def test_a_base_url_recorded_for_a_vendor_gets_no_key() -> None:
     target = Target("gpt-5", "openai", "gpt-5", {"base_url": "http://elsewhere/v1"})
-    account = environment(OPENAI_API_KEY=KEY).find_account(target)
+    account = make_accounts(OPENAI_API_KEY=KEY).find_account(target)
     assert account is not None
     assert account.base_url == "https://api.openai.com/v1"
 
 
-def test_what_is_configured() -> None:
-    assert environment().list_configured() == ["local"]
-    assert environment(**FULL).list_configured() == [*(name for name in VARIABLES if name not in CALLED_KINDS), "local"]
+def test_configured_providers_are_listed() -> None:
+    assert make_accounts().list_configured() == ["local"]
+    assert make_accounts(**FULL).list_configured() == [
+        *(name for name in VARIABLES if name not in CALLED_KINDS),
+        "local",
+    ]
 
 
-def test_keys_never_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    lookup = os.environ.get  # noqa: TID251 - whose repr shows every variable there is
+    lookup = os.environ.get  # noqa: TID251 - its repr shows all variables
     assert KEY in repr(lookup)
     accounts = Accounts(lookup)
     target = resolve_target("gpt-5")
     assert KEY not in f"{accounts!r} {accounts.find_account(target)!r} {target!r} {open_provider(target, accounts)!r}"
 
 
-def test_code_of_this_machine_is_not_for_a_server() -> None:
-    accounts = Accounts(lambda _: None, commands=COMMANDS, code=False)
+def test_a_server_does_not_run_local_code() -> None:
+    accounts = Accounts(lambda _: None, commands=COMMANDS, may_run_code=False)
     for typed in ("python:textwrap:dedent", "command:shout"):
         with pytest.raises(InvalidInput, match="runs code on this machine"):
             open_provider(resolve_target(typed, commands=COMMANDS), accounts)
 
 
-def test_a_recorded_command_runs_only_as_the_configuration_has_it() -> None:
+def test_a_recorded_command_runs_only_as_configured() -> None:
     other = Target("command:shout", "command", "shout", {"argv": ["rm", "-rf", "/nowhere"]})
     with pytest.raises(InvalidInput, match="has changed since the run started"):
-        open_provider(other, environment())
+        open_provider(other, make_accounts())
     with pytest.raises(InvalidInput, match=r'no command "gone" in \S+config\.toml; configured: shout'):
-        open_provider(Target("command:gone", "command", "gone", {"argv": ["true"]}), environment())
+        open_provider(Target("command:gone", "command", "gone", {"argv": ["true"]}), make_accounts())
 
 
 @pytest.mark.parametrize(
@@ -306,9 +309,9 @@ def test_a_recorded_command_runs_only_as_the_configuration_has_it() -> None:
         "from pramana.providers.names import resolve_target; resolve_target('gpt-5')",
         "import pramana.bench, pramana.planning",
     ],
-    ids=["resolve a name", "a run that asks no server"],
+    ids=["resolve a name", "an offline run"],
 )
-def test_what_asks_no_server_imports_no_http_library(work: str) -> None:
+def test_offline_providers_import_no_http_library(work: str) -> None:
     code = f"import sys; {work}; print('aiohttp' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
@@ -318,7 +321,7 @@ def test_what_asks_no_server_imports_no_http_library(work: str) -> None:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch, extension: Path) -> Iterator[None]:
+def installed_extension(monkeypatch: pytest.MonkeyPatch, extension: Path) -> Iterator[None]:
     """The extension as an installation leaves it: its module and its metadata on the path."""
     monkeypatch.syspath_prepend(str(extension))
     fresh = Registry("provider", "pramana.providers", providers.builtin)
@@ -328,11 +331,11 @@ def installed(monkeypatch: pytest.MonkeyPatch, extension: Path) -> Iterator[None
     sys.modules.pop("parrot", None)
 
 
-@pytest.mark.usefixtures("installed")
-def test_a_third_partys_provider_is_asked_exactly_as_a_built_in() -> None:
+@pytest.mark.usefixtures("installed_extension")
+def test_a_third_party_provider_is_called_like_a_built_in() -> None:
     async def use(typed: str) -> tuple[str, str | None, list[str]]:
         provider: Any = open_provider(
-            resolve_target(typed), environment(PARROT_API_KEY=KEY, PARROT_BASE_URL="http://p")
+            resolve_target(typed), make_accounts(PARROT_API_KEY=KEY, PARROT_BASE_URL="http://p")
         )
         try:
             reply = await provider.ask(Request(resolve_target(typed).model, (Turn("user", "hello"),)))
@@ -346,18 +349,18 @@ def test_a_third_partys_provider_is_asked_exactly_as_a_built_in() -> None:
     assert asyncio.run(use("fake:echo"))[0] == "hello"
 
 
-@pytest.mark.usefixtures("installed")
-def test_a_third_party_may_embed_too() -> None:
+@pytest.mark.usefixtures("installed_extension")
+def test_a_third_party_provider_may_embed() -> None:
     target = resolve_embedder("parrot:loud")
-    provider: Any = open_provider(target, environment())
+    provider: Any = open_provider(target, make_accounts())
     reply = asyncio.run(provider.embed(Request(target.model, (Turn("user", "a"), Turn("user", "bcd")))))
     assert reply.vectors == ([1.0], [3.0])
 
 
-@pytest.mark.usefixtures("installed")
-def test_a_third_party_is_listed_and_one_without_open_is_refused() -> None:
+@pytest.mark.usefixtures("installed_extension")
+def test_a_third_party_provider_is_listed_and_refused_without_open() -> None:
     assert kinds.providers.names()[-2:] == ["parrot", "shapeless"]
-    with pytest.raises(InvalidInput, match=r'the provider "shapeless" has no open\(target, account\)'):
-        open_provider(resolve_target("shapeless:x"), environment())
+    with pytest.raises(InvalidInput, match=r'the provider "shapeless" lacks the function open\(target, account\)'):
+        open_provider(resolve_target("shapeless:x"), make_accounts())
     with pytest.raises(InvalidInput, match=r'did you mean "parrot"\?'):
         resolve_target("parot:loud")

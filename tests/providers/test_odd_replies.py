@@ -1,4 +1,4 @@
-"""Any field of any answer may be anything: what comes of it can be stored, or is an error of that reply alone."""
+"""Any field of an answer may have any value: the reply can be stored, or the error is limited to that reply."""
 
 import asyncio
 import json
@@ -9,12 +9,13 @@ import pytest
 
 from pramana.errors import ProviderError
 from pramana.loopback.voice import ReceivedRequest
-from pramana.model import Provider, Reply, Request, Target, Turn, describe_invalid_reply, parse_usage
+from pramana.model import Provider, Reply, Request, Target, Turn
 from pramana.providers.accounts import Account
 from pramana.providers.prices import Prices
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google
 from pramana.providers.text.openai import OpenAI, Responses
+from pramana.replies import describe_invalid_reply, parse_usage
 
 from ..loopback.anthropic import AnthropicWire
 from ..loopback.google import GoogleWire
@@ -22,7 +23,7 @@ from ..loopback.openai import OpenAIWire
 from ..loopback.server import Answer, Fault, Loopback, Wire
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
-ODD: tuple[Any, ...] = ({"a": 1}, ["a"], 5, -5, 2**63, 10**400, 1.5e308, True, "", "\ud800\x00", None)
+UNUSUAL_VALUES: tuple[Any, ...] = ({"a": 1}, ["a"], 5, -5, 2**63, 10**400, 1.5e308, True, "", "\ud800\x00", None)
 REQUEST = Request("m", (Turn("user", "Is it so?"),))
 WHOLE = Request("m", (Turn("user", "Is it so?"),), {"stream": False})
 Path = tuple[str | int, ...]
@@ -39,21 +40,21 @@ CASES: dict[str, tuple[Callable[[Account], Provider], Callable[[], Wire], Reques
 }
 
 
-class Odd:
+class OddWire:
     """A server that changes one place of one event of its answer."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire, self.prefix, self.make_error_body = wire, wire.prefix, wire.make_error_body
         self.change: tuple[int, Path, Any] | None = None
-        self.said: list[Any] = []
+        self.events: list[Any] = []
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:
         answer = self.wire.answer(got, fault)
         frames = [*answer.frames]
-        self.said = [_data(each) for each in frames]
+        self.events = [_parse_event(each) for each in frames]
         if self.change:
             number, path, value = self.change
-            said = self.said[number]
+            said = self.events[number]
             holder = said
             for step in path[:-1]:
                 holder = holder[step]
@@ -64,21 +65,21 @@ class Odd:
         return Answer(tuple(frames), answer.status, answer.streamed, answer.headers)
 
 
-def _data(frame: bytes) -> Any:
+def _parse_event(frame: bytes) -> Any:
     data = frame.partition(b"data: ")[2] or frame
     return json.loads(data) if data.strip() != b"[DONE]" else None
 
 
-def places(value: Any, path: Path = ()) -> Iterator[Path]:
+def find_paths(value: Any, path: Path = ()) -> Iterator[Path]:
     if isinstance(value, dict | list):
         for step, inner in value.items() if isinstance(value, dict) else enumerate(value[:2]):
             if not isinstance(inner, float):
                 yield (*path, step)
-                yield from places(inner, (*path, step))
+                yield from find_paths(inner, (*path, step))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_any_field_may_be_anything(name: str) -> None:
+def test_any_field_may_have_any_value(name: str) -> None:
     make, wire, request = CASES[name]
 
     async def ask(provider: Any) -> Reply:
@@ -86,19 +87,19 @@ def test_any_field_may_be_anything(name: str) -> None:
         return reply
 
     async def go() -> tuple[int, int]:
-        odd = Odd(wire())
+        odd = OddWire(wire())
         replies = errors = 0
         async with Loopback(odd, keep=False) as server:
             provider = make(Account(server.url, timeout_s=20))
             await ask(provider)
             seen: set[tuple[Path, ...]] = set()
-            for number, said in enumerate(odd.said):
-                found = tuple(places(said))
+            for number, said in enumerate(odd.events):
+                found = tuple(find_paths(said))
                 if found in seen:
                     continue
                 seen.add(found)
                 for path in found:
-                    for value in ODD:
+                    for value in UNUSUAL_VALUES:
                         odd.change = (number, path, value)
                         try:
                             reply = await ask(provider)
@@ -133,13 +134,11 @@ def test_any_field_may_be_anything(name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("value", [{"a": 1}, ["a"], 5])
-def test_what_a_server_says_of_its_answer_is_unknown_where_it_is_no_text(
-    name: str, path: Path, field: str, value: Any
-) -> None:
+def test_non_text_metadata_of_an_answer_is_unknown(name: str, path: Path, field: str, value: Any) -> None:
     make, wire, request = CASES[name]
 
     async def go() -> Reply:
-        odd = Odd(wire())
+        odd = OddWire(wire())
         odd.change = (0, path, value)
         async with Loopback(odd) as server:
             provider = make(Account(server.url))

@@ -1,4 +1,4 @@
-"""Prices: costs by hand calculation, the user's file before all others, and an unknown price is never 0."""
+"""Prices: costs by hand calculation, precedence of the user's file, and unknown prices that are never 0."""
 
 import sys
 import time
@@ -10,12 +10,13 @@ from genai_prices import Usage as TheirUsage
 from genai_prices import calc_price
 
 from pramana.errors import InvalidInput
-from pramana.model import MAX_TOKENS, Target, Usage
+from pramana.model import Target, Usage
 from pramana.providers.names import resolve_target
 from pramana.providers.prices import Prices, Rates, published_models
+from pramana.replies import MAX_TOKENS
 
 
-def target(typed: str) -> Target:
+def make_target(typed: str) -> Target:
     return resolve_target(typed)
 
 
@@ -37,14 +38,14 @@ def target(typed: str) -> Target:
         ("https://api.openai.com/v1#gpt-5", None, Usage(1000, 200, 0), 0.00125 + 0.002),
     ],
 )
-def test_costs_by_hand(typed: str, served: str | None, usage: Usage, dollars: float) -> None:
-    assert Prices().cost(target(typed), served, usage) == pytest.approx(dollars, rel=1e-12)
+def test_costs_match_hand_calculation(typed: str, served: str | None, usage: Usage, dollars: float) -> None:
+    assert Prices().cost(make_target(typed), served, usage) == pytest.approx(dollars, rel=1e-12)
 
 
 @pytest.mark.parametrize("model", ["gpt-4o-mini", "gpt-5.2", "o3", "claude-sonnet-4-6", "gemini-2.5-flash"])
 @pytest.mark.parametrize("usage", [Usage(1234, 567, 89), Usage(0, 0, 0), Usage(250_000, 9, 250_000)])
-def test_costs_are_those_of_genai_prices(model: str, usage: Usage) -> None:
-    asked = target(model)
+def test_costs_match_genai_prices(model: str, usage: Usage) -> None:
+    asked = make_target(model)
     theirs = TheirUsage(
         input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cache_read_tokens=usage.cached_tokens
     )
@@ -64,37 +65,37 @@ def test_costs_are_those_of_genai_prices(model: str, usage: Usage) -> None:
 )
 def test_an_unknown_price_is_none_and_never_zero(typed: str) -> None:
     prices = Prices()
-    assert prices.cost(target(typed), None, Usage(10, 10)) is None
-    assert not prices.is_known(target(typed))
+    assert prices.cost(make_target(typed), None, Usage(10, 10)) is None
+    assert not prices.is_known(make_target(typed))
 
 
 def test_unknown_tokens_are_an_unknown_cost() -> None:
     prices = Prices()
     for usage in (Usage(), Usage(10, None), Usage(None, 10)):
-        assert prices.cost(target("gpt-5"), None, usage) is None
-    assert prices.is_known(target("gpt-5"))
+        assert prices.cost(make_target("gpt-5"), None, usage) is None
+    assert prices.is_known(make_target("gpt-5"))
 
 
-def test_a_model_that_only_reads_has_no_price_for_what_it_says() -> None:
-    embedder = target("openai:text-embedding-3-small")  # $0.02 a million
+def test_an_embedding_model_has_no_output_price() -> None:
+    embedder = make_target("openai:text-embedding-3-small")  # $0.02 a million
     assert Prices().cost(embedder, None, Usage(1000, None)) == pytest.approx(0.00002)
     assert Prices().cost(embedder, None, Usage(1000, 5)) is None
 
 
 def test_the_embedded_model_and_the_fake_cost_exactly_nothing() -> None:
     for typed in ("local", "fake", "fake:echo"):
-        assert Prices().cost(target(typed), None, Usage()) == 0.0
-        assert Prices().is_known(target(typed))
+        assert Prices().cost(make_target(typed), None, Usage()) == 0.0
+        assert Prices().is_known(make_target(typed))
 
 
-def write(folder: Path, text: str) -> Path:
+def write_prices(folder: Path, text: str) -> Path:
     path = folder / "prices.toml"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def test_a_file_goes_before_all_others(tmp_path: Path) -> None:
-    path = write(
+def test_the_price_file_takes_precedence(tmp_path: Path) -> None:
+    path = write_prices(
         tmp_path,
         """
         [prices."openai:gpt-5"]
@@ -115,26 +116,26 @@ def test_a_file_goes_before_all_others(tmp_path: Path) -> None:
     # 700 at $100, 300 at $10, 10 at $200.50 a million
     by_hand = 0.07 + 0.003 + 0.002005
     for typed in ("gpt-5", "openai:gpt-5", "openai-responses:gpt-5"):
-        assert prices.cost(target(typed), "gpt-5-2025-08-07", Usage(1000, 10, 300)) == pytest.approx(by_hand)
-    assert prices.cost(target("http://localhost:8000/v1#llama"), None, Usage()) == 0.0
-    # without a price of its own, cached input costs what input costs
-    assert prices.cost(target("python:textwrap:dedent"), None, Usage(100, 10, 50)) == pytest.approx(0.00012)
-    assert prices.is_known(target("python:textwrap:dedent"))
-    assert prices.cost(target("opus"), None, Usage(1000, 0, 0)) == pytest.approx(0.005)
+        assert prices.cost(make_target(typed), "gpt-5-2025-08-07", Usage(1000, 10, 300)) == pytest.approx(by_hand)
+    assert prices.cost(make_target("http://localhost:8000/v1#llama"), None, Usage()) == 0.0
+    # without its own price, cached input costs as much as input
+    assert prices.cost(make_target("python:textwrap:dedent"), None, Usage(100, 10, 50)) == pytest.approx(0.00012)
+    assert prices.is_known(make_target("python:textwrap:dedent"))
+    assert prices.cost(make_target("opus"), None, Usage(1000, 0, 0)) == pytest.approx(0.005)
 
 
-def test_what_is_set_goes_before_the_file_and_each_price_says_whose_it_is(tmp_path: Path) -> None:
-    path = write(tmp_path, '[prices."gpt-5"]\ninput_per_million = 7\noutput_per_million = 8\n')
+def test_a_stored_price_takes_precedence_over_the_file_and_each_price_names_its_source(tmp_path: Path) -> None:
+    path = write_prices(tmp_path, '[prices."gpt-5"]\ninput_per_million = 7\noutput_per_million = 8\n')
     prices = Prices.load(path, {"openai:gpt-5": Rates(0, 2.0, 3.0, 1.0)})
-    assert prices.cost(target("gpt-5"), None, Usage(1000, 100, 500)) == pytest.approx(0.001 + 0.0005 + 0.0003)
-    told = {name: prices.find_price(target(name)) for name in ("gpt-5", "opus", "fake", "openai:nobody-knows-it")}
+    assert prices.cost(make_target("gpt-5"), None, Usage(1000, 100, 500)) == pytest.approx(0.001 + 0.0005 + 0.0003)
+    told = {name: prices.find_price(make_target(name)) for name in ("gpt-5", "opus", "fake", "openai:nobody-knows-it")}
     assert {name: price and (price.origin, price.name) for name, price in told.items()} == {
         "gpt-5": ("set", "openai:gpt-5"),
         "opus": ("published", None),
         "fake": ("free", None),
         "openai:nobody-knows-it": None,
     }
-    filed = Prices.load(path).find_price(target("gpt-5"))
+    filed = Prices.load(path).find_price(make_target("gpt-5"))
     assert filed
     assert (filed.origin, filed.name, filed.steps[0].input) == ("file", "gpt-5", 7)
     versions = {
@@ -143,11 +144,11 @@ def test_what_is_set_goes_before_the_file_and_each_price_says_whose_it_is(tmp_pa
     assert len(versions) == 3
 
 
-def test_the_version_says_whose_prices_they_are(tmp_path: Path) -> None:
+def test_the_price_version_names_its_source(tmp_path: Path) -> None:
     assert Prices.load(None).version == f"genai-prices {version('genai-prices')}"
     assert Prices.load(tmp_path / "absent.toml").version == Prices.load(None).version
     entry = '[prices."a:b"]\ninput_per_million = 1\noutput_per_million = '
-    one, other = (Prices.load(write(tmp_path, f"{entry}{price}")).version for price in (1, 2))
+    one, other = (Prices.load(write_prices(tmp_path, f"{entry}{price}")).version for price in (1, 2))
     assert one.startswith(f"genai-prices {version('genai-prices')} and own prices ")
     assert one != other
 
@@ -155,7 +156,7 @@ def test_the_version_says_whose_prices_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says", "line"),
     [
-        ("[prices.\n", "is no TOML", 1),
+        ("[prices.\n", "is not valid TOML", 1),
         ('\n[prices."a:b"]\ninput_per_million = 1\n', 'prices."a:b": output_per_million is missing', 2),
         (
             '[prices."a:b"]\ninput_per_million = -1\noutput_per_million = 2',
@@ -182,8 +183,8 @@ def test_the_version_says_whose_prices_they_are(tmp_path: Path) -> None:
         ('[prices]\n"a:b" = 3', "is not a table", 2),
     ],
 )
-def test_a_bad_file_says_where(tmp_path: Path, text: str, says: str, line: int) -> None:
-    path = write(tmp_path, text)
+def test_a_bad_price_file_is_reported_with_its_position(tmp_path: Path, text: str, says: str, line: int) -> None:
+    path = write_prices(tmp_path, text)
     with pytest.raises(InvalidInput) as caught:
         Prices.load(path)
     assert says in str(caught.value)
@@ -191,9 +192,9 @@ def test_a_bad_file_says_where(tmp_path: Path, text: str, says: str, line: int) 
     assert caught.value.problems[0].line == line
 
 
-def test_no_cost_is_beyond_measure(tmp_path: Path) -> None:
+def test_no_cost_is_infinite(tmp_path: Path) -> None:
     text = '[prices."openai:gpt-5"]\ninput_per_million = 1e9\noutput_per_million = 1e9'
-    cost = Prices.load(write(tmp_path, text)).cost(target("gpt-5"), None, Usage(MAX_TOKENS, MAX_TOKENS, 0))
+    cost = Prices.load(write_prices(tmp_path, text)).cost(make_target("gpt-5"), None, Usage(MAX_TOKENS, MAX_TOKENS, 0))
     assert cost is not None
     assert cost * 1e6 < float("inf")
 
@@ -201,20 +202,20 @@ def test_no_cost_is_beyond_measure(tmp_path: Path) -> None:
 def test_every_problem_is_reported(tmp_path: Path) -> None:
     text = '[prices."a:b"]\ninput_per_million = "x"\n[prices."c:d"]\n'
     with pytest.raises(InvalidInput) as caught:
-        Prices.load(write(tmp_path, text))
+        Prices.load(write_prices(tmp_path, text))
     assert len(caught.value.problems) == 4
     assert "(and 3 more)" in str(caught.value)
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_price_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "prices.toml"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidInput, match="cannot be read"):
         Prices.load(path)
 
 
-def test_a_cost_takes_microseconds() -> None:
-    prices, asked, usage = Prices(), target("gemini-2.5-pro"), Usage(1000, 200, 100)
+def test_computing_a_cost_takes_microseconds() -> None:
+    prices, asked, usage = Prices(), make_target("gemini-2.5-pro"), Usage(1000, 200, 100)
     prices.cost(asked, "gemini-2.5-pro", usage)
     best = float("inf")
     for _ in range(20):  # the best of many: a busy machine must not fail it
@@ -225,23 +226,23 @@ def test_a_cost_takes_microseconds() -> None:
     assert best < (3e-6 if sys.gettrace() is None else 60e-6)  # measuring coverage slows every line
 
 
-def test_a_price_found_is_looked_up_again_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_price_is_looked_up_again_when_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     look = Prices._look_up
 
-    def counted(self: Prices, asked: Target, served: str | None) -> object:
+    def count_lookup(self: Prices, asked: Target, served: str | None) -> object:
         looked.append(asked.typed)
         return look(self, asked, served)
 
-    monkeypatch.setattr(Prices, "_look_up", counted)
+    monkeypatch.setattr(Prices, "_look_up", count_lookup)
     prices = Prices()
     for _ in range(3):
-        prices.cost(target("gpt-5"), None, Usage(1, 1))
+        prices.cost(make_target("gpt-5"), None, Usage(1, 1))
     assert len(looked) == 1
-    prices._until = 0.0
-    prices.cost(target("gpt-5"), None, Usage(1, 1))
+    prices._cache_expires_at = 0.0
+    prices.cost(make_target("gpt-5"), None, Usage(1, 1))
     assert len(looked) == 2
 
 
-def test_published_models_are_of_our_vendors() -> None:
+def test_published_models_belong_to_supported_vendors() -> None:
     assert {"gpt-5", "claude-opus-4-6", "gemini-2.5-pro"} <= set(published_models())

@@ -1,4 +1,4 @@
-"""Proxies from the environment: a real forwarding proxy on loopback sees what it should, and no password shows."""
+"""Proxies from the environment: a real proxy on loopback gets the right requests, and no password is shown."""
 
 import asyncio
 import base64
@@ -23,23 +23,23 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 PASSWORD = "hunter2"
 REQUEST = Request("m", (Turn("user", "Is it so?"),))
 ELSEWHERE = "http://models.example:8000/v1"
-"""Nobody's: only a proxy leads there."""
+"""An unassigned address, which only a proxy can reach."""
 
 
 @pytest.fixture
-def named_host(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the name of a host that a name server would lead here: nothing but the answer is made up."""
+def proxied_host(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a host name that resolves to this machine; only the DNS answer is faked."""
     real = socket.getaddrinfo
 
-    def answered(host: Any, *rest: Any, **more: Any) -> Any:
+    def resolve(host: Any, *rest: Any, **more: Any) -> Any:
         return real("127.0.0.1" if host == "models.example" else host, *rest, **more)
 
-    monkeypatch.setattr(socket, "getaddrinfo", answered)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     return "models.example"
 
 
 @pytest.fixture(autouse=True)
-def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http", "https", "all", "no"):
         monkeypatch.delenv(f"{name}_proxy", raising=False)
         monkeypatch.delenv(f"{name.upper()}_PROXY", raising=False)
@@ -113,14 +113,14 @@ def test_a_request_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch, name:
     assert asked == [f"POST {ELSEWHERE}/chat/completions HTTP/1.1"]
 
 
-def test_what_no_proxy_names_is_reached_directly(monkeypatch: pytest.MonkeyPatch, named_host: str) -> None:
+def test_hosts_in_no_proxy_are_reached_directly(monkeypatch: pytest.MonkeyPatch, proxied_host: str) -> None:
     async def go() -> tuple[list[str], list[str], list[str]]:
         async with Loopback(OpenAIWire("Here.")) as server, proxying(server) as proxy:
             monkeypatch.setenv("HTTP_PROXY", proxy.url)
-            named = server.url.replace("127.0.0.1", named_host)
+            named = server.url.replace("127.0.0.1", proxied_host)
             said = [await ask(named)]
             first = list(proxy.asked)
-            monkeypatch.setenv("NO_PROXY", f"example.org,{named_host}")
+            monkeypatch.setenv("NO_PROXY", f"example.org,{proxied_host}")
             said += [await ask(named), await ask(server.url)]
             return said, first, proxy.asked
 
@@ -130,7 +130,7 @@ def test_what_no_proxy_names_is_reached_directly(monkeypatch: pytest.MonkeyPatch
     assert after == before
 
 
-def test_this_machine_is_always_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_localhost_is_always_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> list[str]:
         async with Loopback(OpenAIWire("Here.")) as server, proxying(server) as proxy:
             monkeypatch.setenv("ALL_PROXY", proxy.url)
@@ -142,7 +142,7 @@ def test_this_machine_is_always_reached_directly(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("password", [PASSWORD, "p@ss/w%rd"])
-def test_a_user_of_the_proxy_is_sent_to_it_and_shows_nowhere(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+def test_proxy_credentials_are_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
     from urllib.parse import quote
 
     async def go() -> tuple[str, ProviderError]:
@@ -162,7 +162,7 @@ def test_a_user_of_the_proxy_is_sent_to_it_and_shows_nowhere(monkeypatch: pytest
     assert password not in f"{error} {error!r}"
 
 
-def test_a_proxy_that_leads_nowhere_says_so_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_proxy_is_reported_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> list[str]:
         said = []
         async with Loopback(OpenAIWire()) as server, proxying(server, f"me:{PASSWORD}") as proxy:
@@ -185,7 +185,7 @@ def test_a_proxy_that_leads_nowhere_says_so_without_its_password(monkeypatch: py
     assert PASSWORD not in tunnel + stranger + absent
 
 
-def test_a_reply_keeps_a_word_that_is_also_the_proxys_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_containing_the_proxy_password_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> str:
         async with (
             Loopback(OpenAIWire(f"The film has {PASSWORD}.")) as server,
@@ -197,7 +197,7 @@ def test_a_reply_keeps_a_word_that_is_also_the_proxys_password(monkeypatch: pyte
     assert asyncio.run(go()) == f"The film has {PASSWORD}."
 
 
-def test_neither_an_account_nor_a_refusal_shows_the_proxys_password() -> None:
+def test_accounts_and_refusals_never_show_the_proxy_password() -> None:
     account = Account(ELSEWHERE, proxy=f"http://me:{PASSWORD}@proxy:3128")
     accounts = Accounts(lambda _: None, proxy_for=lambda _: account.proxy)
     http = HttpTransport("the server", account)
@@ -239,7 +239,7 @@ def test_neither_an_account_nor_a_refusal_shows_the_proxys_password() -> None:
         ("http://[bad", {"ALL_PROXY": "http://p:1"}, None),
     ],
 )
-def test_which_proxy_leads_where(
+def test_the_proxy_is_chosen_by_scheme_and_host(
     monkeypatch: pytest.MonkeyPatch, url: str, variables: dict[str, str], proxy: str | None
 ) -> None:
     for name, value in variables.items():
@@ -247,7 +247,7 @@ def test_which_proxy_leads_where(
     assert settings.find_proxy(url) == proxy
 
 
-def test_a_proxy_of_another_kind_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_proxy_type_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", f"socks5://me:{PASSWORD}@p:1")
     with pytest.raises(InvalidInput, match="of the type socks5, which is not supported; set HTTPS_PROXY") as caught:
         settings.find_proxy("https://a.org/v1")

@@ -1,4 +1,4 @@
-"""No key in anything that is stored: whole, in pieces, or as JSON may write it; and no answer that is not the model's."""
+"""No key is stored, whether whole, in pieces or JSON-escaped, and the model's answers are never changed."""
 
 import asyncio
 import json
@@ -27,16 +27,16 @@ HALVES = (KEY[:7], KEY[7:])
 Make = Callable[[Account], Provider]
 
 
-class Saying(OpenAIWire):
-    """A server that answers with these bytes, whatever is asked: the events of a stream, or one piece."""
+class FixedAnswer(OpenAIWire):
+    """A server that answers every request with these bytes: the events of a stream, or one piece."""
 
-    def __init__(self, *said: Any, streamed: bool = True) -> None:
+    def __init__(self, *parts: Any, streamed: bool = True) -> None:
         super().__init__()
         self.prefix = ""
-        self.said, self.streamed = said, streamed
+        self.parts, self.streamed = parts, streamed
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
-        texts = [each if isinstance(each, str) else json.dumps(each) for each in self.said]
+        texts = [each if isinstance(each, str) else json.dumps(each) for each in self.parts]
         if not self.streamed:
             return Answer((texts[0].encode(),))
         events = [f"event: {each['type']}\n" if "type" in each else "" for each in map(json.loads, texts)]
@@ -44,7 +44,7 @@ class Saying(OpenAIWire):
         return Answer(frames, streamed=True)
 
 
-def ask(make: Make, wire: Saying, key: str = KEY) -> Reply:
+def ask(make: Make, wire: FixedAnswer, key: str = KEY) -> Reply:
     async def go() -> Reply:
         async with Loopback(wire) as server:
             provider = make(Account(server.url, key))
@@ -56,12 +56,12 @@ def ask(make: Make, wire: Saying, key: str = KEY) -> Reply:
     return asyncio.run(go())
 
 
-def chat(*deltas: Any, **more: Any) -> Saying:
+def make_chat(*deltas: Any, **more: Any) -> FixedAnswer:
     events = [{"choices": [{"index": 0, "delta": delta}], **more} for delta in deltas]
-    return Saying(*events, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    return FixedAnswer(*events, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
 
 
-def hidden(text: str) -> str:
+def escape_text(text: str) -> str:
     """The text as PHP and others may write it."""
     return text.replace("/", r"\/").replace("s", r"\u0073").replace("k", r"\u006B")
 
@@ -70,50 +70,57 @@ def hidden(text: str) -> str:
 
 
 MESSAGE: dict[str, Any] = {"model": "m", "content": [], "stop_reason": None, "usage": {}}
-TEXTS: dict[str, tuple[Make, Saying]] = {
-    "chat, whole": (OpenAI, chat({"content": f"It is {KEY}."})),
-    "chat, in halves": (OpenAI, chat({"content": f"It is {HALVES[0]}"}, {"content": HALVES[1]})),
-    "chat, letter by letter": (OpenAI, chat(*({"content": each} for each in KEY))),
-    "chat, thoughts in halves": (OpenAI, chat(*({"reasoning_content": each} for each in HALVES), {"content": "yes"})),
-    "chat, thoughts beside an empty text": (OpenAI, chat(*({"content": "", "reasoning": each} for each in HALVES))),
+TEXTS: dict[str, tuple[Make, FixedAnswer]] = {
+    "chat, whole": (OpenAI, make_chat({"content": f"It is {KEY}."})),
+    "chat, in halves": (OpenAI, make_chat({"content": f"It is {HALVES[0]}"}, {"content": HALVES[1]})),
+    "chat, letter by letter": (OpenAI, make_chat(*({"content": each} for each in KEY))),
+    "chat, thoughts in halves": (
+        OpenAI,
+        make_chat(*({"reasoning_content": each} for each in HALVES), {"content": "yes"}),
+    ),
+    "chat, thoughts beside an empty text": (
+        OpenAI,
+        make_chat(*({"content": "", "reasoning": each} for each in HALVES)),
+    ),
     "chat, a call in halves": (
         OpenAI,
-        chat(*({"tool_calls": [{"function": {"arguments": each}}]} for each in HALVES)),
+        make_chat(*({"tool_calls": [{"function": {"arguments": each}}]} for each in HALVES)),
     ),
     "chat, another choice": (
         OpenAI,
-        Saying(
+        FixedAnswer(
             *({"choices": [{"index": 1, "delta": {"content": each}}]} for each in HALVES),
             {"choices": [{"index": 0, "delta": {"content": "yes"}, "finish_reason": "stop"}]},
         ),
     ),
     "chat, hidden": (
         OpenAI,
-        Saying(f'{{"choices": [{{"delta": {{"content": "{hidden(KEY)}"}}, "finish_reason": "stop"}}]}}'),
+        FixedAnswer(f'{{"choices": [{{"delta": {{"content": "{escape_text(KEY)}"}}, "finish_reason": "stop"}}]}}'),
     ),
     "chat, hidden in one piece": (
         OpenAI,
-        Saying(
-            f'{{"choices": [{{"message": {{"content": "{hidden(KEY)}"}}, "finish_reason": "stop"}}]}}', streamed=False
+        FixedAnswer(
+            f'{{"choices": [{{"message": {{"content": "{escape_text(KEY)}"}}, "finish_reason": "stop"}}]}}',
+            streamed=False,
         ),
     ),
     "responses": (
         Responses,
-        Saying(
+        FixedAnswer(
             *({"type": "response.output_text.delta", "delta": each} for each in HALVES),
             {"type": "response.completed", "response": {"output": [], "status": "completed"}},
         ),
     ),
     "responses, thoughts": (
         Responses,
-        Saying(
+        FixedAnswer(
             *({"type": "response.reasoning_text.delta", "delta": each} for each in HALVES),
             {"type": "response.completed", "response": {"output": [], "status": "completed"}},
         ),
     ),
     "messages": (
         Anthropic,
-        Saying(
+        FixedAnswer(
             {"type": "message_start", "message": MESSAGE},
             *({"type": "content_block_delta", "delta": {"type": "text_delta", "text": each}} for each in HALVES),
             {"type": "message_stop"},
@@ -121,7 +128,7 @@ TEXTS: dict[str, tuple[Make, Saying]] = {
     ),
     "messages, thoughts": (
         Anthropic,
-        Saying(
+        FixedAnswer(
             {"type": "message_start", "message": MESSAGE},
             *(
                 {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": each}}
@@ -132,13 +139,13 @@ TEXTS: dict[str, tuple[Make, Saying]] = {
     ),
     "content": (
         Google,
-        Saying(
+        FixedAnswer(
             *({"candidates": [{"content": {"parts": [{"text": each}]}, "finishReason": "STOP"}]} for each in HALVES)
         ),
     ),
     "content, thoughts": (
         Google,
-        Saying(
+        FixedAnswer(
             *(
                 {"candidates": [{"content": {"parts": [{"text": each, "thought": True}]}, "finishReason": "STOP"}]}
                 for each in HALVES
@@ -149,7 +156,7 @@ TEXTS: dict[str, tuple[Make, Saying]] = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_an_answer_that_holds_the_key_is_an_error_and_is_not_kept(name: str) -> None:
+def test_an_answer_that_contains_the_key_is_an_error_and_not_stored(name: str) -> None:
     with pytest.raises(KeyInAnswer, match="contains the account's API key, and keys are never stored") as caught:
         ask(*TEXTS[name])
     assert KEY not in str(caught.value)
@@ -160,13 +167,13 @@ def test_an_answer_is_never_changed() -> None:
     """A word of 16 letters that is the key is not replaced and then called wrong."""
     word = "placeholder-key-not-needed"
     with pytest.raises(KeyInAnswer, match="if it is not a secret, set OPENAI_API_KEY to one of fewer than 16"):
-        ask(OpenAI, chat({"content": f"Set it to {word}."}), word)
-    assert ask(OpenAI, chat({"content": "[key]"})).text == "[key]"
+        ask(OpenAI, make_chat({"content": f"Set it to {word}."}), word)
+    assert ask(OpenAI, make_chat({"content": "[key]"})).text == "[key]"
 
 
 @pytest.mark.parametrize("key", ["ollama", "test", "none", "fifteen-letters"])
-def test_a_key_that_is_a_word_may_be_said(key: str) -> None:
-    reply = ask(OpenAI, chat({"content": f"It runs on {key}."}), key)
+def test_a_reply_may_contain_a_key_that_is_a_plain_word(key: str) -> None:
+    reply = ask(OpenAI, make_chat({"content": f"It runs on {key}."}), key)
     assert reply.text == f"It runs on {key}."
     assert key in json.dumps(reply.response())
 
@@ -174,29 +181,29 @@ def test_a_key_that_is_a_word_may_be_said(key: str) -> None:
 # Beside the text
 
 
-@pytest.mark.parametrize("written", [KEY, hidden(KEY), KEY.replace("-", r"\u002d"), KEY.replace("/", r"\u002F")])
-def test_a_key_beside_the_text_is_blanked(written: str) -> None:
+@pytest.mark.parametrize("written", [KEY, escape_text(KEY), KEY.replace("-", r"\u002d"), KEY.replace("/", r"\u002F")])
+def test_a_key_outside_the_text_is_redacted(written: str) -> None:
     """A gateway that repeats our headers in each answer can be used all the same."""
     event = (
         f'{{"debug": {{"key": "Bearer {written}", "{written}": 1}}, "system_fingerprint": "fp {written}",'
         f'"model": "{written}", "choices": [{{"delta": {{"content": "so\\n\\u00e9"}}, "finish_reason": "stop"}}]}}'
     )
-    reply = ask(OpenAI, Saying(event))
+    reply = ask(OpenAI, FixedAnswer(event))
     assert (reply.text, reply.served_model, reply.fingerprint) == ("so\né", "[key]", "fp [key]")
     assert reply.response()[0]["debug"] == {"key": "Bearer [key]", "[key]": 1}
     assert KEY not in repr(reply)
     assert KEY not in json.dumps(reply.response())
 
 
-def test_a_key_of_digits_where_a_number_stands_is_an_error() -> None:
+def test_a_numeric_key_in_place_of_a_number_is_an_error() -> None:
     with pytest.raises(KeyInAnswer):
-        ask(OpenAI, chat({"content": "so"}, number=1234567890123456), "1234567890123456")
+        ask(OpenAI, make_chat({"content": "so"}, number=1234567890123456), "1234567890123456")
 
 
-def test_a_list_of_models_is_blanked() -> None:
+def test_a_list_of_models_is_redacted() -> None:
     async def go() -> list[str]:
-        said = f'{{"data": [{{"id": "{hidden(KEY)}"}}]}}'
-        async with Loopback(Saying(said, streamed=False)) as server:
+        said = f'{{"data": [{{"id": "{escape_text(KEY)}"}}]}}'
+        async with Loopback(FixedAnswer(said, streamed=False)) as server:
             provider = OpenAI(Account(server.url, KEY))
             try:
                 return await provider.models()
@@ -209,7 +216,7 @@ def test_a_list_of_models_is_blanked() -> None:
 @given(
     st.text(st.characters(exclude_categories=["Cs"]), min_size=16, max_size=40), st.lists(st.booleans()), st.booleans()
 )
-def test_no_writing_of_a_secret_is_missed(secret: str, escapes: list[bool], twice: bool) -> None:
+def test_every_json_spelling_of_a_secret_is_found(secret: str, escapes: list[bool], twice: bool) -> None:
     def write(letter: str, escape: bool) -> str:
         plain = json.dumps(letter, ensure_ascii=False)[1:-1]
         units = letter.encode("utf-16-be").hex()

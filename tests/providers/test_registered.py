@@ -1,4 +1,4 @@
-"""Registered providers: how they are typed, what a target records of them, and where their keys go, and where never."""
+"""Registered providers: their names, what a target records of them, and where their keys may be sent."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,30 +18,30 @@ KEY = "sk-registered-0123456789"
 DESCRIPTION = {"name": "Mine", "url": "wss://agent.example/call", "base_url": "https://agent.example"}
 
 
-def lookup(*every: Registered) -> Callable[[str], Registered | None]:
+def make_lookup(*every: Registered) -> Callable[[str], Registered | None]:
     return {each.id: each for each in every}.get
 
 
-def one(provider_id: str, kind: str, **given: Any) -> Registered:
+def make_registered(provider_id: str, kind: str, **given: Any) -> Registered:
     return Registered(provider_id, kind, **given, unlock=lambda: KEY)
 
 
-MINE = one("my-vllm", "compatible", base_url="http://models.example/v1", model="llama")
-TEAM = one("openai-team", "openai")
-OPENAI = one("openai", "openai", base_url="https://gateway.example/v1")
-AGENT = one("my-agent", "websocket", description=DESCRIPTION)
+MINE = make_registered("my-vllm", "compatible", base_url="http://models.example/v1", model="llama")
+TEAM = make_registered("openai-team", "openai")
+OPENAI = make_registered("openai", "openai", base_url="https://gateway.example/v1")
+AGENT = make_registered("my-agent", "websocket", description=DESCRIPTION)
 FAKE = Registered("my-fake", "fake", model="fixed=yes")
-EVERY = lookup(MINE, TEAM, AGENT, FAKE)
+EVERY = make_lookup(MINE, TEAM, AGENT, FAKE)
 
 
-def account(typed: str, registered: Callable[[str], Registered | None] = EVERY, **variables: str) -> Account:
+def find_account(typed: str, registered: Callable[[str], Registered | None] = EVERY, **variables: str) -> Account:
     accounts = Accounts(variables.get, registered=registered)
     found = accounts.find_account(resolve_target(typed, registered=registered))
     assert found is not None
     return found
 
 
-def test_a_registered_provider_is_typed_before_the_colon() -> None:
+def test_a_registered_provider_is_the_prefix_of_a_model_name() -> None:
     assert resolve_target("my-vllm:qwen", registered=EVERY) == Target(
         "my-vllm:qwen", "compatible", "qwen", {"account": "my-vllm", "base_url": "http://models.example/v1"}
     )
@@ -55,64 +55,69 @@ def test_a_registered_provider_is_typed_before_the_colon() -> None:
         "my-agent", "websocket", "my-agent", {"description": DESCRIPTION, "account": "my-agent"}
     )
     assert resolve_target("my-agent:sales", registered=EVERY).model == "sales"
-    asks = lookup(one("asks", "websocket", description={**DESCRIPTION, "url": "wss://agent.example/{model}"}))
+    asks = make_lookup(
+        make_registered("asks", "websocket", description={**DESCRIPTION, "url": "wss://agent.example/{model}"})
+    )
     assert resolve_target("asks:sales", registered=asks).model == "sales"
-    with pytest.raises(InvalidInput, match="names no model, and this agent needs one; write asks:MODEL"):
+    with pytest.raises(InvalidInput, match="lacks a model, which this agent needs; write asks:MODEL"):
         resolve_target("asks", registered=asks)
-    with pytest.raises(InvalidInput, match="names no model; write openai-team:MODEL"):
+    with pytest.raises(InvalidInput, match="lacks a model; write openai-team:MODEL"):
         resolve_target("openai-team", registered=EVERY)
     with pytest.raises(InvalidInput, match='unknown provider "my-vlm"'):
         resolve_target("my-vlm:m", registered=EVERY)
 
 
-def test_no_target_holds_a_key() -> None:
+def test_no_target_contains_a_key() -> None:
     for typed in ("my-vllm", "openai-team:gpt-5", "my-agent"):
         assert KEY not in repr(resolve_target(typed, registered=EVERY))
-        assert KEY not in repr(account(typed))
+        assert KEY not in repr(find_account(typed))
 
 
 def test_each_has_its_own_key_and_address() -> None:
-    assert (account("my-vllm").base_url, account("my-vllm").key) == ("http://models.example/v1", KEY)
-    assert account("openai-team:gpt-5").base_url == "https://api.openai.com/v1"
-    assert account("openai-team:gpt-5", OPENAI_API_KEY="other", OPENAI_BASE_URL="http://other").key == KEY
-    assert account("openai-team:gpt-5", OPENAI_BASE_URL="http://other").base_url == "https://api.openai.com/v1"
-    assert account("gpt-5", OPENAI_API_KEY="of-the-environment").key == "of-the-environment"
+    assert (find_account("my-vllm").base_url, find_account("my-vllm").key) == ("http://models.example/v1", KEY)
+    assert find_account("openai-team:gpt-5").base_url == "https://api.openai.com/v1"
+    assert find_account("openai-team:gpt-5", OPENAI_API_KEY="other", OPENAI_BASE_URL="http://other").key == KEY
+    assert find_account("openai-team:gpt-5", OPENAI_BASE_URL="http://other").base_url == "https://api.openai.com/v1"
+    assert find_account("gpt-5", OPENAI_API_KEY="of-the-environment").key == "of-the-environment"
 
 
 @pytest.mark.parametrize("typed", ["gpt-5", "openai:gpt-5", "openai-responses:gpt-5", "openai-realtime:gpt-realtime"])
-def test_under_the_name_of_its_kind_it_stands_before_the_environment(typed: str) -> None:
-    found = account(typed, lookup(OPENAI), OPENAI_API_KEY="other", OPENAI_BASE_URL="http://other")
+def test_a_provider_registered_under_its_kind_takes_precedence_over_the_environment(typed: str) -> None:
+    found = find_account(typed, make_lookup(OPENAI), OPENAI_API_KEY="other", OPENAI_BASE_URL="http://other")
     assert (found.base_url, found.key) == ("https://gateway.example/v1", KEY)
-    assert resolve_target(typed, registered=lookup(OPENAI)).typed == typed
+    assert resolve_target(typed, registered=make_lookup(OPENAI)).typed == typed
 
 
-def test_a_server_that_was_typed_is_never_given_a_registered_key() -> None:
-    compatible = one("compatible", "compatible", base_url="http://models.example/v1")
-    found = account("http://elsewhere.example/v1#m", lookup(compatible))
+def test_a_typed_server_never_gets_a_registered_key() -> None:
+    compatible = make_registered("compatible", "compatible", base_url="http://models.example/v1")
+    found = find_account("http://elsewhere.example/v1#m", make_lookup(compatible))
     assert (found.base_url, found.key) == ("http://elsewhere.example/v1", None)
 
 
-def test_without_a_key_it_says_so_and_takes_none_from_the_environment() -> None:
+def test_a_registered_provider_without_a_key_does_not_use_the_environment() -> None:
     keyless = Registered("openai-team", "openai")
     with pytest.raises(AuthenticationFailed, match="openai-team needs an API key; set the provider's apiKey"):
-        account("openai-team:gpt-5", lookup(keyless), OPENAI_API_KEY="other")
+        find_account("openai-team:gpt-5", make_lookup(keyless), OPENAI_API_KEY="other")
 
 
-def test_a_key_goes_only_where_it_was_meant_to_go_when_the_run_was_made() -> None:
+def test_a_key_is_sent_only_to_the_address_recorded_with_the_run() -> None:
     target = resolve_target("my-vllm", registered=EVERY)
-    for now in (one("my-vllm", "compatible", base_url="http://moved.example/v1"), one("my-vllm", "anthropic")):
+    for now in (
+        make_registered("my-vllm", "compatible", base_url="http://moved.example/v1"),
+        make_registered("my-vllm", "anthropic"),
+    ):
         with pytest.raises(
-            InvalidInput, match="another address than when the run started, and its key is sent to no other"
+            InvalidInput, match="has changed since the run started, and its key is not sent to a new address"
         ):
-            Accounts(lambda _: None, registered=lookup(now)).find_account(target)
-    with pytest.raises(InvalidInput, match='no provider "my-vllm" is registered any longer'):
+            Accounts(lambda _: None, registered=make_lookup(now)).find_account(target)
+    with pytest.raises(InvalidInput, match='the provider "my-vllm" is no longer registered'):
         Accounts(lambda _: None).find_account(target)
     agent = resolve_target("my-agent", registered=EVERY)
-    moved = one("my-agent", "websocket", description={**DESCRIPTION, "url": "wss://moved.example"})
-    with pytest.raises(InvalidInput, match="another address"):
-        Accounts(lambda _: None, registered=lookup(moved)).find_account(agent)
-    renamed = one("my-agent", "websocket", description={**DESCRIPTION, "name": "Renamed"})
-    found = Accounts(lambda _: None, registered=lookup(renamed)).find_account(agent)
+    moved = make_registered("my-agent", "websocket", description={**DESCRIPTION, "url": "wss://moved.example"})
+    with pytest.raises(InvalidInput, match="the address of the provider"):
+        Accounts(lambda _: None, registered=make_lookup(moved)).find_account(agent)
+    renamed = make_registered("my-agent", "websocket", description={**DESCRIPTION, "name": "Renamed"})
+    found = Accounts(lambda _: None, registered=make_lookup(renamed)).find_account(agent)
     assert found is not None
     assert found.key == KEY
 
@@ -127,20 +132,20 @@ AGENT_URLS = {
 
 
 @pytest.mark.parametrize("url", AGENT_URLS)
-def test_no_model_leads_the_key_of_a_described_agent_to_another_host(url: str) -> None:
+def test_no_model_name_sends_the_key_of_a_described_agent_to_another_host(url: str) -> None:
     good, others = AGENT_URLS[url]
     description = {**DESCRIPTION, "url": url}
-    agent = one("agent", "websocket", model=good, description=description)
-    assert account("agent", lookup(agent)).key == KEY
-    assert account(f"agent:{good}", lookup(agent)).key == KEY
+    agent = make_registered("agent", "websocket", model=good, description=description)
+    assert find_account("agent", make_lookup(agent)).key == KEY
+    assert find_account(f"agent:{good}", make_lookup(agent)).key == KEY
     for other in others:
-        target = replace(resolve_target("agent", registered=lookup(agent)), model=other)
-        found = Accounts(lambda _: None, registered=lookup(agent)).find_account(target)
+        target = replace(resolve_target("agent", registered=make_lookup(agent)), model=other)
+        found = Accounts(lambda _: None, registered=make_lookup(agent)).find_account(target)
         assert found is not None
         assert found.key is None, f"the key would go to {other}"
-    unsure = one("agent", "websocket", description=description)
-    assert account(f"agent:{good}", lookup(unsure)).key is None, "nobody has said where it may go"
-    with pytest.raises(InvalidInput, match=r"\{model\} decides the host .* say where: arguments.model"):
+    unsure = make_registered("agent", "websocket", description=description)
+    assert find_account(f"agent:{good}", make_lookup(unsure)).key is None, "nobody has said where it may go"
+    with pytest.raises(InvalidInput, match=r"\{model\} would choose the host .* set arguments.model"):
         check_provider("agent", "websocket", description=description, has_key=True)
     assert check_provider("agent", "websocket", description=description, model=good, has_key=True).model == good
     assert check_provider("agent", "websocket", description=description).model is None, (
@@ -149,22 +154,22 @@ def test_no_model_leads_the_key_of_a_described_agent_to_another_host(url: str) -
 
 
 @pytest.mark.parametrize("url", ["wss://agent.example/{model}", "{base_url}/{model}", "wss://agent.example?a={model}"])
-def test_a_model_that_stands_in_the_path_is_any(url: str) -> None:
+def test_a_model_in_the_url_path_may_be_anything(url: str) -> None:
     agent = check_provider("agent", "websocket", description={**DESCRIPTION, "url": url}, has_key=True)
-    registered = lookup(one("agent", "websocket", description=agent.description))
+    registered = make_lookup(make_registered("agent", "websocket", description=agent.description))
     for model in ("sales", "//evil.example/", "@evil.example", "..", "https://evil.example"):
-        assert account(f"agent:{model}", registered).key == KEY
+        assert find_account(f"agent:{model}", registered).key == KEY
 
 
 @pytest.mark.parametrize(
     "hole", ["{parameters.host|agent.example}", "{voice|agent.example}", "{language}", "{call_id}"]
 )
-def test_whoever_calls_an_agent_with_a_key_says_nothing_else_of_its_host(hole: str) -> None:
+def test_a_placeholder_may_not_decide_the_host_of_an_agent_with_a_key(hole: str) -> None:
     description = {**DESCRIPTION, "url": f"wss://{hole}/talk"}
-    with pytest.raises(InvalidInput, match="decides the host of the agent's url"):
+    with pytest.raises(InvalidInput, match="would choose the host in the agent's url"):
         check_provider("agent", "websocket", description=description, model="m", has_key=True)
-    agent = one("agent", "websocket", model="m", description=description)
-    assert account("agent", lookup(agent)).key is None
+    agent = make_registered("agent", "websocket", model="m", description=description)
+    assert find_account("agent", make_lookup(agent)).key is None
 
 
 @pytest.mark.parametrize(
@@ -178,18 +183,16 @@ def test_whoever_calls_an_agent_with_a_key_says_nothing_else_of_its_host(hole: s
         )),
     ],
 )  # fmt: skip
-def test_where_the_server_is_registered_every_model_is_asked_there(
-    kind: str, base_url: str | None, models: list[str]
-) -> None:
-    registered = lookup(one("mine", kind, base_url=base_url))
+def test_every_model_of_a_registered_server_is_called_there(kind: str, base_url: str | None, models: list[str]) -> None:
+    registered = make_lookup(make_registered("mine", kind, base_url=base_url))
     vendors = VARIABLES[kind].base_url
     for model in models:
-        found = account(f"mine:{model}", registered)
+        found = find_account(f"mine:{model}", registered)
         assert (found.key, found.base_url) == (KEY, base_url or vendors)
 
 
-def test_a_part_of_a_cascade_at_another_server_is_not_given_the_registered_key() -> None:
-    registered = lookup(one("mine", "cascade", base_url="https://models.example/v1"))
+def test_a_cascade_part_at_another_server_does_not_get_the_registered_key() -> None:
+    registered = make_lookup(make_registered("mine", "cascade", base_url="https://models.example/v1"))
     target = resolve_target("mine:stt=a,chat=http://evil.example/v1#b,tts=c", registered=registered)
     agent = open_provider(target, Accounts(lambda _: None, registered=registered))
     assert isinstance(agent, Cascade)
@@ -201,17 +204,17 @@ def test_a_part_of_a_cascade_at_another_server_is_not_given_the_registered_key()
 
 
 @pytest.mark.parametrize("kind", ["twilio", "pipecat"])
-def test_an_agent_at_its_model_has_its_key_at_that_address_alone(kind: str) -> None:
-    bot = lookup(one("my-bot", kind, model="wss://bot.example/ws"))
-    assert account("my-bot", bot).key == KEY
+def test_an_agent_addressed_by_its_model_gets_the_key_at_that_address_only(kind: str) -> None:
+    bot = make_lookup(make_registered("my-bot", kind, model="wss://bot.example/ws"))
+    assert find_account("my-bot", bot).key == KEY
     for other in ("wss://elsewhere.example/ws", "ws://bot.example/ws", "wss://bot.example/other"):
-        assert account(f"my-bot:{other}", bot).key is None
+        assert find_account(f"my-bot:{other}", bot).key is None
 
 
 # ── For others ──
 
 
-def test_a_key_of_the_environment_goes_to_no_address_that_others_typed() -> None:
+def test_keys_from_the_environment_are_never_sent_to_addresses_typed_by_remote_users() -> None:
     variables = {
         "COMPATIBLE_API_KEY": "c" * 20,
         "COMPATIBLE_BASE_URL": "http://ours.example/v1/",
@@ -220,38 +223,38 @@ def test_a_key_of_the_environment_goes_to_no_address_that_others_typed() -> None
     ours = Accounts(variables.get)
     theirs = Accounts(variables.get, for_others=True)
 
-    def key(accounts: Accounts, typed: str) -> str | None:
+    def find_key(accounts: Accounts, typed: str) -> str | None:
         found = accounts.find_account(resolve_target(typed))
         assert found is not None
         return found.key
 
-    assert key(ours, "http://any.example/v1#m") == "c" * 20
-    assert key(theirs, "http://any.example/v1#m") is None
-    assert key(theirs, "http://ours.example/v1#m") == "c" * 20
-    assert key(theirs, "compatible:m") == "c" * 20
-    assert key(ours, "pipecat:wss://any.example/ws") == "p" * 20
-    assert key(theirs, "pipecat:wss://any.example/ws") is None
+    assert find_key(ours, "http://any.example/v1#m") == "c" * 20
+    assert find_key(theirs, "http://any.example/v1#m") is None
+    assert find_key(theirs, "http://ours.example/v1#m") == "c" * 20
+    assert find_key(theirs, "compatible:m") == "c" * 20
+    assert find_key(ours, "pipecat:wss://any.example/ws") == "p" * 20
+    assert find_key(theirs, "pipecat:wss://any.example/ws") is None
     cascade = resolve_target(
         "cascade:stt=http://any.example/v1#a,chat=http://any.example/v1#b,tts=http://any.example/v1#c"
     )
-    assert [each.find_account(cascade).elsewhere for each in (ours, theirs)] == ["c" * 20, None]  # type: ignore[union-attr]
+    assert [each.find_account(cascade).part_server_key for each in (ours, theirs)] == ["c" * 20, None]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("typed", ["python:os:getcwd", "command:mine", "websocket:/etc/passwd", "websocket:agent.yaml"])
-def test_others_name_nothing_that_runs_code_or_reads_files_here(typed: str) -> None:
+def test_remote_users_cannot_name_providers_that_run_code_or_read_files(typed: str) -> None:
     with pytest.raises(InvalidInput, match="which only the command line allows"):
         resolve_target(typed, for_others=True)
 
 
-def test_a_recorded_function_is_not_opened_for_others() -> None:
+def test_a_recorded_function_is_not_opened_for_remote_users() -> None:
     with pytest.raises(InvalidInput, match="runs code on this machine"):
-        open_provider(Target("python:os:getcwd", "python", "os:getcwd"), Accounts(lambda _: None, code=False))
+        open_provider(Target("python:os:getcwd", "python", "os:getcwd"), Accounts(lambda _: None, may_run_code=False))
 
 
 # ── What may be registered ──
 
 
-def test_every_kind_can_be_registered_that_runs_no_code() -> None:
+def test_every_kind_that_runs_no_code_can_be_registered() -> None:
     assert {"python", "command"}.isdisjoint(KINDS)
     for kind in KINDS:
         given: dict[str, Any] = {"base_url": "https://h/v1"} if kind == "compatible" else {}
@@ -260,33 +263,33 @@ def test_every_kind_can_be_registered_that_runs_no_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (("mine", "python"), "run code, so they exist only in the local configuration"),
         (("mine", "command"), "run code"),
-        (("mine", "opnai"), 'there is no kind "opnai"; did you mean "openai"'),
+        (("mine", "opnai"), 'unknown kind "opnai"; did you mean "openai"'),
         (("Mine", "openai"), "an id is 1 to 64 lowercase letters"),
         (("a:b", "openai"), "an id is"),
         (("", "openai"), "an id is"),
         (("x" * 65, "openai"), "an id is"),
-        (("anthropic", "openai"), "is already the name of something else"),
-        (("python", "openai"), "is already the name of something else"),
-        (("gpt-5", "openai"), "is already the name of something else"),
-        (("opus", "anthropic"), "is already the name of something else"),
-        (("http", "compatible"), "is already the name of something else"),
-        (("websocket", "websocket"), "is already the name of something else"),
-        (("fake", "fake"), "is already the name of something else"),
+        (("anthropic", "openai"), "is reserved as a name"),
+        (("python", "openai"), "is reserved as a name"),
+        (("gpt-5", "openai"), "is reserved as a name"),
+        (("opus", "anthropic"), "is reserved as a name"),
+        (("http", "compatible"), "is reserved as a name"),
+        (("websocket", "websocket"), "is reserved as a name"),
+        (("fake", "fake"), "is reserved as a name"),
         (("mine", "compatible"), "needs a baseUrl"),
         (("mine", "websocket"), "needs its description"),
     ],
 )
-def test_what_cannot_be_registered_is_told(given: tuple[str, str], said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_unregistrable_kinds_are_refused_with_a_reason(given: tuple[str, str], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         check_provider(*given)
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"base_url": "ftp://h/v1"}, 'begins with "ftp"'),
         ({"base_url": "h"}, "is not a URL"),
@@ -298,15 +301,15 @@ def test_what_cannot_be_registered_is_told(given: tuple[str, str], said: str) ->
         ({"model": " "}, "a model's name has"),
     ],
 )
-def test_what_is_said_of_one_must_fit(more: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_registered_fields_must_be_valid(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         check_provider("mine", "openai", **more)
 
 
-def test_who_asks_nobody_takes_no_key_and_an_address_that_is_typed_needs_one_for_its_key() -> None:
-    with pytest.raises(InvalidInput, match="takes neither an address nor a key"):
+def test_offline_kinds_take_no_key_and_kinds_with_a_typed_address_need_one_for_their_key() -> None:
+    with pytest.raises(InvalidInput, match="take neither an address nor a key"):
         check_provider("mine", "fake", has_key=True)
-    with pytest.raises(InvalidInput, match=r"say where: arguments\.model"):
+    with pytest.raises(InvalidInput, match=r"set arguments\.model"):
         check_provider("mine", "twilio", has_key=True)
-    with pytest.raises(InvalidInput, match="is not a part of a cascade"):
+    with pytest.raises(InvalidInput, match="is not an option of a cascade"):
         check_provider("mine", "cascade", model="nonsense")

@@ -1,4 +1,4 @@
-"""A call as people read it: who said what and when, heard as what, from the log and what was measured."""
+"""A call as a readable transcript: who said what and when, from the call log and the measured times."""
 
 import json
 from typing import Any
@@ -45,7 +45,7 @@ LINES: list[dict[str, Any]] = [
 ]
 
 
-def called(events: list[dict[str, Any]] = EVENTS) -> tuple[Case, Result, Any]:
+def make_call(events: list[dict[str, Any]] = EVENTS) -> tuple[Case, Result, Any]:
     log = b"\n".join(json.dumps(each).encode() for each in events)
     evidence = {"times": {"lines": LINES}}
     reply = Reply("We open", answers=("We open", "", ""), call=Call("sha256:wav", "sha256:log"))
@@ -57,33 +57,33 @@ def called(events: list[dict[str, Any]] = EVENTS) -> tuple[Case, Result, Any]:
     return Case("hours", "scenario", (Turn("user", "When do you open?"),), Facets("x", "easy")), result, lambda _: log
 
 
-def a_run() -> Run:
+def make_run() -> Run:
     plan = Plan("mine", None, (Target("m", "fake", "m"),), 2, variants=("voice+noise=10dB",), voice="piper")
     return Run("r1", plan, "finished", "2026-01-02T03:04:05Z", 1, 1)
 
 
-def test_a_call_is_told_in_the_order_in_which_it_was_heard() -> None:
-    assert [(each.at_s, each.who, each.text, each.note) for each in make_transcript(*called())] == [
+def test_a_transcript_follows_the_order_in_which_lines_were_heard() -> None:
+    assert [(each.at_s, each.who, each.text, each.note) for each in make_transcript(*make_call())] == [
         (0.2, "caller", "When do you open?", ""),
         (0.2, "heard as", "When do you hope and?", ""),
         (2.802, "agent", "We open at nine, and then we close at six.", "voice to voice 902 ms"),
         (2.802, "our ear", "We open", ""),
-        (3.5, "caller", "mhm", "into the answer: the agent stopped for it"),
-        (5.0, "caller", "Wait.", "into the answer: the agent gave way in 110 ms"),
+        (3.5, "caller", "mhm", "during the answer: the agent stopped, though it should not"),
+        (5.0, "caller", "Wait.", "during the answer: the agent stopped after 110 ms"),
         (5.8, "agent", "(nothing)", "no answer in 15.0 s"),
     ]
 
 
-def test_an_answer_that_only_our_ear_wrote_down_says_so() -> None:
+def test_an_answer_transcribed_only_by_our_speech_recognition_is_marked() -> None:
     silent = [each for each in EVENTS if each["event"] != "agent_text"]
-    agent = next(each for each in make_transcript(*called(silent)) if each.who == "agent")
-    assert (agent.text, agent.note) == ("We open", "voice to voice 902 ms; as our ear has it")
+    agent = next(each for each in make_transcript(*make_call(silent)) if each.who == "agent")
+    assert (agent.text, agent.note) == ("We open", "voice to voice 902 ms; as the speech recognition heard it")
 
 
-def test_it_is_printed_within_eighty_columns_with_every_check_and_how_to_hear_it(
+def test_a_call_prints_within_80_columns_with_its_checks_and_the_audio_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_conversation(a_run(), *called())
+    print_conversation(make_run(), *make_call())
     lines = capsys.readouterr().out.splitlines()
     assert max(map(text_width, lines)) <= 80
     assert lines[1].startswith("hours · mmm")
@@ -94,10 +94,10 @@ def test_it_is_printed_within_eighty_columns_with_every_check_and_how_to_hear_it
     assert lines[-1] == "  Hear it: pramana export r1 --id hours --audio DIR"
 
 
-def test_the_system_prompt_of_the_run_comes_first_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
-    case, result, blob = called()
+def test_the_system_prompt_of_the_run_is_printed_first(capsys: pytest.CaptureFixture[str]) -> None:
+    case, result, blob = make_call()
     typed = replace(result, reply=Reply("At nine.\nNo, at ten.", total_s=0.5))
-    run = replace(a_run(), plan=replace(a_run().plan, system_prompt="Be brief.\n\nBe kind.\n"))
+    run = replace(make_run(), plan=replace(make_run().plan, system_prompt="Be brief.\n\nBe kind.\n"))
     print_conversation(run, case, typed, blob)
     assert capsys.readouterr().out.splitlines()[2:8] == [
         "            system   Be brief.",
@@ -111,65 +111,65 @@ def test_the_system_prompt_of_the_run_comes_first_line_by_line(capsys: pytest.Ca
     assert said[:2] == [("system", "Be brief.\n\nBe kind.\n"), ("user", "When do you open?")]
     (first, *_) = result_to_data(run, case, result, blob)["conversation"]  # of a call, too
     assert first["who"] == "system"
-    (first, *_) = result_to_data(a_run(), case, result, blob)["conversation"]
+    (first, *_) = result_to_data(make_run(), case, result, blob)["conversation"]
     assert first["who"] == "caller"
 
 
-def test_tool_calls_stand_below_the_answer_and_its_text_is_not_called_nothing(
+def test_tool_calls_are_listed_below_an_answer_with_or_without_text(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    case, result, blob = called()
+    case, result, blob = make_call()
     calls = (ToolCall("get_weather", '{"city": "Paris"}', "call_1"), ToolCall("get_time"))
     for text, shown in (("", "(no text)"), ("Let me look.", "Let me look.")):
         silent = replace(result, reply=Reply(text, total_s=0.5, tool_calls=calls))
-        print_conversation(a_run(), case, silent, blob)
+        print_conversation(make_run(), case, silent, blob)
         assert capsys.readouterr().out.splitlines()[3:6] == [
             f"            answer   {shown} (after 500 ms)",
             '            called   get_weather({"city": "Paris"})',
             "            called   get_time({})",
         ]
-    assert result_to_data(a_run(), case, silent, blob)["tool_calls"] == [
+    assert result_to_data(make_run(), case, silent, blob)["tool_calls"] == [
         {"id": "call_1", "name": "get_weather", "arguments": '{"city": "Paris"}'},
         {"id": None, "name": "get_time", "arguments": "{}"},
     ]
 
 
-def test_rubric_scores_stand_below_the_check(capsys: pytest.CaptureFixture[str]) -> None:
-    case, result, blob = called()
+def test_rubric_scores_are_listed_below_their_check(capsys: pytest.CaptureFixture[str]) -> None:
+    case, result, blob = make_call()
     scores = {"accuracy": 9, "helpfulness": 8, "naturalness": 7, "efficiency": 6}
     check = Check("rubric", "1", Outcome.PASSED, "j holds it for completed", evidence={"scores": scores})
     rated = replace(result, reply=Reply("At nine."), checks=(check,))
-    print_conversation(a_run(), case, rated, blob)
+    print_conversation(make_run(), case, rated, blob)
     shown = "    rubric scores: accuracy 9, helpfulness 8, naturalness 7, efficiency 6 (of"
     assert shown in capsys.readouterr().out.splitlines()
-    (said,) = result_to_data(a_run(), case, rated, blob)["checks"]
+    (said,) = result_to_data(make_run(), case, rated, blob)["checks"]
     assert said["rubric_scores"] == scores
 
 
-def test_a_log_that_is_gone_costs_the_times_and_not_the_words() -> None:
-    case, result, _ = called()
+def test_a_missing_call_log_loses_the_times_but_not_the_words() -> None:
+    case, result, _ = make_call()
 
-    def gone(_: str) -> bytes:
+    def raise_not_found(_: str) -> bytes:
         raise StoreFailed("it is not there")
 
-    (said,) = make_transcript(case, result, gone)
-    assert (said.text, said.note) == ("We open", "its log cannot be read: it is not there")
+    (said,) = make_transcript(case, result, raise_not_found)
+    assert (said.text, said.note) == ("We open", "the event log of this call cannot be read: it is not there")
     (said,) = make_transcript(case, result, lambda _: b"no JSON")
-    assert said.note.startswith("its log cannot be read: ")
+    assert said.note.startswith("the event log of this call cannot be read: ")
 
 
-def test_what_was_never_answered_shows_what_was_asked_and_why_not(capsys: pytest.CaptureFixture[str]) -> None:
-    case, result, blob = called()
+def test_an_unanswered_case_shows_its_prompt_and_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+    case, result, blob = make_call()
     failed = Result(result.key, "hours", None, Failure("unavailable", "nobody is there"), (), None, None)
-    print_conversation(a_run(), case, failed, blob)
+    print_conversation(make_run(), case, failed, blob)
     text = capsys.readouterr().out
     assert "user     When do you open?" in text
     assert "  errored: nobody is there" in text
-    assert result_to_data(a_run(), case, failed, blob)["failure"] == "nobody is there"
+    assert result_to_data(make_run(), case, failed, blob)["failure"] == "nobody is there"
 
 
-def test_a_typed_script_is_told_line_by_line_each_with_its_answer() -> None:
-    case, result, blob = called()
+def test_a_text_conversation_lists_each_line_with_its_answer() -> None:
+    case, result, blob = make_call()
     case = replace(case, script=(Line("When do you open?"), Line("And close?"), Line("Thanks.")))
     reply = Reply("At nine.\n\nAt six.", answers=("At nine.", "At six."), total_s=0.5)
     told = make_transcript(case, replace(result, reply=reply), blob)

@@ -1,4 +1,4 @@
-"""Export formats: ours and those that are installed, by name and by ending."""
+"""Export formats: built-in and installed ones, found by name and by file ending."""
 
 import io
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pramana.report.exporters import Exporter, exporter, exporter_for_path, find
 from pramana.report.exports import FORMATS
 
 
-def test_the_documented_formats_are_those_of_the_registry_and_each_has_an_ending_of_its_own() -> None:
+def test_every_registered_format_is_documented_and_has_its_own_ending() -> None:
     assert sorted(exporters.builtin) == sorted(FORMATS)
     endings = {name: find_exporter(name).ending for name in FORMATS}
     assert len(set(endings.values())) == len(FORMATS)
@@ -25,42 +25,42 @@ def test_the_documented_formats_are_those_of_the_registry_and_each_has_an_ending
 
 
 @exporter("ids", ending=".IDS")
-def ids(run: pramana.Run, results: Iterator[pramana.Result], out: io.StringIO) -> None:
+def export_ids(run: pramana.Run, results: Iterator[pramana.Result], out: io.StringIO) -> None:
     out.write(f"{run.plan.suite}\n")
     out.writelines(f"{each.seq} {each.case.turns[-1].text} {each.outcome}\n" for each in results)
 
 
 @exporter("bytes", ending=".bin", binary=True)
-def in_bytes(_: pramana.Run, results: Iterator[pramana.Result], out: io.BytesIO) -> None:
+def export_bytes(_: pramana.Run, results: Iterator[pramana.Result], out: io.BytesIO) -> None:
     out.write(b"\x00\xff" + bytes(len(list(results))))
 
 
 @exporter("broken", ending=".broken")
-def broken(_: pramana.Run, results: Iterator[pramana.Result], out: io.StringIO) -> None:
+def export_and_fail(_: pramana.Run, results: Iterator[pramana.Result], out: io.StringIO) -> None:
     out.write(next(results).no_such_field)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(name="report")
 def _report(monkeypatch: pytest.MonkeyPatch) -> pramana.Report:
-    for each in (ids, in_bytes, broken):
+    for each in (export_ids, export_bytes, export_and_fail):
         monkeypatch.setitem(exporters._loaded, each.name, each)
         monkeypatch.setitem(exporters._installed_entry_points, each.name, each)
     return pramana.evaluate([{"input": "Yes?"}, {"input": "No?", "ideal": "no"}], model=str.lower, concurrency=1)
 
 
-def test_a_function_writes_a_run_from_its_public_results(report: pramana.Report, tmp_path: Path) -> None:
-    assert ids.ending == ".ids"
+def test_an_exporter_function_writes_the_public_results_of_a_run(report: pramana.Report, tmp_path: Path) -> None:
+    assert export_ids.ending == ".ids"
     assert report.save(tmp_path / "a.ids").read_text(encoding="utf-8") == "cases\n1 Yes? unscored\n2 No? passed\n"
     assert report.save(tmp_path / "a.txt", format="ids").read_bytes() == (tmp_path / "a.ids").read_bytes()
     assert report.save(tmp_path / "a.bin").read_bytes() == b"\x00\xff\x00\x00"
 
 
-def test_one_that_fails_says_which_and_why(report: pramana.Report, tmp_path: Path) -> None:
+def test_a_failing_exporter_is_named_with_its_error(report: pramana.Report, tmp_path: Path) -> None:
     with pytest.raises(BrokenPlugin, match='the export format "broken" could not write the run: AttributeError'):
         report.save(tmp_path / "a.broken")
 
 
-def test_a_file_is_replaced_only_by_a_complete_one(report: pramana.Report, tmp_path: Path) -> None:
+def test_an_export_file_is_replaced_only_by_a_complete_one(report: pramana.Report, tmp_path: Path) -> None:
     folder = tmp_path / "reports"
     folder.mkdir()
     old, link = folder / "old.txt", folder / "link.ids"
@@ -84,10 +84,10 @@ def test_a_file_is_replaced_only_by_a_complete_one(report: pramana.Report, tmp_p
     ("registered", "message"),
     [
         (len, 'the export format "mine" is a builtin_function_or_method, not an Exporter'),
-        (ids, 'the export format registered as "mine" calls itself "ids"'),
+        (export_ids, 'the export format registered as "mine" has the other name "ids"'),
     ],
 )
-def test_what_is_no_exporter_is_refused_by_name_and_passed_over_by_ending(
+def test_an_invalid_exporter_is_refused_by_name_and_skipped_by_ending(
     monkeypatch: pytest.MonkeyPatch, registered: Any, message: str
 ) -> None:
     monkeypatch.setitem(exporters._loaded, "mine", registered)
@@ -101,9 +101,9 @@ def test_what_is_no_exporter_is_refused_by_name_and_passed_over_by_ending(
         exporter_for_path(Path("a.ids"))
 
 
-def test_a_slip_is_told_with_the_nearest_name(report: pramana.Report) -> None:
-    with pytest.raises(NotFound, match='no export format is called "jsn"; did you mean "json"'):
+def test_an_unknown_format_error_suggests_the_nearest_name(report: pramana.Report) -> None:
+    with pytest.raises(NotFound, match='no export format is named "jsn"; did you mean "json"'):
         export("jsn", report.run, [], io.StringIO())
     with pytest.raises(InvalidInput, match=r"begins with a dot, such as"):
         exporter("sheet", ending="xlsx")
-    assert isinstance(ids, Exporter)
+    assert isinstance(export_ids, Exporter)

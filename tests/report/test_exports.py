@@ -1,4 +1,4 @@
-"""Exports: each format read back by a program that is not ours, whatever a model wrote."""
+"""Exports: each format is read back by third-party programs, whatever a model wrote."""
 
 import csv
 import io
@@ -56,7 +56,7 @@ Rows = list[tuple[Case, Result]]
 TEXT_FORMATS = [each for each in FORMATS if each != "parquet"]
 
 
-def row(
+def make_row(
     text: str = "x",
     outcome: Outcome = Outcome.PASSED,
     *,
@@ -78,7 +78,7 @@ def row(
     return case, Result(key, case_id, reply, None, (check,), hash_result(model, case_id, text), None)
 
 
-def a_run(
+def make_run(
     *models: str, repeats: int = 1, status: Any = "finished", suite_hash: str | None = "sha256:" + "0" * 64
 ) -> Run:
     targets = tuple(Target(model, "fake", model) for model in models or ("m",))
@@ -86,7 +86,7 @@ def a_run(
     return Run("run-1", plan, status, "2026-01-02T03:04:05Z", 5, 5)
 
 
-def exported(kind: Format, run: Run, rows: Rows) -> str:
+def export_text(kind: Format, run: Run, rows: Rows) -> str:
     out = io.StringIO(newline="")
     export(kind, run, iter(rows), out)
     text = out.getvalue()
@@ -95,7 +95,7 @@ def exported(kind: Format, run: Run, rows: Rows) -> str:
 
 
 ALL = [
-    row(f"said {outcome.value}", outcome, case_id=f"a-{number}", reason=f"why {number}")
+    make_row(f"said {outcome.value}", outcome, case_id=f"a-{number}", reason=f"why {number}")
     for number, outcome in enumerate(Outcome)
 ]
 SCHEMA = jsonschema.Draft202012Validator(results_schema())
@@ -109,8 +109,8 @@ def test_the_schema_is_json_schema_2020_12() -> None:
     jsonschema.Draft202012Validator.check_schema(results_schema())
 
 
-def test_results_have_the_published_shape() -> None:
-    (block,) = json.loads(exported("json", a_run(), ALL))
+def test_results_match_the_published_schema() -> None:
+    (block,) = json.loads(export_text("json", make_run(), ALL))
     SCHEMA.validate([block])
     assert list(block) == ["suite_version", "suite_hash", "run_metadata", "results", "summary"]
     assert block["run_metadata"] == {
@@ -146,8 +146,8 @@ def test_results_have_the_published_shape() -> None:
     assert block["summary"] == {"total": 5, "passed": 1, "skipped": 3, "pass_rate": 0.5}
 
 
-def test_what_has_no_verdict_is_skipped_with_outcome_and_reason() -> None:
-    (block,) = json.loads(exported("json", a_run(), ALL))
+def test_a_result_without_a_verdict_is_exported_as_skipped_with_its_reason() -> None:
+    (block,) = json.loads(export_text("json", make_run(), ALL))
     for number, outcome in ((2, "errored"), (3, "unscored"), (4, "skipped")):
         entry = block["results"][number]
         details = {"skipped": True, "outcome": outcome, "reason": f"why {number}"}
@@ -158,30 +158,30 @@ def test_what_has_no_verdict_is_skipped_with_outcome_and_reason() -> None:
     assert errored["result_hash"] == hash_result("m", "a-2", "")
 
 
-def test_a_model_is_called_by_its_provider_s_name_and_hashed_so() -> None:
-    plan = replace(a_run().plan, targets=(Target("opus", "anthropic", "claude-opus-4-6"),))
-    run, rows = replace(a_run(), plan=plan), [row("yes", model="opus")]
-    (block,) = json.loads(exported("json", run, rows))
+def test_results_json_names_and_hashes_a_model_by_its_provider_name() -> None:
+    plan = replace(make_run().plan, targets=(Target("opus", "anthropic", "claude-opus-4-6"),))
+    run, rows = replace(make_run(), plan=plan), [make_row("yes", model="opus")]
+    (block,) = json.loads(export_text("json", run, rows))
     assert (block["run_metadata"]["model_id"], block["run_metadata"]["model"]) == ("claude-opus-4-6", "opus")
     hashed = hash_result("claude-opus-4-6", "factual-001", "yes")
     assert block["results"][0]["result_hash"] == hashed
-    (read,) = csv.DictReader(io.StringIO(exported("csv", run, rows), newline=""))
+    (read,) = csv.DictReader(io.StringIO(export_text("csv", run, rows), newline=""))
     assert (read["model"], read["result_hash"]) == ("opus", hashed)
     SCHEMA.validate([block])
 
 
 @pytest.mark.parametrize("status", ["stopped", "interrupted", "running"])
-def test_an_unfinished_run_is_marked_and_each_model_says_whether_it_has_all(status: Any) -> None:
-    run = replace(a_run("m", "n", status=status), expected=4, stored=3)
-    rows = [row(case_id="a-1"), row(case_id="a-2"), row(case_id="a-1", model="n")]
-    blocks = json.loads(exported("json", run, rows))
+def test_an_unfinished_run_is_marked_incomplete_per_model(status: Any) -> None:
+    run = replace(make_run("m", "n", status=status), expected=4, stored=3)
+    rows = [make_row(case_id="a-1"), make_row(case_id="a-2"), make_row(case_id="a-1", model="n")]
+    blocks = json.loads(export_text("json", run, rows))
     SCHEMA.validate(blocks)
     assert [each["run_metadata"]["complete"] for each in blocks] == [True, False]
     assert {each["run_metadata"]["status"] for each in blocks} == {status}
 
 
-def test_files_without_our_own_fields_are_still_of_the_shape() -> None:
-    blocks = json.loads(exported("json", a_run(), ALL))
+def test_results_without_extension_fields_match_the_schema() -> None:
+    blocks = json.loads(export_text("json", make_run(), ALL))
     for name in ("model", "provider", "status", "complete", "run_id"):
         del blocks[0]["run_metadata"][name]
     for each in blocks[0]["results"]:
@@ -190,14 +190,14 @@ def test_files_without_our_own_fields_are_still_of_the_shape() -> None:
     SCHEMA.validate(blocks)
 
 
-def test_there_is_one_block_a_model_in_the_order_they_were_named() -> None:
+def test_results_json_has_one_block_per_model_in_plan_order() -> None:
     rows = [
-        row(case_id=f"a-{number}", model=model, repeat=repeat)
+        make_row(case_id=f"a-{number}", model=model, repeat=repeat)
         for number in range(3)
         for repeat in (0, 1)
         for model in ("z", "m")
     ]
-    blocks = json.loads(exported("json", a_run("z", "m", repeats=2), rows))
+    blocks = json.loads(export_text("json", make_run("z", "m", repeats=2), rows))
     assert [block["run_metadata"]["model_id"] for block in blocks] == ["z", "m"]
     for block in blocks:
         assert [(each["test_id"], each["repeat"]) for each in block["results"]] == [
@@ -206,9 +206,9 @@ def test_there_is_one_block_a_model_in_the_order_they_were_named() -> None:
     SCHEMA.validate(blocks)
 
 
-def test_a_run_without_results_and_one_without_verdicts_are_still_of_the_shape() -> None:
-    for rows in ([], [row(outcome=Outcome.UNSCORED)]):
-        blocks = json.loads(exported("json", a_run(suite_hash=None), rows))
+def test_runs_without_results_or_verdicts_match_the_schema() -> None:
+    for rows in ([], [make_row(outcome=Outcome.UNSCORED)]):
+        blocks = json.loads(export_text("json", make_run(suite_hash=None), rows))
         SCHEMA.validate(blocks)
         assert blocks[0]["summary"]["pass_rate"] == 0.0
         assert blocks[0]["suite_hash"] is None
@@ -225,12 +225,14 @@ def test_a_run_without_results_and_one_without_verdicts_are_still_of_the_shape()
         (Outcome.UNSCORED, 0.5, None),
     ],
 )
-def test_the_score_is_what_the_check_measured(outcome: Outcome, value: float | None, score: float | None) -> None:
-    assert result_score(*row(outcome=outcome, value=value)) == score
+def test_the_exported_score_is_the_value_of_the_check(
+    outcome: Outcome, value: float | None, score: float | None
+) -> None:
+    assert result_score(*make_row(outcome=outcome, value=value)) == score
 
 
 def test_the_schema_refuses_a_score_without_a_verdict_and_a_verdict_without_a_score() -> None:
-    blocks = json.loads(exported("json", a_run(), ALL))
+    blocks = json.loads(export_text("json", make_run(), ALL))
     blocks[0]["results"][2]["score"] = 0.0
     assert not SCHEMA.is_valid(blocks)
     blocks[0]["results"][2]["score"] = None
@@ -239,81 +241,83 @@ def test_the_schema_refuses_a_score_without_a_verdict_and_a_verdict_without_a_sc
     assert not SCHEMA.is_valid(blocks)
 
 
-def judged(judges: list[str], outcome: Outcome = Outcome.PASSED) -> Rows:
+def make_judged_rows(judges: list[str], outcome: Outcome = Outcome.PASSED) -> Rows:
     rows = []
     for number, judge in enumerate(judges):
-        case, result = row(outcome=outcome, case_id=f"a-{number}")
+        case, result = make_row(outcome=outcome, case_id=f"a-{number}")
         evidence = {"judge": judge, "served_model": None, "cost_usd": 0.01, "tokens": 50}
         rows.append((case, replace(result, checks=(Check("llm_judge", "1", outcome, "so", evidence=evidence),))))
     return rows
 
 
-def test_verdicts_of_several_judges_are_said_near_the_rate_in_every_format() -> None:
-    rows = judged(["gpt-5"] * 7 + ["fake:echo"] * 3)
+def test_several_judges_are_noted_next_to_the_pass_rate_in_every_format() -> None:
+    rows = make_judged_rows(["gpt-5"] * 7 + ["fake:echo"] * 3)
     sentence = "llm_judge: 7 of 10 verdicts by openai:gpt-5, 3 by fake:echo"
-    (block,) = json.loads(exported("json", a_run(), rows))
+    (block,) = json.loads(export_text("json", make_run(), rows))
     SCHEMA.validate([block])
     assert block["summary"]["mixed_judges"] == [sentence]
-    root = ET.fromstring(exported("junit", a_run(), rows))  # noqa: S314 - ours
+    root = ET.fromstring(export_text("junit", make_run(), rows))  # noqa: S314 - ours
     assert [(each.get("name"), each.get("value")) for each in root.iter("property")] == [
         ("run_id", "run-1"),
         ("mixed_judges", sentence),
     ]
-    read = csv.DictReader(io.StringIO(exported("csv", a_run(), rows), newline=""))
+    read = csv.DictReader(io.StringIO(export_text("csv", make_run(), rows), newline=""))
     assert [each["judge"] for each in read] == ["openai:gpt-5"] * 7 + ["fake:echo"] * 3
-    head, _, _ = exported("markdown", a_run(), rows).partition("| m |")
-    assert f"**Several judges, so the rate is of none of them: {sentence}**" in head
-    page = exported("html", a_run(), rows)
-    warning = f'<p class="warn">Several judges, so the rate is of none of them: <bdi dir="auto">{sentence}</bdi></p>'
+    head, _, _ = export_text("markdown", make_run(), rows).partition("| m |")
+    assert f"**The verdicts come from several judges: {sentence}**" in head
+    page = export_text("html", make_run(), rows)
+    warning = f'<p class="warn">The verdicts come from several judges: <bdi dir="auto">{sentence}</bdi></p>'
     assert page.index('<p class="big">') < page.index(warning) < page.index('<dl class="tiles">')
 
 
 @pytest.mark.parametrize("kind", TEXT_FORMATS)
-def test_one_judge_is_not_worth_a_word(kind: Format) -> None:
-    assert not re.search("(?i)several judges|mixed_judges", exported(kind, a_run(), judged(["gpt-5", "openai:gpt-5"])))
+def test_a_single_judge_is_not_mentioned(kind: Format) -> None:
+    assert not re.search(
+        "(?i)several judges|mixed_judges", export_text(kind, make_run(), make_judged_rows(["gpt-5", "openai:gpt-5"]))
+    )
 
 
-def test_what_judges_took_stands_beside_what_replies_did() -> None:
-    rows = judged(["gpt-5"] * 4)
-    text = exported("markdown", a_run(), rows)
+def test_judge_usage_is_shown_beside_reply_usage() -> None:
+    rows = make_judged_rows(["gpt-5"] * 4)
+    text = export_text("markdown", make_run(), rows)
     assert "Tokens: 40 in, 12 out; judges: 200 tokens, $0.0400; total cost: $0.0440;" in text
-    page = exported("html", a_run(), rows)
+    page = export_text("html", make_run(), rows)
     assert "<dt>Judge tokens</dt><dd>200<small>$0.0400 of the cost</small>" in page
-    assert "judges" not in exported("markdown", a_run(), ALL)
+    assert "judges" not in export_text("markdown", make_run(), ALL)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-def test_a_number_that_json_does_not_have_is_null(number: float) -> None:
-    case, result = row()
+def test_nan_and_infinity_are_exported_as_null(number: float) -> None:
+    case, result = make_row()
     check = Check(
         "rubric", "1", Outcome.PASSED, "so", number, {"reasons": {"accuracy": [number, 1]}, "cost_usd": number}
     )
     reply = replace(result.reply, cost_usd=number) if result.reply else None
     rows = [(case, replace(result, checks=(check,), reply=reply))]
-    (block,) = json.loads(exported("json", a_run(), rows), parse_constant=pytest.fail)
+    (block,) = json.loads(export_text("json", make_run(), rows), parse_constant=pytest.fail)
     (written,) = block["results"][0]["assertion_result"]["details"]["checks"]
     assert (written["value"], written["evidence"]) == (None, {"reasons": {"accuracy": [None, 1]}, "cost_usd": None})
     assert block["results"][0]["score"] == 1.0
-    (read,) = csv.DictReader(io.StringIO(exported("csv", a_run(), rows), newline=""))
+    (read,) = csv.DictReader(io.StringIO(export_text("csv", make_run(), rows), newline=""))
     assert read["cost_usd"] == ""
-    assert "nan" not in exported("markdown", a_run(), rows)
+    assert "nan" not in export_text("markdown", make_run(), rows)
 
 
-def test_evidence_nested_beyond_measure_is_cut_not_fatal() -> None:
+def test_deeply_nested_evidence_is_truncated() -> None:
     nested: Any = 1
     for _ in range(100_000):
         nested = [nested]
-    case, result = row()
+    case, result = make_row()
     check = Check("strange", "1", Outcome.PASSED, "so", evidence={"deep": nested})
-    (block,) = json.loads(exported("json", a_run(), [(case, replace(result, checks=(check,)))]))
+    (block,) = json.loads(export_text("json", make_run(), [(case, replace(result, checks=(check,)))]))
     assert block["summary"]["passed"] == 1
 
 
 # ── CSV ──
 
 
-def test_csv_has_one_row_a_result() -> None:
-    rows = list(csv.DictReader(io.StringIO(exported("csv", a_run(), ALL), newline="")))
+def test_csv_has_one_row_per_result() -> None:
+    rows = list(csv.DictReader(io.StringIO(export_text("csv", make_run(), ALL), newline="")))
     assert [each["outcome"] for each in rows] == ["passed", "failed", "errored", "unscored", "skipped"]
     assert [each["score"] for each in rows] == ["1.0", "0.0", "", "", ""]
     assert (rows[0]["latency_ms"], rows[0]["cost_usd"], rows[0]["input_tokens"]) == ("250", "0.001", "10")
@@ -321,17 +325,19 @@ def test_csv_has_one_row_a_result() -> None:
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
-def test_no_cell_becomes_a_formula(start: str) -> None:
-    rows = [row(f"{start}cmd|' /C calc'!A0", reason=f"{start}x", case_id=f"{start}id", tags=(f"{start}tag",))]
-    (read,) = csv.DictReader(io.StringIO(exported("csv", a_run(), rows), newline=""))
+def test_no_csv_cell_is_a_formula(start: str) -> None:
+    rows = [make_row(f"{start}cmd|' /C calc'!A0", reason=f"{start}x", case_id=f"{start}id", tags=(f"{start}tag",))]
+    (read,) = csv.DictReader(io.StringIO(export_text("csv", make_run(), rows), newline=""))
     for column in ("output", "reason", "test_id", "tags"):
         assert read[column].startswith(f"'{start}")
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=5))
-def test_csv_gives_back_what_was_said(texts: list[str]) -> None:
-    read = list(csv.DictReader(io.StringIO(exported("csv", a_run(), [row(text) for text in texts]), newline="")))
+def test_csv_round_trips_replies(texts: list[str]) -> None:
+    read = list(
+        csv.DictReader(io.StringIO(export_text("csv", make_run(), [make_row(text) for text in texts]), newline=""))
+    )
     assert [each["output"].removeprefix("'") for each in read] == [
         escape_unprintable(text).removeprefix("'") for text in texts
     ]
@@ -340,9 +346,9 @@ def test_csv_gives_back_what_was_said(texts: list[str]) -> None:
 # ── JUnit ──
 
 
-def test_junit_tells_failures_errors_and_skipped_apart() -> None:
-    rows = [*ALL, row(case_id="b-1", model="n")]
-    root = ET.fromstring(exported("junit", a_run("m", "n"), rows))  # noqa: S314 - ours
+def test_junit_distinguishes_failures_errors_and_skipped() -> None:
+    rows = [*ALL, make_row(case_id="b-1", model="n")]
+    root = ET.fromstring(export_text("junit", make_run("m", "n"), rows))  # noqa: S314 - ours
     assert root.tag == "testsuites"
     assert {key: root.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "6", "failures": "1", "errors": "1", "skipped": "2",
@@ -361,9 +367,9 @@ def test_junit_tells_failures_errors_and_skipped_apart() -> None:
     assert [each.get("message") for each in root.iter("skipped")] == ["unscored: why 3", "skipped: why 4"]
 
 
-def test_repeats_have_names_of_their_own() -> None:
-    rows = [row(case_id="a-1", repeat=repeat) for repeat in (0, 1)]
-    root = ET.fromstring(exported("junit", a_run(repeats=2), rows))  # noqa: S314 - ours
+def test_repeats_have_distinct_junit_names() -> None:
+    rows = [make_row(case_id="a-1", repeat=repeat) for repeat in (0, 1)]
+    root = ET.fromstring(export_text("junit", make_run(repeats=2), rows))  # noqa: S314 - ours
     assert [test.get("name") for test in root.iter("testcase")] == ["a-1 (repeat 1)", "a-1 (repeat 2)"]
 
 
@@ -372,9 +378,9 @@ everything = st.text(st.characters(exclude_categories=()), max_size=40)
 
 @settings(max_examples=200, deadline=None)
 @given(everything, everything, everything)
-def test_junit_is_xml_whatever_the_texts_hold(text: str, reason: str, name: str) -> None:
-    rows = [row(text, outcome, reason=reason, case_id=name, category=name) for outcome in Outcome]
-    written = exported("junit", a_run(name), [(case, result) for case, result in _as(rows, name)])
+def test_junit_is_valid_xml_for_any_text(text: str, reason: str, name: str) -> None:
+    rows = [make_row(text, outcome, reason=reason, case_id=name, category=name) for outcome in Outcome]
+    written = export_text("junit", make_run(name), [(case, result) for case, result in _with_model(rows, name)])
     root = ET.fromstring(written.encode())  # noqa: S314 - ours
     failure, error = root.find(".//failure"), root.find(".//error")
     assert failure is not None
@@ -384,7 +390,7 @@ def test_junit_is_xml_whatever_the_texts_hold(text: str, reason: str, name: str)
     assert [test.get("name") for test in root.iter("testcase")] == [escape_unprintable(name)] * 5
 
 
-def _as(rows: Rows, model: str) -> Iterator[tuple[Case, Result]]:
+def _with_model(rows: Rows, model: str) -> Iterator[tuple[Case, Result]]:
     for case, result in rows:
         yield case, replace(result, key=replace(result.key, model=model))
 
@@ -392,8 +398,8 @@ def _as(rows: Rows, model: str) -> Iterator[tuple[Case, Result]]:
 # ── Markdown ──
 
 
-def test_markdown_says_what_a_reviewer_wants_to_know() -> None:
-    text = exported("markdown", a_run(), ALL)
+def test_markdown_contains_what_a_reviewer_needs() -> None:
+    text = export_text("markdown", make_run(), ALL)
     assert text.startswith("### v1.0-cheap: 50.0 % passed\n")
     assert "| m | 50.0 % | 9.5–90.5 % | 1 | 1 | 1 | 1 | 1 |" in text
     failure = "- `a-1`: `why 1`\n  - Prompt: `Where is said failed`\n  - Reply: `said failed`\n"
@@ -403,27 +409,30 @@ def test_markdown_says_what_a_reviewer_wants_to_know() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 30, 100, 300])
-def test_markdown_lists_all_failures_and_says_how_long_a_shortened_text_is(count: int) -> None:
+def test_markdown_lists_all_failures_and_the_length_of_truncated_texts(count: int) -> None:
     rows = [
-        row("long " * 1000, Outcome.FAILED, case_id=f"a-{number}", category=f"c{number}") for number in range(count)
+        make_row("long " * 1000, Outcome.FAILED, case_id=f"a-{number}", category=f"c{number}")
+        for number in range(count)
     ]
-    text = exported("markdown", a_run(), rows)
+    text = export_text("markdown", make_run(), rows)
     assert re.findall(r"(?m)^- `a-(\d+)`: `because`$", text) == list(map(str, range(count)))
     assert len(re.findall(r"(?m)^  - Prompt: `Where is long.*…` \(5,009 characters\)$", text)) == count
     assert len(re.findall(r"(?m)^  - Reply: `long.*…` \(5,000 characters\)$", text)) == count
     assert len(text) < 60_000
 
 
-def test_markdown_shows_whole_texts_where_there_is_room() -> None:
+def test_markdown_shows_full_texts_if_they_fit() -> None:
     said = "word " * 150
-    text = exported("markdown", a_run(), [row(said, Outcome.FAILED, case_id=f"a-{number}") for number in range(20)])
+    text = export_text(
+        "markdown", make_run(), [make_row(said, Outcome.FAILED, case_id=f"a-{number}") for number in range(20)]
+    )
     assert text.count(f"  - Reply: `{said.strip()}`\n") == 20
     assert " characters)" not in text
 
 
-def test_markdown_of_more_failures_than_a_comment_holds_says_how_many_it_leaves_out() -> None:
-    rows = [row("long " * 1000, Outcome.FAILED, case_id=f"a-{number}") for number in range(1_000)]
-    text = exported("markdown", a_run(), rows)
+def test_markdown_with_too_many_failures_counts_the_omitted_ones() -> None:
+    rows = [make_row("long " * 1000, Outcome.FAILED, case_id=f"a-{number}") for number in range(1_000)]
+    text = export_text("markdown", make_run(), rows)
     shown = len(re.findall(r"(?m)^- `a-\d+`: ", text))
     assert shown > 300
     assert f"- and {1_000 - shown} more\n" in text
@@ -432,20 +441,20 @@ def test_markdown_of_more_failures_than_a_comment_holds_says_how_many_it_leaves_
 
 
 @pytest.mark.parametrize("text", ["<b>*|" * 100, "`" * 500, "👩🏽‍🚀" * 200, "_x_ " * 200, "\x00" * 300])
-def test_markdown_fits_into_a_comment_whatever_the_run_holds(text: str) -> None:
-    """GitHub takes 65,536 characters; as it does not say which, those of UTF-16 count, the most there are."""
+def test_markdown_always_fits_into_a_github_comment(text: str) -> None:
+    """GitHub allows 65,536 characters of unspecified kind; UTF-16 code units are the strictest reading."""
     models = [f"{number} {text}" for number in range(100)]
     tags = [f"{number} {text}" for number in range(300)]
     rows = [
-        row(
+        make_row(
             text, outcome, case_id=f"{number} {text}", reason=f"{tags[number]}", model=models[number % 100],
             category=tags[number], difficulty=tags[number], language=tags[number], tags=tuple(tags[number : number + 5]),
         )
         for number in range(300)
         for outcome in (Outcome.FAILED, Outcome.UNSCORED)
     ]  # fmt: skip
-    run = replace(a_run(*models, status="stopped"), reason=text)
-    page = exported("markdown", run, rows)
+    run = replace(make_run(*models, status="stopped"), reason=text)
+    page = export_text("markdown", run, rows)
     assert len(page.encode("utf-16-le")) // 2 < 65_536
     assert "\n*Shortened to fit a comment; the JSON, CSV and HTML exports have the rest.*\n" in page
     assert re.search(r"\nand \d+ more\n", page)
@@ -453,17 +462,17 @@ def test_markdown_fits_into_a_comment_whatever_the_run_holds(text: str) -> None:
     assert page.endswith("</sub>\n")
 
 
-def test_markdown_that_shows_all_it_has_says_nothing_of_cuts() -> None:
-    assert "Shortened" not in exported("markdown", a_run(), ALL)
+def test_complete_markdown_mentions_no_truncation() -> None:
+    assert "Shortened" not in export_text("markdown", make_run(), ALL)
 
 
-def test_markdown_of_an_unfinished_run_says_so() -> None:
-    assert "**5 of 5 results; the run is stopped**" in exported("markdown", a_run(status="stopped"), ALL)
+def test_markdown_marks_an_unfinished_run() -> None:
+    assert "**5 of 5 results; the run is stopped**" in export_text("markdown", make_run(status="stopped"), ALL)
 
 
-def test_no_output_becomes_markup_a_link_or_a_mention() -> None:
-    rows = [row(text, Outcome.FAILED, reason=text, case_id=text or "x", category=text or "x") for text in NASTY]
-    text = exported("markdown", a_run(), rows)
+def test_no_reply_becomes_markup_a_link_or_a_mention() -> None:
+    rows = [make_row(text, Outcome.FAILED, reason=text, case_id=text or "x", category=text or "x") for text in NASTY]
+    text = export_text("markdown", make_run(), rows)
     outside = re.sub(r"(?s)(`+)(?!`).*?(?<!`)\1(?!`)|<code>.*?</code>", "", text)
     assert "@" not in outside
     assert "http" not in outside
@@ -485,8 +494,8 @@ def test_no_output_becomes_markup_a_link_or_a_mention() -> None:
 # ── HTML ──
 
 
-class Listener:
-    """A server that only notices that somebody knocked."""
+class ConnectionListener:
+    """A server that only records whether a client connected."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -505,21 +514,21 @@ class Listener:
 
 
 @pytest.fixture
-def listener() -> Iterator[Listener]:
-    listening = Listener()
+def listener() -> Iterator[ConnectionListener]:
+    listening = ConnectionListener()
     yield listening
     listening.socket.close()
 
 
-def test_in_a_real_browser_nothing_runs_and_nothing_is_fetched(tmp_path: Path, listener: Listener) -> None:
+def test_html_in_a_real_browser_runs_and_fetches_nothing(tmp_path: Path, listener: ConnectionListener) -> None:
     nasty = [text.replace("{port}", str(listener.port)) for text in NASTY]
     rows = [
-        row(text, outcome, case_id=f"{text}{number}", reason=text, category=text or "x", tags=(text or "x",))
+        make_row(text, outcome, case_id=f"{text}{number}", reason=text, category=text or "x", tags=(text or "x",))
         for number, outcome in enumerate(Outcome)
         for text in nasty
     ]
     page = tmp_path / "report.html"
-    page.write_text(exported("html", a_run(), rows), encoding="utf-8")
+    page.write_text(export_text("html", make_run(), rows), encoding="utf-8")
     control = tmp_path / "control.html"
     control.write_text(f"<title>mine</title>{nasty[0]}{nasty[1]}", encoding="utf-8")
     assert "<title>owned</title>" in dump_dom(
@@ -539,37 +548,39 @@ BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 @pytest.mark.parametrize("kind", TEXT_FORMATS)
-def test_no_character_turns_the_order_of_what_is_read(kind: Format) -> None:
+def test_no_bidi_character_reorders_surrounding_text(kind: Format) -> None:
     name = f"safe{BIDI}txt"
-    rows = [row(name, outcome, reason=name, case_id=name, category=name, tags=(name,)) for outcome in Outcome]
-    run = replace(a_run(name), reason=name, status="stopped")
-    text = exported(kind, run, list(_as(rows, name)))
+    rows = [make_row(name, outcome, reason=name, case_id=name, category=name, tags=(name,)) for outcome in Outcome]
+    run = replace(make_run(name), reason=name, status="stopped")
+    text = export_text(kind, run, list(_with_model(rows, name)))
     assert not set(BIDI) & set(text)
     assert "\\u202e" in text or "&#92;u202e" in text
 
 
-def test_words_from_right_to_left_are_kept_and_stand_apart_from_the_line_they_are_in() -> None:
+def test_right_to_left_text_is_kept_and_isolated_from_its_line() -> None:
     said, name = "مرحبا بالعالم\u200f!", "שלום"
-    rows = [row(said, outcome, reason=said, case_id=name, category=name) for outcome in Outcome]
-    page = exported("html", a_run(), rows)
+    rows = [make_row(said, outcome, reason=said, case_id=name, category=name) for outcome in Outcome]
+    page = export_text("html", make_run(), rows)
     assert f'aria-label="Reply" tabindex="0">{said}</div>' in page
     assert f'<span class="mono"><bdi dir="auto">{name}</bdi></span>' in page
     assert f'<bdi dir="auto">{name}</bdi> · ' in page
     without = re.sub(r'<bdi dir="auto">[^<]*</bdi>|<(pre|div)[^>]* dir="auto"[^>]*>[^<]*</\1>', "", page)
     assert not re.search("[\u0590-\u06ff]", without)
     for kind in ("csv", "junit", "markdown"):
-        assert said in exported(kind, a_run(), rows) or said in exported(kind, a_run(), rows).replace("&#33;", "!")
+        assert said in export_text(kind, make_run(), rows) or said in export_text(kind, make_run(), rows).replace(
+            "&#33;", "!"
+        )
 
 
-def test_the_page_holds_no_address_and_forbids_to_load_anything() -> None:
-    page = exported("html", a_run(), ALL)
+def test_the_html_page_has_no_external_address_and_a_csp_that_blocks_loading() -> None:
+    page = export_text("html", make_run(), ALL)
     assert "default-src 'none'; style-src 'unsafe-inline'" in page
     assert not re.search(r"(?i)https?:|url\(|@import|\bsrc=|\bhref=", page)
     assert "prefers-color-scheme: dark" in page
 
 
-def test_the_page_shows_rates_with_intervals_and_reasons() -> None:
-    page = exported("html", a_run(), ALL)
+def test_the_html_page_shows_rates_with_intervals_and_reasons() -> None:
+    page = export_text("html", make_run(), ALL)
     assert '<p class="big">50.0 %</p>' in page
     assert "With 95 % confidence the true rate is 9.5–90.5 %." in page
     assert '<path class="whisker" d="M9.45 2.5V7.5M9.45 5H90.55M90.55 2.5V7.5" />' in page
@@ -578,29 +589,31 @@ def test_the_page_shows_rates_with_intervals_and_reasons() -> None:
         assert f"why {number}" in page
 
 
-def test_the_system_prompt_is_in_the_json_and_once_on_the_page_as_text() -> None:
-    run = replace(a_run(), plan=replace(a_run().plan, system_prompt="Be <b>brief</b>."))
-    (block,) = json.loads(exported("json", run, ALL))
+def test_the_system_prompt_is_in_json_and_once_as_text_in_html() -> None:
+    run = replace(make_run(), plan=replace(make_run().plan, system_prompt="Be <b>brief</b>."))
+    (block,) = json.loads(export_text("json", run, ALL))
     SCHEMA.validate([block])
     assert block["run_metadata"]["system_prompt"] == "Be <b>brief</b>."
-    page = exported("html", run, ALL)
+    page = export_text("html", run, ALL)
     assert page.count("Be &lt;b&gt;brief&lt;/b&gt;.") == 1
     assert "<b>brief" not in page
     assert "temperature 0, seed 42" in page
-    assert "System prompt" not in exported("html", a_run(), ALL)
+    assert "System prompt" not in export_text("html", make_run(), ALL)
 
 
 def test_several_models_are_not_averaged() -> None:
-    rows = [row(case_id="a-1", model="m"), row(case_id="a-1", model="n", outcome=Outcome.FAILED)]
-    page = exported("html", a_run("m", "n"), rows)
+    rows = [make_row(case_id="a-1", model="m"), make_row(case_id="a-1", model="n", outcome=Outcome.FAILED)]
+    page = export_text("html", make_run("m", "n"), rows)
     assert 'class="big"' not in page
     assert "<title>v1.0-cheap on 2 models</title>" in page
-    assert exported("markdown", a_run("m", "n"), rows).startswith("### v1.0-cheap on 2 models\n")
+    assert export_text("markdown", make_run("m", "n"), rows).startswith("### v1.0-cheap on 2 models\n")
 
 
-def test_a_long_run_shows_its_first_results_and_counts_the_rest() -> None:
-    rows = [row("y" * 32_000 if number == 0 else "y", Outcome.FAILED, case_id=f"a-{number}") for number in range(503)]
-    page = exported("html", a_run(), rows)
+def test_html_of_a_long_run_shows_the_first_results_and_counts_the_rest() -> None:
+    rows = [
+        make_row("y" * 32_000 if number == 0 else "y", Outcome.FAILED, case_id=f"a-{number}") for number in range(503)
+    ]
+    page = export_text("html", make_run(), rows)
     assert page.count("<details") == 500
     assert "and 3 more: the JSON and CSV exports have them all." in page
     assert "… and 12,000 more characters" in page
@@ -608,18 +621,18 @@ def test_a_long_run_shows_its_first_results_and_counts_the_rest() -> None:
 
 @pytest.mark.parametrize("kind", [each for each in TEXT_FORMATS if each != "jsonl"])
 def test_a_run_without_results_can_be_exported(kind: Format) -> None:
-    assert exported(kind, a_run(), [])
+    assert export_text(kind, make_run(), [])
 
 
 @pytest.mark.parametrize("kind", TEXT_FORMATS)
 @settings(max_examples=25, deadline=None)
 @given(text=everything, name=everything)
-def test_every_format_takes_every_text(kind: Format, text: str, name: str) -> None:
-    rows = [row(text, outcome, reason=text, case_id=name, category=name, tags=(text,)) for outcome in Outcome]
-    assert exported(kind, a_run(), rows)
+def test_every_format_exports_any_text(kind: Format, text: str, name: str) -> None:
+    rows = [make_row(text, outcome, reason=text, case_id=name, category=name, tags=(text,)) for outcome in Outcome]
+    assert export_text(kind, make_run(), rows)
 
 
-def test_numbers_never_claim_more_than_they_are() -> None:
+def test_rounded_numbers_never_overstate_their_precision() -> None:
     assert (format_percent(0.99999), format_percent(0.00001), format_percent(1), format_percent(0)) == (
         "> 99.9 %",
         "< 0.1 %",
@@ -637,53 +650,53 @@ def test_numbers_never_claim_more_than_they_are() -> None:
 # ── Recordings ──
 
 
-def a_call(model: str = "m", variant: str = "voice+noise=10dB", repeat: int = 0) -> tuple[Case, Result]:
-    case, found = row()
+def make_call_row(model: str = "m", variant: str = "voice+noise=10dB", repeat: int = 0) -> tuple[Case, Result]:
+    case, found = make_row()
     called = Call("sha256:" + "a" * 64, "sha256:" + "b" * 64)
     key = replace(found.key, model=model, variant=variant, repeat=repeat)
     assert found.reply is not None
     return case, replace(found, key=key, reply=replace(found.reply, call=called))
 
 
-def test_a_long_model_pushes_neither_variant_nor_repeat_out_of_a_recordings_name() -> None:
+def test_a_long_model_name_keeps_variant_and_repeat_in_a_recordings_name() -> None:
     long = "fake-voice:latency=0.8,fixed=" + "We open at nine in the morning. " * 20
-    name = recording_name(*a_call(long, repeat=2))
+    name = recording_name(*make_call_row(long, repeat=2))
     assert name is not None
     assert name.startswith("factual-001__fake-voice_latency=0.8_fixed=")
     assert name.endswith("__voice+noise=10dB__repeat-3__bbbbbbbb")
     assert len(name) < 180
-    assert recording_name(*row()) is None
+    assert recording_name(*make_row()) is None
 
 
-def test_a_page_links_recordings_beside_it_and_else_says_how_to_get_them() -> None:
+def test_html_links_adjacent_recordings_or_says_how_to_export_them() -> None:
     def page(at: str | None) -> str:
         out = io.StringIO()
-        export("html", a_run(), iter([a_call(), row()]), out, lambda *_: at)
+        export("html", make_run(), iter([make_call_row(), make_row()]), out, lambda *_: at)
         return out.getvalue()
 
     linked = page("calls/it's <b>.wav")
     assert linked.count("href=") == 1
     assert '<a href="calls/it%27s%20%3Cb%3E.wav">Recording of the call</a>' in linked
-    for text in (page(None), exported("html", a_run(), [a_call()])):
+    for text in (page(None), export_text("html", make_run(), [make_call_row()])):
         assert "href=" not in text
         assert (
             'To hear it: <span class="mono"><bdi dir="auto">pramana export run-1 --id factual-001 --audio DIR</bdi>'
             in text
         )
-    assert "To hear it" not in exported("html", a_run(), [row()])
+    assert "To hear it" not in export_text("html", make_run(), [make_row()])
 
 
-def test_pages_say_how_it_was_asked_aloud() -> None:
-    run = a_run()
+def test_html_names_the_voice_and_condition_of_spoken_prompts() -> None:
+    run = make_run()
     run = replace(run, plan=replace(run.plan, variants=("voice+phone",), voice="piper"))
-    assert "spoken by piper (phone)" in exported("html", run, [a_call(variant="voice+phone")])
+    assert "spoken by piper (phone)" in export_text("html", run, [make_call_row(variant="voice+phone")])
 
 
 @pytest.mark.parametrize("kind", ["html", "markdown"])
-def test_where_cases_were_asked_several_times_it_is_said_what_the_intervals_count(kind: Format) -> None:
+def test_reports_of_repeated_cases_say_that_intervals_count_cases(kind: Format) -> None:
     said = "2 cases, 3 repeats: the intervals count cases, not answers."
-    run = replace(a_run(repeats=3), expected=6, stored=6)
-    assert said in exported(kind, run, ALL)
+    run = replace(make_run(repeats=3), expected=6, stored=6)
+    assert said in export_text(kind, run, ALL)
     pooled = said.replace("cases,", "cases, 2 models,", 1)
-    assert pooled in exported(kind, replace(a_run("m", "n", repeats=3), expected=12, stored=12), ALL)
-    assert "not answers" not in exported(kind, a_run(), ALL)
+    assert pooled in export_text(kind, replace(make_run("m", "n", repeats=3), expected=12, stored=12), ALL)
+    assert "not answers" not in export_text(kind, make_run(), ALL)

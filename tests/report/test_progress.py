@@ -1,4 +1,4 @@
-"""A run as it happens: what is shown is what was stored, and a price that is unknown is never shown as none."""
+"""Live progress of a run: it shows what is stored, and never shows an unknown cost as zero."""
 
 import asyncio
 import io
@@ -24,7 +24,7 @@ from ..loopback.openai import OpenAIWire
 from ..loopback.server import Fault, Loopback
 
 
-def result(number: int, outcome: Outcome) -> Result:
+def make_result(number: int, outcome: Outcome) -> Result:
     key = Key(str(number), "m")
     if outcome is Outcome.ERRORED:
         return Result(key, f"c-{number}", None, Failure("unavailable", "down \x1b[31m"), (), None, None)
@@ -48,17 +48,17 @@ class ColabShell(ZMQInteractiveShell):
 
 
 @pytest.mark.parametrize(("shell", "is_one"), [(ZMQInteractiveShell(), True), (ColabShell(), True), (None, False)])
-def test_a_notebook_is_recognized_whoever_serves_it(
+def test_jupyter_and_colab_notebooks_are_recognized(
     monkeypatch: pytest.MonkeyPatch, shell: object, *, is_one: bool
 ) -> None:
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     assert progress._in_notebook() is is_one
 
 
-def test_failures_come_as_they_happen_and_stay_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_are_printed_as_they_happen_up_to_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
     with LiveProgress(100) as live:
-        live.update([result(0, Outcome.PASSED), result(1, Outcome.ERRORED)], 0.0, unknown_cost=False)
-        live.update([result(n, Outcome.FAILED) for n in range(2, 60)], 0.0, unknown_cost=False)
+        live.update([make_result(0, Outcome.PASSED), make_result(1, Outcome.ERRORED)], 0.0, unknown_cost=False)
+        live.update([make_result(n, Outcome.FAILED) for n in range(2, 60)], 0.0, unknown_cost=False)
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "errored m c-1: down \\x1b[31m"
     assert said[1] == "failed m c-2: because"
@@ -66,11 +66,11 @@ def test_failures_come_as_they_happen_and_stay_bounded(capsys: pytest.CaptureFix
     assert live.stored == 60
 
 
-def test_without_failures_these_are_only_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_are_only_counted_if_not_requested(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with LiveProgress(9, failures=False, clock=clock) as live:
         clock.now += 6
-        live.update([result(0, Outcome.FAILED), result(1, Outcome.ERRORED)], 0.0, unknown_cost=False)
+        live.update([make_result(0, Outcome.FAILED), make_result(1, Outcome.ERRORED)], 0.0, unknown_cost=False)
     assert capsys.readouterr().err == "2 of 9  1 failed, 1 errored  0.3/s  21 s left\n"
 
 
@@ -83,15 +83,15 @@ def test_without_failures_these_are_only_counted(capsys: pytest.CaptureFixture[s
         (0.5, True, "1 passed  0.5/s  $0.5000 + unknown  18 s left"),
     ],
 )
-def test_an_unknown_cost_is_said_and_never_zero(cost: float, unknown: bool, shown: str) -> None:
+def test_an_unknown_cost_is_never_shown_as_zero(cost: float, unknown: bool, shown: str) -> None:
     clock = Clock()
     live = LiveProgress(10, clock=clock)
     clock.now += 2
-    live.update([result(0, Outcome.PASSED)], cost, unknown_cost=unknown)
+    live.update([make_result(0, Outcome.PASSED)], cost, unknown_cost=unknown)
     assert live._progress_note(cost, unknown_cost=unknown) == shown
 
 
-def test_a_heading_is_said_once_the_run_has_begun(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_heading_is_printed_once_when_the_run_has_started(capsys: pytest.CaptureFixture[str]) -> None:
     with LiveProgress(10, heading="Run r-1: 10 to ask"):
         pass
     assert capsys.readouterr() == ("", ""), "one that cannot begin is none"
@@ -101,25 +101,27 @@ def test_a_heading_is_said_once_the_run_has_begun(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == "Run r-1: 10 to ask\n"
 
 
-def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with LiveProgress(10, quiet=True, clock=clock) as live:
-        live.update([result(0, Outcome.FAILED)], 1.0, unknown_cost=True)
+        live.update([make_result(0, Outcome.FAILED)], 1.0, unknown_cost=True)
         clock.now += 1000
         live.update([], 1.0, unknown_cost=True, waiting_s=5)
     assert capsys.readouterr() == ("", "")
 
 
-def test_plain_lines_tell_rate_cost_and_time_left_and_a_run_that_stands_still_is_not_silent(
+def test_plain_lines_show_rate_cost_and_time_left_even_if_a_run_stalls(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     clock = Clock()
     with LiveProgress(
         100, {Outcome.PASSED: 40}, clock=clock
-    ) as live:  # resumed: the forty of another sitting say nothing about the rate
+    ) as live:  # resumed: the forty results of the earlier sitting do not count for the rate
         for second in range(1, 121):
             clock.now += 1
-            live.update([result(0, Outcome.PASSED)] if second == 10 else [], 0.01 * (second >= 10), unknown_cost=False)
+            live.update(
+                [make_result(0, Outcome.PASSED)] if second == 10 else [], 0.01 * (second >= 10), unknown_cost=False
+            )
     assert capsys.readouterr().err.splitlines() == [
         "41 of 100  41 passed  0.1/s  $0.0100  9 min left",
         "41 of 100  41 passed  1.5/min  $0.0100  39 min left",
@@ -128,7 +130,7 @@ def test_plain_lines_tell_rate_cost_and_time_left_and_a_run_that_stands_still_is
     ]
 
 
-def test_a_run_that_never_began_to_move_says_so_every_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_progress_reports_it_every_30_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with LiveProgress(5, clock=clock) as live:
         for _ in range(65):
@@ -137,7 +139,7 @@ def test_a_run_that_never_began_to_move_says_so_every_half_minute(capsys: pytest
     assert capsys.readouterr().err.splitlines() == ["0 of 5  0.0/s  time left unknown"] * 2
 
 
-def test_a_provider_that_asks_to_wait_is_named_as_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_provider_that_requests_a_pause_is_named_as_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with LiveProgress(5, clock=clock) as live:
         for second in range(60):
@@ -150,7 +152,7 @@ def test_a_provider_that_asks_to_wait_is_named_as_the_reason(capsys: pytest.Capt
     ]
 
 
-def test_where_the_calls_are_is_said_as_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_of_call_stages_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with LiveProgress(2, clock=clock) as live:
         for calls in ("ringing", "caller speaking", "caller speaking", "1 agent speaking, 1 scoring the call", ""):
@@ -175,16 +177,16 @@ def test_a_terminal_shows_the_same_as_plain_lines(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COLUMNS", "160")
     with LiveProgress(10, clock=clock) as live:
         clock.now += 10
-        live.update([result(0, Outcome.PASSED)], 0.5, unknown_cost=False, waiting_s=30)
+        live.update([make_result(0, Outcome.PASSED)], 0.5, unknown_cost=False, waiting_s=30)
         live._bar.refresh()
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
     assert "1/10 1 passed  0.1/s  $0.5000  90 s left  waiting 30 s as the provider asks" in shown
 
 
-def test_a_run_held_back_by_its_provider_says_so(
+def test_a_run_paused_by_its_provider_reports_the_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The whole way: a server that asks for a pause, the run, the lines."""
+    """End to end: a server that requests a pause, the run, and the printed lines."""
     monkeypatch.setattr(bench, "TICK_S", 0.05)
     monkeypatch.setattr(progress, "LINE_EVERY_S", 0.1)
     case = {
@@ -213,7 +215,7 @@ def test_a_run_held_back_by_its_provider_says_so(
     )
 
 
-def suite_of(folder: Path, count: int) -> Path:
+def write_suite(folder: Path, count: int) -> Path:
     cases = [
         {
             "id": f"coding-{number:03}",
@@ -230,16 +232,16 @@ def suite_of(folder: Path, count: int) -> Path:
     return suite
 
 
-def test_failures_say_which_variant_and_repeat_where_the_plan_has_several(
+def test_failures_name_variant_and_repeat_if_the_plan_has_several(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = open_store(settings.database_url())
-    suite = suite_of(tmp_path, 1)
+    suite = write_suite(tmp_path, 1)
     for repeats in (2, 1):
         run = create_run(store, RunRequest(paths=(suite,), models=("fake:fixed=no",), repeats=repeats))
         with LiveProgress(run.expected, store.results.count_outcomes(run.id)) as live:
             bench.run_sync(store, run, Limits(), live)
-    found = result(0, Outcome.FAILED)
+    found = make_result(0, Outcome.FAILED)
     live = LiveProgress(4)
     plan = replace(run.plan, variants=("text", "voice"), repeats=3)
     spoken = replace(found, key=replace(found.key, variant="voice", repeat=2))
@@ -254,16 +256,16 @@ def test_failures_say_which_variant_and_repeat_where_the_plan_has_several(
     assert said[3] == "failed m c-0 (voice, repeat 3): because"
 
 
-def test_a_resumed_run_counts_what_earlier_sittings_have_stored(tmp_path: Path) -> None:
+def test_a_resumed_run_counts_results_of_earlier_sittings(tmp_path: Path) -> None:
     store = open_store(settings.database_url())
-    run = create_run(store, RunRequest(paths=(suite_of(tmp_path, 40),), models=("fake:latency=0.02,fixed=x",)))
+    run = create_run(store, RunRequest(paths=(write_suite(tmp_path, 40),), models=("fake:latency=0.02,fixed=x",)))
 
-    def some(seen: bench.Progress) -> None:
+    def stop_after_five(seen: bench.Progress) -> None:
         if seen.stored >= 5:
             stop("enough")
 
     stop = Stop()
-    run = bench.run_sync(store, run, Limits(concurrency=1), some, stop)
+    run = bench.run_sync(store, run, Limits(concurrency=1), stop_after_five, stop)
     assert 0 < run.stored < run.expected
     with LiveProgress(run.expected, store.results.count_outcomes(run.id)) as live:
         bench.run_sync(store, run, Limits(), live)

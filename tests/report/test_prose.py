@@ -1,4 +1,4 @@
-"""Replies as Markdown: what is drawn, what stays as it was written, and that nothing in them runs, loads or links."""
+"""Replies as Markdown: what is rendered, what stays raw, and that nothing in a reply runs, loads or links."""
 
 import time
 from html.parser import HTMLParser
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pramana.report.prose import MAX_DRAWN, MAX_NESTING, prose, render_reply
+from pramana.report.prose import MAX_DRAWN, MAX_NESTING, render_prose, render_reply
 
-DRAWN = frozenset(
+RENDERED_TAGS = frozenset(
     (
         "div",
         "p",
@@ -60,13 +60,13 @@ class Reader(HTMLParser):
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=20), max_size=12).map("".join))
 @example("".join(PIECES))
 @example("\n\n".join(PIECES))
-def test_whatever_a_model_writes_becomes_only_inert_elements(said: str) -> None:
-    drawn = Reader(render_reply(said, "Reply"))
-    assert drawn.tags <= DRAWN
+def test_any_reply_renders_to_inert_elements_only(reply: str) -> None:
+    drawn = Reader(render_reply(reply, "Reply"))
+    assert drawn.tags <= RENDERED_TAGS
     assert drawn.attributes <= ATTRIBUTES
 
 
-def test_markdown_is_drawn_and_its_raw_text_is_beside_it() -> None:
+def test_markdown_is_rendered_beside_its_raw_text() -> None:
     said = "# Title\n\nIt is **bold**.\nNext line\n\n- one\n- two\n\n3. three\n\n```python\nx = '<b>'\n```"
     drawn = render_reply(said, "Reply")
     for each in (
@@ -78,21 +78,21 @@ def test_markdown_is_drawn_and_its_raw_text_is_beside_it() -> None:
     assert "# Title\n\nIt is **bold**." in drawn
 
 
-def test_links_and_images_are_words_with_their_address() -> None:
+def test_links_and_images_render_as_text_with_their_address() -> None:
     drawn = render_reply("[here](https://a.example) ![dot](https://a.example/x.png) <https://b.example>", "Reply")
     assert "<p>here (https://a.example) dot (https://a.example/x.png) https://b.example</p>" in drawn
 
 
 @pytest.mark.parametrize(
-    "said", ["Plain words.", "Two\n\nparagraphs\nand a line", "5 < 6 and 2 * 3 * 4", "a_b_c", "[1] a source"]
+    "reply", ["Plain words.", "Two\n\nparagraphs\nand a line", "5 < 6 and 2 * 3 * 4", "a_b_c", "[1] a source"]
 )
-def test_a_text_without_markdown_is_shown_once_as_it_was_written(said: str) -> None:
-    assert render_reply(said, "Reply") == prose(said, "Reply")
+def test_a_reply_without_markdown_is_shown_once_verbatim(reply: str) -> None:
+    assert render_reply(reply, "Reply") == render_prose(reply, "Reply")
 
 
-@pytest.mark.parametrize("said", ['{"a": [1, 2]}', "[\n  1\n]", "", " "])
-def test_json_and_nothing_stay_in_monospace(said: str) -> None:
-    drawn = render_reply(said, "Reply")
+@pytest.mark.parametrize("reply", ['{"a": [1, 2]}', "[\n  1\n]", "", " "])
+def test_json_and_empty_replies_stay_in_monospace(reply: str) -> None:
+    drawn = render_reply(reply, "Reply")
     assert drawn.startswith('<pre class="text"')
     assert "details" not in drawn
 
@@ -101,13 +101,13 @@ def test_latex_keeps_its_backslashes() -> None:
     assert r"\(x_1 \cdot y_2\)" in render_reply(r"**So** \(x_1 \cdot y_2\)", "Reply").partition("<details")[0]
 
 
-def test_what_is_nested_too_deeply_or_too_long_is_shown_as_it_was_written() -> None:
+def test_too_deep_or_too_long_markdown_is_shown_verbatim() -> None:
     for said in ("> " * (MAX_NESTING + 5) + "deep", "**a** " * MAX_DRAWN):
-        assert render_reply(said, "Reply") == prose(said, "Reply")
+        assert render_reply(said, "Reply") == render_prose(said, "Reply")
 
 
 @pytest.mark.parametrize("piece", ["![", "[", "a*", "**a ", "`", "_a_", "<", "> ", "|a|b|\n|-|-|\n", "- ", "~"])
-def test_no_text_takes_long(piece: str) -> None:
+def test_no_reply_renders_slowly(piece: str) -> None:
     began = time.process_time()
     render_reply((piece * MAX_DRAWN)[:MAX_DRAWN], "Reply")
     assert time.process_time() - began < 2

@@ -5,12 +5,12 @@ from pramana.model import Outcome, Plan, Run, Target
 from pramana.report.rescoring import render_rescoring
 
 
-def a_run(models: int = 1) -> Run:
+def make_run(models: int = 1) -> Run:
     targets = tuple(Target(f"m{number}", "fake", f"m{number}") for number in range(models))
     return Run("r1", Plan("mine", None, targets), "finished", "2026-01-02T03:04:05Z", 30, 30)
 
 
-def rescoring(changed: int, judged: int = 36) -> RescoringView:
+def make_rescoring(changed: int, judged: int = 36) -> RescoringView:
     changes = tuple(
         ChangedVerdictView(
             case_id=f"case-{number}",
@@ -40,21 +40,21 @@ def rescoring(changed: int, judged: int = 36) -> RescoringView:
     )
 
 
-def test_it_counts_the_changes_and_lists_them() -> None:
-    lines = render_rescoring(a_run(), rescoring(3)).splitlines()
+def test_changed_verdicts_are_counted_and_listed() -> None:
+    lines = render_rescoring(make_run(), make_rescoring(3)).splitlines()
     assert lines[0] == "3 of 36 verdicts changed: 2 passed -> failed, 1 failed -> passed"
     assert [line[:22] for line in lines[1:]] == [f"  case-{number}: passed -> fa" for number in range(3)]
     assert max(map(len, lines)) < 220
 
 
-def test_it_lists_twenty_and_counts_the_rest() -> None:
-    lines = render_rescoring(a_run(), rescoring(25)).splitlines()
+def test_twenty_changes_are_listed_and_the_rest_counted() -> None:
+    lines = render_rescoring(make_run(), make_rescoring(25)).splitlines()
     assert (len(lines), lines[-1]) == (22, "  … and 5 more")
 
 
-def test_it_names_the_model_where_there_are_several() -> None:
-    assert "  case-0 (m0): passed -> failed" in render_rescoring(a_run(2), rescoring(2))
+def test_changes_name_the_model_if_there_are_several() -> None:
+    assert "  case-0 (m0): passed -> failed" in render_rescoring(make_run(2), make_rescoring(2))
 
 
-def test_nothing_judged_is_said() -> None:
-    assert render_rescoring(a_run(), rescoring(0, judged=0)) == "No reply was judged again."
+def test_a_rescoring_without_judged_replies_says_so() -> None:
+    assert render_rescoring(make_run(), make_rescoring(0, judged=0)) == "No reply was scored again."

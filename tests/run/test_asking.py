@@ -1,4 +1,4 @@
-"""From request to reply: what is asked again, what is not, what is spent, and what is left out."""
+"""From request to reply: what is retried, what it costs, and which parameters are dropped."""
 
 import asyncio
 import random
@@ -33,7 +33,7 @@ TARGET = Target("fake:x", "fake", "x")
 REQUEST = Request("x", (Turn("user", "hi"),), {"temperature": 0, "seed": 42})
 
 
-class Scripted:
+class ScriptedProvider:
     """A provider that answers by a script: an error is raised, anything else is a reply."""
 
     def __init__(self, *script: ProviderError | Callable[[Request], Reply]) -> None:
@@ -61,7 +61,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.001)
 
 
-def make(provider: Scripted, budget: Budget | None = None, cost: float | None = 0.25) -> TextClient:
+def make_client(provider: ScriptedProvider, budget: Budget | None = None, cost: float | None = 0.25) -> TextClient:
     return TextClient(TARGET, provider, Limiter(4), budget or Budget(), lambda *_: cost, jitter=random.Random(1))
 
 
@@ -74,17 +74,17 @@ async def _ask(asking_: TextClient, request: Request) -> Reply:
 
 
 @pytest.mark.parametrize("error", [RateLimited("slow"), Unavailable("down", status=503), BrokenReply("cut")])
-def test_what_may_pass_is_asked_again(error: ProviderError) -> None:
-    provider = Scripted(error, error)
-    asking_ = make(provider)
+def test_transient_errors_are_retried(error: ProviderError) -> None:
+    provider = ScriptedProvider(error, error)
+    asking_ = make_client(provider)
     assert ask(asking_).text == "ok"
     assert len(provider.asked) == 3
     assert asking_.retries == 2
 
 
 def test_retries_are_bounded() -> None:
-    provider = Scripted(lambda _: Reply("first"), *[Unavailable("down")] * 100)
-    asking_ = make(provider)
+    provider = ScriptedProvider(lambda _: Reply("first"), *[Unavailable("down")] * 100)
+    asking_ = make_client(provider)
     ask(asking_)
     with pytest.raises(Unavailable):
         ask(asking_)
@@ -92,24 +92,24 @@ def test_retries_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("error", [Unreachable("no such host"), NotAnApi("404")])
-def test_an_address_at_which_nobody_ever_answered_ends_the_run(error: ProviderError) -> None:
-    provider = Scripted(*[error] * 100)
+def test_an_address_that_never_answered_ends_the_run(error: ProviderError) -> None:
+    provider = ScriptedProvider(*[error] * 100)
     with pytest.raises(type(error)) as caught:
-        ask(make(provider))
+        ask(make_client(provider))
     assert caught.value.fatal
     assert len(provider.asked) == (FIRST_ATTEMPTS if error.transient else 1)
 
 
 @pytest.mark.parametrize("error", [Unreachable("reset"), NotAnApi("404")])
-def test_an_address_that_has_answered_costs_a_case_at_most(error: ProviderError) -> None:
-    asking_ = make(Scripted(lambda _: Reply("first"), *[error] * 100))
+def test_an_address_that_answered_before_fails_only_the_case(error: ProviderError) -> None:
+    asking_ = make_client(ScriptedProvider(lambda _: Reply("first"), *[error] * 100))
     ask(asking_)
     with pytest.raises(type(error)) as caught:
         ask(asking_)
     assert not caught.value.fatal
 
 
-def test_waits_grow_to_minutes_and_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_waits_grow_to_minutes_with_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.5)
     slept: list[float] = []
 
@@ -117,7 +117,7 @@ def test_waits_grow_to_minutes_and_differ(monkeypatch: pytest.MonkeyPatch) -> No
         slept.append(seconds)
 
     monkeypatch.setattr(Stop, "sleep", sleep)
-    asking_ = make(Scripted(lambda _: Reply("first"), *[Unavailable("down")] * 100))
+    asking_ = make_client(ScriptedProvider(lambda _: Reply("first"), *[Unavailable("down")] * 100))
     ask(asking_)
     with pytest.raises(Unavailable):
         ask(asking_)
@@ -128,29 +128,29 @@ def test_waits_grow_to_minutes_and_differ(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("seconds", [0.0, None])
-def test_a_wait_of_nothing_is_still_a_wait(monkeypatch: pytest.MonkeyPatch, seconds: float | None) -> None:
+def test_a_retry_after_of_zero_still_waits(monkeypatch: pytest.MonkeyPatch, seconds: float | None) -> None:
     slept: list[float] = []
 
     async def sleep(_: Stop, seconds: float) -> None:
         slept.append(seconds)
 
     monkeypatch.setattr(Stop, "sleep", sleep)
-    ask(make(Scripted(RateLimited("slow", retry_after=seconds))))
+    ask(make_client(ScriptedProvider(RateLimited("slow", retry_after=seconds))))
     assert slept[0] > 0
 
 
-def test_a_pause_of_hours_ends_the_run_and_says_so() -> None:
-    provider = Scripted(RateLimited("slow", retry_after=86_400))
-    with pytest.raises(OutOfCredit, match="asks for a wait of 86,400 s") as caught:
-        ask(make(provider))
+def test_a_retry_after_of_hours_ends_the_run_and_says_so() -> None:
+    provider = ScriptedProvider(RateLimited("slow", retry_after=86_400))
+    with pytest.raises(OutOfCredit, match="asks to wait 86,400 s") as caught:
+        ask(make_client(provider))
     assert caught.value.fatal
 
 
-def test_only_trouble_that_may_pass_pauses_growth() -> None:
+def test_only_transient_errors_pause_the_growth_of_concurrency() -> None:
     async def main(error: ProviderError) -> int:
         limiter = Limiter(64)
         script: list[Any] = [lambda _: Reply("ok"), error] * 400
-        asking_ = TextClient(TARGET, Scripted(*script), limiter, Budget(), lambda *_: 0.0)
+        asking_ = TextClient(TARGET, ScriptedProvider(*script), limiter, Budget(), lambda *_: 0.0)
         for _ in range(40):
             await asyncio.gather(*(asking_(REQUEST) for _ in range(limiter.limit)), return_exceptions=True)
         return limiter.limit
@@ -159,13 +159,13 @@ def test_only_trouble_that_may_pass_pauses_growth() -> None:
 
 
 @pytest.mark.parametrize("waits", ["hold", "backoff"])
-def test_who_waits_is_told_to_stop(waits: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_requests_are_stopped(waits: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_WAIT_S", 60)
     error = RateLimited("slow", retry_after=600) if waits == "hold" else Unavailable("down")
 
     async def main() -> tuple[int, list[Any]]:
-        provider = Scripted(*[error] * 100)
-        asking_ = make(provider)
+        provider = ScriptedProvider(*[error] * 100)
+        asking_ = make_client(provider)
         asking_.stop.add_callback(asking_.limiter.release_all)
         tasks = [asyncio.create_task(_ask(asking_, REQUEST)) for _ in range(6)]
         await asyncio.sleep(0.05)
@@ -180,9 +180,9 @@ def test_who_waits_is_told_to_stop(waits: str, monkeypatch: pytest.MonkeyPatch) 
     assert [str(each) for each in ends if isinstance(each, Stopped)] == ["enough"] * 6
 
 
-def test_who_was_told_to_stop_may_still_judge_what_is_under_way() -> None:
-    provider = Scripted()
-    asking_ = make(provider)
+def test_after_a_stop_replies_under_way_are_still_judged() -> None:
+    provider = ScriptedProvider()
+    asking_ = make_client(provider)
     asking_.stop("enough")
     with pytest.raises(Stopped):
         ask(asking_)
@@ -190,32 +190,32 @@ def test_who_was_told_to_stop_may_still_judge_what_is_under_way() -> None:
     assert ask(asking_, judging).text == "ok"
     provider.script = iter([Unavailable("down")])
     with pytest.raises(Unavailable):
-        ask(asking_, judging)  # once: nobody waits any more
+        ask(asking_, judging)  # once: there is no more waiting
     assert len(provider.asked) == 2
 
 
-def test_a_provider_that_hangs_is_given_up_whoever_it_is() -> None:
-    class Hangs(Scripted):
+def test_a_hanging_provider_times_out() -> None:
+    class HangingProvider(ScriptedProvider):
         async def ask(self, request: Request) -> Reply:
             self.asked.append(request)
             await asyncio.sleep(60)
             return Reply("late")
 
-    provider = Hangs()
+    provider = HangingProvider()
     asking_ = TextClient(TARGET, provider, Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
     with pytest.raises(Unavailable, match=r"no complete reply from fake:x within 0\.02 s"):
         ask(asking_)
     assert len(provider.asked) == FIRST_ATTEMPTS
 
 
-def test_a_cancelled_task_stays_cancelled_though_its_time_is_up() -> None:
-    class Hangs(Scripted):
+def test_a_cancelled_task_stays_cancelled_after_its_timeout() -> None:
+    class HangingProvider(ScriptedProvider):
         async def ask(self, request: Request) -> Reply:
             await asyncio.sleep(60)
             return Reply(request.model)
 
     async def main() -> None:
-        asking_ = TextClient(TARGET, Hangs(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
+        asking_ = TextClient(TARGET, HangingProvider(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
         task = asyncio.create_task(_ask(asking_, REQUEST))
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(0.02, task.cancel)
@@ -226,13 +226,13 @@ def test_a_cancelled_task_stays_cancelled_though_its_time_is_up() -> None:
     asyncio.run(main())
 
 
-def test_what_a_stranger_raises_is_an_error_of_the_case() -> None:
-    class Broken(Scripted):
+def test_an_exception_of_a_third_party_provider_is_an_error_of_the_case() -> None:
+    class BrokenProvider(ScriptedProvider):
         async def ask(self, request: Request) -> Reply:
             raise KeyError(request.model)
 
     with pytest.raises(ProviderError, match="the provider fake failed: KeyError: 'x'") as caught:
-        ask(make(Broken()))
+        ask(make_client(BrokenProvider()))
     assert not caught.value.fatal
     assert not caught.value.transient
 
@@ -256,29 +256,29 @@ def test_what_a_stranger_raises_is_an_error_of_the_case() -> None:
         (Reply("a", vectors=5), "vectors is a int"),  # type: ignore[arg-type]
     ],
 )
-def test_a_reply_that_is_none_is_an_error_of_the_case(reply: Any, wrong: str) -> None:
-    provider = Scripted(lambda _: reply)
+def test_an_invalid_reply_is_an_error_of_the_case(reply: Any, wrong: str) -> None:
+    provider = ScriptedProvider(lambda _: reply)
     with pytest.raises(ProviderError, match="the provider fake returned an invalid reply: ") as caught:
-        ask(make(provider))
+        ask(make_client(provider))
     assert str(caught.value).endswith(wrong)
     assert not caught.value.fatal
     assert len(provider.asked) == 1
 
 
 @pytest.mark.parametrize("count", [-5, 2**63, 10**400, 1.5, True, "7"])
-def test_a_count_that_is_none_is_unknown_and_no_budget_believes_it(count: Any) -> None:
+def test_an_invalid_token_count_is_unknown_and_not_added_to_the_budget(count: Any) -> None:
     for budget in (Budget(max_cost_usd=1), Budget(max_tokens=100)):
-        asking_ = make(Scripted(lambda _: Reply("ok", Usage(count, count, count))), budget)
+        asking_ = make_client(ScriptedProvider(lambda _: Reply("ok", Usage(count, count, count))), budget)
         asking_.cost_of = lambda _target, _served, usage: usage.input_tokens
         assert ask(asking_).usage == Usage()
         with pytest.raises(BudgetSpent, match="a reply has no token counts"):
             ask(asking_)
 
 
-def test_a_negative_count_does_not_pay_back_what_was_spent() -> None:
+def test_a_negative_token_count_does_not_reduce_the_spending() -> None:
     budget = Budget(max_cost_usd=1)
     replies = [Reply("ok", Usage(1, 1)), Reply("ok", Usage(-(10**9), -(10**9))), Reply("ok", Usage(1, 1))]
-    asking_ = make(Scripted(*(lambda _, reply=reply: reply for reply in replies)), budget)
+    asking_ = make_client(ScriptedProvider(*(lambda _, reply=reply: reply for reply in replies)), budget)
     asking_.target = Target("x", "openai", "x")
     asking_.cost_of = Prices({"x": Rates(0, 1.0, 1.0, 1.0)}).cost
     ask(asking_)
@@ -288,27 +288,27 @@ def test_a_negative_count_does_not_pay_back_what_was_spent() -> None:
         ask(asking_)
 
 
-class Own(BaseException):
-    """Of a stranger."""
+class OwnError(BaseException):
+    """An error of third-party code."""
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), Own("so"), asyncio.CancelledError()])
-def test_nothing_a_stranger_raises_ends_the_run(error: BaseException) -> None:
-    class Broken(Scripted):
+@pytest.mark.parametrize("error", [SystemExit(3), OwnError("so"), asyncio.CancelledError()])
+def test_no_exception_of_a_third_party_provider_ends_the_run(error: BaseException) -> None:
+    class BrokenProvider(ScriptedProvider):
         async def ask(self, request: Request) -> Reply:
             await asyncio.sleep(0)
             self.asked.append(request)
             raise error
 
     with pytest.raises(
-        ProviderError, match=r"the provider fake (failed: (SystemExit: 3|Own: so)|cancelled itself)"
+        ProviderError, match=r"the provider fake (failed: (SystemExit: 3|OwnError: so)|cancelled the request)"
     ) as caught:
-        ask(make(Broken()))
+        ask(make_client(BrokenProvider()))
     assert not caught.value.fatal
 
 
-def test_who_takes_no_notice_of_the_end_can_be_asked_again_and_cancelled() -> None:
-    class Stubborn(Scripted):
+def test_a_provider_that_ignores_cancellation_can_be_called_and_cancelled_again() -> None:
+    class StubbornProvider(ScriptedProvider):
         async def ask(self, request: Request) -> Reply:
             self.asked.append(request)
             if len(self.asked) > 1:
@@ -322,31 +322,31 @@ def test_who_takes_no_notice_of_the_end_can_be_asked_again_and_cancelled() -> No
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None
-        asking_ = TextClient(TARGET, Stubborn(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
+        asking_ = TextClient(TARGET, StubbornProvider(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
         assert (await asking_(REQUEST)).text == "late"
         assert task.cancelling() == 0
-        with pytest.raises(ProviderError, match="cancelled itself"):
+        with pytest.raises(ProviderError, match="cancelled the request"):
             await asking_(REQUEST)
 
     asyncio.run(main())
 
 
-def test_a_cache_that_cannot_be_used_is_as_good_as_none() -> None:
-    class Broken(ReplyCache):
+def test_a_broken_cache_is_ignored() -> None:
+    class BrokenCache(ReplyCache):
         def get(self, target: Target, where: str, request: Request) -> Reply | None:
             raise MemoryError(target, where, request)
 
         def put(self, target: Target, where: str, request: Request, reply: Reply) -> None:
             raise KeyError(target, where, request, reply)
 
-    asking_ = make(Scripted())
-    asking_.cache = Broken(Path())
+    asking_ = make_client(ScriptedProvider())
+    asking_.cache = BrokenCache(Path())
     assert ask(asking_).text == "ok"
 
 
-def test_a_cap_that_cannot_be_counted_ends_the_run() -> None:
+def test_a_cost_limit_without_a_known_price_ends_the_run() -> None:
     for budget, cost in ((Budget(max_cost_usd=1), None), (Budget(max_tokens=100), 0.0)):
-        asking_ = make(Scripted(lambda _: Reply("ok", Usage())), budget, cost)
+        asking_ = make_client(ScriptedProvider(lambda _: Reply("ok", Usage())), budget, cost)
         assert ask(asking_).text == "ok"
         with pytest.raises(BudgetSpent, match="a reply has no token counts"):
             ask(asking_)
@@ -355,16 +355,18 @@ def test_a_cap_that_cannot_be_counted_ends_the_run() -> None:
 @pytest.mark.parametrize(
     "error", [AuthenticationFailed("no key"), Rejected("too long"), Rejected("no", parameter="top_k")]
 )
-def test_what_cannot_pass_is_asked_once(error: ProviderError) -> None:
-    provider = Scripted(error)
+def test_permanent_errors_are_not_retried(error: ProviderError) -> None:
+    provider = ScriptedProvider(error)
     with pytest.raises(type(error)):
-        ask(make(provider))
+        ask(make_client(provider))
     assert len(provider.asked) == 1
 
 
-def test_a_rejected_parameter_is_left_out_from_then_on_and_named() -> None:
-    provider = Scripted(Rejected("no seed", parameter="seed"), Rejected("no temperature", parameter="temperature"))
-    asking_ = make(provider)
+def test_a_rejected_parameter_is_dropped_from_then_on_and_named() -> None:
+    provider = ScriptedProvider(
+        Rejected("no seed", parameter="seed"), Rejected("no temperature", parameter="temperature")
+    )
+    asking_ = make_client(provider)
     reply = ask(asking_)
     assert reply.dropped == ("seed", "temperature")
     assert [sorted(request.parameters) for request in provider.asked] == [["seed", "temperature"], ["temperature"], []]
@@ -372,22 +374,22 @@ def test_a_rejected_parameter_is_left_out_from_then_on_and_named() -> None:
     assert len(provider.asked) == 4
 
 
-def test_a_server_that_names_a_parameter_for_ever_is_not_asked_for_ever() -> None:
-    provider = Scripted(*[Rejected("no seed", parameter="seed")] * 100)
+def test_a_server_that_keeps_rejecting_a_parameter_is_not_retried_forever() -> None:
+    provider = ScriptedProvider(*[Rejected("no seed", parameter="seed")] * 100)
     with pytest.raises(Rejected):
-        ask(make(provider))
+        ask(make_client(provider))
     assert len(provider.asked) == 2
 
 
-def test_the_bound_of_a_reply_is_never_left_out() -> None:
-    provider = Scripted(Rejected("too large", parameter="max_tokens"))
+def test_max_tokens_is_never_dropped() -> None:
+    provider = ScriptedProvider(Rejected("too large", parameter="max_tokens"))
     with pytest.raises(Rejected):
-        ask(make(provider), Request("x", (Turn("user", "hi"),), {"max_tokens": 10**9}))
+        ask(make_client(provider), Request("x", (Turn("user", "hi"),), {"max_tokens": 10**9}))
     assert len(provider.asked) == 1
 
 
-def test_many_at_once_find_out_together() -> None:
-    class Picky(Scripted):
+def test_concurrent_requests_share_a_rejected_parameter() -> None:
+    class PickyProvider(ScriptedProvider):
         async def ask(self, request: Request) -> Reply:
             self.asked.append(request)
             await asyncio.sleep(0.001)
@@ -395,10 +397,10 @@ def test_many_at_once_find_out_together() -> None:
                 raise Rejected("no", parameter="seed")
             return Reply("ok")
 
-    provider = Picky()
+    provider = PickyProvider()
 
     async def work() -> list[Reply]:
-        asking_ = make(provider)
+        asking_ = make_client(provider)
         return await asyncio.gather(*(asking_(REQUEST) for _ in range(4)))
 
     replies = asyncio.run(work())
@@ -406,27 +408,27 @@ def test_many_at_once_find_out_together() -> None:
     assert len(provider.asked) == 8
 
 
-def test_cost_and_tokens_are_counted_and_end_the_run() -> None:
+def test_cost_and_token_limits_end_the_run() -> None:
     budget = Budget(max_cost_usd=0.5)
-    asking_ = make(Scripted(), budget)
+    asking_ = make_client(ScriptedProvider(), budget)
     assert ask(asking_).cost_usd == 0.25
     ask(asking_)
     assert (budget.cost_usd, budget.tokens, budget.unknown_cost) == (0.5, 30, False)
     with pytest.raises(BudgetSpent, match=r"the run's limit of \$0\.5 is reached"):
         ask(asking_)
     tokens = Budget(max_tokens=15)
-    asking_ = make(Scripted(), tokens)
+    asking_ = make_client(ScriptedProvider(), tokens)
     ask(asking_)
     with pytest.raises(BudgetSpent, match="the run's limit of 15 tokens is reached"):
         ask(asking_)
 
 
 @pytest.mark.parametrize("budget", [Budget(max_tokens=100), Budget(max_cost_usd=2)])
-def test_near_a_limit_less_is_begun_at_once(budget: Budget) -> None:
-    provider = Scripted()  # each reply takes 15 tokens and a quarter of a dollar
+def test_fewer_requests_are_started_near_a_limit(budget: Budget) -> None:
+    provider = ScriptedProvider()  # each reply takes 15 tokens and a quarter of a dollar
 
     async def work() -> list[Reply | BaseException]:
-        asking_ = make(provider, budget)
+        asking_ = make_client(provider, budget)
         return await asyncio.gather(*(asking_(REQUEST) for _ in range(30)), return_exceptions=True)
 
     ended = asyncio.run(asyncio.wait_for(work(), 20))
@@ -436,29 +438,29 @@ def test_near_a_limit_less_is_begun_at_once(budget: Budget) -> None:
     assert budget.under_way == 0
 
 
-def test_whoever_waits_for_room_learns_that_the_run_stops() -> None:
+def test_requests_waiting_for_budget_are_stopped() -> None:
     budget = Budget(max_tokens=40)
 
     async def work() -> list[Reply | BaseException]:
-        asking_ = make(Scripted(), budget)
+        asking_ = make_client(ScriptedProvider(), budget)
         await asking_(REQUEST)
 
-        def last(_: Request) -> Reply:
+        def stop_and_reply(_: Request) -> Reply:
             asking_.stop("enough")
             return Reply("ok", Usage(1, 1))
 
-        asking_.provider = Scripted(last)
+        asking_.provider = ScriptedProvider(stop_and_reply)
         return await asyncio.gather(*(asking_(REQUEST) for _ in range(4)), return_exceptions=True)
 
     ended = asyncio.run(asyncio.wait_for(work(), 20))
     assert [type(each) for each in ended] == [Reply, Reply, Stopped, Stopped]
 
 
-def test_what_is_finished_after_the_limit_does_not_make_its_reason_wrong() -> None:
+def test_replies_finished_after_the_limit_do_not_change_the_stop_reason() -> None:
     budget = Budget(max_tokens=15)
 
     async def work() -> list[Reply | BaseException]:
-        asking_ = make(Scripted(), budget)
+        asking_ = make_client(ScriptedProvider(), budget)
         return await asyncio.gather(*(asking_(REQUEST) for _ in range(6)), return_exceptions=True)
 
     ended = asyncio.run(asyncio.wait_for(work(), 20))
@@ -468,11 +470,11 @@ def test_what_is_finished_after_the_limit_does_not_make_its_reason_wrong() -> No
 
 def test_an_unknown_cost_stays_unknown() -> None:
     budget = Budget()
-    assert ask(make(Scripted(), budget, cost=None)).cost_usd is None
+    assert ask(make_client(ScriptedProvider(), budget, cost=None)).cost_usd is None
     assert (budget.cost_usd, budget.unknown_cost) == (0.0, True)
 
 
-def test_a_cached_reply_asks_nobody_and_costs_nothing() -> None:
+def test_a_cached_reply_sends_nothing_and_costs_nothing() -> None:
     class Cache(ReplyCache):
         def __init__(self) -> None:
             self.kept: dict[str, Reply] = {}
@@ -483,8 +485,8 @@ def test_a_cached_reply_asks_nobody_and_costs_nothing() -> None:
         def put(self, target: Target, where: str, request: Request, reply: Reply) -> None:
             self.kept[target.typed + where + request.turns[0].text] = reply
 
-    provider, budget = Scripted(), Budget()
-    asking_ = make(provider, budget)
+    provider, budget = ScriptedProvider(), Budget()
+    asking_ = make_client(provider, budget)
     asking_.cache = Cache()
     assert ask(asking_) == ask(asking_)
     assert len(provider.asked) == 1

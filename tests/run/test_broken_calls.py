@@ -1,4 +1,4 @@
-"""Calls in which an agent says what no vendor says: each is held to some end, and measured."""
+"""Calls with frames that no vendor sends: each ends in an orderly way and is measured."""
 
 import asyncio
 from importlib.util import module_from_spec, spec_from_file_location
@@ -19,8 +19,8 @@ CALLS = 12
 
 
 @pytest.mark.parametrize("wire", ["openai-realtime", "twilio"])
-def test_broken_frames_end_in_a_check_and_never_in_a_crash(wire: str) -> None:
-    samples = asyncio.run(benchmark.said(wire))
-    ended = asyncio.run(benchmark.hold(benchmark.wire_of(wire), samples, CALLS))
+def test_calls_with_broken_frames_end_in_a_check_and_never_crash(wire: str) -> None:
+    samples = asyncio.run(benchmark.record_messages(wire))
+    ended = asyncio.run(benchmark.run_broken_calls(benchmark.wire_factory(wire), samples, CALLS))
     assert ended.total() == CALLS
     assert set(ended) <= {"passed", "errored"}

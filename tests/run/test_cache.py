@@ -1,4 +1,4 @@
-"""The reply cache: the same question costs nothing, any other is asked."""
+"""The reply cache: an identical request costs nothing, any other is sent."""
 
 import json
 import resource
@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pramana.model import Reply, Request, Target, ToolCall, Turn, Usage, encode_raw_response
+from pramana.model import Reply, Request, Target, ToolCall, Turn, Usage
+from pramana.replies import encode_raw_response
 from pramana.run.asking import ReplyCache
 
 TARGET = Target("fake:x", "fake", "x", {"seed": 1})
@@ -31,7 +32,7 @@ REPLY = Reply(
 )
 
 
-def test_what_was_answered_comes_back_marked_and_free(tmp_path: Path) -> None:
+def test_a_cached_reply_is_marked_and_free(tmp_path: Path) -> None:
     cache = ReplyCache(tmp_path)
     assert cache.get(TARGET, WHERE, REQUEST) is None
     cache.put(TARGET, WHERE, REQUEST, REPLY)
@@ -49,7 +50,7 @@ def test_what_was_answered_comes_back_marked_and_free(tmp_path: Path) -> None:
         (TARGET, replace(REQUEST, parameters={"temperature": 1})),
     ],
 )
-def test_another_question_is_asked(tmp_path: Path, target: Target, request_: Request) -> None:
+def test_a_different_request_is_not_cached(tmp_path: Path, target: Target, request_: Request) -> None:
     cache = ReplyCache(tmp_path)
     cache.put(TARGET, WHERE, REQUEST, REPLY)
     assert cache.get(target, WHERE, request_) is None
@@ -57,7 +58,7 @@ def test_another_question_is_asked(tmp_path: Path, target: Target, request_: Req
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"text": 5}', b"[" * 100_000, b'{"usage": []}'])
-def test_a_broken_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_file_is_ignored(tmp_path: Path, content: bytes) -> None:
     cache = ReplyCache(tmp_path)
     cache.put(TARGET, WHERE, REQUEST, REPLY)
     next(path for path in tmp_path.rglob("*") if path.is_file()).write_bytes(content)
@@ -83,7 +84,7 @@ def test_a_broken_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> Non
         ("another", 1),
     ],
 )
-def test_a_file_of_other_types_is_as_good_as_none(tmp_path: Path, field: str, value: Any) -> None:
+def test_a_file_with_wrong_types_is_ignored(tmp_path: Path, field: str, value: Any) -> None:
     cache = ReplyCache(tmp_path)
     cache.put(TARGET, WHERE, REQUEST, REPLY)
     path = next(path for path in tmp_path.rglob("*") if path.is_file())
@@ -92,7 +93,7 @@ def test_a_file_of_other_types_is_as_good_as_none(tmp_path: Path, field: str, va
     assert known == (replace(REPLY, cached=True, cost_usd=0.0) if field == "vectors" else None)
 
 
-def test_counts_of_a_file_that_are_none_are_unknown(tmp_path: Path) -> None:
+def test_invalid_token_counts_in_a_file_are_unknown(tmp_path: Path) -> None:
     cache = ReplyCache(tmp_path)
     cache.put(TARGET, WHERE, REQUEST, replace(REPLY, usage=Usage(-1, 2**63, 4)))
     known = cache.get(TARGET, WHERE, REQUEST)
@@ -100,19 +101,19 @@ def test_counts_of_a_file_that_are_none_are_unknown(tmp_path: Path) -> None:
     assert known.usage == Usage(None, None, 4)
 
 
-def _path(cache: ReplyCache) -> Path:
+def find_path(cache: ReplyCache) -> Path:
     return cache._path(TARGET, WHERE, REQUEST)
 
 
-def test_a_folder_in_a_files_place_is_as_good_as_none(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_file_is_ignored(tmp_path: Path) -> None:
     cache = ReplyCache(tmp_path)
-    _path(cache).mkdir(parents=True)
+    find_path(cache).mkdir(parents=True)
     cache.put(TARGET, WHERE, REQUEST, REPLY)
     assert cache.get(TARGET, WHERE, REQUEST) is None
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_file_in_the_folders_place_is_as_good_as_none(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
     cache = ReplyCache(tmp_path / "cache")
     cache.put(TARGET, WHERE, REQUEST, REPLY)
@@ -120,7 +121,7 @@ def test_a_file_in_the_folders_place_is_as_good_as_none(tmp_path: Path) -> None:
 
 
 @contextmanager
-def a_full_disk() -> Iterator[None]:
+def simulate_full_disk() -> Iterator[None]:
     """Let no file of this process grow beyond a few bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, before[1]))
@@ -130,22 +131,25 @@ def a_full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_costs_no_reply_and_keeps_nothing_half(tmp_path: Path) -> None:
+def test_a_full_disk_loses_no_reply_and_leaves_no_partial_file(tmp_path: Path) -> None:
     cache = ReplyCache(tmp_path)
-    with a_full_disk():
+    with simulate_full_disk():
         cache.put(TARGET, WHERE, REQUEST, REPLY)
     assert cache.get(TARGET, WHERE, REQUEST) is None
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_what_cannot_be_written_as_json_is_not_kept(tmp_path: Path) -> None:
+def test_replies_that_json_cannot_represent_are_not_cached(tmp_path: Path) -> None:
     cache = ReplyCache(tmp_path)
-    for odd in (replace(REQUEST, parameters={"tools": object()}), replace(REQUEST, parameters={"tools": _nested()})):
+    for odd in (
+        replace(REQUEST, parameters={"tools": object()}),
+        replace(REQUEST, parameters={"tools": make_nested()}),
+    ):
         cache.put(TARGET, WHERE, odd, REPLY)
         assert cache.get(TARGET, WHERE, odd) is None
 
 
-def _nested() -> list[Any]:
+def make_nested() -> list[Any]:
     value: list[Any] = []
     for _ in range(100_000):
         value = [value]

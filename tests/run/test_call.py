@@ -1,4 +1,4 @@
-"""The call: paced like a microphone, played like a loudspeaker, recorded on one clock, ended whatever happens."""
+"""Calls: paced like a microphone, played like a loudspeaker, recorded on one clock, and always ended."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from pramana.providers.voice.fake import FakeVoice, parse_fake_voice
 from pramana.providers.voice.vocabulary import FRAME_S, ChannelCapabilities, Dial, Event, Format, ReceivedEvents
 from pramana.run import call, sound
 from pramana.run.call import Conversation, FinishedCall, Patience
-from pramana.run.sound import AT_ONCE, CATCHES_UP_S, LATE_S, FramePacer, Microphone, Playout
+from pramana.run.sound import CATCH_UP_INTERVAL_S, LATE_S, MAX_BURST_FRAMES, FramePacer, Microphone, Playout
 from pramana.score.speech import make_call_check, measure_call
 from pramana.score.timing import CallTimes, measure_times
 
@@ -32,18 +32,18 @@ RATE = audio.CALLER_RATE
 PCM, PATIENT = Format(), Patience(answer_within_s=2)
 
 
-def tone(seconds: float, rate: int = RATE, pitch: float = 300) -> Any:
+def make_tone(seconds: float, rate: int = RATE, pitch: float = 300) -> Any:
     return (9000 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate)).astype(np.int16)
 
 
-def said(
+def make_utterance(
     seconds: float = 0.3, barge_in_s: float | None = None, *, text: str = "hello", lead_s: float = 0.0
 ) -> Utterance:
-    samples = np.concatenate([np.zeros(round(lead_s * RATE), np.int16), tone(seconds)])
+    samples = np.concatenate([np.zeros(round(lead_s * RATE), np.int16), make_tone(seconds)])
     return Utterance(Line(text, barge_in_s=barge_in_s), samples, "sha256:x")
 
 
-class Scripted:
+class ScriptedChannel:
     """A channel that does something each time the caller has been quiet for a while."""
 
     capabilities = ChannelCapabilities()
@@ -52,7 +52,9 @@ class Scripted:
     def holds_key(self, text: str) -> bool:
         return any(key in text for key in self.keys)
 
-    def __init__(self, act: "Callable[[Scripted, int], None]", *, uplink: Format = PCM, downlink: Format = PCM) -> None:
+    def __init__(
+        self, act: "Callable[[ScriptedChannel, int], None]", *, uplink: Format = PCM, downlink: Format = PCM
+    ) -> None:
         self.uplink, self.downlink = uplink, downlink
         self.act, self.turn, self.spoke, self.quiet = act, 0, False, 0
         self.sent: list[tuple[float, bytes]] = []
@@ -70,13 +72,13 @@ class Scripted:
             self.turn += 1
             self.act(self, self.turn)
 
-    def tell(self, *events: Event) -> None:
+    def emit(self, *events: Event) -> None:
         self.events.put_nowait(ReceivedEvents(clock.monotonic(), events))
 
     def answer(self, seconds: float = 0.2, text: str = "yes", *, done: bool = True) -> None:
-        sound = audio.encode(self.downlink.codec, tone(seconds, self.downlink.rate))
+        sound = audio.encode(self.downlink.codec, make_tone(seconds, self.downlink.rate))
         ended = [Event("turn_done", "completed")] if done else []
-        self.tell(Event("agent_audio", audio=sound), Event("agent_text", text, final=True), *ended)
+        self.emit(Event("agent_audio", audio=sound), Event("agent_text", text, final=True), *ended)
 
     async def receive(self) -> ReceivedEvents:
         heard = await self.events.get()
@@ -91,7 +93,7 @@ class Scripted:
         self.is_closed = True
 
 
-def held(channel: Any, spoken: Sequence[Utterance], patience: Patience = PATIENT) -> FinishedCall:
+def hold_call(channel: Any, spoken: Sequence[Utterance], patience: Patience = PATIENT) -> FinishedCall:
     async def main() -> FinishedCall:
         async with asyncio.timeout(30):
             return await Conversation(channel, spoken, {"rate": 24000}, patience).hold()
@@ -99,32 +101,32 @@ def held(channel: Any, spoken: Sequence[Utterance], patience: Patience = PATIENT
     return asyncio.run(main())
 
 
-def events(of: FinishedCall, kind: str | None = None) -> list[dict[str, Any]]:
+def read_events(of: FinishedCall, kind: str | None = None) -> list[dict[str, Any]]:
     every = [json.loads(line) for line in of.log.splitlines()]
     return [each for each in every if kind in (None, each["event"])]
 
 
-def tracks(of: FinishedCall) -> tuple[Any, Any]:
+def read_tracks(of: FinishedCall) -> tuple[Any, Any]:
     samples, rate = audio.read_wav(of.recording)
     assert rate == audio.RECORDING_RATE
     return samples[:, 0], samples[:, 1]
 
 
-def measured(of: FinishedCall) -> CallTimes:
+def measure_call_times(of: FinishedCall) -> CallTimes:
     samples, rate = audio.read_wav(of.recording)
-    return measure_times(samples, rate, events(of))
+    return measure_times(samples, rate, read_events(of))
 
 
-def checked(of: FinishedCall, lines: int = 1) -> Any:
+def check_call(of: FinishedCall, lines: int = 1) -> Any:
     samples, rate = audio.read_wav(of.recording)
     nobody: Any = {"transcribe": None, "languages": (), "language": "en"}
-    return make_call_check(measure_call(samples, rate, events(of), lines=lines, **nobody))
+    return make_call_check(measure_call(samples, rate, read_events(of), lines=lines, **nobody))
 
 
-class Acting(Scripted):
-    """A channel that does something with each frame, told whether it is loud, and how many were quiet since."""
+class ActingChannel(ScriptedChannel):
+    """A channel that acts on each frame, given its loudness and the number of quiet frames since."""
 
-    def __init__(self, each: "Callable[[Acting, bool], None]", **formats: Any) -> None:
+    def __init__(self, each: "Callable[[ActingChannel, bool], None]", **formats: Any) -> None:
         super().__init__(lambda *_: None, **formats)
         self.each, self.count = each, 0
 
@@ -137,8 +139,8 @@ class Acting(Scripted):
 
 
 def test_frames_go_out_at_the_pace_of_a_microphone_and_silence_follows_speech() -> None:
-    channel = Scripted(lambda it, _: it.answer())
-    held(channel, [said(0.5)])
+    channel = ScriptedChannel(lambda it, _: it.answer())
+    hold_call(channel, [make_utterance(0.5)])
     times = np.array([at for at, _ in channel.sent])
     late = times - times[0] - np.arange(len(times)) * FRAME_S
     assert len(times) > 40
@@ -150,21 +152,21 @@ def test_frames_go_out_at_the_pace_of_a_microphone_and_silence_follows_speech() 
 
 def test_every_agent_is_sent_the_same_samples_in_its_own_format() -> None:
     for uplink in (Format("pcm", 24000), Format("mulaw", 8000)):
-        channel = Scripted(lambda it, _: it.answer(), uplink=uplink)
-        held(channel, [said(0.5)])
+        channel = ScriptedChannel(lambda it, _: it.answer(), uplink=uplink)
+        hold_call(channel, [make_utterance(0.5)])
         heard = np.concatenate([audio.decode(uplink.codec, frame) for _, frame in channel.sent])
-        expected = audio.resample(tone(0.5), RATE, uplink.rate)
+        expected = audio.resample(make_tone(0.5), RATE, uplink.rate)
         start = round(0.2 * uplink.rate)
         close = np.abs(heard[start : start + len(expected)].astype(int) - expected)
         assert close.max() <= (0 if uplink.codec == "pcm" else 512)  # the steps of mu-law at this level
 
 
 def test_the_recording_has_the_caller_left_and_the_agent_right_on_one_clock() -> None:
-    channel = Scripted(lambda it, _: it.answer(0.2), downlink=Format("pcm", 24000))
-    call_ = held(channel, [said(0.3)])
-    left, right = tracks(call_)
-    (line,) = events(call_, "line")
-    (sound,) = events(call_, "agent_audio")
+    channel = ScriptedChannel(lambda it, _: it.answer(0.2), downlink=Format("pcm", 24000))
+    call_ = hold_call(channel, [make_utterance(0.3)])
+    left, right = read_tracks(call_)
+    (line,) = read_events(call_, "line")
+    (sound,) = read_events(call_, "agent_audio")
     assert (line["start"], line["end"]) == (0.2, 0.5)
     assert audio.first_audible(left, 24000) == pytest.approx(0.2 * 24000, abs=30)
     assert audio.last_audible(left, 24000) == pytest.approx(0.5 * 24000, abs=30)
@@ -174,47 +176,50 @@ def test_the_recording_has_the_caller_left_and_the_agent_right_on_one_clock() ->
     assert call_.answers == ("yes",)
 
 
-def test_what_comes_faster_than_it_is_spoken_is_played_one_after_another() -> None:
-    def three_at_once(it: Scripted, _: int) -> None:
+def test_audio_that_arrives_faster_than_real_time_is_queued() -> None:
+    def answer_three_times(it: ScriptedChannel, _: int) -> None:
         for _ in range(2):
             it.answer(0.4, "", done=False)
         it.answer(0.4)
 
-    call_ = held(Scripted(three_at_once), [said()])
-    sounds = events(call_, "agent_audio")
+    call_ = hold_call(ScriptedChannel(answer_three_times), [make_utterance()])
+    sounds = read_events(call_, "agent_audio")
     assert np.diff([each["plays"] for each in sounds]) == pytest.approx([0.4, 0.4], abs=1e-4)
     assert sounds[2]["t"] - sounds[0]["t"] < 0.1
-    (end,) = events(call_, "end")
-    assert end["t"] >= sounds[0]["plays"] + 1.2  # nobody hangs up before they have listened
+    (end,) = read_events(call_, "end")
+    assert end["t"] >= sounds[0]["plays"] + 1.2  # the caller does not hang up before the answer was played
 
 
 def test_the_next_line_waits_for_the_end_of_the_answer_and_a_pause() -> None:
-    call_ = held(Scripted(lambda it, turn: it.answer(0.5, f"answer {turn}")), [said(), said(), said()])
-    lines, sounds = events(call_, "line"), events(call_, "agent_audio")
+    call_ = hold_call(
+        ScriptedChannel(lambda it, turn: it.answer(0.5, f"answer {turn}")),
+        [make_utterance(), make_utterance(), make_utterance()],
+    )
+    lines, sounds = read_events(call_, "line"), read_events(call_, "agent_audio")
     for heard, following in zip(sounds, lines[1:], strict=False):
         assert following["start"] >= heard["plays"] + 0.5 + call.PAUSE_S - 1e-6
     assert call_.answers == ("answer 1", "answer 2", "answer 3")
 
 
-def test_talked_into_the_agent_is_cut_off_where_it_was_heard_and_told_how_far() -> None:
-    class Yields(Scripted):
+def test_barge_in_cuts_the_agent_off_and_reports_how_much_was_heard() -> None:
+    class InterruptibleChannel(ScriptedChannel):
         async def send(self, frame: bytes) -> None:
             await super().send(frame)
             if self.turn == 1 and self.spoke and not self.interruptions:
-                self.tell(Event("user_speech_start"), Event("interrupted"))
-                self.tell(Event("turn_done", "cancelled"))
+                self.emit(Event("user_speech_start"), Event("interrupted"))
+                self.emit(Event("turn_done", "cancelled"))
 
-    channel = Yields(lambda it, turn: it.answer(2.0 if turn == 1 else 0.3, f"answer {turn}"))
-    call_ = held(channel, [said(), said(0.4, barge_in_s=0.5)])
-    first, second = events(call_, "line")
-    sound = events(call_, "agent_audio")[0]
+    channel = InterruptibleChannel(lambda it, turn: it.answer(2.0 if turn == 1 else 0.3, f"answer {turn}"))
+    call_ = hold_call(channel, [make_utterance(), make_utterance(0.4, barge_in_s=0.5)])
+    first, second = read_events(call_, "line")
+    sound = read_events(call_, "agent_audio")[0]
     assert second["start"] == pytest.approx(sound["plays"] + 0.5, abs=0.025)
     assert second["barge_in"]
-    (cut, *_) = events(call_, "interrupted")
+    (cut, *_) = read_events(call_, "interrupted")
     assert cut["t"] - second["start"] < 0.06
     assert cut["dropped_s"] == pytest.approx(2.0 - cut["played_s"], abs=0.005)
     assert channel.interruptions[0] == pytest.approx(cut["played_s"], abs=1e-5)
-    _, right = tracks(call_)
+    _, right = read_tracks(call_)
     silent_after = right[round((cut["t"] + 0.01) * 24000) : round(second["end"] * 24000)]
     assert audio.level_dbfs(silent_after) < -60
     assert call_.answers[-1] == "answer 2"
@@ -222,110 +227,117 @@ def test_talked_into_the_agent_is_cut_off_where_it_was_heard_and_told_how_far() 
 
 
 def test_an_agent_that_does_not_yield_answers_the_new_line_only_after_its_old_answer() -> None:
-    channel = Scripted(lambda it, turn: it.answer(1.5 if turn == 1 else 0.3, f"answer {turn}"))
-    call_ = held(channel, [said(), said(0.2, barge_in_s=0.3)])
+    channel = ScriptedChannel(lambda it, turn: it.answer(1.5 if turn == 1 else 0.3, f"answer {turn}"))
+    call_ = hold_call(channel, [make_utterance(), make_utterance(0.2, barge_in_s=0.3)])
     assert call_.answers == ("answer 1", "answer 2")
-    sounds = events(call_, "agent_audio")
+    sounds = read_events(call_, "agent_audio")
     assert sounds[1]["plays"] == pytest.approx(sounds[0]["plays"] + 1.5, abs=0.02)
 
 
-def test_no_answer_by_the_deadline_ends_the_call_and_is_written_down() -> None:
-    call_ = held(Scripted(lambda *_: None), [said(), said()], Patience(answer_within_s=0.5))
-    (missing,) = events(call_, "no_answer")
+def test_no_answer_by_the_deadline_ends_the_call_and_is_recorded() -> None:
+    call_ = hold_call(
+        ScriptedChannel(lambda *_: None), [make_utterance(), make_utterance()], Patience(answer_within_s=0.5)
+    )
+    (missing,) = read_events(call_, "no_answer")
     assert missing["line"] == 0
     assert 0.5 < missing["waited_s"] < 0.6
-    assert (call_.reason, events(call_, "end")[0]["reason"]) == ("no_answer", "no_answer")
-    assert len(events(call_, "line")) == 1
+    assert (call_.reason, read_events(call_, "end")[0]["reason"]) == ("no_answer", "no_answer")
+    assert len(read_events(call_, "line")) == 1
 
 
-def test_silence_is_no_answer_however_much_of_it_comes() -> None:
-    def silence(it: Scripted, _: int) -> None:
-        it.tell(Event("agent_audio", audio=bytes(16000)), Event("turn_done", "completed"))
+def test_any_amount_of_silence_is_no_answer() -> None:
+    def answer_with_silence(it: ScriptedChannel, _: int) -> None:
+        it.emit(Event("agent_audio", audio=bytes(16000)), Event("turn_done", "completed"))
 
-    assert held(Scripted(silence), [said()], Patience(answer_within_s=0.8)).reason == "no_answer"
+    assert (
+        hold_call(ScriptedChannel(answer_with_silence), [make_utterance()], Patience(answer_within_s=0.8)).reason
+        == "no_answer"
+    )
 
 
 @pytest.mark.parametrize(("event", "reason"), [("closed", "closed"), ("error", "error")])
-def test_a_call_that_breaks_is_recorded_until_there(event: Any, reason: str) -> None:
-    def breaks(it: Scripted, _: int) -> None:
+def test_a_broken_call_is_recorded_up_to_the_break(event: Any, reason: str) -> None:
+    def break_off(it: ScriptedChannel, _: int) -> None:
         it.answer(0.5, "half an ans", done=False)
-        it.tell(Event(event, "gone", error="network"))
+        it.emit(Event(event, "gone", error="network"))
 
-    call_ = held(Scripted(breaks), [said(), said()])
+    call_ = hold_call(ScriptedChannel(break_off), [make_utterance(), make_utterance()])
     assert call_.reason == reason
-    assert events(call_, event)[0]["text"] == "gone"
-    assert events(call_, event)[0]["class"] == "network"
-    assert audio.first_audible(tracks(call_)[1], 24000) is not None
+    assert read_events(call_, event)[0]["text"] == "gone"
+    assert read_events(call_, event)[0]["class"] == "network"
+    assert audio.first_audible(read_tracks(call_)[1], 24000) is not None
     assert call_.answers[0] == "half an ans"
 
 
-def test_what_an_agent_raises_leaves_the_call_so_that_it_can_be_tried_again() -> None:
-    channel = Scripted(lambda it, _: it.events.put_nowait(Unavailable("its model is down")))
+def test_an_error_of_an_agent_leaves_the_call_and_can_be_retried() -> None:
+    channel = ScriptedChannel(lambda it, _: it.events.put_nowait(Unavailable("its model is down")))
     with pytest.raises(Unavailable, match="its model is down"):
-        held(channel, [said()])
+        hold_call(channel, [make_utterance()])
     assert channel.is_closed
 
 
 def test_a_call_ends_at_its_own_deadline() -> None:
-    call_ = held(Scripted(lambda it, _: it.answer(5.0)), [said()], Patience(answer_within_s=2, longest_s=1.5))
+    call_ = hold_call(
+        ScriptedChannel(lambda it, _: it.answer(5.0)), [make_utterance()], Patience(answer_within_s=2, longest_s=1.5)
+    )
     assert call_.reason == "deadline"
 
 
-def test_more_sound_than_could_ever_be_played_is_a_broken_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_audio_than_a_call_can_play_is_a_broken_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sound, "MAX_BUFFERED_S", 1.0)
 
-    def floods(it: Scripted, _: int) -> None:
+    def flood(it: ScriptedChannel, _: int) -> None:
         for _ in range(10):
             it.answer(0.5, done=False)
 
-    call_ = held(Scripted(floods), [said()])
+    call_ = hold_call(ScriptedChannel(flood), [make_utterance()])
     assert call_.reason == "error"
-    assert "more sound than could be played" in events(call_, "error")[0]["text"]
+    assert "more sound than was played" in read_events(call_, "error")[0]["text"]
 
 
-def test_a_late_transcript_is_waited_for_and_a_missing_one_is_not_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_transcript_is_awaited_but_not_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call, "TRANSCRIPT_S", 0.5)
 
-    def late(it: Scripted, _: int) -> None:
+    def answer_with_late_transcript(it: ScriptedChannel, _: int) -> None:
         it.answer(0.2, "", done=True)
-        asyncio.get_running_loop().call_later(0.4, it.tell, Event("agent_text", "late words", final=True))
+        asyncio.get_running_loop().call_later(0.4, it.emit, Event("agent_text", "late words", final=True))
 
-    assert held(Scripted(late), [said()]).answers == ("late words",)
-    assert held(Scripted(lambda it, _: it.answer(0.2, "")), [said()]).answers == ("",)
+    assert hold_call(ScriptedChannel(answer_with_late_transcript), [make_utterance()]).answers == ("late words",)
+    assert hold_call(ScriptedChannel(lambda it, _: it.answer(0.2, "")), [make_utterance()]).answers == ("",)
 
 
-def test_an_agent_that_never_says_it_is_done_is_done_when_it_has_been_quiet() -> None:
-    channel = Scripted(lambda it, _: it.answer(0.2, done=False))
+def test_an_agent_without_turn_end_messages_is_done_after_silence() -> None:
+    channel = ScriptedChannel(lambda it, _: it.answer(0.2, done=False))
     channel.capabilities = ChannelCapabilities(quiet_s=0.4)
-    call_ = held(channel, [said()])
-    (end,), (sound,) = events(call_, "end"), events(call_, "agent_audio")
+    call_ = hold_call(channel, [make_utterance()])
+    (end,), (sound,) = read_events(call_, "end"), read_events(call_, "agent_audio")
     assert end["t"] - (sound["plays"] + 0.2) == pytest.approx(0.4, abs=0.06)
 
 
-def test_who_greets_is_listened_to_first() -> None:
-    channel = Scripted(lambda it, _: it.answer(0.2, "an answer"))
+def test_a_greeting_is_awaited_before_the_first_line() -> None:
+    channel = ScriptedChannel(lambda it, _: it.answer(0.2, "an answer"))
     channel.capabilities = ChannelCapabilities(greets=True)
 
     async def main() -> FinishedCall:
         asyncio.get_running_loop().call_later(0.3, channel.answer, 0.5, "welcome")
-        return await Conversation(channel, [said()], {"rate": 24000}, Patience(answer_within_s=2)).hold()
+        return await Conversation(channel, [make_utterance()], {"rate": 24000}, Patience(answer_within_s=2)).hold()
 
     call_ = asyncio.run(main())
-    greeting = events(call_, "agent_audio")[0]
-    (line,) = events(call_, "line")
+    greeting = read_events(call_, "agent_audio")[0]
+    (line,) = read_events(call_, "line")
     assert line["start"] >= greeting["plays"] + 0.5
     assert call_.answers == ("an answer",)
 
 
-def test_the_fake_agent_answers_after_its_exact_delay() -> None:
+def test_the_fake_agent_answers_after_exactly_its_delay() -> None:
     async def main() -> FinishedCall:
         agent = FakeVoice(**parse_fake_voice("latency=0.6,leading=0.15,tone"))
-        spoken = [said(0.31), said(0.222)]
+        spoken = [make_utterance(0.31), make_utterance(0.222)]
         return await Conversation(await agent.dial(Dial("x")), spoken, {"rate": 24000}, Patience()).hold()
 
     call_ = asyncio.run(main())
-    left, right = tracks(call_)
-    for line in events(call_, "line"):
+    left, right = read_tracks(call_)
+    for line in read_events(call_, "line"):
         window = slice(round(line["start"] * 24000), round(line["end"] * 24000) + 480)
         ended = audio.last_audible(left[window], 24000)
         begins = audio.first_audible(right[window.stop :], 24000)
@@ -335,12 +347,12 @@ def test_the_fake_agent_answers_after_its_exact_delay() -> None:
         assert voice_to_voice == pytest.approx(0.75, abs=0.03)
 
 
-def test_who_only_says_that_they_listen_is_not_answered_and_the_next_line_comes_after_the_answer() -> None:
-    listening = Utterance(Line("Mm-hmm.", barge_in_s=0.3), tone(0.2), "sha256:y")
-    channel = Scripted(lambda it, turn: it.answer(1.5, f"answer {turn}") if turn != 2 else None)
-    call_ = held(channel, [said(), listening, said()])
-    first, second, third = events(call_, "line")
-    sounds = events(call_, "agent_audio")
+def test_a_backchannel_does_not_replace_the_answer() -> None:
+    listening = Utterance(Line("Mm-hmm.", barge_in_s=0.3), make_tone(0.2), "sha256:y")
+    channel = ScriptedChannel(lambda it, turn: it.answer(1.5, f"answer {turn}") if turn != 2 else None)
+    call_ = hold_call(channel, [make_utterance(), listening, make_utterance()])
+    first, second, third = read_events(call_, "line")
+    sounds = read_events(call_, "agent_audio")
     assert call_.reason == "done"
     assert call_.answers == ("answer 1", "", "answer 3")
     assert second["start"] == pytest.approx(sounds[0]["plays"] + 0.3, abs=0.025)
@@ -348,105 +360,105 @@ def test_who_only_says_that_they_listen_is_not_answered_and_the_next_line_comes_
     assert first["end"] < second["start"]
 
 
-def test_an_agent_that_floods_or_takes_nothing_ends_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "MOST_EVENTS", 200)
+def test_an_agent_that_floods_or_blocks_ends_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call, "MAX_EVENTS", 200)
     monkeypatch.setattr(call, "STUCK_S", 0.2)
 
-    def floods(it: Scripted, _: int) -> None:
+    def flood(it: ScriptedChannel, _: int) -> None:
         for _ in range(500):
-            it.tell(Event("unknown", detail={"name": "x"}))
+            it.emit(Event("unknown", detail={"name": "x"}))
 
-    call_ = held(Scripted(floods), [said()])
+    call_ = hold_call(ScriptedChannel(flood), [make_utterance()])
     assert call_.reason == "error"
-    assert "more events or words" in events(call_, "error")[0]["text"]
+    assert "more events or words" in read_events(call_, "error")[0]["text"]
 
-    class Stuck(Scripted):
+    class StuckChannel(ScriptedChannel):
         async def send(self, frame: bytes) -> None:
             await super().send(frame)
             if len(self.sent) > 20:
                 await asyncio.sleep(60)
 
-    stuck = held(Stuck(lambda *_: None), [said()], Patience(longest_s=60))
-    assert (stuck.reason, events(stuck, "error")[0]["text"]) == ("error", "the agent accepted no sound for 0.2 s")
+    stuck = hold_call(StuckChannel(lambda *_: None), [make_utterance()], Patience(longest_s=60))
+    assert (stuck.reason, read_events(stuck, "error")[0]["text"]) == ("error", "the agent accepted no audio for 0.2 s")
 
 
 # ── What is an answer ──
 
 
-def test_what_the_agent_says_into_a_line_is_no_answer_to_it() -> None:
-    def murmurs(it: Acting, _: bool) -> None:
+def test_agent_speech_during_a_line_is_no_answer_to_it() -> None:
+    def murmur_then_answer(it: ActingChannel, _: bool) -> None:
         if it.count == 50:
             it.answer(0.3, "Mhm.")
         if it.spoke and it.quiet == 35:
             it.answer(0.5, "We open at nine.")
 
-    call_ = held(Acting(murmurs), [said(2.0)])
+    call_ = hold_call(ActingChannel(murmur_then_answer), [make_utterance(2.0)])
     assert (call_.reason, call_.answers) == ("done", ("We open at nine.",))
-    (line,) = measured(call_).lines
+    (line,) = measure_call_times(call_).lines
     assert (line.cut_in, line.censored) == (True, False)
     assert line.voice_to_voice_s == pytest.approx(0.7, abs=0.06)
 
 
-def test_who_only_murmurs_into_a_line_has_not_answered_it() -> None:
-    def murmurs(it: Acting, _: bool) -> None:
+def test_a_murmur_during_a_line_is_no_answer() -> None:
+    def murmur(it: ActingChannel, _: bool) -> None:
         if it.count == 30:
             it.answer(0.3, "Mhm.")
 
-    call_ = held(Acting(murmurs), [said(1.0)], Patience(answer_within_s=0.5))
+    call_ = hold_call(ActingChannel(murmur), [make_utterance(1.0)], Patience(answer_within_s=0.5))
     assert (call_.reason, call_.answers) == ("no_answer", ("",))
-    (line,) = measured(call_).lines
+    (line,) = measure_call_times(call_).lines
     assert (line.cut_in, line.censored, line.voice_to_voice_s) == (True, True, None)
-    assert checked(call_).outcome is Outcome.ERRORED
+    assert check_call(call_).outcome is Outcome.ERRORED
 
 
-def test_an_answer_that_begins_within_the_line_and_goes_on_is_one() -> None:
-    def cuts_in(it: Acting, _: bool) -> None:
+def test_an_answer_that_starts_during_the_line_and_continues_counts() -> None:
+    def cut_in(it: ActingChannel, _: bool) -> None:
         if it.count == 20:
             it.answer(0.1, "Mhm.")
         if it.count == 40:
             it.answer(1.0, "We open at nine.")
 
-    call_ = held(Acting(cuts_in), [said(1.0)])
+    call_ = hold_call(ActingChannel(cut_in), [make_utterance(1.0)])
     assert (call_.reason, call_.answers) == ("done", ("We open at nine.",))
-    assert measured(call_).lines[0].cut_in
+    assert measure_call_times(call_).lines[0].cut_in
 
 
-def test_an_agent_that_streams_silence_and_never_greets_is_talked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_streams_silence_without_greeting_is_spoken_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call, "GREETING_S", 0.5)
-    channel = Acting(lambda it, _: it.tell(Event("agent_audio", audio=bytes(640))))
+    channel = ActingChannel(lambda it, _: it.emit(Event("agent_audio", audio=bytes(640))))
     channel.capabilities = ChannelCapabilities(greets=True)
-    call_ = held(channel, [said()], Patience(answer_within_s=0.5))
+    call_ = hold_call(channel, [make_utterance()], Patience(answer_within_s=0.5))
     assert call_.reason == "no_answer"
-    assert events(call_, "line")[0]["start"] == pytest.approx(0.52, abs=0.03)
+    assert read_events(call_, "line")[0]["start"] == pytest.approx(0.52, abs=0.03)
 
 
-def test_a_greeting_is_waited_for_as_long_as_the_channel_thinks_it_worth() -> None:
-    channel = Scripted(lambda it, _: it.answer())
+def test_the_channel_determines_how_long_a_greeting_is_awaited() -> None:
+    channel = ScriptedChannel(lambda it, _: it.answer())
     channel.capabilities = ChannelCapabilities(greets=True, greeting_s=0.4)
-    assert events(held(channel, [said()]), "line")[0]["start"] == pytest.approx(0.42, abs=0.03)
+    assert read_events(hold_call(channel, [make_utterance()]), "line")[0]["start"] == pytest.approx(0.42, abs=0.03)
 
 
-def test_an_agent_that_streams_silence_is_held_and_timed_by_what_is_heard() -> None:
-    speech = tone(1.0).tobytes()
+def test_an_agent_that_streams_silence_is_timed_by_its_audible_speech() -> None:
+    speech = make_tone(1.0).tobytes()
 
-    def streams(it: Acting, _: bool) -> None:
+    def stream_silence(it: ActingChannel, _: bool) -> None:
         at = it.quiet - 26
         if it.spoke and 0 <= at < 50:
-            it.tell(Event("agent_audio", audio=speech[at * 640 : (at + 1) * 640]))
+            it.emit(Event("agent_audio", audio=speech[at * 640 : (at + 1) * 640]))
             if at == 49:
-                it.tell(Event("agent_text", "hi there", final=True), Event("turn_done"))
+                it.emit(Event("agent_text", "hi there", final=True), Event("turn_done"))
         else:
-            it.tell(Event("agent_audio", audio=bytes(640)))
+            it.emit(Event("agent_audio", audio=bytes(640)))
 
-    call_ = held(Acting(streams), [said(0.5, lead_s=0.1)])
+    call_ = hold_call(ActingChannel(stream_silence), [make_utterance(0.5, lead_s=0.1)])
     assert (call_.reason, call_.answers) == ("done", ("hi there",))
-    (line,) = measured(call_).lines
+    (line,) = measure_call_times(call_).lines
     assert line.voice_to_voice_s == pytest.approx(0.52, abs=0.06)
     assert line.answer_end_s is not None
     assert line.answer_end_s - (line.first_audible_s or 0) == pytest.approx(1.0, abs=0.05)
 
 
-def test_a_telephone_line_that_is_never_still_is_called_like_any_other() -> None:
+def test_a_noisy_telephone_line_is_called_like_any_other() -> None:
     async def main() -> tuple[FinishedCall, list[Any]]:
         script = Script(first_byte_s=0.4, answer_s=0.5, continuous=True, hangover_s=0.2)
         async with VoiceLoopback(TwilioAgent, script) as server:
@@ -454,40 +466,40 @@ def test_a_telephone_line_that_is_never_still_is_called_like_any_other() -> None
             provider: Any = providers.load("twilio").open(Target("twilio", "twilio", url), Account(server.url))
             channel = await provider.dial(Dial(url))
             channel._wire.capabilities = replace(channel.capabilities, greets=False)
-            held_ = await Conversation(channel, [said(), said()], {"rate": 24000}, PATIENT).hold()
+            held_ = await Conversation(channel, [make_utterance(), make_utterance()], {"rate": 24000}, PATIENT).hold()
             await provider.close()
             return held_, server.turns()
 
     call_, turns = asyncio.run(main())
     assert call_.reason == "done"
-    lines = measured(call_).lines
+    lines = measure_call_times(call_).lines
     for line, turn in zip(lines, turns, strict=True):
         assert turn.speech_end_at is not None
         true = turn.sent_at - (turn.speech_end_at - FRAME_S + turn.speech_end_within_s)
         assert line.voice_to_voice_s == pytest.approx(true, abs=0.06)
 
 
-def test_a_telephone_agent_that_hangs_up_after_its_answer_has_held_the_call() -> None:
-    def answers_and_goes(it: Scripted, _: int) -> None:
+def test_a_telephone_agent_may_hang_up_after_its_answer() -> None:
+    def answer_and_hang_up(it: ScriptedChannel, _: int) -> None:
         it.answer(0.3, "", done=False)
-        asyncio.get_running_loop().call_later(0.5, it.tell, Event("closed", "1000", detail={"code": 1000}))
+        asyncio.get_running_loop().call_later(0.5, it.emit, Event("closed", "1000", detail={"code": 1000}))
 
-    polite = Scripted(answers_and_goes)
+    polite = ScriptedChannel(answer_and_hang_up)
     polite.capabilities = ChannelCapabilities(quiet_s=0.8)  # no message ends a turn there
-    call_ = held(polite, [said()])
-    assert (call_.reason, checked(call_).outcome) == ("closed", Outcome.PASSED)
-    assert checked(call_, lines=2).outcome is Outcome.ERRORED
-    declares = held(
-        Scripted(answers_and_goes), [said()]
+    call_ = hold_call(polite, [make_utterance()])
+    assert (call_.reason, check_call(call_).outcome) == ("closed", Outcome.PASSED)
+    assert check_call(call_, lines=2).outcome is Outcome.ERRORED
+    declares = hold_call(
+        ScriptedChannel(answer_and_hang_up), [make_utterance()]
     )  # which has a word for the end of an answer, and did not say it
-    assert checked(declares).outcome is Outcome.ERRORED
+    assert check_call(declares).outcome is Outcome.ERRORED
 
 
 # ── Talking into an answer ──
 
 
-class Yielding(Scripted):
-    """Falls silent, and says so, as soon as it is talked into."""
+class YieldingChannel(ScriptedChannel):
+    """Falls silent, and reports it, on barge-in."""
 
     capabilities = ChannelCapabilities(says_interrupted=True)
     late: tuple[Event, ...] = ()
@@ -497,91 +509,93 @@ class Yielding(Scripted):
         before = self.spoke
         await super().send(frame)
         if self.turn == 1 and self.spoke and not before:
-            self.tell(Event("interrupted"), *self.late)
+            self.emit(Event("interrupted"), *self.late)
 
 
-def test_an_answer_of_which_something_was_never_heard_is_marked() -> None:
-    channel = Yielding(
+def test_a_partly_unheard_answer_is_marked() -> None:
+    channel = YieldingChannel(
         lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, "Well. It is ninety." if turn == 1 else "Ok")
     )
-    call_ = held(channel, [said(), said(0.3, barge_in_s=0.5)])
+    call_ = hold_call(channel, [make_utterance(), make_utterance(0.3, barge_in_s=0.5)])
     assert (call_.answers, call_.cut) == (("Well. It is ninety.", "Ok"), (True, False))
-    talks_on = Scripted(lambda it, turn: it.answer(1.0 if turn == 1 else 0.3, f"answer {turn}"))
-    whole = held(talks_on, [said(), said(0.2, barge_in_s=0.3)])
+    talks_on = ScriptedChannel(lambda it, turn: it.answer(1.0 if turn == 1 else 0.3, f"answer {turn}"))
+    whole = hold_call(talks_on, [make_utterance(), make_utterance(0.2, barge_in_s=0.3)])
     assert (whole.answers, whole.cut) == (("answer 1", "answer 2"), (False, False))
 
 
-def test_words_that_come_late_belong_to_the_answer_that_was_talked_into() -> None:
-    channel = Yielding(lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, "" if turn == 1 else "Fine."))
+def test_late_text_belongs_to_the_interrupted_answer() -> None:
+    channel = YieldingChannel(lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, "" if turn == 1 else "Fine."))
     channel.late = (Event("agent_text", "Well, let me", final=True), Event("turn_done", "cancelled"))
-    call_ = held(channel, [said(), said(0.3, barge_in_s=0.5)])
+    call_ = hold_call(channel, [make_utterance(), make_utterance(0.3, barge_in_s=0.5)])
     assert (call_.answers, call_.cut) == (("Well, let me", "Fine."), (True, False))
 
 
-def test_a_corrected_transcript_takes_the_place_of_the_first() -> None:
+def test_a_corrected_transcript_replaces_the_first() -> None:
     whole = "Well, let me see. It is ninety."
-    channel = Yielding(lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, whole if turn == 1 else "Fine."))
+    channel = YieldingChannel(lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, whole if turn == 1 else "Fine."))
     channel.late = (Event("agent_text", "Well, let", final=True, detail={"corrects": whole}),)
-    call_ = held(channel, [said(), said(0.3, barge_in_s=0.5)])
+    call_ = hold_call(channel, [make_utterance(), make_utterance(0.3, barge_in_s=0.5)])
     assert call_.answers == ("Well, let", "Fine.")
 
 
-def test_an_interruption_of_nothing_is_none_and_costs_no_answer() -> None:
-    class Clears(Scripted):
+def test_an_interruption_without_an_answer_is_ignored() -> None:
+    class ClearingChannel(ScriptedChannel):
         async def send(self, frame: bytes) -> None:
             before = self.spoke
             await super().send(frame)
             if self.spoke and not before:
-                self.tell(Event("user_speech_start"), Event("interrupted"))
+                self.emit(Event("user_speech_start"), Event("interrupted"))
 
-    channel = Clears(lambda it, turn: it.answer(0.3, f"answer {turn}"))
-    call_ = held(channel, [said(), said()])
+    channel = ClearingChannel(lambda it, turn: it.answer(0.3, f"answer {turn}"))
+    call_ = hold_call(channel, [make_utterance(), make_utterance()])
     assert (call_.reason, call_.answers, call_.cut) == ("done", ("answer 1", "answer 2"), (False, False))
-    assert (events(call_, "interrupted"), channel.interruptions) == ([], [])
-    assert [each["detail"]["event"] for each in events(call_, "unknown")] == ["interrupted"] * 2
+    assert (read_events(call_, "interrupted"), channel.interruptions) == ([], [])
+    assert [each["detail"]["event"] for each in read_events(call_, "unknown")] == ["interrupted"] * 2
 
 
 @pytest.mark.parametrize("text", ["Mm-hmm.", "OK."])
-def test_who_only_listens_is_told_from_others_once_and_the_log_says_so(text: str) -> None:
-    channel = Scripted(lambda it, turn: it.answer(1.2, f"answer {turn}") if turn != 2 else None)
-    call_ = held(channel, [said(), said(0.2, barge_in_s=0.3, text=text), said()])
+def test_backchannels_are_classified_once_and_logged(text: str) -> None:
+    channel = ScriptedChannel(lambda it, turn: it.answer(1.2, f"answer {turn}") if turn != 2 else None)
+    call_ = hold_call(channel, [make_utterance(), make_utterance(0.2, barge_in_s=0.3, text=text), make_utterance()])
     assert (call_.reason, call_.answers) == ("done", ("answer 1", "", "answer 3"))
-    assert [line["backchannel"] for line in events(call_, "line")] == [False, True, False]
-    assert [line.backchannel for line in measured(call_).lines] == [False, True, False]
+    assert [line["backchannel"] for line in read_events(call_, "line")] == [False, True, False]
+    assert [line.backchannel for line in measure_call_times(call_).lines] == [False, True, False]
 
 
 def test_an_agent_that_stops_for_a_backchannel_is_not_waited_for_in_vain() -> None:
-    channel = Yielding(lambda it, turn: it.answer(3.0 if turn == 1 else 0.3, f"answer {turn}") if turn != 2 else None)
+    channel = YieldingChannel(
+        lambda it, turn: it.answer(3.0 if turn == 1 else 0.3, f"answer {turn}") if turn != 2 else None
+    )
     channel.capabilities = replace(channel.capabilities, quiet_s=0.5)
-    call_ = held(channel, [said(), said(0.2, barge_in_s=0.3, text="mhm"), said()])
+    call_ = hold_call(channel, [make_utterance(), make_utterance(0.2, barge_in_s=0.3, text="mhm"), make_utterance()])
     assert (call_.reason, call_.answers, call_.cut) == ("done", ("answer 1", "", "answer 3"), (True, False, False))
-    assert [line.false_interruption for line in measured(call_).lines] == [None, True, None]
+    assert [line.false_interruption for line in measure_call_times(call_).lines] == [None, True, None]
 
 
 # ── The loudspeaker ──
 
 
-def test_what_was_played_is_sound_without_the_gaps_between() -> None:
+def test_played_audio_excludes_the_gaps() -> None:
     made = Playout(PCM)
     made.begin_answer()
     for at in (1.0, 2.0, 3.0):
-        made.add(tone(0.2).tobytes(), at)
+        made.add(make_tone(0.2).tobytes(), at)
     assert made.played_s(3.1) == pytest.approx(0.5)
     assert made.drop(3.1) == pytest.approx(0.1)
     assert made.end == pytest.approx(3.1)
     made.begin_answer()
-    made.add(tone(0.2).tobytes(), 4.0)
+    made.add(make_tone(0.2).tobytes(), 4.0)
     assert made.played_s(4.1) == pytest.approx(0.1)
 
 
-def test_what_can_be_heard_of_the_queue_is_known_apart() -> None:
+def test_the_audible_part_of_the_queue_is_tracked_separately() -> None:
     made = Playout(PCM)
     made.add(bytes(32000), 1.0)
     assert (made.end, made.audible_end) == (2.0, 0.0)
-    made.add(np.concatenate([np.zeros(8000, np.int16), tone(1.0), np.zeros(16000, np.int16)]).tobytes(), 1.0)
+    made.add(np.concatenate([np.zeros(8000, np.int16), make_tone(1.0), np.zeros(16000, np.int16)]).tobytes(), 1.0)
     assert made.end == 4.5
     assert made.audible_end == pytest.approx(3.5, abs=0.002)
-    made.add(tone(0.5).tobytes(), 1.0)
+    made.add(make_tone(0.5).tobytes(), 1.0)
     made.drop(4.2)  # in the silence between
     assert made.end == 4.2
     assert made.audible_end == pytest.approx(3.5, abs=0.002)
@@ -596,7 +610,7 @@ def test_what_can_be_heard_of_the_queue_is_known_apart() -> None:
 
 @pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 24000, 44100])
 def test_no_sample_is_lost_at_any_rate(rate: int) -> None:
-    microphone = Microphone(Format("pcm", rate), [said(2.0)])
+    microphone = Microphone(Format("pcm", rate), [make_utterance(2.0)])
     quiet = [len(microphone.next()) for _ in range(7)]
     until = microphone.begin_line(0)
     sent = b""
@@ -606,33 +620,33 @@ def test_no_sample_is_lost_at_any_rate(rate: int) -> None:
     assert sum(quiet) // 2 == 7 * rate // 50
     samples = np.frombuffer(sent, "<i2")
     assert len(samples) / rate == pytest.approx(2.0, abs=1 / rate)
-    expected = audio.resample(tone(2.0), RATE, rate)
+    expected = audio.resample(make_tone(2.0), RATE, rate)
     length = min(len(samples), len(expected))
     assert np.array_equal(samples[:length], expected[:length])
 
 
 def test_a_prompt_as_long_as_a_call_does_not_end_it() -> None:
-    channel = Scripted(lambda it, _: it.answer(0.2))
-    assert held(channel, [said(1.0)], Patience(answer_within_s=2, longest_s=1.0)).reason == "done"
+    channel = ScriptedChannel(lambda it, _: it.answer(0.2))
+    assert hold_call(channel, [make_utterance(1.0)], Patience(answer_within_s=2, longest_s=1.0)).reason == "done"
 
 
-def test_no_line_is_looked_through_nor_changed_in_rate_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_analysed_and_resampled_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     on_the_loop: list[int] = []
 
     def watch(name: str) -> None:
         real = getattr(audio, name)
 
-        def watched(samples: Any, *more: Any) -> Any:
+        def record_thread(samples: Any, *more: Any) -> Any:
             if threading.current_thread() is threading.main_thread():
                 on_the_loop.append(len(samples))
             return real(samples, *more)
 
-        monkeypatch.setattr(audio, name, watched)
+        monkeypatch.setattr(audio, name, record_thread)
 
-    channel = Scripted(lambda it, _: it.answer(), uplink=Format("pcm", 24000))
+    channel = ScriptedChannel(lambda it, _: it.answer(), uplink=Format("pcm", 24000))
     for name in ("resample", "last_audible", "first_audible"):
         watch(name)
-    held(channel, [said(2.0)])
+    hold_call(channel, [make_utterance(2.0)])
     assert on_the_loop  # what arrives is looked at, a little at a time
     assert max(on_the_loop) < 0.3 * RATE
 
@@ -640,7 +654,7 @@ def test_no_line_is_looked_through_nor_changed_in_rate_on_the_event_loop(monkeyp
 # ── The pace ──
 
 
-def test_frames_that_were_held_up_go_out_a_few_at_a_time_and_never_in_one_burst() -> None:
+def test_delayed_frames_are_sent_a_few_at_a_time_not_in_one_burst() -> None:
     pace, now, times = FramePacer(), 0.0, []
     for frame in range(60):
         now = max(now, pace.next_due(frame))
@@ -648,8 +662,8 @@ def test_frames_that_were_held_up_go_out_a_few_at_a_time_and_never_in_one_burst(
             now += 0.3  # the machine did something else
         pace.record_sent(frame, now)
         times.append(now)
-    spread = np.array(times[AT_ONCE:]) - np.array(times[:-AT_ONCE])
-    assert spread.min() == pytest.approx(CATCHES_UP_S)
+    spread = np.array(times[MAX_BURST_FRAMES:]) - np.array(times[:-MAX_BURST_FRAMES])
+    assert spread.min() == pytest.approx(CATCH_UP_INTERVAL_S)
     assert times[-1] == pytest.approx(60 * FRAME_S)  # lateness does not add up
     told = pace.to_log()
     assert told["late_most_s"] == pytest.approx(0.3)
@@ -660,61 +674,61 @@ def test_frames_that_were_held_up_go_out_a_few_at_a_time_and_never_in_one_burst(
     assert told["late_p95_s"] <= 0.3
 
 
-def test_times_that_were_taken_while_this_machine_was_late_are_said_to_be_unreliable() -> None:
+def test_times_measured_on_a_delayed_machine_are_marked_unreliable() -> None:
     async def main(*, stalls: bool) -> FinishedCall:
         channel = await FakeVoice(**parse_fake_voice("latency=0.5,tone")).dial(Dial("x"))
         if stalls:
             asyncio.get_running_loop().call_later(1.0, clock.sleep, 0.3)
-        return await Conversation(channel, [said(0.5)], {"rate": 24000}, PATIENT).hold()
+        return await Conversation(channel, [make_utterance(0.5)], {"rate": 24000}, PATIENT).hold()
 
     late = asyncio.run(main(stalls=True))
-    (line,) = measured(late).lines
+    (line,) = measure_call_times(late).lines
     assert line.reliable is False
     assert line.late_s > 0.2
-    pace = measured(late).pace
+    pace = measure_call_times(late).pace
     assert pace is not None
     assert pace.late_most_s >= line.late_s > LATE_S
-    assert "unreliable: this machine was up to" in checked(late).reason
-    assert checked(late).evidence["times"]["pace"]["frames"] > 50
+    assert "unreliable: this machine was up to" in check_call(late).reason
+    assert check_call(late).evidence["times"]["pace"]["frames"] > 50
     calm = asyncio.run(main(stalls=False))
-    (line,) = measured(calm).lines
+    (line,) = measure_call_times(calm).lines
     assert line.reliable is (line.late_s <= LATE_S)
-    assert [each["event"] for each in events(calm)[-2:]] == ["pace", "end"]
+    assert [each["event"] for each in read_events(calm)[-2:]] == ["pace", "end"]
 
 
-def test_an_event_that_no_log_can_hold_ends_no_call() -> None:
-    def odd(it: Scripted, _: int) -> None:
-        it.tell(Event("unknown", detail={"half": "\ud800", "huge": 10**400, "\ud800": [object()]}))
+def test_an_unserialisable_event_does_not_end_the_call() -> None:
+    def emit_unserialisable(it: ScriptedChannel, _: int) -> None:
+        it.emit(Event("unknown", detail={"half": "\ud800", "huge": 10**400, "\ud800": [object()]}))
         it.answer(0.2, "y\ud800s")
 
-    call_ = held(Scripted(odd), [said()])
+    call_ = hold_call(ScriptedChannel(emit_unserialisable), [make_utterance()])
     assert call_.reason == "done"
-    detail = events(call_, "unknown")[0]["detail"]
+    detail = read_events(call_, "unknown")[0]["detail"]
     assert (detail["half"], detail["huge"]) == ("?", str(10**400))
-    assert events(call_, "agent_text")[0]["text"] == "y?s"
+    assert read_events(call_, "agent_text")[0]["text"] == "y?s"
 
 
 # ── What a hostile agent says ──
 
 
-def test_one_piece_that_could_never_be_played_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_oversized_audio_piece_is_refused_before_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sound, "MAX_BUFFERED_S", 1.0)
     made = Playout(PCM)
-    with pytest.raises(BrokenReply, match="1 s more sound than could be played"):
-        made.add(tone(1.1).tobytes(), 0.0)
+    with pytest.raises(BrokenReply, match="1 s more sound than was played"):
+        made.add(make_tone(1.1).tobytes(), 0.0)
     assert made.end == 0.0
-    made.add(tone(0.9).tobytes(), 0.0)
+    made.add(make_tone(0.9).tobytes(), 0.0)
 
 
-def test_halves_of_a_character_that_come_in_two_pieces_are_one() -> None:
-    def halves(it: Scripted, _: int) -> None:
+def test_surrogate_halves_in_two_pieces_are_joined() -> None:
+    def emit_halves(it: ScriptedChannel, _: int) -> None:
         it.answer(0.2, "", done=False)
-        it.tell(*(Event("agent_text", piece) for piece in ("At nine ", "\ud83d", "\ude00")), Event("turn_done"))
+        it.emit(*(Event("agent_text", piece) for piece in ("At nine ", "\ud83d", "\ude00")), Event("turn_done"))
 
-    call_ = held(Scripted(halves), [said()])
+    call_ = hold_call(ScriptedChannel(emit_halves), [make_utterance()])
     assert (call_.reason, call_.answers) == ("done", ("At nine \U0001f600",))
-    assert [each["text"] for each in events(call_, "agent_text")[1:]] == ["At nine ", "?", "?"]
-    alone = held(Scripted(lambda it, _: it.answer(0.2, "At \ud800 nine")), [said()])
+    assert [each["text"] for each in read_events(call_, "agent_text")[1:]] == ["At nine ", "?", "?"]
+    alone = hold_call(ScriptedChannel(lambda it, _: it.answer(0.2, "At \ud800 nine")), [make_utterance()])
     assert alone.answers == ("At \ufffd nine",)
     assert alone.answers[0].encode()
 
@@ -731,27 +745,27 @@ KEY = "sk-secret-ABCDEFGHIJKLMNOP0123456789"
         [Event("unknown", detail={"event": "delta", "text": each}) for each in (KEY[:9], KEY[9:])],
     ],
 )
-def test_a_call_in_which_a_key_was_said_in_pieces_is_not_kept(pieces: list[Event]) -> None:
-    def says(it: Scripted, _: int) -> None:
-        it.tell(*pieces)
+def test_a_call_with_a_key_spoken_in_pieces_is_not_stored(pieces: list[Event]) -> None:
+    def emit_pieces(it: ScriptedChannel, _: int) -> None:
+        it.emit(*pieces)
         it.answer(0.2, "yes")
 
-    channel = Scripted(says)
+    channel = ScriptedChannel(emit_pieces)
     channel.keys = (KEY,)
     with pytest.raises(KeyInAnswer, match="the call is not stored") as caught:
-        held(channel, [said()])
+        hold_call(channel, [make_utterance()])
     assert KEY[:20] not in str(caught.value)
     assert not caught.value.transient
     assert channel.is_closed
 
 
-def test_details_count_as_words_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "MOST_TEXT", 10_000)
+def test_event_details_count_towards_the_text_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call, "MAX_TEXT", 10_000)
 
-    def fills(it: Scripted, _: int) -> None:
+    def emit_long_details(it: ScriptedChannel, _: int) -> None:
         for _ in range(5):
-            it.tell(Event("user_speech_stop", detail={"item_id": "x" * 4000}))
+            it.emit(Event("user_speech_stop", detail={"item_id": "x" * 4000}))
 
-    call_ = held(Scripted(fills), [said()])
+    call_ = hold_call(ScriptedChannel(emit_long_details), [make_utterance()])
     assert call_.reason == "error"
-    assert len(events(call_, "user_speech_stop")) == 2
+    assert len(read_events(call_, "user_speech_stop")) == 2

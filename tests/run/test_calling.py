@@ -1,4 +1,4 @@
-"""A model asked aloud: what the agent is told before, what becomes of the call, and who writes down what was said."""
+"""Spoken requests: the history an agent gets, the result of the call, and its transcription."""
 
 import asyncio
 import hashlib
@@ -43,7 +43,7 @@ BEFORE = (Turn("system", "Be brief."), Turn("user", "Hello."), Turn("assistant",
 
 
 class Agent:
-    """The fake agent, with a memory of what it was told."""
+    """The fake agent, which records its dials."""
 
     def __init__(self, written: str, *, takes_history: bool = False, refuses: Exception | None = None) -> None:
         self.agent, self.refuses = FakeVoice(**parse_fake_voice(written)), refuses
@@ -63,8 +63,8 @@ class Agent:
         await self.agent.close()
 
 
-class Scribe:
-    """Writes down how many seconds of each clip are audible."""
+class FakeRecognition:
+    """Returns the audible seconds of each clip as its transcript."""
 
     def __init__(self, *languages: str, fails: Exception | None = None, times: int = 10**6) -> None:
         self.languages, self.fails, self.times = languages, fails, times
@@ -86,22 +86,22 @@ class Scribe:
         return f"clip {len(self.clips)}"
 
 
-def spoken(*lines: Line) -> tuple[Utterance, ...]:
+def make_utterances(*lines: Line) -> tuple[Utterance, ...]:
     return tuple(Utterance(line, TONE, f"sha256:{place}") for place, line in enumerate(lines))
 
 
 @dataclass
-class Asked:
+class SpokenRequest:
     """One request, and what came of it."""
 
     agent: Agent
     lines: tuple[Line, ...] = (Line("hello"),)
     language: str = "en"
-    scribe: Scribe = field(default_factory=lambda: Scribe("en"))
+    scribe: FakeRecognition = field(default_factory=lambda: FakeRecognition("en"))
     blobs: dict[str, bytes] = field(default_factory=dict)
     failure: Exception | None = None
     stored: int = 0
-    """Blobs, before anybody has written anything down."""
+    """Stored blobs, before the transcription."""
     _reply: Reply | None = None
 
     @property
@@ -116,7 +116,7 @@ class Asked:
 
     async def ask(self) -> None:
         calls = CallProvider(self.agent, "fake-voice", self.keep, self.scribe, Patience(answer_within_s=1))
-        speech = Speech(spoken(*self.lines), self.language, "voice+phone")
+        speech = Speech(make_utterances(*self.lines), self.language, "voice+phone")
         try:
             held = await calls.ask(Request("words", BEFORE, {"temperature": 0}, speech=speech))
             self.stored = len(self.blobs)
@@ -126,20 +126,22 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def asked() -> dict[str, Asked]:
+def spoken_requests() -> dict[str, SpokenRequest]:
     """Hold the calls that many tests look at, at once."""
     hello, later = Line("hello"), Line("and then?")
     found = {
-        "plain": Asked(Agent("fixed=Yes.")),
-        "takes history": Asked(Agent("fixed=Yes.", takes_history=True)),
-        "wordless": Asked(Agent("tone"), (hello, later)),
-        "talked into": Asked(Agent("tone"), (hello, Line("stop", barge_in_s=0.4))),
-        "listened to": Asked(Agent("tone"), (hello, Line("Uh-huh.", barge_in_s=0.4))),
-        "German": Asked(Agent("tone"), language="de"),
-        "deaf": Asked(Agent("tone"), (hello, later), scribe=Scribe("en", fails=RateLimited("429 from --stt"))),
-        "broken ears": Asked(Agent("tone"), scribe=Scribe("en", fails=ZeroDivisionError("oops"))),
-        "silent": Asked(Agent("silent=1,tone")),
-        "refused": Asked(Agent("tone", refuses=AuthenticationFailed("wrong key"))),
+        "plain": SpokenRequest(Agent("fixed=Yes.")),
+        "takes history": SpokenRequest(Agent("fixed=Yes.", takes_history=True)),
+        "wordless": SpokenRequest(Agent("tone"), (hello, later)),
+        "talked into": SpokenRequest(Agent("tone"), (hello, Line("stop", barge_in_s=0.4))),
+        "listened to": SpokenRequest(Agent("tone"), (hello, Line("Uh-huh.", barge_in_s=0.4))),
+        "German": SpokenRequest(Agent("tone"), language="de"),
+        "deaf": SpokenRequest(
+            Agent("tone"), (hello, later), scribe=FakeRecognition("en", fails=RateLimited("429 from --stt"))
+        ),
+        "broken ears": SpokenRequest(Agent("tone"), scribe=FakeRecognition("en", fails=ZeroDivisionError("oops"))),
+        "silent": SpokenRequest(Agent("silent=1,tone")),
+        "refused": SpokenRequest(Agent("tone", refuses=AuthenticationFailed("wrong key"))),
     }
 
     async def ask() -> None:
@@ -147,29 +149,29 @@ def asked() -> dict[str, Asked]:
             await asyncio.gather(*(each.ask() for each in found.values()))
 
     with pytest.MonkeyPatch.context() as patch, virtual_time():
-        patch.setattr(call, "TRANSCRIPT_S", 0.1)  # nobody waits for words that will not come
+        patch.setattr(call, "TRANSCRIPT_S", 0.1)  # do not wait for text that will not come
         asyncio.run(ask())
     return found
 
 
-def test_what_went_before_is_told_in_the_system_prompt(asked: dict[str, Asked]) -> None:
-    (dial,) = asked["plain"].agent.dials
+def test_the_history_is_part_of_the_system_prompt(spoken_requests: dict[str, SpokenRequest]) -> None:
+    (dial,) = spoken_requests["plain"].agent.dials
     assert dial.history == ()
     assert dial.system_prompt == "Be brief.\n\nWhat was said until now:\nThe user: Hello.\nYou: Good day."
     assert (dial.model, dial.language, dial.parameters) == ("words", "en", {"temperature": 0})
 
 
-def test_who_takes_what_went_before_as_turns_is_given_it_so(asked: dict[str, Asked]) -> None:
-    (dial,) = asked["takes history"].agent.dials
+def test_agents_that_accept_history_get_it_as_turns(spoken_requests: dict[str, SpokenRequest]) -> None:
+    (dial,) = spoken_requests["takes history"].agent.dials
     assert dial.history == BEFORE[1:]
     assert dial.system_prompt == "Be brief."
 
 
-def test_a_reply_has_its_words_its_recording_and_what_was_played_to_it(asked: dict[str, Asked]) -> None:
-    plain = asked["plain"]
+def test_a_reply_has_text_recording_and_played_audio(spoken_requests: dict[str, SpokenRequest]) -> None:
+    plain = spoken_requests["plain"]
     reply, blobs = plain.reply, plain.blobs
     assert (reply.text, reply.answers, reply.finish_reason) == ("Yes.", ("Yes.",), "done")
-    assert plain.scribe.clips == []  # who says what they said is taken at their word
+    assert plain.scribe.clips == []  # transcripts sent by the agent are not replaced
     assert 1 < reply.total_s < 10
     assert reply.call is not None
     assert reply.call.caller == ("sha256:0",)
@@ -188,48 +190,48 @@ def test_a_reply_has_its_words_its_recording_and_what_was_played_to_it(asked: di
     assert first["answer_within_s"] == 1
 
 
-def test_each_answer_without_words_is_written_down_by_itself(asked: dict[str, Asked]) -> None:
-    wordless = asked["wordless"]
+def test_each_answer_without_text_is_transcribed_separately(spoken_requests: dict[str, SpokenRequest]) -> None:
+    wordless = spoken_requests["wordless"]
     assert wordless.reply.answers == ("clip 1", "clip 2")
     assert wordless.reply.text == "clip 1\nclip 2"
     assert wordless.scribe.clips == pytest.approx([1.0, 1.0], abs=0.01)
 
 
-def test_an_answer_that_is_talked_into_is_written_down_as_far_as_it_was_heard(asked: dict[str, Asked]) -> None:
-    into = asked["talked into"]
+def test_an_interrupted_answer_is_transcribed_as_far_as_it_was_heard(spoken_requests: dict[str, SpokenRequest]) -> None:
+    into = spoken_requests["talked into"]
     assert into.reply.answers == ("clip 1", "clip 2")
     assert into.scribe.clips == pytest.approx([0.5, 1.0], abs=0.2)
 
 
-def test_who_only_listens_is_given_no_answer_to_write_down(asked: dict[str, Asked]) -> None:
-    assert asked["listened to"].reply.answers == ("clip 1", "")
-    assert len(asked["listened to"].scribe.clips) == 1
+def test_a_backchannel_has_no_answer_to_transcribe(spoken_requests: dict[str, SpokenRequest]) -> None:
+    assert spoken_requests["listened to"].reply.answers == ("clip 1", "")
+    assert len(spoken_requests["listened to"].scribe.clips) == 1
 
 
-def test_where_nobody_knows_the_language_there_are_no_words(asked: dict[str, Asked]) -> None:
-    reply = asked["German"].reply
+def test_an_unsupported_language_gives_no_transcript(spoken_requests: dict[str, SpokenRequest]) -> None:
+    reply = spoken_requests["German"].reply
     assert (reply.text, reply.answers) == ("", ("",))
 
 
-def test_silence_is_not_given_to_anyone_to_write_down(asked: dict[str, Asked]) -> None:
-    silent = asked["silent"]
+def test_silence_is_not_transcribed(spoken_requests: dict[str, SpokenRequest]) -> None:
+    silent = spoken_requests["silent"]
     assert (silent.reply.text, silent.reply.finish_reason, silent.scribe.clips) == ("", "no_answer", [])
 
 
-def test_who_cannot_be_called_is_an_error_and_no_reply(asked: dict[str, Asked]) -> None:
-    assert isinstance(asked["refused"].failure, AuthenticationFailed)
-    assert asked["refused"].blobs == {}
+def test_a_failed_call_is_an_error_without_a_reply(spoken_requests: dict[str, SpokenRequest]) -> None:
+    assert isinstance(spoken_requests["refused"].failure, AuthenticationFailed)
+    assert spoken_requests["refused"].blobs == {}
 
 
-# ── Whoever writes down fails ──
+# ── Failing speech recognition ──
 
 
 def test_a_call_records_the_embedded_engines_of_its_agent_and_no_others() -> None:
     smol = EngineInfo("xllamacpp", "1.0", "SmolLM2", "sha256:b179c952…", ("AVX2",), 1)
     whisper = ears.engine_info()
 
-    def recorded(agent: Agent) -> str | None:
-        one = Asked(agent)
+    def record_engines(agent: Agent) -> str | None:
+        one = SpokenRequest(agent)
         asyncio.run(one.ask())
         return one.reply.fingerprint
 
@@ -237,38 +239,38 @@ def test_a_call_records_the_embedded_engines_of_its_agent_and_no_others() -> Non
     for agent, hears, thinks in (
         (cascade, EmbeddedRecognition(), smol),
         (other_mind, EmbeddedRecognition(), None),
-        (other_ears, Scribe("en"), smol),
+        (other_ears, FakeRecognition("en"), smol),
     ):
         mind: Any = SimpleNamespace(engine_info=thinks, for_speech=lambda: None)
         agent.capabilities = Cascade(hears, mind, EmbeddedSynthesis()).capabilities
-    assert recorded(cascade) == f"{whisper} | {smol}"
-    assert recorded(other_mind) == str(whisper)
-    assert recorded(other_ears) == str(smol)
-    assert recorded(Agent("words")) is None
+    assert record_engines(cascade) == f"{whisper} | {smol}"
+    assert record_engines(other_mind) == str(whisper)
+    assert record_engines(other_ears) == str(smol)
+    assert record_engines(Agent("words")) is None
 
 
-def told(log: bytes, kind: str) -> list[dict[str, Any]]:
+def find_events(log: bytes, kind: str) -> list[dict[str, Any]]:
     return [each for each in map(json.loads, log.splitlines()) if each["event"] == kind]
 
 
-def test_who_cannot_write_down_costs_words_and_never_the_call(asked: dict[str, Asked]) -> None:
-    deaf = asked["deaf"]
-    assert (len(deaf.agent.dials), deaf.stored) == (1, 2)  # recording and log, before the ears were asked
+def test_a_failing_recognition_loses_the_transcript_not_the_call(spoken_requests: dict[str, SpokenRequest]) -> None:
+    deaf = spoken_requests["deaf"]
+    assert (len(deaf.agent.dials), deaf.stored) == (1, 2)  # recording and log, before the transcription
     assert (deaf.reply.text, deaf.reply.answers, deaf.reply.finish_reason) == ("", ("", ""), "done")
     assert deaf.reply.call is not None
     assert type(deaf.reply) is Reply
     log = deaf.blobs[deaf.reply.call.log]
-    why = "it could not be transcribed: 429 from --stt"
-    assert [(each["line"], each["text"]) for each in told(log, "not_written_down")] == [(0, why), (1, why)]
+    why = "the answer could not be transcribed: 429 from --stt"
+    assert [(each["line"], each["text"]) for each in find_events(log, "not_written_down")] == [(0, why), (1, why)]
     assert json.loads(log.splitlines()[-1])["event"] == "end"
     assert audio.read_wav(deaf.blobs[deaf.reply.call.recording])[1] == 24000
-    broken = asked["broken ears"].reply
+    broken = spoken_requests["broken ears"].reply
     assert broken.call is not None
-    (event,) = told(asked["broken ears"].blobs[broken.call.log], "not_written_down")
-    assert event["text"] == "it could not be transcribed: ZeroDivisionError: oops"
+    (event,) = find_events(spoken_requests["broken ears"].blobs[broken.call.log], "not_written_down")
+    assert event["text"] == "the answer could not be transcribed: ZeroDivisionError: oops"
 
 
-def dictating(scribe: Scribe, stop: Stop | None = None) -> RecognitionClient:
+def make_recognition(scribe: FakeRecognition, stop: Stop | None = None) -> RecognitionClient:
     target = Target("stt", "openai", "whisper-1")
     within = TextClient(
         target, RecognitionAdapter(scribe), Limiter(4), Budget(), lambda *_: None, stop=Stop() if stop is None else stop
@@ -277,14 +279,14 @@ def dictating(scribe: Scribe, stop: Stop | None = None) -> RecognitionClient:
 
 
 @pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.001)
 
 
-@pytest.mark.usefixtures("hurried")
-def test_speech_recognition_has_retries_and_a_limiter_of_its_own() -> None:
-    scribe = Scribe("en", fails=RateLimited("slow down"), times=2)
-    ears = dictating(scribe)
+@pytest.mark.usefixtures("_short_waits")
+def test_speech_recognition_has_its_own_retries_and_limiter() -> None:
+    scribe = FakeRecognition("en", fails=RateLimited("slow down"), times=2)
+    ears = make_recognition(scribe)
     assert asyncio.run(ears.transcribe(TONE, "en")) == "clip 1"
     assert (scribe.asked, ears.client.retries) == (3, 2)
     assert ears.supports_language("en")
@@ -292,10 +294,10 @@ def test_speech_recognition_has_retries_and_a_limiter_of_its_own() -> None:
     assert any(change.cause == "rate limit" for change in ears.client.limiter.history)
 
 
-@pytest.mark.usefixtures("hurried")
-def test_a_wrong_key_of_speech_recognition_ends_the_run_though_not_the_call() -> None:
+@pytest.mark.usefixtures("_short_waits")
+def test_a_wrong_key_for_speech_recognition_ends_the_run_but_not_the_call() -> None:
     stop = Stop()
-    ears = dictating(Scribe("en", fails=AuthenticationFailed("wrong key")), stop)
+    ears = make_recognition(FakeRecognition("en", fails=AuthenticationFailed("wrong key")), stop)
     with pytest.raises(AuthenticationFailed):
         asyncio.run(ears.transcribe(TONE, "en"))
     assert (stop.reason, type(stop.error)) == ("wrong key", AuthenticationFailed)
@@ -304,8 +306,8 @@ def test_a_wrong_key_of_speech_recognition_ends_the_run_though_not_the_call() ->
 # ── Cut off ──
 
 
-def held_until(cut: tuple[bool, ...]) -> FinishedCall:
-    """Two answers of a second each in the recording, the first of which the agent says more of than was heard."""
+def make_interrupted_call(cut: tuple[bool, ...]) -> FinishedCall:
+    """Return a call with two answers of one second; the transcript of the first is longer than the part that was heard."""
     track = np.zeros((24000 * 5, 2), np.int16)
     for start in (0.5, 3.5):
         track[int(start * 24000) : int((start + 1) * 24000), 1] = 8000
@@ -325,7 +327,7 @@ def held_until(cut: tuple[bool, ...]) -> FinishedCall:
     )
 
 
-def written(held: FinishedCall, language: str, scribe: Scribe) -> tuple[Reply, Mapping[str, bytes]]:
+def transcribe_call(held: FinishedCall, language: str, scribe: FakeRecognition) -> tuple[Reply, Mapping[str, bytes]]:
     blobs: dict[str, bytes] = {}
 
     def keep(data: bytes) -> str:
@@ -341,27 +343,27 @@ def written(held: FinishedCall, language: str, scribe: Scribe) -> tuple[Reply, M
     return asyncio.run(go()), blobs
 
 
-def test_of_an_answer_that_was_cut_off_only_what_was_heard_counts() -> None:
-    reply, _ = written(held_until((True, False)), "en", Scribe("en"))
+def test_only_the_heard_part_of_an_interrupted_answer_counts() -> None:
+    reply, _ = transcribe_call(make_interrupted_call((True, False)), "en", FakeRecognition("en"))
     assert reply.answers == ("clip 1", "Sorry.")
     assert reply.text == "clip 1\nSorry."
-    whole, _ = written(held_until((False, False)), "en", Scribe("en"))
+    whole, _ = transcribe_call(make_interrupted_call((False, False)), "en", FakeRecognition("en"))
     assert whole.answers == ("Ninety euros in all.", "Sorry.")
 
 
-def test_where_nobody_can_tell_how_much_was_heard_nothing_is_asserted_of_it() -> None:
-    reply, blobs = written(held_until((True, False)), "de", Scribe("en"))
+def test_if_the_heard_part_is_unknown_it_is_not_asserted() -> None:
+    reply, blobs = transcribe_call(make_interrupted_call((True, False)), "de", FakeRecognition("en"))
     assert reply.answers == ("", "Sorry.")
     assert reply.text == "Ninety euros in all.\nSorry."
     assert reply.call is not None
-    (event,) = told(blobs[reply.call.log], "not_written_down")
+    (event,) = find_events(blobs[reply.call.log], "not_written_down")
     assert (event["line"], event["text"]) == (0, INTERRUPTED_REASON)
 
 
 # ── The agent fails ──
 
 
-class Failing:
+class FailingAgent:
     """An agent that answers with a sound, and then raises."""
 
     capabilities = VoiceCapabilities()
@@ -387,7 +389,7 @@ class FailingChannel:
     uplink = downlink = Format("pcm", 16000)
     capabilities = ChannelCapabilities()
 
-    def __init__(self, agent: Failing) -> None:
+    def __init__(self, agent: FailingAgent) -> None:
         self.agent = agent
 
     def holds_key(self, text: str) -> bool:
@@ -406,8 +408,8 @@ class FailingChannel:
     async def close(self) -> None: ...
 
 
-def failed(error: ProviderError, **parameters: Any) -> tuple[Reply, dict[str, bytes], int]:
-    agent, blobs = Failing(error), dict[str, bytes]()
+def call_failing_agent(error: ProviderError, **parameters: Any) -> tuple[Reply, dict[str, bytes], int]:
+    agent, blobs = FailingAgent(error), dict[str, bytes]()
 
     def keep(data: bytes) -> str:
         blobs[str(len(blobs))] = data
@@ -416,31 +418,33 @@ def failed(error: ProviderError, **parameters: Any) -> tuple[Reply, dict[str, by
     async def go() -> Reply:
         calls = CallProvider(agent, "failing", keep, None, Patience(answer_within_s=1))
         within = TextClient(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
-        speech = Speech(spoken(Line("hello")), "en", "voice")
+        speech = Speech(make_utterances(Line("hello")), "en", "voice")
         return await VoiceClient(within, calls)(Request("a", (), parameters, speech=speech))
 
     return asyncio.run(go()), blobs, agent.dialled
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("_short_waits")
 @pytest.mark.parametrize(
     ("error", "dials"), [(ProviderError("it broke"), 1), (Unavailable("come back later"), asking.FIRST_ATTEMPTS)]
 )
-def test_a_call_in_which_the_agent_fails_for_good_is_recorded_until_there(error: ProviderError, dials: int) -> None:
-    reply, blobs, dialled = failed(error)
+def test_a_call_with_a_permanently_failing_agent_is_recorded_up_to_the_failure(
+    error: ProviderError, dials: int
+) -> None:
+    reply, blobs, dialled = call_failing_agent(error)
     assert dialled == dials
     assert (reply.finish_reason, type(reply)) == ("error", Reply)
     assert reply.call is not None
     assert len(blobs) == 2  # of calls that are held again, nothing is kept
-    (event,) = told(blobs[reply.call.log], "error")
+    (event,) = find_events(blobs[reply.call.log], "error")
     assert event["text"] == str(error)
     samples, rate = audio.read_wav(blobs[reply.call.recording])
     assert audio.first_audible(samples[:, 1], rate) is not None
 
 
-def test_a_failure_that_ends_the_run_stays_one() -> None:
+def test_a_fatal_failure_stays_fatal() -> None:
     with pytest.raises(AuthenticationFailed):
-        failed(AuthenticationFailed("wrong key"))
+        call_failing_agent(AuthenticationFailed("wrong key"))
 
 
 # ── Greetings ──
@@ -450,36 +454,36 @@ def test_a_failure_that_ends_the_run_stays_one() -> None:
     ("given", "greets", "greeting_s"),
     [({}, True, GREETING_WAIT_S), ({"greets": False}, False, None), ({"greets": True}, True, None)],
 )
-def test_who_calls_may_say_whether_the_agent_greets(
+def test_the_caller_can_state_whether_the_agent_greets(
     given: dict[str, Any], greets: bool, greeting_s: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
 
-    class Seen(call.Conversation):
+    class RecordingChannel(call.Conversation):
         def __init__(self, channel: Channel, *rest: Any) -> None:
             seen.append((channel.capabilities.greets, channel.capabilities.greeting_s))
             super().__init__(channel, *rest)
 
-    class Greeting(Agent):
+    class GreetingAgent(Agent):
         async def dial(self, dial: Dial) -> Channel:
             channel = await super().dial(dial)
             vars(channel)["capabilities"] = ChannelCapabilities(greets=True)
             return channel
 
     async def go() -> None:
-        agent = Greeting("fixed=Yes.")
+        agent = GreetingAgent("fixed=Yes.")
         calls = CallProvider(agent, "fake-voice", lambda _: "", None, Patience(answer_within_s=1, longest_s=0.2))
-        await calls.ask(Request("words", (), given, speech=Speech(spoken(Line("hello")))))
-        assert agent.dials[0].parameters == {}  # it is about the call, and no agent is told
+        await calls.ask(Request("words", (), given, speech=Speech(make_utterances(Line("hello")))))
+        assert agent.dials[0].parameters == {}  # it concerns the call and is not sent to the agent
 
-    monkeypatch.setattr("pramana.run.calling.Conversation", Seen)
+    monkeypatch.setattr("pramana.run.calling.Conversation", RecordingChannel)
     asyncio.run(go())
     assert seen == [(greets, greeting_s)]
 
 
-def test_a_word_about_greeting_that_is_none_is_refused() -> None:
-    with pytest.raises(Rejected, match="true or false, not 'maybe'"):
-        failed(ProviderError("x"), greets="maybe")
+def test_an_invalid_greeting_option_is_refused() -> None:
+    with pytest.raises(Rejected, match="must be true or false, found 'maybe'"):
+        call_failing_agent(ProviderError("x"), greets="maybe")
 
 
 # ── Keys, and who never answers ──
@@ -487,7 +491,7 @@ def test_a_word_about_greeting_that_is_none_is_refused() -> None:
 KEY = "sk-secret-ABCDEFGHIJKLMNOP0123456789"
 
 
-class Tells(Failing):
+class KeyLeakingAgent(FailingAgent):
     """An agent that says its own key in two pieces, and may then fail."""
 
     keys = (KEY,)
@@ -500,8 +504,8 @@ class Tells(Failing):
 
 
 @pytest.mark.parametrize("error", [ProviderError("it broke"), Unavailable("come back later")])
-def test_of_a_call_with_a_key_in_it_nothing_is_kept_also_where_the_agent_fails(error: ProviderError) -> None:
-    agent, kept = Tells(error), list[bytes]()
+def test_nothing_of_a_call_with_a_key_is_stored_even_if_the_agent_fails(error: ProviderError) -> None:
+    agent, kept = KeyLeakingAgent(error), list[bytes]()
 
     def keep(data: bytes) -> str:
         kept.append(data)
@@ -511,7 +515,9 @@ def test_of_a_call_with_a_key_in_it_nothing_is_kept_also_where_the_agent_fails(e
         calls = CallProvider(agent, "failing", keep, None, Patience(answer_within_s=1))
         within = TextClient(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
         try:
-            await VoiceClient(within, calls)(Request("a", (), {}, speech=Speech(spoken(Line("hello")), "en", "voice")))
+            await VoiceClient(within, calls)(
+                Request("a", (), {}, speech=Speech(make_utterances(Line("hello")), "en", "voice"))
+            )
         finally:
             assert not calls._broken
 
@@ -521,43 +527,45 @@ def test_of_a_call_with_a_key_in_it_nothing_is_kept_also_where_the_agent_fails(e
     assert (kept, agent.dialled) == ([], 1)
 
 
-def silent() -> Unavailable:
+def make_silent_error() -> Unavailable:
     """Return what is raised where an agent takes the connection and says nothing."""
-    error = Unavailable("Desk (desk.example) was not ready for a call within 30 s")
+    error = Unavailable("Desk (desk.example) was not ready for the call within 30 s")
     error.__cause__ = TimeoutError()
     return error
 
 
-@pytest.mark.usefixtures("hurried")
-def test_an_agent_that_has_been_silent_to_everyone_is_not_waited_for_again() -> None:
-    agent = Agent("tone", refuses=silent())
+@pytest.mark.usefixtures("_short_waits")
+def test_an_agent_that_never_became_ready_is_not_retried() -> None:
+    agent = Agent("tone", refuses=make_silent_error())
 
     async def go(calls: CallProvider) -> None:
         within = TextClient(Target("a", "a", "a"), calls, Limiter(1), Budget(), lambda *_: None)
-        await VoiceClient(within, calls)(Request("a", (), {}, speech=Speech(spoken(Line("hello")), "en", "voice")))
+        await VoiceClient(within, calls)(
+            Request("a", (), {}, speech=Speech(make_utterances(Line("hello")), "en", "voice"))
+        )
 
     calls = CallProvider(agent, "a", lambda _: "", None)
     with pytest.raises(Unavailable, match="within 30 s") as caught:
         asyncio.run(go(calls))
     assert (len(agent.dials), caught.value.fatal) == (1, True)
     # One that has been ready for another call may have no place for one more: it is called again.
-    agent.refuses = silent()
+    agent.refuses = make_silent_error()
     calls.reached.set()
     with pytest.raises(Unavailable) as again:
         asyncio.run(go(calls))
     assert (len(agent.dials), again.value.fatal) == (1 + asking.FIRST_ATTEMPTS, False)
-    # And what is said by a server that is in trouble is no silence.
+    # A message of a server in trouble is not silence.
     agent.refuses = Unavailable("busy")
     with pytest.raises(Unavailable):
         asyncio.run(go(CallProvider(agent, "a", lambda _: "", None)))
     assert len(agent.dials) == 1 + 2 * asking.FIRST_ATTEMPTS
 
 
-def test_an_agent_that_was_ready_once_has_been_reached() -> None:
+def test_an_agent_that_was_ready_once_counts_as_reached() -> None:
     async def go() -> bool:
         calls = CallProvider(Agent("fixed=Yes."), "a", lambda _: "", None, Patience(longest_s=0.1))
         assert not calls.reached.is_set()
-        await calls.ask(Request("words", (), {}, speech=Speech(spoken(Line("hello")))))
+        await calls.ask(Request("words", (), {}, speech=Speech(make_utterances(Line("hello")))))
         return calls.reached.is_set()
 
     assert asyncio.run(go())

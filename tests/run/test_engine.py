@@ -1,4 +1,4 @@
-"""The engine: bounded workers, work drawn when needed, an orderly end whatever happens."""
+"""The engine: bounded workers, cases read on demand, and an orderly end in all circumstances."""
 
 import asyncio
 from collections.abc import Iterator
@@ -31,23 +31,23 @@ async def answer(piece: tuple[Key, Case]) -> Result:
     return Result(key, case.id, Reply(key.case), None, (), None, None)
 
 
-async def gather(pools: list[WorkerPool[Any, Any]], stop: Stop) -> list[str]:
+async def collect_results(pools: list[WorkerPool[Any, Any]], stop: Stop) -> list[str]:
     return [result.key.case async for results in stream(pools, stop) for result in results]
 
 
 @pytest.mark.parametrize("count", [0, 1, 255, 256, 257, 3000])
-def test_everything_is_done_once(count: int) -> None:
+def test_every_case_is_executed_once(count: int) -> None:
     async def main() -> list[str]:
-        return await gather([WorkerPool(WorkFeed(work(count)), 7, answer, identity)], Stop())
+        return await collect_results([WorkerPool(WorkFeed(work(count)), 7, answer, identity)], Stop())
 
     assert sorted(asyncio.run(main()), key=int) == [str(number) for number in range(count)]
 
 
-def test_workers_are_bounded_and_work_is_drawn_when_needed() -> None:
+def test_workers_are_bounded_and_cases_are_read_on_demand() -> None:
     drawn: list[int] = []
     most = under_way = 0
 
-    async def counted(piece: tuple[Key, Case]) -> Result:
+    async def count_and_answer(piece: tuple[Key, Case]) -> Result:
         nonlocal most, under_way
         under_way += 1
         most = max(most, under_way)
@@ -57,7 +57,9 @@ def test_workers_are_bounded_and_work_is_drawn_when_needed() -> None:
 
     async def main() -> None:
         seen = 0
-        async for results in stream([WorkerPool(WorkFeed(work(100_000, drawn)), 5, counted, identity)], Stop()):
+        async for results in stream(
+            [WorkerPool(WorkFeed(work(100_000, drawn)), 5, count_and_answer, identity)], Stop()
+        ):
             seen += len(results)
             if seen >= 2000:
                 await asyncio.sleep(3)  # a consumer that falls behind
@@ -68,17 +70,20 @@ def test_workers_are_bounded_and_work_is_drawn_when_needed() -> None:
     assert 2000 + BUFFER <= len(drawn) <= 2000 + BUFFER + 2 * CHUNK
 
 
-def test_a_slow_model_does_not_keep_another_waiting() -> None:
+def test_a_slow_model_does_not_delay_others() -> None:
     async def main() -> list[str]:
         gate = asyncio.Event()
 
-        async def slow(piece: tuple[Key, Case]) -> Result:
+        async def answer_slowly(piece: tuple[Key, Case]) -> Result:
             key, case = piece
             await gate.wait()
             return await answer((Key("slow " + key.case, "s"), case))
 
         order = []
-        pools = [WorkerPool(WorkFeed(work(2)), 2, slow, identity), WorkerPool(WorkFeed(work(50)), 2, answer, identity)]
+        pools = [
+            WorkerPool(WorkFeed(work(2)), 2, answer_slowly, identity),
+            WorkerPool(WorkFeed(work(50)), 2, answer, identity),
+        ]
         async for results in stream(pools, Stop()):
             order += [result.key.case for result in results]
             if len(order) == 50:
@@ -89,22 +94,22 @@ def test_a_slow_model_does_not_keep_another_waiting() -> None:
     assert sorted(order[50:]) == ["slow 0", "slow 1"]
 
 
-def test_a_wrong_key_ends_the_run_with_one_sentence_and_keeps_what_was_done() -> None:
-    async def fails_at_20(piece: tuple[Key, Case]) -> Result:
+def test_a_wrong_key_ends_the_run_and_keeps_finished_results() -> None:
+    async def fail_at_20(piece: tuple[Key, Case]) -> Result:
         if int(piece[0].case) >= 20:
             raise AuthenticationFailed("the key is wrong")
         return await answer(piece)
 
     async def main() -> tuple[list[str], Stop]:
         stop = Stop()
-        return await gather([WorkerPool(WorkFeed(work(5000)), 4, fails_at_20, identity)], stop), stop
+        return await collect_results([WorkerPool(WorkFeed(work(5000)), 4, fail_at_20, identity)], stop), stop
 
     done, stop = asyncio.run(main())
     assert len(done) == 20
     assert (stop.reason, type(stop.error)) == ("the key is wrong", AuthenticationFailed)
 
 
-def test_stop_finishes_what_is_under_way_and_begins_nothing() -> None:
+def test_a_stop_finishes_cases_under_way_and_starts_no_more() -> None:
     begun = 0
     stop = Stop()
 
@@ -118,7 +123,7 @@ def test_stop_finishes_what_is_under_way_and_begins_nothing() -> None:
         return await answer(piece)
 
     async def main() -> list[str]:
-        return await gather([WorkerPool(WorkFeed(work(5000)), 4, count, identity)], stop)
+        return await collect_results([WorkerPool(WorkFeed(work(5000)), 4, count, identity)], stop)
 
     assert len(asyncio.run(main())) == begun == 8
     assert stop.reason == "enough"
@@ -131,7 +136,7 @@ def test_a_run_that_has_ended_can_still_be_stopped() -> None:
     assert stop.reason == "too late"
 
 
-def test_what_is_to_follow_a_stop_follows_one_that_came_first() -> None:
+def test_a_callback_added_after_the_stop_is_called() -> None:
     stop, done = Stop(), list[str]()
     stop("before the run had an event loop")
 
@@ -143,19 +148,19 @@ def test_what_is_to_follow_a_stop_follows_one_that_came_first() -> None:
     assert done == ["hurried"]
 
 
-def test_results_are_finished_many_at_a_time_and_none_waits_for_long() -> None:
+def test_results_are_yielded_in_batches_without_long_delays() -> None:
     async def main() -> tuple[list[int], float]:
         gate = asyncio.Event()
         begun = asyncio.get_running_loop().time()
 
-        async def all_but_one(piece: tuple[Key, Case]) -> Result:
+        async def hold_the_last(piece: tuple[Key, Case]) -> Result:
             if piece[0].case == "299":
                 await gate.wait()
             return await answer(piece)
 
         sizes = []
         first = 0.0
-        async for results in stream([WorkerPool(WorkFeed(work(300)), 50, all_but_one, identity)], Stop()):
+        async for results in stream([WorkerPool(WorkFeed(work(300)), 50, hold_the_last, identity)], Stop()):
             sizes.append(len(results))
             if sum(sizes) == 299:
                 first = asyncio.get_running_loop().time() - begun
@@ -165,15 +170,15 @@ def test_results_are_finished_many_at_a_time_and_none_waits_for_long() -> None:
     sizes, took = asyncio.run(main())
     assert sum(sizes) == 300
     assert len(sizes) <= 8  # not three hundred
-    assert took < 5  # though another was still being asked
+    assert took < 5  # although another request was under way
 
 
-def test_a_defect_of_ours_is_not_swallowed() -> None:
-    async def breaks(_: tuple[Key, Case]) -> Result:
+def test_an_internal_error_is_not_swallowed() -> None:
+    async def raise_defect(_: tuple[Key, Case]) -> Result:
         raise ZeroDivisionError
 
     async def main() -> None:
-        await gather([WorkerPool(WorkFeed(work(3)), 2, breaks, identity)], Stop())
+        await collect_results([WorkerPool(WorkFeed(work(3)), 2, raise_defect, identity)], Stop())
 
     with pytest.raises(ExceptionGroup):
         asyncio.run(asyncio.wait_for(main(), 10))

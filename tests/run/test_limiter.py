@@ -1,4 +1,4 @@
-"""The limiter: slow start, growth only when used, one cut for a burst, and everyone waits when told to."""
+"""The limiter: slow start, growth only if used, one cut per burst, and delays that apply to all requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -28,7 +28,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def entered(limiter: Limiter) -> AsyncIterator[None]:
+async def enter(limiter: Limiter) -> AsyncIterator[None]:
     await limiter.enter()
     try:
         yield
@@ -36,41 +36,41 @@ async def entered(limiter: Limiter) -> AsyncIterator[None]:
         limiter.leave()
 
 
-async def full_round(limiter: Limiter) -> None:
+async def run_full_round(limiter: Limiter) -> None:
     """Use all that is allowed at once, and answer every one cleanly."""
 
-    async def one(gate: asyncio.Event) -> None:
-        async with entered(limiter):
+    async def succeed_once(gate: asyncio.Event) -> None:
+        async with enter(limiter):
             await gate.wait()
             limiter.count_success()
 
     gate = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for _ in range(limiter.limit):
-            group.create_task(one(gate))
+            group.create_task(succeed_once(gate))
         await asyncio.sleep(0)
         gate.set()
 
 
-def test_it_doubles_each_clean_round_up_to_the_ceiling() -> None:
+def test_concurrency_doubles_after_each_clean_round_up_to_the_maximum() -> None:
     async def work() -> None:
         limiter = Limiter(50)
         limits = [limiter.limit]
         for _ in range(4):
-            await full_round(limiter)
+            await run_full_round(limiter)
             limits.append(limiter.limit)
         assert limits == [INITIAL_LIMIT, 16, 32, 50, 50]
 
     run(work())
 
 
-def test_never_more_under_way_than_allowed() -> None:
+def test_concurrency_never_exceeds_the_limit() -> None:
     async def work() -> None:
         limiter, most = Limiter(5), 0
 
         async def one() -> None:
             nonlocal most
-            async with entered(limiter):
+            async with enter(limiter):
                 most = max(most, limiter.in_use)
                 await asyncio.sleep(0)
                 limiter.count_success()
@@ -82,23 +82,23 @@ def test_never_more_under_way_than_allowed() -> None:
     run(work())
 
 
-def test_unused_room_does_not_grow() -> None:
+def test_an_unused_limit_does_not_grow() -> None:
     async def work() -> None:
         limiter = Limiter(100)
         for _ in range(200):
-            async with entered(limiter):
+            async with enter(limiter):
                 limiter.count_success()
         assert limiter.limit == INITIAL_LIMIT
 
     run(work())
 
 
-def test_a_burst_of_rate_limits_cuts_once_then_growth_is_slow() -> None:
+def test_a_burst_of_rate_limits_cuts_once_then_grows_slowly() -> None:
     async def work() -> None:
         ours = Clock()
         limiter = Limiter(64, ours)
         for _ in range(3):
-            await full_round(limiter)
+            await run_full_round(limiter)
         assert limiter.limit == 64
         for _ in range(10):
             limiter.count_rate_limit(None)
@@ -106,14 +106,14 @@ def test_a_burst_of_rate_limits_cuts_once_then_growth_is_slow() -> None:
         ours.now += 2
         limiter.count_rate_limit(None)
         assert limiter.limit == 28
-        await full_round(limiter)
+        await run_full_round(limiter)
         assert limiter.limit == 29
         assert [change.cause for change in limiter.history][-3:] == ["rate limit", "rate limit", "clean round"]
 
     run(work())
 
 
-def test_it_never_falls_below_one() -> None:
+def test_the_limit_never_falls_below_one() -> None:
     async def work() -> None:
         ours = Clock()
         limiter = Limiter(4, ours)
@@ -125,7 +125,7 @@ def test_it_never_falls_below_one() -> None:
     run(work())
 
 
-def test_trouble_pauses_growth_and_cuts_nothing() -> None:
+def test_transient_errors_pause_growth_without_cutting() -> None:
     async def work() -> None:
         limiter = Limiter(64)
         for _ in range(INITIAL_LIMIT - 1):
@@ -137,7 +137,7 @@ def test_trouble_pauses_growth_and_cuts_nothing() -> None:
     run(work())
 
 
-def test_retry_after_holds_everyone_back() -> None:
+def test_retry_after_delays_all_requests() -> None:
     async def work() -> None:
         limiter = Limiter(4)
         start = clock.monotonic()
@@ -145,7 +145,7 @@ def test_retry_after_holds_everyone_back() -> None:
         waited = []
 
         async def one() -> None:
-            async with entered(limiter):
+            async with enter(limiter):
                 waited.append(clock.monotonic() - start)
 
         await asyncio.gather(*(one() for _ in range(6)))
@@ -155,13 +155,13 @@ def test_retry_after_holds_everyone_back() -> None:
 
 
 @pytest.mark.parametrize("when", ["waiting", "let in"])
-def test_who_gives_up_waiting_takes_no_place(when: str) -> None:
+def test_a_cancelled_waiter_takes_no_slot(when: str) -> None:
     async def work() -> None:
         limiter = Limiter(1)
         await limiter.enter()
 
         async def one() -> None:
-            async with entered(limiter):
+            async with enter(limiter):
                 pass
 
         waiting = asyncio.create_task(one())

@@ -1,4 +1,4 @@
-"""Whole runs against a server that answers oddly: the odd reply is one case's, all others are kept, and no key is."""
+"""Whole runs against a server with odd answers: only one case is affected, and no key is stored."""
 
 import asyncio
 import json
@@ -24,28 +24,30 @@ from ..loopback.server import Answer, Fault, Loopback
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-secret/0123456789"
-ODD = 7
+ODD_CASE = 7
 """The number of the case that is answered oddly."""
 
 
-class Oddly(OpenAIWire):
+class OddWire(OpenAIWire):
     """A server that says "so" to all, and to one case something else."""
 
-    def __init__(self, *deltas: str, usage: Any = None, **odd: Any) -> None:
+    def __init__(self, *deltas: str, usage: Any = None, **fields: Any) -> None:
         super().__init__()
-        self.deltas, self.usage, self.odd = deltas, usage, odd
+        self.deltas, self.usage, self.fields = deltas, usage, fields
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
-        one = got.body["messages"][-1]["content"].endswith(f" {ODD}.")
+        one = got.body["messages"][-1]["content"].endswith(f" {ODD_CASE}.")
         texts = self.deltas if one and self.deltas else ("It is ", "so.")
         usage = self.usage if one and self.usage else {"prompt_tokens": 10, "completion_tokens": 2}
         events = [{"model": "m", "choices": [{"delta": {"content": text}}]} for text in texts]
         last: dict[str, Any] = {"model": "m", "choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}
         last |= (
-            {name: value for name, value in self.odd.items() if name in ("model", "system_fingerprint")} if one else {}
+            {name: value for name, value in self.fields.items() if name in ("model", "system_fingerprint")}
+            if one
+            else {}
         )
-        if one and "finish_reason" in self.odd:
-            last["choices"][0]["finish_reason"] = self.odd["finish_reason"]
+        if one and "finish_reason" in self.fields:
+            last["choices"][0]["finish_reason"] = self.fields["finish_reason"]
         return Answer(tuple(f"data: {json.dumps(each)}\n\n".encode() for each in [*events, last]), streamed=True)
 
 
@@ -91,16 +93,16 @@ async def _run(url: str, suite: Path, limits: Limits, cache: ReplyCache | None =
         store.close()
 
 
-def the_odd_one(results: list[Result]) -> Result:
+def find_odd_result(results: list[Result]) -> Result:
     """Every other case has passed."""
     assert len(results) == 20
-    odd = next(result for result in results if result.case_id == f"factual-{ODD:03}")
+    odd = next(result for result in results if result.case_id == f"factual-{ODD_CASE:03}")
     assert [result.outcome for result in results if result is not odd] == [Outcome.PASSED] * 19
     return odd
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "answer",
     [
         {"finish_reason": {"a": 1}},
         {"system_fingerprint": {"a": 1}},
@@ -110,18 +112,18 @@ def the_odd_one(results: list[Result]) -> Result:
         {"usage": {"prompt_tokens": "many", "completion_tokens": []}},
     ],
 )
-def test_one_odd_field_costs_no_reply(suite: Path, odd: dict[str, Any]) -> None:
-    ended, results = run(suite, Oddly(**odd))
+def test_an_odd_field_loses_no_reply(suite: Path, answer: dict[str, Any]) -> None:
+    ended, results = run(suite, OddWire(**answer))
     assert (ended.status, ended.stored) == ("finished", 20)
-    assert the_odd_one(results).outcome is Outcome.PASSED
+    assert find_odd_result(results).outcome is Outcome.PASSED
 
 
-def test_a_negative_count_does_not_lift_a_cap(suite: Path) -> None:
+def test_a_negative_token_count_does_not_raise_the_limit(suite: Path) -> None:
     settings.data_folder().mkdir(parents=True, exist_ok=True)
 
     async def go() -> Run:
         usage = {"prompt_tokens": -(10**9), "completion_tokens": -(10**9)}
-        async with Loopback(Oddly(usage=usage)) as server:
+        async with Loopback(OddWire(usage=usage)) as server:
             prices = f'[prices."{server.url}#m"]\ninput_per_million = 1\noutput_per_million = 1\n'
             settings.prices_file_path().write_text(prices, encoding="utf-8")
             ended, _ = await _run(server.url, suite, Limits(concurrency=1, max_cost_usd=1000))
@@ -130,14 +132,14 @@ def test_a_negative_count_does_not_lift_a_cap(suite: Path) -> None:
     ended = asyncio.run(go())
     assert ended.status == "stopped"
     assert str(ended.reason).startswith("the run has a cost limit, and a reply has no token counts")
-    assert ended.stored == ODD + 1
+    assert ended.stored == ODD_CASE + 1
 
 
 @pytest.mark.parametrize("deltas", [(f"so, {KEY}",), (f"so, {KEY[:9]}", KEY[9:]), tuple(f"so {KEY}")])
 def test_a_key_reaches_neither_the_store_nor_a_verdict(suite: Path, deltas: tuple[str, ...]) -> None:
-    ended, results = run(suite, Oddly(*deltas), ReplyCache(settings.data_folder() / "cache"))
+    ended, results = run(suite, OddWire(*deltas), ReplyCache(settings.data_folder() / "cache"))
     assert ended.status == "finished"
-    odd = the_odd_one(results)
+    odd = find_odd_result(results)
     assert (odd.outcome, odd.reply) == (Outcome.ERRORED, None)
     assert odd.failure is not None
     assert odd.failure.code == "key_in_answer"
@@ -157,13 +159,13 @@ Broken = Callable[[Path], Any]
         lambda folder: folder.symlink_to(folder),
     ],
 )
-def test_a_cache_that_cannot_be_used_costs_no_reply(suite: Path, tmp_path: Path, spoil: Broken) -> None:
+def test_a_broken_cache_loses_no_reply(suite: Path, tmp_path: Path, spoil: Broken) -> None:
     folder = tmp_path / "cache"
     spoil(folder)
     for _ in range(2):
-        ended, results = run(suite, Oddly(), ReplyCache(folder))
+        ended, results = run(suite, OddWire(), ReplyCache(folder))
         assert (ended.status, ended.stored) == ("finished", 20)
-        assert the_odd_one(results).outcome is Outcome.PASSED
+        assert find_odd_result(results).outcome is Outcome.PASSED
         if folder.is_dir():  # what was written is now in the way of itself
             for path in [path for path in folder.rglob("*") if path.is_file()]:
                 path.unlink()

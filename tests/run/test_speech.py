@@ -1,4 +1,4 @@
-"""What a case says, as sound: the same for everyone, kept once, and refused where it would be something else."""
+"""Cases as sound: identical for every model, stored once, and refused if they cannot be spoken."""
 
 import asyncio
 import hashlib
@@ -19,18 +19,18 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 TONE = (9000 * np.sin(np.arange(8000) / 9)).astype(np.int16)
 
 
-def case(text: str = "When do you open?", **given: Any) -> Case:
+def make_case(text: str = "When do you open?", **given: Any) -> Case:
     language = given.pop("language", None)
     category = given.pop("category", "factual")
     turns = given.pop("turns", (Turn("user", text),))
     return Case("a-1", "test_case", turns, Facets(category, "easy", language), **given)
 
 
-def recorded(url: str = "a.wav", folder: str = "here", **given: Any) -> Case:
-    return case(prompt_audio_url=url, source=Source(f"{folder}/s.yaml", 1), **given)
+def make_recorded_case(url: str = "a.wav", folder: str = "here", **given: Any) -> Case:
+    return make_case(prompt_audio_url=url, source=Source(f"{folder}/s.yaml", 1), **given)
 
 
-class Shelf:
+class FakeBlobs:
     """Keeps blobs by digest, and hands out recordings, counting how often."""
 
     def __init__(self, *files: bytes | Exception) -> None:
@@ -51,79 +51,82 @@ class Shelf:
         return found
 
 
-def said(asked: Case, variant: str = "voice", shelf: Shelf | None = None) -> Speech:
-    shelf = shelf or Shelf(NotFound("nothing"))
+def speak_case(asked: Case, variant: str = "voice", shelf: FakeBlobs | None = None) -> Speech:
+    shelf = shelf or FakeBlobs(NotFound("nothing"))
     return asyncio.run(SpeechMaker(shelf.keep, shelf.fetch).make_speech(asked, variant))
 
 
-def digest(asked: Case, variant: str = "voice", shelf: Shelf | None = None) -> str:
-    (only,) = said(asked, variant, shelf).utterances
+def speak_digest(asked: Case, variant: str = "voice", shelf: FakeBlobs | None = None) -> str:
+    (only,) = speak_case(asked, variant, shelf).utterances
     return only.digest
 
 
-# ── What is said ──
+# ── Spoken texts ──
 
 
-def test_the_last_thing_the_user_asks_is_what_is_said() -> None:
+def test_the_last_user_turn_is_spoken() -> None:
     turns = (Turn("user", "Hello."), Turn("assistant", "Good day."), Turn("user", "When do you open?"))
-    assert [line.text for line in case_script(case(turns=turns))] == ["When do you open?"]
+    assert [line.text for line in case_script(make_case(turns=turns))] == ["When do you open?"]
     script = (Line("One?"), Line("Two?", barge_in_s=0.5))
-    assert case_script(case(script=script)) == script
-    assert len(said(case(script=script)).utterances) == 2
+    assert case_script(make_case(script=script)) == script
+    assert len(speak_case(make_case(script=script)).utterances) == 2
 
 
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        (case(assertion=Assertion("is_json")), "is_json checks written text"),
-        (case(assertion=Assertion("json_schema", schema={})), "json_schema checks written text"),
-        (case(script=(Line("Hi.", expected=(Expected(Assertion("is_json")),)),)), "is_json checks written text"),
-        (case(category="coding"), "about code"),
-        (case("What does ```x = 1``` do?"), "about code"),
-        (case(turns=(Turn("user", "Hi."), Turn("assistant", "Yes?"))), "last turn is not the user's"),
-        (case("営業時間は何時からですか", language="ja"), "Han"),
-        (case("Hello", language="xx"), 'no voice for language "xx"'),
-        (case("Привет", language="en"), "reads Latin script"),
-        (case("🙂", language="en"), "a picture"),
+        (make_case(assertion=Assertion("is_json")), "is_json checks written text"),
+        (make_case(assertion=Assertion("json_schema", schema={})), "json_schema checks written text"),
+        (make_case(script=(Line("Hi.", expected=(Expected(Assertion("is_json")),)),)), "is_json checks written text"),
+        (make_case(category="coding"), "about code"),
+        (make_case("What does ```x = 1``` do?"), "about code"),
+        (
+            make_case(turns=(Turn("user", "Hi."), Turn("assistant", "Yes?"))),
+            "the last turn of the case is not the user's",
+        ),
+        (make_case("営業時間は何時からですか", language="ja"), "Han"),
+        (make_case("Hello", language="xx"), 'no voice for language "xx"'),
+        (make_case("Привет", language="en"), "reads Latin script"),
+        (make_case("🙂", language="en"), "a symbol"),
     ],
 )
-def test_what_cannot_be_spoken_is_refused_with_the_reason(asked: Case, reason: str) -> None:
+def test_an_unspeakable_case_is_refused_with_a_reason(asked: Case, reason: str) -> None:
     with pytest.raises(CannotBeSpoken, match=reason):
-        said(asked)
+        speak_case(asked)
 
 
-def test_an_assertion_that_words_can_meet_is_spoken() -> None:
-    assert why_not_spoken(case(assertion=Assertion("contains"))) is None
+def test_cases_whose_assertion_speech_can_meet_are_spoken() -> None:
+    assert why_not_spoken(make_case(assertion=Assertion("contains"))) is None
 
 
 # ── The same samples for everyone ──
 
 
-def test_the_same_text_is_the_same_sound_and_its_digest_is_that_of_what_was_kept() -> None:
-    shelf = Shelf(b"")
-    (first,), (second,) = (said(case(), shelf=shelf).utterances for _ in range(2))
+def test_equal_texts_give_equal_audio_with_the_digest_of_the_stored_blob() -> None:
+    shelf = FakeBlobs(b"")
+    (first,), (second,) = (speak_case(make_case(), shelf=shelf).utterances for _ in range(2))
     assert first.digest == second.digest
     assert np.array_equal(first.samples, second.samples)
     samples, rate = audio.read_wav(shelf.blobs[first.digest])
     assert rate == audio.CALLER_RATE
     assert np.array_equal(samples, first.samples)
-    assert digest(case("When do you close?")) != first.digest
+    assert speak_digest(make_case("When do you close?")) != first.digest
 
 
 def test_conditions_are_seeded_by_the_sound_and_by_themselves() -> None:
-    clean, noisy, again = (digest(case(), each) for each in ("voice", *["voice+noise=10dB"] * 2))
+    clean, noisy, again = (speak_digest(make_case(), each) for each in ("voice", *["voice+noise=10dB"] * 2))
     assert noisy == again
-    others = {digest(case(), each) for each in ("voice+noise=5dB", "voice+noise=10dB:street", "voice+phone")}
+    others = {speak_digest(make_case(), each) for each in ("voice+noise=5dB", "voice+noise=10dB:street", "voice+phone")}
     assert len({clean, noisy, *others}) == 5
-    assert digest(case(conditions="noise=10dB")) == noisy
+    assert speak_digest(make_case(conditions="noise=10dB")) == noisy
 
 
 @pytest.mark.parametrize("conditions", ["noise=10dB", "reverb=0.4s,noise=5dB:street,phone"])
-def test_noise_lasts_from_the_first_word_to_the_last_and_what_is_silent_beside_them_stays_so(conditions: str) -> None:
+def test_noise_lasts_from_the_first_to_the_last_word_and_silence_around_stays_silent(conditions: str) -> None:
     before, after = np.zeros(16000, np.int16), np.zeros(8000, np.int16)
     file = audio.write_wav(np.concatenate([before, TONE, after]), 16000)
-    (only,) = said(recorded(), f"voice+{conditions}", Shelf(file)).utterances
-    (clean,) = said(recorded(), "voice", Shelf(file)).utterances
+    (only,) = speak_case(make_recorded_case(), f"voice+{conditions}", FakeBlobs(file)).utterances
+    (clean,) = speak_case(make_recorded_case(), "voice", FakeBlobs(file)).utterances
     assert len(only.samples) == len(clean.samples)
     first, last = audio.first_audible(clean.samples, 16000), audio.last_audible(clean.samples, 16000)
     assert first is not None
@@ -131,8 +134,10 @@ def test_noise_lasts_from_the_first_word_to_the_last_and_what_is_silent_beside_t
     assert not only.samples[:first].any()
     assert not only.samples[last + 1 :].any()
     assert audio.level_dbfs(only.samples[first : last + 1]) > -40
-    # and it is the same noise wherever in its file the line stands
-    (alone,) = said(recorded(), f"voice+{conditions}", Shelf(audio.write_wav(TONE, 16000))).utterances
+    # and the noise does not depend on the position of the line in its file
+    (alone,) = speak_case(
+        make_recorded_case(), f"voice+{conditions}", FakeBlobs(audio.write_wav(TONE, 16000))
+    ).utterances
     assert np.array_equal(only.samples[16000:24000], alone.samples)
 
 
@@ -147,25 +152,25 @@ def test_noise_lasts_from_the_first_word_to_the_last_and_what_is_silent_beside_t
         ("clean", "voice", ""),
     ],
 )
-def test_a_scenario_has_its_own_conditions_unless_the_run_says_otherwise(own: str, variant: str, both: str) -> None:
-    assert effective_conditions(case(conditions=own), variant) == both
-    (only,) = said(case(conditions=own), variant).utterances
-    assert only.digest == digest(case(), f"voice+{both}" if both else "voice")
+def test_conditions_of_a_scenario_apply_unless_the_run_overrides_them(own: str, variant: str, both: str) -> None:
+    assert effective_conditions(make_case(conditions=own), variant) == both
+    (only,) = speak_case(make_case(conditions=own), variant).utterances
+    assert only.digest == speak_digest(make_case(), f"voice+{both}" if both else "voice")
 
 
 # ── What was recorded ──
 
 
 def test_a_recording_is_played_bit_for_bit() -> None:
-    shelf = Shelf(audio.write_wav(TONE, 16000))
-    (only,) = said(recorded(), shelf=shelf).utterances
+    shelf = FakeBlobs(audio.write_wav(TONE, 16000))
+    (only,) = speak_case(make_recorded_case(), shelf=shelf).utterances
     assert np.array_equal(only.samples, TONE)
     assert only.digest == shelf.keep(audio.write_wav(TONE, 16000))
 
 
-def test_a_recording_of_another_rate_is_brought_to_the_callers() -> None:
+def test_a_recording_is_resampled_to_the_callers_rate() -> None:
     wide = audio.resample(TONE, 16000, 48000)
-    (only,) = said(recorded(), shelf=Shelf(audio.write_wav(wide, 48000))).utterances
+    (only,) = speak_case(make_recorded_case(), shelf=FakeBlobs(audio.write_wav(wide, 48000))).utterances
     assert abs(len(only.samples) - len(TONE)) <= 1
 
 
@@ -180,100 +185,105 @@ def test_a_recording_of_another_rate_is_brought_to_the_callers() -> None:
         (b"", "empty"),
     ],
 )
-def test_a_recording_of_no_use_is_an_error_that_names_it(file: bytes, reason: str) -> None:
+def test_an_unusable_recording_is_named_in_the_error(file: bytes, reason: str) -> None:
     with pytest.raises(BadAudio, match=f"the recording a.wav cannot be used: .*{reason}"):
-        said(recorded(), shelf=Shelf(file))
+        speak_case(make_recorded_case(), shelf=FakeBlobs(file))
 
 
 @pytest.mark.parametrize("file", [b"This is no sound.", audio.write_wav(np.zeros(16000, np.int16), 16000)])
-def test_the_query_of_a_recordings_address_is_never_shown(file: bytes) -> None:
+def test_the_query_of_a_recording_url_is_never_shown(file: bytes) -> None:
     secret = "X-Amz-Signature=0123456789abcdef"
     with pytest.raises(BadAudio) as caught:
-        said(recorded(f"https://who:pass@store.example/{'a' * 300}.wav?{secret}"), shelf=Shelf(file))
+        speak_case(
+            make_recorded_case(f"https://who:pass@store.example/{'a' * 300}.wav?{secret}"), shelf=FakeBlobs(file)
+        )
     assert str(caught.value).startswith("the recording https://store.example/aaaa")
     assert secret not in str(caught.value)
     assert "pass" not in str(caught.value)
     assert len(str(caught.value)) < 400
     with pytest.raises(BadAudio, match=r"the recording take #2\?\.wav cannot be used"):
-        said(recorded("take #2?.wav"), shelf=Shelf(file))
+        speak_case(make_recorded_case("take #2?.wav"), shelf=FakeBlobs(file))
 
 
-def test_a_missing_recording_is_never_replaced_by_the_voice() -> None:
+def test_a_missing_recording_is_never_replaced_by_synthesis() -> None:
     with pytest.raises(NotFound, match=r"a\.wav does not exist"):
-        said(recorded(), shelf=Shelf(NotFound("a.wav does not exist")))
+        speak_case(make_recorded_case(), shelf=FakeBlobs(NotFound("a.wav does not exist")))
 
 
 # ── Made once ──
 
 
-def asking(shelf: Shelf, use: Callable[[SpeechMaker], Awaitable[Any]]) -> Any:
+def use_speech_maker(shelf: FakeBlobs, use: Callable[[SpeechMaker], Awaitable[Any]]) -> Any:
     async def main() -> Any:
         return await use(SpeechMaker(shelf.keep, shelf.fetch))
 
     return asyncio.run(main())
 
 
-def test_a_line_is_made_once_for_all_who_ask_at_once_and_later() -> None:
-    shelf = Shelf(audio.write_wav(TONE, 16000))
+def test_a_line_is_synthesised_once_for_concurrent_and_later_requests() -> None:
+    shelf = FakeBlobs(audio.write_wav(TONE, 16000))
 
     async def use(speaker: SpeechMaker) -> list[Speech]:
-        together = await asyncio.gather(*(speaker.make_speech(recorded(), "voice") for _ in range(8)))
-        return [*together, await speaker.make_speech(recorded(), "voice")]
+        together = await asyncio.gather(*(speaker.make_speech(make_recorded_case(), "voice") for _ in range(8)))
+        return [*together, await speaker.make_speech(make_recorded_case(), "voice")]
 
-    found = asking(shelf, use)
+    found = use_speech_maker(shelf, use)
     assert shelf.fetched == 1
     assert len({each.utterances[0].digest for each in found}) == 1
 
 
-def test_files_of_one_name_in_two_folders_are_two() -> None:
-    shelf = Shelf(audio.write_wav(TONE, 16000), audio.write_wav(TONE[::-1], 16000))
+def test_equal_file_names_in_two_folders_are_distinct() -> None:
+    shelf = FakeBlobs(audio.write_wav(TONE, 16000), audio.write_wav(TONE[::-1], 16000))
 
     async def use(speaker: SpeechMaker) -> list[Speech]:
-        return [await speaker.make_speech(recorded(folder=each), "voice") for each in ("here", "there")]
+        return [await speaker.make_speech(make_recorded_case(folder=each), "voice") for each in ("here", "there")]
 
-    first, second = asking(shelf, use)
+    first, second = use_speech_maker(shelf, use)
     assert first.utterances[0].digest != second.utterances[0].digest
 
 
-def test_a_failure_is_not_remembered() -> None:
-    shelf = Shelf(NotFound("not yet"), audio.write_wav(TONE, 16000))
+def test_failures_are_not_cached() -> None:
+    shelf = FakeBlobs(NotFound("not yet"), audio.write_wav(TONE, 16000))
 
     async def use(speaker: SpeechMaker) -> Speech:
         with pytest.raises(NotFound):
-            await speaker.make_speech(recorded(), "voice")
-        return await speaker.make_speech(recorded(), "voice")
+            await speaker.make_speech(make_recorded_case(), "voice")
+        return await speaker.make_speech(make_recorded_case(), "voice")
 
-    assert np.array_equal(asking(shelf, use).utterances[0].samples, TONE)
+    assert np.array_equal(use_speech_maker(shelf, use).utterances[0].samples, TONE)
 
 
-def test_what_is_remembered_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded_and_evicts_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speech, "MAX_CACHED_LINES", 2)
-    shelf = Shelf(audio.write_wav(TONE, 16000))
+    shelf = FakeBlobs(audio.write_wav(TONE, 16000))
 
     async def use(speaker: SpeechMaker) -> list[int]:
         counts = []
         for url in ("a.wav", "b.wav", "a.wav", "c.wav", "a.wav", "b.wav"):
-            await speaker.make_speech(recorded(url), "voice")
+            await speaker.make_speech(make_recorded_case(url), "voice")
             counts.append(shelf.fetched)
-        assert len(speaker._known) == 2
+        assert len(speaker._cache) == 2
         return counts
 
-    assert asking(shelf, use) == [1, 2, 2, 3, 3, 4]
+    assert use_speech_maker(shelf, use) == [1, 2, 2, 3, 3, 4]
 
 
-def test_whoever_gives_up_takes_nothing_from_the_others() -> None:
-    shelf = Shelf(audio.write_wav(TONE, 16000))
+def test_a_cancelled_request_does_not_affect_others() -> None:
+    shelf = FakeBlobs(audio.write_wav(TONE, 16000))
 
     async def use(speaker: SpeechMaker) -> Speech:
-        first, second = (asyncio.create_task(speaker.make_speech(recorded(), "voice")) for _ in range(2))
+        first, second = (asyncio.create_task(speaker.make_speech(make_recorded_case(), "voice")) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
         return await second
 
-    assert asking(shelf, use).utterances[0].digest
+    assert use_speech_maker(shelf, use).utterances[0].digest
     assert shelf.fetched == 1
 
 
-def test_the_language_is_english_where_none_is_stated() -> None:
-    assert (said(case()).language, said(case(language="de"), "voice+phone").variant) == ("en", "voice+phone")
-    assert digest(case(language="de")) != digest(case(language="en"))
+def test_the_language_defaults_to_english() -> None:
+    assert (speak_case(make_case()).language, speak_case(make_case(language="de"), "voice+phone").variant) == (
+        "en",
+        "voice+phone",
+    )
+    assert speak_digest(make_case(language="de")) != speak_digest(make_case(language="en"))

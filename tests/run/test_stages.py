@@ -1,4 +1,4 @@
-"""Where a call is, as whoever waits for it sees it: every stage once, in order, and whose sound was made here."""
+"""The stage of a running call: every stage once, in order, and the origin of its audio."""
 
 import asyncio
 import json
@@ -21,13 +21,13 @@ TONE = (9000 * np.sin(np.arange(4800) / 9)).astype(np.int16)
 AGENT = "latency=0.3,tone"
 
 
-def asked(*lines: Line) -> Request:
+def make_request(*lines: Line) -> Request:
     spoken = tuple(Utterance(line, TONE, "sha256:x") for line in lines)
     return Request("x", (), {}, "case", 0, Speech(spoken, "en"))
 
 
-class Watched:
-    """A voice whose calls are watched."""
+class WatchedCalls:
+    """A voice agent whose calls are recorded."""
 
     def __init__(self, voice: Any) -> None:
         self.seen: list[str] = []
@@ -40,38 +40,38 @@ class Watched:
         return f"sha256:{len(self.blobs)}"
 
     def ask(self, *lines: Line) -> Any:
-        return asyncio.run(self.calls.ask(asked(*lines)))
+        return asyncio.run(self.calls.ask(make_request(*lines)))
 
     @property
     def log(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.blobs[-1].splitlines()]
 
 
-def test_a_call_passes_every_stage_in_order_and_leaves() -> None:
-    watched = Watched(FakeVoice(**parse_fake_voice(AGENT)))
+def test_a_call_passes_all_stages_in_order() -> None:
+    watched = WatchedCalls(FakeVoice(**parse_fake_voice(AGENT)))
     watched.ask(Line("Hello."))
     assert watched.seen == ["ringing", "caller", "waiting", "agent", ""]
     assert watched.stages.counts() == {}
 
 
-def test_with_several_lines_the_caller_and_the_agent_take_turns() -> None:
-    watched = Watched(FakeVoice(**parse_fake_voice(AGENT)))
+def test_caller_and_agent_take_turns_over_several_lines() -> None:
+    watched = WatchedCalls(FakeVoice(**parse_fake_voice(AGENT)))
     watched.ask(Line("Hello."), Line("And now?"))
     assert watched.seen == ["ringing", *["caller", "waiting", "agent"] * 2, ""]
 
 
-def test_who_talks_into_an_answer_is_the_one_who_speaks() -> None:
-    watched = Watched(FakeVoice(**parse_fake_voice(AGENT)))
+def test_the_caller_is_the_speaker_during_barge_in() -> None:
+    watched = WatchedCalls(FakeVoice(**parse_fake_voice(AGENT)))
     watched.ask(Line("Hello."), Line("Stop that.", barge_in_s=0.5))
     assert watched.seen[:5] == ["ringing", "caller", "waiting", "agent", "caller"]
 
 
-def test_a_call_that_fails_leaves_too() -> None:
-    class Gone(FakeVoice):
+def test_a_failed_call_leaves_its_stage() -> None:
+    class UnavailableAgent(FakeVoice):
         async def dial(self, _dial: Dial) -> FakeChannel:
             raise Unavailable("gone")
 
-    watched = Watched(Gone(**parse_fake_voice(AGENT)))
+    watched = WatchedCalls(UnavailableAgent(**parse_fake_voice(AGENT)))
     with pytest.raises(Unavailable):
         watched.ask(Line("Hello."))
     assert watched.seen == ["ringing", ""]
@@ -86,13 +86,13 @@ def test_calls_at_once_are_counted_by_stage() -> None:
     assert stages.counts() == {}
 
 
-# ── Whose sound ──
+# ── Origin of audio ──
 
 
-def test_the_log_says_whose_sound_was_synthesised_here() -> None:
+def test_the_log_marks_audio_synthesised_here() -> None:
     ours, theirs = (
-        Watched(make_embedded_cascade(FakeProvider(**parse_fake("fixed=Nine.")))),
-        Watched(FakeVoice(**parse_fake_voice(AGENT))),
+        WatchedCalls(make_embedded_cascade(FakeProvider(**parse_fake("fixed=Nine.")))),
+        WatchedCalls(FakeVoice(**parse_fake_voice(AGENT))),
     )
     for each in (ours, theirs):
         each.ask(Line("Hello."))
@@ -100,13 +100,13 @@ def test_the_log_says_whose_sound_was_synthesised_here() -> None:
     assert theirs.log[0]["synthesised_here"] is False
 
 
-def test_an_agent_of_others_cannot_say_that_its_sound_was_made_here() -> None:
-    class Pretends(FakeVoice):
+def test_a_third_party_agent_cannot_mark_its_audio_as_synthesised_here() -> None:
+    class PretendingAgent(FakeVoice):
         async def dial(self, dial: Dial) -> FakeChannel:
             channel = await super().dial(dial)
             channel.synthesised_here = True  # type: ignore[attr-defined]
             return channel
 
-    watched = Watched(Pretends(**parse_fake_voice(AGENT)))
+    watched = WatchedCalls(PretendingAgent(**parse_fake_voice(AGENT)))
     watched.ask(Line("Hello."))
     assert watched.log[0]["synthesised_here"] is False

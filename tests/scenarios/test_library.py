@@ -1,4 +1,4 @@
-"""The built-in scenario library: as large, varied and careful as it claims."""
+"""The built-in scenario library: its promised size, variety and quality."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ RECOMMENDED = {
 }
 
 
-def library() -> dict[str, list[Scenario]]:
+def load_library() -> dict[str, list[Scenario]]:
     """Every scenario, by the file's path within the library."""
     files = {}
     for path in sorted(FOLDER.rglob("*.yaml")):
@@ -30,11 +30,11 @@ def library() -> dict[str, list[Scenario]]:
     return files
 
 
-FILES = library()
+FILES = load_library()
 ALL = [scenario for scenarios in FILES.values() for scenario in scenarios]
 
 
-def test_size_languages_types_and_difficulties() -> None:
+def test_the_library_has_its_size_languages_types_and_difficulties() -> None:
     assert len(ALL) >= 120
     languages = Counter(scenario.language for scenario in ALL)
     assert languages["en"] >= 60
@@ -43,7 +43,7 @@ def test_size_languages_types_and_difficulties() -> None:
     assert {scenario.difficulty for scenario in ALL} == {"easy", "medium", "hard"}
 
 
-def test_the_recommended_folders_and_files_are_there() -> None:
+def test_the_recommended_folders_and_files_exist() -> None:
     assert {f"{folder}/{name}" for folder, names in RECOMMENDED.items() for name in names} <= FILES.keys()
     for name, scenarios in FILES.items():
         folder = name.partition("/")[0]
@@ -51,53 +51,53 @@ def test_the_recommended_folders_and_files_are_there() -> None:
             assert {scenario.type for scenario in scenarios} == {folder}, name
 
 
-def test_the_three_named_files_have_their_sizes() -> None:
+def test_the_three_named_files_have_the_promised_sizes() -> None:
     assert len(FILES["conversation-flow/customer-support-basics"]) == 10
     assert len(FILES["information-retrieval/general-knowledge"]) == 15
     languages = Counter(scenario.language for scenario in FILES["multilingual/multilingual"])
     assert sorted(languages.values()) == [5, 5, 5, 5]
 
 
-def test_ids_are_unique_over_the_whole_library() -> None:
+def test_ids_are_unique_across_the_library() -> None:
     assert [each for each, count in Counter(scenario.id for scenario in ALL).items() if count > 1] == []
 
 
-def test_tags_are_of_one_hierarchical_style() -> None:
+def test_tags_share_one_hierarchical_style() -> None:
     assert [
         tag for scenario in ALL for tag in scenario.tags if not re.fullmatch(r"(domain|task|skill):[a-z0-9-]+", tag)
     ] == []
     assert [scenario.id for scenario in ALL if not 2 <= len(scenario.tags) <= 4] == []
 
 
-def test_every_outcome_has_room_for_two_facts() -> None:
+def test_every_expected_outcome_can_state_two_facts() -> None:
     # Whether a fact can be checked is a reader's judgement; that there is room for two, a test can say.
     assert [scenario.id for scenario in ALL if len(scenario.expected_outcome.split()) < 12] == []
 
 
-def shingles(text: str) -> set[str]:
+def split_shingles(text: str) -> set[str]:
     folded = text.casefold()
     return {folded[start : start + 5] for start in range(len(folded) - 4)}
 
 
-def likeness(a: set[str], b: set[str]) -> float:
+def measure_similarity(a: set[str], b: set[str]) -> float:
     return len(a & b) / len(a | b)
 
 
 @pytest.mark.parametrize("field", ["prompt", "expected_outcome"])
-def test_outside_the_multilingual_set_none_is_a_template_of_another(field: str) -> None:
+def test_no_scenario_outside_the_multilingual_set_is_a_template_of_another(field: str) -> None:
     texts = [
-        (scenario.id, shingles(getattr(scenario, field)))
+        (scenario.id, split_shingles(getattr(scenario, field)))
         for name, scenarios in FILES.items()
         if name != "multilingual/multilingual"
         for scenario in scenarios
     ]
-    alike = [(first, second) for (first, a), (second, b) in combinations(texts, 2) if likeness(a, b) > 0.25]
+    alike = [(first, second) for (first, a), (second, b) in combinations(texts, 2) if measure_similarity(a, b) > 0.25]
     assert alike == []
 
 
-def test_a_template_would_be_noticed() -> None:
+def test_template_copies_are_detected() -> None:
     a, b = "Book me a table for two at eight tonight, please", "Book me a table for six at seven tonight, please"
-    assert likeness(shingles(a), shingles(b)) > 0.25
+    assert measure_similarity(split_shingles(a), split_shingles(b)) > 0.25
 
 
 SCRIPTS = {
@@ -109,7 +109,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("language", sorted(SCRIPTS))
-def test_prompts_are_written_in_their_own_script(language: str) -> None:
+def test_prompts_use_the_script_of_their_language(language: str) -> None:
     prompts = [
         scenario.prompt
         for name, scenarios in FILES.items()

@@ -1,4 +1,4 @@
-"""A scorer in a module, as a user has it."""
+"""A scorer in a module, as a user writes it."""
 
 import pramana
 

@@ -1,4 +1,4 @@
-"""The check of a call that somebody has edited: what is wrong with its log is said by the line, and in plain words."""
+"""The check of a call with an edited log: each problem is reported with its line, in plain words."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ GOOD = b'{"t":0,"event":"call","version":2,"rate":24000}'
 DEEP = b'{"t":0,"event":"unknown","detail":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
 
-class Deaf:
-    """Nobody listens."""
+class UnsupportedRecognition:
+    """Speech recognition without languages."""
 
     def supports_language(self, _language: str) -> bool:
         return False
@@ -26,15 +26,15 @@ class Deaf:
         raise AssertionError
 
 
-def checked(log: bytes) -> Check:
+def check_log(log: bytes) -> Check:
     blobs = {"recording": audio.write_wav(np.zeros((24000, 2), np.int16), 24000), "log": log}
     reply = Reply("", call=Call("recording", "log"))
     case = Case("a", "scenario", (Turn("user", "hello"),), Facets("task", "easy"))
-    return asyncio.run(CallScoring(blobs.__getitem__, Deaf()).score(case, reply))
+    return asyncio.run(CallScoring(blobs.__getitem__, UnsupportedRecognition()).score(case, reply))
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "message"),
     [
         (GOOD + b"\n" + GOOD[:-3], "line 2 of the event log is not JSON"),
         (b"\xff\xfe\n" + GOOD, "line 1 of the event log is not JSON"),
@@ -47,25 +47,25 @@ def checked(log: bytes) -> Check:
         ),
     ],
 )
-def test_a_log_that_was_edited_is_refused_by_its_line(log: bytes, said: str) -> None:
-    check = checked(log)
-    assert (check.outcome, check.reason) == (Outcome.ERRORED, f"the call could not be measured: {said}")
+def test_an_edited_log_is_refused_with_its_line(log: bytes, message: str) -> None:
+    check = check_log(log)
+    assert (check.outcome, check.reason) == (Outcome.ERRORED, f"the call could not be measured: {message}")
 
 
-def test_no_reason_names_an_error_of_the_language(monkeypatch: pytest.MonkeyPatch) -> None:
-    def deep(*_: Any, **__: Any) -> Any:
+def test_no_reason_shows_a_python_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    def recurse(*_: Any, **__: Any) -> Any:
         raise RecursionError("maximum recursion depth exceeded")
 
-    monkeypatch.setattr("pramana.score.speech.measure_call", deep)
-    assert checked(GOOD).reason == "the call could not be measured: its event log is nested too deep"
+    monkeypatch.setattr("pramana.score.speech.measure_call", recurse)
+    assert check_log(GOOD).reason == "the call could not be measured: its event log is nested too deep"
 
 
-def test_a_log_of_plain_events_is_measured() -> None:
-    assert "could not be measured" not in checked(json.dumps(json.loads(GOOD)).encode() + b"\n").reason
+def test_a_valid_log_is_measured() -> None:
+    assert "could not be measured" not in check_log(json.dumps(json.loads(GOOD)).encode() + b"\n").reason
 
 
-class Whispering(Deaf):
-    """Hears the same in anything."""
+class FixedRecognition(UnsupportedRecognition):
+    """Returns the same transcript for any audio."""
 
     def supports_language(self, _language: str) -> bool:
         return True
@@ -75,15 +75,15 @@ class Whispering(Deaf):
 
 
 @pytest.mark.parametrize("by_whisper", [True, False])
-def test_the_engine_of_the_embedded_ears_is_recorded_with_what_they_heard(by_whisper: bool) -> None:
+def test_the_embedded_recognition_engine_is_recorded_with_its_transcript(by_whisper: bool) -> None:
     tone = (9000 * np.sin(np.arange(24000) / 9)).astype(np.int16)
     blobs = {"recording": audio.write_wav(np.stack((np.zeros_like(tone), tone), axis=1), 24000), "log": GOOD}
     case = Case("a", "scenario", (Turn("user", "hello"),), Facets("task", "easy"))
-    scoring = CallScoring(blobs.__getitem__, Whispering(), by_whisper=by_whisper)
+    scoring = CallScoring(blobs.__getitem__, FixedRecognition(), by_whisper=by_whisper)
     check = asyncio.run(scoring.score(case, Reply("", call=Call("recording", "log"))))
     assert check.evidence["words"]["recorded"] == "hello"  # type: ignore[index]
     assert check.evidence.get("engine") == (str(engine_info()) if by_whisper else None)
 
 
-def test_where_nothing_was_heard_no_engine_is_recorded() -> None:
-    assert "engine" not in checked(GOOD).evidence
+def test_no_engine_is_recorded_without_a_transcript() -> None:
+    assert "engine" not in check_log(GOOD).evidence

@@ -1,4 +1,4 @@
-"""Judging by a model: what the judge is sent, what is read of its answer, and what no output can talk it into here.
+"""Model-based judging: the judge's input, the parsing of its answer, and protection against prompt injection.
 
 The judge is scripted, so these tests show the structure only: that the judged text is fenced off, that the verdict is the
 last line, that an unreadable verdict is asked for once more and is then unscored. How well a real judge resists a text
@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, ProviderError, Unavailable
-from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn, Usage
+from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, ToolCall, Turn, Usage
 from pramana.score.judge import Judge, make_delimiter, score_by_judge, score_by_rubric
 from pramana.score.scoring import NO_JUDGE, Scoring
 from pramana.score.verdicts import SCORES, parse_verdict, read_ratings
@@ -34,7 +34,7 @@ SCENARIO = Case(
 RATINGS = '{"completed": "yes", "accuracy": 9, "helpfulness": 8, "naturalness": 7, "efficiency": 6, "reasons": {"accuracy": "fits"}}'
 
 
-class Scripted:
+class ScriptedJudge:
     """A judge that answers by a script and remembers what it was sent."""
 
     def __init__(self, *answers: str | Reply | ProviderError) -> None:
@@ -57,9 +57,22 @@ class NoSimilarity:
         raise NotImplementedError
 
 
-def scored(script: Scripted, output: str, case: Case = JUDGED) -> Check:
+def score_output(script: ScriptedJudge, output: str, case: Case = JUDGED) -> Check:
     by = score_by_judge if case is JUDGED else score_by_rubric
     return asyncio.run(by(script.judge(), case, Reply(output)))
+
+
+def test_a_judge_reads_which_tools_a_reply_without_text_called() -> None:
+    calls = (ToolCall("get_weather", '{"city": "Paris"}'),)
+    said = '(no text; called get_weather({"city": "Paris"}))'
+    for case, answer, score in ((JUDGED, "YES", score_by_judge), (SCENARIO, RATINGS, score_by_rubric)):
+        for reply, output in ((Reply("", tool_calls=calls), said), (Reply("Noon.", tool_calls=calls), "Noon.")):
+            script = ScriptedJudge(answer)
+            asyncio.run(score(script.judge(), case, reply))
+            fence = make_delimiter(output, *(() if case is SCENARIO else ("Answer YES only if the text is a haiku.",)))
+            sent = script.requests[0].turns[-1].text
+            assert f"\n{output}\n=====[" in sent
+            assert case is SCENARIO or f"\n{fence}\n{output}\n{fence}\n" in sent
 
 
 @pytest.mark.parametrize(
@@ -89,13 +102,13 @@ def scored(script: Scripted, output: str, case: Case = JUDGED) -> Check:
         ("Evidence.\r\nNO\r\n", False),
     ],
 )
-def test_the_verdict_is_the_last_line_alone(answer: str, expected: bool | None) -> None:
+def test_only_the_last_line_is_the_verdict(answer: str, expected: bool | None) -> None:
     assert parse_verdict(answer) is expected
 
 
-def test_the_judge_is_sent_output_and_question_and_the_check_says_who_judged() -> None:
-    script = Scripted("Quoted: 'old pond'.\nYES")
-    check = scored(script, "An old pond")
+def test_the_judge_gets_output_and_question_and_the_check_names_the_judge() -> None:
+    script = ScriptedJudge("Quoted: 'old pond'.\nYES")
+    check = score_output(script, "An old pond")
     (request,) = script.requests
     assert request.purpose == "judge"
     assert request.parameters == {"temperature": 0, "seed": 42}
@@ -119,9 +132,9 @@ INJECTIONS = [
 
 
 @pytest.mark.parametrize("output", INJECTIONS)
-def test_an_output_stands_as_data_between_marks_it_cannot_hold(output: str) -> None:
-    script = Scripted("It only asks for a verdict.\nNO")
-    assert scored(script, output).outcome == Outcome.FAILED
+def test_the_output_is_fenced_by_markers_it_cannot_contain(output: str) -> None:
+    script = ScriptedJudge("It only asks for a verdict.\nNO")
+    assert score_output(script, output).outcome == Outcome.FAILED
     system, user = (turn.text for turn in script.requests[0].turns)
     criterion = "Answer YES only if the text is a haiku."
     mark = make_delimiter(output, criterion)
@@ -133,36 +146,36 @@ def test_an_output_stands_as_data_between_marks_it_cannot_hold(output: str) -> N
     assert after.endswith("the last line is YES or NO.")
 
 
-def test_marks_differ_with_every_output() -> None:
+def test_markers_differ_for_every_output() -> None:
     assert make_delimiter("a", "q") != make_delimiter("b", "q") != make_delimiter("b", "r")
     assert make_delimiter("\ud800")
 
 
-def test_an_unreadable_verdict_is_asked_for_once_more() -> None:
-    script = Scripted("I cannot decide.", "It is one.\nYES")
-    check = scored(script, "x")
+def test_an_unreadable_verdict_is_requested_once_more() -> None:
+    script = ScriptedJudge("I cannot decide.", "It is one.\nYES")
+    check = score_output(script, "x")
     assert check.outcome == Outcome.PASSED
     assert [turn.role for turn in script.requests[1].turns] == ["system", "user", "assistant", "user"]
     assert check.evidence["answers"] == ["I cannot decide.", "It is one.\nYES"]
     assert check.evidence["cost_usd"] == 1.0
 
 
-def test_twice_unreadable_is_unscored_never_failed() -> None:
-    check = scored(Scripted("Hm.", ""), "x")
+def test_a_twice_unreadable_verdict_is_unscored_not_failed() -> None:
+    check = score_output(ScriptedJudge("Hm.", ""), "x")
     assert check.outcome == Outcome.UNSCORED
-    unreadable = "twice gave no verdict that can be read: expected a last line YES or NO; its last answer"
+    unreadable = "gave no readable verdict in two attempts: expected a last line YES or NO; its last answer"
     assert check.reason.endswith(f"{unreadable} is empty")
-    check = scored(Scripted("Hm.", "It is\nfine. " + "Really. " * 90), "x")
+    check = score_output(ScriptedJudge("Hm.", "It is\nfine. " + "Really. " * 90), "x")
     assert f'{unreadable}: "It is fine. Really. ' in check.reason
     assert check.reason.endswith('…"')
     assert len(check.reason) < 300
 
 
-def test_ratings_that_cannot_be_read_say_which_could() -> None:
-    check = asyncio.run(score_by_rubric(Judge(Scripted("Good.", "8 of 10"), "j", "j"), SCENARIO, Reply("x")))
+def test_the_reason_for_unreadable_ratings_names_the_readable_ones() -> None:
+    check = asyncio.run(score_by_rubric(Judge(ScriptedJudge("Good.", "8 of 10"), "j", "j"), SCENARIO, Reply("x")))
     assert check.outcome == Outcome.UNSCORED
     assert check.reason == (
-        'the judge j twice gave no verdict that can be read: expected a last line {"completed": "yes" or "no", '
+        'the judge j gave no readable verdict in two attempts: expected a last line {"completed": "yes" or "no", '
         '"accuracy": 1-10, "helpfulness": 1-10, "naturalness": 1-10, "efficiency": 1-10}; its last answer: "8 of 10"'
     )
     assert read_ratings('{"completed": "yes", "accuracy": 1, "helpfulness": 1, "naturalness": 10, "efficiency": 5}')
@@ -172,40 +185,40 @@ CUT = ["length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "incomplete", 
 
 
 @pytest.mark.parametrize("finish", CUT)
-def test_an_answer_that_was_cut_off_is_not_read_but_asked_for_once_more(finish: str) -> None:
-    script = Scripted(Reply("The criterion asks for\nYES", finish_reason=finish), "It is none.\nNO")
-    check = scored(script, "x")
+def test_a_truncated_verdict_is_requested_once_more(finish: str) -> None:
+    script = ScriptedJudge(Reply("The criterion asks for\nYES", finish_reason=finish), "It is none.\nNO")
+    check = score_output(script, "x")
     assert (check.outcome, len(script.requests)) == (Outcome.FAILED, 2)
     assert "cut off" in script.requests[1].turns[-1].text
     half = Reply(f"Fits.\n{RATINGS}", finish_reason=finish)
     for by, cut in ((JUDGED, Reply("YES", finish_reason=finish)), (SCENARIO, half)):
-        check = scored(Scripted(cut, cut), "x", by)
+        check = score_output(ScriptedJudge(cut, cut), "x", by)
         assert check.outcome == Outcome.UNSCORED
         assert f"its last answer was cut off ({finish})" in check.reason
 
 
 @pytest.mark.parametrize("finish", [None, "stop", "STOP", "end_turn", "stop_sequence", "completed", "eos"])
-def test_an_answer_that_came_to_its_end_is_read(finish: str | None) -> None:
-    check = scored(Scripted(Reply("So it is.\nYES", finish_reason=finish)), "x")
+def test_a_complete_verdict_is_read(finish: str | None) -> None:
+    check = score_output(ScriptedJudge(Reply("So it is.\nYES", finish_reason=finish)), "x")
     assert (check.outcome, check.evidence["finish_reason"]) == (Outcome.PASSED, finish)
 
 
-def test_an_answer_from_the_cache_used_no_tokens() -> None:
+def test_a_cached_verdict_uses_no_tokens() -> None:
     asked, known = Reply("?", Usage(30, 5), cost_usd=0.5), Reply("YES", Usage(30, 5), cost_usd=0.0, cached=True)
-    check = scored(Scripted(asked, known), "x")
+    check = score_output(ScriptedJudge(asked, known), "x")
     assert (check.evidence["tokens"], check.evidence["cost_usd"]) == (35, 0.5)
 
 
-def test_a_judge_that_cannot_be_asked_is_unscored_and_a_wrong_key_ends_the_run() -> None:
-    check = scored(Scripted(Unavailable("down")), "x")
-    assert (check.outcome, "could not be asked: down" in check.reason) == (Outcome.UNSCORED, True)
+def test_an_unavailable_judge_leaves_the_case_unscored_and_a_wrong_key_ends_the_run() -> None:
+    check = score_output(ScriptedJudge(Unavailable("down")), "x")
+    assert (check.outcome, "failed: down" in check.reason) == (Outcome.UNSCORED, True)
     with pytest.raises(AuthenticationFailed):
-        scored(Scripted(AuthenticationFailed("no key")), "x")
+        score_output(ScriptedJudge(AuthenticationFailed("no key")), "x")
 
 
 def test_a_scenario_is_judged_by_the_rubric_of_its_type() -> None:
-    script = Scripted(f"It asks for the height.\n{RATINGS}")
-    check = scored(script, "How high is your van?", SCENARIO)
+    script = ScriptedJudge(f"It asks for the height.\n{RATINGS}")
+    check = score_output(script, "How high is your van?", SCENARIO)
     system, user = (turn.text for turn in script.requests[0].turns)
     assert "The caller wants something done." in system
     assert "Two adults and a van, please." in user
@@ -216,16 +229,16 @@ def test_a_scenario_is_judged_by_the_rubric_of_its_type() -> None:
     assert check.value is None
 
 
-def test_a_judge_that_gives_no_evidence_ends_in_no_colon() -> None:
-    assert scored(Scripted(RATINGS), "x", SCENARIO).reason == "openai:judge: task completed"
-    stated = scored(Scripted(f"It asks.\n{RATINGS}"), "x", SCENARIO).reason
+def test_a_reason_without_evidence_has_no_trailing_colon() -> None:
+    assert score_output(ScriptedJudge(RATINGS), "x", SCENARIO).reason == "openai:judge: task completed"
+    stated = score_output(ScriptedJudge(f"It asks.\n{RATINGS}"), "x", SCENARIO).reason
     assert stated == "openai:judge: task completed: It asks."
 
 
-def test_low_scores_decide_nothing() -> None:
+def test_low_ratings_do_not_decide_the_outcome() -> None:
     low = RATINGS.replace("9", "1").replace("8", "1")
-    assert scored(Scripted(low), "x", SCENARIO).outcome == Outcome.PASSED
-    assert scored(Scripted(RATINGS.replace("yes", "no")), "x", SCENARIO).outcome == Outcome.FAILED
+    assert score_output(ScriptedJudge(low), "x", SCENARIO).outcome == Outcome.PASSED
+    assert score_output(ScriptedJudge(RATINGS.replace("yes", "no")), "x", SCENARIO).outcome == Outcome.FAILED
 
 
 @pytest.mark.parametrize(
@@ -245,50 +258,52 @@ def test_low_scores_decide_nothing() -> None:
         RATINGS.replace('"completed": "yes"', '"completed": "no", "completed": "yes"'),
     ],
 )
-def test_ratings_that_cannot_be_read(change: str) -> None:
+def test_unreadable_ratings_are_unscored(change: str) -> None:
     assert read_ratings(change) is None
-    assert scored(Scripted(change, change), "x", SCENARIO).outcome == Outcome.UNSCORED
+    assert score_output(ScriptedJudge(change, change), "x", SCENARIO).outcome == Outcome.UNSCORED
 
 
-def test_of_the_reasons_only_words_are_kept() -> None:
+def test_only_text_reasons_are_kept() -> None:
     strange = RATINGS.replace(
         '{"accuracy": "fits"}', '{"accuracy": 1e308, "helpfulness": ["x"], "naturalness": "ok", "x": "y"}'
     )
-    check = scored(Scripted(strange), "x", SCENARIO)
+    check = score_output(ScriptedJudge(strange), "x", SCENARIO)
     assert check.evidence["reasons"] == {"naturalness": "ok"}
     assert json.dumps(dict(check.evidence), allow_nan=False)
 
 
-def test_scenarios_of_every_type_are_judged_by_one_version() -> None:
+def test_scenarios_of_every_type_share_one_rubric_version() -> None:
     other = replace(SCENARIO, facets=replace(SCENARIO.facets, category="conversation-flow"))
-    versions = {scored(Scripted(RATINGS), "x", each).version for each in (SCENARIO, other)}
+    versions = {score_output(ScriptedJudge(RATINGS), "x", each).version for each in (SCENARIO, other)}
     assert len(versions) == 1
 
 
-def test_without_a_judge_it_is_unscored_and_says_why() -> None:
+def test_without_a_judge_the_check_is_unscored_with_a_reason() -> None:
     scoring = Scoring(None, NoSimilarity())
     for case in (JUDGED, SCENARIO):
         (check,) = asyncio.run(scoring.checks(case, Reply("x")))
         assert (check.outcome, check.reason) == (Outcome.UNSCORED, NO_JUDGE)
 
 
-def offline(kind: str, ideal: str) -> Case:
+def make_offline_case(kind: str, ideal: str) -> Case:
     return Case("coding-001", "test_case", (Turn("user", "x"),), Facets("coding", "easy"), Assertion(kind), (ideal,))
 
 
 @pytest.mark.parametrize("output", ["yes", "yes" + " " * 100_000])
 def test_offline_assertions_need_no_judge(output: str) -> None:
-    (check,) = asyncio.run(Scoring(None, NoSimilarity()).checks(offline("contains", "yes"), Reply(output)))
+    (check,) = asyncio.run(Scoring(None, NoSimilarity()).checks(make_offline_case("contains", "yes"), Reply(output)))
     assert (check.name, check.outcome) == ("contains", Outcome.PASSED)
 
 
-def test_a_scorer_that_breaks_is_errored_not_failed() -> None:
-    (check,) = asyncio.run(Scoring(None, NoSimilarity()).checks(offline("semantic_similarity", "x"), Reply("x")))
+def test_a_broken_scorer_is_errored_not_failed() -> None:
+    (check,) = asyncio.run(
+        Scoring(None, NoSimilarity()).checks(make_offline_case("semantic_similarity", "x"), Reply("x"))
+    )
     assert check.outcome == Outcome.ERRORED
     assert "NotImplementedError" in check.reason
 
 
-def test_a_wrong_key_of_the_judge_ends_the_run() -> None:
-    scoring = Scoring(Scripted(AuthenticationFailed("no key")).judge(), NoSimilarity())
+def test_a_wrong_key_for_the_judge_ends_the_run() -> None:
+    scoring = Scoring(ScriptedJudge(AuthenticationFailed("no key")).judge(), NoSimilarity())
     with pytest.raises(AuthenticationFailed):
         asyncio.run(scoring.checks(JUDGED, Reply("x")))

@@ -1,4 +1,4 @@
-"""Scorers: what a function returns becomes checks, and whatever goes wrong in one is an error, never a failure."""
+"""Scorers: returned values become checks, and exceptions become errors, never failures."""
 
 import asyncio
 import json
@@ -35,7 +35,9 @@ class Tone(StrEnum):
     FORMAL = "formal"
 
 
-def checks(function: Any, *, judge: Judge | None = None, named: Callable[[str], Judge] | None = None) -> list[Check]:
+def run_scorer(
+    function: Any, *, judge: Judge | None = None, named: Callable[[str], Judge] | None = None
+) -> list[Check]:
     async def score() -> list[Check]:
         scorers = Scorers([make_scorer(function)], named)
         try:
@@ -46,7 +48,7 @@ def checks(function: Any, *, judge: Judge | None = None, named: Callable[[str], 
     return asyncio.run(score())
 
 
-def returning(value: object, **options: Any) -> Scorer:
+def make_constant_scorer(value: object, **options: Any) -> Scorer:
     return make_scorer(lambda _: value, **{"name": "mine", **options})
 
 
@@ -79,7 +81,7 @@ def returning(value: object, **options: Any) -> Scorer:
         (Score(None, "No facts in it."), None, "unscored", False, None, "No facts in it.", {}),
     ],
 )
-def test_a_value_becomes_a_check(
+def test_a_returned_value_becomes_a_check(
     value: object,
     pass_at: float | None,
     outcome: str,
@@ -88,12 +90,14 @@ def test_a_value_becomes_a_check(
     reason: str,
     evidence: dict[str, object],
 ) -> None:
-    (check,) = checks(returning(value, pass_at=pass_at, version="7"))
+    (check,) = run_scorer(make_constant_scorer(value, pass_at=pass_at, version="7"))
     assert check == Check("mine", "7", Outcome(outcome), reason, number, evidence, decides)
 
 
-def test_a_mapping_is_several_checks_and_one_bad_value_costs_itself_alone() -> None:
-    found = checks(returning({"tone": "formal", "facts": Score(0.5, "one of two"), "polite": True, "odd": [1]}))
+def test_a_mapping_becomes_several_checks_and_a_bad_value_fails_only_its_own() -> None:
+    found = run_scorer(
+        make_constant_scorer({"tone": "formal", "facts": Score(0.5, "one of two"), "polite": True, "odd": [1]})
+    )
     assert [(each.name, each.outcome.value, each.decides) for each in found] == [
         ("mine.tone", "unscored", False),
         ("mine.facts", "unscored", False),
@@ -107,29 +111,31 @@ def test_a_mapping_is_several_checks_and_one_bad_value_costs_itself_alone() -> N
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (float("nan"), "nan, which is no score; return None where there is nothing to say"),
-        (float("-inf"), "-inf, which is no score"),
-        (10**400, "inf, which is no score"),
+        (float("nan"), "nan, which is not a valid score; return None if there is nothing to score"),
+        (float("-inf"), "-inf, which is not a valid score"),
+        (10**400, "inf, which is not a valid score"),
         ("", "empty text; a label has 1 to 100, and Score(reason=…) takes longer text"),
         ("a" * 101, "text of 101 characters; a label has 1 to 100"),
         (b"formal", "a value of type bytes; expected a bool"),
         ({"tone": {"deep": 1}}, "a value of type dict; expected a bool"),
-        ({"line\nbreak": 1}, "a name of 15 characters, or of some that cannot be shown"),
+        ({"line\nbreak": 1}, "a name of 15 characters, or with unprintable characters"),
         (Score(Score(1)), "a value of type Score; expected a bool"),  # type: ignore[arg-type]
         (Score(1, reason=None), "a reason that is a value of type NoneType"),  # type: ignore[arg-type]
         (Score(1, evidence=["a"]), "evidence that is a value of type list; expected a mapping"),  # type: ignore[arg-type]
-        (Score(1, evidence={"a": {1, 2}}), "evidence that JSON cannot hold: Object of type set"),
-        (Score(1, evidence={"a": float("nan")}), "evidence that JSON cannot hold: Out of range float values"),
+        (Score(1, evidence={"a": {1, 2}}), "evidence that cannot be written as JSON: Object of type set"),
+        (Score(1, evidence={"a": float("nan")}), "evidence that cannot be written as JSON: Out of range float values"),
     ],
 )
-def test_what_is_no_score_is_errored_and_says_what_it_is(value: object, message: str) -> None:
-    (check,) = checks(returning(value, pass_at=0.5))
+def test_an_invalid_score_is_errored_and_described(value: object, message: str) -> None:
+    (check,) = run_scorer(make_constant_scorer(value, pass_at=0.5))
     assert (check.outcome, check.value, check.decides) == (Outcome.ERRORED, None, True)
     assert check.reason.startswith(f"mine returned {message}")
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
-    found = checks(returning({"a": np.float32(0.5), "b": np.int64(2), "c": np.float64(1) == 1, "d": np.array(3)}))
+def test_numpy_numbers_are_scores() -> None:
+    found = run_scorer(
+        make_constant_scorer({"a": np.float32(0.5), "b": np.int64(2), "c": np.float64(1) == 1, "d": np.array(3)})
+    )
     assert [(each.outcome.value, each.value) for each in found] == [
         ("unscored", 0.5),
         ("unscored", 2.0),
@@ -142,67 +148,67 @@ def test_a_key_of_the_environment_is_never_in_a_score(monkeypatch: pytest.Monkey
     key = "sk-secret-0123456789abcdef"
     monkeypatch.setenv("OPENAI_API_KEY", key)
 
-    def leaks(_: ScoringContext) -> bool:
+    def leak_key(_: ScoringContext) -> bool:
         raise ValueError(f"no {key} here")
 
     found = [
-        *checks(returning(Score(1, f"with {key}"))),
-        *checks(returning(Score(1, evidence={"header": [f"Bearer {key}"]}))),
-        *checks(returning(key)),
-        *checks(leaks),
+        *run_scorer(make_constant_scorer(Score(1, f"with {key}"))),
+        *run_scorer(make_constant_scorer(Score(1, evidence={"header": [f"Bearer {key}"]}))),
+        *run_scorer(make_constant_scorer(key)),
+        *run_scorer(leak_key),
     ]
     assert [each.outcome for each in found] == [Outcome.ERRORED] * 4
     assert key not in str(found)
-    assert found[0].reason == "mine returned a key of the environment, which is never stored"
+    assert found[0].reason == "mine returned an API key from the environment, and keys are never stored"
 
 
 # ── How it is called ──
 
 
-def test_a_function_sees_the_case_the_whole_reply_and_the_model_in_a_thread_of_its_own() -> None:
+def test_a_scorer_gets_case_reply_and_model_in_its_own_thread() -> None:
     threads = []
 
-    def looks(context: BlockingScoringContext) -> dict[str, float | str]:
+    def inspect_context(context: BlockingScoringContext) -> dict[str, float | str]:
         threads.append(threading.current_thread())
         assert (context.case, context.reply) == (CASE, REPLY)
         return {"model": context.model, "took": context.reply.total_s}
 
-    tone, took = checks(looks)
+    tone, took = run_scorer(inspect_context)
     assert (tone.evidence, took.value) == ({"label": "gpt-5"}, 0.5)
     assert threads != [threading.current_thread()]
 
 
-class Right:
+class RightScorer:
     async def __call__(self, context: ScoringContext) -> bool:
         await asyncio.sleep(0)
         return "Paris" in context.reply.text
 
 
-async def says(context: ScoringContext, what: str) -> bool:
+async def contains_text(context: ScoringContext, what: str) -> bool:
     return what in context.reply.text
 
 
-@pytest.mark.parametrize("function", [Right(), partial(says, what="Paris")])
+@pytest.mark.parametrize("function", [RightScorer(), partial(contains_text, what="Paris")])
 def test_an_object_or_a_partial_may_be_a_scorer(function: Callable[..., Any]) -> None:
-    (check,) = checks(make_scorer(function, name="right"))
+    (check,) = run_scorer(make_scorer(function, name="right"))
     assert (check.name, check.outcome) == ("right", Outcome.PASSED)
 
 
-def test_an_exception_is_errored_with_its_type_and_its_message() -> None:
-    def breaks(_: ScoringContext) -> bool:
+def test_an_exception_is_errored_with_its_type_and_message() -> None:
+    def fail(_: ScoringContext) -> bool:
         raise KeyError("facts")
 
-    async def breaks_later(_: ScoringContext) -> bool:
+    async def fail_later(_: ScoringContext) -> bool:
         await asyncio.sleep(0)
         raise SystemExit(3)
 
-    for function, reason in ((breaks, "breaks could not score: KeyError: 'facts'"), (breaks_later, "SystemExit: 3")):
-        (check,) = checks(function)
+    for function, reason in ((fail, "fail could not score: KeyError: 'facts'"), (fail_later, "SystemExit: 3")):
+        (check,) = run_scorer(function)
         assert (check.outcome, check.decides) == (Outcome.ERRORED, True)
         assert check.reason.endswith(reason)
 
 
-def test_a_plain_function_that_wraps_an_async_one_is_called_as_a_plain_function() -> None:
+def test_a_sync_function_that_wraps_an_async_one_is_called_as_sync() -> None:
     async def is_brief(context: ScoringContext) -> bool:
         await asyncio.sleep(0)
         return len(context.reply.text) < 100
@@ -211,28 +217,28 @@ def test_a_plain_function_that_wraps_an_async_one_is_called_as_a_plain_function(
     def run_it(context: Any) -> bool:
         return asyncio.run(is_brief(context))
 
-    (check,) = checks(run_it)
+    (check,) = run_scorer(run_it)
     assert (check.name, check.outcome) == ("is_brief", Outcome.PASSED)
 
 
-def test_a_function_that_returns_a_coroutine_says_to_declare_it() -> None:
-    (check,) = checks(make_scorer(lambda context: says(context, "Paris"), name="right"))
+def test_a_sync_function_that_returns_a_coroutine_must_be_declared_async() -> None:
+    (check,) = run_scorer(make_scorer(lambda context: contains_text(context, "Paris"), name="right"))
     assert check.outcome is Outcome.ERRORED
     assert check.reason == "right could not score: TypeError: it returned a coroutine; declare it with async def"
 
 
-def test_ctrl_c_in_a_function_is_meant_for_the_whole_run() -> None:
-    def pressed(_: ScoringContext) -> bool:
+def test_ctrl_c_in_a_scorer_ends_the_run() -> None:
+    def press_ctrl_c(_: ScoringContext) -> bool:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        checks(pressed)
+        run_scorer(press_ctrl_c)
 
 
-# ── What it asks ──
+# ── Calls of models ──
 
 
-def judge_of(*replies: Reply | Exception, name: str = "opus") -> tuple[Judge, list[Request]]:
+def make_judge(*replies: Reply | Exception, name: str = "opus") -> tuple[Judge, list[Request]]:
     asked: list[Request] = []
 
     async def ask(request: Request) -> Reply:
@@ -245,8 +251,8 @@ def judge_of(*replies: Reply | Exception, name: str = "opus") -> tuple[Judge, li
     return Judge(ask, "claude-opus", name), asked
 
 
-def test_what_a_scorer_asks_is_asked_of_the_judge_and_counted_once() -> None:
-    judge, asked = judge_of(
+def test_model_calls_of_a_scorer_go_to_the_judge_and_are_counted_once() -> None:
+    judge, asked = make_judge(
         Reply("yes", Usage(10, 1), "claude-opus-4", cost_usd=0.25), Reply("8", Usage(5, 1), cost_usd=0.5)
     )
 
@@ -258,7 +264,7 @@ def test_what_a_scorer_asks_is_asked_of_the_judge_and_counted_once() -> None:
             "rate": float((await context.ask(messages, parameters={"seed": 7})).text),
         }
 
-    polite, rate = checks(politeness, judge=judge)
+    polite, rate = run_scorer(politeness, judge=judge)
     assert [request.purpose for request in asked] == ["judge", "judge"]
     assert asked[0] == Request("claude-opus", (Turn("user", "Is it polite?"),), {"temperature": 0, "seed": 42}, "judge")
     assert asked[1].turns == (Turn("system", "Rate it."), Turn("user", REPLY.text))
@@ -268,72 +274,72 @@ def test_what_a_scorer_asks_is_asked_of_the_judge_and_counted_once() -> None:
     assert (rate.value, rate.evidence) == (8.0, who)
 
 
-def test_a_function_that_blocks_waits_for_the_answer_and_may_name_any_model() -> None:
-    judge, _ = judge_of()
-    other, asked = judge_of(Reply("yes", Usage(1, 1), cost_usd=None), name="gpt-5-mini")
+def test_a_sync_scorer_waits_for_the_answer_and_may_name_any_model() -> None:
+    judge, _ = make_judge()
+    other, asked = make_judge(Reply("yes", Usage(1, 1), cost_usd=None), name="gpt-5-mini")
 
     def politeness(context: BlockingScoringContext) -> bool:
         return context.ask("Is it polite?", model="gpt-5-mini").text == "yes"
 
-    (check,) = checks(politeness, judge=judge, named={"gpt-5-mini": other}.__getitem__)
+    (check,) = run_scorer(politeness, judge=judge, named={"gpt-5-mini": other}.__getitem__)
     assert (check.outcome, check.evidence["judge"], check.evidence["cost_usd"]) == (Outcome.PASSED, "gpt-5-mini", None)
     assert len(asked) == 1
 
 
-async def asks(context: ScoringContext) -> bool:
+async def ask_judge(context: ScoringContext) -> bool:
     return bool((await context.ask("Is it polite?")).text)
 
 
-def test_without_a_judge_it_is_unscored_as_every_judged_check_is() -> None:
-    (check,) = checks(asks)
+def test_without_a_judge_a_scorer_that_asks_one_is_unscored() -> None:
+    (check,) = run_scorer(ask_judge)
     assert (check.outcome, check.reason, check.decides) == (Outcome.UNSCORED, NO_JUDGE, True)
 
 
-def test_a_judge_that_does_not_answer_is_errored_and_what_was_paid_before_stays() -> None:
-    judge, _ = judge_of(Reply("yes", Usage(1, 1), cost_usd=0.5), Unavailable("overloaded"))
+def test_an_unavailable_judge_is_errored_and_earlier_costs_are_kept() -> None:
+    judge, _ = make_judge(Reply("yes", Usage(1, 1), cost_usd=0.5), Unavailable("overloaded"))
 
-    async def twice(context: ScoringContext) -> bool:
+    async def ask_twice(context: ScoringContext) -> bool:
         return bool([await context.ask("one"), await context.ask("two")])
 
-    (check,) = checks(twice, judge=judge)
+    (check,) = run_scorer(ask_twice, judge=judge)
     assert (check.outcome, check.evidence["cost_usd"]) == (Outcome.ERRORED, 0.5)
-    assert check.reason == "twice could not score: Unavailable: overloaded"
+    assert check.reason == "ask_twice could not score: Unavailable: overloaded"
 
 
 @pytest.mark.parametrize("error", [BudgetSpent("spent"), AuthenticationFailed("wrong key")])
-def test_what_ends_a_run_ends_it_though_the_function_catches_it(error: ProviderError | BudgetSpent) -> None:
-    judge, _ = judge_of(error)
+def test_a_fatal_error_ends_the_run_even_if_the_scorer_catches_it(error: ProviderError | BudgetSpent) -> None:
+    judge, _ = make_judge(error)
 
-    def forgiving(context: BlockingScoringContext) -> bool:
+    def catch_error(context: BlockingScoringContext) -> bool:
         try:
             return bool(context.ask("Is it polite?"))
         except PramanaError:
             return False
 
     with pytest.raises(type(error)):
-        checks(forgiving, judge=judge)
+        run_scorer(catch_error, judge=judge)
 
 
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
         ([], "ask takes a prompt or a list of messages"),
-        ([{"role": "robot", "content": "x"}], 'a message that is asked is {"role": "system", "user" or "assistant"'),
+        ([{"role": "robot", "content": "x"}], 'a message must be {"role": "system", "user" or "assistant"'),
     ],
 )
-def test_a_prompt_that_is_none_says_what_is_expected(prompt: Any, message: str) -> None:
-    judge, asked = judge_of()
+def test_an_invalid_prompt_says_what_is_expected(prompt: Any, message: str) -> None:
+    judge, asked = make_judge()
 
     async def asks_it(context: ScoringContext) -> bool:
         return bool(await context.ask(prompt))
 
-    (check,) = checks(asks_it, judge=judge)
+    (check,) = run_scorer(asks_it, judge=judge)
     assert check.outcome is Outcome.ERRORED
     assert message in check.reason
     assert not asked
 
 
-def test_a_scorer_can_be_called_in_a_test_with_a_judge_of_ones_own() -> None:
+def test_a_scorer_can_be_unit_tested_with_a_custom_judge() -> None:
     @scorer(pass_at=0.5)
     async def politeness(context: ScoringContext) -> float:
         return float((await context.ask("How polite?")).text)
@@ -342,7 +348,7 @@ def test_a_scorer_can_be_called_in_a_test_with_a_judge_of_ones_own() -> None:
         return Reply("0.75")
 
     assert asyncio.run(politeness(ScoringContext(CASE, REPLY, asking=answer))) == 0.75
-    with pytest.raises(InvalidInput, match="a model can be asked only while a run scores"):
+    with pytest.raises(InvalidInput, match="models can be called only while a run scores"):
         asyncio.run(politeness(ScoringContext(CASE, REPLY)))
 
 
@@ -353,8 +359,8 @@ def test_a_scorer_can_be_called_in_a_test_with_a_judge_of_ones_own() -> None:
     ("options", "message"),
     [
         ({"name": "two words"}, "a scorer cannot be called 'two words': a name is 1 to 64 letters"),
-        ({"name": "contains"}, 'a scorer cannot be called "contains", as a check of ours is'),
-        ({"name": "call"}, 'a scorer cannot be called "call"'),
+        ({"name": "contains"}, 'the scorer name "contains" is reserved for a built-in check'),
+        ({"name": "call"}, 'the scorer name "call"'),
         ({"version": ""}, "the version of a scorer is text"),
         ({"version": 2}, "the version of a scorer is text"),
         ({"pass_at": float("nan")}, "pass_at is a number, found nan"),
@@ -362,18 +368,18 @@ def test_a_scorer_can_be_called_in_a_test_with_a_judge_of_ones_own() -> None:
         ({"name": None}, "a scorer cannot be called '<lambda>'"),
     ],
 )
-def test_a_scorer_that_cannot_be_stored_is_refused_where_it_is_made(options: dict[str, Any], message: str) -> None:
+def test_a_scorer_with_invalid_options_is_refused_at_definition(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         scorer(**{"name": "mine", **options})(lambda _: True)
     assert message in str(caught.value)
 
 
-def test_what_is_no_function_is_no_scorer() -> None:
+def test_a_scorer_must_be_callable() -> None:
     with pytest.raises(InvalidInput, match="a scorer is a function of a ScoringContext, found int"):
         make_scorer(3)
 
 
-def test_a_scorer_is_found_by_the_path_of_its_module_and_its_version_must_be_the_planned_one() -> None:
+def test_a_scorer_is_found_by_module_path_and_must_have_the_planned_version() -> None:
     path = "python:tests.score.a_scorer:politeness"
     found = find_scorer(path, {})
     assert (found.name, found.version) == ("politeness", "2")
@@ -384,20 +390,24 @@ def test_a_scorer_is_found_by_the_path_of_its_module_and_its_version_must_be_the
     ):
         find_planned_scorers([PlannedScorer(path, "politeness", "1")], {})
     with pytest.raises(InvalidInput, match="2 scorers are called polite, and scores are stored by that name"):
-        make_planned_scorers(["a", "b"], {"a": returning(1, name="polite"), "b": returning(1, name="polite")})
+        make_planned_scorers(
+            ["a", "b"], {"a": make_constant_scorer(1, name="polite"), "b": make_constant_scorer(1, name="polite")}
+        )
 
 
-def test_an_unknown_scorer_is_told_with_what_there_is() -> None:
+def test_an_unknown_scorer_lists_the_available_ones() -> None:
     with pytest.raises(
-        InvalidInput, match=r'no scorer is called "politness".* and a function is python:package.module:'
+        InvalidInput, match=r'no scorer is named "politness".* and a function is python:package.module:'
     ):
         find_scorer("politness", {})
-    with pytest.raises(InvalidInput, match=r"resume it there with pramana.resume\(run_id, scorers=\[function\]\)"):
+    with pytest.raises(
+        InvalidInput, match=r"resume (it|the run) there with pramana.resume\(run_id, scorers=\[function\]\)"
+    ):
         find_scorer("python:__main__:politeness", {})
 
 
-def test_evidence_is_copied_so_that_a_function_cannot_change_it_later() -> None:
+def test_evidence_is_copied_so_later_changes_have_no_effect() -> None:
     kept: dict[str, object] = {"found": ["Paris"]}
-    (check,) = checks(returning(Score(value=True, evidence=kept)))
+    (check,) = run_scorer(make_constant_scorer(Score(value=True, evidence=kept)))
     kept["found"] = []
     assert json.dumps(check.evidence) == '{"found": ["Paris"]}'

@@ -1,4 +1,4 @@
-"""Whole calls measured with the real voice, ears, detector and quality estimate; the guard against what really differs."""
+"""Calls measured with real voice, recognition, detector and quality estimate; the evidence guard on real audio."""
 
 import json
 import random
@@ -31,22 +31,22 @@ OTHER = "The train to the coast leaves from platform two, and there are still ma
 
 
 @cache
-def ears() -> WhisperModel:
+def open_recognition() -> WhisperModel:
     return WhisperModel.open()
 
 
-def hear(samples: Samples) -> str:
+def transcribe(samples: Samples) -> str:
     """Return what the real ears hear; each sound is listened to once."""
-    return _heard(samples.tobytes())
+    return _transcribe_bytes(samples.tobytes())
 
 
 @cache
-def _heard(data: bytes) -> str:
-    return ears().transcribe(np.frombuffer(data, np.int16))
+def _transcribe_bytes(data: bytes) -> str:
+    return open_recognition().transcribe(np.frombuffer(data, np.int16))
 
 
 @cache
-def spoken(text: str) -> Samples:
+def speak_at_recording_rate(text: str) -> Samples:
     """Return a text as the agent says it, at the rate of the recording."""
     return audio.resample(voice.speak(text, "en"), audio.CALLER_RATE, RATE)
 
@@ -55,7 +55,7 @@ class Tape:
     """A recording of one question and one answer, and its log."""
 
     def __init__(self, answer: Samples, *texts: str, heard: str | None = None, question: str = QUESTION) -> None:
-        asked = spoken(question)
+        asked = speak_at_recording_rate(question)
         self.start = 0.2 + len(asked) / RATE + 0.5
         self.samples = np.zeros((round(self.start * RATE) + len(answer) + RATE, 2), np.int16)
         self.put(0, 0.2, asked)
@@ -78,24 +78,24 @@ class Tape:
     def add(self, at: float, event: str, **more: Any) -> None:
         self.events.append({"t": at, "event": event, **more})
 
-    def talked_into(self, at: float, **more: Any) -> None:
+    def interrupt(self, at: float, **more: Any) -> None:
         """Let the caller say something at a time, and the agent stop for it."""
         self.add(at, "interrupted", **more)
         line = {"line": 1, "text": "Stop.", "start": at - 0.2, "end": at + 0.3, "barge_in": True}
         self.add(at + 0.3, "line", **line)
 
-    def measured(self, *, reason: str = "done", language: str = "en", **more: Any) -> CallMeasurements:
+    def measure(self, *, reason: str = "done", language: str = "en", **more: Any) -> CallMeasurements:
         self.add(len(self.samples) / RATE, "end", reason=reason)
-        arguments: dict[str, Any] = {"transcribe": hear, "languages": LANGUAGES, "language": language} | more
+        arguments: dict[str, Any] = {"transcribe": transcribe, "languages": LANGUAGES, "language": language} | more
         return measure_call(self.samples, RATE, self.events, **arguments)
 
 
 # ── Evidence, and what is none ──
 
 
-def test_a_call_whose_sound_says_what_its_transcript_says_passes() -> None:
-    tape = Tape(spoken(ANSWER), *(f"{word} " for word in ANSWER.split()), heard=QUESTION)
-    measured = tape.measured(confirm=activity.speech_spans, vad=activity.SETTINGS)
+def test_a_call_whose_audio_matches_its_transcript_passes() -> None:
+    tape = Tape(speak_at_recording_rate(ANSWER), *(f"{word} " for word in ANSWER.split()), heard=QUESTION)
+    measured = tape.measure(confirm=activity.speech_spans, vad=activity.SETTINGS)
     check = make_call_check(measured)
     assert (check.name, check.outcome) == ("call", Outcome.PASSED)
     assert check.value == measured.times.lines[0].voice_to_voice_s == pytest.approx(0.5, abs=0.4)
@@ -105,12 +105,12 @@ def test_a_call_whose_sound_says_what_its_transcript_says_passes() -> None:
     assert measured.guard.rate is not None
     assert measured.guard.rate < 0.3
     assert measured.times.lines[0].speech_confirmed
-    assert "the recording bears out the transcript" in check.reason
+    assert "the recording matches the transcript" in check.reason
     assert measured.words.recorded
 
 
-def test_sound_that_says_something_else_is_an_error_and_no_failure() -> None:
-    check = make_call_check(Tape(spoken(OTHER), ANSWER).measured())
+def test_audio_that_contradicts_the_transcript_is_an_error_not_a_failure() -> None:
+    check = make_call_check(Tape(speak_at_recording_rate(OTHER), ANSWER).measure())
     assert check.outcome is Outcome.ERRORED
     assert check.reason.startswith("the recording contradicts the transcript: character error rate")
     assert isinstance(check.evidence["guard"], dict)
@@ -118,38 +118,41 @@ def test_sound_that_says_something_else_is_an_error_and_no_failure() -> None:
 
 
 @pytest.mark.parametrize("text", [ANSWER, OTHER, "Your order of three blue lamps will arrive on Tuesday before noon."])
-def test_the_guard_knows_real_sentences_from_one_another(text: str) -> None:
-    heard = hear(voice.speak(text, "en"))
-    assert check_evidence(spoken(text), text, heard, "en", rate=audio.CALLER_RATE).state == "ok"
+def test_the_evidence_guard_distinguishes_real_sentences(text: str) -> None:
+    heard = transcribe(voice.speak(text, "en"))
+    assert check_evidence(speak_at_recording_rate(text), text, heard, "en", rate=audio.CALLER_RATE).state == "ok"
     for other in {ANSWER, OTHER} - {text}:
-        assert check_evidence(spoken(text), other, heard, "en", rate=audio.CALLER_RATE).state == "contradicts"
+        assert (
+            check_evidence(speak_at_recording_rate(text), other, heard, "en", rate=audio.CALLER_RATE).state
+            == "contradicts"
+        )
 
 
-def test_a_silent_answer_is_no_evidence() -> None:
-    check = make_call_check(Tape(np.zeros(2 * RATE, np.int16), ANSWER).measured())
+def test_a_silent_answer_is_an_error() -> None:
+    check = make_call_check(Tape(np.zeros(2 * RATE, np.int16), ANSWER).measure())
     assert (check.outcome, check.value) == (Outcome.ERRORED, None)
-    assert check.reason == "nothing is audible in the agent's channel of the recording"
+    assert check.reason == "the agent's channel of the recording is silent"
 
 
-def test_a_clipped_answer_is_no_evidence() -> None:
-    loud = np.clip(spoken(ANSWER).astype(np.int64) * 200, -32768, 32767).astype(np.int16)
-    check = make_call_check(Tape(loud, ANSWER).measured())
+def test_a_clipped_answer_is_an_error() -> None:
+    loud = np.clip(speak_at_recording_rate(ANSWER).astype(np.int64) * 200, -32768, 32767).astype(np.int16)
+    check = make_call_check(Tape(loud, ANSWER).measure())
     assert check.outcome is Outcome.ERRORED
     assert "of the agent's sound is at full scale" in check.reason
 
 
 @pytest.mark.parametrize(
-    ("said", "more", "why"),
+    ("message", "more", "why"),
     [
         (ANSWER, {"language": "fr"}, "not checked: no STT for fr"),
         (ANSWER, {"transcribe": None}, "not checked: no STT for en"),
         ("", {}, "not checked: the agent gave no transcript of what it said"),
-        ("Six.", {"transcribe": lambda _: "Sex."}, "not checked: 3 characters are too few to compare by ear"),
-        (ANSWER, {"transcribe": lambda _: "we are " * 50}, "not checked: the ear has lost itself"),
+        ("Six.", {"transcribe": lambda _: "Sex."}, "not checked: 3 characters are too few to compare"),
+        (ANSWER, {"transcribe": lambda _: "we are " * 50}, "not checked: the speech recognition is stuck in a loop"),
     ],
 )
-def test_what_cannot_be_checked_says_so_and_is_no_error(said: str, more: dict[str, Any], why: str) -> None:
-    measured = Tape(spoken(ANSWER), said).measured(**more)
+def test_an_uncheckable_answer_says_so_without_an_error(message: str, more: dict[str, Any], why: str) -> None:
+    measured = Tape(speak_at_recording_rate(ANSWER), message).measure(**more)
     assert measured.guard.state == "not checked"
     assert measured.guard.reason.startswith(why)
     check = make_call_check(measured)
@@ -157,47 +160,50 @@ def test_what_cannot_be_checked_says_so_and_is_no_error(said: str, more: dict[st
     assert why in check.reason
 
 
-def test_a_language_is_covered_whatever_its_country() -> None:
-    assert Tape(spoken(ANSWER), ANSWER).measured(language="en-GB").guard.state == "ok"
+def test_a_language_is_supported_for_any_region() -> None:
+    assert Tape(speak_at_recording_rate(ANSWER), ANSWER).measure(language="en-GB").guard.state == "ok"
 
 
-def test_much_said_under_a_short_transcript_is_a_contradiction() -> None:
-    assert Tape(spoken(ANSWER), "Six.").measured().guard.state == "contradicts"
+def test_long_speech_under_a_short_transcript_is_a_contradiction() -> None:
+    assert Tape(speak_at_recording_rate(ANSWER), "Six.").measure().guard.state == "contradicts"
 
 
-def test_words_that_were_dropped_for_the_caller_are_no_contradiction() -> None:
+def test_text_dropped_by_barge_in_is_no_contradiction() -> None:
     long = f"{ANSWER} {OTHER} And if you come by bicycle, please leave it behind the house, near the old lime tree."
-    cut = spoken(ANSWER)
+    cut = speak_at_recording_rate(ANSWER)
     played = Tape(cut, long)
-    assert played.measured().guard.state == "contradicts"
+    assert played.measure().guard.state == "contradicts"
     interrupted = Tape(cut, long)
-    interrupted.talked_into(interrupted.start + len(cut) / RATE, dropped_s=9.0, played_s=5.0)
-    assert interrupted.measured().guard.state == "ok"
+    interrupted.interrupt(interrupted.start + len(cut) / RATE, dropped_s=9.0, played_s=5.0)
+    assert interrupted.measure().guard.state == "ok"
     in_real_time = Tape(cut, long)  # nothing had been sent ahead, so that nothing was dropped
-    in_real_time.talked_into(in_real_time.start + len(cut) / RATE, dropped_s=0.0, played_s=5.0)
-    assert in_real_time.measured().guard.state == "ok"
-    by_itself = Tape(cut, long)  # it says so, and nobody talked
+    in_real_time.interrupt(in_real_time.start + len(cut) / RATE, dropped_s=0.0, played_s=5.0)
+    assert in_real_time.measure().guard.state == "ok"
+    by_itself = Tape(cut, long)  # marked as interrupted without any barge-in
     by_itself.add(by_itself.start + len(cut) / RATE, "interrupted", dropped_s=9.0, played_s=5.0)
-    assert by_itself.measured().guard.state == "contradicts"
+    assert by_itself.measure().guard.state == "contradicts"
     before_it_spoke = Tape(cut, long)
     before_it_spoke.events.insert(1, {"t": 0.1, "event": "interrupted", "dropped_s": 0.0, "played_s": 0.0})
-    assert before_it_spoke.measured().guard.state == "contradicts"
-    another = Tape(spoken("Could you spell your name, and tell me which lamp you would like to exchange?"), long)
-    another.talked_into(another.start + 1, dropped_s=9.0, played_s=5.0)
-    assert another.measured().guard.state == "contradicts"
-    beep = Tape(tone(2.0), ANSWER)
-    beep.talked_into(beep.start + 1.5, dropped_s=1.0, played_s=1.5)
-    assert beep.measured(transcribe=lambda _: "").guard.reason.startswith("not checked: of an answer that was cut off")
+    assert before_it_spoke.measure().guard.state == "contradicts"
+    another = Tape(
+        speak_at_recording_rate("Could you spell your name, and tell me which lamp you would like to exchange?"), long
+    )
+    another.interrupt(another.start + 1, dropped_s=9.0, played_s=5.0)
+    assert another.measure().guard.state == "contradicts"
+    beep = Tape(make_tone(2.0), ANSWER)
+    beep.interrupt(beep.start + 1.5, dropped_s=1.0, played_s=1.5)
+    cut_off = "not checked: 0 characters were transcribed of an answer that was cut off"
+    assert beep.measure(transcribe=lambda _: "").guard.reason.startswith(cut_off)
 
 
-def test_a_transcript_that_nobody_says_so_fast_is_none() -> None:
-    endless = Tape(tone(1.0), "We open at nine. " * 10_000)
-    found = endless.measured(transcribe=lambda _: "").guard
-    assert (found.state, "170,000 characters were not said in" in found.reason) == ("contradicts", True)
+def test_a_transcript_too_long_for_its_audio_is_a_contradiction() -> None:
+    endless = Tape(make_tone(1.0), "We open at nine. " * 10_000)
+    found = endless.measure(transcribe=lambda _: "").guard
+    assert (found.state, "170,000 characters cannot be spoken in" in found.reason) == ("contradicts", True)
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_with_stretches_left_out_the_distance_is_the_least_there_is(seed: int) -> None:
+def test_the_distance_with_optional_cuts_is_minimal(seed: int) -> None:
     chance = random.Random(seed)
     reference, heard = ("".join(chance.choices("abc ", k=chance.randrange(9))) for _ in range(2))
     size = range(len(reference) + 1)
@@ -214,7 +220,7 @@ def test_with_stretches_left_out_the_distance_is_the_least_there_is(seed: int) -
         )
 
 
-def test_the_guards_rate_is_the_character_error_rate() -> None:
+def test_the_guard_uses_the_character_error_rate() -> None:
     assert transcript_error_rate("the cat", "the hat", "en") == pytest.approx(1 / 7)
     assert transcript_error_rate("", "words", "en") == 1.0
     assert transcript_error_rate("we open at nine and close at six", "we close at six", "en", cuts=1) == 0.0
@@ -224,135 +230,140 @@ def test_the_guards_rate_is_the_character_error_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "events", "more", "said"),
+    ("reason", "events", "more", "message"),
     [
         ("no_answer", [(9.0, "no_answer", {"line": 0, "waited_s": 15.0})], {},
-         "no answer to line 1 was heard in the 15.0 s that were waited"),
-        ("error", [(9.0, "error", {"text": "overloaded", "class": "provider"})], {}, "the call broke off: overloaded"),
-        ("closed", [(9.0, "closed", {"text": "1006"})], {}, "the call broke off: 1006"),
-        ("deadline", [], {}, "the call was not held to its end: deadline"),
-        ("", [], {}, "the call was not held to its end: its log has no end"),
-        ("done", [], {"lines": 2}, "the call ended after line 1 of a longer script: done"),
+         "no answer to line 1 within 15.0 s"),
+        ("error", [(9.0, "error", {"text": "overloaded", "class": "provider"})], {}, "the call was cut off: overloaded"),
+        ("closed", [(9.0, "closed", {"text": "1006"})], {}, "the call was cut off: 1006"),
+        ("deadline", [], {}, "the call was not completed: deadline"),
+        ("", [], {}, "the call was not completed: its log has no end"),
+        ("done", [], {"lines": 2}, "the call ended early, after line 1 of the script: done"),
     ],
 )  # fmt: skip
-def test_a_call_that_was_not_held_is_an_error_with_the_reason(
-    reason: str, events: list[tuple[float, str, dict[str, Any]]], more: dict[str, Any], said: str
+def test_an_incomplete_call_is_an_error_with_a_reason(
+    reason: str, events: list[tuple[float, str, dict[str, Any]]], more: dict[str, Any], message: str
 ) -> None:
-    tape = Tape(spoken(ANSWER), ANSWER) if reason != "no_answer" else Tape(np.zeros(RATE, np.int16))
+    tape = Tape(speak_at_recording_rate(ANSWER), ANSWER) if reason != "no_answer" else Tape(np.zeros(RATE, np.int16))
     for at, event, fields in events:
         tape.add(at, event, **fields)
-    check = make_call_check(tape.measured(reason=reason, transcribe=lambda _: ANSWER, **more))
-    assert (check.outcome, check.reason) == (Outcome.ERRORED, said)
+    check = make_call_check(tape.measure(reason=reason, transcribe=lambda _: ANSWER, **more))
+    assert (check.outcome, check.reason) == (Outcome.ERRORED, message)
 
 
-def test_an_agent_that_hangs_up_after_its_last_answer_has_held_the_call() -> None:
-    tape = Tape(spoken(ANSWER), ANSWER)
+def test_an_agent_may_hang_up_after_its_last_answer() -> None:
+    tape = Tape(speak_at_recording_rate(ANSWER), ANSWER)
     tape.add(8.0, "turn_done", text="")
     tape.add(9.0, "closed", text="bye")
-    measured = tape.measured(reason="closed", transcribe=lambda _: ANSWER, lines=1)
+    measured = tape.measure(reason="closed", transcribe=lambda _: ANSWER, lines=1)
     assert make_call_check(measured).outcome is Outcome.PASSED
     assert make_call_check(msgspec.structs.replace(measured, complete=False)).outcome is Outcome.ERRORED
 
 
 @pytest.mark.parametrize(
-    ("told", "code", "kind", "held"),
+    ("logged", "code", "kind", "held"),
     [
         ({"quiet_s": 0.8}, 1000, None, True),
         ({"quiet_s": 0.8}, 1006, "network", False),
         ({"quiet_s": 0.8}, 1000, "quota", False),
-        ({"quiet_s": None}, 1000, None, False),  # it would have said that its answer was over
-        ({}, 1000, None, False),  # a log of version 1 does not tell
+        ({"quiet_s": None}, 1000, None, False),  # it would have sent an end of turn
+        ({}, 1000, None, False),  # a log of version 1 does not say
     ],
 )
-def test_who_hangs_up_in_order_has_ended_where_no_message_says_so(
-    told: dict[str, Any], code: int, kind: str | None, *, held: bool
+def test_an_orderly_hang_up_ends_a_turn_without_end_message(
+    logged: dict[str, Any], code: int, kind: str | None, *, held: bool
 ) -> None:
-    tape = Tape(spoken(ANSWER), ANSWER)
-    tape.events[0] |= told
+    tape = Tape(speak_at_recording_rate(ANSWER), ANSWER)
+    tape.events[0] |= logged
     tape.add(9.0, "closed", text=str(code), detail={"code": code}, **{"class": kind})
-    check = make_call_check(tape.measured(reason="closed", transcribe=lambda _: ANSWER, lines=1))
+    check = make_call_check(tape.measure(reason="closed", transcribe=lambda _: ANSWER, lines=1))
     assert check.outcome is (Outcome.PASSED if held else Outcome.ERRORED)
     silent = Tape(np.zeros(RATE, np.int16))
-    silent.events[0] |= told
+    silent.events[0] |= logged
     silent.add(9.0, "closed", text=str(code), detail={"code": code}, **{"class": kind})
-    assert make_call_check(silent.measured(reason="closed", lines=1)).reason == f"the call broke off: {code}"
+    assert make_call_check(silent.measure(reason="closed", lines=1)).reason == f"the call was cut off: {code}"
 
 
-def test_words_that_were_taken_back_are_not_held_against_the_sound() -> None:
-    tape = Tape(spoken(ANSWER))
+def test_retracted_text_is_not_compared_with_the_audio() -> None:
+    tape = Tape(speak_at_recording_rate(ANSWER))
     tape.add(tape.start + 0.1, "agent_text", text=f"{ANSWER} {OTHER}", final=True)
     corrected = {"text": ANSWER, "final": True, "detail": {"corrects": f"{ANSWER} {OTHER}"}}
     tape.add(tape.start + 0.2, "agent_text", **corrected)
-    transcript = tape.measured().words.transcript
+    transcript = tape.measure().words.transcript
     assert transcript is not None
     assert transcript.reference == ANSWER
 
 
-def test_a_call_that_was_timed_while_this_machine_was_late_says_so() -> None:
-    tape = Tape(spoken(ANSWER), ANSWER)
+def test_a_call_timed_on_a_delayed_machine_says_so() -> None:
+    tape = Tape(speak_at_recording_rate(ANSWER), ANSWER)
     paced = {"frames": 100, "late_p95_s": 0.001, "late_most_s": 0.4, "longest_gap_s": 0.42}
     tape.add(tape.start + 1, "pace", **paced, stalls=[[tape.start - 0.1, tape.start + 0.3, 0.4]])
-    check = make_call_check(tape.measured(transcribe=lambda _: ANSWER))
+    check = make_call_check(tape.measure(transcribe=lambda _: ANSWER))
     assert check.outcome is Outcome.PASSED
     assert "unreliable: this machine was up to 400 ms late while line 1 was timed" in check.reason
 
 
-def test_a_line_that_is_not_in_the_recording_is_an_error() -> None:
-    tape = Tape(spoken(ANSWER), ANSWER)
+def test_a_line_missing_from_the_recording_is_an_error() -> None:
+    tape = Tape(speak_at_recording_rate(ANSWER), ANSWER)
     tape.samples[:, 0] = 0
-    assert make_call_check(tape.measured()).reason == "line 1 of the caller is not audible in the recording"
+    assert make_call_check(tape.measure()).reason == "line 1 of the caller is not audible in the recording"
     tape.events = [each for each in tape.events if each["event"] != "line"]
     tape.add(9.0, "error", text="no such agent", **{"class": "bad_request"})
     assert (
-        make_call_check(tape.measured(reason="error")).reason == "the call ended before a line was said: no such agent"
+        make_call_check(tape.measure(reason="error")).reason
+        == "the call ended before the caller's first line: no such agent"
     )
 
 
 # ── Words ──
 
 
-def test_what_the_provider_heard_is_held_against_what_was_said() -> None:
+def test_the_provider_transcript_is_compared_with_the_spoken_line() -> None:
     heard = "when do you open on friday and can i pay with twenty dollars"
-    same = Tape(spoken(ANSWER), ANSWER, heard=heard).measured(transcribe=None).words.heard
+    same = Tape(speak_at_recording_rate(ANSWER), ANSWER, heard=heard).measure(transcribe=None).words.heard
     assert isinstance(same, TextComparison)
     assert (same.count, same.wer, same.cer, same.missed) == (0, 0.0, 0.0, ())
-    other = Tape(spoken(ANSWER), ANSWER, heard="when do you open on Thursday and can I pay with 12 dollars").measured(
-        transcribe=None
-    )
+    other = Tape(
+        speak_at_recording_rate(ANSWER), ANSWER, heard="when do you open on Thursday and can I pay with 12 dollars"
+    ).measure(transcribe=None)
     compared = other.words.heard
     assert compared is not None
     assert (compared.count, compared.words.reference_words) == (3, 14)
     assert compared.missed == (Entity("money", "20 dollars"), Entity("date", "friday"))
-    assert Tape(spoken(ANSWER), ANSWER).measured(transcribe=None).words.heard is None  # it does not tell
+    assert Tape(speak_at_recording_rate(ANSWER), ANSWER).measure(transcribe=None).words.heard is None  # not recorded
 
 
-def test_a_rate_of_words_exists_only_where_a_reference_is_stated() -> None:
-    without = Tape(spoken(ANSWER), ANSWER).measured()
+def test_a_word_error_rate_requires_a_reference() -> None:
+    without = Tape(speak_at_recording_rate(ANSWER), ANSWER).measure()
     assert without.words.references == (None,)
-    stated = Tape(spoken(ANSWER), ANSWER).measured(references=[ANSWER, "for a line that was never said"])
+    stated = Tape(speak_at_recording_rate(ANSWER), ANSWER).measure(
+        references=[ANSWER, "for a line that was never said"]
+    )
     (compared,) = stated.words.references
     assert compared is not None
     assert compared.reference == ANSWER
     assert compared.wer is not None
     assert compared.wer < 0.4
-    unheard = Tape(spoken(ANSWER), ANSWER).measured(references=[ANSWER], language="fr")
+    unheard = Tape(speak_at_recording_rate(ANSWER), ANSWER).measure(references=[ANSWER], language="fr")
     assert unheard.words.references == (None,)
     assert unheard.words.why_not == "no STT for fr"
-    silent = Tape(np.zeros(RATE, np.int16)).measured(references=[ANSWER])
+    silent = Tape(np.zeros(RATE, np.int16)).measure(references=[ANSWER])
     assert silent.words.references[0] is not None
     assert silent.words.references[0].wer == 1.0
 
 
-def test_texts_too_long_to_compare_are_left_uncompared() -> None:
-    measured = Tape(spoken(ANSWER), "la " * 50_000, heard="la " * 50_000).measured(transcribe=lambda _: "la")
+def test_too_long_texts_are_not_compared() -> None:
+    measured = Tape(speak_at_recording_rate(ANSWER), "la " * 50_000, heard="la " * 50_000).measure(
+        transcribe=lambda _: "la"
+    )
     assert (measured.words.heard, measured.words.transcript) == (None, None)
-    assert make_call_check(measured).outcome is Outcome.ERRORED  # nobody says so much in five seconds
+    assert make_call_check(measured).outcome is Outcome.ERRORED  # impossible within five seconds
 
 
-def test_a_whole_text_stands_in_for_its_pieces() -> None:
-    tape = Tape(spoken(ANSWER), "We are op", "en from")
+def test_a_final_text_replaces_its_pieces() -> None:
+    tape = Tape(speak_at_recording_rate(ANSWER), "We are op", "en from")
     tape.add(tape.start + 1, "agent_text", text=ANSWER, final=True)
-    transcript = tape.measured().words.transcript
+    transcript = tape.measure().words.transcript
     assert transcript is not None
     assert transcript.reference == ANSWER
 
@@ -360,56 +371,58 @@ def test_a_whole_text_stands_in_for_its_pieces() -> None:
 # ── Sound ──
 
 
-def tone(seconds: float, size: int = 8000) -> Samples:
+def make_tone(seconds: float, size: int = 8000) -> Samples:
     return np.where(np.arange(round(seconds * RATE)) % 2, size, -size).astype(np.int16)
 
 
-def test_sound_is_measured_from_the_agents_channel() -> None:
-    answer = np.concatenate([tone(1.0), np.zeros(RATE, np.int16), tone(2.0)])
-    measured = Tape(answer, "one two three four five six").measured(transcribe=None).sound
+def test_audio_levels_are_measured_on_the_agent_channel() -> None:
+    answer = np.concatenate([make_tone(1.0), np.zeros(RATE, np.int16), make_tone(2.0)])
+    measured = Tape(answer, "one two three four five six").measure(transcribe=None).sound
     assert measured.level_dbfs == pytest.approx(20 * np.log10(8000 / 32768), abs=0.01)
     assert measured.clipped_share == 0.0
     assert measured.silence_share == pytest.approx(0.25, abs=1e-3)
     assert measured.speaking_s == pytest.approx(3.0, abs=1e-3)
     assert measured.words_a_minute == pytest.approx(120, abs=0.1)
-    clipped = tone(2.0)
+    clipped = make_tone(2.0)
     clipped[: RATE // 2] = 32767
-    assert Tape(clipped).measured(transcribe=None).sound.clipped_share == pytest.approx(0.25, abs=1e-3)
+    assert Tape(clipped).measure(transcribe=None).sound.clipped_share == pytest.approx(0.25, abs=1e-3)
 
 
-def test_the_detector_says_how_long_the_agent_speaks() -> None:
+def test_speech_duration_comes_from_the_detector() -> None:
     def confirm(_samples: Samples) -> list[tuple[int, int]]:
         return [(0, 16_000), (24_000, 32_000)]
 
-    measured = Tape(tone(4.0), "one two three four five").measured(transcribe=None, confirm=confirm, vad="ours").sound
+    measured = (
+        Tape(make_tone(4.0), "one two three four five").measure(transcribe=None, confirm=confirm, vad="ours").sound
+    )
     assert (measured.speaking_s, measured.words_a_minute) == (1.5, 200.0)
 
 
-def test_without_words_of_its_own_there_is_no_rate_of_speech() -> None:
-    assert Tape(tone(2.0)).measured(transcribe=None).sound.words_a_minute is None
-    assert Tape(tone(2.0), "東京は晴れ").measured(language="ja", transcribe=None).sound.words_a_minute is None
-    cut = Tape(tone(2.0), "one two three")
+def test_no_speech_rate_without_an_agent_transcript() -> None:
+    assert Tape(make_tone(2.0)).measure(transcribe=None).sound.words_a_minute is None
+    assert Tape(make_tone(2.0), "東京は晴れ").measure(language="ja", transcribe=None).sound.words_a_minute is None
+    cut = Tape(make_tone(2.0), "one two three")
     cut.add(cut.start + 2, "interrupted", dropped_s=1.0, played_s=2.0)
-    assert cut.measured(transcribe=None).sound.words_a_minute is None
+    assert cut.measure(transcribe=None).sound.words_a_minute is None
 
 
-def test_the_quality_is_a_diagnosis_and_may_be_missing() -> None:
-    def missing(_samples: Samples) -> Any:
+def test_the_quality_estimate_is_optional() -> None:
+    def fail_missing(_samples: Samples) -> Any:
         raise EngineMissing("onnxruntime is not here")
 
-    def guessed(samples: Samples) -> quality.Quality:
+    def return_estimate(samples: Samples) -> quality.Quality:
         assert len(samples) == audio.CALLER_RATE
         return quality.Quality(3.1, 3.4, 4.0, 3.2)
 
-    assert Tape(tone(1.0)).measured(transcribe=None, estimate=missing).sound.quality is None
-    found = Tape(tone(1.0)).measured(transcribe=None, estimate=guessed).sound.quality
+    assert Tape(make_tone(1.0)).measure(transcribe=None, estimate=fail_missing).sound.quality is None
+    found = Tape(make_tone(1.0)).measure(transcribe=None, estimate=return_estimate).sound.quality
     assert found == QualityEstimate(3.1, 3.4, 4.0, 3.2)
-    silent = Tape(np.zeros(RATE, np.int16)).measured(estimate=quality.estimate_quality)
+    silent = Tape(np.zeros(RATE, np.int16)).measure(estimate=quality.estimate_quality)
     assert silent.sound.quality is None
     assert silent.sound.level_dbfs is None
 
 
-def test_trimming_keeps_what_is_audible_and_a_little_beside_it() -> None:
+def test_trimming_keeps_the_audible_part_with_a_margin() -> None:
     samples = np.arange(100, dtype=np.int16)
     assert trim_silences(samples, 10, [(2.0, 3.0), (3.2, 4.0), (9.5, 9.9)], margin_s=0.2).tolist() == [
         *range(18, 43), *range(93, 100),
@@ -420,17 +433,17 @@ def test_trimming_keeps_what_is_audible_and_a_little_beside_it() -> None:
 # ── The same to the last digit ──
 
 
-def one_window(samples: Samples) -> quality.Quality:
+def estimate_one_window(samples: Samples) -> quality.Quality:
     """Return the real estimate of a sound with silence behind it: a short one alone is repeated, and takes seconds."""
     return quality.estimate_quality(np.pad(samples, (0, max(0, 9 * audio.CALLER_RATE + 200 - len(samples)))))
 
 
-def test_a_stored_call_measured_again_gives_the_same_check_to_the_last_digit() -> None:
-    tape = Tape(spoken(ANSWER), ANSWER, heard="when do you open on friday")
+def test_measuring_a_stored_call_again_gives_an_identical_check() -> None:
+    tape = Tape(speak_at_recording_rate(ANSWER), ANSWER, heard="when do you open on friday")
     engines: dict[str, Any] = {
-        "confirm": activity.speech_spans, "vad": activity.SETTINGS, "estimate": one_window, "references": [OTHER],
+        "confirm": activity.speech_spans, "vad": activity.SETTINGS, "estimate": estimate_one_window, "references": [OTHER],
     }  # fmt: skip
-    first = make_call_check(tape.measured(transcribe=ears().transcribe, **engines))
+    first = make_call_check(tape.measure(transcribe=open_recognition().transcribe, **engines))
     samples, rate = audio.read_wav(audio.write_wav(tape.samples, RATE))
     log = "\n".join(json.dumps(each) for each in tape.events)
     again = measure_call(
@@ -449,9 +462,9 @@ def test_a_stored_call_measured_again_gives_the_same_check_to_the_last_digit() -
     assert msgspec.json.encode(make_call_check(again)) == msgspec.json.encode(first)
 
 
-def test_the_evidence_of_a_call_has_no_name_that_judges_use() -> None:
+def test_call_evidence_uses_no_key_of_judge_evidence() -> None:
     """A summary takes `answers` and `cost_usd` for those of a judge that was paid."""
-    check = make_call_check(Tape(tone(1.0), "one").measured(transcribe=None))
+    check = make_call_check(Tape(make_tone(1.0), "one").measure(transcribe=None))
     assert set(check.evidence) == {"language", "times", "words", "sound", "guard", "complete", "conditions"}
 
 
@@ -464,14 +477,14 @@ def test_the_evidence_of_a_call_has_no_name_that_judges_use() -> None:
         lambda tape: tape.add(1.0, "user_text", text="\U0010ffff" * 1000, final=True),
     ],
 )
-def test_odd_calls_have_a_check_all_the_same(change: Callable[[Tape], None]) -> None:
-    tape = Tape(tone(1.0), "one two three")
+def test_odd_calls_get_a_check(change: Callable[[Tape], None]) -> None:
+    tape = Tape(make_tone(1.0), "one two three")
     change(tape)
-    check = make_call_check(tape.measured(transcribe=lambda _: "\ud800"))
+    check = make_call_check(tape.measure(transcribe=lambda _: "\ud800"))
     assert check.reason
     assert msgspec.to_builtins(check)
 
 
-def test_only_ok_and_not_checked_let_a_call_pass() -> None:
+def test_a_call_passes_only_with_guard_state_ok_or_not_checked() -> None:
     states = ("ok", "not checked", "silent", "clipped", "contradicts")
     assert [GuardResult(state, "").is_tripped for state in states] == [False, False, True, True, True]  # type: ignore[arg-type]

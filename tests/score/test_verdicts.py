@@ -1,4 +1,4 @@
-"""Answers of judges as real models write them: which say one thing, which say nothing, and which say two things."""
+"""Answers of judges as real models write them: clear, empty and ambiguous ones."""
 
 import json
 
@@ -69,7 +69,7 @@ def test_a_verdict_with_a_label_or_in_json_is_read(answer: str, expected: bool) 
         "{" * 10_000 + "}",
     ],
 )
-def test_an_answer_that_says_both_or_neither_is_not_read(answer: str) -> None:
+def test_an_ambiguous_or_empty_verdict_is_not_read(answer: str) -> None:
     assert parse_verdict(answer) is None
 
 
@@ -90,14 +90,14 @@ def test_an_answer_that_says_both_or_neither_is_not_read(answer: str) -> None:
         f'The form is {{"completed": "yes" or "no", "accuracy": 1-10}}.\n{json.dumps(OBJECT)}',
     ],
 )
-def test_ratings_on_one_line_pretty_printed_and_in_a_fence_are_read(answer: str) -> None:
+def test_ratings_on_one_line_pretty_printed_or_fenced_are_read(answer: str) -> None:
     found = read_ratings(answer)
     assert found is not None
     assert (found["completed"], found["accuracy"], found["efficiency"]) == ("yes", 9, 6)
 
 
 @pytest.mark.parametrize("value", [False, "no", "NO"])
-def test_a_task_that_was_not_completed_is_read(value: object) -> None:
+def test_an_uncompleted_task_is_read(value: object) -> None:
     found = read_ratings(json.dumps({**OBJECT, "completed": value}, indent=4))
     assert found is not None
     assert found["completed"] == "no"
@@ -122,11 +122,11 @@ def test_a_task_that_was_not_completed_is_read(value: object) -> None:
         "```json\n```",
     ],
 )
-def test_ratings_that_say_two_things_or_nothing_are_not_read(answer: str) -> None:
+def test_ambiguous_or_empty_ratings_are_not_read(answer: str) -> None:
     assert read_ratings(answer) is None
 
 
-def test_the_evidence_is_what_stands_before_the_object() -> None:
+def test_the_evidence_is_the_text_before_the_json_object() -> None:
     assert evidence_before(f"It asks.\n```json\n{PRETTY}\n```") == "It asks."
     assert evidence_before(f"It asks.\n{json.dumps(OBJECT)}") == "It asks."
     assert evidence_before("It asks.") == "It asks."

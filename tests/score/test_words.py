@@ -1,4 +1,4 @@
-"""Words compared by hand, by jiwer and by every pair that could be made up; numbers in all their spellings."""
+"""Word comparison checked by hand, by jiwer and by generated pairs; numbers in all their spellings."""
 
 import sys
 import time
@@ -27,12 +27,12 @@ from pramana.score.words import (
 )
 
 if TYPE_CHECKING:
-    from benchmarks.round_trip import mean, pooled
+    from benchmarks.round_trip import mean_rate, pooled_rate
 else:  # by its path, because pytest does not put the project's folder on Python's
     spec = spec_from_file_location("benchmarks.round_trip", Path(__file__).parents[2] / "benchmarks" / "round_trip.py")
     benchmark = sys.modules[spec.name] = module_from_spec(spec)
     spec.loader.exec_module(benchmark)
-    mean, pooled = benchmark.mean, benchmark.pooled
+    mean_rate, pooled_rate = benchmark.mean_rate, benchmark.pooled_rate
 
 # ── One way of writing ──
 
@@ -91,7 +91,7 @@ else:  # by its path, because pytest does not put the project's folder on Python
         ("don\u00adt", "dont"),
     ],
 )
-def test_two_spellings_of_the_same_words_are_one(one: str, other: str) -> None:
+def test_spellings_of_the_same_words_are_equal(one: str, other: str) -> None:
     assert normalise_text(one, "en") == normalise_text(other, "en")
 
 
@@ -111,11 +111,11 @@ def test_two_spellings_of_the_same_words_are_one(one: str, other: str) -> None:
         ("पानी", "पाना"),  # a vowel is a mark, and a mark is no punctuation
     ],
 )
-def test_what_sounds_or_means_otherwise_stays_apart(one: str, other: str) -> None:
+def test_words_of_different_sound_or_meaning_stay_distinct(one: str, other: str) -> None:
     assert normalise_text(one, "en") != normalise_text(other, "en")
 
 
-def test_the_tokens_are_these() -> None:
+def test_texts_are_split_into_tokens() -> None:
     assert normalise_text("Don't pay $25 to O'Neil on the 3rd!", "en") == [
         "do", "not", "pay", "2", "5", "dollars", "to", "o'neil", "on", "the", "3th",
     ]  # fmt: skip
@@ -134,7 +134,7 @@ def test_languages_without_spaces_are_compared_by_character(language: str) -> No
     assert count_words("我要去北京", language) is None
 
 
-def test_words_are_counted_as_people_count_them() -> None:
+def test_words_are_counted_naturally() -> None:
     assert count_words("It's 7:30, Mr. Smith.", "en") == 4
 
 
@@ -192,14 +192,14 @@ WORDS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(WORDS)
-def test_what_is_normalised_stays_as_it_is(text: str) -> None:
+def test_normalisation_is_idempotent(text: str) -> None:
     once = normalise_text(text, "en")
     assert normalise_text(" ".join(once), "en") == once
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=60), st.sampled_from(["en", "fr", "ja"]))
-def test_any_text_has_tokens_without_a_space_or_a_capital(text: str, language: str) -> None:
+def test_tokens_of_any_text_have_no_space_or_capital(text: str, language: str) -> None:
     for token in normalise_text(text, language):
         assert token
         assert not any(sign.isspace() for sign in token)
@@ -209,7 +209,7 @@ def test_any_text_has_tokens_without_a_space_or_a_capital(text: str, language: s
 # ── Errors ──
 
 
-def test_errors_are_those_counted_by_hand() -> None:
+def test_error_counts_match_hand_counts() -> None:
     assert count_word_errors("the cat sat on the mat", "the cat sat on mat", "en") == Errors(0, 1, 0, 6)
     assert count_word_errors("the cat sat", "the big cat sat", "en") == Errors(0, 0, 1, 3)
     assert count_word_errors("the cat sat", "the hat sat", "en") == Errors(1, 0, 0, 3)
@@ -222,15 +222,15 @@ def test_errors_are_those_counted_by_hand() -> None:
     assert count_character_errors("北京", "南 京", "zh") == Errors(1, 0, 0, 2)
 
 
-def test_without_a_reference_everything_is_added_and_there_is_no_rate() -> None:
+def test_without_a_reference_all_words_are_insertions_and_there_is_no_rate() -> None:
     assert count_word_errors("", "two words", "en") == Errors(0, 0, 2, 0)
     assert count_word_errors("…", "two words", "en").rate is None
     assert count_word_errors("", "", "en") == Errors()
     assert count_character_errors("", "ab c", "en") == Errors(0, 0, 4, 0)
-    assert pooled([Errors()]) is None
-    assert pooled([]) is None
-    assert mean([Errors()]) is None
-    assert pooled([Errors(0, 0, 2, 0), Errors(1, 0, 0, 10)]) == 0.3  # what was made up is not forgotten
+    assert pooled_rate([Errors()]) is None
+    assert pooled_rate([]) is None
+    assert mean_rate([Errors()]) is None
+    assert pooled_rate([Errors(0, 0, 2, 0), Errors(1, 0, 0, 10)]) == 0.3  # insertions without a reference count
     assert jiwer.process_words("", "two words").insertions == 2
 
 
@@ -242,7 +242,7 @@ SPOKEN = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(SPOKEN, SPOKEN)
-def test_rates_are_jiwers(reference: str, heard: str) -> None:
+def test_rates_match_jiwer(reference: str, heard: str) -> None:
     found, characters = count_word_errors(reference, heard, "en"), count_character_errors(reference, heard, "en")
     said = jiwer.process_words(reference, heard)
     assert (found.substitutions, found.deletions, found.insertions) == (
@@ -266,23 +266,23 @@ def test_a_text_has_no_error_against_itself(text: str, language: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(SPOKEN, SPOKEN), max_size=6))
-def test_pooled_is_all_errors_over_all_words(pairs: list[tuple[str, str]]) -> None:
+def test_the_pooled_rate_is_all_errors_over_all_words(pairs: list[tuple[str, str]]) -> None:
     several = [count_word_errors(reference, heard, "en") for reference, heard in pairs]
     words = sum(len(reference.split()) for reference, _ in pairs)
-    assert pooled(several) == (sum(each.count for each in several) / words if words else None)
+    assert pooled_rate(several) == (sum(each.count for each in several) / words if words else None)
     rates = [each.rate for each in several if each.rate is not None]
-    assert mean(several) == (sum(rates) / len(rates) if rates else None)
+    assert mean_rate(several) == (sum(rates) / len(rates) if rates else None)
 
 
 # ── Entities ──
 
 
-def found(text: str, language: str = "en") -> list[tuple[str, str]]:
+def find_entities(text: str, language: str = "en") -> list[tuple[str, str]]:
     return [(each.kind, each.text) for each in entities(text, language)]
 
 
 def test_entities_are_numbers_dates_times_money_and_names() -> None:
-    assert found("Your order 4471 costs $25.50, and comes on Tuesday, March 3rd at 7:30 p.m.") == [
+    assert find_entities("Your order 4471 costs $25.50, and comes on Tuesday, March 3rd at 7:30 p.m.") == [
         ("number", "4471"),
         ("money", "25 dollars"),
         ("money", "50 cents"),
@@ -291,7 +291,7 @@ def test_entities_are_numbers_dates_times_money_and_names() -> None:
         ("date", "tuesday"),
         ("date", "march"),
     ]
-    assert found("I asked Ada Lovelace's friend in New York. She said that NASA knows Mr. Smith.") == [
+    assert find_entities("I asked Ada Lovelace's friend in New York. She said that NASA knows Mr. Smith.") == [
         ("name", "ada lovelace"),
         ("name", "new york"),
         ("name", "nasa"),
@@ -299,23 +299,23 @@ def test_entities_are_numbers_dates_times_money_and_names() -> None:
     ]
 
 
-def test_words_that_only_begin_a_sentence_are_no_names() -> None:
-    assert found("May I march on? Yes. Sure: Why not? I'm here, and I know.") == []
-    assert found("We leave in May. May 5 is fine.") == [("number", "5"), ("date", "may")]
+def test_sentence_initial_words_are_not_names() -> None:
+    assert find_entities("May I march on? Yes. Sure: Why not? I'm here, and I know.") == []
+    assert find_entities("We leave in May. May 5 is fine.") == [("number", "5"), ("date", "may")]
 
 
-def test_entities_know_other_languages_no_better_than_they_can() -> None:
-    assert found("Der Hund frisst 3 Knochen.", "de") == [("number", "3")]
-    assert found("Le chien de Marie a 3 os.", "fr") == [("number", "3"), ("name", "marie")]
-    assert found("東京で25人 Tokyo", "ja") == [("number", "25")]
+def test_entities_in_other_languages_are_found_within_limits() -> None:
+    assert find_entities("Der Hund frisst 3 Knochen.", "de") == [("number", "3")]
+    assert find_entities("Le chien de Marie a 3 os.", "fr") == [("number", "3"), ("name", "marie")]
+    assert find_entities("東京で25人 Tokyo", "ja") == [("number", "25")]
 
 
-def test_an_entity_said_in_other_words_is_not_missed() -> None:
+def test_an_entity_in_other_words_is_not_missed() -> None:
     reference = "Ada pays twenty-five dollars on Friday at 7:30, flight BA 2490, minus 3.5 percent."
     assert find_missed_entities(reference, "ada pays $25 on friday at seven thirty flight ba 2 4 9 0 -3.5%") == []
 
 
-def test_a_lost_entity_is_named() -> None:
+def test_a_missed_entity_is_named() -> None:
     missed = find_missed_entities("Pay Ada 25 dollars by Friday.", "Pay Aida 205 dollars by Thursday.")
     assert missed == [Entity("money", "25 dollars"), Entity("date", "friday"), Entity("name", "ada")]
     assert find_missed_entities("It is number 5.", "It is number 25.") == [Entity("number", "5")]
@@ -324,8 +324,8 @@ def test_a_lost_entity_is_named() -> None:
 # ── Hostile texts ──
 
 
-def test_what_is_too_long_to_compare_is_refused_and_says_so() -> None:
-    for text in ("a " * MAX_TEXT_LENGTH, "\ufdfa" * (MAX_TEXT_LENGTH // 10)):  # one sign that stands for 18
+def test_too_long_texts_are_refused_with_a_reason() -> None:
+    for text in ("a " * MAX_TEXT_LENGTH, "\ufdfa" * (MAX_TEXT_LENGTH // 10)):  # one character that expands to 18
         with pytest.raises(InvalidInput, match=r"cannot be compared word by word: 100,000 are the most"):
             count_word_errors("a", text, "en")
 
@@ -335,7 +335,7 @@ def test_what_is_too_long_to_compare_is_refused_and_says_so() -> None:
     ["A " * 15_000, "and " * 8_000, "hundred " * 4_000, "oh " * 10_000, "$" * 30_000, "1" * 30_000, "1." * 15_000,
      "A.B." * 8_000, "'" * 30_000, " " * 30_000 + "Ada", "n't" * 10_000, "\ud800\x00" * 15_000],
 )  # fmt: skip
-def test_hostile_texts_take_no_time(text: str) -> None:
+def test_hostile_texts_are_compared_quickly(text: str) -> None:
     start = time.process_time()
     normalise_text(text, "en")
     entities(text)

@@ -1,4 +1,4 @@
-"""What messages advise exists: commands with their options, routes of the API; and each error is printed once."""
+"""Commands, options and API routes that messages suggest exist; and each error is printed once."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ from pramana.store import open_store
 from ..loopback.openai import OpenAIWire
 from ..loopback.server import Fault, Loopback
 from .api.served import serve
-from .api.test_providers import running
+from .api.test_providers import run_in_thread
 from .test_cli import pramana as typed
 
 SOURCE = Path(package.__file__).parent
@@ -30,8 +30,8 @@ SUITE = (
 ADVICE = re.compile(r"\bpramana ((?:[a-z]+|--[a-z-]+|store:\S*|[A-Z]+|[<>./\w-]+)(?: (?:[a-z]+|--[a-z-]+|[A-Z]+))*)")
 
 
-def texts(path: Path) -> Iterator[str]:
-    """Yield the texts of a module, with X for what is filled in."""
+def find_texts(path: Path) -> Iterator[str]:
+    """Yield the string literals of a module, with X for each placeholder."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
@@ -40,15 +40,15 @@ def texts(path: Path) -> Iterator[str]:
             yield node.value
 
 
-def advised() -> Iterator[tuple[str, str]]:
+def find_suggested_commands() -> Iterator[tuple[str, str]]:
     for path in sorted(SOURCE.rglob("*.py")):
-        for text in texts(path):
+        for text in find_texts(path):
             for found in ADVICE.finditer(" ".join(text.replace("`", " ").split())):
                 yield path.relative_to(SOURCE).as_posix(), found[1]
 
 
 def find_command(words: list[str]) -> tuple[click.Command | None, list[str]]:
-    """Return the command that words begin with, and the words that follow."""
+    """Return the command at the start of some words, and the remaining words."""
     context = click.Context(pramana)
     command: click.Command | None = pramana.get_command(context, words[0])
     rest = words[1:]
@@ -57,9 +57,9 @@ def find_command(words: list[str]) -> tuple[click.Command | None, list[str]]:
     return command, rest
 
 
-def test_every_command_that_a_message_advises_exists_with_its_options() -> None:
+def test_every_command_suggested_in_a_message_exists_with_its_options() -> None:
     seen = 0
-    for file, advice in advised():
+    for file, advice in find_suggested_commands():
         command, rest = find_command(advice.split())
         if command is None:
             continue  # a sentence about the program
@@ -71,14 +71,14 @@ def test_every_command_that_a_message_advises_exists_with_its_options() -> None:
 
 
 @pytest.mark.parametrize("words", [*COMMAND_HINTS.values(), *AGENT_HINTS.values()])
-def test_every_command_of_a_hint_exists(words: str) -> None:
+def test_every_command_in_a_hint_exists(words: str) -> None:
     for found in re.finditer(r"\bpramana ([a-z].*)", words):
         command, rest = find_command(found[1].split())
         assert command is not None, words
         assert not isinstance(command, click.Group) or not rest or command.name == "models", words
 
 
-def test_every_route_of_a_hint_exists(tmp_path: Path) -> None:
+def test_every_route_in_a_hint_exists(tmp_path: Path) -> None:
     with serve(f"sqlite:///{tmp_path / 'served.sqlite3'}") as client:
         described = client.get("/openapi.json").json["paths"]
     for words in API_HINTS.values():
@@ -94,8 +94,8 @@ def suite(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_unknown_model_of_a_server_says_how_to_list_its_models_and_says_it_once(suite: Path) -> None:
-    with running(lambda: Loopback(OpenAIWire(), faults=[Fault("unknown_model")])) as server:
+def test_an_unknown_model_error_says_once_how_to_list_the_servers_models(suite: Path) -> None:
+    with run_in_thread(lambda: Loopback(OpenAIWire(), faults=[Fault("unknown_model")])) as server:
         failed = typed("run", suite, "--model", f"{server.url}#nope", columns=200)
         store = open_store(settings.database_url())
         run = store.runs.find("latest").id
@@ -108,6 +108,6 @@ def test_an_unknown_model_of_a_server_says_how_to_list_its_models_and_says_it_on
             assert f"list its models: pramana models {server.url}" in said
 
 
-def test_a_log_has_each_failure_once(suite: Path) -> None:
+def test_a_log_lists_each_failure_once(suite: Path) -> None:
     done = typed("run", suite, "--model", "fake:echo")
     assert (done.stdout + done.stderr).count("factual-001: does not contain") == 1

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: what it prints and its exit codes; in processes, where one matters."""
+"""The command line as a user sees it: output and exit codes, in a separate process where that matters."""
 
 import io
 import json
@@ -60,7 +60,7 @@ def pramana_process(*arguments: str | Path, columns: int = 80, **environment: st
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=env, timeout=60, check=False)
 
 
-def test_a_run_that_cannot_begin_is_not_announced(tmp_path: Path) -> None:
+def test_a_run_that_cannot_start_is_not_announced(tmp_path: Path) -> None:
     suite = tmp_path / "mine.jsonl"
     suite.write_text(json.dumps(CASE), encoding="utf-8")
     refused = pramana("run", suite, "--model", "python:json:nope")
@@ -72,13 +72,13 @@ def test_a_run_that_cannot_begin_is_not_announced(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def bad(tmp_path: Path) -> Path:
+def bad_file(tmp_path: Path) -> Path:
     path = tmp_path / "bad.yaml"
     path.write_text(BAD_YAML, encoding="utf-8")
     return path
 
 
-def test_a_list_of_runs_imports_nothing_that_it_does_not_need() -> None:
+def test_listing_runs_imports_only_what_it_needs() -> None:
     heavy = ["pydantic", "aiohttp", "numpy", "fastapi", "yaml", "alembic", "pramana.analyse.summary", "pramana.bench"]
     code = (
         "import sys; sys.argv = ['pramana', 'runs']\n"
@@ -127,7 +127,7 @@ def test_help_of_run_lists_each_option_on_one_line_in_groups_with_three_examples
 
 
 @pytest.mark.parametrize("name", ["run", "rescore", "show", "export", "serve"])
-def test_every_option_of_a_group_exists_and_has_a_sentence(name: str) -> None:
+def test_every_option_in_a_group_exists_and_has_a_description(name: str) -> None:
     module, _, attribute = COMMANDS[name][0].partition(":")
     command = getattr(import_module(module), attribute)
     assert isinstance(command, GroupedCommand)
@@ -152,30 +152,30 @@ def test_examples_in_the_help_are_valid_commands(name: str, tmp_path: Path, monk
         command.make_context(name, arguments)
 
 
-def test_validate_speaks_like_a_compiler(bad: Path) -> None:
-    result = pramana_process("validate", bad)
+def test_validate_reports_errors_in_compiler_format(bad_file: Path) -> None:
+    result = pramana_process("validate", bad_file)
     assert result.returncode == 2
     assert result.stdout.splitlines() == [
-        f"{bad}:3:5: scenarios[0].id: id must be lowercase alphanumeric with hyphens only",
+        f"{bad_file}:3:5: scenarios[0].id: id must be lowercase alphanumeric with hyphens only",
         "    3 |   - id: Bad_Id",
         "      |     ^",
-        f"{bad}:3:5: scenarios[0].type: type is required",
+        f"{bad_file}:3:5: scenarios[0].type: type is required",
         "    3 |   - id: Bad_Id",
         "      |     ^",
-        f'{bad}:5:5: scenarios[0].tpye: unknown key "tpye"; did you mean "type"?',
+        f'{bad_file}:5:5: scenarios[0].tpye: unknown key "tpye"; did you mean "type"?',
         "    5 |     tpye: task-completion",
         "      |     ^",
         "not valid: 1 file: 3 errors, 0 warnings",
     ]
 
 
-def test_validate_as_json(bad: Path) -> None:
-    result = pramana("validate", "--json", bad)
+def test_validate_prints_json(bad_file: Path) -> None:
+    result = pramana("validate", "--json", bad_file)
     data = json.loads(result.stdout)
     assert result.returncode == 2
     assert (data["valid"], data["files"], data["errors"], data["warnings"]) == (False, 1, 3, 0)
     assert data["problems"][0] == {
-        "file": str(bad),
+        "file": str(bad_file),
         "path": "scenarios[0].id",
         "message": "id must be lowercase alphanumeric with hyphens only",
         "line": 3,
@@ -184,11 +184,11 @@ def test_validate_as_json(bad: Path) -> None:
     }
 
 
-def test_validate_for_github(bad: Path) -> None:
-    result = pramana("validate", "--github", bad)
+def test_validate_prints_github_annotations(bad_file: Path) -> None:
+    result = pramana("validate", "--github", bad_file)
     assert result.returncode == 2
     first = "id must be lowercase alphanumeric with hyphens only"
-    assert result.stdout.splitlines()[0] == f"::error file={bad},line=3,col=5,title=scenarios[0].id::{first}"
+    assert result.stdout.splitlines()[0] == f"::error file={bad_file},line=3,col=5,title=scenarios[0].id::{first}"
 
 
 def test_github_annotations_cannot_be_forged() -> None:
@@ -198,14 +198,14 @@ def test_github_annotations_cannot_be_forged() -> None:
     )
 
 
-def test_validate_what_is_built_in() -> None:
+def test_validate_checks_the_built_in_files_by_default() -> None:
     result = pramana("validate")
     assert result.returncode == 0
     assert result.stdout.startswith("valid: 25 files, ")
     assert result.stdout.endswith("110 test cases: 0 errors, 0 warnings\n")
 
 
-def test_lint_warns_and_exits_zero(tmp_path: Path) -> None:
+def test_lint_warns_and_exits_0(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("id: test1\nname: n\ntype: task-completion\nprompt: p\nexpected_outcome: Reply\n", encoding="utf-8")
     assert pramana("validate", path).stdout == "valid: 1 file, 1 scenario: 0 errors, 0 warnings\n"
@@ -215,7 +215,7 @@ def test_lint_warns_and_exits_zero(tmp_path: Path) -> None:
     assert result.stdout.endswith("0 errors, 2 warnings\n")
 
 
-def test_equal_warnings_are_one_line_with_their_count_or_all_of_them(tmp_path: Path) -> None:
+def test_equal_warnings_are_folded_with_a_count_unless_all_is_given(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     checked = {**CASE, "assertion": {"type": "contains", "threshold": 0.5}}
     path.write_text("".join(json.dumps({**checked, "id": f"c-{n:03}"}) + "\n" for n in range(40)), encoding="utf-8")
@@ -231,7 +231,7 @@ def test_equal_warnings_are_one_line_with_their_count_or_all_of_them(tmp_path: P
     assert "warning" not in pramana("run", path, "--model", "fake:echo", "--quiet").stderr
 
 
-def test_the_list_is_capped_with_the_total(tmp_path: Path) -> None:
+def test_a_long_list_of_problems_is_capped_with_the_total(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("{}\n" * 100, encoding="utf-8")
     result = pramana("validate", path, "--max-errors", "3")
@@ -245,7 +245,7 @@ def test_the_list_is_capped_with_the_total(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
-def test_long_wide_and_hostile_lines_fit_the_terminal_and_do_no_harm(tmp_path: Path, columns: int) -> None:
+def test_long_wide_and_hostile_lines_fit_the_terminal_and_are_escaped(tmp_path: Path, columns: int) -> None:
     path = tmp_path / "a.jsonl"
     hostile = "\x1b[31m\u202e\x07" + "日本" * 200
     path.write_text(json.dumps({**CASE, "category": hostile, "x\x1by": 1}, ensure_ascii=False), encoding="utf-8")
@@ -258,7 +258,7 @@ def test_long_wide_and_hostile_lines_fit_the_terminal_and_do_no_harm(tmp_path: P
     assert max(terminal.text_width(line) for line in shown) <= columns
 
 
-def test_the_caret_stands_under_wide_characters() -> None:
+def test_the_caret_is_aligned_under_wide_characters() -> None:
     problem = Problem("m", "p", 1, 6, "f", source="日本\te\u0301x: y", caret=6)
     lines = click.unstyle(terminal._caret_lines(problem)).splitlines()
     before = lines[0][: lines[0].index("x")]
@@ -274,10 +274,14 @@ def test_the_caret_stands_under_wide_characters() -> None:
         (["schema", "result"], 2, "'result' is not one of"),
         (["run", "--judge", "local"], 2, "the embedded model cannot judge"),
         (["run", "--model", "gtp-5"], 2, 'unknown model "gtp-5"'),
-        (["run", "--model", "fake", "--model", "fake"], 2, "a model is named twice"),
+        (["run", "--model", "fake", "--model", "fake"], 2, "the same model is named twice"),
         (["run", "--tier", "cheep"], 2, 'did you mean "cheap"'),
-        (["run", "--model", "gpt-5", "--model", "openai:gpt-5"], 2, "a model is named twice (gpt-5 and openai:gpt-5)"),
-        (["run", "--model", "opus", "--model", "claude-opus-4-6"], 2, "a model is named twice"),
+        (
+            ["run", "--model", "gpt-5", "--model", "openai:gpt-5"],
+            2,
+            "the same model is named twice (gpt-5 and openai:gpt-5)",
+        ),
+        (["run", "--model", "opus", "--model", "claude-opus-4-6"], 2, "the same model is named twice"),
         (["run", "--param", "x"], 2, "expected NAME=VALUE"),
         (["run", "--param", "x=NaN"], 2, "Invalid value for --param"),
         (["run", "--param", "x=[-Infinity]"], 2, "Invalid value for --param"),
@@ -318,7 +322,7 @@ def test_the_caret_stands_under_wide_characters() -> None:
         (["suite", "publish", "--version", "v2"], 2, "Missing argument"),
     ],
 )
-def test_a_slip_is_one_sentence_and_exit_two(arguments: list[str], code: int, message: str) -> None:
+def test_a_usage_error_is_one_sentence_and_exits_2(arguments: list[str], code: int, message: str) -> None:
     result = pramana(*arguments)
     assert result.returncode == code
     assert message in result.stderr
@@ -343,32 +347,31 @@ cli.main()
 """
 
 
-def fall_over(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_with_defect(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **environment}  # noqa: TID251 - a child gets what we have
     command = [sys.executable, "-c", DEFECT, "boom", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
 
 
-def test_a_defect_of_ours_is_one_sentence_and_exit_three_and_its_traceback_is_kept() -> None:
-    result = fall_over()
+def test_an_internal_error_is_one_sentence_exits_3_and_saves_its_traceback() -> None:
+    result = run_with_defect()
     kept = settings.data_folder() / "defect.txt"
     assert (result.returncode, result.stdout) == (3, "")
     assert result.stderr == (
-        "pramana: internal error, please report it as a bug: LookupError: a \\x1b[31m name; "
-        f"the traceback is in {kept}\n"
+        f"pramana: internal error, please report this bug: LookupError: a \\x1b[31m name; the traceback is in {kept}\n"
     )
     assert "Traceback (most recent call last)" in kept.read_text(encoding="utf-8")
-    assert json.loads(fall_over("--json").stdout)["code"] == "defect"
+    assert json.loads(run_with_defect("--json").stdout)["code"] == "defect"
 
 
-def test_a_defect_is_shown_to_who_wants_to_see_it_and_where_nothing_can_be_kept() -> None:
-    assert "Traceback (most recent call last)" in fall_over(PRAMANA_DEBUG="1").stderr
-    result = fall_over(PRAMANA_HOME="/dev/null/nowhere")
+def test_a_traceback_is_printed_on_request_or_if_it_cannot_be_saved() -> None:
+    assert "Traceback (most recent call last)" in run_with_defect(PRAMANA_DEBUG="1").stderr
+    result = run_with_defect(PRAMANA_HOME="/dev/null/nowhere")
     assert result.returncode == 3
     assert result.stderr.endswith("; PRAMANA_DEBUG=1 shows the traceback\n")
 
 
-def test_a_system_prompt_that_is_no_text_is_told_with_its_place(tmp_path: Path) -> None:
+def test_an_invalid_system_prompt_file_is_reported_with_its_position(tmp_path: Path) -> None:
     path = tmp_path / "prompt.txt"
     path.write_bytes("Sei höflich.\nUnd kürz".encode() + "ü".encode("latin-1"))
     result = pramana("run", "--model", "fake", "--system", path)
@@ -390,17 +393,17 @@ def test_show_prints_the_system_prompt_and_the_parameters(tmp_path: Path) -> Non
     assert found["parameters"] == {"temperature": 1.0, "seed": 42, "top_p": 0.5}
 
 
-def test_a_wrong_scorer_is_an_error_of_the_program_and_of_its_option(tmp_path: Path) -> None:
+def test_an_unknown_scorer_is_an_error_that_names_the_option(tmp_path: Path) -> None:
     suite = tmp_path / "mine.jsonl"
     suite.write_text(json.dumps(CASE), encoding="utf-8")
     assert pramana("run", suite, "--model", "fake:fixed=y").returncode == 0
     for command in (("run", suite, "--model", "fake"), ("rescore", "latest")):
         result = pramana(*command, "--scorer", "length")
         assert result.returncode == 2
-        assert result.stderr.startswith('pramana: --scorer: no scorer is called "length"; ')
+        assert result.stderr.startswith('pramana: --scorer: no scorer is named "length"; ')
 
 
-def test_a_bad_configuration_is_told_whichever_model_is_asked() -> None:
+def test_an_invalid_configuration_is_reported_for_any_model() -> None:
     settings.data_folder().mkdir(parents=True)
     path = settings.data_folder() / "config.toml"
     path.write_text('[commands.mine]\nargv = ["cat"]\ntimeout_s = "abc"\n', encoding="utf-8")
@@ -409,7 +412,7 @@ def test_a_bad_configuration_is_told_whichever_model_is_asked() -> None:
     assert result.stderr.startswith(f'{path}: commands.mine.timeout_s: is "abc"; expected seconds')
 
 
-def test_a_bad_database_url_and_a_bad_price_are_slips_too() -> None:
+def test_an_invalid_database_url_or_price_is_a_usage_error() -> None:
     result = pramana("runs", PRAMANA_DATABASE_URL="postgresql://host:port/name")
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert "the database URL is neither" in result.stderr
@@ -417,11 +420,11 @@ def test_a_bad_database_url_and_a_bad_price_are_slips_too() -> None:
     settings.prices_file_path().write_text("prices = " + "9" * 5000, encoding="utf-8")
     result = pramana("run", "--model", "fake", "--limit", "1")
     assert result.returncode == 2
-    assert f"{settings.prices_file_path()}: is no TOML" in result.stderr
+    assert f"{settings.prices_file_path()}: is not valid TOML" in result.stderr
 
 
-def test_what_belongs_to_the_plan_cannot_go_with_resume(tmp_path: Path) -> None:
-    """Every option there is, so that a new one is decided upon: it is refused, or it belongs to one sitting."""
+def test_options_of_the_plan_cannot_be_combined_with_resume(tmp_path: Path) -> None:
+    """Covers every option, so that a new one must be classified: refused, or allowed per sitting."""
     text = tmp_path / "text"
     text.write_text("x", encoding="utf-8")
     values = {
@@ -442,7 +445,7 @@ def test_what_belongs_to_the_plan_cannot_go_with_resume(tmp_path: Path) -> None:
             assert result.exit_code == 2
             refused.append(flag)
         else:
-            assert isinstance(result.exception, NotFound), result.output  # it got as far as to look for the run
+            assert isinstance(result.exception, NotFound), result.output  # it reached the lookup of the run
             allowed.append(flag)
     assert allowed == [
         "--max-cost", "--max-total-tokens", "--deadline", "--timeout", "--concurrency", "--fail-under", "--output",
@@ -453,13 +456,13 @@ def test_what_belongs_to_the_plan_cannot_go_with_resume(tmp_path: Path) -> None:
     assert "PATHS, --model, --repeat cannot be combined with --resume" in several.output
 
 
-def test_an_error_as_json_is_json() -> None:
+def test_an_error_with_json_output_is_json() -> None:
     result = pramana_process("suite", "verify", "v9", "--json")
     assert result.returncode == 2
     assert json.loads(result.stdout)["code"] == "not_found"
 
 
-def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("{}\n" * 2000, encoding="utf-8")
     command = f"set -o pipefail; {sys.executable} -m pramana validate {path} --max-errors 10000 | head -n 1"
@@ -469,7 +472,7 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("closed", "code"), [(">&-", 3), ("2>&- >&-", 3), ("--output /dev/null >&-", 0)])
-def test_a_closed_output_is_no_defect(closed: str, code: int) -> None:
+def test_a_closed_stdout_is_not_an_internal_error(closed: str, code: int) -> None:
     assert pramana("run", "--model", "fake:echo", "--limit", "1", "--quiet").returncode == 0
     command = f"{sys.executable} -m pramana export {closed}"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
@@ -479,28 +482,28 @@ def test_a_closed_output_is_no_defect(closed: str, code: int) -> None:
     assert result.stderr == said
 
 
-def test_a_run_whose_outputs_are_closed_is_made_all_the_same() -> None:
+def test_a_run_with_closed_outputs_completes() -> None:
     command = f"{sys.executable} -m pramana run --model fake:echo --limit 1 2>&- >&-"
     assert subprocess.run(["bash", "-c", command], check=False).returncode == 0
     (made,) = json.loads(pramana("runs", "--json").stdout)
     assert made["status"] == "finished"
 
 
-def test_parameters_that_are_numbers_or_none_are_taken() -> None:
+def test_numeric_and_null_parameters_are_accepted() -> None:
     given = ["temperature=0.5", "top_p=1", "seed=null", "max_tokens=7", "other=hot"]
     arguments = [word for each in given for word in ("--param", each)]
     assert pramana("run", "--model", "fake:echo", "--limit", "1", "--quiet", *arguments).returncode == 0
 
 
-def test_an_ascii_terminal_is_no_traceback(bad: Path) -> None:
-    bad.write_text(BAD_YAML.replace("tpye", "日本"), encoding="utf-8")
-    result = pramana_process("validate", bad, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+def test_an_ascii_terminal_causes_no_traceback(bad_file: Path) -> None:
+    bad_file.write_text(BAD_YAML.replace("tpye", "日本"), encoding="utf-8")
+    result = pramana_process("validate", bad_file, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
     assert result.returncode == 2
     assert result.stderr == ""
-    assert f"{bad}:5:5: scenarios[0]." in result.stdout
+    assert f"{bad_file}:5:5: scenarios[0]." in result.stdout
 
 
-def test_suite_list_shows_all_the_manifest_says_within_eighty_columns() -> None:
+def test_suite_list_shows_the_whole_manifest_within_80_columns() -> None:
     result = pramana("suite", "list")
     assert result.returncode == 0
     for part in (
@@ -525,7 +528,7 @@ def test_suite_list_shows_all_the_manifest_says_within_eighty_columns() -> None:
     assert version["tiers"]["cheap"]["estimated_tokens"] == 350
 
 
-def test_suite_hash_publish_and_verify(tmp_path: Path) -> None:
+def test_suites_can_be_hashed_published_and_verified(tmp_path: Path) -> None:
     path = tmp_path / "smoke.jsonl"
     path.write_text(json.dumps(CASE), encoding="utf-8")
     digest = pramana("suite", "hash", path).stdout.split()[0]
@@ -547,7 +550,7 @@ def test_suite_hash_publish_and_verify(tmp_path: Path) -> None:
     assert json.loads(pramana("suite", "verify", "--json", folder).stdout)["verified"] is False
 
 
-def test_publishing_what_does_not_fit_shows_every_problem(tmp_path: Path) -> None:
+def test_publishing_an_invalid_suite_reports_every_problem(tmp_path: Path) -> None:
     path = tmp_path / "smoke.jsonl"
     path.write_text(json.dumps({**CASE, "category": "x"}) + "\n{", encoding="utf-8")
     result = pramana("suite", "publish", path, "--version", "v1.1")
@@ -563,5 +566,5 @@ def test_schema_prints_json_schema(name: str) -> None:
     assert json.loads(result.stdout)["$schema"].endswith("2020-12/schema")
 
 
-def test_version() -> None:
+def test_version_prints_the_version() -> None:
     assert pramana_process("--version").stdout.startswith("pramana 0.")

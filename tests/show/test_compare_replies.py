@@ -1,4 +1,4 @@
-"""`pramana compare`: both replies of cases that flipped, replies that changed with the same verdict, and result hashes."""
+"""`pramana compare`: both replies of flipped cases, changed replies with the same verdict, and result hashes."""
 
 import json
 import sys
@@ -14,6 +14,8 @@ from pramana.report.terminal import text_width
 from pramana.show.cli import pramana
 
 MODELS = """\
+from pramana import Reply, ToolCall
+
 LONG = "Well, that depends on how one looks at it. " * 40
 
 def before(prompt):
@@ -24,6 +26,14 @@ def now(prompt):
         "0": "I am a chatty model.", "1": "The capital city is, of course, Paris!", "2": "Paris", "3": "Paris.",
         "4": "Madrid", "5": LONG + "Paris, that is",
     }[prompt[-2]]
+
+def calls(prompt):
+    return Reply("", tool_calls=(ToolCall("find", '{"number": %s}' % prompt[-2]),))
+
+def empty(prompt):
+    if "0" in prompt:
+        raise ValueError("no answer")
+    return ""
 """
 
 
@@ -48,21 +58,21 @@ def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "capitals.jsonl").write_text("\n".join(map(json.dumps, cases)), encoding="utf-8")
 
 
-def ran(*models: str, repeat: int = 1) -> str:
+def run_models(*models: str, repeat: int = 1) -> str:
     """Run the models over the capitals; return the id."""
     named = [each for model in models for each in ("--model", f"python:models_of_capitals:{model}")]
-    said("run", "capitals.jsonl", *named, "--quiet", "--repeat", str(repeat), "--id-file", "id")
+    invoke("run", "capitals.jsonl", *named, "--quiet", "--repeat", str(repeat), "--id-file", "id")
     return Path("id").read_text(encoding="utf-8").strip()
 
 
-def said(*arguments: str) -> str:
+def invoke(*arguments: str) -> str:
     done = CliRunner().invoke(pramana, [*arguments], standalone_mode=False)
     assert done.exception is None, done.output
     return done.stdout
 
 
-def as_data(*arguments: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(said("compare", *arguments, "--json"))
+def compare_as_json(*arguments: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(invoke("compare", *arguments, "--json"))
     return found
 
 
@@ -70,7 +80,7 @@ CHANGED = "3 of 4 replies changed while the verdict stayed the same."
 
 
 def test_a_flipped_case_is_shown_with_prompt_both_replies_and_reasons() -> None:
-    text = said("compare", ran("before"), ran("now"), "--show", "1")
+    text = invoke("compare", run_models("before"), run_models("now"), "--show", "1")
     listed = text[text.index("1 passes less often now:") : text.index("1 passes more often now:")]
     assert listed.splitlines() == [
         "1 passes less often now:",
@@ -86,22 +96,22 @@ def test_a_flipped_case_is_shown_with_prompt_both_replies_and_reasons() -> None:
     assert "The capital city" not in text
 
 
-def test_replies_with_the_same_verdict_come_after_the_flips_as_far_as_they_are_wanted() -> None:
-    base, new = ran("before"), ran("now")
-    text = said("compare", base, new)
+def test_changed_replies_with_the_same_verdict_follow_the_flips_up_to_the_limit() -> None:
+    base, new = run_models("before"), run_models("now")
+    text = invoke("compare", base, new)
     alike = text[text.index("Replies that changed while the verdict stayed the same:") :]
     assert [line for line in alike.splitlines() if line.startswith("  capital")] == ["  capital-1"]
     assert "now, passed: The capital city is, of course, Paris!" in alike
     assert "  … and 2 more" in alike
-    everything = said("compare", base, new, "--show", "9")
+    everything = invoke("compare", base, new, "--show", "9")
     assert "… and" not in everything[everything.index("Replies that changed") :].replace("…Well", "")
-    nothing = said("compare", base, new, "--show", "0")
+    nothing = invoke("compare", base, new, "--show", "0")
     assert CHANGED in nothing
     assert "prompt:" not in nothing
 
 
-def test_long_replies_are_shortened_to_the_terminal_and_shown_from_where_they_differ() -> None:
-    text = said("compare", ran("before"), ran("now"), "--show", "9")
+def test_long_replies_are_shortened_and_start_where_they_differ() -> None:
+    text = invoke("compare", run_models("before"), run_models("now"), "--show", "9")
     shown = text[text.index("  capital-5") :].splitlines()
     assert max(map(text_width, text.splitlines())) <= 80
     assert len(shown) <= 12
@@ -109,9 +119,9 @@ def test_long_replies_are_shortened_to_the_terminal_and_shown_from_where_they_di
     assert any(line.startswith("    before, passed: …") for line in shown)
 
 
-def test_json_has_the_whole_replies_of_both_sides() -> None:
-    base, new = ran("before"), ran("now")
-    found = as_data(base, new)
+def test_json_contains_both_complete_replies() -> None:
+    base, new = run_models("before"), run_models("now")
+    found = compare_as_json(base, new)
     flipped, gained, *alike = found["examples"]
     assert (flipped["case"], flipped["change"], flipped["prompt"]) == (
         "capital-0",
@@ -130,62 +140,76 @@ def test_json_has_the_whole_replies_of_both_sides() -> None:
     assert alike[2]["new"]["reply"].endswith("Paris, that is")
     changes = found["reply_changes"]
     assert (changes["compared"], changes["changed"], changes["sentence"]) == (4, 3, CHANGED)
-    assert len(as_data(base, new, "--show", "2")["examples"]) == 2
+    assert len(compare_as_json(base, new, "--show", "2")["examples"]) == 2
 
 
-def test_the_same_replies_again_are_not_mentioned() -> None:
-    base, new = ran("before"), ran("before")
-    assert "repl" not in said("compare", base, new)
-    assert as_data(base, new)["reply_changes"] == {"compared": 6, "changed": 0, "sentence": "", "cases": []}
+def test_unchanged_replies_are_not_mentioned() -> None:
+    base, new = run_models("before"), run_models("before")
+    assert "repl" not in invoke("compare", base, new)
+    assert compare_as_json(base, new)["reply_changes"] == {"compared": 6, "changed": 0, "sentence": "", "cases": []}
 
 
-def test_two_models_of_one_run_differ_instead_of_changing() -> None:
-    run = ran("before", "now")
-    text = said("compare", run)
+def test_replies_of_two_models_of_one_run_differ_rather_than_change() -> None:
+    run = run_models("before", "now")
+    text = invoke("compare", run)
     assert "3 of 4 replies differ between the models while the verdict is the same." in " ".join(text.split())
     assert "Replies that differ while the verdict is the same:" in text
     assert "    before, passed: Paris" in text
 
 
+def test_a_reply_without_text_is_shown_by_its_tool_calls_or_as_empty() -> None:
+    calls, empty = run_models("calls"), run_models("empty")
+    text = " ".join(invoke("compare", calls, empty).split())
+    assert 'before, failed: (no text; called find({"number": 1}))' in text
+    assert "now, failed: (empty)" in text
+    found = compare_as_json(calls, empty)
+    first = found["examples"][0]["base"]
+    assert (first["reply"], [each["name"] for each in first["tool_calls"]]) == ("", ["find"])
+    assert (found["reply_changes"]["compared"], found["reply_changes"]["changed"]) == (5, 5)
+    flipped = run_models("before")
+    assert "(no text; called find" in invoke("compare", flipped, calls, "--show", "1")
+
+
 def test_repeats_are_compared_one_by_one() -> None:
-    changes = as_data(ran("before", repeat=3), ran("now", repeat=2))["reply_changes"]
+    changes = compare_as_json(run_models("before", repeat=3), run_models("now", repeat=2))["reply_changes"]
     assert (changes["compared"], changes["changed"]) == (8, 6)
 
 
-def test_a_file_shows_its_replies_and_one_without_outputs_says_nothing(tmp_path: Path) -> None:
-    base, new = ran("before"), ran("now")
+def test_a_file_shows_its_replies_unless_it_has_no_outputs(tmp_path: Path) -> None:
+    base, new = run_models("before"), run_models("now")
     files = [str(tmp_path / name) for name in ("base.json", "new.json")]
     for run, file in zip((base, new), files, strict=True):
-        said("export", run, "--output", file)
-    found = as_data(*files)
+        invoke("export", run, "--output", file)
+    found = compare_as_json(*files)
     assert found["reply_changes"]["changed"] == 3
     assert found["examples"][0]["base"] == {
         "outcome": "passed",
         "reason": 'found "Paris" at character 1',
         "reply": "Paris",
+        "tool_calls": [],
         "result": None,
     }
-    assert as_data(files[0], new)["examples"][0]["prompt"] == "Which capital is number 0?"
+    assert compare_as_json(files[0], new)["examples"][0]["prompt"] == "Which capital is number 0?"
     blocks = json.loads(Path(files[0]).read_text(encoding="utf-8"))
     for each in blocks[0]["results"]:
         del each["output"], each["result_hash"]
     Path(files[0]).write_text(json.dumps(blocks), encoding="utf-8")
-    silent = as_data(*files)
+    silent = compare_as_json(*files)
     assert (silent["reply_changes"]["compared"], silent["reply_changes"]["sentence"]) == (0, "")
     assert silent["examples"][0]["base"]["reply"] is None
-    assert "before, passed: (reply not recorded)" in said("compare", *files)
+    assert "before, passed: (reply not recorded)" in invoke("compare", *files)
 
 
-def test_a_file_whose_hashes_do_not_match_its_outputs_is_named_with_the_first_case(tmp_path: Path) -> None:
-    base, new = ran("before"), ran("now")
+def test_a_file_with_a_wrong_result_hash_is_named_with_the_first_case(tmp_path: Path) -> None:
+    base, new = run_models("before"), run_models("now")
     file = tmp_path / "results.json"
-    said("export", new, "--output", str(file))
-    assert as_data(base, str(file))["hash_mismatches"] == []
+    invoke("export", new, "--output", str(file))
+    assert compare_as_json(base, str(file))["hash_mismatches"] == []
     blocks = json.loads(file.read_text(encoding="utf-8"))
     for number in (1, 4):
         blocks[0]["results"][number]["output"] = "Paris, edited"
     file.write_text(json.dumps(blocks), encoding="utf-8")
-    (mismatch,) = as_data(base, str(file))["hash_mismatches"]
+    (mismatch,) = compare_as_json(base, str(file))["hash_mismatches"]
     assert (mismatch["file"], mismatch["count"], mismatch["first_case"]) == (str(file), 2, "capital-1")
     done = CliRunner().invoke(pramana, ["compare", base, str(file)], standalone_mode=False)
     warning = " ".join(done.stderr.split())
@@ -195,8 +219,8 @@ def test_a_file_whose_hashes_do_not_match_its_outputs_is_named_with_the_first_ca
     assert (found.count, found.first_case) == (2, "capital-1")
 
 
-def test_the_library_has_both_replies_too() -> None:
-    found = library.compare(ran("before"), ran("now"))
+def test_the_library_returns_both_replies() -> None:
+    found = library.compare(run_models("before"), run_models("now"))
     assert (found.reply_changes.changed, found.reply_changes.cases[0].case_id) == (3, "capital-1")
     assert [each.case_id for each in found.examples][:2] == ["capital-0", "capital-3"]
     assert found.examples[0].new.reply == "I am a chatty model."

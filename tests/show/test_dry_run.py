@@ -1,4 +1,4 @@
-"""`pramana run --dry-run`: what a run would take, before anything is sent; and how a run that was left is shown."""
+"""`pramana run --dry-run`: the estimate of a run before anything is sent; and how an abandoned run is shown."""
 
 import json
 from contextlib import closing
@@ -14,7 +14,7 @@ from pramana.store.queue import process_name
 from .test_cli import pramana
 
 
-def test_a_dry_run_prints_what_a_run_would_take_and_stores_nothing() -> None:
+def test_a_dry_run_prints_an_estimate_and_stores_nothing() -> None:
     result = pramana("run", "--dry-run", "--model", "gpt-5", "--model", "local", "--repeat", "2", columns=200)
     assert (result.returncode, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
@@ -28,7 +28,7 @@ def test_a_dry_run_prints_what_a_run_would_take_and_stores_nothing() -> None:
     assert json.loads(pramana("runs", "--json").stdout) == []
 
 
-def test_a_dry_run_as_json_is_the_same_view() -> None:
+def test_a_dry_run_prints_the_same_estimate_as_json() -> None:
     result = pramana("run", "--dry-run", "--json", "--model", "gpt-5")
     found = json.loads(result.stdout)
     assert (found["dry_run"], found["cases"], found["calls"]) == (True, 10, 12)
@@ -50,7 +50,7 @@ def test_a_dry_run_refuses_what_the_run_would_refuse() -> None:
 
 
 @pytest.mark.parametrize("option", [("--output", "results.json"), ("--id-file", "id"), ("--fail-under", "0.5")])
-def test_what_needs_results_cannot_go_with_a_dry_run(
+def test_options_that_need_results_cannot_be_combined_with_dry_run(
     option: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,14 +62,14 @@ def test_what_needs_results_cannot_go_with_a_dry_run(
     )
 
 
-def test_the_cost_of_a_suite_is_labelled_as_its_authors() -> None:
+def test_the_cost_of_a_suite_is_labelled_as_the_authors_estimate() -> None:
     assert "author's cost" in pramana("suite", "list").stdout
     help_text = " ".join(pramana("suite", "publish", "--help").stdout.split())
     assert "Your cost estimate for one run of a tier (repeatable)" in help_text
 
 
-def abandoned_run(target: Target) -> str:
-    """Return the id of a run whose process is gone."""
+def store_abandoned_run(target: Target) -> str:
+    """Store a run whose process has died; return its id."""
     cases = [Case("a", "test_case", (Turn("user", "Hi."),), Facets("x", "easy"))]
     with closing(open_store(settings.database_url())) as store:
         run = store.runs.create(Plan("mine", None, (target,)), cases)
@@ -78,14 +78,14 @@ def abandoned_run(target: Target) -> str:
         return run.id
 
 
-def test_a_killed_run_reads_interrupted_with_the_command_that_resumes_it() -> None:
-    run_id = abandoned_run(Target("fake:echo", "fake", "echo"))
+def test_a_killed_run_is_shown_as_interrupted_with_the_resume_command() -> None:
+    run_id = store_abandoned_run(Target("fake:echo", "fake", "echo"))
     (listed,) = json.loads(pramana("runs", "--json").stdout)
     assert (listed["status"], listed["reason"].endswith(" exited before the run was complete")) == ("interrupted", True)
     assert pramana("show").stderr == f"Resume with: pramana run --resume {run_id}\n"
 
 
-def test_a_resumed_run_keeps_its_limits_and_the_advice_names_the_one_to_raise() -> None:
+def test_a_resumed_run_keeps_its_limits_and_suggests_which_to_raise() -> None:
     limits = ("--max-total-tokens", "30", "--concurrency", "1")
     first = pramana("run", "--model", "fake:echo", *limits, "--judge", "fake:fixed=YES", "--quiet")
     (stopped,) = json.loads(pramana("runs", "--json").stdout)
@@ -98,23 +98,23 @@ def test_a_resumed_run_keeps_its_limits_and_the_advice_names_the_one_to_raise() 
     assert (done.returncode, "Resume with" in done.stderr) == (0, False)
 
 
-def test_a_command_that_is_an_option_is_named() -> None:
+def test_an_unknown_command_that_is_an_option_suggests_the_option() -> None:
     assert 'unknown command "resume"; run: pramana run --resume RUN' in pramana("resume", "latest").stderr
     assert "; run: pramana run --dry-run" in pramana("estimate").stderr
 
 
-def test_a_limit_below_the_estimate_is_warned_of() -> None:
+def test_a_limit_below_the_estimate_is_a_warning() -> None:
     lines = pramana("run", "--dry-run", "--model", "gpt-5", "--max-cost", "0.0001", columns=200).stdout
     assert "Warning: the cost limit of $0.0001 is below the estimate" in lines
 
 
-def test_a_killed_run_of_a_script_is_resumed_from_python() -> None:
-    run_id = abandoned_run(Target("python:__main__:agent", "python", "__main__:agent"))
+def test_a_killed_run_of_a_script_suggests_resuming_from_python() -> None:
+    run_id = store_abandoned_run(Target("python:__main__:agent", "python", "__main__:agent"))
     assert pramana("show").stderr == f"Resume with: pramana.resume('{run_id}', model=function)\n"
 
 
-def test_a_run_under_way_is_not_advised_to_be_resumed() -> None:
-    run_id = abandoned_run(Target("fake:echo", "fake", "echo"))
+def test_a_running_run_does_not_suggest_resuming() -> None:
+    run_id = store_abandoned_run(Target("fake:echo", "fake", "echo"))
     with closing(open_store(settings.database_url())) as store:
         assert store.queue.claim(run_id, process_name())
     assert pramana("show").stderr == ""

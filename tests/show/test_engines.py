@@ -1,4 +1,4 @@
-"""Runs of embedded models on two engines: compared, shown, exported and read back, old ones without a record too."""
+"""Runs of embedded models on two engines: compared, shown, exported and read back; also old runs without a record."""
 
 import asyncio
 import io
@@ -27,10 +27,10 @@ from pramana.show.cli import pramana
 from pramana.show.web.pages import comparison_markup
 from pramana.store import open_store
 
-from ..views import made
+from ..views import make_view
 
 OLD = "xllamacpp 2026.10; SmolLM2 Q4_1 sha256:b179c952…"
-HERE, THERE = f"{OLD}; AVX AVX2 FMA; 1 thread", f"{OLD}; AVX AVX2 AVX512 FMA; 1 thread"
+ENGINE_A, ENGINE_B = f"{OLD}; AVX AVX2 FMA; 1 thread", f"{OLD}; AVX AVX2 AVX512 FMA; 1 thread"
 LINE = "Engine: SmolLM2 Q4_1 on xllamacpp 2026.10 (AVX2, 1 thread)"
 DIFFERENT = (
     "Different engines: SmolLM2 Q4_1 previously ran on xllamacpp 2026.10 (AVX2, 1 thread), now on xllamacpp 2026.10 (AVX-512, "
@@ -40,7 +40,7 @@ DIFFERENT = (
 CASE = Case("a-1", "test_case", (Turn("user", "Hi?"),), Facets("factual", "easy"), Assertion("contains"), ("x",))
 
 
-def stored(*fingerprints: str | None, provider: str = "local") -> str:
+def store_run(*fingerprints: str | None, provider: str = "local") -> str:
     """Store a run of one case, with a repeat for each fingerprint."""
     plan = Plan("mine", None, (Target("local", provider, "SmolLM2"),), len(fingerprints), runner_version="0.1.0")
     checks = (Check("contains", "1", Outcome.PASSED, "because"),)
@@ -60,32 +60,32 @@ def stored(*fingerprints: str | None, provider: str = "local") -> str:
     return run.id
 
 
-def printed(*arguments: str) -> str:
+def invoke(*arguments: str) -> str:
     done = CliRunner().invoke(pramana, list(arguments), standalone_mode=False)
     assert done.exception is None, done.exception
     return done.stdout
 
 
-def written(run_id: str, kind: Any) -> str:
+def export_text(run_id: str, kind: Any) -> str:
     out = io.StringIO()
     with closing(open_store(settings.database_url())) as store:
         export(kind, store.runs.find(run_id), store.results.iterate_with_cases(run_id), out)
     return out.getvalue()
 
 
-def saved(run_id: str, path: Path, *, old: bool = False) -> str:
-    """Write a run as results.json; an old file has no engines."""
-    blocks = json.loads(written(run_id, "json"))
+def save_results(run_id: str, path: Path, *, old: bool = False) -> str:
+    """Write a run as results.json; a file of an old version has no engines."""
+    blocks = json.loads(export_text(run_id, "json"))
     for block in blocks if old else ():
         del block["run_metadata"]["engines"]
     path.write_text(json.dumps(blocks), encoding="utf-8")
     return str(path)
 
 
-def test_two_runs_on_different_engines_say_so(tmp_path: Path) -> None:
-    here, there = stored(HERE), stored(THERE)
-    assert DIFFERENT in " ".join(printed("compare", here, there).split())
-    found = json.loads(printed("compare", here, there, "--json"))
+def test_two_runs_on_different_engines_are_reported(tmp_path: Path) -> None:
+    here, there = store_run(ENGINE_A), store_run(ENGINE_B)
+    assert DIFFERENT in " ".join(invoke("compare", here, there).split())
+    found = json.loads(invoke("compare", here, there, "--json"))
     (change,) = found["engine_changes"]
     assert (change["sentence"], change["model"]) == (DIFFERENT, "SmolLM2 Q4_1")
     assert change["base"] == [
@@ -99,14 +99,14 @@ def test_two_runs_on_different_engines_say_so(tmp_path: Path) -> None:
             "label": "xllamacpp 2026.10 (AVX2, 1 thread)",
         }
     ]
-    files = saved(here, tmp_path / "here.json"), saved(there, tmp_path / "there.json")
-    assert json.loads(printed("compare", *files, "--json"))["engine_changes"] == found["engine_changes"]
-    assert json.loads(printed("compare", here, files[1], "--json"))["engine_changes"] == found["engine_changes"]
+    files = save_results(here, tmp_path / "here.json"), save_results(there, tmp_path / "there.json")
+    assert json.loads(invoke("compare", *files, "--json"))["engine_changes"] == found["engine_changes"]
+    assert json.loads(invoke("compare", here, files[1], "--json"))["engine_changes"] == found["engine_changes"]
 
 
 def test_the_engine_changes_neither_the_verdict_nor_the_exit_code() -> None:
-    here, again, there = stored(HERE), stored(HERE), stored(THERE)
-    same, other = (json.loads(printed("compare", here, each, "--json")) for each in (again, there))
+    here, again, there = store_run(ENGINE_A), store_run(ENGINE_A), store_run(ENGINE_B)
+    same, other = (json.loads(invoke("compare", here, each, "--json")) for each in (again, there))
     assert same.pop("engine_changes") == []
     assert len(other.pop("engine_changes")) == 1
     assert same.pop("heading") != other.pop("heading")
@@ -115,78 +115,78 @@ def test_the_engine_changes_neither_the_verdict_nor_the_exit_code() -> None:
     assert same == other
 
 
-def test_runs_of_the_same_engine_or_of_vendors_say_nothing() -> None:
+def test_runs_on_the_same_engine_or_on_vendors_are_not_reported() -> None:
     for base, new in (
-        (stored(HERE), stored(HERE)),
-        (stored(OLD), stored(OLD)),
-        (stored(None), stored(None)),
-        (stored("fp_1", provider="openai"), stored("fp_2", provider="openai")),
-        (stored(HERE), stored("fp_2", provider="openai")),
+        (store_run(ENGINE_A), store_run(ENGINE_A)),
+        (store_run(OLD), store_run(OLD)),
+        (store_run(None), store_run(None)),
+        (store_run("fp_1", provider="openai"), store_run("fp_2", provider="openai")),
+        (store_run(ENGINE_A), store_run("fp_2", provider="openai")),
     ):
-        assert json.loads(printed("compare", base, new, "--json"))["engine_changes"] == []
-        assert "ngine" not in printed("compare", base, new)
+        assert json.loads(invoke("compare", base, new, "--json"))["engine_changes"] == []
+        assert "ngine" not in invoke("compare", base, new)
 
 
 @pytest.mark.parametrize("old", [OLD, None])
-def test_an_old_run_without_the_record_is_told_apart_from_one_with_it(old: str | None) -> None:
-    before, now = stored(old), stored(HERE)
+def test_an_old_run_without_an_engine_differs_from_one_with_an_engine(old: str | None) -> None:
+    before, now = store_run(old), store_run(ENGINE_A)
     for base, new in ((before, now), (now, before)):
-        (change,) = json.loads(printed("compare", base, new, "--json"))["engine_changes"]
+        (change,) = json.loads(invoke("compare", base, new, "--json"))["engine_changes"]
         assert change["sentence"].startswith("Engines not known to be the same: SmolLM2 Q4_1 previously ran on ")
         assert "not recorded" in change["sentence"]
 
 
-def test_an_old_file_without_engines_is_told_apart_from_a_run_with_them(tmp_path: Path) -> None:
-    run = stored(HERE)
-    (change,) = json.loads(printed("compare", saved(run, tmp_path / "old.json", old=True), run, "--json"))[
+def test_an_old_file_without_engines_differs_from_a_run_with_them(tmp_path: Path) -> None:
+    run = store_run(ENGINE_A)
+    (change,) = json.loads(invoke("compare", save_results(run, tmp_path / "old.json", old=True), run, "--json"))[
         "engine_changes"
     ]
     assert change["base"] == []
     assert "previously ran on an engine that was not recorded, now on" in change["sentence"]
 
 
-def test_a_run_shows_its_engine_once_in_every_form() -> None:
-    run = stored(HERE, HERE)
-    assert printed("show", run).count("Engine: ") == 1
-    assert LINE in " ".join(printed("show", run).split())
-    (found,) = json.loads(printed("show", run, "--json"))["engines"]
+def test_every_format_shows_the_engine_of_a_run_once() -> None:
+    run = store_run(ENGINE_A, ENGINE_A)
+    assert invoke("show", run).count("Engine: ") == 1
+    assert LINE in " ".join(invoke("show", run).split())
+    (found,) = json.loads(invoke("show", run, "--json"))["engines"]
     assert (found["engine"], found["processor"], found["threads"]) == ("xllamacpp", ["AVX", "AVX2", "FMA"], 1)
     for kind in ("markdown", "html"):
-        plain = re.sub(r"<[^>]+>|\\|&#?\w+;", "", written(run, kind))
+        plain = re.sub(r"<[^>]+>|\\|&#?\w+;", "", export_text(run, kind))
         assert plain.count("Engine: SmolLM2") == 1, plain
-    (block,) = json.loads(written(run, "json"))
-    assert block["run_metadata"]["engines"] == [HERE]
+    (block,) = json.loads(export_text(run, "json"))
+    assert block["run_metadata"]["engines"] == [ENGINE_A]
 
 
 def test_a_run_without_an_embedded_engine_shows_none() -> None:
-    run = stored("fp_1", provider="openai")
-    assert "Engine" not in printed("show", run)
-    assert json.loads(printed("show", run, "--json"))["engines"] == []
-    assert "engines" not in json.loads(written(run, "json"))[0]["run_metadata"]
-    assert "Engine" not in written(run, "markdown")
+    run = store_run("fp_1", provider="openai")
+    assert "Engine" not in invoke("show", run)
+    assert json.loads(invoke("show", run, "--json"))["engines"] == []
+    assert "engines" not in json.loads(export_text(run, "json"))[0]["run_metadata"]
+    assert "Engine" not in export_text(run, "markdown")
 
 
-def test_a_run_that_was_resumed_on_another_machine_shows_both() -> None:
-    shown = " ".join(printed("show", stored(HERE, THERE)).split())
+def test_a_run_resumed_on_another_machine_shows_both_engines() -> None:
+    shown = " ".join(invoke("show", store_run(ENGINE_A, ENGINE_B)).split())
     there, here = (f"SmolLM2 Q4_1 on xllamacpp 2026.10 ({each}, 1 thread)" for each in ("AVX-512", "AVX2"))
     assert f"Engines: {there}; {here}" in shown
 
 
-def test_engines_survive_a_file_and_are_in_its_schema(tmp_path: Path) -> None:
-    path = Path(saved(stored(HERE), tmp_path / "r.json"))
+def test_engines_round_trip_through_results_json_and_are_in_its_schema(tmp_path: Path) -> None:
+    path = Path(save_results(store_run(ENGINE_A), tmp_path / "r.json"))
     jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), results_schema())
     (block,) = read_results(path)
-    assert (block.provider, block.engines) == ("local", (HERE,))
-    (old,) = read_results(saved(stored(HERE), tmp_path / "old.json", old=True))
+    assert (block.provider, block.engines) == ("local", (ENGINE_A,))
+    (old,) = read_results(save_results(store_run(ENGINE_A), tmp_path / "old.json", old=True))
     assert old.engines == ()
 
 
-def test_the_pages_show_the_engine_and_escape_it() -> None:
-    change = made(EngineChangeView, sentence="Different engines: <b>m</b> ran on …")
-    drawn = str(comparison_markup.render_engine_changes(made(ComparisonView, engine_changes=(change,))))
+def test_html_pages_show_the_engine_escaped() -> None:
+    change = make_view(EngineChangeView, sentence="Different engines: <b>m</b> ran on …")
+    drawn = str(comparison_markup.render_engine_changes(make_view(ComparisonView, engine_changes=(change,))))
     assert "Different engines: &lt;b&gt;m&lt;/b&gt;" in drawn
-    assert str(comparison_markup.render_engine_changes(made(ComparisonView))) == ""
+    assert str(comparison_markup.render_engine_changes(make_view(ComparisonView))) == ""
     engine = EngineInfo("xllamacpp", "1", "<i>", "sha256:1", ("AVX2",), 1)
     summary = structs.replace(Tally().summary(), engines=(engine,))
-    (note,) = run_summary._render_notes(made(RunDetailView, status="finished"), summary)
+    (note,) = run_summary._render_notes(make_view(RunDetailView, status="finished"), summary)
     assert "Engine: &lt;i&gt; on xllamacpp 1 (AVX2, 1 thread)" in str(note)

@@ -1,4 +1,4 @@
-"""`pramana export` and `run --output`: the format by the file's ending, and refusals before anything is sent."""
+"""`pramana export` and `run --output`: the format follows the file ending, and errors come before anything is sent."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def _suite(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("ending", STARTS)
-def test_the_ending_of_the_file_chooses_the_format(suite: Path, tmp_path: Path, ending: str) -> None:
+def test_the_file_ending_selects_the_format(suite: Path, tmp_path: Path, ending: str) -> None:
     written, exported = tmp_path / f"run.{ending}", tmp_path / f"export.{ending.upper()}"
     assert pramana("run", suite, "--model", "fake:echo", "--output", written).returncode == 0
     assert pramana("export", "latest", "--output", exported).returncode == 0
@@ -37,7 +37,7 @@ def test_the_ending_of_the_file_chooses_the_format(suite: Path, tmp_path: Path, 
     assert exported.read_bytes() == written.read_bytes()
 
 
-def test_a_format_that_is_named_wins_over_the_ending(suite: Path, tmp_path: Path) -> None:
+def test_an_explicit_format_overrides_the_file_ending(suite: Path, tmp_path: Path) -> None:
     pramana("run", suite, "--model", "fake:echo")
     for name, ending in (("md", "md"), ("markdown", "md"), ("xml", "xml"), ("junit", "xml"), ("csv", "csv")):
         exported = tmp_path / "report.html"
@@ -46,7 +46,7 @@ def test_a_format_that_is_named_wins_over_the_ending(suite: Path, tmp_path: Path
         assert pramana("export", "--format", name).stdout.startswith(STARTS[ending])
 
 
-def test_a_file_without_an_ending_holds_json(suite: Path, tmp_path: Path) -> None:
+def test_a_file_without_an_ending_is_json(suite: Path, tmp_path: Path) -> None:
     pramana("run", suite, "--model", "fake:echo", "--output", tmp_path / "results")
     assert json.loads((tmp_path / "results").read_text(encoding="utf-8"))[0]["suite_version"] == "mine"
 
@@ -58,7 +58,7 @@ def test_a_file_without_an_ending_holds_json(suite: Path, tmp_path: Path) -> Non
         ("reports/new/report.md", "cannot be written: No such file or directory; create the folder"),
     ],
 )
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_sent(
+def test_an_unwritable_output_is_refused_before_anything_is_sent(
     suite: Path, tmp_path: Path, name: str, message: str
 ) -> None:
     refused = pramana("run", suite, "--model", "fake:echo", "--output", tmp_path / name)
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_sent(
     assert not (tmp_path / name).exists()
 
 
-def test_several_runs_go_into_one_file_in_the_order_of_the_command(suite: Path, tmp_path: Path) -> None:
+def test_several_runs_are_exported_to_one_file_in_command_order(suite: Path, tmp_path: Path) -> None:
     for _ in range(2):
         pramana("run", suite, "--model", "fake:echo")
     newest, oldest = (each["id"] for each in json.loads(pramana("runs", "--json").stdout))
@@ -107,7 +107,7 @@ def test_the_help_says_that_the_latest_run_is_the_default() -> None:
     assert "RUN [default: latest]" in " ".join(pramana("export", "--help").stdout.split())
 
 
-def test_a_note_says_once_which_models_the_cache_does_not_apply_to(suite: Path) -> None:
+def test_models_that_are_never_cached_are_noted_once(suite: Path) -> None:
     asked = ("run", suite, "--model", "python:builtins:str", "--model", "fake:echo", "--judge", "python:builtins:ascii")
     noted = pramana(*asked, "--cache")
     note = (

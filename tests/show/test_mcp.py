@@ -1,4 +1,4 @@
-"""`pramana mcp`, used as coding agents do: by the official SDK's client, most of it over real stdin and stdout."""
+"""`pramana mcp`, used as coding agents use it: through the official SDK's client, mostly over real stdin and stdout."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from pramana.installation import install_command
 from pramana.request import Limits, RunRequest, Selection, published_name
 from pramana.show.cli import pramana
 from pramana.show.cli.mcp import SET_LIMIT_ADVICE
-from pramana.show.mcp import EXAMPLE_CASE, make_server
+from pramana.show.mcp import EXAMPLE_CASE, _call_tool, make_server
 from pramana.show.tool_arguments import has_description, input_schema, output_schema
 from pramana.show.tools import TOOLS, LimitsArguments, RunArguments, SelectionArguments, ToolCall
 from pramana.store import open_store
@@ -51,7 +51,7 @@ def broken(prompt):
 """
 
 
-def case(name: str, prompt: str, ideal: str) -> str:
+def make_case_line(name: str, prompt: str, ideal: str) -> str:
     return json.dumps(
         {
             "id": name,
@@ -69,9 +69,12 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "bot.py").write_text(BOT, encoding="utf-8")
-    cases = [case("factual-001", "Capital of France?", "Paris"), case("factual-002", "Capital of Italy?", "Rome")]
+    cases = [
+        make_case_line("factual-001", "Capital of France?", "Paris"),
+        make_case_line("factual-002", "Capital of Italy?", "Rome"),
+    ]
     (folder / "capitals.jsonl").write_text("\n".join(cases) + "\n", encoding="utf-8")
-    many = [case(f"factual-{number}", f"Number {number}?", str(number)) for number in range(200)]
+    many = [make_case_line(f"factual-{number}", f"Number {number}?", str(number)) for number in range(200)]
     (folder / "many.jsonl").write_text("\n".join(many) + "\n", encoding="utf-8")
     return folder
 
@@ -79,13 +82,13 @@ def folder(tmp_path: Path) -> Path:
 SLOW = {"paths": ["many.jsonl"], "models": ["fake:latency=0.02,echo"], "limits": {"concurrency": 1}}
 
 
-def environment() -> dict[str, str]:
+def make_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ("PATH", "PRAMANA_HOME")}  # noqa: TID251 - what a client would pass on
 
 
-def server(folder: Path, *arguments: str) -> StdioServerParameters:
+def server_parameters(folder: Path, *arguments: str) -> StdioServerParameters:
     return StdioServerParameters(
-        command=sys.executable, args=["-m", "pramana", "mcp", *arguments], cwd=folder, env=environment()
+        command=sys.executable, args=["-m", "pramana", "mcp", *arguments], cwd=folder, env=make_environment()
     )
 
 
@@ -103,30 +106,30 @@ def run(work: Awaitable[_T]) -> _T:
         raise first from None
 
 
-def text_of(found: CallToolResult) -> str:
-    (content,) = found.content
+def read_text(result: CallToolResult) -> str:
+    (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
 
 
-async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+async def call_tool(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """Call a tool that must succeed; the client checks its answer against the output schema."""
     found = await client.call_tool(tool, arguments)
-    assert not found.is_error, text_of(found)
-    assert text_of(found)
+    assert not found.is_error, read_text(found)
+    assert read_text(found)
     assert isinstance(found.structured_content, dict)
     return found.structured_content
 
 
-async def refused(client: Client, tool: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
+async def call_failing_tool(client: Client, tool: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
     found = await client.call_tool(tool, arguments)
     assert found.is_error
     assert isinstance(found.structured_content, dict)
-    assert "Traceback" not in text_of(found)
-    return text_of(found), found.structured_content
+    assert "Traceback" not in read_text(found)
+    return read_text(found), found.structured_content
 
 
-# ── What an agent reads first ──
+# ── Tool descriptions ──
 
 
 def test_every_argument_is_described_and_every_option_of_a_run_is_one() -> None:
@@ -146,7 +149,7 @@ def test_every_argument_is_described_and_every_option_of_a_run_is_one() -> None:
 
 def test_a_client_learns_the_tools_and_how_to_use_them(folder: Path) -> None:
     async def ask() -> None:
-        async with Client(server(folder)) as client:
+        async with Client(server_parameters(folder)) as client:
             assert client.instructions
             assert str(folder) in client.instructions
             assert "the user has set no cost limit" in client.instructions
@@ -157,7 +160,7 @@ def test_a_client_learns_the_tools_and_how_to_use_them(folder: Path) -> None:
                 assert tool.description
                 assert tool.annotations
                 assert tool.annotations.read_only_hint is (name not in ("run", "resume"))
-            assert (await called(client, "validate", text=EXAMPLE_CASE))["valid"], "the example of the instructions"
+            assert (await call_tool(client, "validate", text=EXAMPLE_CASE))["valid"], "the example of the instructions"
 
     run(ask())
 
@@ -165,28 +168,30 @@ def test_a_client_learns_the_tools_and_how_to_use_them(folder: Path) -> None:
 def test_role_and_cost_limit_are_chosen_when_the_server_starts(folder: Path) -> None:
     async def ask() -> None:
         options = ("--role", "viewer", "--max-cost", "2.5")
-        async with Client(server(folder, *options), mode="legacy") as client:  # older clients begin another way
+        async with Client(
+            server_parameters(folder, *options), mode="legacy"
+        ) as client:  # older clients start differently
             assert client.instructions
             assert "All runs together may cost $2.5." in client.instructions
             assert {each.name for each in (await client.list_tools()).tools} == TOOLS.keys()
-            _, said = await refused(client, "run", paths=["capitals.jsonl"], models=["fake:echo"])
+            _, said = await call_failing_tool(client, "run", paths=["capitals.jsonl"], models=["fake:echo"])
             assert said["code"] == "forbidden"
 
     run(ask())
 
 
-# ── What it does ──
+# ── Tools ──
 
 
-def test_an_agent_validates_runs_finds_what_failed_and_proves_its_fix(folder: Path) -> None:
+def test_an_agent_validates_runs_finds_failures_and_proves_its_fix(folder: Path) -> None:
     reports: list[tuple[float, float | None, str | None]] = []
 
     async def show(progress: float, total: float | None, message: str | None) -> None:
         reports.append((progress, total, message))
 
     async def work() -> None:
-        async with Client(server(folder)) as client:
-            found = await called(client, "validate", paths=["capitals.jsonl"])
+        async with Client(server_parameters(folder)) as client:
+            found = await call_tool(client, "validate", paths=["capitals.jsonl"])
             assert (found["valid"], found["files"], found["testCases"]) == (True, 1, 2)
 
             arguments = {"paths": ["capitals.jsonl"], "models": ["python:bot:reply"]}
@@ -197,7 +202,7 @@ def test_an_agent_validates_runs_finds_what_failed_and_proves_its_fix(folder: Pa
             assert reports[-1][:2] == (2, 2)
             assert before["id"] in (reports[-1][2] or "")
 
-            failures = await called(client, "failures", run=before["id"])
+            failures = await call_tool(client, "failures", run=before["id"])
             (failure,) = failures["failures"]
             assert failures["total"] == 1
             assert (failure["caseId"], failure["prompt"], failure["reply"], failure["expected"]) == (
@@ -205,56 +210,124 @@ def test_an_agent_validates_runs_finds_what_failed_and_proves_its_fix(folder: Pa
             )  # fmt: skip
             assert failure["reason"] == 'does not contain "Rome"'
 
-            shown = await called(client, "show", run=before["id"], result=failure["seq"])
+            shown = await call_tool(client, "show", run=before["id"], result=failure["seq"])
             (result,) = shown["results"]
             assert shown["run"]["id"] == before["id"]
             assert result["case"]["turns"] == [{"role": "user", "text": "Capital of Italy?"}]
             assert (result["reply"]["text"], result["checks"][0]["outcome"]) == ("no idea", "failed")
-            assert (await called(client, "show", run=before["id"], case="factual-001"))["results"][0][
+            assert (await call_tool(client, "show", run=before["id"], case="factual-001"))["results"][0][
                 "outcome"
             ] == "passed"
 
             changed = BOT.replace('"no idea"', "answers.ROME").replace("import os, sys", "import os, sys, answers")
             (folder / "answers.py").write_text('ROME = "Rome"')
             (folder / "bot.py").write_text(changed)
-            after = await called(client, "run", paths=["capitals.jsonl"], models=["python:bot:reply"])
-            compared = await called(client, "compare", base=before["id"], new=after["id"])
+            after = await call_tool(client, "run", paths=["capitals.jsonl"], models=["python:bot:reply"])
+            compared = await call_tool(client, "compare", base=before["id"], new=after["id"])
             assert [(each["case"], each["direction"]) for each in compared["flips"]] == [("factual-002", "gained")]
             assert (compared["baseRate"], compared["newRate"]) == (0.5, 1.0)
 
-            listed = await called(client, "runs", pageSize=1)
+            listed = await call_tool(client, "runs", pageSize=1)
             assert ([each["id"] for each in listed["runs"]], listed["total"]) == ([after["id"]], 2)
 
-            await called(client, "run", paths=["capitals.jsonl"], models=["python:bot:broken"])
-            failures = await called(client, "failures")
+            await call_tool(client, "run", paths=["capitals.jsonl"], models=["python:bot:broken"])
+            failures = await call_tool(client, "failures")
             assert {each["reply"] for each in failures["failures"]} == {"half ? a pair"}, "what UTF-8 cannot hold"
 
     run(work())
 
 
-def test_a_comparison_says_that_the_two_were_asked_differently(app: App, folder: Path) -> None:
+def test_short_texts_count_in_the_singular_and_say_when_nothing_failed(folder: Path) -> None:
+    async def read_text(client: Client, name: str, **arguments: Any) -> str:
+        answer = await client.call_tool(name, arguments)
+        return "\n".join(each.text for each in answer.content if isinstance(each, TextContent))
+
     async def work() -> None:
-        suite = {"paths": [str(folder / "capitals.jsonl")], "models": ["fake:echo"]}
-        async with in_process(app, "editor") as client:
-            base = await called(client, "run", **suite)
-            new = await called(client, "run", **suite, systemPrompt="Be kind.", temperature=1)
-            said = text_of(await client.call_tool("compare", {"base": base["id"], "new": new["id"]}))
-            wanted = "no system prompt before, one now; temperature 0 before, 1 now"
-            assert f"Asked differently: {wanted}; that may be the difference." in said.splitlines()
+        async with Client(server_parameters(folder)) as client:
+            assert await read_text(client, "validate", paths=["capitals.jsonl"]) == (
+                "valid: 1 file, 2 test cases, 0 scenarios; 0 errors, 0 warnings"
+            )
+            await call_tool(client, "run", paths=["capitals.jsonl"], models=["fake:fixed=Paris and Rome"])
+            assert await read_text(client, "failures") == "No failed results."
+            assert (await read_text(client, "runs")).startswith("1 run, newest first:\n")
 
     run(work())
 
 
-def test_a_page_of_failures_is_as_long_as_it_should_be(app: App, folder: Path) -> None:
+def test_rates_and_times_of_several_models_are_not_pooled(folder: Path) -> None:
+    languages = [{**json.loads(make_case_line(f"{name}-001", "Capital of Italy?", "Rome")), "category": name}
+                 for name in ("factual", "reasoning")]  # fmt: skip
+    (folder / "two.jsonl").write_text("\n".join(map(json.dumps, languages)), encoding="utf-8")
+    models = ["fake:fixed=Rome", "fake:fixed=Oslo"]
+
     async def work() -> None:
-        async with in_process(app, "editor") as client:
-            await called(client, "run", paths=[str(folder / "many.jsonl")], models=["fake:fixed=none"])
-            first = await called(client, "failures", pageSize=15)
-            last = await called(client, "failures", pageSize=15, page=14)
+        async with Client(server_parameters(folder)) as client:
+            one = await call_tool(client, "run", paths=["two.jsonl"], models=models[:1])
+            assert (one["passRate"], one["byModel"], one["latencyByModel"]) == (1.0, {}, {})
+            assert {name: sorted(rows) for name, rows in one["by"].items()} == {
+                "model": models[:1], "category": ["factual", "reasoning"],
+            }  # fmt: skip
+            both = await call_tool(client, "run", paths=["two.jsonl"], models=models)
+            shown = (await call_tool(client, "show", run=both["id"]))["run"]
+            for found in (both, shown):
+                assert (found["passRate"], found["interval"], found["latencyP50Seconds"]) == (None, None, None)
+                assert {name: rate["passRate"] for name, rate in found["by"].pop("model").items()} == {
+                    models[0]: 1.0, models[1]: 0.0,
+                }  # fmt: skip
+                assert found["by"] == {}
+                rates = {model: by["category"]["factual"]["passRate"] for model, by in found["byModel"].items()}
+                assert rates == {models[0]: 1.0, models[1]: 0.0}
+                assert found["latencyByModel"].keys() == set(models)
+            newest, oldest = (await call_tool(client, "runs"))["runs"]
+            assert (newest["passRate"], oldest["passRate"]) == (None, 1.0)
+            assert [each["passRate"] for each in newest["modelRates"]] == [1.0, 0.0]
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("filters", "named"),
+    [
+        ({"selection": {"ids": []}}, "selection: ids"),
+        ({"selection": {"allTags": []}}, "selection: allTags"),
+        ({"scenarios": {"categories": []}}, "scenarios: categories"),
+    ],
+)
+def test_an_empty_filter_is_refused_instead_of_selecting_everything(
+    folder: Path, filters: dict[str, Any], named: str
+) -> None:
+    async def work() -> None:
+        async with Client(server_parameters(folder)) as client:
+            text, _ = await call_failing_tool(client, "run", paths=["capitals.jsonl"], models=["fake"], **filters)
+            assert f"{named} is empty: no case would run; leave it out for all cases" in text
+            assert (await call_tool(client, "runs"))["total"] == 0
+
+    run(work())
+
+
+def test_a_comparison_reports_different_plans(app: App, folder: Path) -> None:
+    async def work() -> None:
+        suite = {"paths": [str(folder / "capitals.jsonl")], "models": ["fake:echo"]}
+        async with connect_in_process(app, "editor") as client:
+            base = await call_tool(client, "run", **suite)
+            new = await call_tool(client, "run", **suite, systemPrompt="Be kind.", temperature=1)
+            said = read_text(await client.call_tool("compare", {"base": base["id"], "new": new["id"]}))
+            wanted = "no system prompt before, one now; temperature 0 before, 1 now"
+            assert f"The requests differ: {wanted}; this may explain the difference." in said.splitlines()
+
+    run(work())
+
+
+def test_failures_are_paginated_by_page_size(app: App, folder: Path) -> None:
+    async def work() -> None:
+        async with connect_in_process(app, "editor") as client:
+            await call_tool(client, "run", paths=[str(folder / "many.jsonl")], models=["fake:fixed=none"])
+            first = await call_tool(client, "failures", pageSize=15)
+            last = await call_tool(client, "failures", pageSize=15, page=14)
             assert first["total"] == last["total"] == 200
             assert [each["caseId"] for each in first["failures"]] == [f"factual-{number}" for number in range(15)]
             assert [each["caseId"] for each in last["failures"]] == [f"factual-{number}" for number in range(195, 200)]
-            assert await called(client, "failures", outcome="errored") == {
+            assert await call_tool(client, "failures", outcome="errored") == {
                 "run": "latest", "failures": [], "total": 0, "page": 1, "pageSize": 10,
             }  # fmt: skip
 
@@ -263,45 +336,104 @@ def test_a_page_of_failures_is_as_long_as_it_should_be(app: App, folder: Path) -
 
 def test_two_clients_at_once_share_a_store(folder: Path) -> None:
     async def work() -> None:
-        async with Client(server(folder)) as one, Client(server(folder)) as other:
+        async with Client(server_parameters(folder)) as one, Client(server_parameters(folder)) as other:
             asked = {"paths": ["many.jsonl"], "limits": {"concurrency": 4}}
             runs = await asyncio.gather(
-                called(one, "run", models=["fake:latency=0.001,echo"], **asked),
-                called(one, "run", models=["fake:latency=0.001,seed=1,echo"], **asked),
-                called(other, "run", models=["fake:latency=0.001,seed=2,echo"], **asked),
-                called(other, "validate", paths=["many.jsonl"]),
+                call_tool(one, "run", models=["fake:latency=0.001,echo"], **asked),
+                call_tool(one, "run", models=["fake:latency=0.001,seed=1,echo"], **asked),
+                call_tool(other, "run", models=["fake:latency=0.001,seed=2,echo"], **asked),
+                call_tool(other, "validate", paths=["many.jsonl"]),
             )
             ids = {each["id"] for each in runs[:3]}
             assert [each["stored"] for each in runs[:3]] == [200, 200, 200]
             for client in (one, other):
-                assert {each["id"] for each in (await called(client, "runs"))["runs"]} == ids
+                assert {each["id"] for each in (await call_tool(client, "runs"))["runs"]} == ids
 
     run(work())
 
 
-# ── What goes wrong ──
+# ── Errors ──
 
 
-def test_problems_are_named_by_line_column_and_argument(app: App, folder: Path) -> None:
+def test_hostile_arguments_are_refused_by_name_and_never_a_defect(app: App, folder: Path) -> None:
+    del folder
+    junk: tuple[Any, ...] = (
+        None,
+        -1,
+        1.5,
+        "",
+        "\x00",
+        "\x1b[2J",
+        [[]],
+        {"a": 1},
+        10**30,
+        "../../etc/passwd",
+        "x" * 10_000,
+    )
+    needed: dict[str, dict[str, Any]] = {
+        "validate": {"paths": ["a.jsonl"]}, "run": {"paths": ["a.jsonl"], "models": ["fake:echo"]},
+        "resume": {"run": "latest"}, "runs": {}, "show": {"run": "latest"}, "failures": {}, "compare": {"base": "latest"},
+    }  # fmt: skip
+
+    async def work() -> None:
+        async with connect_in_process(app, "editor") as client:
+            for name, tool in TOOLS.items():
+                for argument in input_schema(tool.takes)["properties"]:
+                    for value in junk:
+                        answer = await client.call_tool(name, {**needed[name], argument: value})
+                        assert not {*read_text(answer)} & {"\x00", "\x1b"}, (name, argument, value)
+                        if answer.is_error:
+                            assert answer.structured_content["code"] != "defect", (name, argument, read_text(answer))
+            answer = await client.call_tool("show", {"run": "latest", "result": 10**30})
+            assert "result: expected a whole number from 1 to" in read_text(answer)
+
+    asyncio.run(work())
+
+
+def test_a_lone_surrogate_in_an_argument_is_refused_by_name(app: App, folder: Path) -> None:
+    del folder
+
+    async def refuse(tool: str, argument: str, **needed: object) -> str:
+        call = ToolCall(app, Credential(app.access.make_startup_token("editor", "")), ignore_progress, {})
+        answer = await _call_tool(call, tool, {**needed, argument: "\ud800"})
+        assert answer.is_error
+        assert answer.structured_content is not None
+        assert answer.structured_content["code"] == "invalid_input"
+        return read_text(answer)
+
+    for tool, argument in (("validate", "maxErrors"), ("runs", "page"), ("failures", "outcome")):
+        assert f"{argument}: expected" in asyncio.run(refuse(tool, argument))
+    run = asyncio.run(refuse("run", "temperature", paths=["a.jsonl"], models=["fake:echo"]))
+    assert run.startswith("temperature: expected a number")
+
+
+async def ignore_progress(*_: object) -> None:
+    """Drop a progress notification."""
+
+
+def test_problems_are_located_by_line_column_and_argument(app: App, folder: Path) -> None:
     bad = folder / "bad.jsonl"
     bad.write_text(
-        case("factual-001", "Hi", "hi") + "\n" + case("factual-002", "Hi", "hi").replace("easy", "simple") + "\n"
+        make_case_line("factual-001", "Hi", "hi")
+        + "\n"
+        + make_case_line("factual-002", "Hi", "hi").replace("easy", "simple")
+        + "\n"
     )
 
     async def work() -> None:
-        async with in_process(app, "editor") as client:
-            found = await called(client, "validate", paths=[str(bad)])
+        async with connect_in_process(app, "editor") as client:
+            found = await call_tool(client, "validate", paths=[str(bad)])
             (problem,) = found["problems"]
             assert (found["valid"], found["errors"], problem["line"], problem["path"]) == (
                 False, 1, 2, "[1].metadata.difficulty",
             )  # fmt: skip
             assert problem["column"] > 1
-            text, said = await refused(client, "run", paths=[str(bad)], models=["fake"])
+            text, said = await call_failing_tool(client, "run", paths=[str(bad)], models=["fake"])
             assert text.startswith(f"{bad}:2:{problem['column']}: [1].metadata.difficulty: ")
             assert said["code"] == "invalid_input"
             assert said["details"] == [problem]
 
-            text, said = await refused(client, "run", model=["fake"], limits={"maxCost": -1, "deadline": 3})
+            text, said = await call_failing_tool(client, "run", model=["fake"], limits={"maxCost": -1, "deadline": 3})
             assert [each["path"] for each in said["details"]] == [
                 "model", "limits.maxCost", "limits.deadline", "models",
             ]  # fmt: skip
@@ -313,28 +445,28 @@ def test_problems_are_named_by_line_column_and_argument(app: App, folder: Path) 
                 ({}, "paths"),
                 ({"text": "x", "kind": "yaml"}, "kind"),
             ):
-                _, said = await refused(client, "validate", **arguments)
+                _, said = await call_failing_tool(client, "validate", **arguments)
                 assert [each["path"] for each in said["details"]] == [path]
 
-            text, said = await refused(client, "show", run="nothing")
+            text, said = await call_failing_tool(client, "show", run="nothing")
             assert (said["code"], text) == (
                 "not_found", 'there is no run "nothing"; call the tool runs to see their ids',
             )  # fmt: skip
-            assert "does not exist" in (await refused(client, "validate", paths=["nowhere.jsonl"]))[0]
-            assert "there is no tool" in (await refused(client, "shows"))[0]
-            text, _ = await refused(client, "run", paths=[str(bad)], models=["fake"], selection={"limit": 0})
+            assert "does not exist" in (await call_failing_tool(client, "validate", paths=["nowhere.jsonl"]))[0]
+            assert "unknown tool" in (await call_failing_tool(client, "shows"))[0]
+            text, _ = await call_failing_tool(client, "run", paths=[str(bad)], models=["fake"], selection={"limit": 0})
             assert text == "selection.limit: expected a whole number from 1, or null, found 0"
 
     run(work())
 
 
-def test_a_run_that_ends_by_an_error_says_what_is_kept_and_how_to_go_on(app: App, folder: Path) -> None:
+def test_a_failed_run_says_what_is_stored_and_how_to_resume(app: App, folder: Path) -> None:
     async def work() -> None:
-        async with in_process(app, "editor") as client:
+        async with connect_in_process(app, "editor") as client:
             many = {"paths": [str(folder / "many.jsonl")], "limits": {"concurrency": 1}}
-            text, said = await refused(client, "run", models=["fake:out_of_credit=0.05"], **many)
+            text, said = await call_failing_tool(client, "run", models=["fake:out_of_credit=0.05"], **many)
             assert said["code"] == "out_of_credit"
-            (listed,) = (await called(client, "runs"))["runs"]
+            (listed,) = (await call_tool(client, "runs"))["runs"]
             assert listed["status"] == "stopped"
             assert f"{listed['stored']:,} of 200 results are stored" in text
             assert f"Run {listed['id']} of many is stopped" in text
@@ -342,12 +474,12 @@ def test_a_run_that_ends_by_an_error_says_what_is_kept_and_how_to_go_on(app: App
     run(work())
 
 
-# ── Cancelled ──
+# ── Cancellation ──
 
 
-def test_a_cancelled_run_keeps_what_is_stored_and_is_resumed(folder: Path) -> None:
+def test_a_cancelled_run_keeps_its_results_and_can_be_resumed(folder: Path) -> None:
     async def work() -> None:
-        async with Client(server(folder)) as client:
+        async with Client(server_parameters(folder)) as client:
             begun = asyncio.Event()
 
             async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -360,10 +492,10 @@ def test_a_cancelled_run_keeps_what_is_stored_and_is_resumed(folder: Path) -> No
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
-            stopped = await ended(client)
+            stopped = await wait_for_newest_run(client)
             assert stopped["status"] == "interrupted"
             assert 0 < stopped["stored"] < 200
-            resumed = await called(client, "resume", run="latest")
+            resumed = await call_tool(client, "resume", run="latest")
             assert (resumed["id"], resumed["status"], resumed["stored"]) == (stopped["id"], "finished", 200)
 
     run(work())
@@ -390,22 +522,22 @@ def test_a_run_whose_progress_cannot_be_reported_is_stopped(app: App, folder: Pa
     assert left.stored < 200
 
 
-async def ended(client: Client) -> dict[str, Any]:
-    """Return the newest run once nobody works on it."""
+async def wait_for_newest_run(client: Client) -> dict[str, Any]:
+    """Return the newest run once no process works on it."""
     while True:
-        (found,) = (await called(client, "runs"))["runs"]
+        (found,) = (await call_tool(client, "runs"))["runs"]
         if found["status"] != "running":
             return dict(found)
 
 
 class RawServer:
-    """The server as a process, and the lines that it writes."""
+    """The server as a process, and its output lines."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pramana", "mcp"],
             cwd=folder,
-            env=environment(),
+            env=make_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -430,7 +562,7 @@ class RawServer:
         self.ask(number, "tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": number}})
 
     def read(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Return the first message that is wanted; every line must be one."""
+        """Return the first matching message; every line must be a message."""
         assert self.process.stdout
         for line in self.process.stdout:
             said: dict[str, Any] = json.loads(line)
@@ -445,7 +577,7 @@ def begin_slow_run(raw: RawServer) -> None:
     raw.read(lambda said: said.get("method") == "notifications/progress" and said["params"]["progress"] > 0)
 
 
-def test_nothing_but_the_protocol_is_on_stdout_and_a_signal_keeps_what_is_stored(folder: Path) -> None:
+def test_stdout_has_only_protocol_messages_and_a_signal_keeps_stored_results(folder: Path) -> None:
     raw = RawServer(folder)
     raw.call(2, "run", {"paths": ["capitals.jsonl"], "models": ["python:bot:reply"]})
     assert raw.read(lambda said: said.get("id") == 2)["result"]["structuredContent"]["stored"] == 2
@@ -459,7 +591,7 @@ def test_nothing_but_the_protocol_is_on_stdout_and_a_signal_keeps_what_is_stored
     assert_interrupted()
 
 
-def test_a_run_ends_when_its_client_goes_away(folder: Path) -> None:
+def test_a_run_stops_when_its_client_disconnects(folder: Path) -> None:
     raw = RawServer(folder)
     begin_slow_run(raw)
     _, told = raw.process.communicate(timeout=20)  # closes stdin
@@ -477,7 +609,7 @@ def assert_interrupted() -> None:
         assert sum(store.results.count_outcomes(left.id).values()) == left.stored
 
 
-# ── Who may do what, and for how much ──
+# ── Permissions and cost limits ──
 
 
 @pytest.fixture
@@ -487,52 +619,52 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 
 @asynccontextmanager
-async def in_process(app: App, role: Any) -> AsyncIterator[Client]:
+async def connect_in_process(app: App, role: Any) -> AsyncIterator[Client]:
     credential = Credential(app.access.make_startup_token(role, "of this MCP server"))
     async with Client(make_server(app, credential, "", {})) as client:
         yield client
 
 
-def test_a_viewer_reads_and_validates_and_the_application_refuses_the_rest(app: App, folder: Path) -> None:
+def test_a_viewer_can_only_read_and_validate(app: App, folder: Path) -> None:
     async def work() -> None:
         suite = [str(folder / "capitals.jsonl")]
-        async with in_process(app, "editor") as client:
-            base, made = [await called(client, "run", paths=suite, models=["fake:echo"]) for _ in range(2)]
-        async with in_process(app, "viewer") as client:
+        async with connect_in_process(app, "editor") as client:
+            base, made = [await call_tool(client, "run", paths=suite, models=["fake:echo"]) for _ in range(2)]
+        async with connect_in_process(app, "viewer") as client:
             for tool, arguments in (("run", {"paths": suite, "models": ["fake:echo"]}), ("resume", {"run": "latest"})):
-                text, said = await refused(client, tool, **arguments)
+                text, said = await call_failing_tool(client, tool, **arguments)
                 assert said["code"] == "forbidden"
                 assert text == (
-                    "this needs the role editor, and the token of this MCP server has the role viewer; ask the user to "
+                    "this request needs the role editor, and the token of this MCP server has the role viewer; ask the user to "
                     "start the server without --role viewer"
                 )
-            assert (await called(client, "validate", paths=suite))["valid"]
-            assert (await called(client, "show", run="latest"))["run"]["id"] == made["id"]
-            assert (await called(client, "failures"))["total"] == 2
-            assert (await called(client, "compare", base=base["id"], new=made["id"]))["pairs"] == 2
-            assert (await called(client, "runs"))["total"] == 2
+            assert (await call_tool(client, "validate", paths=suite))["valid"]
+            assert (await call_tool(client, "show", run="latest"))["run"]["id"] == made["id"]
+            assert (await call_tool(client, "failures"))["total"] == 2
+            assert (await call_tool(client, "compare", base=base["id"], new=made["id"]))["pairs"] == 2
+            assert (await call_tool(client, "runs"))["total"] == 2
 
     run(work())
 
 
-def test_models_that_cost_money_are_refused_until_the_user_sets_a_limit(app: App, folder: Path) -> None:
+def test_paid_models_are_refused_without_a_cost_limit(app: App, folder: Path) -> None:
     async def work() -> None:
         suite = [str(folder / "capitals.jsonl")]
-        async with in_process(app, "editor") as client:
+        async with connect_in_process(app, "editor") as client:
             for asked in (
                 {"models": ["openai:gpt-5"]},
                 {"models": ["http://127.0.0.1:9/v1#any"], "limits": {"maxCost": 100}},
                 {"models": ["fake:echo"], "judge": "openai:gpt-5"},
             ):
-                text, said = await refused(client, "run", paths=suite, **asked)
+                text, said = await call_failing_tool(client, "run", paths=suite, **asked)
                 assert said["code"] == "cost_not_allowed"
                 assert "pramana mcp --max-cost" in text
-            assert (await called(client, "runs"))["total"] == 0, "nothing was started"
+            assert (await call_tool(client, "runs"))["total"] == 0, "nothing was started"
 
     run(work())
 
 
-def test_runs_share_the_cost_limit(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_runs_share_one_cost_limit(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pramana import settings
 
     monkeypatch.syspath_prepend(str(folder))
@@ -543,23 +675,23 @@ def test_runs_share_the_cost_limit(folder: Path, tmp_path: Path, monkeypatch: py
 
     async def work(app: App) -> None:
         asked = {"paths": [str(folder / "many.jsonl")], "models": ["python:bot:paid"]}
-        async with in_process(app, "editor") as client:
-            first = await called(client, "run", **asked, limits={"maxCost": 2, "concurrency": 1})
+        async with connect_in_process(app, "editor") as client:
+            first = await call_tool(client, "run", **asked, limits={"maxCost": 2, "concurrency": 1})
             assert (first["status"], first["stored"], first["costUsd"]) == ("stopped", 2, 2.0)
-            second = await called(client, "run", **asked, limits={"concurrency": 1})
+            second = await call_tool(client, "run", **asked, limits={"concurrency": 1})
             assert (second["status"], second["stored"]) == ("stopped", 3), "what the first has left of the $5"
-            text, said = await refused(client, "run", **asked)
+            text, said = await call_failing_tool(client, "run", **asked)
             assert said["code"] == "cost_not_allowed"
-            assert "nothing is left of the $5" in text
-            assert (await called(client, "runs"))["total"] == 2
-            text, said = await refused(client, "resume", run=first["id"])
+            assert "the cost limit of $5 for all runs of this program is used up" in text
+            assert (await call_tool(client, "runs"))["total"] == 2
+            text, said = await call_failing_tool(client, "resume", run=first["id"])
             assert said["code"] == "cost_not_allowed"
 
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
         run(work(App(store, local=LocalProgram(SpendingLimit(5.0, SET_LIMIT_ADVICE)))))
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_mcp_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
     monkeypatch.setitem(sys.modules, "mcp_types", None)
     monkeypatch.delitem(sys.modules, "pramana.show.mcp")

@@ -1,4 +1,4 @@
-"""A run in which nothing got a verdict says so first; who will judge is said before any model is called."""
+"""A run without verdicts says so first; the judge is named before any model is called."""
 
 import json
 import sys
@@ -41,7 +41,7 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(pramana, [*arguments], standalone_mode=False)
 
 
-def test_a_run_without_verdicts_says_so_before_anything_else_and_draws_no_bar() -> None:
+def test_a_run_without_verdicts_says_so_first_and_draws_no_bar() -> None:
     done = invoke("run", "judged.jsonl", "--model", MUMBLE, "--quiet")
     title, first, model, rates = done.stdout.strip().splitlines()[:4]
     assert title.startswith("judged · run ")
@@ -55,18 +55,18 @@ def test_a_run_without_verdicts_says_so_before_anything_else_and_draws_no_bar() 
     assert export.stdout.split("\n\n")[1] == f"**{first}**"
 
 
-def test_with_a_bar_a_run_without_verdicts_exits_with_4() -> None:
+def test_a_run_without_verdicts_exits_4_with_fail_under() -> None:
     done = invoke("run", "judged.jsonl", "--model", MUMBLE, "--quiet", "--fail-under", "0.5")
     assert done.return_value == 4
     assert done.stdout.strip().splitlines()[1].startswith("No verdicts: ")
     assert "2 results of 2 have no verdict" in " ".join(done.stdout.split())
 
 
-def test_a_run_with_verdicts_says_nothing_of_it() -> None:
+def test_a_run_with_verdicts_has_no_such_note() -> None:
     assert "No verdicts" not in invoke("run", "judged.jsonl", "--model", ANSWER, "--quiet").stdout
 
 
-def test_a_run_warns_of_cases_that_no_model_can_judge_before_it_calls_one() -> None:
+def test_cases_without_a_judge_are_warned_about_before_any_model_call() -> None:
     done = invoke("run", "judged.jsonl", "--model", "fake-voice", "--modality", "text", "--json")
     assert done.stderr.splitlines()[0] == "Warning: 2 cases will have no verdict: name a judge (--judge MODEL)."
     several = invoke("run", "judged.jsonl", "--model", "fake-voice", "--model", ANSWER, "--modality", "text", "--json")
@@ -99,10 +99,10 @@ def test_a_model_that_judges_itself_is_named_at_the_start(options: tuple[str, ..
         assert json.loads(invoke("run", "judged.jsonl", *options, "--dry-run", "--json").stdout)["self_judged"]
 
 
-def test_where_nothing_is_judged_by_a_model_nothing_is_said_of_judges() -> None:
+def test_a_run_without_judged_cases_mentions_no_judge() -> None:
     done = invoke("run", "checked.jsonl", "--model", ANSWER, "--json")
     assert "judge" not in done.stderr.replace("models_that_judge", "")
 
 
-def test_quiet_says_nothing_before_the_summary() -> None:
+def test_quiet_prints_nothing_before_the_summary() -> None:
     assert "own replies" not in invoke("run", "judged.jsonl", "--model", ANSWER, "--quiet").stderr

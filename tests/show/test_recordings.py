@@ -1,4 +1,4 @@
-"""Recordings as they leave a store: each whole or not at all, and a damaged one keeps no other back."""
+"""Exported recordings: each complete or absent, and a damaged one does not block the others."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def calls(tmp_path: Path, store: Store) -> dict[str, Call]:
-    """Hold two calls, and return them by their case."""
+    """Make two calls; return them by case id."""
     file = tmp_path / "desk.yaml"
     file.write_text(SCENARIOS, encoding="utf-8")
     run = create_run(
@@ -46,16 +46,16 @@ def calls(tmp_path: Path, store: Store) -> dict[str, Call]:
     return {name: reply.call for name, reply in pairs if reply and reply.call}
 
 
-def exported(folder: Path, *more: str) -> Result:
+def export_audio(folder: Path, *more: str) -> Result:
     return CliRunner().invoke(pramana, ["export", "--audio", str(folder), *more])
 
 
-def test_a_damaged_recording_keeps_no_other_back(calls: dict[str, Call], store: Store, tmp_path: Path) -> None:
+def test_a_damaged_recording_does_not_block_the_others(calls: dict[str, Call], store: Store, tmp_path: Path) -> None:
     assert set(calls) == {"one", "two"}
     store.blobs.path(calls["one"].recording).write_bytes(b"rot")
     store.blobs.path(calls["one"].log).unlink()
     folder, table = tmp_path / "audio", tmp_path / "table.csv"
-    ended = exported(folder, "--format", "csv", "--output", str(table))
+    ended = export_audio(folder, "--format", "csv", "--output", str(table))
     assert isinstance(ended.exception, StoreFailed)
     assert ended.exception.exit_code == 3
     assert "1 call: a stereo WAV" in ended.stdout
@@ -68,17 +68,17 @@ def test_a_damaged_recording_keeps_no_other_back(calls: dict[str, Call], store: 
     assert audio.read_wav(wav.read_bytes())[1] == audio.RECORDING_RATE
     assert len(table.read_text(encoding="utf-8").splitlines()) == 3
     store.blobs.path(calls["two"].log).write_bytes(b"rot")
-    none = exported(tmp_path / "again", "--id", "one")
+    none = export_audio(tmp_path / "again", "--id", "one")
     assert (type(none.exception), none.stdout) == (StoreFailed, "")
 
 
-def test_a_file_that_cannot_be_written_to_its_end_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, data: bytes) -> int:
+def test_a_partly_written_recording_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_to_full_disk(path: Path, data: bytes) -> int:
         with path.open("wb") as file:
             file.write(data[:3])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "write_bytes", write_to_full_disk)
     (tmp_path / "a.wav").write_text("before", encoding="utf-8")
     with pytest.raises(OSError, match="No space left"):
         _write_atomically(tmp_path / "a.wav", b"all of it")

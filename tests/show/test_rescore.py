@@ -1,4 +1,4 @@
-"""`pramana rescore`, `show --scorings` and RUN@0: what a re-scoring changed, and what earlier scorings said."""
+"""`pramana rescore`, `show --scorings` and RUN@0: the changes of a re-scoring, and earlier scorings."""
 
 import html
 import json
@@ -31,7 +31,7 @@ def invoke(*arguments: str | Path) -> Result:
     return CliRunner().invoke(pramana, [*map(str, arguments)], standalone_mode=False)
 
 
-def said(*arguments: str | Path, code: int = 0) -> str:
+def invoke_and_check(*arguments: str | Path, code: int = 0) -> str:
     result = invoke(*arguments)
     assert (result.return_value or 0, result.exception) == (code, None), result.output
     return result.stdout
@@ -57,29 +57,29 @@ def _run_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         for number in range(4)
     ]
     suite.write_text("\n".join(map(json.dumps, cases)), encoding="utf-8")
-    said("run", suite, "--model", "fake:echo", "--judge", "python:judges_of_lines:lenient", "--quiet")
-    (run,) = json.loads(said("runs", "--json"))
+    invoke_and_check("run", suite, "--model", "fake:echo", "--judge", "python:judges_of_lines:lenient", "--quiet")
+    (run,) = json.loads(invoke_and_check("runs", "--json"))
     return str(run["id"])
 
 
-def rate(run: str) -> tuple[int, int]:
-    overall = json.loads(said("show", run, "--json"))["overall"]
+def count_outcomes(run: str) -> tuple[int, int]:
+    overall = json.loads(invoke_and_check("show", run, "--json"))["overall"]
     return overall["passed"], overall["failed"]
 
 
 STRICT = ("--judge", "python:judges_of_lines:strict", "--quiet")
 
 
-def test_a_judge_that_cannot_be_loaded_is_refused_and_no_verdict_is_touched(run_id: str) -> None:
+def test_a_judge_that_cannot_be_loaded_is_refused_and_no_verdict_changes(run_id: str) -> None:
     refused = invoke("rescore", run_id, "--judge", "python:judges_of_lines:nosuch")
     assert "module 'judges_of_lines' has no attribute 'nosuch'" in str(refused.exception)
     assert getattr(refused.exception, "exit_code", None) == 2
-    assert [each["number"] for each in json.loads(said("show", run_id, "--scorings", "--json"))] == [0]
-    assert rate(run_id) == (4, 0)
+    assert [each["number"] for each in json.loads(invoke_and_check("show", run_id, "--scorings", "--json"))] == [0]
+    assert count_outcomes(run_id) == (4, 0)
 
 
-def test_rescore_ends_with_the_verdicts_that_changed_and_those_it_could_not_judge(run_id: str) -> None:
-    text = said("rescore", run_id, *STRICT)
+def test_rescore_lists_changed_verdicts_and_unjudged_replies(run_id: str) -> None:
+    text = invoke_and_check("rescore", run_id, *STRICT)
     changed = text[text.index("2 of 4 verdicts changed") :].splitlines()
     judge = "python:judges_of_lines:strict"
     assert changed[0] == "2 of 4 verdicts changed: 2 passed -> failed"
@@ -90,11 +90,11 @@ def test_rescore_ends_with_the_verdicts_that_changed_and_those_it_could_not_judg
     assert "1 reply has no new verdict and keeps the earlier one:" in changed
     assert changed[-1] == f"Earlier scorings: pramana show {run_id} --scorings"
     assert max(map(len, changed)) <= 80
-    assert rate(run_id) == (2, 2), "line-1 keeps the verdict of the first judge"
+    assert count_outcomes(run_id) == (2, 2), "line-1 keeps the verdict of the first judge"
 
 
-def test_rescore_prints_what_changed_as_json_too(run_id: str) -> None:
-    found = json.loads(said("rescore", run_id, *STRICT, "--json"))
+def test_rescore_prints_changes_as_json(run_id: str) -> None:
+    found = json.loads(invoke_and_check("rescore", run_id, *STRICT, "--json"))
     rescoring = found["rescoring"]
     assert (found["exit_code"], found["overall"]["passed"]) == (0, 2)
     assert (rescoring["scoring"], rescoring["judged"], rescoring["changed"], rescoring["kept"]) == (1, 4, 2, 1)
@@ -108,28 +108,33 @@ def test_rescore_prints_what_changed_as_json_too(run_id: str) -> None:
     assert "the judge broke" in kept["reason"]
 
 
-def test_a_judge_that_was_a_function_of_a_program_is_refused_with_what_to_do(run_id: str) -> None:
+def test_a_judge_function_of_a_script_is_refused_with_advice(run_id: str) -> None:
     judged = library.resume(run_id)  # has the cases of the run
     cases = [each.case for each in judged.results()]
     report = library.evaluate(cases, model="fake:echo", judge=lambda _: "YES")
     refused = invoke("rescore", report.run_id, "--quiet")
-    assert "exists only in the program that started the run; name another judge with --judge MODEL" in str(
-        refused.exception
-    )
+    assert str(refused.exception).endswith("name another judge, or put the function in a module")
     own = library.evaluate(cases[:1], model=lambda _: "YES")
-    found = json.loads(said("rescore", own.run_id, "--json", code=4))
+    found = json.loads(invoke_and_check("rescore", own.run_id, "--json", code=4))
     (kept,) = found["rescoring"]["kept_verdicts"]
     assert (
-        "cannot judge: it exists only in the program that started the run; name another judge with --judge"
-        in (kept["reason"])
+        "cannot judge: it exists only in the program that started the run; name another judge, or" in (kept["reason"])
     )
     assert (found["exit_code"], found["sentence"]) == (4, NO_NEW_VERDICT)
 
 
-def test_two_scorings_of_one_run_are_compared(run_id: str) -> None:
-    said("rescore", run_id, *STRICT)
+def test_a_report_makes_a_scoring_current(run_id: str) -> None:
+    invoke_and_check("rescore", run_id, *STRICT)
+    report = library.load_report(run_id)
+    assert [each.current for each in report.use_scoring(0)] == [True, False]
+    assert count_outcomes(run_id) == (4, 0)
+    assert [each.current for each in library.load_report(run_id).scorings] == [True, False]
+
+
+def test_two_scorings_of_one_run_can_be_compared(run_id: str) -> None:
+    invoke_and_check("rescore", run_id, *STRICT)
     first, second = f"{run_id}@0", f"{run_id}@1"
-    compared = json.loads(said("compare", first, second, "--any-judge", "--json", code=4))
+    compared = json.loads(invoke_and_check("compare", first, second, "--any-judge", "--json", code=4))
     assert [each["case"] for each in compared["lost"]] == ["line-2", "line-3"]
     by_name = library.compare(first, second, any_judge=True)
     by_report = library.compare(library.load_report(first), library.load_report(second), any_judge=True)
@@ -139,58 +144,62 @@ def test_two_scorings_of_one_run_are_compared(run_id: str) -> None:
     assert "scoring 7" in str(unknown.exception)
 
 
-def test_the_same_verdicts_again_are_said_to_be_unchanged(run_id: str) -> None:
-    text = said("rescore", run_id, "--quiet")
+def test_unchanged_verdicts_are_reported_as_unchanged(run_id: str) -> None:
+    text = invoke_and_check("rescore", run_id, "--quiet")
     assert "None of 4 verdicts changed." in text
     assert "->" not in text
 
 
-def test_a_judge_that_always_breaks_changes_nothing_and_leaves_no_scoring(run_id: str) -> None:
-    text = said("rescore", run_id, "--judge", "python:judges_of_lines:broken", "--quiet", code=4)
+def test_a_judge_that_always_fails_changes_nothing_and_creates_no_scoring(run_id: str) -> None:
+    text = invoke_and_check("rescore", run_id, "--judge", "python:judges_of_lines:broken", "--quiet", code=4)
     assert NO_NEW_VERDICT in text
     assert "4 replies have no new verdict and keep the earlier one:" in text
-    assert rate(run_id) == (4, 0)
-    assert [each["number"] for each in json.loads(said("show", run_id, "--scorings", "--json"))] == [0]
+    assert count_outcomes(run_id) == (4, 0)
+    assert [each["number"] for each in json.loads(invoke_and_check("show", run_id, "--scorings", "--json"))] == [0]
 
 
-def test_a_scorer_that_breaks_keeps_every_verdict_and_exits_with_3(run_id: str) -> None:
-    text = said("rescore", run_id, "--scorer", "python:judges_of_lines:broken", "--quiet", code=3)
+def test_a_failing_scorer_keeps_every_verdict_and_exits_3(run_id: str) -> None:
+    text = invoke_and_check("rescore", run_id, "--scorer", "python:judges_of_lines:broken", "--quiet", code=3)
     assert "4 replies have no new verdict and keep the earlier one:" in text
     assert "the judge broke" in text
-    assert rate(run_id) == (4, 0)
+    assert count_outcomes(run_id) == (4, 0)
 
 
-def test_a_rescoring_that_ends_early_shows_what_it_changed(run_id: str) -> None:
+def test_an_interrupted_rescoring_shows_what_it_changed(run_id: str) -> None:
     ended = invoke("rescore", run_id, *STRICT, "--concurrency", "1", "--max-total-tokens", "1")
     assert getattr(ended.exception, "exit_code", None) == 3
-    assert "Ended early: replies that were not judged again keep the verdict they had." in ended.stderr
+    assert "Ended early: replies that were not scored again keep their earlier verdicts." in ended.stderr
 
 
-def test_scorings_lists_each_with_its_judge_its_date_and_its_pass_rate(run_id: str) -> None:
-    said("rescore", run_id, *STRICT)
-    lines = " ".join(said("show", run_id, "--scorings").split())
+def test_show_scorings_lists_judge_date_and_pass_rate_of_each(run_id: str) -> None:
+    invoke_and_check("rescore", run_id, *STRICT)
+    lines = " ".join(invoke_and_check("show", run_id, "--scorings").split())
     assert f"{run_id}@0 · " in lines
     assert " UTC · judged by python:judges_of_lines:lenient 4/4 passed (100 %)" in lines
     assert " UTC · judged by python:judges_of_lines:strict · current 2/4 passed (50.0 %)" in lines
-    first, second = json.loads(said("show", run_id, "--scorings", "--json"))
+    first, second = json.loads(invoke_and_check("show", run_id, "--scorings", "--json"))
     assert (first["reference"], first["current"], second["current"]) == (f"{run_id}@0", False, True)
     assert [each["pass_rate"] for each in (*first["models"], *second["models"])] == [1.0, 0.5]
     refused = invoke("show", run_id, "--scorings", "--id", "line-1")
-    assert "leave the filters out" in str(refused.exception)
+    assert "remove the filters" in str(refused.exception)
 
 
-def test_an_earlier_scoring_is_shown_and_exported_under_its_number(run_id: str) -> None:
-    said("rescore", run_id, *STRICT)
-    assert (rate(f"{run_id}@0"), rate("latest@0"), rate(f"{run_id}@1")) == ((4, 0), (4, 0), (2, 2))
-    assert f"run {run_id}@0" in said("show", f"{run_id}@0")
-    assert json.loads(said("show", f"{run_id}@0", "--json"))["scoring"] == 0
+def test_an_earlier_scoring_is_shown_and_exported_by_number(run_id: str) -> None:
+    invoke_and_check("rescore", run_id, *STRICT)
+    assert (count_outcomes(f"{run_id}@0"), count_outcomes("latest@0"), count_outcomes(f"{run_id}@1")) == (
+        (4, 0),
+        (4, 0),
+        (2, 2),
+    )
+    assert f"run {run_id}@0" in invoke_and_check("show", f"{run_id}@0")
+    assert json.loads(invoke_and_check("show", f"{run_id}@0", "--json"))["scoring"] == 0
     for name, passed in ((f"{run_id}@0", 4), (run_id, 2)):
-        (block,) = json.loads(said("export", name))
+        (block,) = json.loads(invoke_and_check("export", name))
         assert block["summary"]["passed"] == passed
-    markdown = html.unescape(said("export", f"{run_id}@0", "--format", "md"))
+    markdown = html.unescape(invoke_and_check("export", f"{run_id}@0", "--format", "md"))
     assert f"<sub>Run <code>{run_id}@0</code>, " in markdown
-    assert f"{run_id}@0" in said("export", f"{run_id}@0", "--format", "html")
-    selected = json.loads(said("show", f"{run_id}@0", "--category", "creative", "--json"))
+    assert f"{run_id}@0" in invoke_and_check("export", f"{run_id}@0", "--format", "html")
+    selected = json.loads(invoke_and_check("show", f"{run_id}@0", "--category", "creative", "--json"))
     assert selected["overall"]["passed"] == 4
 
 
@@ -202,12 +211,12 @@ def test_an_earlier_scoring_is_shown_and_exported_under_its_number(run_id: str) 
         ("@", "is not a scoring"),
     ],
 )
-def test_a_scoring_that_does_not_exist_is_refused(run_id: str, suffix: str, message: str) -> None:
+def test_an_unknown_scoring_number_is_refused(run_id: str, suffix: str, message: str) -> None:
     refused = invoke("show", f"{run_id}{suffix}")
     assert message in str(refused.exception)
 
 
-def test_only_what_reads_takes_an_earlier_scoring(run_id: str) -> None:
+def test_only_reading_commands_accept_an_earlier_scoring(run_id: str) -> None:
     for command in (("rescore", f"{run_id}@0"), ("run", "--resume", f"{run_id}@0")):
         assert "there is no run" in str(invoke(*command).exception)
 
@@ -215,39 +224,39 @@ def test_only_what_reads_takes_an_earlier_scoring(run_id: str) -> None:
 # ── The current scoring ──
 
 
-def test_an_earlier_scoring_is_made_current_again_and_nothing_is_judged(run_id: str) -> None:
-    said("rescore", run_id, *STRICT)
-    assert rate(run_id) == (2, 2)
-    lines = said("rescore", run_id, "--use", "0").splitlines()
+def test_rescore_use_makes_an_earlier_scoring_current_without_judging(run_id: str) -> None:
+    invoke_and_check("rescore", run_id, *STRICT)
+    assert count_outcomes(run_id) == (2, 2)
+    lines = invoke_and_check("rescore", run_id, "--use", "0").splitlines()
     assert lines[0].startswith(f"{run_id}@0 · ")
     marked = [" ".join(lines).partition(f"{run_id}@1")[0], " ".join(lines).partition(f"{run_id}@1")[2]]
     assert [" current" in each for each in marked] == [True, False]
-    assert rate(run_id) == (4, 0)
+    assert count_outcomes(run_id) == (4, 0)
     assert library.load_report(run_id).pass_rate == 1
     assert library.load_report(f"{run_id}@1").pass_rate == 0.5
     assert [each.current for each in library.load_report(run_id).scorings] == [True, False]
-    note = f"Scoring 0 is current by choice; the newest is 1: pramana show {run_id} --scorings"
-    assert note in " ".join(said("show", run_id).split())
-    found = json.loads(said("rescore", run_id, "--use", "1", "--json"))
+    note = f"Scoring 0 is current because it was chosen; the newest is 1: pramana show {run_id} --scorings"
+    assert note in " ".join(invoke_and_check("show", run_id).split())
+    found = json.loads(invoke_and_check("rescore", run_id, "--use", "1", "--json"))
     assert [(each["number"], each["current"]) for each in found] == [(0, False), (1, True)]
-    assert "current by choice" not in said("show", run_id)
-    assert rate(run_id) == (2, 2)
+    assert "because it was chosen" not in invoke_and_check("show", run_id)
+    assert count_outcomes(run_id) == (2, 2)
 
 
-def test_a_rescoring_after_a_choice_is_beside_the_chosen_one(run_id: str) -> None:
-    said("rescore", run_id, *STRICT)
-    said("rescore", run_id, "--use", "0")
-    text = said("rescore", run_id, *STRICT, "--id", "line-2")
+def test_a_new_rescoring_keeps_the_chosen_scoring(run_id: str) -> None:
+    invoke_and_check("rescore", run_id, *STRICT)
+    invoke_and_check("rescore", run_id, "--use", "0")
+    text = invoke_and_check("rescore", run_id, *STRICT, "--id", "line-2")
     assert "1 of 1 verdict changed: 1 passed -> failed" in text
-    assert rate(run_id) == (3, 1), "the verdict on line-3 of scoring 1 is not used"
+    assert count_outcomes(run_id) == (3, 1), "the verdict on line-3 of scoring 1 is not used"
 
 
-def test_a_scoring_that_is_not_there_cannot_be_made_current(run_id: str) -> None:
+def test_rescore_use_refuses_an_unknown_scoring(run_id: str) -> None:
     refused = invoke("rescore", run_id, "--use", "7")
     assert "the run has no scoring 7; it has 0" in str(refused.exception)
-    assert rate(run_id) == (4, 0)
+    assert count_outcomes(run_id) == (4, 0)
 
 
-def test_use_goes_with_nothing_that_says_how_to_judge(run_id: str) -> None:
+def test_rescore_use_cannot_be_combined_with_judging_options(run_id: str) -> None:
     refused = invoke("rescore", run_id, "--use", "0", *STRICT[:2], "--type", "creative")
-    assert "--judge, --type cannot go with --use" in str(refused.exception)
+    assert "--judge, --type cannot be combined with --use" in str(refused.exception)

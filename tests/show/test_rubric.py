@@ -1,4 +1,4 @@
-"""Rubric scores from the judge's answer to the terminal, programs and tables, overall and by type and language."""
+"""Rubric scores of a judge, in the terminal, JSON and tables; overall and by type and language."""
 
 import json
 from pathlib import Path
@@ -19,8 +19,8 @@ RATINGS = '{"completed": "yes", "accuracy": 9, "helpfulness": 8, "naturalness": 
 SCORES = {"accuracy": 9, "helpfulness": 8, "naturalness": 7, "efficiency": 6}
 
 
-@pytest.fixture(name="judged")
-def _judged(tmp_path: Path) -> Path:
+@pytest.fixture(name="judged_run")
+def _judged_run(tmp_path: Path) -> Path:
     path = tmp_path / "mine.yaml"
     path.write_text(SCENARIOS, encoding="utf-8")
     ran = pramana("run", path, "--model", "fake:echo", "--judge", f"fake:fixed={RATINGS}")
@@ -28,8 +28,8 @@ def _judged(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("judged")
-def test_the_summary_has_the_means_overall_and_by_type_and_language() -> None:
+@pytest.mark.usefixtures("judged_run")
+def test_the_summary_has_mean_rubric_scores_overall_and_by_type_and_language() -> None:
     shown = pramana("show", columns=80).stdout
     assert max(map(len, shown.splitlines())) <= 80
     words = " ".join(shown.split())
@@ -44,17 +44,17 @@ def test_the_summary_has_the_means_overall_and_by_type_and_language() -> None:
     }
 
 
-@pytest.mark.usefixtures("judged")
-def test_a_result_has_its_own() -> None:
+@pytest.mark.usefixtures("judged_run")
+def test_each_result_shows_its_rubric_scores() -> None:
     shown = " ".join(pramana("show", "--id", "case-0").stdout.split())
     assert "rubric scores: accuracy 9, helpfulness 8, naturalness 7, efficiency 6 (of 10)" in shown
     (found,) = json.loads(pramana("show", "--id", "case-0", "--json").stdout)["conversations"]
     assert [each["rubric_scores"] for each in found["checks"]] == [SCORES]
 
 
-def test_tables_have_a_column_for_each(judged: Path) -> None:
-    assert pramana("export", "--output", judged / "a.csv").returncode == 0
-    frame = pd.read_csv(judged / "a.csv")
+def test_tables_have_a_column_per_rubric_score(judged_run: Path) -> None:
+    assert pramana("export", "--output", judged_run / "a.csv").returncode == 0
+    frame = pd.read_csv(judged_run / "a.csv")
     assert {name: frame[f"rubric_{name}"].tolist() for name in SCORES} == {
         name: [float(score)] * 4 for name, score in SCORES.items()
     }

@@ -1,4 +1,4 @@
-"""`pramana submit`: runs one at a time, marked when they have arrived, and nothing sent that must not be."""
+"""`pramana submit`: runs are sent one at a time, marked when accepted, and private fields are never sent."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ from pramana import clock
 from pramana.show.cli import pramana
 
 from ..virtual_time import VirtualClock
-from .api.served import Client, rows, serve
+from .api.served import Client, read_submissions, serve
 
 
 def invoke(*arguments: str, **environment: str) -> tuple[int, str]:
@@ -25,7 +25,7 @@ def invoke(*arguments: str, **environment: str) -> tuple[int, str]:
     return found.return_value or 0, found.output
 
 
-def submitted(*arguments: str, **environment: str) -> tuple[int, dict[str, Any]]:
+def list_submitted(*arguments: str, **environment: str) -> tuple[int, dict[str, Any]]:
     code, said = invoke("submit", *arguments, "--json", **environment)
     return code, json.loads(said)
 
@@ -33,10 +33,10 @@ def submitted(*arguments: str, **environment: str) -> tuple[int, dict[str, Any]]
 def run(*options: str) -> str:
     code, said = invoke("run", "--tier", "cheap", "--model", "fake", "--json", *options)
     assert code in (0, 1), said
-    return newest()
+    return read_newest_run()
 
 
-def newest() -> str:
+def read_newest_run() -> str:
     found: str = json.loads(invoke("runs", "--json")[1])[0]["id"]
     return found
 
@@ -48,7 +48,7 @@ def server(tmp_path: Path) -> Iterator[Client]:
 
 
 class Recorder:
-    """A server that answers what it is told to, and keeps what it was sent."""
+    """A server with prepared answers that records the requests it receives."""
 
     def __init__(self, *answers: tuple[int, dict[str, str], dict[str, Any]]) -> None:
         self.answers = list(answers)
@@ -85,47 +85,49 @@ class Recorder:
         self.server.server_close()
 
 
-def taken(count: int = 10) -> tuple[int, dict[str, str], dict[str, Any]]:
+def make_accepted(count: int = 10) -> tuple[int, dict[str, str], dict[str, Any]]:
     data = {"accepted": count, "duplicates": 0, "refused": 0, "results": []}
     return 200, {}, {"success": True, "status": "accepted", "data": data}
 
 
-def refused(status: int, **headers: str) -> tuple[int, dict[str, str], dict[str, Any]]:
+def make_refused(status: int, **headers: str) -> tuple[int, dict[str, str], dict[str, Any]]:
     return status, headers, {"success": False, "error": "not now", "code": "x", "details": []}
 
 
-# ── What arrives ──
+# ── Submitted data ──
 
 
-def test_a_run_of_a_known_suite_is_marked_so_and_is_not_sent_twice(server: Client) -> None:
+def test_a_run_of_a_known_suite_is_marked_and_not_sent_twice(server: Client) -> None:
     mine = run()
-    code, said = submitted(mine, "--to", server.url)
+    code, said = list_submitted(mine, "--to", server.url)
     assert (code, said["remaining"], said["failure"]) == (0, 0, None)
     assert said["submitted"][0]["accepted"] == 10
-    found = rows(server)
+    found = read_submissions(server)
     assert len(found) == 10
     assert {row["verified"] for row in found} == {True}
     assert {row["suite_version"] for row in found} == {"v1.0-cheap"}
     assert all(row["result_hash"] and row["verdict"] and row["stated"] for row in found)
 
-    code, said = submitted(mine, "--to", server.url.upper().replace("HTTP", "Http") + "/")
+    code, said = list_submitted(mine, "--to", server.url.upper().replace("HTTP", "Http") + "/")
     assert (code, said["submitted"], said["submitted_before"]) == (0, [], 1)
-    code, said = submitted(mine, "--to", server.url, "--again")
+    code, said = list_submitted(mine, "--to", server.url, "--again")
     assert said["submitted"][0]["duplicates"] == 10
     assert "Nothing to submit; 1 run submitted before." in invoke("submit", mine, "--to", server.url)[1]
 
 
-def test_without_a_name_every_finished_run_goes_oldest_first(server: Client) -> None:
+def test_without_arguments_every_finished_run_is_submitted_oldest_first(server: Client) -> None:
     first, second = run("--id", "reasoning-001"), run()
-    code, said = submitted("--to", server.url)
+    code, said = list_submitted("--to", server.url)
     assert code == 0
     assert [each["subject"] for each in said["submitted"]] == [first, second]
     selected, whole = said["submitted"]
     assert (selected["accepted"], whole["accepted"]) == (1, 10)
-    assert [row["verified"] for row in rows(server)] == [False] + [True] * 10, "a selection is not the suite"
+    assert [row["verified"] for row in read_submissions(server)] == [False] + [True] * 10, (
+        "a selection is not the suite"
+    )
 
 
-def test_a_results_file_arrives_block_by_block_and_stays_as_it_is(server: Client, tmp_path: Path) -> None:
+def test_a_results_file_is_submitted_block_by_block_and_not_changed(server: Client, tmp_path: Path) -> None:
     run()
     file = tmp_path / "results.json"
     assert invoke("export", "--output", str(file))[0] == 0
@@ -133,60 +135,60 @@ def test_a_results_file_arrives_block_by_block_and_stays_as_it_is(server: Client
     other = {**block, "run_metadata": {**block["run_metadata"], "model_id": "another"}}
     file.write_text(json.dumps([block, other]))
     before = file.read_bytes()
-    code, said = submitted(str(file), "--to", server.url)
+    code, said = list_submitted(str(file), "--to", server.url)
     assert (code, [each["accepted"] for each in said["submitted"]]) == (0, [10, 10])
-    assert {row["model"] for row in rows(server)} == {"another", block["run_metadata"]["model_id"]}
+    assert {row["model"] for row in read_submissions(server)} == {"another", block["run_metadata"]["model_id"]}
     assert file.read_bytes() == before
-    assert submitted(str(file), "--to", server.url)[1]["submitted_before"] == 2
+    assert list_submitted(str(file), "--to", server.url)[1]["submitted_before"] == 2
 
 
-def test_a_run_and_its_export_are_the_same_content(server: Client, tmp_path: Path) -> None:
+def test_a_run_and_its_export_submit_the_same_content(server: Client, tmp_path: Path) -> None:
     mine, file = run(), tmp_path / "results.json"
     assert invoke("export", "--output", str(file))[0] == 0
-    submitted(mine, "--to", server.url)
-    assert submitted(str(file), "--to", server.url)[1]["submitted"][0]["duplicates"] == 10
+    list_submitted(mine, "--to", server.url)
+    assert list_submitted(str(file), "--to", server.url)[1]["submitted"][0]["duplicates"] == 10
 
 
-def test_a_token_is_shown_from_the_option_or_the_environment(tmp_path: Path) -> None:
+def test_a_token_is_sent_from_the_option_or_the_environment(tmp_path: Path) -> None:
     mine = run()
     with serve(f"sqlite:///{tmp_path / 'server.sqlite3'}", tokens_required=True) as server:
         assert server.store
-        code, said = submitted(mine, "--to", server.url)
+        code, said = list_submitted(mine, "--to", server.url)
         assert (code, said["failure"]["code"], said["remaining"]) == (2, "not_allowed", 1)
         token, secret = server.store.tokens.create("ann", "viewer")
-        assert submitted(mine, "--to", server.url, PRAMANA_TOKEN=secret)[0] == 0
-        assert {row["contributor"] for row in rows(server)} == {token.id}
-        code, said = submitted(mine, "--to", server.url, "--again", "--token", "pramana_wrong")
+        assert list_submitted(mine, "--to", server.url, PRAMANA_TOKEN=secret)[0] == 0
+        assert {row["contributor"] for row in read_submissions(server)} == {token.id}
+        code, said = list_submitted(mine, "--to", server.url, "--again", "--token", "pramana_wrong")
         assert code == 2
 
 
-def test_it_waits_as_the_server_asks_it_to() -> None:
+def test_submit_waits_as_long_as_the_server_requests() -> None:
     mine = run()
     virtual = VirtualClock()
-    with Recorder(refused(429, **{"Retry-After": "30"}), taken()) as server, clock.use_clock(virtual):
+    with Recorder(make_refused(429, **{"Retry-After": "30"}), make_accepted()) as server, clock.use_clock(virtual):
         began = virtual.monotonic()
         code, said = invoke("submit", mine, "--to", server.url)
         assert (code, "the server asks to wait 30 s" in said) == (0, True)
         assert virtual.monotonic() - began == pytest.approx(30)
         assert server.bodies[0] == server.bodies[1]
-    with Recorder(refused(429, **{"Retry-After": "86400"})) as server:
-        code, found = submitted(mine, "--to", server.url, "--again")
-        assert (code, "wants nothing for 86400 s" in found["failure"]["error"]) == (3, True)
+    with Recorder(make_refused(429, **{"Retry-After": "86400"})) as server:
+        code, found = list_submitted(mine, "--to", server.url, "--again")
+        assert (code, "accepts no requests for 86400 s" in found["failure"]["error"]) == (3, True)
 
 
-# ── What is never sent ──
+# ── Private fields ──
 
 
-def test_no_key_no_raw_response_and_no_system_prompt_leaves(tmp_path: Path) -> None:
+def test_no_key_raw_response_or_system_prompt_is_submitted(tmp_path: Path) -> None:
     secret = "sk-never-to-be-seen-0123456789"
     prompt = tmp_path / "system.txt"
     prompt.write_text("You are the SECRET-PROMPT of this house.")
     mine = run("--system", str(prompt))
-    with Recorder(taken()) as server:
+    with Recorder(make_accepted()) as server:
         code, said = invoke("submit", mine, "--to", server.url, OPENAI_API_KEY=secret, ANTHROPIC_API_KEY=secret)
         assert code == 0
         assert "never keys, raw responses or system prompts" in said
-        assert "sent as of an unknown suite, because the run had a system prompt of its own" in said
+        assert "sent as results of an unknown suite, because the run had its own system prompt" in said
         (body,), (headers,) = server.bodies, server.headers
     assert secret not in body.decode() + str(headers)
     assert b"SECRET-PROMPT" not in body
@@ -201,23 +203,23 @@ def test_no_key_no_raw_response_and_no_system_prompt_leaves(tmp_path: Path) -> N
     }
 
 
-def test_a_file_with_a_system_prompt_is_sent_without_it_as_of_an_unknown_suite(tmp_path: Path) -> None:
+def test_a_file_with_a_system_prompt_is_submitted_without_it_as_an_unknown_suite(tmp_path: Path) -> None:
     prompt, file = tmp_path / "system.txt", tmp_path / "mine.json"
     prompt.write_text("You are the SECRET-PROMPT of this house.")
     run("--system", str(prompt), "--output", str(file))
-    with Recorder(taken()) as server:
+    with Recorder(make_accepted()) as server:
         code, said = invoke("submit", str(file), "--to", server.url)
         assert code == 0
-        assert "sent as of an unknown suite, because the run had a system prompt of its own" in said
+        assert "sent as results of an unknown suite, because the run had its own system prompt" in said
         (body,) = server.bodies
     assert b"SECRET-PROMPT" not in body
     assert json.loads(body)["suite_hash"] is None
 
 
-def test_what_nobody_said_is_left_out() -> None:
-    mine = run_with_errors()
-    with Recorder(taken(0)) as server:
-        code, said = submitted(mine, "--to", server.url)
+def test_unknown_fields_are_omitted() -> None:
+    mine = make_run_with_errors()
+    with Recorder(make_accepted(0)) as server:
+        code, said = list_submitted(mine, "--to", server.url)
         assert code == 0
         (parcel,) = said["submitted"]
         sent = sum(len(json.loads(body)["results"]) for body in server.bodies)
@@ -226,28 +228,28 @@ def test_what_nobody_said_is_left_out() -> None:
     assert sent == parcel["sent"]
 
 
-def run_with_errors() -> str:
+def make_run_with_errors() -> str:
     code, said = invoke("run", "--tier", "cheap", "--model", "fake:rejected=0.5,seed=3,echo", "--json")
     assert code in (0, 1, 3), said
-    return newest()
+    return read_newest_run()
 
 
-# ── What goes wrong ──
+# ── Errors ──
 
 
-def test_the_first_failure_stops_and_the_rest_is_kept() -> None:
+def test_submit_stops_at_the_first_failure_and_keeps_the_rest() -> None:
     first, second, third = (run() for _ in range(3))
-    with Recorder(taken(), refused(500)) as server:
-        code, said = submitted("--to", server.url)
+    with Recorder(make_accepted(), make_refused(500)) as server:
+        code, said = list_submitted("--to", server.url)
         assert code == 3
         assert [each["subject"] for each in said["submitted"]] == [first]
         assert (said["remaining"], said["failure"]["code"]) == (2, "server_failed")
-        server.answers += [taken(), taken()]
-        code, said = submitted("--to", server.url)
+        server.answers += [make_accepted(), make_accepted()]
+        code, said = list_submitted("--to", server.url)
         assert (code, [each["subject"] for each in said["submitted"]]) == (0, [second, third])
 
 
-def test_what_the_server_does_not_take_is_told_with_its_reason(server: Client, tmp_path: Path) -> None:
+def test_a_refused_result_is_reported_with_its_reason(server: Client, tmp_path: Path) -> None:
     run()
     file = tmp_path / "results.json"
     assert invoke("export", "--output", str(file))[0] == 0
@@ -272,33 +274,33 @@ def test_what_the_server_does_not_take_is_told_with_its_reason(server: Client, t
         (("latest",), "Missing parameter: url"),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:
+def test_an_invalid_combination_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:
     run("--id", "reasoning-001")
     code, said = invoke("submit", *arguments)
     assert (code, message in said) == (2, True), said
 
 
-def test_a_server_that_is_not_there_is_told() -> None:
+def test_an_unreachable_server_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken_port:
         port = taken_port.getsockname()[1]
     mine = run("--id", "reasoning-001")
-    code, said = submitted(mine, "--to", f"http://127.0.0.1:{port}")
+    code, said = list_submitted(mine, "--to", f"http://127.0.0.1:{port}")
     assert (code, "is the server running?" in said["failure"]["error"]) == (3, True)
 
 
-def test_whatever_answers_that_is_no_pramana_is_told() -> None:
+def test_a_server_that_is_not_pramana_is_reported() -> None:
     mine = run("--id", "reasoning-001")
     with Recorder((200, {}, {"success": True, "data": {}})) as server:
-        code, said = submitted(mine, "--to", server.url)
+        code, said = list_submitted(mine, "--to", server.url)
         assert (code, said["failure"]["code"]) == (3, "server_failed")
 
 
-def test_nothing_to_submit_is_no_failure(server: Client) -> None:
+def test_nothing_to_submit_is_not_an_error(server: Client) -> None:
     code, said = invoke("submit", "--to", server.url)
     assert (code, "Nothing to submit." in said) == (0, True)
 
 
-def test_more_than_a_thousand_results_go_in_several_requests(tmp_path: Path) -> None:
+def test_more_than_1000_results_are_sent_in_several_requests(tmp_path: Path) -> None:
     case = {
         "category": "factual",
         "input": "Which?",
@@ -310,6 +312,6 @@ def test_more_than_a_thousand_results_go_in_several_requests(tmp_path: Path) -> 
     suite.write_text("".join(json.dumps({"id": f"factual-{n:04}", **case}) + "\n" for n in range(1_200)))
     code, said = invoke("run", str(suite), "--model", "fake", "--json")
     assert code in (0, 1), said
-    with Recorder(taken(1_000), taken(200)) as server:
-        assert submitted("--to", server.url)[1]["submitted"][0]["accepted"] == 1_200
+    with Recorder(make_accepted(1_000), make_accepted(200)) as server:
+        assert list_submitted("--to", server.url)[1]["submitted"][0]["accepted"] == 1_200
         assert [len(json.loads(body)["results"]) for body in server.bodies] == [1_000, 200]

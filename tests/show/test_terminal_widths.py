@@ -1,4 +1,4 @@
-"""What commands print at 80 and 160 columns, with one, two and eight models whose names share a long prefix.
+"""Output of commands at 80 and 160 columns, with one, two and eight models whose names share a long prefix.
 
 The files in `golden/` are looked at by people: record them anew with `--record`, and read the difference.
 """
@@ -31,7 +31,7 @@ TAGS = ("domain:banking", "domain:healthcare", "domain:transport")
 ID = re.compile(r"r\d{8}-\d{6}-[0-9a-f]{4}")
 
 
-def some_cases() -> list[Case]:
+def make_cases() -> list[Case]:
     return [
         Case(
             f"{CATEGORIES[number % 4]}-{number:03}",
@@ -43,8 +43,8 @@ def some_cases() -> list[Case]:
     ]
 
 
-def a_result(case: Case, place: int, number: int, model: str) -> Result:
-    """Return a result of which the better models pass more."""
+def make_result(case: Case, place: int, number: int, model: str) -> Result:
+    """Return a result; better models pass more of them."""
     key = Key(case_digest(case), model)
     if number == 7 and place == 1:
         return Result(key, case.id, None, Failure("unavailable", "HTTP 503 Service Unavailable"), (), None, None)
@@ -54,17 +54,17 @@ def a_result(case: Case, place: int, number: int, model: str) -> Result:
     return Result(key, case.id, reply, None, (check,), None, None)
 
 
-def stored_run(models: Sequence[str], suite: str) -> str:
+def store_run(models: Sequence[str], suite: str) -> str:
     """Store a run of these models and return its id."""
     with closing(open_store(settings.database_url())) as store:
         targets = tuple(Target(each, "openai", each.rpartition("#")[2]) for each in models)
-        cases = some_cases()
+        cases = make_cases()
         created = store.runs.create(Plan(suite, None, targets, runner_version="0.1.0"), iter(cases))
 
         async def write() -> None:
             async with store.results.writer(created.id, lambda _: None) as writer:
                 await writer.put([
-                    a_result(case, place, number, model)
+                    make_result(case, place, number, model)
                     for number, case in enumerate(cases)
                     for place, model in enumerate(models)
                 ])  # fmt: skip
@@ -75,22 +75,22 @@ def stored_run(models: Sequence[str], suite: str) -> str:
     return created.id
 
 
-def printed(*arguments: str) -> str:
+def invoke(*arguments: str) -> str:
     done = CliRunner().invoke(pramana, arguments, standalone_mode=False)
     if done.exception:
         raise done.exception
     return done.stdout
 
 
-def transcript(models: Sequence[str]) -> Iterator[str]:
-    """Yield what each command prints, with the id and the date of every run replaced."""
-    first = stored_run(models, "support-desk-2026")
-    second = stored_run(models, "support-desk-2026")
+def make_transcript(models: Sequence[str]) -> Iterator[str]:
+    """Yield the output of each command, with the id and date of every run replaced."""
+    first = store_run(models, "support-desk-2026")
+    second = store_run(models, "support-desk-2026")
     commands = [("runs",), ("show", second)]
     commands.append(("compare", first, second, "--model", models[0]) if len(models) == 1 else ("compare", second, "--model", models[0], "--new-model", models[1]))  # fmt: skip
     ids = {first: "r20260101-000000-aaaa", second: "r20260102-000000-bbbb"}
     for arguments in commands:
-        text = f"$ pramana {arguments[0]}\n{printed(*arguments)}"
+        text = f"$ pramana {arguments[0]}\n{invoke(*arguments)}"
         text = ID.sub(lambda found: ids[found[0]], text)
         text = re.sub(r"\b\d{4}-\d\d-\d\d \d\d:\d\d\b", "2026-01-02 09:00", text)
         yield re.sub(r"\b\d{4}-\d\d-\d\d\b", "2026-01-02", text)
@@ -98,11 +98,11 @@ def transcript(models: Sequence[str]) -> Iterator[str]:
 
 @pytest.mark.parametrize("count", [1, 2, 8])
 @pytest.mark.parametrize("columns", [80, 160])
-def test_what_commands_print_is_as_recorded_and_fits(
+def test_output_matches_the_golden_files_and_fits_the_width(
     columns: int, count: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    text = "\n".join(transcript(MODELS[:count]))
+    text = "\n".join(make_transcript(MODELS[:count]))
     golden = GOLDEN / f"{count}-models-{columns}-columns.txt"
     if request.config.getoption("--record"):
         golden.write_text(text, encoding="utf-8")
@@ -112,8 +112,8 @@ def test_what_commands_print_is_as_recorded_and_fits(
 
 @pytest.mark.parametrize("count", [2, 8])
 @pytest.mark.parametrize("columns", [80, 160])
-def test_no_two_models_read_alike(columns: int, count: int) -> None:
-    """In the list and in the summary, each model has a line or a heading of its own."""
+def test_no_two_models_have_the_same_label(columns: int, count: int) -> None:
+    """In the list and in the summary, each model has its own line or heading."""
     text = (GOLDEN / f"{count}-models-{columns}-columns.txt").read_text(encoding="utf-8")
     runs, show = text.split("$ pramana ")[1:3]
     listed = runs.split("r20260102-000000-bbbb")[1].split("r20260101")[0]
@@ -123,10 +123,10 @@ def test_no_two_models_read_alike(columns: int, count: int) -> None:
             assert re.search(rf"[…#-]{re.escape(ending)}(?:\s|:|\)|$)", part), (ending, part)
 
 
-def test_the_list_says_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_runs_states_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    ids = [stored_run(MODELS[:1], f"suite-{number}") for number in range(3)]
-    *_, last = printed("runs", "--limit", "2").splitlines()
+    ids = [store_run(MODELS[:1], f"suite-{number}") for number in range(3)]
+    *_, last = invoke("runs", "--limit", "2").splitlines()
     assert last == "2 of 3 runs; --limit 3 lists all"
-    assert "of 3 runs" not in printed("runs")
-    assert [line.split()[0] for line in printed("runs").splitlines() if ID.match(line)] == ids[::-1]
+    assert "of 3 runs" not in invoke("runs")
+    assert [line.split()[0] for line in invoke("runs").splitlines() if ID.match(line)] == ids[::-1]

@@ -1,4 +1,4 @@
-"""Both engines for every test that asks for `url` or `store`: a file of its own, or a database of its own in a real server."""
+"""Fixtures `url` and `store` on both engines: a SQLite file, or a database in a real PostgreSQL server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from ..stores import postgres_store, sqlite_store
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Nothing is there yet: for what makes a store."""
+    """The URL of a store that does not exist yet."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/a folder/pramana.sqlite3"
     return str(request.getfixturevalue("postgres_url"))
@@ -21,7 +21,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A store that is empty."""
+    """The URL of an empty store."""
     if request.param == "sqlite":
         yield sqlite_store(tmp_path / "a folder" / "pramana.sqlite3")
     else:

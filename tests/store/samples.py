@@ -1,4 +1,4 @@
-"""Cases, plans and results for the tests of the store, plain and drawn at random."""
+"""Cases, plans and results for the tests of the store, fixed and generated."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -22,21 +22,21 @@ from pramana.model import (
     ToolCall,
     Turn,
     Usage,
-    encode_raw_response,
 )
+from pramana.replies import encode_raw_response
 from pramana.store.store import Store
 
 
-def pending(store: Store, run: str, model: str | None = None) -> Iterator[tuple[Key, Case]]:
-    """Return what a run has no result of yet, one after another."""
+def list_pending(store: Store, run: str, model: str | None = None) -> Iterator[tuple[Key, Case]]:
+    """Iterate the cases of a run that have no result yet."""
     return chain.from_iterable(store.cases.pending_chunks(run, model))
 
 
 AWKWARD = "NUL \0, halves \ud83d and \ude00, side by side \ud83d\ude00, whole 😀, mark \ufdd0 and \ufdd00000, é, 语"
-"""Every text the rule is for."""
+"""Text that the databases cannot store directly."""
 
 
-def case(number: int) -> Case:
+def make_case(number: int) -> Case:
     return Case(
         id=f"case-{number}",
         kind="test_case",
@@ -48,20 +48,20 @@ def case(number: int) -> Case:
     )
 
 
-def some_cases(count: int) -> Iterator[Case]:
-    return (case(number) for number in range(count))
+def make_cases(count: int) -> Iterator[Case]:
+    return (make_case(number) for number in range(count))
 
 
-def plan(*models: str, repeats: int = 1) -> Plan:
+def make_plan(*models: str, repeats: int = 1) -> Plan:
     targets = tuple(Target(model, "fake", model, {"seed": 1}) for model in models or ("fake",))
     return Plan("mine", None, targets, repeats, {"temperature": 0}, "Be brief.", targets[0], {"limit": 3}, "0.1.0")
 
 
-def check(outcome: Outcome = Outcome.PASSED, name: str = "contains_any") -> Check:
+def make_check(outcome: Outcome = Outcome.PASSED, name: str = "contains_any") -> Check:
     return Check(name, "1", outcome, "because", 1.0, {"matched": ["4"]})
 
 
-def result(key: Key, outcome: Outcome = Outcome.PASSED, case_id: str = "case-1") -> Result:
+def make_result(key: Key, outcome: Outcome = Outcome.PASSED, case_id: str = "case-1") -> Result:
     reply = Reply(
         "4",
         Usage(3, 1, 0),
@@ -75,10 +75,10 @@ def result(key: Key, outcome: Outcome = Outcome.PASSED, case_id: str = "case-1")
         0.25,
         cached=True,
     )
-    return Result(key, case_id, reply, None, (check(outcome),), "sha256:a", "sha256:b")
+    return Result(key, case_id, reply, None, (make_check(outcome),), "sha256:a", "sha256:b")
 
 
-def key(of: Case, model: str = "fake", repeat: int = 0) -> Key:
+def make_key(of: Case, model: str = "fake", repeat: int = 0) -> Key:
     return Key(case_digest(of), model, "text", repeat)
 
 
@@ -119,7 +119,7 @@ replies = st.builds(
 )
 
 
-def results_of(key: Key) -> st.SearchStrategy[Result]:
+def results_for(key: Key) -> st.SearchStrategy[Result]:
     return st.builds(
         Result,
         key=st.builds(Key, case=st.just(key.case), model=texts, variant=texts, repeat=st.integers(0, 2**31 - 1)),
@@ -162,8 +162,8 @@ plans = st.builds(
 )
 
 
-def rescore(store: Store, run_id: str, label: str, judged: Iterable[tuple[Key, tuple[Check, ...]]]) -> int:
-    """Add a scoring as a whole."""
+def add_scoring(store: Store, run_id: str, label: str, judged: Iterable[tuple[Key, tuple[Check, ...]]]) -> int:
+    """Add a complete scoring."""
     with store.scorings.begin(run_id, label) as scoring:
         scoring.add(list(judged))
     return scoring.number

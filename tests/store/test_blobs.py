@@ -1,4 +1,4 @@
-"""Blobs: what was put comes back or nothing does, across processes, SIGKILL, a full disk and a folder nobody may write."""
+"""Blobs are read back unchanged or not at all: across processes, SIGKILL, a full disk and a read-only folder."""
 
 import hashlib
 import os
@@ -17,11 +17,11 @@ from pramana.errors import InvalidInput, StoreFailed
 from pramana.store.blobs import ABANDONED_S, UNFINISHED_SUFFIX, Blobs
 
 
-def sha(data: bytes) -> str:
+def compute_digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def files_of(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
@@ -30,14 +30,14 @@ def run(code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"sound", bytes(range(256)) * 5000])
-def test_what_was_put_comes_back_by_its_digest(tmp_path: Path, data: bytes) -> None:
+def test_a_blob_is_read_back_by_its_digest(tmp_path: Path, data: bytes) -> None:
     blobs = Blobs(tmp_path / "not" / "there" / "yet")
     digest = blobs.put(data)
-    assert digest == sha(data)
+    assert digest == compute_digest(data)
     assert blobs.get(digest) == data
     assert Blobs(blobs.folder).get(digest) == data
     name = digest.removeprefix("sha256:")
-    assert files_of(tmp_path) == [blobs.path(digest)] == [blobs.folder / name[:2] / name[2:]]
+    assert list_files(tmp_path) == [blobs.path(digest)] == [blobs.folder / name[:2] / name[2:]]
 
 
 def test_the_same_bytes_are_written_once(tmp_path: Path) -> None:
@@ -48,18 +48,18 @@ def test_the_same_bytes_are_written_once(tmp_path: Path) -> None:
         assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_a_missing_blob_is_named_with_its_place(tmp_path: Path) -> None:
+def test_a_missing_blob_is_named_with_its_path(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
-    digest = sha(b"never put")
+    digest = compute_digest(b"never put")
     with pytest.raises(StoreFailed, match="restore the file") as caught:
         blobs.get(digest)
     assert digest in str(caught.value)
     assert str(blobs.path(digest)) in str(caught.value)
-    assert files_of(tmp_path) == []
+    assert list_files(tmp_path) == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"sounc", b"sound and more"])
-def test_a_damaged_blob_is_never_returned_and_mended_when_put_again(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_blob_is_never_returned_and_is_repaired_on_the_next_put(tmp_path: Path, damage: bytes) -> None:
     digest = Blobs(tmp_path).put(b"sound")
     Blobs(tmp_path).path(digest).write_bytes(damage)
     with pytest.raises(StoreFailed, match="is damaged"):
@@ -68,7 +68,7 @@ def test_a_damaged_blob_is_never_returned_and_mended_when_put_again(tmp_path: Pa
     assert Blobs(tmp_path).get(digest) == b"sound"
 
 
-def test_a_blob_that_was_removed_is_put_again(tmp_path: Path) -> None:
+def test_a_removed_blob_can_be_put_again(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
     digest = blobs.put(b"sound")
     blobs.path(digest).unlink()
@@ -93,28 +93,28 @@ def test_only_a_well_formed_digest_has_a_path(tmp_path: Path, digest: str) -> No
             look(digest)
 
 
-def test_a_folder_in_the_place_of_a_blob_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_blob_is_our_own_error(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
-    blobs.path(sha(b"sound")).mkdir(parents=True)
+    blobs.path(compute_digest(b"sound")).mkdir(parents=True)
     with pytest.raises(StoreFailed, match="cannot be read"):
-        blobs.get(sha(b"sound"))
+        blobs.get(compute_digest(b"sound"))
     with pytest.raises(StoreFailed, match="cannot store the recording"):
         blobs.put(b"sound")
-    assert files_of(tmp_path) == []
+    assert list_files(tmp_path) == []
 
 
-def test_a_file_in_the_place_of_the_folder_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_our_own_error(tmp_path: Path) -> None:
     (tmp_path / "blobs").write_bytes(b"")
     blobs = Blobs(tmp_path / "blobs")
     with pytest.raises(StoreFailed):
         blobs.put(b"sound")
     with pytest.raises(StoreFailed):
-        blobs.get(sha(b"sound"))
+        blobs.get(compute_digest(b"sound"))
 
 
 @contextmanager
-def nobody() -> Iterator[None]:
-    """Give up the rights of root, for whom no folder is read-only."""
+def without_root_rights() -> Iterator[None]:
+    """Drop root privileges, since no folder is read-only for root."""
     if os.geteuid() != 0:
         yield
         return
@@ -125,16 +125,16 @@ def nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
-def test_a_folder_that_may_not_be_written_says_so_and_still_reads() -> None:
+def test_a_read_only_folder_is_reported_on_write_and_can_be_read() -> None:
     with tempfile.TemporaryDirectory() as parent:
         Path(parent).chmod(0o755)
         blobs = Blobs(Path(parent, "blobs"))
         there = blobs.put(b"there")
         for folder in (blobs.folder, blobs.path(there).parent):
             folder.chmod(0o555)
-        blobs.path(there).chmod(0o444)  # else who stands in for its owner could not read it
+        blobs.path(there).chmod(0o444)  # so that the unprivileged user can read it
         try:
-            with nobody():
+            with without_root_rights():
                 again = Blobs(blobs.folder)
                 with pytest.raises(StoreFailed, match=r"blobs cannot store the recording: Permission denied"):
                     again.put(b"new")
@@ -143,7 +143,7 @@ def test_a_folder_that_may_not_be_written_says_so_and_still_reads() -> None:
         finally:
             for folder in (blobs.folder, blobs.path(there).parent):
                 folder.chmod(0o755)
-        assert len(files_of(blobs.folder)) == 1
+        assert len(list_files(blobs.folder)) == 1
 
 
 FULL = """
@@ -162,14 +162,14 @@ print(blobs.put(b"small"))
 """
 
 
-def test_a_disk_that_is_full_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_files(tmp_path: Path) -> None:
     done = run(FULL, str(tmp_path))
     assert done.stderr == ""
     said, small = done.stdout.splitlines()
     assert said == f"{tmp_path} cannot store the recording: File too large"
-    assert files_of(tmp_path) == [Blobs(tmp_path).path(small)]
+    assert list_files(tmp_path) == [Blobs(tmp_path).path(small)]
     with pytest.raises(StoreFailed, match="is not in"):
-        Blobs(tmp_path).get(sha(b"x" * 1_000_000))
+        Blobs(tmp_path).get(compute_digest(b"x" * 1_000_000))
 
 
 PUT = """
@@ -190,13 +190,13 @@ def test_two_processes_put_the_same_blobs_at_once(tmp_path: Path) -> None:
         for _ in range(2)
     ]
     said = [process.communicate()[0].decode().split() for process in both]
-    expected = [sha(str(number).encode() * 20_000) for number in range(60)]
+    expected = [compute_digest(str(number).encode() * 20_000) for number in range(60)]
     assert said == [expected, expected]
-    assert sorted(map(str, files_of(tmp_path))) == sorted(str(Blobs(tmp_path).path(each)) for each in expected)
-    assert all(sha(Blobs(tmp_path).get(each)) == each for each in expected)
+    assert sorted(map(str, list_files(tmp_path))) == sorted(str(Blobs(tmp_path).path(each)) for each in expected)
+    assert all(compute_digest(Blobs(tmp_path).get(each)) == each for each in expected)
 
 
-def test_a_process_killed_while_it_writes_leaves_no_wrong_blob(tmp_path: Path) -> None:
+def test_a_process_killed_while_writing_leaves_no_damaged_blob(tmp_path: Path) -> None:
     cut_off = 0
     for attempt in range(6):
         folder, output = tmp_path / str(attempt), tmp_path / f"{attempt}.txt"
@@ -207,13 +207,13 @@ def test_a_process_killed_while_it_writes_leaves_no_wrong_blob(tmp_path: Path) -
             pass  # to meet it in the middle
         process.send_signal(signal.SIGKILL)
         process.wait()
-        left = files_of(folder)
+        left = list_files(folder)
         whole = [path for path in left if path.suffix != UNFINISHED_SUFFIX]
         cut_off += len(left) - len(whole)
         told = output.read_text().split()
         assert {str(Blobs(folder).path(digest)) for digest in told} <= {str(path) for path in whole}
         for path in whole:
-            assert sha(path.read_bytes()) == f"sha256:{path.parent.name}{path.name}"
+            assert compute_digest(path.read_bytes()) == f"sha256:{path.parent.name}{path.name}"
         again = Blobs(folder)
         assert again.get(again.put(b"0" * 4_000_000)) == b"0" * 4_000_000
         if cut_off:
@@ -221,8 +221,8 @@ def test_a_process_killed_while_it_writes_leaves_no_wrong_blob(tmp_path: Path) -
     assert cut_off, "none was met while it wrote"
 
 
-def test_what_killed_processes_left_is_swept_out_once_it_is_old(tmp_path: Path) -> None:
-    place = Blobs(tmp_path).path(sha(b"sound"))
+def test_old_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    place = Blobs(tmp_path).path(compute_digest(b"sound"))
     place.parent.mkdir()
     old, fresh = place.parent / f"old{UNFINISHED_SUFFIX}", place.parent / f"fresh{UNFINISHED_SUFFIX}"
     for each in (old, fresh):
@@ -230,4 +230,4 @@ def test_what_killed_processes_left_is_swept_out_once_it_is_old(tmp_path: Path) 
     long_ago = time.time() - 2 * ABANDONED_S
     os.utime(old, (long_ago, long_ago))
     Blobs(tmp_path).put(b"sound")
-    assert files_of(tmp_path) == sorted([place, fresh])
+    assert list_files(tmp_path) == sorted([place, fresh])

@@ -1,4 +1,4 @@
-"""One process at a time works on a run: claims, beats, takeovers, and who is known to be gone; on both engines."""
+"""Only one process works on a run: claims, heartbeats, takeovers, and dead owners; on both engines."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from pramana.store.queue import holder_label, is_holder_gone, process_name
 from pramana.store.store import Store
 
 from .. import programs
-from .samples import case, plan
+from .samples import make_case, make_plan
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process does not say when it began")
 CLAIM = """
@@ -30,10 +30,10 @@ time.sleep(60)
 
 @pytest.fixture
 def run(store: Store) -> str:
-    return store.runs.create(plan(), [case(1)]).id
+    return store.runs.create(make_plan(), [make_case(1)]).id
 
 
-def never(taken: AlreadyRunning) -> None:
+def fail_if_lost(taken: AlreadyRunning) -> None:
     raise AssertionError(taken)
 
 
@@ -43,13 +43,13 @@ def test_another_process_is_refused_until_it_is_killed(store: Store, url: str, r
         assert other.stdout.readline() == "mine\n"
 
         async def hold() -> None:
-            async with store.queue.lease(run, never):
+            async with store.queue.lease(run, fail_if_lost):
                 pass
 
         with pytest.raises(AlreadyRunning) as caught:
             asyncio.run(hold())
         assert f"process {other.pid} on " in str(caught.value)
-        assert f"works on run {run}: wait until it has ended, or stop it" in str(caught.value)
+        assert f"is running run {run}: wait until that process has ended, or stop it" in str(caught.value)
         assert "[" not in str(caught.value)
         assert caught.value.exit_code == 3
         other.kill()
@@ -58,7 +58,7 @@ def test_another_process_is_refused_until_it_is_killed(store: Store, url: str, r
     assert store.runs.read(run).attempts == 2
 
 
-def killed(store: Store, url: str, run: str) -> str:
+def claim_and_kill(store: Store, url: str, run: str) -> str:
     """Have a process claim a run and kill it; return its name as people read it."""
     with programs.start(["-c", CLAIM, url, run]) as other:
         assert other.stdout is not None
@@ -73,8 +73,8 @@ def killed(store: Store, url: str, run: str) -> str:
 
 @linux
 def test_a_run_whose_process_was_killed_reads_interrupted_everywhere(store: Store, url: str, run: str) -> None:
-    reason = f"{killed(store, url, run)} exited before the run was complete"
-    other = store.runs.create(plan(), [case(2)]).id
+    reason = f"{claim_and_kill(store, url, run)} exited before the run was complete"
+    other = store.runs.create(make_plan(), [make_case(2)]).id
     (listed,), total = store.runs.page(status="interrupted")
     state = store.runs.states([run])[run]
     for found in (store.runs.read(run), store.runs.find(run), listed, state):
@@ -87,17 +87,17 @@ def test_a_run_whose_process_was_killed_reads_interrupted_everywhere(store: Stor
 
 
 @linux
-def test_a_run_of_a_server_that_was_killed_waits_for_the_next_server(store: Store, url: str) -> None:
-    run = store.runs.create(plan(), [case(1)], owner="server").id
-    killed(store, url, run)
+def test_a_run_of_a_killed_server_waits_for_the_next_server(store: Store, url: str) -> None:
+    run = store.runs.create(make_plan(), [make_case(1)], owner="server").id
+    claim_and_kill(store, url, run)
     assert (store.runs.read(run).status, store.runs.read(run).reason) == ("queued", None)
     assert (store.runs.states([run])[run].status, store.runs.page(status="queued")[1]) == ("queued", 1)
     assert store.queue.list_waiting() == [run]
-    with pytest.raises(AlreadyRunning, match="it is queued"):
+    with pytest.raises(AlreadyRunning, match="is already queued"):
         store.queue.requeue(run)
 
 
-def test_a_run_of_another_machine_reads_interrupted_once_its_lease_has_run_out(store: Store, run: str) -> None:
+def test_a_run_of_another_machine_reads_interrupted_once_its_lease_expires(store: Store, run: str) -> None:
     assert store.queue.claim(run, "elsewhere")
     assert store.runs.read(run).status == "running"
     assert store.queue.heartbeat(run, "elsewhere", -1), "its lease has run out"
@@ -107,7 +107,7 @@ def test_a_run_of_another_machine_reads_interrupted_once_its_lease_has_run_out(s
     assert store.runs.read(run).status == "running"
 
 
-def test_a_run_keeps_the_limits_that_it_was_last_carried_out_within(store: Store, run: str) -> None:
+def test_a_run_keeps_the_limits_of_its_last_execution(store: Store, run: str) -> None:
     first, later = {"max_cost_usd": 5.0, "concurrency": 4}, {"concurrency": 32}
     store.queue.keep_limits(run, later)
     assert store.runs.find(run).limits == {}, "nobody has begun it"
@@ -119,7 +119,7 @@ def test_a_run_keeps_the_limits_that_it_was_last_carried_out_within(store: Store
 
 
 @linux
-def test_a_killed_process_that_nobody_has_waited_for_is_gone_too() -> None:
+def test_a_zombie_process_counts_as_gone() -> None:
     code = (
         "from pramana.store.queue import process_name; print(process_name(), flush=True); import time; time.sleep(60)"
     )
@@ -135,7 +135,7 @@ def test_a_killed_process_that_nobody_has_waited_for_is_gone_too() -> None:
 
 
 @linux
-def test_who_is_known_to_be_gone() -> None:
+def test_ended_processes_are_recognised_as_gone() -> None:
     mine = process_name()
     assert not is_holder_gone(mine)
     assert is_holder_gone(mine.rpartition(" ")[0] + " 12345]"), "the number was given to another process since"
@@ -147,7 +147,7 @@ def test_who_is_known_to_be_gone() -> None:
     assert holder_label("whoever") == "whoever"
 
 
-def test_the_lease_of_another_machine_is_waited_for(store: Store, run: str) -> None:
+def test_the_lease_of_another_machine_is_respected_until_it_expires(store: Store, run: str) -> None:
     other = "process 7 on elsewhere [elsewhere 4711 12345]"
     assert store.queue.claim(run, other, 60)
     assert not store.queue.claim(run, process_name())
@@ -158,13 +158,13 @@ def test_the_lease_of_another_machine_is_waited_for(store: Store, run: str) -> N
     assert not store.queue.heartbeat(run, other), "it has lost it"
 
 
-def test_a_hold_beats_for_as_long_as_it_lasts_and_then_lets_go(
+def test_a_hold_renews_its_lease_and_releases_it_at_the_end(
     store: Store, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue, "LEASE_S", 0.4)
 
     async def work() -> None:
-        async with store.queue.lease(run, never) as held:
+        async with store.queue.lease(run, fail_if_lost) as held:
             end = time.monotonic() + 1.2  # three times its lease
             while time.monotonic() < end:
                 assert not store.queue.claim(run, "a rival")
@@ -176,7 +176,7 @@ def test_a_hold_beats_for_as_long_as_it_lasts_and_then_lets_go(
     assert store.queue.claim(run, "a rival")
 
 
-def test_who_was_silent_too_long_is_told_and_leaves_the_other_alone(
+def test_an_owner_whose_lease_expired_is_notified_and_leaves_the_new_owner_alone(
     store: Store, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue, "LEASE_S", 0.2)
@@ -192,14 +192,15 @@ def test_who_was_silent_too_long_is_told_and_leaves_the_other_alone(
 
     taken = asyncio.run(work())
     assert (
-        str(taken) == f"a rival works on run {run}: it took over, because this process sent no heartbeat for too long"
+        str(taken)
+        == f"a rival is running run {run}: that process took over, because this one sent no heartbeat for too long"
     )
     assert store.queue.holder(run) == "a rival"
 
 
-def test_a_hold_that_ends_in_an_error_lets_go(store: Store, run: str) -> None:
+def test_a_hold_that_ends_in_an_error_releases_its_lease(store: Store, run: str) -> None:
     async def work() -> None:
-        async with store.queue.lease(run, never):
+        async with store.queue.lease(run, fail_if_lost):
             raise RuntimeError("as it happens")
 
     with pytest.raises(RuntimeError):
@@ -208,13 +209,13 @@ def test_a_hold_that_ends_in_an_error_lets_go(store: Store, run: str) -> None:
     assert store.runs.find(run).status == "running"
 
 
-def test_where_the_system_tells_nothing_only_time_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_process_information_only_the_lease_expiry_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = process_name()
 
-    def nothing(path: Path, **_: object) -> str:
+    def raise_not_found(path: Path, **_: object) -> str:
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr(Path, "read_text", nothing)
+    monkeypatch.setattr(Path, "read_text", raise_not_found)
     assert not is_holder_gone(mine), "it is there, since when is not told"
     queue._machine_id.cache_clear()
     try:

@@ -1,4 +1,4 @@
-"""The schema's history leads to the schema, once, whoever opens the store, and never backwards."""
+"""Migrations lead to the current schema, once, for any number of processes, and never backwards."""
 
 import json
 import re
@@ -32,7 +32,7 @@ from .. import programs
 
 
 @contextmanager
-def bare(url: str) -> Iterator[Connection]:
+def open_without_migrating(url: str) -> Iterator[Connection]:
     """Open the database without migrating it."""
     parsed = make_url(url)
     database = Database(_open_sqlite(parsed) if url.startswith("sqlite") else _open_postgresql(parsed))
@@ -43,19 +43,19 @@ def bare(url: str) -> Iterator[Connection]:
         database.close()
 
 
-def described(connection: Connection) -> dict[str, Any]:
-    """Return everything the engine tells about the tables but Alembic's own."""
+def describe_tables(connection: Connection) -> dict[str, Any]:
+    """Describe all tables except Alembic's own."""
     engine = inspect(connection)
 
-    def plain(value: Any) -> Any:
+    def to_plain(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: plain(each) for name, each in value.items() if name != "comment"}
+            return {name: to_plain(each) for name, each in value.items() if name != "comment"}
         if isinstance(value, list):
-            return sorted((plain(each) for each in value), key=str)
+            return sorted((to_plain(each) for each in value), key=str)
         return value if isinstance(value, str | int | None) else str(value)
 
     tables = {
-        name: plain(
+        name: to_plain(
             {
                 "columns": engine.get_columns(name),
                 "key": engine.get_pk_constraint(name),
@@ -71,7 +71,7 @@ def described(connection: Connection) -> dict[str, Any]:
     if connection.dialect.name == "sqlite":
         query = "SELECT name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'alembic%' ORDER BY name"
         tables["statements"] = {
-            # A column that was added stands on the line of the last one before it.
+            # An added column is on the line of the one before it.
             name: sorted(
                 re.split(
                     r",?\s*\n\s*|, (?=(?:conversation|limits|cancelled|creator|suite|selection|expires|name|note) TEXT"
@@ -84,7 +84,7 @@ def described(connection: Connection) -> dict[str, Any]:
     return tables
 
 
-def described_version(connection: Connection) -> Any:
+def describe_version(connection: Connection) -> Any:
     """Return what there is of Alembic's own table, and the version in it."""
     columns = [
         (each["name"], str(each["type"]), each["nullable"])
@@ -96,32 +96,32 @@ def described_version(connection: Connection) -> Any:
 
 def test_an_upgraded_schema_equals_a_fresh_one(empty_url: str) -> None:
     open_store(empty_url).close()
-    with bare(empty_url) as connection:
-        fresh, version = described(connection), described_version(connection)
+    with open_without_migrating(empty_url) as connection:
+        fresh, version = describe_tables(connection), describe_version(connection)
         metadata.drop_all(connection)
         connection.execute(text("DROP TABLE alembic_version"))
-        assert described(connection).keys() <= {"statements"}
-    with bare(empty_url) as connection:
+        assert describe_tables(connection).keys() <= {"statements"}
+    with open_without_migrating(empty_url) as connection:
         _upgrade_schema(connection)
-    with bare(empty_url) as connection:
+    with open_without_migrating(empty_url) as connection:
         assert set(fresh) >= {"runs", "cases", "run_cases", "results", "checks", "scorings"}
-        assert described(connection) == fresh
-        assert described_version(connection) == version
+        assert describe_tables(connection) == fresh
+        assert describe_version(connection) == version
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, metadata) == []
 
 
-def at_revision(url: str, revision: str) -> None:
+def make_tables_at(url: str, revision: str) -> None:
     """Make the tables as an earlier version of the program did."""
     config = Config()
     config.set_main_option("script_location", str(Path(engine_module.__file__).parent / "migrations"))
-    with bare(url) as connection:
+    with open_without_migrating(url) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
 
 
-def test_scenarios_of_before_are_read_in_the_names_of_the_model(empty_url: str) -> None:
-    at_revision(empty_url, "0004")
+def test_scenarios_of_older_versions_are_read_with_current_field_names(empty_url: str) -> None:
+    make_tables_at(empty_url, "0004")
     turn = {"say": "And?", "audioUrl": "a.wav", "bargeIn": 0.5, "assert": None, "reference": None}
     stated = [
         {"type": "json_schema", "schema": {"expectedOutcome": {"const": 1.0}}},
@@ -134,7 +134,7 @@ def test_scenarios_of_before_are_read_in_the_names_of_the_model(empty_url: str) 
     }  # fmt: skip
     bare_one = {**body, "id": "b", "assert": None, "turns": None, "promptAudioUrl": None, "conditions": None}
     times = {"created": "2026-11-01T00:00:00.000+00:00", "updated": "2026-11-02T00:00:00.000+00:00"}
-    with bare(empty_url) as connection:
+    with open_without_migrating(empty_url) as connection:
         for each in (body, bare_one):
             row = {name: each[name] for name in ("id", "name", "type", "difficulty", "language")} | times
             row |= {"tags": '[\n"t"\n]', "body": json.dumps(each, ensure_ascii=False, separators=(",", ":"))}
@@ -160,8 +160,8 @@ def test_scenarios_of_before_are_read_in_the_names_of_the_model(empty_url: str) 
     store.close()
 
 
-def test_runs_of_before_are_found_by_suite_selection_and_models(empty_url: str) -> None:
-    at_revision(empty_url, "0005")
+def test_runs_of_older_versions_are_found_by_suite_selection_and_models(empty_url: str) -> None:
+    make_tables_at(empty_url, "0005")
     odd, b, seeded = Target("odd \0 name", "fake", "o"), Target("b", "fake", "b"), Target("b", "fake", "b", {"seed": 1})
     plans = [
         Plan("v1.0-cheap", None, (Target("a", "fake", "a"),)),
@@ -175,20 +175,24 @@ def test_runs_of_before_are_found_by_suite_selection_and_models(empty_url: str) 
     columns = ("id", "plan", *row)
     insert = f"INSERT INTO runs ({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})"  # noqa: S608
     texts = [records.to_json(records.plan_to_plain(each)) for each in plans]
-    with bare(empty_url) as connection:
+    with open_without_migrating(empty_url) as connection:
         for number, each in enumerate([*texts, "damaged", "[]"]):
             connection.execute(text(insert), {"id": f"r{number}", "plan": each, **row})
     store = open_store(empty_url)
 
-    def found(**wanted: Any) -> list[str]:
+    def find_runs(**wanted: Any) -> list[str]:
         runs, total = store.runs.page(**wanted)
         assert total == len(runs)
         return [run.id for run in runs]
 
-    assert found(suite="v1") == ["r0"]
-    assert (found(suite="v"), found(suite="V1 5"), found(suite="1")) == (["r2", "r0"], ["r1"], [])
-    assert (found(model="b"), found(model="odd \0 name"), found(model="a judge")) == (["r2", "r1"], ["r1"], [])
-    assert (found(text="A JUDGE"), found(text="größe"), found(text="50%"), found(text="5_%")) == (
+    assert find_runs(suite="v1") == ["r0"]
+    assert (find_runs(suite="v"), find_runs(suite="V1 5"), find_runs(suite="1")) == (["r2", "r0"], ["r1"], [])
+    assert (find_runs(model="b"), find_runs(model="odd \0 name"), find_runs(model="a judge")) == (
+        ["r2", "r1"],
+        ["r1"],
+        [],
+    )
+    assert (find_runs(text="A JUDGE"), find_runs(text="größe"), find_runs(text="50%"), find_runs(text="5_%")) == (
         ["r1"],
         ["r2"],
         ["r1"],
@@ -196,18 +200,18 @@ def test_runs_of_before_are_found_by_suite_selection_and_models(empty_url: str) 
     )
     assert store.runs.find("r1").plan == plans[1]
     store.runs.delete("r1")
-    assert found(model="odd \0 name") == []
+    assert find_runs(model="odd \0 name") == []
     store.close()
 
 
-def test_runs_of_before_have_no_name_and_can_be_given_one(empty_url: str) -> None:
-    at_revision(empty_url, "0007")
+def test_runs_of_older_versions_have_no_name_and_can_be_renamed(empty_url: str) -> None:
+    make_tables_at(empty_url, "0007")
     row = {
         "id": "r1", "plan": records.to_json(records.plan_to_plain(Plan("s", None, (Target("a", "fake", "a"),)))),
         "owner": "cli", "status": "finished", "created": "", "notes": "{}", "plan_digest": "", "expected": 0, "stored": 0,
         "attempts": 0, "suite": "s",
     }  # fmt: skip
-    with bare(empty_url) as connection:
+    with open_without_migrating(empty_url) as connection:
         values = ", ".join(f":{name}" for name in row)
         connection.execute(text(f"INSERT INTO runs ({', '.join(row)}) VALUES ({values})"), row)  # noqa: S608
     store = open_store(empty_url)
@@ -230,7 +234,7 @@ def test_a_run_is_found_by_an_index(store: Store) -> None:
     assert "SCAN" not in plan
 
 
-def test_the_newest_step_is_the_one_the_program_expects() -> None:
+def test_the_newest_migration_is_the_revision_the_program_expects() -> None:
     script = ScriptDirectory(str(Path(engine_module.__file__).parent / "migrations"))
     assert script.get_heads() == [LATEST_MIGRATION]
 
@@ -241,9 +245,9 @@ def test_neither_a_new_store_nor_an_existing_one_needs_alembic(empty_url: str) -
         assert subprocess.run([sys.executable, "-c", code, empty_url], check=False).returncode == 0
 
 
-def test_a_store_of_a_newer_program_is_left_alone(empty_url: str) -> None:
+def test_a_store_of_a_newer_version_is_not_modified(empty_url: str) -> None:
     open_store(empty_url).close()
-    with bare(empty_url) as connection:
+    with open_without_migrating(empty_url) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(StoreFailed, match="written by a newer Pramana"):
         open_store(empty_url)
@@ -259,7 +263,7 @@ open_store(sys.argv[1]).close()
 """
 
 
-def test_many_processes_may_open_a_new_store_at_once(empty_url: str, tmp_path: Path) -> None:
+def test_many_processes_can_open_a_new_store_at_once(empty_url: str, tmp_path: Path) -> None:
     go = tmp_path / "go"
     opening = [programs.start(["-c", OPEN_WHEN_TOLD, empty_url, str(go)]) for _ in range(5)]
     go.touch()
@@ -268,5 +272,5 @@ def test_many_processes_may_open_a_new_store_at_once(empty_url: str, tmp_path: P
         assert process.stdout
         assert process.stdout.read() == ""
         process.stdout.close()
-    with bare(empty_url) as connection:
+    with open_without_migrating(empty_url) as connection:
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == [LATEST_MIGRATION]

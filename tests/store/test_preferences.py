@@ -1,4 +1,4 @@
-"""What an administrator decides, by several at once too."""
+"""Server settings, changed by one administrator or by several at once."""
 
 import threading
 from collections.abc import Iterator
@@ -22,28 +22,28 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     found.close()
 
 
-def test_decisions_are_kept_changed_and_taken_back(store: Store) -> None:
-    assert store.decisions.read() == Preferences()
-    assert store.decisions.write({"requests_per_minute": 5, "refuse_unverified": True}).requests_per_minute == 5
-    found = store.decisions.write({"requests_per_minute": 7, "refuse_unverified": None})
-    assert found == store.decisions.read() == Preferences(requests_per_minute=7)
+def test_preferences_are_stored_changed_and_reset(store: Store) -> None:
+    assert store.preferences.read() == Preferences()
+    assert store.preferences.write({"requests_per_minute": 5, "refuse_unverified": True}).requests_per_minute == 5
+    found = store.preferences.write({"requests_per_minute": 7, "refuse_unverified": None})
+    assert found == store.preferences.read() == Preferences(requests_per_minute=7)
     with pytest.raises(InvalidInput, match="requests_per_minute"):
-        store.decisions.write({"request_per_minute": 1})
+        store.preferences.write({"request_per_minute": 1})
 
 
-def test_origins_that_fit_no_longer_are_left_out_and_the_others_hold(store: Store) -> None:
-    store.decisions.write({"cors_origins": ["https://bench.example"], "requests_per_minute": 7})
+def test_origins_that_became_invalid_are_ignored_and_the_others_apply(store: Store) -> None:
+    store.preferences.write({"cors_origins": ["https://bench.example"], "requests_per_minute": 7})
     kept = '["*", "https://*.example", "https://bench.example", 5]'  # from before the rule was as strict as now
     with store._database.write_transaction() as connection:
         mine = preferences.c.name == "cors_origins"
         assert connection.execute(update(preferences).where(mine).values(value=kept)).rowcount == 1
-    assert store.decisions.read() == Preferences(requests_per_minute=7, cors_origins=("https://bench.example",))
-    assert store.decisions.write({"requests_per_minute": None}).cors_origins == ("https://bench.example",)
+    assert store.preferences.read() == Preferences(requests_per_minute=7, cors_origins=("https://bench.example",))
+    assert store.preferences.write({"requests_per_minute": None}).cors_origins == ("https://bench.example",)
     with pytest.raises(InvalidInput, match="invalid setting"):
-        store.decisions.write({"cors_origins": ["https://*.example"]})
+        store.preferences.write({"cors_origins": ["https://*.example"]})
 
 
-def test_several_decide_at_once_and_none_is_turned_away(store: Store) -> None:
+def test_concurrent_changes_all_succeed(store: Store) -> None:
     together = threading.Barrier(8)
     failed: list[Exception] = []
 
@@ -54,7 +54,7 @@ def test_several_decide_at_once_and_none_is_turned_away(store: Store) -> None:
             names = ("largest_body_mb", "requests_per_minute", "largest_upload_mb")
             some = {name: None if (number + turn + place) % 3 == 0 else number + 1 for place, name in enumerate(names)}
             try:
-                store.decisions.write(dict(reversed(some.items())) if number % 2 else some)
+                store.preferences.write(dict(reversed(some.items())) if number % 2 else some)
             except Exception as error:  # noqa: BLE001 - any of them fails the test
                 failed.append(error)
 
@@ -64,4 +64,4 @@ def test_several_decide_at_once_and_none_is_turned_away(store: Store) -> None:
     for each in threads:
         each.join(60)
     assert failed == []
-    assert store.decisions.read() != Preferences()
+    assert store.preferences.read() != Preferences()

@@ -1,4 +1,4 @@
-"""What is kept is for its owner alone, whatever the umask, and what an earlier version left open is closed."""
+"""Stored files are private to their owner for any umask, and folders of earlier versions are made private."""
 
 import os
 import shutil
@@ -33,16 +33,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def open_to_others(folder: Path) -> list[str]:
+def find_public_paths(folder: Path) -> list[str]:
     every = (folder, *folder.rglob("*"))
     return [f"{each} {each.stat().st_mode & 0o777:o}" for each in every if each.stat().st_mode & 0o077]
 
 
-def use(home: Path) -> None:
+def use_store(home: Path) -> None:
     store = open_store(settings.database_url())
     store.tokens.create("somebody", "admin")
     store.blobs.put(b"a call")
-    store.sounds.put("desk/hello.wav", b"RIFF")
+    store.recordings.put("desk/hello.wav", b"RIFF")
     assert (home / "pramana.sqlite3-wal").exists()
     store.close()
     open_vault().encrypt("a key")
@@ -50,7 +50,7 @@ def use(home: Path) -> None:
     settings.write_private_file(home / "cache" / "models.json", "{}")
 
 
-def test_what_is_no_folder_keeps_its_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_place_of_the_folder_keeps_its_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "null"
     file.touch(0o666)
     file.chmod(0o666)
@@ -59,16 +59,16 @@ def test_what_is_no_folder_keeps_its_mode(tmp_path: Path, monkeypatch: pytest.Mo
     assert stat.S_IMODE(file.stat().st_mode) == 0o666
 
 
-def test_a_new_data_folder_is_for_its_owner_alone(home: Path) -> None:
-    use(home)
+def test_a_new_data_folder_is_private_to_its_owner(home: Path) -> None:
+    use_store(home)
     assert {each.name for each in home.iterdir()} == {"pramana.sqlite3", "blobs", "audio", "cache", "secret.key"}
-    assert open_to_others(home) == []
+    assert find_public_paths(home) == []
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert stat.S_IMODE((home / "pramana.sqlite3").stat().st_mode) == 0o600
     assert stat.S_IMODE(home.parent.stat().st_mode) == 0o700  # it was made on the way
 
 
-def test_a_data_folder_of_an_earlier_version_is_closed_when_it_is_opened(home: Path) -> None:
+def test_a_data_folder_of_an_earlier_version_is_made_private_on_open(home: Path) -> None:
     url = old_stores.unpack(old_stores.NOVEMBER, home)
     (home / "config.toml").write_text("")
     elsewhere = home.parent / "elsewhere.wav"
@@ -77,18 +77,16 @@ def test_a_data_folder_of_an_earlier_version_is_closed_when_it_is_opened(home: P
     (home / "audio" / "linked.wav").symlink_to(elsewhere)
     (home / "notes.txt").write_text("not ours")
     (home / "pramana.sqlite3-shm").touch()
-    before = {Path(each.rpartition(" ")[0]).name for each in open_to_others(home)}
+    before = {Path(each.rpartition(" ")[0]).name for each in find_public_paths(home)}
     assert before >= {"home", "pramana.sqlite3", "pramana.sqlite3-shm", "blobs", "config.toml"}
     open_store(url).close()
-    assert open_to_others(home) == [f"{home}/notes.txt 644", f"{home}/audio/linked.wav 644"]
+    assert find_public_paths(home) == [f"{home}/notes.txt 644", f"{home}/audio/linked.wav 644"]
     assert elsewhere.stat().st_mode & 0o777 == 0o644
     assert home.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("kind", ["sticky", "own", "missing"])
-def test_a_folder_that_is_not_ours_alone_is_left_as_it_is(
-    home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shared_folder_keeps_its_mode(home: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     home.mkdir(0o755, parents=True)
     if kind == "sticky":
         home.chmod(0o1777)
@@ -101,10 +99,10 @@ def test_a_folder_that_is_not_ours_alone_is_left_as_it_is(
     assert (home.stat().st_mode if home.exists() else None) == before
 
 
-def test_a_key_file_that_others_can_read_is_still_refused(home: Path) -> None:
+def test_a_key_file_readable_by_others_is_refused(home: Path) -> None:
     """Mending it silently would hide that the keys may be known."""
-    use(home)
+    use_store(home)
     (home / "secret.key").chmod(0o644)
     home.chmod(0o755)
     open_store(settings.database_url()).close()
-    assert open_to_others(home) == [f"{home}/secret.key 644"]
+    assert find_public_paths(home) == [f"{home}/secret.key 644"]

@@ -1,4 +1,4 @@
-"""One file, many processes, and SIGKILL: no failure to lock, nothing lost that was reported, the file stays whole."""
+"""One file, many processes and SIGKILL: no locking failure, no reported result lost, no corruption."""
 
 import os
 import random
@@ -10,12 +10,13 @@ from pathlib import Path
 from pramana.store import open_store
 
 from .. import programs
-from .samples import pending, plan, some_cases
+from .samples import list_pending, make_cases, make_plan
 
 WRITE = """
 import asyncio, sys
 from itertools import chain
-from pramana.model import Check, Outcome, Reply, Result, encode_raw_response
+from pramana.model import Check, Outcome, Reply, Result
+from pramana.replies import encode_raw_response
 from pramana.store import open_store
 
 store = open_store(sys.argv[1])
@@ -37,41 +38,41 @@ asyncio.run(main())
 
 
 def start(url: str, run_id: str, output: Path) -> programs.Process:
-    with output.open("wb") as file, errors_of(output).open("wb") as errors:
+    with output.open("wb") as file, error_path(output).open("wb") as errors:
         return programs.start(["-c", WRITE, url, run_id], stdout=file, stderr=errors)
 
 
-def errors_of(output: Path) -> Path:
+def error_path(output: Path) -> Path:
     return output.with_name(f"{output.name}.errors")
 
 
-def test_three_processes_write_one_file_at_once(tmp_path: Path) -> None:
+def test_three_processes_can_write_one_file_at_once(tmp_path: Path) -> None:
     """Each to its own run, while this process reads and makes runs."""
     url = f"sqlite:///{tmp_path}/pramana.sqlite3"
     store = open_store(url)
-    ids = [store.runs.create(plan(), some_cases(2000)).id for _ in range(3)]
+    ids = [store.runs.create(make_plan(), make_cases(2000)).id for _ in range(3)]
     outputs = [tmp_path / run_id for run_id in ids]
     writing = [start(url, run_id, output) for run_id, output in zip(ids, outputs, strict=True)]
     while any(process.poll() is None for process in writing):
-        store.runs.create(plan(), some_cases(20))
+        store.runs.create(make_plan(), make_cases(20))
         assert all(store.runs.find(run_id).stored >= 0 for run_id in ids)
         time.sleep(0.01)
     for process, output in zip(writing, outputs, strict=True):
         assert process.wait() == 0
-        assert errors_of(output).read_text() == ""
+        assert error_path(output).read_text() == ""
     for run_id, output in zip(ids, outputs, strict=True):
         there = [result.key.case for _, result in store.results.iterate(run_id)]
         assert len(set(there)) == len(there) == store.runs.find(run_id).stored == 2000
         assert output.read_text().split() == there
-        assert list(pending(store, run_id)) == []
+        assert list(list_pending(store, run_id)) == []
     store.close()
 
 
-def test_what_was_reported_survives_sigkill(tmp_path: Path) -> None:
+def test_reported_results_survive_sigkill(tmp_path: Path) -> None:
     """Kill a writing process at random moments and go on, until the run is done."""
     url, moments = f"sqlite:///{tmp_path}/pramana.sqlite3", random.Random(7)
     store = open_store(url)
-    run_id = store.runs.create(plan(), some_cases(8000)).id
+    run_id = store.runs.create(make_plan(), make_cases(8000)).id
     store.close()
     reported: set[str] = set()
     killed = 0
@@ -85,7 +86,7 @@ def test_what_was_reported_survives_sigkill(tmp_path: Path) -> None:
         if process.poll() is None and number < 12:
             os.kill(process.pid, signal.SIGKILL)
             killed += 1
-        assert process.wait() in (0, -signal.SIGKILL), errors_of(output).read_text()
+        assert process.wait() in (0, -signal.SIGKILL), error_path(output).read_text()
         lines = output.read_text().splitlines(keepends=True)
         reported |= {line.strip() for line in lines if line.endswith("\n")}
 

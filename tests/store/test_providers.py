@@ -1,4 +1,4 @@
-"""Registered providers on either store: what is known of them, and keys that only the vault can read."""
+"""Registered providers on either engine: their fields, and keys that only the vault can read."""
 
 import threading
 from pathlib import Path
@@ -17,7 +17,7 @@ KEY = "sk-somebodys-key-0123456789"
 MINE = Registered("my-vllm", "compatible", "http://models.example/v1", "llama", None)
 
 
-def test_what_goes_in_comes_out_but_for_the_key(store: Store) -> None:
+def test_a_provider_round_trips_without_its_key(store: Store) -> None:
     known = store.providers.create(MINE, KEY)
     assert (known.id, known.kind, known.base_url, known.model, known.key_set) == (
         "my-vllm", "compatible", "http://models.example/v1", "llama", True,
@@ -34,35 +34,35 @@ def test_what_goes_in_comes_out_but_for_the_key(store: Store) -> None:
     ]
 
 
-def test_no_file_of_the_store_holds_a_key(tmp_path: Path) -> None:
+def test_no_file_of_the_store_contains_a_key(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/s.sqlite3")
     store.providers.create(MINE, KEY)
     store.close()
     assert KEY.encode() not in b"".join(each.read_bytes() for each in tmp_path.glob("s.sqlite3*"))
 
 
-def test_a_key_can_be_changed_kept_and_taken_away(store: Store) -> None:
+def test_a_key_can_be_changed_kept_and_removed(store: Store) -> None:
     store.providers.create(MINE, KEY)
 
-    def same(known: KnownProvider) -> Registered:
+    def make_same(known: KnownProvider) -> Registered:
         return Registered(known.id, known.kind, known.base_url, "other", None)
 
-    def key() -> str | None:
+    def read_key() -> str | None:
         found = store.providers.find_registered("my-vllm")
         assert found
         return found.unlock()
 
-    assert store.providers.change("my-vllm", same).model == "other"
-    assert key() == KEY
-    store.providers.change("my-vllm", same, key="sk-another")
-    assert key() == "sk-another"
-    assert store.providers.change("my-vllm", same, key=None).key_set is False
-    assert key() is None
+    assert store.providers.change("my-vllm", make_same).model == "other"
+    assert read_key() == KEY
+    store.providers.change("my-vllm", make_same, key="sk-another")
+    assert read_key() == "sk-another"
+    assert store.providers.change("my-vllm", make_same, key=None).key_set is False
+    assert read_key() is None
     with pytest.raises(NotFound, match='no provider "my-vlm" is registered; did you mean "my-vllm"'):
-        store.providers.change("my-vlm", same)
+        store.providers.change("my-vlm", make_same)
 
 
-def test_one_of_many_registers_an_id(store: Store) -> None:
+def test_one_of_many_concurrent_registrations_of_an_id_wins(store: Store) -> None:
     made, refused = [], []
 
     def create() -> None:
@@ -80,7 +80,7 @@ def test_one_of_many_registers_an_id(store: Store) -> None:
     assert 'a provider "my-vllm" already exists' in refused[0]
 
 
-def test_deleting_forgets_the_key_and_deleting_nothing_is_told(store: Store) -> None:
+def test_deleting_removes_the_key_and_an_unknown_id_is_reported(store: Store) -> None:
     store.providers.create(MINE, KEY)
     store.providers.delete("my-vllm")
     assert store.providers.list() == []
@@ -89,7 +89,7 @@ def test_deleting_forgets_the_key_and_deleting_nothing_is_told(store: Store) -> 
             act("my-vllm")
 
 
-def test_rotation_locks_every_key_anew_or_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rotation_encrypts_all_keys_again_or_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = "A" * 43 + "=", "B" * 42 + "A="
     monkeypatch.setenv("PRAMANA_SECRET_KEY", old)
     for number in range(3):
@@ -106,7 +106,7 @@ def test_rotation_locks_every_key_anew_or_none(store: Store, monkeypatch: pytest
     assert store.providers.rotate_keys() == 3
 
 
-def test_a_damaged_secret_is_told_when_it_is_needed_and_not_before(store: Store) -> None:
+def test_a_damaged_secret_is_reported_only_when_it_is_used(store: Store) -> None:
     store.providers.create(MINE, KEY)
     with store._database.write_transaction() as connection:
         connection.execute(text("UPDATE providers SET secret = 'no token'"))

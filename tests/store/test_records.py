@@ -1,4 +1,4 @@
-"""What enters a column leaves it: any text, any case, plan and result, through the functions and through both engines."""
+"""Columns round-trip: any text, case, plan and result, through the functions and through both engines."""
 
 import asyncio
 from itertools import count
@@ -27,32 +27,45 @@ from pramana.model import (
     Target,
     Turn,
     Usage,
-    encode_raw_response,
 )
+from pramana.replies import encode_raw_response
 from pramana.store import records, schema
 from pramana.store.records import escape_text, unescape_text
 from pramana.store.store import Store
 
-from .samples import AWKWARD, case, cases, key, long_or_short, pending, plan, plans, rescore, result, results_of, texts
+from .samples import (
+    AWKWARD,
+    add_scoring,
+    cases,
+    list_pending,
+    long_or_short,
+    make_case,
+    make_key,
+    make_plan,
+    make_result,
+    plans,
+    results_for,
+    texts,
+)
 
-A_KEY = key(case(1))
+A_KEY = make_key(make_case(1))
 
 
 @given(texts)
 @example(AWKWARD)
-def test_any_text_is_storable_and_comes_back(text: str) -> None:
+def test_any_text_round_trips(text: str) -> None:
     kept = escape_text(text)
     kept.encode("utf-8", "strict")
     assert "\0" not in kept
     assert unescape_text(kept) == text
 
 
-def test_ordinary_text_is_stored_as_it_is() -> None:
+def test_ordinary_text_is_stored_unchanged() -> None:
     assert escape_text("caf\u00e9 语 😀 \\u0000") == "caf\u00e9 语 😀 \\u0000"
 
 
 @given(texts, texts)
-def test_two_texts_are_never_stored_alike(one: str, other: str) -> None:
+def test_different_texts_are_stored_differently(one: str, other: str) -> None:
     assert (escape_text(one) == escape_text(other)) == (one == other)
 
 
@@ -66,11 +79,11 @@ def test_a_case_keeps_its_digest(some: Case) -> None:
 
 
 @given(plans)
-def test_a_plan_comes_back(some: Plan) -> None:
+def test_a_plan_round_trips(some: Plan) -> None:
     assert records.plan_from_json(records.to_json(records.plan_to_plain(some))) == some
 
 
-def test_a_plan_stored_before_there_were_embedders_still_loads_and_keeps_its_digest() -> None:
+def test_a_plan_from_before_embedders_loads_and_keeps_its_digest() -> None:
     before = (
         '{"suite":"mine","suite_hash":null,"targets":[{"typed":"fake","provider":"fake","model":"words","arguments":{}}],'
         '"repeats":1,"parameters":{"temperature":0},"system_prompt":null,"judge":null,"selection":{},'
@@ -81,8 +94,8 @@ def test_a_plan_stored_before_there_were_embedders_still_loads_and_keeps_its_dig
     assert records.to_json(records.plan_to_plain(plan)) == before
 
 
-@given(results_of(A_KEY))
-def test_a_result_comes_back(some: Result) -> None:
+@given(results_for(A_KEY))
+def test_a_result_round_trips(some: Result) -> None:
     row = records.result_to_row(some)
     assert len(row) == len(records.RESULT_COLUMNS)
     made = tuple(records.check_from_row(records.check_to_row(check)) for check in some.checks)
@@ -90,7 +103,7 @@ def test_a_result_comes_back(some: Result) -> None:
 
 
 @given(long_or_short)
-def test_a_raw_response_keeps_its_very_json(raw: object) -> None:
+def test_a_raw_response_keeps_its_exact_json(raw: object) -> None:
     packed = records._compress(encode_raw_response(raw))
     assert len(packed) <= records.COMPRESS_OVER or packed[0] == records._ZLIB_FIRST_BYTE
     assert to_canonical_json(Reply("", raw=records._decompress(packed)).response()) == to_canonical_json(raw)
@@ -101,7 +114,7 @@ def test_a_long_raw_response_is_compressed() -> None:
     assert records._compress(encode_raw_response({"short": 1})) == b'{"short":1}'
 
 
-def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int, Result]]:
+def put_results(store: Store, run_id: str, results: list[Result]) -> list[tuple[int, Result]]:
     reported: list[tuple[int, Result]] = []
 
     async def write() -> None:
@@ -113,22 +126,22 @@ def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int,
     return reported
 
 
-def test_random_results_come_back_from_the_engine(store: Store) -> None:
+def test_random_results_round_trip_through_the_database(store: Store) -> None:
     """One run and one transaction an example: hypothesis gathers, the engine then holds all of them at once."""
     gathered: dict[Key, Result] = {}
 
-    @given(results_of(A_KEY))
+    @given(results_for(A_KEY))
     def gather(some: Result) -> None:
         gathered.setdefault(some.key, some)
 
     gather()
-    run = store.runs.create(plan(), [case(1)])
-    reported = put_all(store, run.id, list(gathered.values()))
+    run = store.runs.create(make_plan(), [make_case(1)])
+    reported = put_results(store, run.id, list(gathered.values()))
     assert [each for _, each in reported] == list(gathered.values())
     assert list(store.results.iterate(run.id)) == reported
 
 
-def test_random_cases_and_plans_come_back_from_the_engine(store: Store) -> None:
+def test_random_cases_and_plans_round_trip_through_the_database(store: Store) -> None:
     gathered: dict[str, Case] = {}
 
     @given(cases)
@@ -145,64 +158,81 @@ def test_random_cases_and_plans_come_back_from_the_engine(store: Store) -> None:
         store.runs.delete(run.id)
 
     check()
-    run = store.runs.create(plan(), gathered.values())
+    run = store.runs.create(make_plan(), gathered.values())
     assert list(store.cases.iterate(run.id)) == list(gathered.values())
     assert [each.source for each in store.cases.iterate(run.id)] == [each.source for each in gathered.values()]
 
 
-def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
+def test_every_text_column_stores_nul_and_lone_surrogates(store: Store) -> None:
     """Fill each text column with text that neither engine can hold, and look at the columns themselves."""
     number = count()
 
-    def awkward() -> str:
+    def make_awkward() -> str:
         return f"{next(number)} {AWKWARD}"
 
     one = Case(
-        id=awkward(),
+        id=make_awkward(),
         kind="scenario",
-        turns=(Turn("user", awkward()),),
-        facets=Facets(awkward(), awkward(), awkward(), (awkward(),)),
-        assertion=Assertion(awkward(), judge_prompt=awkward(), schema={awkward(): awkward()}),
-        ideals=(awkward(),),
-        name=awkward(),
-        expected_outcome=awkward(),
-        prompt_audio_url=awkward(),
-        source=Source(awkward(), 1),
+        turns=(Turn("user", make_awkward()),),
+        facets=Facets(make_awkward(), make_awkward(), make_awkward(), (make_awkward(),)),
+        assertion=Assertion(make_awkward(), judge_prompt=make_awkward(), schema={make_awkward(): make_awkward()}),
+        ideals=(make_awkward(),),
+        name=make_awkward(),
+        expected_outcome=make_awkward(),
+        prompt_audio_url=make_awkward(),
+        source=Source(make_awkward(), 1),
     )
-    target = Target(awkward(), awkward(), awkward(), {awkward(): awkward()})
+    target = Target(make_awkward(), make_awkward(), make_awkward(), {make_awkward(): make_awkward()})
     whole = Plan(
-        awkward(), awkward(), (target,), 1, {awkward(): awkward()}, awkward(), target, {awkward(): 1}, awkward()
+        make_awkward(),
+        make_awkward(),
+        (target,),
+        1,
+        {make_awkward(): make_awkward()},
+        make_awkward(),
+        target,
+        {make_awkward(): 1},
+        make_awkward(),
     )
     run = store.runs.create(
-        whole, [one], creator=awkward(), limits={awkward(): awkward()}, name=awkward(), note=awkward()
+        whole,
+        [one],
+        creator=make_awkward(),
+        limits={make_awkward(): make_awkward()},
+        name=make_awkward(),
+        note=make_awkward(),
     )
-    assert [found for _, found in pending(store, run.id)] == [one]
+    assert [found for _, found in list_pending(store, run.id)] == [one]
     reply = Reply(
-        awkward(),
+        make_awkward(),
         Usage(1),
-        awkward(),
-        awkward(),
-        awkward(),
+        make_awkward(),
+        make_awkward(),
+        make_awkward(),
         1,
         2,
-        encode_raw_response({awkward(): awkward()}),
-        (awkward(),),
+        encode_raw_response({make_awkward(): make_awkward()}),
+        (make_awkward(),),
         0.5,
-        answers=(awkward(),),
-        call=Call(awkward(), awkward(), (awkward(),)),
+        answers=(make_awkward(),),
+        call=Call(make_awkward(), make_awkward(), (make_awkward(),)),
     )
-    check = Check(awkward(), awkward(), Outcome.FAILED, awkward(), 0.5, {awkward(): [awkward()]})
-    a_key = Key(case_digest(one), target.typed, awkward(), 0)
-    some = Result(a_key, awkward(), reply, Failure(awkward(), awkward()), (check,), awkward(), awkward())
-    assert [each for _, each in put_all(store, run.id, [some])] == [some]
+    check = Check(
+        make_awkward(), make_awkward(), Outcome.FAILED, make_awkward(), 0.5, {make_awkward(): [make_awkward()]}
+    )
+    a_key = Key(case_digest(one), target.typed, make_awkward(), 0)
+    some = Result(
+        a_key, make_awkward(), reply, Failure(make_awkward(), make_awkward()), (check,), make_awkward(), make_awkward()
+    )
+    assert [each for _, each in put_results(store, run.id, [some])] == [some]
     assert [each for _, each in store.results.iterate(run.id)] == [some]
-    owner = awkward()
+    owner = make_awkward()
     assert store.queue.claim(run.id, owner, 60)
-    label = awkward()
-    assert rescore(store, run.id, label, [(a_key, (check,))]) == 1
+    label = make_awkward()
+    assert add_scoring(store, run.id, label, [(a_key, (check,))]) == 1
     assert store.scorings.list(run.id)[1] == label
     holder = read_columns(store, "runs", ["lease_holder"])
-    assert store.queue.finish(run.id, owner, "stopped", awkward(), {awkward(): awkward()})
+    assert store.queue.finish(run.id, owner, "stopped", make_awkward(), {make_awkward(): make_awkward()})
     done = store.runs.find("latest")
     assert (done.plan, done.reason and "side by side \ud83d\ude00" in done.reason) == (whole, True)
 
@@ -224,11 +254,11 @@ def read_columns(store: Store, table: str, names: list[str]) -> dict[str, str]:
         return dict(connection.execute(last).mappings().first() or {}) if columns else {}
 
 
-def test_what_is_no_plain_data_is_refused_and_the_rest_is_stored(store: Store) -> None:
-    run = store.runs.create(plan(), [case(1), case(2), case(3)])
-    good, bad, fine = (result(key(case(number))) for number in (1, 2, 3))
+def test_non_plain_data_is_refused_and_the_rest_is_stored(store: Store) -> None:
+    run = store.runs.create(make_plan(), [make_case(1), make_case(2), make_case(3)])
+    good, bad, fine = (make_result(make_key(make_case(number))) for number in (1, 2, 3))
     assert bad.reply
     bad = replace(bad, reply=replace(bad.reply, raw={"plain": "data"}))  # as a careless provider would
     with pytest.raises(StoreFailed, match="is not plain data and was not stored: a raw response is the bytes"):
-        put_all(store, run.id, [good, bad, fine])
+        put_results(store, run.id, [good, bad, fine])
     assert [each for _, each in store.results.iterate(run.id)] == [good, fine]

@@ -23,10 +23,20 @@ from pramana.store import open_store
 from pramana.store.schema import metadata, runs
 from pramana.store.store import Store
 
-from .samples import AWKWARD, case, check, key, pending, plan, rescore, result, some_cases
+from .samples import (
+    AWKWARD,
+    add_scoring,
+    list_pending,
+    make_case,
+    make_cases,
+    make_check,
+    make_key,
+    make_plan,
+    make_result,
+)
 
 
-def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int, Result]]:
+def put_results(store: Store, run_id: str, results: list[Result]) -> list[tuple[int, Result]]:
     reported: list[tuple[int, Result]] = []
 
     async def write() -> None:
@@ -38,67 +48,81 @@ def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int,
     return reported
 
 
-def size(store: Store, table: str) -> int:
+def count_rows(store: Store, table: str) -> int:
     with store._database.read_transaction() as connection:
         return connection.execute(select(func.count()).select_from(metadata.tables[table])).scalar_one()
 
 
 def test_a_new_run_has_everything_pending_in_order(store: Store) -> None:
-    run = store.runs.create(plan("a", "b", repeats=2), some_cases(3))
+    run = store.runs.create(make_plan("a", "b", repeats=2), make_cases(3))
     assert re.fullmatch(r"r\d{8}-\d{6}-[0-9a-f]{4}", run.id)
     assert (run.status, run.expected, run.stored, run.finished) == ("running", 12, 0, None)
     order = itertools.product(range(3), ("a", "b"), range(2))
-    wanted = [(key(case(number), model, repeat), case(number)) for number, model, repeat in order]
-    assert list(pending(store, run.id)) == wanted
-    assert list(pending(store, run.id, "b")) == [each for each in wanted if each[0].model == "b"]
-    assert list(store.cases.iterate(run.id)) == list(some_cases(3))
-    assert [each.source for each in store.cases.iterate(run.id)] == [each.source for each in some_cases(3)]
+    wanted = [(make_key(make_case(number), model, repeat), make_case(number)) for number, model, repeat in order]
+    assert list(list_pending(store, run.id)) == wanted
+    assert list(list_pending(store, run.id, "b")) == [each for each in wanted if each[0].model == "b"]
+    assert list(store.cases.iterate(run.id)) == list(make_cases(3))
+    assert [each.source for each in store.cases.iterate(run.id)] == [each.source for each in make_cases(3)]
 
 
-def test_what_is_stored_is_no_longer_pending(store: Store) -> None:
-    run = store.runs.create(plan("a", "b", repeats=2), some_cases(600))
-    everything = [found for found, _ in pending(store, run.id)]
+def test_stored_results_are_no_longer_pending(store: Store) -> None:
+    run = store.runs.create(make_plan("a", "b", repeats=2), make_cases(600))
+    everything = [found for found, _ in list_pending(store, run.id)]
     done = everything[::3] + everything[1200:1300]
-    put_all(store, run.id, [result(each) for each in done])
-    assert [found for found, _ in pending(store, run.id)] == [each for each in everything if each not in set(done)]
+    put_results(store, run.id, [make_result(each) for each in done])
+    assert [found for found, _ in list_pending(store, run.id)] == [each for each in everything if each not in set(done)]
     assert store.runs.read(run.id).stored == len(set(done))
 
 
-def test_a_case_given_twice_is_asked_once_and_stored_once_among_runs(store: Store) -> None:
-    first = store.runs.create(plan("a", "a"), [case(1), case(2), case(1)])
+def test_a_duplicate_case_runs_once_and_is_stored_once_across_runs(store: Store) -> None:
+    first = store.runs.create(make_plan("a", "a"), [make_case(1), make_case(2), make_case(1)])
     assert first.expected == 2
-    assert [found for found, _ in pending(store, first.id)] == [key(case(1), "a"), key(case(2), "a")]
-    second = store.runs.create(plan("a"), [case(2), case(3)])
-    assert list(store.cases.iterate(second.id)) == [case(2), case(3)]
-    assert size(store, "cases") == 3
+    assert [found for found, _ in list_pending(store, first.id)] == [
+        make_key(make_case(1), "a"),
+        make_key(make_case(2), "a"),
+    ]
+    second = store.runs.create(make_plan("a"), [make_case(2), make_case(3)])
+    assert list(store.cases.iterate(second.id)) == [make_case(2), make_case(3)]
+    assert count_rows(store, "cases") == 3
 
 
-def test_a_run_is_made_whole_or_not_at_all(store: Store) -> None:
-    def broken() -> Iterator[Case]:
-        yield from some_cases(700)
+def test_a_run_is_created_completely_or_not_at_all(store: Store) -> None:
+    def break_off_cases() -> Iterator[Case]:
+        yield from make_cases(700)
         raise InvalidInput("line 701 does not fit")
 
     with pytest.raises(InvalidInput, match="line 701"):
-        store.runs.create(plan(), broken())
+        store.runs.create(make_plan(), break_off_cases())
     assert store.runs.page()[0] == []
-    assert [size(store, table) for table in ("cases", "run_cases", "runs", "scorings")] == [0, 0, 0, 0]
+    assert [count_rows(store, table) for table in ("cases", "run_cases", "runs", "scorings")] == [0, 0, 0, 0]
 
 
 def test_the_plan_digest_covers_plan_and_cases(store: Store) -> None:
     def digest(*of: Case, models: tuple[str, ...] = ("a",)) -> str:
-        run = store.runs.create(plan(*models), of)
+        run = store.runs.create(make_plan(*models), of)
         with store._database.read_transaction() as connection:
             return str(connection.execute(select(runs.c.plan_digest).where(runs.c.id == run.id)).scalar_one())
 
-    same = digest(case(1), case(2))
+    same = digest(make_case(1), make_case(2))
     assert same.startswith("sha256:")
-    assert digest(case(1), case(2)) == digest(case(1), case(2), case(1)) == same
-    assert len({same, digest(case(1)), digest(case(2), case(1)), digest(case(1), case(2), models=("b",))}) == 4
+    assert digest(make_case(1), make_case(2)) == digest(make_case(1), make_case(2), make_case(1)) == same
+    assert (
+        len(
+            {
+                same,
+                digest(make_case(1)),
+                digest(make_case(2), make_case(1)),
+                digest(make_case(1), make_case(2), models=("b",)),
+            }
+        )
+        == 4
+    )
 
 
-def test_a_run_has_a_name_and_a_note_that_can_change_and_are_not_part_of_the_plan(store: Store) -> None:
+def test_name_and_note_of_a_run_can_change_and_are_not_part_of_the_plan(store: Store) -> None:
     plain, named = (
-        store.runs.create(plan(), [case(1)], name=name, note=note) for name, note in ((None, " "), ("nightly", AWKWARD))
+        store.runs.create(make_plan(), [make_case(1)], name=name, note=note)
+        for name, note in ((None, " "), ("nightly", AWKWARD))
     )
     assert (plain.name, plain.note, named.name, named.note) == (None, None, "nightly", AWKWARD)
     with store._database.read_transaction() as connection:
@@ -118,10 +142,25 @@ def test_a_run_has_a_name_and_a_note_that_can_change_and_are_not_part_of_the_pla
         store.runs.edit("nobody", RunEdit(name="x"))
 
 
-def test_a_run_is_found_by_id_beginning_or_latest(store: Store) -> None:
+def test_a_run_is_found_by_its_whole_name_if_only_one_has_it(store: Store) -> None:
+    one, two = (store.runs.create(make_plan(), [make_case(1)]) for _ in range(2))
+    store.runs.edit(one.id, RunEdit(name="50% off @ night"))
+    assert store.runs.find("50% OFF @ Night").id == store.runs.find_scored("50% off @ night").id == one.id
+    assert store.runs.find_scored("50% off @ night@0").scoring == 0
+    store.runs.edit(two.id, RunEdit(name=one.id))
+    assert store.runs.find(one.id).id == one.id, "an ID is preferred to a name"
+    store.runs.edit(two.id, RunEdit(name="50% OFF @ NIGHT"))
+    with pytest.raises(NotFound, match=f"several runs are named .* \\({two.id}, {one.id}\\); pass the ID of one"):
+        store.runs.find("50% off @ night")
+    for part in ("50", "%", "50_ off @ night"):
+        with pytest.raises(NotFound):
+            store.runs.find(part)
+
+
+def test_a_run_is_found_by_id_prefix_or_latest(store: Store) -> None:
     with pytest.raises(NotFound, match="there is no run yet; start one: pramana run"):
         store.runs.find("latest")
-    made = [store.runs.create(plan(), [case(1)]) for _ in range(5)]
+    made = [store.runs.create(make_plan(), [make_case(1)]) for _ in range(5)]
     assert store.runs.page()[0] == made[::-1]
     assert store.runs.page(limit=2)[0] == made[:2:-1]
     assert store.runs.find("latest") == made[-1]
@@ -138,8 +177,8 @@ def test_a_run_is_found_by_id_beginning_or_latest(store: Store) -> None:
             store.runs.find(strange)
 
 
-def test_an_id_that_begins_another_is_found_exactly(store: Store) -> None:
-    short, long = (store.runs.create(plan(), [case(1)]) for _ in range(2))
+def test_an_id_that_is_a_prefix_of_another_is_found_exactly(store: Store) -> None:
+    short, long = (store.runs.create(make_plan(), [make_case(1)]) for _ in range(2))
     with store._database.write_transaction() as connection:
         connection.execute(update(runs).where(runs.c.id == long.id), {"id": f"{short.id}-and-more"})
     assert store.runs.read(short.id) == short
@@ -155,16 +194,16 @@ def test_an_unknown_run_is_named(store: Store, method: str) -> None:
         list(attrgetter(method)(store)("r1", *arguments.get(method, ())))
 
 
-def test_a_second_result_of_a_key_is_ignored_and_not_reported(store: Store) -> None:
-    run = store.runs.create(plan(), some_cases(4))
-    first = [result(key(case(number))) for number in (0, 1, 1)]
-    first[2] = result(key(case(1)), Outcome.FAILED)
-    reported = put_all(store, run.id, first)
+def test_a_duplicate_result_is_ignored_and_not_reported(store: Store) -> None:
+    run = store.runs.create(make_plan(), make_cases(4))
+    first = [make_result(make_key(make_case(number))) for number in (0, 1, 1)]
+    first[2] = make_result(make_key(make_case(1)), Outcome.FAILED)
+    reported = put_results(store, run.id, first)
     assert [each for _, each in reported] == first[:2]
-    again = [result(key(case(number)), Outcome.ERRORED) for number in (3, 1, 0, 2)]
-    later = put_all(store, run.id, again)
+    again = [make_result(make_key(make_case(number)), Outcome.ERRORED) for number in (3, 1, 0, 2)]
+    later = put_results(store, run.id, again)
     assert [each for _, each in later] == [again[0], again[3]]
-    assert put_all(store, run.id, again) == []
+    assert put_results(store, run.id, again) == []
     assert list(store.results.iterate(run.id)) == reported + later
     assert store.runs.read(run.id).stored == 4
     assert store.results.count_outcomes(run.id) == {
@@ -172,12 +211,12 @@ def test_a_second_result_of_a_key_is_ignored_and_not_reported(store: Store) -> N
     }  # fmt: skip
 
 
-def test_sequence_numbers_grow_over_all_runs_and_readers_tail_by_them(store: Store) -> None:
-    two = [store.runs.create(plan(), some_cases(700)) for _ in range(2)]
+def test_sequence_numbers_increase_across_runs_and_can_be_tailed(store: Store) -> None:
+    two = [store.runs.create(make_plan(), make_cases(700)) for _ in range(2)]
     reported = []
     for run in (*two, *two):
-        half = [found for found, _ in itertools.islice(pending(store, run.id), 350)]
-        reported += [(run.id, *each) for each in put_all(store, run.id, [result(each) for each in half])]
+        half = [found for found, _ in itertools.islice(list_pending(store, run.id), 350)]
+        reported += [(run.id, *each) for each in put_results(store, run.id, [make_result(each) for each in half])]
     seqs = [seq for _, seq, _ in reported]
     assert len(seqs) == 1400
     assert seqs == sorted(set(seqs))
@@ -188,40 +227,40 @@ def test_sequence_numbers_grow_over_all_runs_and_readers_tail_by_them(store: Sto
         assert list(store.results.iterate(run.id, after=mine[-1][0])) == []
 
 
-def test_a_deleted_run_never_lends_its_sequence_numbers(store: Store) -> None:
-    run = store.runs.create(plan(), some_cases(3))
-    ((last, _),) = put_all(store, run.id, [result(key(case(1)))])
+def test_sequence_numbers_of_a_deleted_run_are_not_reused(store: Store) -> None:
+    run = store.runs.create(make_plan(), make_cases(3))
+    ((last, _),) = put_results(store, run.id, [make_result(make_key(make_case(1)))])
     store.runs.delete(run.id)
-    run = store.runs.create(plan(), some_cases(3))
-    ((seq, _),) = put_all(store, run.id, [result(key(case(1)))])
+    run = store.runs.create(make_plan(), make_cases(3))
+    ((seq, _),) = put_results(store, run.id, [make_result(make_key(make_case(1)))])
     assert seq > last
 
 
 def test_a_result_of_a_case_outside_the_run_is_refused(store: Store) -> None:
-    store.runs.create(plan(), [case(2)])
-    run = store.runs.create(plan(), [case(1)])
-    for foreign in (case(2), case(3)):
+    store.runs.create(make_plan(), [make_case(2)])
+    run = store.runs.create(make_plan(), [make_case(1)])
+    for foreign in (make_case(2), make_case(3)):
         with pytest.raises(StoreFailed, match="the database failed"):
-            put_all(store, run.id, [result(key(foreign))])
+            put_results(store, run.id, [make_result(make_key(foreign))])
     assert list(store.results.iterate(run.id)) == []
 
 
-def test_rescoring_keeps_the_old_checks(store: Store) -> None:
-    run = store.runs.create(plan(), some_cases(600))
-    keys = [found for found, _ in pending(store, run.id)]
-    old = put_all(store, run.id, [result(each, Outcome.FAILED) for each in keys])
+def test_rescoring_keeps_earlier_checks(store: Store) -> None:
+    run = store.runs.create(make_plan(), make_cases(600))
+    keys = [found for found, _ in list_pending(store, run.id)]
+    old = put_results(store, run.id, [make_result(each, Outcome.FAILED) for each in keys])
     nothing = Result(keys[0], "x", None, None, (), None, None)
     assert nothing.outcome is Outcome.ERRORED
 
-    judged = (check(Outcome.PASSED, "judge"), check(Outcome.UNSCORED, "second"))
-    assert rescore(store, run.id, "by a judge", ((each, judged) for each in keys[:500])) == 1
-    assert rescore(store, run.id, "one more", [(keys[0], (check(Outcome.SKIPPED),)), (keys[1], ())]) == 2
+    judged = (make_check(Outcome.PASSED, "judge"), make_check(Outcome.UNSCORED, "second"))
+    assert add_scoring(store, run.id, "by a judge", ((each, judged) for each in keys[:500])) == 1
+    assert add_scoring(store, run.id, "one more", [(keys[0], (make_check(Outcome.SKIPPED),)), (keys[1], ())]) == 2
 
     assert list(store.results.iterate(run.id, scoring=0)) == old
     middle = [each.checks for _, each in store.results.iterate(run.id, scoring=1)]
     assert middle == [judged] * 500 + [old[0][1].checks] * 100
     newest = [each.checks for _, each in store.results.iterate(run.id)]
-    assert newest == [(check(Outcome.SKIPPED),), *middle[1:]]
+    assert newest == [(make_check(Outcome.SKIPPED),), *middle[1:]]
     assert store.scorings.list(run.id) == {0: "run", 1: "by a judge", 2: "one more"}
     for scoring in (0, 1, 2, None):
         shown = [each.outcome for _, each in store.results.iterate(run.id, scoring=scoring)]
@@ -230,49 +269,49 @@ def test_rescoring_keeps_the_old_checks(store: Store) -> None:
         store.results.count_outcomes(run.id, 3)
 
 
-def test_counts_after_rescoring_agree_where_there_is_no_reply(store: Store) -> None:
-    run = store.runs.create(plan(), some_cases(3))
-    keys = [found for found, _ in pending(store, run.id)]
-    silent = Result(keys[0], "x", None, None, (check(),), None, None)
-    unchecked = Result(keys[1], "x", result(keys[1]).reply, None, (), None, None)
-    put_all(store, run.id, [silent, unchecked, result(keys[2])])
+def test_counts_after_rescoring_include_results_without_a_reply(store: Store) -> None:
+    run = store.runs.create(make_plan(), make_cases(3))
+    keys = [found for found, _ in list_pending(store, run.id)]
+    silent = Result(keys[0], "x", None, None, (make_check(),), None, None)
+    unchecked = Result(keys[1], "x", make_result(keys[1]).reply, None, (), None, None)
+    put_results(store, run.id, [silent, unchecked, make_result(keys[2])])
     assert store.results.count_outcomes(run.id)[Outcome.ERRORED] == 2
-    rescore(store, run.id, "again", [(keys[2], (check(), check(Outcome.FAILED)))])
+    add_scoring(store, run.id, "again", [(keys[2], (make_check(), make_check(Outcome.FAILED)))])
     shown = [each.outcome for _, each in store.results.iterate(run.id)]
     assert shown == [Outcome.ERRORED, Outcome.ERRORED, Outcome.FAILED]
     assert store.results.count_outcomes(run.id) == {outcome: shown.count(outcome) for outcome in Outcome}
 
 
-def test_a_rescoring_that_breaks_off_keeps_what_was_judged(store: Store) -> None:
-    run = store.runs.create(plan(), some_cases(600))
-    keys = [found for found, _ in pending(store, run.id)]
-    old = put_all(store, run.id, [result(each) for each in keys])
+def test_an_interrupted_rescoring_keeps_its_checks(store: Store) -> None:
+    run = store.runs.create(make_plan(), make_cases(600))
+    keys = [found for found, _ in list_pending(store, run.id)]
+    old = put_results(store, run.id, [make_result(each) for each in keys])
 
-    def breaks_off() -> None:
+    def break_off_scoring() -> None:
         with store.scorings.begin(run.id, "broken") as broken:
-            broken.add([(each, (check(Outcome.FAILED),)) for each in keys[:500]])
+            broken.add([(each, (make_check(Outcome.FAILED),)) for each in keys[:500]])
             assert list(store.results.iterate(run.id)) == old, "checks were seen before the scoring was finished"
             broken.label = "ended early"
-            broken.add([(keys[501], (check(),)), (Key("sha256:unknown", "fake"), (check(),))])
+            broken.add([(keys[501], (make_check(),)), (Key("sha256:unknown", "fake"), (make_check(),))])
 
-    with pytest.raises(NotFound, match="there is nothing to score again"):
-        breaks_off()
+    with pytest.raises(NotFound, match="so it cannot be scored again"):
+        break_off_scoring()
     newest = [each.checks for _, each in store.results.iterate(run.id)]
-    assert newest == [(check(Outcome.FAILED),)] * 500 + [each.checks for _, each in old[500:]]
+    assert newest == [(make_check(Outcome.FAILED),)] * 500 + [each.checks for _, each in old[500:]]
     assert store.scorings.list(run.id) == {0: "run", 1: "ended early"}
 
 
-def test_a_rescoring_without_a_check_leaves_nothing(store: Store) -> None:
-    run = store.runs.create(plan(), [case(1)])
-    put_all(store, run.id, [result(key(case(1)))])
+def test_a_rescoring_without_checks_leaves_no_scoring(store: Store) -> None:
+    run = store.runs.create(make_plan(), [make_case(1)])
+    put_results(store, run.id, [make_result(make_key(make_case(1)))])
     with pytest.raises(NotFound), store.scorings.begin(run.id, "broken") as broken:
-        broken.add([(Key("sha256:unknown", "fake"), (check(),))])
+        broken.add([(Key("sha256:unknown", "fake"), (make_check(),))])
     assert store.scorings.list(run.id) == {0: "run"}
-    assert rescore(store, run.id, "whole", [(key(case(1)), (check(),))]) == 1
+    assert add_scoring(store, run.id, "whole", [(make_key(make_case(1)), (make_check(),))]) == 1
 
 
-def test_a_finished_run_says_why_and_keeps_its_notes(store: Store) -> None:
-    run = store.runs.create(plan(), [case(1)])
+def test_a_finished_run_keeps_its_reason_and_notes(store: Store) -> None:
+    run = store.runs.create(make_plan(), [make_case(1)])
     assert store.queue.finish(run.id, None, "interrupted", "Ctrl-C", {"prices": "1", "limiter": [1]})
     stopped = store.runs.read(run.id)
     assert (stopped.status, stopped.reason, stopped.notes) == ("interrupted", "Ctrl-C", {"prices": "1", "limiter": [1]})
@@ -286,23 +325,23 @@ def test_a_finished_run_says_why_and_keeps_its_notes(store: Store) -> None:
     assert not store.queue.claim(run.id, "me"), "a finished run is nobody's to claim"
 
 
-def test_deleting_a_run_leaves_the_cases_others_use(store: Store) -> None:
-    gone, kept = store.runs.create(plan(), some_cases(600)), store.runs.create(plan(), some_cases(2))
+def test_deleting_a_run_keeps_cases_used_by_others(store: Store) -> None:
+    gone, kept = store.runs.create(make_plan(), make_cases(600)), store.runs.create(make_plan(), make_cases(2))
     for run in (gone, kept):
-        put_all(store, run.id, [result(key(case(1)))])
-        rescore(store, run.id, "again", [(key(case(1)), (check(Outcome.FAILED),))])
+        put_results(store, run.id, [make_result(make_key(make_case(1)))])
+        add_scoring(store, run.id, "again", [(make_key(make_case(1)), (make_check(Outcome.FAILED),))])
     there = list(store.results.iterate(kept.id))
     store.runs.delete(gone.id)
     assert store.runs.page()[0] == [store.runs.read(kept.id)]
     assert list(store.results.iterate(kept.id)) == there
-    assert list(store.cases.iterate(kept.id)) == list(some_cases(2))
-    sizes = {table: size(store, table) for table in ("cases", "run_cases", "results", "checks", "scorings")}
+    assert list(store.cases.iterate(kept.id)) == list(make_cases(2))
+    sizes = {table: count_rows(store, table) for table in ("cases", "run_cases", "results", "checks", "scorings")}
     assert sizes == {"cases": 2, "run_cases": 2, "results": 1, "checks": 2, "scorings": 2}
 
 
 def test_exactly_one_of_many_threads_claims_a_run(store: Store) -> None:
-    run = store.runs.create(plan(), [case(1)], owner="server")
-    store.runs.create(plan(), [case(1)])
+    run = store.runs.create(make_plan(), [make_case(1)], owner="server")
+    store.runs.create(make_plan(), [make_case(1)])
     assert store.queue.list_waiting() == [run.id], "what was begun on the command line waits for no server"
     for attempt in (1, 2):
         start = threading.Barrier(8)
@@ -328,8 +367,8 @@ def test_exactly_one_of_many_threads_claims_a_run(store: Store) -> None:
 
 
 @pytest.mark.parametrize("status", ["finished", "stopped", "queued", "interrupted"])
-def test_who_has_lost_a_run_neither_ends_it_nor_hands_it_on(store: Store, status: RunStatus) -> None:
-    run = store.runs.create(plan(), [case(1)], owner="server")
+def test_a_former_owner_can_neither_finish_nor_release_a_run(store: Store, status: RunStatus) -> None:
+    run = store.runs.create(make_plan(), [make_case(1)], owner="server")
     assert not store.queue.finish(run.id, None, status), "it was never begun"
     assert store.queue.claim_for_server(run.id, "first", seconds=-1)
     assert store.queue.claim_for_server(run.id, "second", seconds=60)
@@ -347,19 +386,19 @@ def test_who_has_lost_a_run_neither_ends_it_nor_hands_it_on(store: Store, status
 
 
 @pytest.mark.parametrize("bad", ["", "mysql://x/y", "sqlite://", "sqlite:///:memory:", "pramana.db"])
-def test_a_url_that_is_no_store_is_refused(bad: str) -> None:
+def test_an_unsupported_url_is_refused(bad: str) -> None:
     with pytest.raises(InvalidInput, match="sqlite:////path/to/file"):
         open_store(bad)
 
 
-def test_no_password_in_what_a_failing_connection_says() -> None:
+def test_a_failed_connection_does_not_show_the_password() -> None:
     with pytest.raises(StoreFailed) as caught:
         open_store("postgresql://user:hunter2@127.0.0.1:1/none")
     assert "the database failed" in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_reported(tmp_path: Path) -> None:
     (tmp_path / "x.sqlite3").write_bytes(b"not a database" * 100)
     with pytest.raises(StoreFailed, match="file is not a database"):
         open_store(f"sqlite:///{tmp_path}/x.sqlite3")
@@ -383,12 +422,12 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
-def test_memory_stays_flat_however_many_cases(tmp_path: Path) -> None:
-    def peak(count: int) -> int:
+def test_memory_does_not_grow_with_the_cases(tmp_path: Path) -> None:
+    def measure_peak(count: int) -> int:
         command = [sys.executable, "-c", STREAM, f"sqlite:///{tmp_path}/{count}.sqlite3", str(count)]
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
-    few, many = peak(1_000), peak(30_000)
+    few, many = measure_peak(1_000), measure_peak(30_000)
     assert many <= 1.15 * few, f"{few} KB for 1,000 cases, {many} KB for 30,000"
 
 
@@ -401,17 +440,17 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
-def test_memory_stays_flat_however_many_results_are_read_in_the_order_of_the_cases(tmp_path: Path) -> None:
-    def peak(count: int) -> int:
+def test_memory_does_not_grow_when_results_are_read_in_case_order(tmp_path: Path) -> None:
+    def measure_peak(count: int) -> int:
         url = f"sqlite:///{tmp_path}/{count}.sqlite3"
         store = open_store(url)
-        run = store.runs.create(plan(), some_cases(count))
-        put_all(store, run.id, [result(each) for each, _ in pending(store, run.id)][::-1])
+        run = store.runs.create(make_plan(), make_cases(count))
+        put_results(store, run.id, [make_result(each) for each, _ in list_pending(store, run.id)][::-1])
         store.close()
         command = [sys.executable, "-c", READ_PAIRS, url, run.id, str(count)]
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
-    few, many = peak(1_000), peak(12_000)
+    few, many = measure_peak(1_000), measure_peak(12_000)
     assert many <= 1.15 * few, f"{few} KB for 1,000 results, {many} KB for 12,000"
 
 
@@ -420,37 +459,37 @@ def test_importing_the_store_loads_no_database_library() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_results_come_with_their_cases(store: Store) -> None:
-    run = store.runs.create(plan("a", "b"), some_cases(300))
-    there = put_all(store, run.id, [result(found) for found, _ in pending(store, run.id)])
+def test_results_are_read_with_their_cases(store: Store) -> None:
+    run = store.runs.create(make_plan("a", "b"), make_cases(300))
+    there = put_results(store, run.id, [make_result(found) for found, _ in list_pending(store, run.id)])
     pairs = list(store.results.iterate_with_cases(run.id))
     assert [each for _, each in pairs] == [each for _, each in there]
     assert all(case_digest(one) == each.key.case for one, each in pairs)
 
 
-def test_pairs_follow_the_order_of_the_cases_however_results_were_stored(store: Store) -> None:
-    wanted = replace(plan("b", "a", repeats=2), variants=("voice", "text"))
-    run = store.runs.create(wanted, (case(number) for number in (7, 3, 7, *range(9, 200))))
-    planned = [found for found, _ in pending(store, run.id)]
-    there = put_all(store, run.id, [result(each) for each in random.Random(7).sample(planned, len(planned))])
+def test_pairs_are_in_case_order(store: Store) -> None:
+    wanted = replace(make_plan("b", "a", repeats=2), variants=("voice", "text"))
+    run = store.runs.create(wanted, (make_case(number) for number in (7, 3, 7, *range(9, 200))))
+    planned = [found for found, _ in list_pending(store, run.id)]
+    there = put_results(store, run.id, [make_result(each) for each in random.Random(7).sample(planned, len(planned))])
     pairs = list(store.results.iterate_with_cases(run.id))
     order = itertools.product((7, 3, *range(9, 200)), ("b", "a"), ("voice", "text"), range(2))
-    expected = [Key(case_digest(case(number)), model, variant, repeat) for number, model, variant, repeat in order]
+    expected = [Key(case_digest(make_case(number)), model, variant, repeat) for number, model, variant, repeat in order]
     assert [each.key for _, each in pairs] == expected
     assert all(case_digest(one) == each.key.case for one, each in pairs)
     numbered = [(seq, each) for seq, _, each in store.results.iterate_numbered_with_cases(run.id, raw=True)]
     assert numbered == there, "those stay in the order of storing"
 
 
-def test_pairs_of_an_unfinished_run_are_those_stored(store: Store) -> None:
-    run = store.runs.create(plan(), some_cases(20))
+def test_pairs_of_an_unfinished_run_are_its_stored_results(store: Store) -> None:
+    run = store.runs.create(make_plan(), make_cases(20))
     assert list(store.results.iterate_with_cases(run.id)) == []
-    planned = [found for found, _ in pending(store, run.id)]
-    put_all(store, run.id, [result(planned[number]) for number in (12, 5)])
+    planned = [found for found, _ in list_pending(store, run.id)]
+    put_results(store, run.id, [make_result(planned[number]) for number in (12, 5)])
     assert [each.key for _, each in store.results.iterate_with_cases(run.id)] == [planned[5], planned[12]]
 
 
-def test_a_case_digest_is_what_pairs_runs(store: Store) -> None:
-    run = store.runs.create(plan(), [case(1)])
-    ((found, one),) = pending(store, run.id)
-    assert found.case == case_digest(one) == case_digest(case(1))
+def test_runs_are_paired_by_case_digest(store: Store) -> None:
+    run = store.runs.create(make_plan(), [make_case(1)])
+    ((found, one),) = list_pending(store, run.id)
+    assert found.case == case_digest(one) == case_digest(make_case(1))

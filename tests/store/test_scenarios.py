@@ -1,4 +1,4 @@
-"""Scenarios in a store, on both engines: pages, filters, imports, what is deleted and brought back."""
+"""Scenarios in a store, on both engines: pages, filters, imports, deletion and restoration."""
 
 import threading
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ from pramana.store.schema import deleted_scenarios, scenarios
 from pramana.store.store import Store
 
 
-def plain(scenario_id: str, tags: Sequence[str] = (), **fields: Any) -> Scenario:
+def make_scenario(scenario_id: str, tags: Sequence[str] = (), **fields: Any) -> Scenario:
     required = {"name": "A name", "type": "task-completion", "prompt": "p", "expected_outcome": "o"}
     return Scenario(id=scenario_id, tags=tuple(tags), **{**required, **fields})
 
 
-def found(store: Store, **wanted: Any) -> list[str]:
+def find_ids(store: Store, **wanted: Any) -> list[str]:
     page, total = store.scenarios.page(Selection(**wanted), 0, 100)
     ids = [each.id for each in page]
     assert total == len(ids)
@@ -37,8 +37,8 @@ def found(store: Store, **wanted: Any) -> list[str]:
 
 def test_pages_are_in_the_order_of_ids_whatever_the_locale(store: Store) -> None:
     ids = ["b", "a-b", "ab", "a", "a-a", "0", "-", "a0", "b-1"]
-    store.scenarios.import_([plain(each) for each in ids], "skip")
-    assert found(store) == sorted(ids)
+    store.scenarios.import_([make_scenario(each) for each in ids], "skip")
+    assert find_ids(store) == sorted(ids)
     page, total = store.scenarios.page(Selection(), 2, 3)
     assert ([each.id for each in page], total) == (sorted(ids)[2:5], 9)
     assert store.scenarios.page(Selection(), 50, 10) == ([], 9)
@@ -46,11 +46,11 @@ def test_pages_are_in_the_order_of_ids_whatever_the_locale(store: Store) -> None
 
 
 TAGGED = [
-    plain("a", tags=["domain:travel", "task:booking"], prompt="Two TICKETS"),
-    plain("b", tags=["domain:health"], difficulty="hard", name="Tickets"),
-    plain("c", tags=["domainless", "task:booking", 'quo"te'], language="de"),
-    plain("d", type="conversation-flow", expected_outcome="A ticket is sold"),
-    plain("e", tags=["domain:", "Domain:travel"]),
+    make_scenario("a", tags=["domain:travel", "task:booking"], prompt="Two TICKETS"),
+    make_scenario("b", tags=["domain:health"], difficulty="hard", name="Tickets"),
+    make_scenario("c", tags=["domainless", "task:booking", 'quo"te'], language="de"),
+    make_scenario("d", type="conversation-flow", expected_outcome="A ticket is sold"),
+    make_scenario("e", tags=["domain:", "Domain:travel"]),
 ]
 
 
@@ -64,51 +64,51 @@ TAGGED = [
         {"difficulties": ("hard",), "languages": ("de",)}, {"ids": ("c", "e", "nobody"), "all_tags": ("domainless",)},
     ],
 )  # fmt: skip
-def test_a_selection_means_the_same_in_a_store_and_in_files(store: Store, filters: dict[str, Any]) -> None:
+def test_a_selection_matches_the_same_in_a_store_and_in_files(store: Store, filters: dict[str, Any]) -> None:
     store.scenarios.import_(TAGGED, "skip")
     cases = [scenario.to_case() for each in TAGGED if (scenario := check_scenario(msgspec.to_builtins(each))[0])]
     assert len(cases) == len(TAGGED)
-    assert found(store, **filters) == [each.id for each in cases if Selection(**filters).matches(each)]
+    assert find_ids(store, **filters) == [each.id for each in cases if Selection(**filters).matches(each)]
     chunks = store.scenarios.chunks(Selection(**filters, limit=1))
-    assert [each.id for some in chunks for each in some] == found(store, **filters)[:1]
+    assert [each.id for some in chunks for each in some] == find_ids(store, **filters)[:1]
 
 
-def test_filters_join(store: Store) -> None:
+def test_filters_are_combined(store: Store) -> None:
     store.scenarios.import_(
         [
-            plain("a", type="conversation-flow", tags=["x", "y"], language="de"),
-            plain("b", difficulty="hard", tags=["x"], prompt="Grüße aus KÖLN"),
-            plain("c", difficulty="hard", tags=["y"], name="Straße", expected_outcome="100%_sure"),
+            make_scenario("a", type="conversation-flow", tags=["x", "y"], language="de"),
+            make_scenario("b", difficulty="hard", tags=["x"], prompt="Grüße aus KÖLN"),
+            make_scenario("c", difficulty="hard", tags=["y"], name="Straße", expected_outcome="100%_sure"),
         ],
         "skip",
     )
-    assert found(store, categories=("conversation-flow",)) == ["a"]
-    assert found(store, difficulties=("hard", "easy")) == ["b", "c"]
-    assert found(store, difficulties=("hard",), languages=("de",)) == []
-    assert found(store, tags=("x",)) == ["a", "b"]
-    assert found(store, tags=("x", "y")) == ["a", "b", "c"]
-    assert found(store, all_tags=("x", "y")) == ["a"]
-    assert found(store, ids=("c", "a", "nobody")) == ["a", "c"]
-    assert found(store, text="köln") == ["b"]
-    assert found(store, text="STRASSE") == ["c"]
-    assert found(store, text="100%_", difficulties=("hard",)) == ["c"]
-    assert found(store, text="%") == ["c"]
-    assert found(store, text="B") == ["b"]
-    assert found(store, text="en") == []  # the language is no text that is looked into
+    assert find_ids(store, categories=("conversation-flow",)) == ["a"]
+    assert find_ids(store, difficulties=("hard", "easy")) == ["b", "c"]
+    assert find_ids(store, difficulties=("hard",), languages=("de",)) == []
+    assert find_ids(store, tags=("x",)) == ["a", "b"]
+    assert find_ids(store, tags=("x", "y")) == ["a", "b", "c"]
+    assert find_ids(store, all_tags=("x", "y")) == ["a"]
+    assert find_ids(store, ids=("c", "a", "nobody")) == ["a", "c"]
+    assert find_ids(store, text="köln") == ["b"]
+    assert find_ids(store, text="STRASSE") == ["c"]
+    assert find_ids(store, text="100%_", difficulties=("hard",)) == ["c"]
+    assert find_ids(store, text="%") == ["c"]
+    assert find_ids(store, text="B") == ["b"]
+    assert find_ids(store, text="en") == []  # the language is no text that is looked into
 
 
 TRICKY = ['"', ",", '","', "\\", "a,", ",b", "]", "[", '\\"', "x\ny", "\0", "\ufdd0", "é", "a b", "%", "_", "null"]
 
 
 @given(st.lists(st.lists(st.sampled_from(TRICKY), max_size=4), min_size=1, max_size=6), st.sampled_from(TRICKY))
-def test_a_tag_is_found_where_it_is_and_nowhere_else(store: Store, lists: list[list[str]], tag: str) -> None:
+def test_a_tag_filter_matches_whole_tags_only(store: Store, lists: list[list[str]], tag: str) -> None:
     with store._database.write_transaction() as connection:
         connection.execute(delete(scenarios))
-    store.scenarios.import_([plain(f"s{n}", tags=tags) for n, tags in enumerate(lists)], "skip")
-    assert found(store, tags=(tag,)) == [f"s{n}" for n, tags in enumerate(lists) if tag in tags]
+    store.scenarios.import_([make_scenario(f"s{n}", tags=tags) for n, tags in enumerate(lists)], "skip")
+    assert find_ids(store, tags=(tag,)) == [f"s{n}" for n, tags in enumerate(lists) if tag in tags]
 
 
-def test_odd_text_comes_back_as_it_was(store: Store) -> None:
+def test_unusual_text_round_trips(store: Store) -> None:
     odd = [
         "\0",
         "\ufdd0",
@@ -122,46 +122,46 @@ def test_odd_text_comes_back_as_it_was(store: Store) -> None:
     ]
     for n, text in enumerate(odd):
         store.scenarios.create(
-            plain(f"s{n}", name=text, prompt=text, expected_outcome=text, tags=[text], language=text)
+            make_scenario(f"s{n}", name=text, prompt=text, expected_outcome=text, tags=[text], language=text)
         )
         kept = store.scenarios.read(f"s{n}")
         assert {kept.name, kept.prompt, kept.expected_outcome, kept.language, *kept.tags} == {text}
-        assert found(store, text=text[:20], ids=(f"s{n}",)) == [f"s{n}"]
+        assert find_ids(store, text=text[:20], ids=(f"s{n}",)) == [f"s{n}"]
     assert [each.prompt for each in store.scenarios.page(Selection(), 0, 20)[0]] == odd
     assert [each.prompt for some in store.scenarios.chunks(Selection()) for each in some] == odd
 
 
-def test_an_import_does_as_its_mode_says(store: Store) -> None:
-    first = store.scenarios.import_([plain("a"), plain("b", tags=["t"])], "fail")
+def test_an_import_follows_its_mode(store: Store) -> None:
+    first = store.scenarios.import_([make_scenario("a"), make_scenario("b", tags=["t"])], "fail")
     assert (first.imported, first.updated, first.skipped) == (["a", "b"], [], [])
     before = store.scenarios.read("b")
 
-    skipped = store.scenarios.import_([plain("c"), plain("b", name="new")], "skip")
+    skipped = store.scenarios.import_([make_scenario("c"), make_scenario("b", name="new")], "skip")
     assert (skipped.imported, skipped.updated, skipped.skipped) == (["c"], [], ["b"])
     assert [each.id for each in skipped.scenarios] == ["c"]
     assert store.scenarios.read("b") == before
 
-    with pytest.raises(ScenarioIdsExist, match="2 scenarios exist already") as caught:
-        store.scenarios.import_([plain("d"), plain("b"), plain("a")], "fail")
+    with pytest.raises(ScenarioIdsExist, match="2 scenarios already exist") as caught:
+        store.scenarios.import_([make_scenario("d"), make_scenario("b"), make_scenario("a")], "fail")
     assert caught.value.ids == ("b", "a")
-    assert found(store) == ["a", "b", "c"]
+    assert find_ids(store) == ["a", "b", "c"]
 
-    tried = store.scenarios.import_([plain("e"), plain("b", name="new")], "update", dry_run=True)
+    tried = store.scenarios.import_([make_scenario("e"), make_scenario("b", name="new")], "update", dry_run=True)
     assert (tried.imported, tried.updated) == (["e"], ["b"])
     assert store.scenarios.read("b") == before
-    assert found(store) == ["a", "b", "c"]
+    assert find_ids(store) == ["a", "b", "c"]
 
-    done = store.scenarios.import_([plain("e"), plain("b", name="new")], "update")
+    done = store.scenarios.import_([make_scenario("e"), make_scenario("b", name="new")], "update")
     assert (done.imported, done.updated, done.skipped) == (["e"], ["b"], [])
     after = store.scenarios.read("b")
     assert (after.name, after.tags, after.created_at) == ("new", (), before.created_at)
     assert after.updated_at >= before.updated_at
     assert done.scenarios == [store.scenarios.read("e"), after]
-    assert found(store, tags=("t",)) == []
+    assert find_ids(store, tags=("t",)) == []
 
 
 def test_an_import_of_thousands_is_one_change(store: Store) -> None:
-    some = [plain(f"s{n:05}") for n in range(3_001)]
+    some = [make_scenario(f"s{n:05}") for n in range(3_001)]
     assert len(store.scenarios.import_(some, "skip").imported) == 3_001
     assert len(store.scenarios.import_(some, "update").updated) == 3_001
     assert store.scenarios.page(Selection(), 3_000, 10)[1] == 3_001
@@ -169,38 +169,38 @@ def test_an_import_of_thousands_is_one_change(store: Store) -> None:
     assert sum(len(each) for each in store.scenarios.chunks(Selection())) == 3_001
 
 
-def test_every_change_is_told(store: Store) -> None:
-    store.scenarios.create(plain("a"))
+def test_every_change_is_announced(store: Store) -> None:
+    store.scenarios.create(make_scenario("a"))
     store.scenarios.change("a", lambda before: replace(before, name="other"))
     store.scenarios.delete("a")
     store.scenarios.restore("a")
-    store.scenarios.import_([plain("a")], "skip")
-    store.scenarios.import_([plain("b")], "skip", dry_run=True)
+    store.scenarios.import_([make_scenario("a")], "skip")
+    store.scenarios.import_([make_scenario("b")], "skip", dry_run=True)
     told = [(each.kind, each.subject, each.action) for each in store.changes.after(0)]
     assert told == [("scenario", "a", action) for action in ("created", "updated", "deleted", "restored")]
 
 
-def test_an_id_that_is_only_a_wish_is_made_another_one(store: Store) -> None:
-    ids = [store.scenarios.create(plain("order"), may_rename=True).id for _ in range(3)]
+def test_a_suggested_id_that_exists_is_made_unique(store: Store) -> None:
+    ids = [store.scenarios.create(make_scenario("order"), may_rename=True).id for _ in range(3)]
     assert ids == ["order", "order-2", "order-3"]
-    with pytest.raises(AlreadyExists, match="choose another id"):
-        store.scenarios.create(plain("order-2"))
+    with pytest.raises(AlreadyExists, match="choose another ID"):
+        store.scenarios.create(make_scenario("order-2"))
 
 
-def test_what_was_deleted_can_be_restored_for_a_day(store: Store) -> None:
-    before = store.scenarios.create(plain("a", tags=["t"]))
+def test_deleted_scenarios_can_be_restored_for_a_day(store: Store) -> None:
+    before = store.scenarios.create(make_scenario("a", tags=["t"]))
     gone = store.scenarios.delete("a")
     assert (gone.scenario, gone.until > gone.deleted) == (before, True)
-    with pytest.raises(NotFound, match=r"it was deleted at .* can be restored for a day"):
+    with pytest.raises(NotFound, match=r"the scenario was deleted at .* can be restored for one day"):
         store.scenarios.read("a")
     assert store.scenarios.list_deleted(0, 10) == ([gone], 1)
     assert store.scenarios.restore("a") == before
     assert store.scenarios.read("a") == before
-    assert found(store, tags=("t",)) == ["a"]
+    assert find_ids(store, tags=("t",)) == ["a"]
     assert store.scenarios.list_deleted(0, 10) == ([], 0)
 
     store.scenarios.delete("a")
-    store.scenarios.create(plain("a", name="another"))
+    store.scenarios.create(make_scenario("a", name="another"))
     with pytest.raises(AlreadyExists, match="again"):
         store.scenarios.restore("a")
     store.scenarios.delete("a")
@@ -215,14 +215,14 @@ def test_what_was_deleted_can_be_restored_for_a_day(store: Store) -> None:
         store.scenarios.restore("a")
     with pytest.raises(NotFound, match=r"there is no scenario .a.$"):
         store.scenarios.read("a")
-    store.scenarios.create(plain("b"))
+    store.scenarios.create(make_scenario("b"))
     store.scenarios.delete("b")
     with store._database.read_transaction() as connection:
         kept = connection.execute(deleted_scenarios.select()).mappings().all()
     assert [each["id"] for each in kept] == ["b"]  # what is too old to be restored is not kept either
 
 
-def test_nobody_comes_between_imports_and_changes(url: str, store: Store) -> None:
+def test_imports_and_changes_are_isolated(url: str, store: Store) -> None:
     """Eight at once on one set of ids: each id comes from one of them, and no error but the documented ones."""
     sums = {"imported": 0, "refused": 0}
     failed: list[BaseException] = []
@@ -232,7 +232,7 @@ def test_nobody_comes_between_imports_and_changes(url: str, store: Store) -> Non
         mine = open_store(url)
         try:
             for turn in range(6):
-                some = [plain(f"s{n}", name=str(number)) for n in range(turn * 10, turn * 10 + 20)]
+                some = [make_scenario(f"s{n}", name=str(number)) for n in range(turn * 10, turn * 10 + 20)]
                 try:
                     done = mine.scenarios.import_(some, ("skip", "fail")[number % 2])
                     with lock:
@@ -240,7 +240,7 @@ def test_nobody_comes_between_imports_and_changes(url: str, store: Store) -> Non
                 except ScenarioIdsExist:
                     with lock:
                         sums["refused"] += 1
-        except BaseException as error:  # noqa: BLE001 - told by the test
+        except BaseException as error:  # noqa: BLE001 - reported by the test
             failed.append(error)
         finally:
             mine.close()
@@ -255,7 +255,7 @@ def test_nobody_comes_between_imports_and_changes(url: str, store: Store) -> Non
     assert sums["refused"] > 0
 
 
-def test_no_two_locks_are_the_same_and_a_change_of_scenarios_waits_for_its_own_alone(store: Store) -> None:
+def test_locks_are_distinct_and_scenario_changes_wait_only_for_their_own(store: Store) -> None:
     """Of PostgreSQL; SQLite has one writer at a time, so there nothing is held."""
     assert len({int(each) for each in Lock.__members__.values()}) == len(Lock.__members__)
     database = store._database
@@ -265,13 +265,13 @@ def test_no_two_locks_are_the_same_and_a_change_of_scenarios_waits_for_its_own_a
     with database.write_transaction() as connection:
         for each in others:
             database.lock(connection, each)
-        thread = threading.Thread(target=lambda: store.scenarios.create(plain("a")), daemon=True)
+        thread = threading.Thread(target=lambda: store.scenarios.create(make_scenario("a")), daemon=True)
         thread.start()
         thread.join(20)
         assert not thread.is_alive(), "it waits for a lock that is another's"
     with database.write_transaction() as connection:
         database.lock(connection, Lock.SCENARIOS)
-        thread = threading.Thread(target=lambda: store.scenarios.create(plain("b")), daemon=True)
+        thread = threading.Thread(target=lambda: store.scenarios.create(make_scenario("b")), daemon=True)
         thread.start()
         thread.join(0.3)
         assert thread.is_alive()
@@ -280,8 +280,8 @@ def test_no_two_locks_are_the_same_and_a_change_of_scenarios_waits_for_its_own_a
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"id": 1}'])
-def test_a_damaged_scenario_is_one_sentence(store: Store, damage: str) -> None:
-    store.scenarios.create(plain("a"))
+def test_a_damaged_scenario_is_reported_in_one_sentence(store: Store, damage: str) -> None:
+    store.scenarios.create(make_scenario("a"))
     with store._database.write_transaction() as connection:
         connection.execute(update(scenarios), {"body": damage})
     for ask in (

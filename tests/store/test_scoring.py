@@ -1,4 +1,4 @@
-"""Checks by scoring: what is shown is the newest, and what any of them cost was paid, seen or not."""
+"""Checks by scoring: the newest are shown, and the cost of all of them is counted."""
 
 import asyncio
 from types import TracebackType
@@ -12,92 +12,92 @@ from pramana.model import Check, Outcome
 from pramana.store.scoring import Rescoring
 from pramana.store.store import Store
 
-from .samples import check, pending, plan, rescore, result, some_cases
+from .samples import add_scoring, list_pending, make_cases, make_check, make_plan, make_result
 
 
-def judged(by: str, cost: float | None, tokens: int | None) -> tuple[Check, ...]:
-    return (replace(check(name="llm_judge"), evidence={"judge": by, "cost_usd": cost, "tokens": tokens}),)
+def make_checks(by: str, cost: float | None, tokens: int | None) -> tuple[Check, ...]:
+    return (replace(make_check(name="llm_judge"), evidence={"judge": by, "cost_usd": cost, "tokens": tokens}),)
 
 
-def begun(store: Store, count: int, checks: tuple[Check, ...]) -> tuple[str, list[Any]]:
-    run = store.runs.create(plan(), some_cases(count))
-    keys = [found for found, _ in pending(store, run.id)]
+def start_run(store: Store, count: int, checks: tuple[Check, ...]) -> tuple[str, list[Any]]:
+    run = store.runs.create(make_plan(), make_cases(count))
+    keys = [found for found, _ in list_pending(store, run.id)]
 
     async def write() -> None:
         async with store.results.writer(run.id, lambda _: None) as writer:
-            await writer.put([replace(result(each), checks=checks) for each in keys])
+            await writer.put([replace(make_result(each), checks=checks) for each in keys])
 
     asyncio.run(write())
     return run.id, keys
 
 
-def paid(store: Store, run_id: str) -> list[Any]:
+def read_other_costs(store: Store, run_id: str) -> list[Any]:
     return [each.checks[0].evidence.get("other_scorings") for _, each in store.results.iterate(run_id)]
 
 
-def test_the_newest_check_says_what_the_others_cost(store: Store) -> None:
-    run_id, keys = begun(store, 3, judged("a", 0.5, 100))
-    assert paid(store, run_id) == [None] * 3
-    rescore(store, run_id, "b", [(each, judged("b", 0.25, 10)) for each in keys[:2]])
-    rescore(store, run_id, "c", [(keys[0], judged("c", None, 1))])
+def test_the_newest_check_states_the_cost_of_the_others(store: Store) -> None:
+    run_id, keys = start_run(store, 3, make_checks("a", 0.5, 100))
+    assert read_other_costs(store, run_id) == [None] * 3
+    add_scoring(store, run_id, "b", [(each, make_checks("b", 0.25, 10)) for each in keys[:2]])
+    add_scoring(store, run_id, "c", [(keys[0], make_checks("c", None, 1))])
     first, second, third = (each.checks[0].evidence for _, each in store.results.iterate(run_id))
     assert (first["judge"], first["other_scorings"]) == ("c", {"cost_usd": 0.75, "tokens": 110})
     assert (second["judge"], second["other_scorings"]) == ("b", {"cost_usd": 0.5, "tokens": 100})
-    assert third == judged("a", 0.5, 100)[0].evidence
+    assert third == make_checks("a", 0.5, 100)[0].evidence
     then = [each.checks[0].evidence for _, each in store.results.iterate(run_id, scoring=0)]
     assert [each["judge"] for each in then] == ["a"] * 3
     assert then[0]["other_scorings"] == {"cost_usd": None, "tokens": 11}, "an unknown price makes the sum unknown"
 
 
 def test_checks_that_cost_nothing_are_not_mentioned(store: Store) -> None:
-    run_id, keys = begun(store, 1, (check(),))
-    rescore(store, run_id, "again", [(keys[0], (check(Outcome.FAILED),))])
-    assert paid(store, run_id) == [None]
+    run_id, keys = start_run(store, 1, (make_check(),))
+    add_scoring(store, run_id, "again", [(keys[0], (make_check(Outcome.FAILED),))])
+    assert read_other_costs(store, run_id) == [None]
 
 
-def test_what_a_killed_rescoring_had_paid_is_not_forgotten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_id, keys = begun(store, 2, judged("a", 0.5, 100))
+def test_costs_of_a_killed_rescoring_are_counted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id, keys = start_run(store, 2, make_checks("a", 0.5, 100))
 
-    def killed(
+    def skip_exit(
         self: Rescoring, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         del self, kind, error, trace
 
-    monkeypatch.setattr(Rescoring, "__exit__", killed)
-    rescore(store, run_id, "b", [(keys[0], judged("b", 0.25, 10))])
+    monkeypatch.setattr(Rescoring, "__exit__", skip_exit)
+    add_scoring(store, run_id, "b", [(keys[0], make_checks("b", 0.25, 10))])
     first, second = (each.checks[0].evidence for _, each in store.results.iterate(run_id))
     assert (first["judge"], first["other_scorings"]) == ("a", {"cost_usd": 0.25, "tokens": 10})
-    assert second == judged("a", 0.5, 100)[0].evidence
+    assert second == make_checks("a", 0.5, 100)[0].evidence
 
 
-def test_ctrl_c_while_a_rescoring_ends_loses_none_of_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_id, keys = begun(store, 1, judged("a", 0.5, 100))
+def test_ctrl_c_at_the_end_of_a_rescoring_loses_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id, keys = start_run(store, 1, make_checks("a", 0.5, 100))
     end, calls = Rescoring._end, []
 
-    def interrupted(self: Rescoring) -> None:
+    def interrupt_once(self: Rescoring) -> None:
         calls.append(1)
         if len(calls) == 1:
             raise KeyboardInterrupt
         end(self)
 
-    monkeypatch.setattr(Rescoring, "_end", interrupted)
+    monkeypatch.setattr(Rescoring, "_end", interrupt_once)
     with pytest.raises(KeyboardInterrupt):
-        rescore(store, run_id, "b", [(keys[0], judged("b", 0.25, 10))])
+        add_scoring(store, run_id, "b", [(keys[0], make_checks("b", 0.25, 10))])
     assert [each.checks[0].evidence["judge"] for _, each in store.results.iterate(run_id)] == ["b"]
 
 
 # ── Judged again without a verdict ──
 
 
-def unscored(by: str, cost: float) -> tuple[Check, ...]:
-    return (replace(judged(by, cost, 10)[0], outcome=Outcome.UNSCORED),)
+def make_unscored(by: str, cost: float) -> tuple[Check, ...]:
+    return (replace(make_checks(by, cost, 10)[0], outcome=Outcome.UNSCORED),)
 
 
-def test_checks_without_a_verdict_hide_no_earlier_one_and_are_paid(store: Store) -> None:
-    run_id, keys = begun(store, 3, judged("a", 0.5, 100))
+def test_checks_without_a_verdict_hide_no_earlier_one_and_their_cost_counts(store: Store) -> None:
+    run_id, keys = start_run(store, 3, make_checks("a", 0.5, 100))
     with store.scorings.begin(run_id, "b") as scoring:
-        scoring.add([(keys[0], judged("b", 0.25, 10))])
-        scoring.add_failed([(keys[1], unscored("b", 0.125))])
+        scoring.add([(keys[0], make_checks("b", 0.25, 10))])
+        scoring.add_failed([(keys[1], make_unscored("b", 0.125))])
     first, second, third = (each.checks[0].evidence for _, each in store.results.iterate(run_id))
     assert [each["judge"] for each in (first, second, third)] == ["b", "a", "a"]
     assert second["other_scorings"] == {"cost_usd": 0.125, "tokens": 10}
@@ -112,23 +112,23 @@ def test_checks_without_a_verdict_hide_no_earlier_one_and_are_paid(store: Store)
     assert [each.checks[0].evidence["judge"] for pair in found for each in pair[:2]] == ["a", "b", "a", "a"]
 
 
-def test_a_rescoring_that_only_failed_is_not_seen_and_the_next_one_has_another_number(store: Store) -> None:
-    run_id, keys = begun(store, 1, judged("a", 0.5, 100))
+def test_a_completely_failed_rescoring_is_hidden_and_its_number_not_reused(store: Store) -> None:
+    run_id, keys = start_run(store, 1, make_checks("a", 0.5, 100))
     for number in (1, 2):
         with store.scorings.begin(run_id, "b") as scoring:
-            scoring.add_failed([(keys[0], unscored("b", 0.125))])
+            scoring.add_failed([(keys[0], make_unscored("b", 0.125))])
         assert scoring.number == number
     assert list(store.scorings.list(run_id)) == [0]
-    assert paid(store, run_id) == [{"cost_usd": 0.25, "tokens": 20}]
+    assert read_other_costs(store, run_id) == [{"cost_usd": 0.25, "tokens": 20}]
 
 
 # ── An earlier scoring ──
 
 
-def test_a_run_that_is_found_with_a_scoring_is_read_as_that_left_it(store: Store) -> None:
-    run_id, keys = begun(store, 2, (check(),))
-    rescore(store, run_id, "again", [(keys[0], (check(Outcome.FAILED),))])
-    rescore(store, run_id, "once more", [(keys[1], (check(Outcome.FAILED),))])
+def test_a_run_can_be_read_as_of_an_earlier_scoring(store: Store) -> None:
+    run_id, keys = start_run(store, 2, (make_check(),))
+    add_scoring(store, run_id, "again", [(keys[0], (make_check(Outcome.FAILED),))])
+    add_scoring(store, run_id, "once more", [(keys[1], (make_check(Outcome.FAILED),))])
     failed = []
     for scoring in (0, 1, 2):
         run = store.runs.find_scored(f"{run_id}@{scoring}")
@@ -155,7 +155,7 @@ def test_a_run_that_is_found_with_a_scoring_is_read_as_that_left_it(store: Store
 # ── The current scoring ──
 
 
-def failures(store: Store, run_id: str) -> list[bool]:
+def read_failures(store: Store, run_id: str) -> list[bool]:
     """Return of each result whether it failed, and check that every way of reading a run agrees."""
     run = store.runs.read(run_id)
     found = [each.outcome is Outcome.FAILED for _, each in store.results.iterate(run)]
@@ -167,48 +167,48 @@ def failures(store: Store, run_id: str) -> list[bool]:
     return found
 
 
-def current(store: Store, run_id: str) -> list[int]:
+def list_current(store: Store, run_id: str) -> list[int]:
     return [each.number for each in store.scorings.describe(run_id) if each.current]
 
 
-def test_an_earlier_scoring_is_made_current_and_the_newest_again(store: Store) -> None:
-    run_id, keys = begun(store, 2, (check(),))
-    rescore(store, run_id, "again", [(keys[0], (check(Outcome.FAILED),))])
-    assert (current(store, run_id), failures(store, run_id)) == ([1], [True, False])
+def test_an_earlier_scoring_and_then_the_newest_can_be_made_current(store: Store) -> None:
+    run_id, keys = start_run(store, 2, (make_check(),))
+    add_scoring(store, run_id, "again", [(keys[0], (make_check(Outcome.FAILED),))])
+    assert (list_current(store, run_id), read_failures(store, run_id)) == ([1], [True, False])
     store.scorings.use(run_id, 0)
-    assert (current(store, run_id), failures(store, run_id)) == ([0], [False, False])
+    assert (list_current(store, run_id), read_failures(store, run_id)) == ([0], [False, False])
     assert list(store.scorings.list(run_id)) == [0]
     assert store.history.rescoring_labels([store.runs.read(run_id)]) == [()]
     assert store.results.count_outcomes(run_id, scoring=1)[Outcome.FAILED] == 1, "RUN@1 is what it was"
     store.scorings.use(run_id, 1)
-    assert (current(store, run_id), failures(store, run_id)) == ([1], [True, False])
+    assert (list_current(store, run_id), read_failures(store, run_id)) == ([1], [True, False])
     assert store.history.rescoring_labels([store.runs.read(run_id)]) == [("again",)]
     with pytest.raises(NotFound, match="the run has no scoring 2; it has 0, 1"):
         store.scorings.use(run_id, 2)
-    assert current(store, run_id) == [1]
+    assert list_current(store, run_id) == [1]
 
 
-def test_a_scoring_is_added_to_the_one_that_was_chosen_and_is_then_current(store: Store) -> None:
-    run_id, keys = begun(store, 3, (check(),))
-    rescore(store, run_id, "worse", [(each, (check(Outcome.FAILED),)) for each in keys[:2]])
+def test_a_new_scoring_builds_on_the_chosen_one_and_becomes_current(store: Store) -> None:
+    run_id, keys = start_run(store, 3, (make_check(),))
+    add_scoring(store, run_id, "worse", [(each, (make_check(Outcome.FAILED),)) for each in keys[:2]])
     store.scorings.use(run_id, 0)
-    rescore(store, run_id, "better", [(keys[2], (check(Outcome.FAILED),))])
-    assert (current(store, run_id), failures(store, run_id)) == ([2], [False, False, True])
+    add_scoring(store, run_id, "better", [(keys[2], (make_check(Outcome.FAILED),))])
+    assert (list_current(store, run_id), read_failures(store, run_id)) == ([2], [False, False, True])
     assert list(store.scorings.list(run_id)) == [0, 2]
     (changed,) = store.results.iterate_rescored(store.runs.read(run_id), 2)
     assert (changed.before.outcome, changed.after.outcome) == (Outcome.PASSED, Outcome.FAILED)
     store.scorings.use(run_id, 1)
-    assert failures(store, run_id) == [True, True, False]
-    rescore(store, run_id, "last", [(keys[2], (check(Outcome.FAILED),))])
-    assert (current(store, run_id), failures(store, run_id)) == ([3], [True, True, True])
+    assert read_failures(store, run_id) == [True, True, False]
+    add_scoring(store, run_id, "last", [(keys[2], (make_check(Outcome.FAILED),))])
+    assert (list_current(store, run_id), read_failures(store, run_id)) == ([3], [True, True, True])
 
 
 def test_a_rescoring_that_fails_leaves_the_chosen_scoring_current(store: Store) -> None:
-    run_id, keys = begun(store, 1, (check(),))
-    rescore(store, run_id, "worse", [(keys[0], (check(Outcome.FAILED),))])
+    run_id, keys = start_run(store, 1, (make_check(),))
+    add_scoring(store, run_id, "worse", [(keys[0], (make_check(Outcome.FAILED),))])
     store.scorings.use(run_id, 0)
     with store.scorings.begin(run_id, "broken") as scoring:
-        scoring.add_failed([(keys[0], (check(Outcome.UNSCORED),))])
-    assert (current(store, run_id), failures(store, run_id)) == ([0], [False])
+        scoring.add_failed([(keys[0], (make_check(Outcome.UNSCORED),))])
+    assert (list_current(store, run_id), read_failures(store, run_id)) == ([0], [False])
     (kept,) = store.results.iterate_rescored(store.runs.read(run_id), scoring.number)
     assert kept.before.outcome is kept.after.outcome is Outcome.PASSED

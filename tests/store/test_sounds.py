@@ -1,4 +1,4 @@
-"""Recordings that people bring: one name, one content, however many bring one at the same moment."""
+"""Imported recordings: one name has one content, even with concurrent imports."""
 
 import threading
 from contextlib import suppress
@@ -15,8 +15,8 @@ def sounds(tmp_path: Path) -> Recordings:
     return Recordings(tmp_path / "audio", Blobs(tmp_path / "blobs"))
 
 
-def at_once(sounds: Recordings, name: str, every: list[bytes]) -> list[bool | None]:
-    """Bring several files under one name at once; return of each whether it is new, None where it was refused."""
+def import_at_once(sounds: Recordings, name: str, every: list[bytes]) -> list[bool | None]:
+    """Import several files under one name at once; return for each whether it is new, or None if it was refused."""
     start = threading.Barrier(len(every))
     told: list[bool | None] = [None] * len(every)
 
@@ -33,22 +33,22 @@ def at_once(sounds: Recordings, name: str, every: list[bytes]) -> list[bool | No
     return told
 
 
-def test_of_many_who_bring_other_content_under_one_name_one_has_it(sounds: Recordings) -> None:
+def test_one_of_many_concurrent_imports_of_different_content_wins(sounds: Recordings) -> None:
     for attempt in range(20):
         name, every = f"folder/{attempt}.wav", [bytes([number]) * 200_000 for number in range(4)]
-        told = at_once(sounds, name, every)
+        told = import_at_once(sounds, name, every)
         assert sorted(told, key=str) == [None, None, None, True]
         assert sounds.find(name).read_bytes() == every[told.index(True)], "whoever was told so, has it"
 
 
-def test_of_many_who_bring_the_same_one_is_told_that_it_is_new(sounds: Recordings) -> None:
+def test_one_of_many_concurrent_imports_of_equal_content_is_reported_as_new(sounds: Recordings) -> None:
     for attempt in range(20):
-        told = at_once(sounds, f"{attempt}.wav", [b"x" * 200_000] * 4)
+        told = import_at_once(sounds, f"{attempt}.wav", [b"x" * 200_000] * 4)
         assert sorted(told, key=str) == [False, False, False, True]
     assert not list(sounds.folder.rglob(".*")), "nothing is left beside them"
 
 
-def test_what_is_replaced_is_replaced_whole(sounds: Recordings) -> None:
+def test_a_replacement_is_complete(sounds: Recordings) -> None:
     assert sounds.put("a.wav", b"one") == (next(sounds.list()), True)
     assert sounds.put("a.wav", b"two", replace=True)[1] is True
     assert sounds.put("a.wav", b"two", replace=True)[1] is False

@@ -1,4 +1,4 @@
-"""Submissions: what is a duplicate, what is kept, and a chart that always equals a recount of everything."""
+"""Submissions: duplicates, stored fields, and a chart that always equals a full recount."""
 
 import hashlib
 import random
@@ -21,30 +21,30 @@ ALWAYS: Any = {"first": "2000-01-01", "last": "2100-01-01", "models": 1_000}
 SUITE = "sha256:" + "5" * 64
 
 
-def result(prompt: str = "p", output: str = "yes", model: str = "m", **given: Any) -> Submission:
+def make_result(prompt: str = "p", output: str = "yes", model: str = "m", **given: Any) -> Submission:
     return Submission(model, prompt, output, **given)
 
 
-def add(store: Store, *results: Submission, verified: bool = True, by: str = "ann", **shared: Any) -> list[str]:
+def submit(store: Store, *results: Submission, verified: bool = True, by: str = "ann", **shared: Any) -> list[str]:
     batch = Batch(list(results), **{"suite_hash": SUITE, **shared})
     return list(store.submissions.add(batch, [verified] * len(results), by).statuses)
 
 
-def on(day: int) -> datetime:
+def date_of(day: int) -> datetime:
     return datetime(2026, 5, 1, 12, tzinfo=UTC) + timedelta(days=day)
 
 
-def rows(store: Store) -> list[dict[str, Any]]:
+def read_rows(store: Store) -> list[dict[str, Any]]:
     joined = select(submissions, submission_series).join_from(submissions, submission_series)
     with store._database.read_transaction() as connection:
         return [dict(row) for row in connection.execute(joined).mappings()]
 
 
-def recounted(store: Store, *, verified: bool) -> list[DayPoint]:
-    """Count all anew, from the outputs themselves and by plain sets: no hash, no cell, no order of arrival."""
+def recount(store: Store, *, verified: bool) -> list[DayPoint]:
+    """Count everything again from the outputs with plain sets: no hashes, no cells, no order of arrival."""
     said: dict[tuple[str, str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     days: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * 6)
-    for row in rows(store):
+    for row in read_rows(store):
         if bool(row["verified"]) is verified:
             model, day = unescape_text(row["model"]), row["day"]
             said[model, row["suite_hash"], row["prompt"]][day].add(row["output"])
@@ -62,10 +62,10 @@ def recounted(store: Store, *, verified: bool) -> list[DayPoint]:
     return [DayPoint(*which, *counts) for which, counts in sorted(days.items())]
 
 
-def assert_the_chart_is_right(store: Store) -> None:
+def assert_chart_equals_recount(store: Store) -> None:
     for verified in (True, False):
         points, models = store.submissions.chart(verified=verified, **ALWAYS)
-        assert sorted(points, key=lambda each: (each.model, each.day)) == recounted(store, verified=verified)
+        assert sorted(points, key=lambda each: (each.model, each.day)) == recount(store, verified=verified)
         assert models == len({each.model for each in points})
 
 
@@ -73,53 +73,53 @@ def assert_the_chart_is_right(store: Store) -> None:
 
 
 def test_the_same_content_of_the_same_contributor_is_a_duplicate(store: Store) -> None:
-    assert add(store, result()) == ["accepted"]
-    assert add(store, result(), result()) == ["duplicate", "duplicate"]
+    assert submit(store, make_result()) == ["accepted"]
+    assert submit(store, make_result(), make_result()) == ["duplicate", "duplicate"]
     for other in (
-        result(output="no"),
-        result(prompt="q"),
-        result(model="n"),
-        result(temperature=0.5),
-        result(seed=1),
-        result(suite_hash="sha256:other"),
+        make_result(output="no"),
+        make_result(prompt="q"),
+        make_result(model="n"),
+        make_result(temperature=0.5),
+        make_result(seed=1),
+        make_result(suite_hash="sha256:other"),
     ):
-        assert add(store, other) == ["accepted"], other
-    assert add(store, result(), by="ben") == ["accepted"]
-    same = result(score=1.0, metadata={"note": "scored otherwise"}, suite_version="v2", runner_version="2")
-    assert add(store, same) == ["duplicate"], "a version is a label, and a score is no content"
-    assert sum(row["copies"] for row in rows(store)) == len(rows(store)) + 3
-    assert_the_chart_is_right(store)
+        assert submit(store, other) == ["accepted"], other
+    assert submit(store, make_result(), by="ben") == ["accepted"]
+    same = make_result(score=1.0, metadata={"note": "scored otherwise"}, suite_version="v2", runner_version="2")
+    assert submit(store, same) == ["duplicate"], "a version is a label, and a score is no content"
+    assert sum(row["copies"] for row in read_rows(store)) == len(read_rows(store)) + 3
+    assert_chart_equals_recount(store)
 
 
 def test_the_same_content_on_another_day_is_a_duplicate_that_counts_there(store: Store) -> None:
-    assert add(store, result(), timestamp=on(0)) == ["accepted"]
-    assert add(store, result(), timestamp=on(1)) == ["duplicate"]
-    assert add(store, result(), timestamp=on(1)) == ["duplicate"]
+    assert submit(store, make_result(), timestamp=date_of(0)) == ["accepted"]
+    assert submit(store, make_result(), timestamp=date_of(1)) == ["duplicate"]
+    assert submit(store, make_result(), timestamp=date_of(1)) == ["duplicate"]
     points, _ = store.submissions.chart(verified=True, **ALWAYS)
     assert [(each.day, each.submissions, each.duplicates, each.changed) for each in points] == [
         ("2026-05-01", 1, 0, 0),
         ("2026-05-02", 1, 1, 0),
     ]
-    assert_the_chart_is_right(store)
+    assert_chart_equals_recount(store)
 
 
-def test_a_result_may_be_sent_again_once_its_suite_is_known(store: Store) -> None:
-    assert add(store, result(), verified=False) == ["accepted"]
-    assert add(store, result(), verified=True) == ["accepted"]
-    assert add(store, result(), verified=True) == ["duplicate"]
-    assert_the_chart_is_right(store)
+def test_a_result_may_be_submitted_again_once_its_suite_is_known(store: Store) -> None:
+    assert submit(store, make_result(), verified=False) == ["accepted"]
+    assert submit(store, make_result(), verified=True) == ["accepted"]
+    assert submit(store, make_result(), verified=True) == ["duplicate"]
+    assert_chart_equals_recount(store)
 
 
-def test_fields_that_touch_are_never_confused(store: Store) -> None:
-    assert add(store, result(prompt="ab", output="c")) == ["accepted"]
-    assert add(store, result(prompt="a", output="bc")) == ["accepted"]
-    assert add(store, result(model="mp", prompt="x"), by="a") == ["accepted"]
-    assert add(store, result(model="m", prompt="px"), by="a") == ["accepted"]
+def test_adjacent_fields_are_never_confused(store: Store) -> None:
+    assert submit(store, make_result(prompt="ab", output="c")) == ["accepted"]
+    assert submit(store, make_result(prompt="a", output="bc")) == ["accepted"]
+    assert submit(store, make_result(model="mp", prompt="x"), by="a") == ["accepted"]
+    assert submit(store, make_result(model="m", prompt="px"), by="a") == ["accepted"]
 
 
-def test_all_that_will_be_needed_later_is_kept(store: Store) -> None:
+def test_all_fields_of_a_submission_are_stored(store: Store) -> None:
     output = "half \ud83d, NUL \0 and \ufdd0"
-    given = result(
+    given = make_result(
         output=output,
         score=0.25,
         temperature=0.5,
@@ -130,9 +130,9 @@ def test_all_that_will_be_needed_later_is_kept(store: Store) -> None:
         result_hash="sha256:x",
     )
     receipt = store.submissions.add(
-        Batch([given], suite_hash=SUITE, suite_version="v1.0", runner_version="0.1", timestamp=on(0)), [True], "t1"
+        Batch([given], suite_hash=SUITE, suite_version="v1.0", runner_version="0.1", timestamp=date_of(0)), [True], "t1"
     )
-    (row,) = rows(store)
+    (row,) = read_rows(store)
     assert unescape_text(row["output"]) == output
     whole = hashlib.sha256(output.encode("utf-8", "surrogatepass")).digest()
     assert bytes(row["commitment"]) == hashlib.sha256(bytes(row["salt"]) + whole).digest()
@@ -143,9 +143,9 @@ def test_all_that_will_be_needed_later_is_kept(store: Store) -> None:
     assert receipt.ids[0].startswith("s20260501-")
 
 
-def test_two_equal_outputs_have_two_salts(store: Store) -> None:
-    add(store, result(prompt="a"), result(prompt="b"))
-    first, second = rows(store)
+def test_equal_outputs_have_different_salts(store: Store) -> None:
+    submit(store, make_result(prompt="a"), make_result(prompt="b"))
+    first, second = read_rows(store)
     assert first["output"] == second["output"]
     assert bytes(first["commitment"]) != bytes(second["commitment"])
 
@@ -158,60 +158,73 @@ def test_two_equal_outputs_have_two_salts(store: Store) -> None:
         ({"metadata": {"long": "x" * 20_000}}, "results[1].metadata: has 20,011 characters; at most 16,384"),
     ],
 )
-def test_what_does_not_fit_is_told_by_its_number_and_nothing_is_stored(
+def test_invalid_results_are_reported_by_number_and_nothing_is_stored(
     store: Store, given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput) as found:
-        add(store, result(), result(prompt="q", **given))
+        submit(store, make_result(), make_result(prompt="q", **given))
     assert message in str(found.value)
-    assert rows(store) == []
-    assert_the_chart_is_right(store)
+    assert read_rows(store) == []
+    assert_chart_equals_recount(store)
 
 
-def test_a_time_is_of_its_day_in_utc(store: Store) -> None:
+def test_submissions_are_assigned_to_their_utc_day(store: Store) -> None:
     late = datetime.fromisoformat("2026-05-01T23:30:00-05:00")
-    add(store, result(timestamp=late), result(prompt="q", timestamp=datetime(2026, 5, 1, 23, 30)))  # noqa: DTZ001
-    assert {row["prompt"]: row["day"] for row in rows(store)} == {"p": "2026-05-02", "q": "2026-05-01"}
+    submit(store, make_result(timestamp=late), make_result(prompt="q", timestamp=datetime(2026, 5, 1, 23, 30)))  # noqa: DTZ001
+    assert {row["prompt"]: row["day"] for row in read_rows(store)} == {"p": "2026-05-02", "q": "2026-05-01"}
 
 
 # ── The chart ──
 
 
-def test_a_prompt_has_changed_when_its_outputs_differ_from_its_own_day_before(store: Store) -> None:
-    def changed() -> list[int]:
+def test_a_prompt_has_changed_if_its_outputs_differ_from_its_previous_day(store: Store) -> None:
+    def list_changed() -> list[int]:
         return [each.changed for each in store.submissions.chart(verified=True, **ALWAYS)[0]]
 
-    add(store, result("p", "a"), result("q", "a"), timestamp=on(0))
-    add(store, result("p", "a"), timestamp=on(2))
-    add(store, result("p", "b"), result("q", "a"), timestamp=on(4))
-    assert changed() == [0, 0, 1]
-    add(store, result("p", "b"), timestamp=on(2))  # late: that day has both now, so it differs from either neighbour
-    assert changed() == [0, 1, 1]
-    add(store, result("p", "a"), timestamp=on(4))
-    assert changed() == [0, 1, 0]
-    add(store, result("q", "z"), timestamp=on(1))  # a new day between two that were neighbours
-    assert changed() == [0, 1, 1, 1]
-    assert_the_chart_is_right(store)
+    submit(store, make_result("p", "a"), make_result("q", "a"), timestamp=date_of(0))
+    submit(store, make_result("p", "a"), timestamp=date_of(2))
+    submit(store, make_result("p", "b"), make_result("q", "a"), timestamp=date_of(4))
+    assert list_changed() == [0, 0, 1]
+    submit(
+        store, make_result("p", "b"), timestamp=date_of(2)
+    )  # late: that day has both now, so it differs from either neighbour
+    assert list_changed() == [0, 1, 1]
+    submit(store, make_result("p", "a"), timestamp=date_of(4))
+    assert list_changed() == [0, 1, 0]
+    submit(store, make_result("q", "z"), timestamp=date_of(1))  # a new day between two that were neighbours
+    assert list_changed() == [0, 1, 1, 1]
+    assert_chart_equals_recount(store)
 
 
 def test_consistency_is_the_share_of_prompts_with_one_output(store: Store) -> None:
-    add(store, result("p", "a"), result("p", "b"), result("q", "a"), result("q", "a", seed=2), timestamp=on(0))
+    submit(
+        store,
+        make_result("p", "a"),
+        make_result("p", "b"),
+        make_result("q", "a"),
+        make_result("q", "a", seed=2),
+        timestamp=date_of(0),
+    )
     (point,) = store.submissions.chart(verified=True, **ALWAYS)[0]
     assert (point.submissions, point.prompts, point.outputs, point.consistency) == (4, 2, 3, 0.5)
 
 
 def test_results_of_known_and_unknown_suites_never_share_a_series(store: Store) -> None:
-    add(store, result(output="a"), timestamp=on(0))
-    add(store, result(output="b"), timestamp=on(1), verified=False)
-    add(store, result(output="a"), timestamp=on(2))
+    submit(store, make_result(output="a"), timestamp=date_of(0))
+    submit(store, make_result(output="b"), timestamp=date_of(1), verified=False)
+    submit(store, make_result(output="a"), timestamp=date_of(2))
     points, _ = store.submissions.chart(verified=True, **ALWAYS)
     assert [(each.day, each.changed) for each in points] == [("2026-05-01", 0), ("2026-05-03", 0)]
-    assert_the_chart_is_right(store)
+    assert_chart_equals_recount(store)
 
 
-def test_the_models_with_the_most_submissions_are_shown_within_the_days_that_are_asked_for(store: Store) -> None:
+def test_the_chart_shows_the_models_with_most_submissions_in_the_period(store: Store) -> None:
     for number in range(4):
-        add(store, *(result(f"p{each}", model=f"m{number}") for each in range(number + 1)), timestamp=on(number))
+        submit(
+            store,
+            *(make_result(f"p{each}", model=f"m{number}") for each in range(number + 1)),
+            timestamp=date_of(number),
+        )
     points, models = store.submissions.chart(verified=True, **{**ALWAYS, "models": 2})
     assert ([each.model for each in points], models) == (["m2", "m3"], 4)
     points, models = store.submissions.chart(verified=True, first="2026-05-02", last="2026-05-03")
@@ -223,19 +236,23 @@ def random_batch(chance: random.Random) -> tuple[Batch, list[bool], str]:
     """Return few models, prompts, outputs and days, so that all that can meet does."""
     size, days = chance.choice([1, 1, 2, 5, 40]), chance.random() < 0.5
     results = [
-        result(
+        make_result(
             f"p{chance.randrange(5)}",
             chance.choice(["a", "b", "c", "\0"]),
             chance.choice(["m", "n\0"]),
             score=chance.choice([None, 0.0, 0.5, 1.0]),
             seed=chance.choice([None, 1]),
-            timestamp=chance.choice([None, on(chance.randrange(7))]) if days else None,
+            timestamp=chance.choice([None, date_of(chance.randrange(7))]) if days else None,
             suite_hash=chance.choice([None, "sha256:other"]),
         )
         for _ in range(size)
     ]
     verified = [chance.random() < 0.7 for _ in results]
-    return Batch(results, suite_hash=SUITE, timestamp=on(chance.randrange(7))), verified, chance.choice(["ann", "ben"])
+    return (
+        Batch(results, suite_hash=SUITE, timestamp=date_of(chance.randrange(7))),
+        verified,
+        chance.choice(["ann", "ben"]),
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -243,19 +260,19 @@ def test_the_chart_equals_a_recount_after_any_submissions_in_any_order(store: St
     chance = random.Random(seed)
     for _ in range(25):
         store.submissions.add(*random_batch(chance))
-        assert_the_chart_is_right(store)
-    assert sum(row["copies"] > 1 for row in rows(store)) > 2, "no duplicates were drawn"
+        assert_chart_equals_recount(store)
+    assert sum(row["copies"] > 1 for row in read_rows(store)) > 2, "no duplicates were drawn"
     passed = sum(
         bool(row["passed"])
-        for row in rows(store)
+        for row in read_rows(store)
         if row["verified"] and row["model"] == "m" and row["score"] is not None
     )
-    scored = sum(row["score"] is not None for row in rows(store) if row["verified"] and row["model"] == "m")
+    scored = sum(row["score"] is not None for row in read_rows(store) if row["verified"] and row["model"] == "m")
     found = store.submissions.count_passed("m", "2000-01-01")
     assert (found.passed, found.scored) == (passed, scored)
 
 
-def test_the_chart_equals_a_recount_after_many_have_written_at_once(url: str) -> None:
+def test_the_chart_equals_a_recount_after_concurrent_writes(url: str) -> None:
     """Several connections of several stores: as processes do, but that they can start together."""
     stores = [open_store(url) for _ in range(3)]
     try:
@@ -266,33 +283,39 @@ def test_the_chart_equals_a_recount_after_many_have_written_at_once(url: str) ->
 
         with ThreadPoolExecutor(6) as pool:
             sent = sum(pool.map(work, range(6)))
-        assert_the_chart_is_right(stores[0])
-        assert sum(row["copies"] for row in rows(stores[0])) == sent
+        assert_chart_equals_recount(stores[0])
+        assert sum(row["copies"] for row in read_rows(stores[0])) == sent
         with stores[0]._database.read_transaction() as connection:
             cells = connection.execute(select(submission_cells.c.day, submission_cells.c.series_no)).all()
-        assert len(cells) == len({(row["day"], row["series_no"]) for row in rows(stores[0])})
+        assert len(cells) == len({(row["day"], row["series_no"]) for row in read_rows(stores[0])})
     finally:
         for each in stores:
             each.close()
 
 
-def test_a_batch_that_fails_leaves_nothing_behind_and_its_series_are_not_believed(
+def test_a_failed_batch_leaves_nothing_behind_and_invalidates_its_series(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("pramana.store.submissions.record_change", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            add(store, result())
-    assert rows(store) == []
-    assert add(store, result()) == ["accepted"]
-    assert_the_chart_is_right(store)
+            submit(store, make_result())
+    assert read_rows(store) == []
+    assert submit(store, make_result()) == ["accepted"]
+    assert_chart_equals_recount(store)
 
 
-def test_only_recent_results_of_known_suites_make_a_badge(store: Store) -> None:
+def test_only_recent_results_of_known_suites_give_a_badge(store: Store) -> None:
     today = date.today().isoformat()  # noqa: DTZ011 - the same day in the worst case one off, and then both are
-    add(store, result("a", score=1.0), result("b", score=0.2), result("c", score=None), timestamp=on(0))
-    add(store, result("d", score=0.4, assertion_result=Verdict(passed=True)), timestamp=on(1))
-    add(store, result("e", score=1.0), timestamp=on(1), verified=False)
+    submit(
+        store,
+        make_result("a", score=1.0),
+        make_result("b", score=0.2),
+        make_result("c", score=None),
+        timestamp=date_of(0),
+    )
+    submit(store, make_result("d", score=0.4, assertion_result=Verdict(passed=True)), timestamp=date_of(1))
+    submit(store, make_result("e", score=1.0), timestamp=date_of(1), verified=False)
     found = store.submissions.count_passed("m", "2026-05-01")
     assert (found.passed, found.scored) == (2, 3)
     found = store.submissions.count_passed("m", "2026-05-02")
@@ -303,7 +326,7 @@ def test_only_recent_results_of_known_suites_make_a_badge(store: Store) -> None:
 # ── What this machine has delivered ──
 
 
-def test_a_delivery_is_remembered_for_its_address_alone(store: Store) -> None:
+def test_deliveries_are_recorded_per_address(store: Store) -> None:
     store.submissions.mark_delivered("r1", "http://a")
     store.submissions.mark_delivered("r1", "http://a")
     assert store.submissions.list_delivered("http://a") == {"r1"}

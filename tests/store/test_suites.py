@@ -1,4 +1,4 @@
-"""Uploaded suites on either store: the same bytes back, and a version that never changes."""
+"""Uploaded suites on either engine: the same bytes are returned, and a version never changes."""
 
 import threading
 from typing import Any
@@ -11,13 +11,13 @@ from pramana.store.store import Store
 from pramana.store.suites import Upload
 
 
-def tier(content: bytes, digest: str = "a") -> Upload:
+def make_upload(content: bytes, digest: str = "a") -> Upload:
     return Upload(content, f"sha256:{digest * 64}", 1, 10)
 
 
-def test_the_same_bytes_come_back(store: Store) -> None:
+def test_an_uploaded_suite_round_trips(store: Store) -> None:
     content = b'\xef\xbb\xbf{"id": "\xc3\xa9\\u0000"}\r\n\n'
-    assert store.suites.upload("v2", {"cheap": tier(content), "full": tier(b"{}", "b")}) is True
+    assert store.suites.upload("v2", {"cheap": make_upload(content), "full": make_upload(b"{}", "b")}) is True
     assert store.suites.content("v2", "cheap") == content
     assert store.suites.read_by_hash("sha256:" + "b" * 64) == b"{}"
     assert store.suites.read_by_hash("sha256:" + "c" * 64) is None
@@ -33,27 +33,29 @@ def test_the_same_bytes_come_back(store: Store) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"cheap": tier(b"other", "b")},
-        {"cheap": tier(b"it"), "full": tier(b"more", "c")},
-        {"full": tier(b"it")},
+        {"cheap": make_upload(b"other", "b")},
+        {"cheap": make_upload(b"it"), "full": make_upload(b"more", "c")},
+        {"full": make_upload(b"it")},
     ],
     ids=["other content", "one tier more", "another name"],
 )
 def test_a_version_never_changes(store: Store, other: dict[str, Upload]) -> None:
-    assert store.suites.upload("v2", {"cheap": tier(b"it")}) is True
-    assert store.suites.upload("v2", {"cheap": tier(b"it, written otherwise")}) is False  # the hash is the identity
+    assert store.suites.upload("v2", {"cheap": make_upload(b"it")}) is True
+    assert (
+        store.suites.upload("v2", {"cheap": make_upload(b"it, written otherwise")}) is False
+    )  # the hash is the identity
     with pytest.raises(AlreadyExists, match="v2 already exists with other content, and versions never change"):
         store.suites.upload("v2", other)
     assert store.suites.content("v2", "cheap") == b"it"
     assert [each.action for each in store.changes.after(0)] == ["created"]
 
 
-def test_of_many_who_upload_a_version_one_decides_what_it_is(store: Store) -> None:
+def test_one_of_many_concurrent_uploads_of_a_version_wins(store: Store) -> None:
     ended: list[Any] = []
 
     def upload(digest: str) -> None:
         try:
-            ended.append(store.suites.upload("v2", {f"tier-{digest}": tier(digest.encode(), digest)}))
+            ended.append(store.suites.upload("v2", {f"tier-{digest}": make_upload(digest.encode(), digest)}))
         except AlreadyExists:
             ended.append("refused")
 
@@ -67,8 +69,8 @@ def test_of_many_who_upload_a_version_one_decides_what_it_is(store: Store) -> No
     assert set(ended) <= {True, False, "refused"}
 
 
-def test_content_that_was_damaged_is_told(store: Store) -> None:
-    store.suites.upload("v2", {"cheap": tier(b"it")})
+def test_damaged_content_is_reported(store: Store) -> None:
+    store.suites.upload("v2", {"cheap": make_upload(b"it")})
     with store._database.write_transaction() as connection:
         connection.execute(text("UPDATE suite_tiers SET content = :content"), {"content": b"no zlib"})
     with pytest.raises(StoreFailed, match="v2 cheap is damaged"):

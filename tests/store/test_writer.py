@@ -1,4 +1,4 @@
-"""The writer: groups, order, waiting, and what happens when something goes wrong."""
+"""The writer: batches, order, back-pressure and errors."""
 
 import asyncio
 import gc
@@ -14,31 +14,31 @@ from pramana.store import open_store
 from pramana.store import results as writer
 from pramana.store.store import Store
 
-from .samples import case, key, pending, plan, result, some_cases
+from .samples import list_pending, make_case, make_cases, make_key, make_plan, make_result
 
 Reported = list[tuple[int, Result]]
 
 
-def results_of(store: Store, count: int) -> tuple[str, list[Result]]:
-    run = store.runs.create(plan(), some_cases(count))
-    return run.id, [result(found) for found, _ in pending(store, run.id)]
+def make_results(store: Store, count: int) -> tuple[str, list[Result]]:
+    run = store.runs.create(make_plan(), make_cases(count))
+    return run.id, [make_result(found) for found, _ in list_pending(store, run.id)]
 
 
 @pytest.mark.usefixtures("virtual_time")
-def test_a_result_is_reported_soon_after_it_was_put_and_only_when_it_is_stored(store: Store) -> None:
+def test_a_result_is_reported_promptly_and_only_after_it_is_stored(store: Store) -> None:
     """What it waits for company is virtual time, what it works is of the processor: neither is of a busy machine."""
-    run_id, results = results_of(store, 30)
+    run_id, results = make_results(store, 30)
     waited: list[tuple[float, float]] = []
     seen: list[int] = []
 
     async def write() -> None:
         arrived, loop = asyncio.Event(), asyncio.get_running_loop()
 
-        def stored(_: Reported) -> None:
+        def check_stored(_: Reported) -> None:
             seen.append(sum(1 for _ in store.results.iterate(run_id)))
             arrived.set()
 
-        async with store.results.writer(run_id, stored) as opened:
+        async with store.results.writer(run_id, check_stored) as opened:
             for each in results:
                 arrived.clear()
                 started, worked = loop.time(), time.process_time()
@@ -56,9 +56,9 @@ def test_a_result_is_reported_soon_after_it_was_put_and_only_when_it_is_stored(s
     assert max(map(sum, waited)) < 0.2, f"a group was committed later than after 200 ms: {waited}"
 
 
-def test_groups_are_bounded_and_nothing_is_lost_while_more_arrives(store: Store) -> None:
+def test_commit_batches_are_bounded_and_lose_nothing(store: Store) -> None:
     """Results trickle in while groups of every size are being committed."""
-    run_id, results = results_of(store, 3000)
+    run_id, results = make_results(store, 3000)
     groups: list[Reported] = []
 
     async def write() -> None:
@@ -75,10 +75,10 @@ def test_groups_are_bounded_and_nothing_is_lost_while_more_arrives(store: Store)
     assert list(store.results.iterate(run_id)) == reported
 
 
-def test_putting_waits_while_the_queue_is_full(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_put_waits_while_the_queue_is_full(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MAX_QUEUED", 20)
     monkeypatch.setattr(writer, "MAX_GROUP", 10)
-    run_id, results = results_of(store, 300)
+    run_id, results = make_results(store, 300)
     longest = 0
     reported: Reported = []
 
@@ -99,18 +99,18 @@ def test_putting_waits_while_the_queue_is_full(store: Store, monkeypatch: pytest
     assert len(reported) == 300
 
 
-def test_what_was_put_is_stored_when_the_work_is_cancelled_or_fails(store: Store) -> None:
-    run_id, results = results_of(store, 5)
+def test_queued_results_are_stored_on_cancellation_or_failure(store: Store) -> None:
+    run_id, results = make_results(store, 5)
     reported: Reported = []
 
-    async def cancelled() -> None:
+    async def write_and_cancel() -> None:
         async with store.results.writer(run_id, reported.extend) as opened:
             for each in results[:4]:
                 await opened.put([each])
             await asyncio.Event().wait()
 
     async def main() -> None:
-        task = asyncio.create_task(cancelled())
+        task = asyncio.create_task(write_and_cancel())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()
@@ -119,26 +119,26 @@ def test_what_was_put_is_stored_when_the_work_is_cancelled_or_fails(store: Store
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    async def failing() -> None:
+    async def write_and_fail() -> None:
         async with store.results.writer(run_id, reported.extend) as opened:
             await opened.put([results[4]])
             raise KeyError("of the caller")
 
     asyncio.run(main())
     with pytest.raises(KeyError, match="of the caller"):
-        asyncio.run(failing())
+        asyncio.run(write_and_fail())
     assert [each for _, each in reported] == results
     assert list(store.results.iterate(run_id)) == reported
 
 
 @pytest.mark.parametrize("leave_by", ["exit", "put"])
-def test_an_error_of_the_database_surfaces_at_the_next_put_and_at_exit(store: Store, leave_by: str) -> None:
-    run_id, results = results_of(store, 2)
+def test_a_database_error_is_raised_by_the_next_put_and_at_exit(store: Store, leave_by: str) -> None:
+    run_id, results = make_results(store, 2)
     reported: Reported = []
 
     async def write() -> None:
         async with store.results.writer(run_id, reported.extend) as opened:
-            await opened.put([result(key(case(99)))])
+            await opened.put([make_result(make_key(make_case(99)))])
             while leave_by == "put":
                 await opened.put([results[0]])
                 await asyncio.sleep(0.01)
@@ -149,14 +149,14 @@ def test_an_error_of_the_database_surfaces_at_the_next_put_and_at_exit(store: St
     assert list(store.results.iterate(run_id)) == []
 
 
-def test_whoever_waits_for_room_is_woken_by_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_puts_are_woken_by_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MAX_QUEUED", 2)
-    run_id, results = results_of(store, 4)
+    run_id, results = make_results(store, 4)
     woken: list[str] = []
 
     async def write() -> None:
         async with store.results.writer(run_id, lambda _: None) as opened:
-            await opened.put([result(key(case(99)))])
+            await opened.put([make_result(make_key(make_case(99)))])
 
             async def put(each: Result) -> None:
                 try:
@@ -172,13 +172,13 @@ def test_whoever_waits_for_room_is_woken_by_an_error(store: Store, monkeypatch: 
 
 
 def test_an_error_of_the_listener_is_not_swallowed(store: Store) -> None:
-    run_id, results = results_of(store, 1)
+    run_id, results = make_results(store, 1)
 
-    def broken(_: Reported) -> None:
+    def fail_to_display(_: Reported) -> None:
         raise ValueError("the display broke")
 
     async def write() -> None:
-        async with store.results.writer(run_id, broken) as opened:
+        async with store.results.writer(run_id, fail_to_display) as opened:
             await opened.put([results[0]])
 
     with pytest.raises(ValueError, match="the display broke"):
@@ -189,7 +189,7 @@ def test_an_error_of_the_listener_is_not_swallowed(store: Store) -> None:
 def test_two_writers_of_one_run_never_report_the_same_result(url: str) -> None:
     """A lease may be lost while a writer still writes: each result is reported by exactly one of them."""
     stores = [open_store(url), open_store(url)]
-    run_id, results = results_of(stores[0], 1200)
+    run_id, results = make_results(stores[0], 1200)
     reported: list[Reported] = [[], []]
 
     async def write(store: Store, listen: Callable[[Reported], None], mine: list[Result]) -> None:
@@ -214,7 +214,7 @@ def test_two_writers_of_one_run_never_report_the_same_result(url: str) -> None:
         store.close()
 
 
-def test_every_commit_waits_for_the_disk(tmp_path: Path) -> None:
+def test_every_commit_is_flushed_to_disk(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/x.sqlite3")
     with store._database.write_transaction() as connection:
         said = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in (
@@ -223,20 +223,20 @@ def test_every_commit_waits_for_the_disk(tmp_path: Path) -> None:
     assert said == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
 
 
-def test_a_writer_that_has_lost_its_run_stores_nothing_more(store: Store) -> None:
-    run_id, results = results_of(store, 6)
+def test_a_writer_that_lost_its_run_stores_nothing_more(store: Store) -> None:
+    run_id, results = make_results(store, 6)
     reported: Reported = []
     assert store.queue.claim(run_id, "first", seconds=-1)
 
     async def write() -> None:
         async with store.results.writer(run_id, reported.extend, "first") as opened:
             await opened.put(results[:2])
-            while len(reported) < 2:  # noqa: ASYNC110 - the writer tells by a function
+            while len(reported) < 2:  # noqa: ASYNC110 - the writer reports by callback
                 await asyncio.sleep(0.01)
             assert store.queue.claim(run_id, "process 7 on desk [4f1c 1234]")
             await opened.put(results[2:4])
 
-    with pytest.raises(AlreadyRunning, match=f"process 7 on desk works on run {run_id} now"):
+    with pytest.raises(AlreadyRunning, match=f"process 7 on desk has taken over run {run_id}"):
         asyncio.run(write())
     assert [each for _, each in store.results.iterate(run_id)] == results[:2]
     assert (store.runs.find(run_id).stored, len(reported)) == (2, 2)
@@ -244,7 +244,7 @@ def test_a_writer_that_has_lost_its_run_stores_nothing_more(store: Store) -> Non
 
 @pytest.mark.parametrize("owner", [None, "first"])
 def test_a_writer_stores_only_while_its_owner_holds_the_run(store: Store, owner: str | None) -> None:
-    run_id, results = results_of(store, 1)
+    run_id, results = make_results(store, 1)
     if owner is None:
         assert store.queue.claim(run_id, "somebody")
 

@@ -1,4 +1,4 @@
-"""The built-in suites are what they promise to be.
+"""The built-in suites keep their promises.
 
 What enters: the three tiers of `suites/v1.0`, and `answers.jsonl` beside this file, which gives every case
 right answers (the first is the expected one) and plausible wrong ones. What is proven: tiers contain each
@@ -45,36 +45,36 @@ Case = dict[str, Any]
 
 
 @cache
-def lines(tier: str) -> tuple[str, ...]:
+def read_lines(tier: str) -> tuple[str, ...]:
     return tuple((SUITES / f"{tier}.jsonl").read_text(encoding="utf-8").splitlines())
 
 
 @cache
-def cases(tier: str) -> tuple[Case, ...]:
-    return tuple(json.loads(line) for line in lines(tier))
+def read_cases(tier: str) -> tuple[Case, ...]:
+    return tuple(json.loads(line) for line in read_lines(tier))
 
 
 @cache
-def answers() -> dict[str, Case]:
+def read_answers() -> dict[str, Case]:
     return {each["id"]: each for each in map(json.loads, ANSWERS.read_text(encoding="utf-8").splitlines())}
 
 
-def texts(case: Case) -> Iterator[str]:
+def iterate_texts(case: Case) -> Iterator[str]:
     """Yield what a run should send and receive: every message of the input, then the expected answer."""
     if isinstance(case["input"], str):
         yield case["input"]
     else:
         yield from (message["content"] for message in case["input"])
-    yield answers()[case["id"]]["right"][0]
+    yield read_answers()[case["id"]]["right"][0]
 
 
-def estimate(case: Case) -> int:
+def estimate_tokens(case: Case) -> int:
     """Count runs of letters, groups of up to three digits, and every other visible character by itself."""
-    return sum(len(TOKEN.findall(text)) for text in texts(case))
+    return sum(len(TOKEN.findall(text)) for text in iterate_texts(case))
 
 
 @cache
-def tokenizer() -> Any:
+def load_tokenizer() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # its way to open its vocabulary is deprecated
         import bpe_openai
@@ -82,12 +82,12 @@ def tokenizer() -> Any:
         return bpe_openai.get_encoding("o200k_base")
 
 
-def of_types(types: set[str]) -> list[Any]:
-    chosen = (case for case in cases("comprehensive") if case["assertion"]["type"] in types)
+def select_cases(types: set[str]) -> list[Any]:
+    chosen = (case for case in read_cases("comprehensive") if case["assertion"]["type"] in types)
     return [pytest.param(case, id=case["id"]) for case in chosen]
 
 
-EVERY_CASE = of_types(OFFLINE | BY_A_MODEL)
+EVERY_CASE = select_cases(OFFLINE | BY_A_MODEL)
 
 
 # ── The tiers ──
@@ -95,42 +95,42 @@ EVERY_CASE = of_types(OFFLINE | BY_A_MODEL)
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_tier_holds_the_promised_number_of_cases_and_tokens(tier: str) -> None:
-    assert len(cases(tier)) == COUNTS[tier]
-    assert sum(case["metadata"]["tokens_est"] for case in cases(tier)) == TOKENS[tier]
+    assert len(read_cases(tier)) == COUNTS[tier]
+    assert sum(case["metadata"]["tokens_est"] for case in read_cases(tier)) == TOKENS[tier]
 
 
 @pytest.mark.parametrize(("smaller", "larger"), [("cheap", "moderate"), ("moderate", "comprehensive")])
-def test_a_tier_is_contained_in_the_next_line_by_line(smaller: str, larger: str) -> None:
-    chosen = set(lines(smaller))
-    assert [line for line in lines(larger) if line in chosen] == list(lines(smaller))
+def test_a_tier_is_contained_line_by_line_in_the_next(smaller: str, larger: str) -> None:
+    chosen = set(read_lines(smaller))
+    assert [line for line in read_lines(larger) if line in chosen] == list(read_lines(smaller))
 
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_tier_covers_every_category_and_difficulty_and_has_a_conversation(tier: str) -> None:
-    assert {case["category"] for case in cases(tier)} == CATEGORIES
-    assert {case["metadata"]["difficulty"] for case in cases(tier)} == DIFFICULTIES
-    assert any(isinstance(case["input"], list) for case in cases(tier))
+    assert {case["category"] for case in read_cases(tier)} == CATEGORIES
+    assert {case["metadata"]["difficulty"] for case in read_cases(tier)} == DIFFICULTIES
+    assert any(isinstance(case["input"], list) for case in read_cases(tier))
 
 
-def test_the_assertion_types_are_all_used() -> None:
-    assert {case["assertion"]["type"] for case in cases("comprehensive")} == OFFLINE | BY_A_MODEL
-    assert {case["assertion"]["type"] for case in cases("cheap")} >= OFFLINE | {"llm_judge"}
+def test_every_assertion_type_is_used() -> None:
+    assert {case["assertion"]["type"] for case in read_cases("comprehensive")} == OFFLINE | BY_A_MODEL
+    assert {case["assertion"]["type"] for case in read_cases("cheap")} >= OFFLINE | {"llm_judge"}
 
 
 def test_ids_and_prompts_are_unique() -> None:
-    whole = cases("comprehensive")
+    whole = read_cases("comprehensive")
     assert len({case["id"] for case in whole}) == len(whole)
     assert len({json.dumps(case["input"]) for case in whole}) == len(whole)
 
 
-def test_answers_and_cases_belong_to_each_other() -> None:
-    assert list(answers()) == [case["id"] for case in cases("comprehensive")]
+def test_answers_and_cases_match() -> None:
+    assert list(read_answers()) == [case["id"] for case in read_cases("comprehensive")]
 
 
 # ── Every case ──
 
 
-@pytest.mark.parametrize("line", lines("comprehensive"), ids=lambda line: str(json.loads(line)["id"]))
+@pytest.mark.parametrize("line", read_lines("comprehensive"), ids=lambda line: str(json.loads(line)["id"]))
 def test_a_line_is_one_compact_json_object(line: str) -> None:
     case = json.loads(line)
     assert json.dumps(case, ensure_ascii=False, separators=(",", ":")) == line
@@ -154,21 +154,21 @@ def test_a_case_is_well_formed(case: Case) -> None:
 
 @pytest.mark.parametrize("case", EVERY_CASE)
 def test_the_token_estimate_follows_the_rule(case: Case) -> None:
-    assert case["metadata"]["tokens_est"] == estimate(case)
+    assert case["metadata"]["tokens_est"] == estimate_tokens(case)
 
 
 @pytest.mark.parametrize("case", EVERY_CASE)
-def test_the_token_estimate_is_near_a_real_tokenizer(case: Case) -> None:
-    real = sum(len(tokenizer().encode_ordinary(text)) for text in texts(case))
+def test_the_token_estimate_is_close_to_a_real_tokenizer(case: Case) -> None:
+    real = sum(len(load_tokenizer().encode_ordinary(text)) for text in iterate_texts(case))
     assert case["metadata"]["tokens_est"] == pytest.approx(real, rel=TOKENIZER_MARGIN)
 
 
 # ── What a case accepts and refuses ──
 
 
-@pytest.mark.parametrize("case", of_types(OFFLINE))
-def test_an_offline_case_accepts_right_answers_and_refuses_wrong_ones(case: Case) -> None:
-    given = answers()[case["id"]]
+@pytest.mark.parametrize("case", select_cases(OFFLINE))
+def test_an_offline_case_passes_right_answers_and_fails_wrong_ones(case: Case) -> None:
+    given = read_answers()[case["id"]]
     assert len(given["right"]) >= 2
     assert len(given["wrong"]) >= 2
     assert "validated" not in given, "an offline case is validated here, by this test"
@@ -180,35 +180,35 @@ def test_an_offline_case_accepts_right_answers_and_refuses_wrong_ones(case: Case
         assert check.outcome == "failed", f"wrong, but accepted: {answer!r}: {check.reason}"
 
 
-@pytest.mark.parametrize("case", of_types(OFFLINE))
-def test_an_offline_case_is_not_passed_by_silence_refusal_or_echo(case: Case) -> None:
-    echo = "\n".join(list(texts(case))[:-1])
+@pytest.mark.parametrize("case", select_cases(OFFLINE))
+def test_an_offline_case_fails_silence_refusal_and_echo(case: Case) -> None:
+    echo = "\n".join(list(iterate_texts(case))[:-1])
     for answer in ("", "I'm sorry, but I can't help with that.", echo):
         assert evaluate_assertion(case["assertion"], answer, case["ideal"]).outcome == "failed", repr(answer)
 
 
-@pytest.mark.parametrize("case", of_types(COMPARED))
-def test_a_similarity_case_accepts_right_answers_and_refuses_wrong_ones_silence_refusal_and_echo(case: Case) -> None:
-    given = answers()[case["id"]]
+@pytest.mark.parametrize("case", select_cases(COMPARED))
+def test_a_similarity_case_passes_right_answers_and_fails_wrong_ones_silence_refusal_and_echo(case: Case) -> None:
+    given = read_answers()[case["id"]]
     assert len(given["right"]) >= 2
     assert len(given["wrong"]) >= 2
     assert "validated" not in given, "a similarity case is validated here, by this test"
     stated = Assertion("semantic_similarity", threshold=case["assertion"]["threshold"])
     asked = PlainCase(case["id"], "test_case", (), Facets(case["category"], "easy"), stated, (case["ideal"],))
 
-    async def outcomes(texts: list[str]) -> list[str]:
+    async def score_texts(texts: list[str]) -> list[str]:
         scorer = Similarity()
         return [(await scorer.score(asked, Reply(text))).outcome for text in texts]
 
-    echo = "\n".join(list(texts(case))[:-1])
+    echo = "\n".join(list(iterate_texts(case))[:-1])
     wrong = [*given["wrong"], "", "I'm sorry, but I can't help with that.", echo]
-    found = asyncio.run(outcomes([*given["right"], *wrong]))
+    found = asyncio.run(score_texts([*given["right"], *wrong]))
     assert found == ["passed"] * len(given["right"]) + ["failed"] * len(wrong)
 
 
-@pytest.mark.parametrize("case", of_types(JUDGED))
+@pytest.mark.parametrize("case", select_cases(JUDGED))
 def test_a_judged_case_has_answers_marked_as_not_validated(case: Case) -> None:
-    given = answers()[case["id"]]
+    given = read_answers()[case["id"]]
     assert given["right"]
     assert len(given["wrong"]) >= 2
     assert given["validated"] is False

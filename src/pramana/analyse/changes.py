@@ -41,7 +41,7 @@ Measure = Literal["voice to voice", "time to give way", "total time", "time to f
 VOICE_TO_VOICE: Final = "voice to voice"
 TOTAL: Final = "total time"
 TIMES: tuple[Measure, ...] = (VOICE_TO_VOICE, "time to give way", TOTAL, "time to first token")
-GATED: tuple[Measure, ...] = (VOICE_TO_VOICE, TOTAL)
+TIMES_WITH_LIMIT: tuple[Measure, ...] = (VOICE_TO_VOICE, TOTAL)
 """The measures that a limit applies to: how long a person waits, in calls and for typed replies."""
 Words = Literal["misheard words", "word error rate"]
 
@@ -132,7 +132,7 @@ class Change(Struct, frozen=True):
     """Set for words only."""
     words: tuple[int, int] = (0, 0)
     """How many words the rates are based on: base, new."""
-    compares: Literal["case", "answer"] = "case"
+    compared_noun: Literal["case", "answer"] = "case"
     """What `cases` counts: cases, or answers where each case has several variants."""
     labels: SideLabels = TWO_RUNS
     """The names of the two sides in sentences."""
@@ -160,8 +160,8 @@ class Change(Struct, frozen=True):
             fewer = "More" if low > 0 else "Fewer"
             if self.labels.models:
                 rates = f"{before} {self.labels.base}, {now} {self.labels.new}"
-                return f"{fewer} words wrong {self.labels.new}: {self.what} {rates}, and that is proven."
-            return f"{fewer} words wrong: {self.what} went from {before} to {now}, and that is proven."
+                return f"{fewer} words wrong {self.labels.new}: {self.what} {rates}; statistically significant."
+            return f"{fewer} words wrong: {self.what} went from {before} to {now}; statistically significant."
         least, most = sorted((abs(low), abs(high)))
         if most < NOTICEABLE_S:
             return ""
@@ -169,7 +169,7 @@ class Change(Struct, frozen=True):
         by = _format_range((least, most), format_duration).replace("≥", "at least")
         way = "slower" if low > 0 else "faster"
         way = f"{self.labels.models[1]} is {way}" if self.labels.models else way.capitalize()
-        return f"{way}: {self.what} by {by} (median of {self._case_count}), and that is proven."
+        return f"{way}: {self.what} by {by} (median of {self._case_count}); statistically significant."
 
     @property
     def detail(self) -> str:
@@ -186,17 +186,17 @@ class Change(Struct, frozen=True):
         numbers = f"{named} {shown(self.base)}{words[0]} {base}, {shown(self.new)}{words[1]} {new}"
         difference = f"{'median difference ' if timed else ''}{_format_range(self.difference, by)}"
         if self.interval is None:
-            sure = f"{self._case_count}, and fewer than {MIN_CASES} have no interval"
+            sure = f"{self._case_count}; an interval needs at least {MIN_CASES}"
         else:
             ends = f"{by(self.interval.low)} to {by(self.interval.high)}"
             sure = f"95 % interval {ends}, {self._case_count}; {self.method}"
         sure += f", p = {self.p_value:.2g}" if self.p_value is not None and self.interval else ""
-        lost = f"; {self.only_base:,} more had {'a time' if timed else 'words'} {base} only" if self.only_base else ""
+        lost = f"; {self.only_base:,} more had {'a time' if timed else 'words'} only {base}" if self.only_base else ""
         return f"{numbers}: {difference} ({sure}{lost})."
 
     @property
     def _case_count(self) -> str:
-        return pluralise(self.cases, self.compares)
+        return pluralise(self.cases, self.compared_noun)
 
 
 def _format_range(values: Range, formatter: Callable[[float], str]) -> str:
@@ -319,7 +319,7 @@ def parse_limit(text: str) -> Limit:
     """
     found = _LIMIT.fullmatch(text)
     if found is None:
-        raise InvalidInput(f"{text!r} says no time and no share: 200ms, 0.5s, 20%")
+        raise InvalidInput(f"{text!r} is neither a time nor a percentage; write a limit such as 200ms, 0.5s or 20%")
     number, unit = float(found[1]), found[2]
     if unit == "%":
         return Limit(f"{number:g} %", share=number / 100)
@@ -331,19 +331,19 @@ def decide_slowdown(changes: Iterable[Change], limit: Limit) -> Decision:
 
     A slowdown is ruled out only in the worst case, in which cases timed on the base side alone never end.
     """
-    timed = [each for each in changes if each.what in GATED]
+    timed = [each for each in changes if each.what in TIMES_WITH_LIMIT]
     decisions = [(_compare_with_limit(each, limit), each) for each in timed]
     if not decisions:
         return Decision(
-            INCONCLUSIVE, f"Not decided whether it is more than {limit.text} slower: no case was timed on both sides."
+            INCONCLUSIVE, f"Slower by more than {limit.text}? Not decided: no case was timed on both sides."
         )
     code = next(each for each in (BAD, INCONCLUSIVE, GOOD) if any(each == code for code, _ in decisions))
     which = [each for code_, each in decisions if code_ == code]
     names = " and ".join(each.what for each in which)
     sentences = {
-        BAD: f"Too slow: {names} is more than {limit.text} slower, and that is proven.",
+        BAD: f"Too slow: {names} is more than {limit.text} slower; statistically significant.",
         GOOD: f"Not slower by more than {limit.text}: {names}.",
-        INCONCLUSIVE: f"Not decided whether {names} is more than {limit.text} slower: {_explain_undecided(which)}.",
+        INCONCLUSIVE: f"{names} slower by more than {limit.text}? Not decided: {_explain_undecided(which)}.",
     }
     return Decision(code, sentences[code])
 
@@ -361,12 +361,12 @@ def _compare_with_limit(change: Change, limit: Limit) -> int:
 def _explain_undecided(undecided: Sequence[Change]) -> str:
     few = [each.cases for each in undecided if each.interval is None]
     if few:
-        return f"{few[0]} case{'' if few[0] == 1 else 's'} can prove nothing about times, and {MIN_CASES} may"
+        return f"{few[0]} case{' was' if few[0] == 1 else 's were'} timed, and a decision needs at least {MIN_CASES}"
     lost = max(each.only_base for each in undecided)
     labels = undecided[0].labels
-    had = f"that had a time {labels.base} and none {labels.new}"
+    had = f"timed {labels.base} but not {labels.new}"
     unmeasured = f", with {lost} case{'' if lost == 1 else 's'} {had}" if lost else ""
-    return f"the interval reaches from less to more{unmeasured}"
+    return f"the interval contains the limit{unmeasured}"
 
 
 MIN_CASES = next(count for count in range(1, 100) if median_interval([(0.0, 0.0)] * count))

@@ -102,9 +102,9 @@ class Pair(Struct, frozen=True):
     base_passed: int
     new_passed: int
     repeats: int
-    base_over: UnpairedAnswers = _NOTHING_UNPAIRED
+    base_unpaired: UnpairedAnswers = _NOTHING_UNPAIRED
     """Replies without a counterpart on the new side; not compared."""
-    new_over: UnpairedAnswers = _NOTHING_UNPAIRED
+    new_unpaired: UnpairedAnswers = _NOTHING_UNPAIRED
 
     @property
     def difference(self) -> float:
@@ -131,10 +131,10 @@ class Pairing(Struct):
     """The replies of two runs, paired by case."""
 
     pairs: list[Pair] = field(default_factory=list)
-    worst: list[Pair] = field(default_factory=list)
+    worst_pairs: list[Pair] = field(default_factory=list)
     """The pairs if every new reply without a comparable verdict had failed."""
     excluded: list[Excluded] = field(default_factory=list)
-    apart: list[DifferentJudges] = field(default_factory=list)
+    differently_judged: list[DifferentJudges] = field(default_factory=list)
     """Cases with verdicts of two judges; left out of the pairs unless `any_judge` is set."""
     unpaired: int = 0
     """Replies to compared cases that were left out: without a verdict, or surplus on one side."""
@@ -169,7 +169,7 @@ def pair_answers(
         judges = DifferentJudges(case, base_judges.get(case, nobody), new_judges.get(case, nobody))
         left_out = False
         if base_scored and new_scored and not have_same_judge(judges.base, judges.new):
-            made.apart.append(judges)
+            made.differently_judged.append(judges)
             left_out = not any_judge
         # Equal numbers from both sides: only then is "no difference" unaffected by swapping the sides.
         repeats = 0 if left_out else min(len(base_scored), len(new_scored))
@@ -182,7 +182,7 @@ def pair_answers(
         meant = max(repeats, min(len(base_scored), planned))  # a planned smaller number of repeats hides nothing
         missing = sum(base_scored[repeats:meant])
         if repeats or missing:
-            made.worst.append(Pair(case, sum(base_scored[:meant]), sum(new_scored[:repeats]), meant))
+            made.worst_pairs.append(Pair(case, sum(base_scored[:meant]), sum(new_scored[:repeats]), meant))
             made.undecided += meant - repeats
             made.judge_changed += missing if left_out else 0
             made.unanswered += 0 if left_out else missing
@@ -241,11 +241,11 @@ class Comparison(Struct, frozen=True):
     """Cases that pass less often on the new side, in the order of the base; likewise `gained`."""
     gained: tuple[Pair, ...]
     excluded: tuple[Excluded, ...]
-    apart: tuple[DifferentJudges, ...]
+    differently_judged: tuple[DifferentJudges, ...]
     """Cases with verdicts of two judges: left out, or compared with `any_judge`."""
     unpaired: int
     """Replies to compared cases that were left out: without a verdict, or surplus on one side."""
-    over: tuple[int, int]
+    unpaired_counts: tuple[int, int]
     """Of these, those with a verdict but without a counterpart: base, new."""
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
@@ -262,16 +262,17 @@ class Comparison(Struct, frozen=True):
 
     @property
     def describe_unpaired(self) -> str:
-        """The surplus verdicts (`over`) in plain words; empty where there are none."""
+        """The surplus verdicts (`unpaired_counts`) in plain words; empty where there are none."""
         words = self.labels.base, self.labels.new
-        sides = [(count, word) for count, word in zip(self.over, words, strict=True) if count]
+        sides = [(count, word) for count, word in zip(self.unpaired_counts, words, strict=True) if count]
         if not sides:
             return ""
         (count, word), *other = sides
         left = f"{pluralise(count, 'answer')} {word}" + "".join(f" and {count:,} {word}" for count, word in other)
         return (
-            "Where a case has more verdicts on one side, as many count as both have, the first of them: "
-            f"{left} {'is' if sum(self.over) == 1 else 'are'} left out, and the rates here are of the rest."
+            "If a case has more verdicts on one side, only as many as on the other are compared, the first ones: "
+            f"{left} {'is' if sum(self.unpaired_counts) == 1 else 'are'} left out, and the rates here do not count "
+            "them."
         )
 
 
@@ -312,21 +313,21 @@ def compare(
         new_judges=new_judges or {},
         any_judge=any_judge,
     )
-    pairs, apart = made.pairs, made.apart
+    pairs, apart = made.pairs, made.differently_judged
     evidence = _test_difference(pairs, alpha)
     verdict = evidence.verdict(margin)
-    overturned = EXIT_CODES[verdict] == 0 and EXIT_CODES[_test_difference(made.worst, alpha).verdict(margin)] != 0
+    overturned = EXIT_CODES[verdict] == 0 and EXIT_CODES[_test_difference(made.worst_pairs, alpha).verdict(margin)] != 0
     verdict = "inconclusive" if overturned else verdict
     lost = [each for each in pairs if each.difference < 0]
     gained = [each for each in pairs if each.difference > 0]
     base_rate, new_rate = _mean_rates(pairs)
-    over = sum(each.base_over.answers for each in pairs), sum(each.new_over.answers for each in pairs)
+    over = sum(each.base_unpaired.answers for each in pairs), sum(each.new_unpaired.answers for each in pairs)
     # A case that passed once in three repeats is not one "that failed".
     changed = _ChangedCounts(len(lost), len(gained), repeated=evidence.repeated or any(over))
     is_proven = evidence.interval.is_within(margin)
-    sentence = (
-        _hidden_losses(made, labels) if overturned else _conclude(made, verdict, changed, labels, is_proven=is_proven)
-    )
+    sentence = _conclude(made, verdict, changed, labels, is_proven=is_proven)
+    if overturned:
+        sentence = _explain_hidden_losses(made, labels)
     if apart and pairs and not (overturned and made.judge_changed):
         sentence = _append_judge_note(sentence, apart, labels, any_judge=any_judge)
     return Comparison(
@@ -343,9 +344,9 @@ def compare(
         lost=tuple(lost),
         gained=tuple(gained),
         excluded=tuple(made.excluded),
-        apart=tuple(apart),
+        differently_judged=tuple(apart),
         unpaired=made.unpaired,
-        over=over,
+        unpaired_counts=over,
         only_base=tuple(case for case in base if case not in new),
         only_new=tuple(case for case in new if case not in base),
         alpha=alpha,
@@ -363,9 +364,9 @@ def _mean_rates(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
     return base, _mean([each.new_passed / each.repeats for each in pairs])
 
 
-def _hidden_losses(pairing: Pairing, labels: SideLabels) -> str:
+def _explain_hidden_losses(pairing: Pairing, labels: SideLabels) -> str:
     """Describe what could hide a loss."""
-    noun = "result" if any(each.repeats > 1 for each in pairing.worst) else "case"
+    noun = "result" if any(each.repeats > 1 for each in pairing.worst_pairs) else "case"
 
     def choose_form(count: int, one: str, many: str) -> str:
         return f"{pluralise(count, noun)} that passed {labels.base} {one if count == 1 else many}"
@@ -373,22 +374,23 @@ def _hidden_losses(pairing: Pairing, labels: SideLabels) -> str:
     parts = [choose_form(pairing.unanswered, "has", "have") + f" no verdict {labels.new}"] if pairing.unanswered else []
     if pairing.judge_changed:
         parts.append(
-            f"{choose_form(pairing.judge_changed, 'was', 'were')} {_describe_different_judges(pairing.apart, labels)}"
+            f"{choose_form(pairing.judge_changed, 'was', 'were')} "
+            f"{_describe_different_judges(pairing.differently_judged, labels)}"
         )
     if not parts:  # no loss is hidden, but a gain may be smaller than it looks
         parts.append(
             f"{pluralise(pairing.undecided, noun)} {'has' if pairing.undecided == 1 else 'have'} no verdict "
             f"{labels.new}"
         )
-    return f"Not enough evidence: {', '.join(parts)}, and counted as failed they would change the answer."
+    return f"Not enough evidence: {', '.join(parts)}, and if they had failed, the answer would be different."
 
 
 def _describe_only_different_judges(pairing: Pairing, labels: SideLabels) -> str:
-    count = len(pairing.apart)
+    count = len(pairing.differently_judged)
     those = _count_cases(count) if pairing.excluded else "the case" if count == 1 else f"all {_count_cases(count)}"
-    rest = "; no other has a verdict on both sides" if pairing.excluded else ""
-    said = f"{those} {'was' if count == 1 else 'were'} {_describe_different_judges(pairing.apart, labels)}"
-    return f"Not enough evidence: {said}, and verdicts of two judges are not compared{rest}."
+    rest = "; no other case has a verdict on both sides" if pairing.excluded else ""
+    said = f"{those} {'was' if count == 1 else 'were'} {_describe_different_judges(pairing.differently_judged, labels)}"
+    return f"Not enough evidence: {said}, and verdicts by different judges are not compared{rest}."
 
 
 def _append_judge_note(sentence: str, apart: Sequence[DifferentJudges], labels: SideLabels, *, any_judge: bool) -> str:
@@ -397,7 +399,7 @@ def _append_judge_note(sentence: str, apart: Sequence[DifferentJudges], labels: 
     if any_judge:
         which = f"{_count_cases(count)} of those compared {'was' if count == 1 else 'were'}"
         return f"{sentence[:-1]}; {which} {_describe_different_judges(apart, labels)}."
-    left_out = f"left out {'is' if count == 1 else 'are'} {_count_cases(count)}"
+    left_out = f"{_count_cases(count)} {'is' if count == 1 else 'are'} left out,"
     return f"{sentence[:-1]}; {left_out} {_describe_different_judges(apart, labels)}."
 
 
@@ -405,7 +407,9 @@ def _describe_different_judges(apart: Sequence[DifferentJudges], labels: SideLab
     """Name both judges; of several pairs of judges, the one with the most cases."""
     kinds = Counter(map(_name_both_judges, apart))
     ((before, now), _), *others = kinds.most_common()
-    return f"judged by {before} {labels.base} and by {now} {labels.new}" + (" (some by others)" if others else "")
+    return f"judged by {before} {labels.base} and by {now} {labels.new}" + (
+        " (some cases by other judges)" if others else ""
+    )
 
 
 def _name_both_judges(apart: DifferentJudges) -> tuple[str, str]:
@@ -498,7 +502,7 @@ def _conclude(
 ) -> str:
     """Return the conclusion; `is_proven` means that the interval rules out a change as large as the margin."""
     pairs = _PairCount.from_pairs(pairing.pairs)
-    if pairing.apart and not pairing.pairs:
+    if pairing.differently_judged and not pairing.pairs:
         return _describe_only_different_judges(pairing, labels)
     if not pairing.pairs:
         return "Not enough evidence: no case has a verdict on both sides."
@@ -512,8 +516,8 @@ def _conclude(
     return {
         "regression": f"Regression: {flips}.",
         "improvement": f"Improvement: {flips}.",
-        "no_change": f"No change: {flips}, no more than chance would do.",
-        "inconclusive": f"Not enough evidence: {flips}; chance could do this, and so could a real change.",
+        "no_change": f"No change: {flips}; chance alone can explain this.",
+        "inconclusive": f"Not enough evidence: {flips}; this can be chance or a real change.",
     }[verdict]
 
 
@@ -544,9 +548,9 @@ def _two_models_sentence(pairs: _PairCount, verdict: Verdict, changed: _ChangedC
     return {
         "regression": f"{base} beats {new}: {flips}.",
         "improvement": f"{new} beats {base}: {flips}.",
-        "no_change": f"No difference between {base} and {new}: {flips}, no more than chance would do.",
-        "inconclusive": f"Not enough evidence that {base} or {new} is better: {flips}; chance could do this, and so "
-        "could a real difference.",
+        "no_change": f"No difference between {base} and {new}: {flips}; chance alone can explain this.",
+        "inconclusive": f"Not enough evidence that {base} or {new} is better: {flips}; this can be chance or a real "
+        "difference.",
     }[verdict]
 
 

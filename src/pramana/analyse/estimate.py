@@ -19,9 +19,9 @@ from pramana.model import Case, Plan, Target, Usage
 
 ASSUMED_ANSWER_TOKENS = 150
 """The fewest tokens assumed for a reply: most are sentences, whatever an assertion looks for in them."""
-SHORTEST, LONGEST = 1 / 3, 3.0
+SHORTEST_REPLY_FACTOR, LONGEST_REPLY_FACTOR = 1 / 3, 3.0
 """The factors on the assumed length of replies at the two ends of the cost range."""
-AROUND_A_VERDICT, VERDICT = 250, 20
+JUDGE_PROMPT_OVERHEAD_TOKENS, JUDGE_REPLY_TOKENS = 250, 20
 """Tokens of a judge's prompt besides the question and the reply, and tokens of its response."""
 _TOKEN = re.compile(r"[^\W\d_]+|\d{1,3}|[^\s\w]|_")
 Cost = Callable[[Target, Usage], float | None]
@@ -76,7 +76,7 @@ class Estimate(Struct):
         """
         models = sum(each.purpose == "model" for each in self.shares)
         missing = _no_judge_warnings(self.unjudged, models, judge_named=self.judge_named)
-        return missing + ([f"not counted: what scorers ask ({', '.join(self.scorers)})"] if self.scorers else [])
+        return missing + ([f"not counted: model calls by scorers ({', '.join(self.scorers)})"] if self.scorers else [])
 
     @property
     def calls(self) -> int:
@@ -90,17 +90,17 @@ class Estimate(Struct):
     @property
     def input_tokens(self) -> int | None:
         """The total; None if any part is unknown."""
-        return _sum_known(each.input_tokens for each in self.shares if each.calls)
+        return _sum_if_known(each.input_tokens for each in self.shares if each.calls)
 
     @property
     def output_tokens(self) -> int | None:
         """The total; None if any part is unknown."""
-        return _sum_known(each.output_tokens for each in self.shares if each.calls)
+        return _sum_if_known(each.output_tokens for each in self.shares if each.calls)
 
     @property
     def cost_usd(self) -> float | None:
         """The total; None if any part is unknown."""
-        return _sum_known(each.cost_usd for each in self.shares if each.calls)
+        return _sum_if_known(each.cost_usd for each in self.shares if each.calls)
 
 
 class JudgeUse(Struct, frozen=True):
@@ -127,7 +127,7 @@ def _no_judge_warnings(unjudged: Mapping[str, int], models: int, *, judge_named:
 _Number = TypeVar("_Number", int, float)
 
 
-def _sum_known(parts: Iterable[_Number | None]) -> _Number | None:
+def _sum_if_known(parts: Iterable[_Number | None]) -> _Number | None:
     known: list[_Number] = []
     for each in parts:
         if each is None:
@@ -168,8 +168,10 @@ class _Tally:
                 _add_calls(self._models[target.typed], target, times, asked, answer, self._cost, spoken=spoken)
             judge = plan.judge or target
             if case.judge_calls and _can_judge(judge, self._spoken_to):
-                read = AROUND_A_VERDICT + calls[-1] + answer
-                _add_calls(self._judges[target.typed], judge, case.judge_calls * times, read, VERDICT, self._cost)
+                read = JUDGE_PROMPT_OVERHEAD_TOKENS + calls[-1] + answer
+                _add_calls(
+                    self._judges[target.typed], judge, case.judge_calls * times, read, JUDGE_REPLY_TOKENS, self._cost
+                )
             if self._embedder and plan.embedder and case.embed_calls:
                 _add_calls(self._embedder, plan.embedder, case.embed_calls * times, 2 * answer, 0, self._cost)
 
@@ -180,14 +182,16 @@ class _Tally:
 
     def cost_usd(self) -> float | None:
         """Return the total cost; None if any part is unknown."""
-        return _sum_known(each.cost_usd for each in self.shares() if each.calls)
+        return _sum_if_known(each.cost_usd for each in self.shares() if each.calls)
 
 
 def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[[Target], bool]) -> Estimate:
     """Estimate a run of these cases by this plan."""
     found = Estimate(judge_named=plan.judge is not None, scorers=tuple(each.name for each in plan.scorers))
-    assumed, shortest, longest = (_Tally(plan, cost, spoken_to, scale) for scale in (1.0, SHORTEST, LONGEST))
-    without_judge, self_judging = _without_judge(plan, spoken_to), _self_judging(plan, spoken_to)
+    assumed, shortest, longest = (
+        _Tally(plan, cost, spoken_to, scale) for scale in (1.0, SHORTEST_REPLY_FACTOR, LONGEST_REPLY_FACTOR)
+    )
+    without_judge, self_judging = _models_without_judge(plan, spoken_to), _self_judging_models(plan, spoken_to)
     for case in cases:
         found.cases += 1
         found.results += len(plan.targets) * len(plan.variants) * plan.repeats
@@ -205,9 +209,9 @@ def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[
     return found
 
 
-def judge_use(plan: Plan, cases: Iterable[Case], spoken_to: Callable[[Target], bool]) -> JudgeUse:
+def find_judge_use(plan: Plan, cases: Iterable[Case], spoken_to: Callable[[Target], bool]) -> JudgeUse:
     """Return how these cases will be judged; read them only as far as that needs."""
-    without_judge, self_judging = _without_judge(plan, spoken_to), _self_judging(plan, spoken_to)
+    without_judge, self_judging = _models_without_judge(plan, spoken_to), _self_judging_models(plan, spoken_to)
     scored, missing, judged = bool(plan.scorers), 0, False
     for case in cases if without_judge or self_judging else ():
         judged = judged or _count_judge_calls(case, scored=scored)[0] > 0
@@ -223,12 +227,12 @@ def _can_judge(judge: Target, spoken_to: Callable[[Target], bool]) -> bool:
     return judge.provider not in NEVER_JUDGES and not spoken_to(judge)
 
 
-def _without_judge(plan: Plan, spoken_to: Callable[[Target], bool]) -> tuple[str, ...]:
+def _models_without_judge(plan: Plan, spoken_to: Callable[[Target], bool]) -> tuple[str, ...]:
     """Return the models whose replies no model can judge."""
     return tuple(each.typed for each in plan.targets if not _can_judge(plan.judge or each, spoken_to))
 
 
-def _self_judging(plan: Plan, spoken_to: Callable[[Target], bool]) -> tuple[str, ...]:
+def _self_judging_models(plan: Plan, spoken_to: Callable[[Target], bool]) -> tuple[str, ...]:
     """Return the models that would judge their own replies."""
     return tuple(
         each.typed

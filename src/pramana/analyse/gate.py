@@ -58,8 +58,8 @@ def decide_exit(summary: Summary, fail_under: float | None, missing: Mapping[str
         for model, left in missing.items()
     ]
     code = min((each.code for each in decisions), key=_WORST_FIRST.index, default=INCONCLUSIVE)
-    deciding = [each.sentence for each in decisions if each.code == code] or ["nothing was asked"]
-    more = f"; and so for {len(deciding) - MAX_NAMED:,} more models" if len(deciding) > MAX_NAMED else ""
+    deciding = [each.sentence for each in decisions if each.code == code] or ["no case was run"]
+    more = f"; likewise for {len(deciding) - MAX_NAMED:,} more models" if len(deciding) > MAX_NAMED else ""
     return Decision(code, f"{_format_minimum(fail_under)} must pass: {'; '.join(deciding[:MAX_NAMED])}{more}.")
 
 
@@ -82,7 +82,7 @@ def check_pass_rate(rate: Rate, expected: int, minimum: float, confidence: float
     """
     total = max(expected, rate.total)
     if not total:
-        return Requirement(met=False, sentence="nothing was asked")
+        return Requirement(met=False, sentence="no case was run")
     share, without = rate.passed / total, total - rate.scored_count
     said = f"{rate.passed:,} of {total:,} passed ({_format_observed_rate(share, minimum)})"
     said += f", with {without:,} without a verdict counted as failed" if without else ""
@@ -97,7 +97,7 @@ def check_pass_rate(rate: Rate, expected: int, minimum: float, confidence: float
 def _decide_without_minimum(summary: Summary, missing: int) -> Decision:
     rate = summary.overall
     if missing:
-        return Decision(UNFINISHED, f"The run did not end: {pluralise(missing, 'result')} left.")
+        return Decision(UNFINISHED, f"The run did not finish: {pluralise(missing, 'result')} left.")
     if rate.errored:
         return Decision(UNFINISHED, f"{pluralise(rate.errored, 'result')} errored: {_describe_errors(summary)}.")
     if rate.total == rate.skipped:
@@ -124,14 +124,16 @@ def _explain_no_verdicts(summary: Summary) -> str:
     """Return a sentence for a complete run without verdicts, with advice on what to do."""
     skipped = summary.overall.skipped
     if not skipped:
-        return "No case was asked."
+        return "No case was run."
     those = "the only result was" if skipped == 1 else f"all {pluralise(skipped, 'result')} were"
     advice = ""
     if any("understand" in each.text or "STT" in each.text for each in summary.reasons):
-        advice = " Call an agent with its own ears for the language, or ask cases in English: --language en."
+        advice = (
+            " Test an agent that recognises speech in this language itself, or run only English cases: --language en."
+        )
     elif "text" in summary.by["variant"] and len(summary.by["variant"]) == 1:
-        advice = " Ask it aloud: --modality voice."
-    return f"No case was asked: {those} skipped.{advice}"
+        advice = " Send the cases as speech: --modality voice."
+    return f"No case was run: {those} skipped.{advice}"
 
 
 def _decide_model(
@@ -140,7 +142,7 @@ def _decide_model(
     """Decide for one model; the sentence lacks its beginning and its full stop."""
     total, without = rate.total + missing, rate.undecided_count + missing
     if not total:
-        return Decision(INCONCLUSIVE, f"nothing was asked{model}")
+        return Decision(INCONCLUSIVE, f"no case was run{model}")
     worst, best = rate.passed / total, (rate.passed + without) / total
     if worst >= minimum:
         note = f", even with {without:,} without a verdict counted as failed" if without else ""
@@ -155,7 +157,7 @@ def _decide_model(
         for outcome in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
         if outcome in undecided
     ]
-    parts += [f"{missing:,} not asked yet"] if missing else []
+    parts += [f"{missing:,} not run yet"] if missing else []
     return Decision(
         INCONCLUSIVE,
         f"between {_format_observed_rate(worst, minimum)} and {_format_observed_rate(best, minimum)}{model} did, "

@@ -161,7 +161,7 @@ class JudgeTally:
             for place, (name, count) in enumerate(ordered[:MAX_NAMED])
         ]
         rest = sum(count for _, count in ordered[MAX_NAMED:])
-        return f"{check}: {', '.join(parts)}{f', {rest:,} by others' if rest else ''}"
+        return f"{check}: {', '.join(parts)}{f', {rest:,} by other judges' if rest else ''}"
 
 
 def _group_by_check(counts: Iterable[_ModelJudge]) -> list[list[_ModelJudge]]:

@@ -79,7 +79,7 @@ def label_models(names: Sequence[str], room: int, width: Callable[[str], int] = 
     >>> found.prefix, list(found.labels.values())
     ('openai:', ['…gpt-5-mini-2025-08-07', '…gpt-5-mini-2025-10-01'])
     """
-    plain = _plain(names)
+    plain = _make_printable(names)
     if len(set(plain.values())) == len(plain) and all(width(each) <= room for each in plain.values()):
         return ModelNames(plain)
     prefix = ""
@@ -96,7 +96,7 @@ def shorten_names(names: Sequence[str], room: int, width: Callable[[str], int] =
     >>> list(shorten_names(["http://localhost:8080/v1#mistral-7b", "gpt-5"], 21).values())
     ['http://loc…mistral-7b', 'gpt-5']
     """
-    plain = _plain(names)
+    plain = _make_printable(names)
     return dict(zip(plain, _shorten_all(list(plain.values()), room, width), strict=True))
 
 
@@ -109,10 +109,10 @@ def shorten_middle(name: str, limit: int = MAX_MODEL_LENGTH, width: Callable[[st
     if width(name) <= limit:
         return name
     end = (limit - 1) // 2
-    return f"{_beginning(name, limit - 1 - end, width)}…{_ending(name, end, width)}"
+    return f"{_cut_end(name, limit - 1 - end, width)}…{_cut_beginning(name, end, width)}"
 
 
-def _plain(names: Sequence[str]) -> dict[str, str]:
+def _make_printable(names: Sequence[str]) -> dict[str, str]:
     """Return each name safe to print; of extremely long names only the two ends are used."""
     return {name: escape_control_characters(shorten_middle(name, _LONGEST)) for name in dict.fromkeys(names)}
 
@@ -137,13 +137,13 @@ def _shorten_all(names: Sequence[str], room: int, width: Callable[[str], int]) -
     def window(name: str) -> str:
         """Return a long name from just before the position where it differs from the most similar name."""
         start = max(0, max((_shared_length(name, other) for other in whole - {name}), default=0) - room // 4)
-        head = f"{_beginning(name, max(1, room // 4), width)}…"
+        head = f"{_cut_end(name, max(1, room // 4), width)}…"
         rest, left = name[start:], room - width(head)
-        return head + (rest if width(rest) <= left else f"{_beginning(rest, left - 1, width)}…")
+        return head + (rest if width(rest) <= left else f"{_cut_end(rest, left - 1, width)}…")
 
     ways: list[Callable[[str], str]] = [
         lambda name: shorten_middle(name, room, width),
-        lambda name: f"…{_ending(name, room - 1, width)}",
+        lambda name: f"…{_cut_beginning(name, room - 1, width)}",
         window,
     ]
     for way in ways:
@@ -159,14 +159,14 @@ def _shared_length(one: str, other: str) -> int:
     return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
-def _beginning(name: str, room: int, width: Callable[[str], int]) -> str:
+def _cut_end(name: str, room: int, width: Callable[[str], int]) -> str:
     found = name[: max(0, room)]
     while width(found) > room:
         found = found[:-1]
     return found
 
 
-def _ending(name: str, room: int, width: Callable[[str], int]) -> str:
+def _cut_beginning(name: str, room: int, width: Callable[[str], int]) -> str:
     found = name[-room:] if room > 0 else ""
     while width(found) > room:
         found = found[1:]

@@ -73,25 +73,25 @@ class Rate(Struct, frozen=True):
         }
 
 
-def rate_of(run: Run, outcomes: Mapping[Outcome, int], ways: int) -> Rate:
-    """Return the rate of these outcomes of a run; `ways` counts the model-variant pairs with a verdict."""
+def make_rate(run: Run, outcomes: Mapping[Outcome, int], model_variants: int) -> Rate:
+    """Return the rate of these outcomes of a run; `model_variants` counts the model-variant pairs with a verdict."""
     counts = {outcome.value: outcomes.get(outcome, 0) for outcome in Outcome}
-    return Rate(**counts, per_case=run.plan.repeats * max(1, ways))
+    return Rate(**counts, per_case=run.plan.repeats * max(1, model_variants))
 
 
 def model_rates(
     run: Run,
     outcomes: Mapping[Outcome, int],
     by_model: Mapping[str, Mapping[Outcome, int]],
-    ways: Iterable[tuple[str, str]],
+    model_variants: Iterable[tuple[str, str]],
 ) -> dict[str, Rate]:
     """Return the rate of each model of a run, in the order of its plan.
 
-    `outcomes` are those of all models, `by_model` those of each model if there are several, and `ways` are the pairs of
-    model and variant with a verdict.
+    `outcomes` are those of all models, `by_model` those of each model if there are several, and `model_variants` are
+    the pairs of model and variant with a verdict.
     """
     models = list(dict.fromkeys(target.typed for target in run.plan.targets))
     if len(models) == 1:
-        return {models[0]: rate_of(run, outcomes, len({*ways}))}
-    variants = Counter(model for model, _ in ways)
-    return {model: rate_of(run, by_model.get(model, {}), variants[model]) for model in models}
+        return {models[0]: make_rate(run, outcomes, len({*model_variants}))}
+    variants = Counter(model for model, _ in model_variants)
+    return {model: make_rate(run, by_model.get(model, {}), variants[model]) for model in models}

@@ -13,11 +13,11 @@ from pramana.analyse.comparison import SCORED
 from pramana.analyse.labels import SideLabels
 from pramana.model import Outcome
 
-LISTED = 100
+MAX_LISTED = 100
 """The most changed replies whose places are kept."""
 
 
-class Answered(NamedTuple):
+class ComparableAnswer(NamedTuple):
     """One reply to a case, without its text."""
 
     outcome: Outcome
@@ -59,12 +59,14 @@ class ReplyChanges(Struct, frozen=True):
 
 
 def compare_replies(
-    base: Mapping[str, Sequence[Answered]], new: Mapping[str, Sequence[Answered]], left_out: Collection[str] = ()
+    base: Mapping[str, Sequence[ComparableAnswer]],
+    new: Mapping[str, Sequence[ComparableAnswer]],
+    left_out: Collection[str] = (),
 ) -> ReplyChanges:
     """Compare the replies of two sides wherever the verdict is the same, except for the cases in `left_out`.
 
     >>> passed = Outcome.PASSED
-    >>> before, now = {"a": [Answered(passed, 1, 7)]}, {"a": [Answered(passed, 2, 9)]}
+    >>> before, now = {"a": [ComparableAnswer(passed, 1, 7)]}, {"a": [ComparableAnswer(passed, 2, 9)]}
     >>> compare_replies(before, now).first
     (ChangedReply(case='a', base=7, new=9),)
     """
@@ -79,11 +81,11 @@ def compare_replies(
             compared += 1
             if before.text_hash != now.text_hash:
                 changed += 1
-                if len(first) < LISTED:
+                if len(first) < MAX_LISTED:
                     first.append(ChangedReply(case, before.place, now.place))
     return ReplyChanges(compared, changed, tuple(first))
 
 
-def iterate_scored(given: Sequence[Answered]) -> Iterator[Answered]:
+def iterate_scored(answers: Sequence[ComparableAnswer]) -> Iterator[ComparableAnswer]:
     """Yield the replies with a verdict."""
-    return (each for each in given if each.outcome in SCORED)
+    return (each for each in answers if each.outcome in SCORED)

@@ -48,7 +48,7 @@ def measure_spread(values: Sequence[float]) -> Spread:
 
 # ── Histograms ──
 
-MOST_BINS, FEWEST_BINS = 40, 8
+MAX_BINS, MIN_BINS = 40, 8
 """The most bins for many times, and for few."""
 _ROUND = (
     1.0, 1.06, 1.12, 1.18, 1.25, 1.32, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0, 2.12, 2.24, 2.36, 2.5, 2.65, 2.8, 3.0,
@@ -90,7 +90,7 @@ def make_histogram(histograms: Sequence[Histogram], selected: Histogram | None =
     if not steps:
         return []
     first, last, total = min(steps), max(steps), steps.total()
-    most = min(MOST_BINS, max(FEWEST_BINS, 2 * math.isqrt(total)))
+    most = min(MAX_BINS, max(MIN_BINS, 2 * math.isqrt(total)))
     starts = next(
         (starts for scale in _SCALES if len(starts := _bin_starts(first, last, scale)) <= most + 1),
         _bin_starts(first, last, _SCALES[-1]),

@@ -22,7 +22,8 @@ from pramana.analyse.engines import distinct_engines, engine_lines_of_result
 from pramana.analyse.intervals import percentile
 from pramana.analyse.judgements import RUBRIC
 from pramana.analyse.judges import JudgeTally, Verdicts, identity, judge_name
-from pramana.analyse.rates import Rate as Rate  # noqa: PLC0414 - what a summary is made of
+from pramana.analyse.numbers import pluralise
+from pramana.analyse.rates import Rate as Rate  # noqa: PLC0414 - re-exported: part of a summary
 from pramana.analyse.scores import RubricAverages, RubricTally, ScoreSummary, ScoreTally
 from pramana.analyse.voice import CallTally, RunVoice
 from pramana.embedded.engines import EngineInfo
@@ -420,7 +421,7 @@ class Tally:
     def _rates(self, name: str, rows: Mapping[str, list[int]], model: str | None = None) -> dict[str, Rate]:
         """Return the rates of a dimension by value, in order, for one model or for all."""
         ordered = sorted(rows.items(), key=lambda row: (_DIFFICULTY_ORDER.get(row[0], 0), row[0]))
-        return {value: _rate(counts, self._per_case(name, value, model)) for value, counts in ordered}
+        return {value: _make_rate(counts, self._per_case(name, value, model)) for value, counts in ordered}
 
     def _add_check_cost(self, check: Check) -> None:
         """Count the cost of a check, and of the checks that it replaced."""
@@ -436,15 +437,15 @@ class Tally:
     def summary(self) -> Summary:
         """Return the summary so far; results may be added afterwards."""
         return Summary(
-            overall=_rate(self._overall, self._per_case("", "")),
+            overall=_make_rate(self._overall, self._per_case("", "")),
             by={name: self._rates(name, rows) for name, rows in self._pool_models().items()},
             input_tokens=copy(self._input),
             output_tokens=copy(self._output),
             cost_usd=Total(self._cost.known + self._judge_cost.known, self._cost.unknown + self._judge_cost.unknown),
             judge_cost_usd=copy(self._judge_cost),
             judge_tokens=copy(self._judge_tokens),
-            latency=_times(self._latency),
-            first_token=_times(self._first_token),
+            latency=_make_times(self._latency),
+            first_token=_make_times(self._first_token),
             reasons=tuple(sorted(map(copy, self._reasons.values()), key=lambda reason: -reason.count)),
             undecided={
                 model: {outcome: copy(each) for outcome, each in kinds.items()}
@@ -452,8 +453,8 @@ class Tally:
             },
             cached=self._cached,
             not_reproducible=tuple(
-                f"{model} would not take {parameter}: asked without it {count:,} time{'s' if count > 1 else ''}, "
-                "so its replies may differ when asked again"
+                f"{model} does not accept {parameter}: {pluralise(count, 'request')} sent without it, "
+                "so another run may get other replies"
                 for (model, parameter), count in sorted(self._dropped.items())
                 if parameters_to_mention(self._providers.get(model), self._parameters, [parameter])
             ),
@@ -486,11 +487,13 @@ def explain_outcome(result: Result) -> str:
     if result.reply is None and result.outcome is not Outcome.SKIPPED:
         return result.failure.message if result.failure else "no reply, and no reason was recorded"
     if not result.checks:
-        return result.failure.message if result.failure else "nothing checked the reply"
+        return result.failure.message if result.failure else "the reply has no check"
     outcome, deciding = result.outcome, [check for check in result.checks if check.decides]
     if not deciding:
         names = ", ".join(check.name for check in result.checks)
-        return f"nothing decides whether it passes: {names} only measured; set pass_at, or give the case a check"
+        return (
+            f"no check decides whether the reply passes: {names} only measured; set pass_at, or add a check to the case"
+        )
     return "; ".join(dict.fromkeys(check.reason for check in deciding if check.outcome is outcome))
 
 
@@ -513,11 +516,11 @@ def _count_outcome(rows: dict[str, list[int]], value: str, index: int) -> None:
     counts[index] += 1
 
 
-def _rate(counts: list[int], per_case: int) -> Rate:
+def _make_rate(counts: list[int], per_case: int) -> Rate:
     return Rate(**dict(zip((outcome.value for outcome in _OUTCOMES), counts, strict=True)), per_case=per_case)
 
 
-def _times(values: "array[float]") -> Times:
+def _make_times(values: "array[float]") -> Times:
     # Sort in pieces and merge into an array: one list of all numbers would take four times the memory.
     pieces = [array("d", sorted(values[start : start + _CHUNK_SIZE])) for start in range(0, len(values), _CHUNK_SIZE)]
     ordered = array("d", merge(*pieces))

@@ -184,7 +184,7 @@ def measured_lines(evidence: Mapping[str, object]) -> list[MeasuredLine]:
     try:
         return msgspec.convert(times["lines"] if isinstance(times, Mapping) else (), list[MeasuredLine])
     except (KeyError, msgspec.ValidationError) as error:
-        raise InvalidInput(f"the evidence of a call does not hold the times of its lines: {error}") from error
+        raise InvalidInput(f"the stored evidence of a call has no valid times for its lines: {error}") from error
 
 
 def measure_turn_taking(lines: Sequence[MeasuredLine]) -> TurnTaking:

@@ -38,9 +38,9 @@ RULES: dict[str, Role] = {}
 """The role that each use case needs, by module and name."""
 OPEN_WHEN: dict[str, Callable[[Preferences], bool]] = {}
 """The use cases that a setting can open to anonymous callers, each with a function that reads the setting."""
-PROBED_S, PATIENCE_S = 1.0, 3.0
+PROBE_VALID_S, PROBE_TIMEOUT_S = 1.0, 3.0
 """How long a successful read counts as proof that the store is available, and the timeout of a new probe."""
-AT_ONCE, WAITING = 4, 16
+MAX_RUNNING_REQUESTS, MAX_WAITING_REQUESTS = 4, 16
 """How many long requests run at the same time, and how many more may wait; the rest are refused as busy."""
 
 
@@ -58,17 +58,17 @@ class TooLarge(PramanaError, code="too_large", http_status=413):
 class _WorkQueue:
     """A few threads for one kind of request, with a bounded queue."""
 
-    threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(AT_ONCE))
-    there: int = 0
+    threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MAX_RUNNING_REQUESTS))
+    request_count: int = 0
 
     async def run(self, work: Callable[[], _Made]) -> _Made:
-        if self.there >= AT_ONCE + WAITING:
+        if self.request_count >= MAX_RUNNING_REQUESTS + MAX_WAITING_REQUESTS:
             raise ServerBusy("too many requests of this kind are waiting; try again in a few seconds")
-        self.there += 1
+        self.request_count += 1
         try:
             return await anyio.to_thread.run_sync(work, limiter=self.threads)
         finally:
-            self.there -= 1
+            self.request_count -= 1
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class App:
     """Host names that clients may use for the server, besides its address."""
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     """Proxies whose forwarding headers are trusted for the client's address."""
-    began: float = field(default_factory=clock.timestamp)
+    started_at: float = field(default_factory=clock.timestamp)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop; open event streams end."""
     on_queued: Callable[[], None] = lambda: None
@@ -98,12 +98,12 @@ class App:
     """Whether tokens exist and all of them are revoked or expired."""
     _preferences: Preferences = field(default_factory=Preferences)
     _changes: int = 0
-    _store_is_away: bool = False
+    _store_is_unreadable: bool = False
     _probe: "asyncio.Task[int] | None" = None
     _probed: float = float("-inf")
-    _heavy: _WorkQueue = field(default_factory=_WorkQueue)
-    _outside: _WorkQueue = field(default_factory=_WorkQueue)
-    _runs: _WorkQueue = field(default_factory=_WorkQueue)
+    _heavy_queue: _WorkQueue = field(default_factory=_WorkQueue)
+    _network_queue: _WorkQueue = field(default_factory=_WorkQueue)
+    _run_queue: _WorkQueue = field(default_factory=_WorkQueue)
     access: Access = field(init=False)
     findings: RunSummaries = field(init=False)
     """Summaries of runs, cached and updated as results arrive."""
@@ -140,39 +140,39 @@ class App:
         self.tokens_existed = self.store.tokens.has_ever_existed()
         self.tokens_ended = self.tokens_existed and not self.store.tokens.has_valid_token()
         before = self._changes
-        found = self.store.decisions.read()
+        found = self.store.preferences.read()
         if before == self._changes:  # settings changed during the read are newer than what was read
             self._preferences = found
 
-    async def look(self) -> None:
+    async def refresh_if_readable(self) -> None:
         """Read the settings; if the store cannot be read, keep the last known ones."""
         try:
             await anyio.to_thread.run_sync(self.refresh, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the server goes on
-            if not self._store_is_away:
+        except Exception as error:  # noqa: BLE001 - the server must go on after any error
+            if not self._store_is_unreadable:
                 log.warning("the settings cannot be read, so the previous ones stay in effect: %s", error)
-            self._store_is_away = True
+            self._store_is_unreadable = True
         else:
-            self._store_is_away = False
+            self._store_is_unreadable = False
 
     async def refresh_periodically(self) -> None:
         """Read the settings every few seconds, in a thread, for as long as the server runs."""
         while True:
             await asyncio.sleep(LOOKUP_CACHE_S)
-            await self.look()
+            await self.refresh_if_readable()
 
     # ── Store and threads ──
 
     async def is_store_available(self) -> bool:
         """Return whether the store can be read; concurrent callers share one probe, which runs in a reserved thread."""
         now = clock.monotonic()
-        if self._probe is None or (self._probe.done() and now - self._probed > PROBED_S):
+        if self._probe is None or (self._probe.done() and now - self._probed > PROBE_VALID_S):
             asked = anyio.to_thread.run_sync(
                 self.store.changes.last, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
             )
             self._probe, self._probed = asyncio.ensure_future(asked), now
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
                 await asyncio.shield(self._probe)
         except (PramanaError, TimeoutError):
             return False
@@ -184,15 +184,15 @@ class App:
 
     async def run_in_heavy_thread(self, work: Callable[[], _Made]) -> _Made:
         """Run long work in one of a few separate threads, so that it delays nothing else."""
-        return await self._heavy.run(work)
+        return await self._heavy_queue.run(work)
 
     async def run_in_network_thread(self, work: Callable[[], _Made]) -> _Made:
         """Run requests to other hosts, which may be slow, in separate threads."""
-        return await self._outside.run(work)
+        return await self._network_queue.run(work)
 
     async def run_in_run_thread(self, work: Callable[[], _Made]) -> _Made:
         """Run an evaluation run in this process, in one of a few separate threads."""
-        return await self._runs.run(work)
+        return await self._run_queue.run(work)
 
     def check_size(self, *sent: str | bytes) -> None:
         """Raise `TooLarge` if the documents together exceed the size limit of one request."""
@@ -280,7 +280,7 @@ def use_case(
 
 async def allowed_user(app: App, credential: Credential, use_case: Callable[..., Any]) -> User:
     """Return the user of a credential; raises if they may not call a use case."""
-    user, name = await app.access.user(credential), _use_case_name(use_case)
+    user, name = await app.access.find_user(credential), _use_case_name(use_case)
     if not (name in OPEN_WHEN and OPEN_WHEN[name](app.preferences())):
         require_role(user, RULES[name])
     return user

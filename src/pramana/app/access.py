@@ -29,8 +29,8 @@ LOOKUP_CACHE_S = 2.0
 CONCURRENT_LOOKUPS = 4
 """Each lookup takes one connection to the store."""
 INVALID_TOKEN = "invalid token: it is unknown, expired or revoked"
-NO_TOKEN = "this needs a token: send it as Authorization: Bearer TOKEN"
-ALL_TOKENS_ENDED = "this needs a token, and every token of this server is revoked or expired"
+NO_TOKEN = "a token is required: send the header Authorization: Bearer TOKEN"
+ALL_TOKENS_ENDED = "a token is required, and every token of this server is revoked or expired"
 MAX_REMEMBERED = 10_000
 """Most tokens and addresses kept in memory, so that made-up ones cannot fill it."""
 MAX_STREAMS_PER_TOKEN = 100
@@ -125,7 +125,7 @@ class Access:
         self._startup_users: dict[str, User] = {}
         """The start-up token and its sessions, by hash; valid until the process ends."""
 
-    async def user(self, credential: Credential) -> User:
+    async def find_user(self, credential: Credential) -> User:
         """Return the user of a credential; raises `Unauthorized` for an invalid token.
 
         A token takes precedence over everything else, even an invalid one. A session that has ended is ignored: the
@@ -143,10 +143,10 @@ class Access:
     async def authorize(self, credential: Credential, note: Callable[[Bucket], None] = lambda _: None) -> User:
         """Return the user of a credential and count the request; `note` receives the bucket with the requests left."""
         if not self._is_known(credential):
-            self._count(ANONYMOUS, credential, note)  # made-up tokens are counted before they are looked up
-        user = await self.user(credential)
+            self._count_request(ANONYMOUS, credential, note)  # made-up tokens are counted before they are looked up
+        user = await self.find_user(credential)
         if user is not OWNER:
-            self._count(user, credential, note)
+            self._count_request(user, credential, note)
         return user
 
     def _is_owner(self, credential: Credential) -> bool:
@@ -180,7 +180,7 @@ class Access:
             found = None if token is None else User(token.name, token.role, token.id, session)
         put_in_cache(self._known, secret, (now + LOOKUP_CACHE_S, found))
         if token and token.used != timestamp()[:10] and token.id not in self._note_tasks:
-            self._note_tasks[token.id] = asyncio.create_task(self._note(token.id))
+            self._note_tasks[token.id] = asyncio.create_task(self._note_token_use(token.id))
         return found
 
     # ── Sessions ──
@@ -234,7 +234,7 @@ class Access:
             or (each.session is not None and each.session not in still_open)
         }
 
-    async def _note(self, token_id: str) -> None:
+    async def _note_token_use(self, token_id: str) -> None:
         """Record that a token was used today. Runs in the background, since it waits for other writers."""
         try:
             with suppress(StoreFailed):
@@ -244,7 +244,7 @@ class Access:
         finally:
             del self._note_tasks[token_id]
 
-    def _count(self, user: User, credential: Credential, note: Callable[[Bucket], None]) -> None:
+    def _count_request(self, user: User, credential: Credential, note: Callable[[Bucket], None]) -> None:
         """Count a request against its token or address; raises `TooManyRequests`."""
         limit, now = self._app.preferences().requests_per_minute, clock.monotonic()
         key = user.token_id or f"address {credential.address}"
@@ -351,12 +351,12 @@ def require_role(user: User, role: Role) -> None:
         return
     if user.role is None:
         raise Unauthorized(NO_TOKEN)
-    raise Forbidden(f"this needs the role {role}, and the token {user.name} has the role {user.role}")
+    raise Forbidden(f"this request needs the role {role}, and the token {user.name} has the role {user.role}")
 
 
-def put_in_cache(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int = MAX_REMEMBERED) -> None:
+def put_in_cache(cache: OrderedDict[_Key, _Value], key: _Key, value: _Value, max_entries: int = MAX_REMEMBERED) -> None:
     """Cache a value and evict the least recently used one when the cache is full."""
-    kept[key] = value
-    kept.move_to_end(key)
-    if len(kept) > most:
-        kept.popitem(last=False)
+    cache[key] = value
+    cache.move_to_end(key)
+    if len(cache) > max_entries:
+        cache.popitem(last=False)

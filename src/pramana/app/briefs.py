@@ -4,13 +4,13 @@ The view of a whole run comes in, its few most important numbers go out. Failed 
 expectation, so that they need not be read one by one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta
 from msgspec.structs import asdict, replace
 
-from pramana.analyse.summary import DIMENSIONS, Rate
+from pramana.analyse.summary import BREAKDOWNS, Dimension, Rate
 from pramana.app import App, User, use_case
 from pramana.app.runs import result_detail_view
 from pramana.app.views import (
@@ -42,7 +42,9 @@ class RateView(View, frozen=True, kw_only=True):
     unscored: int
     skipped: int
     pass_rate: Annotated[float | None, Meta(description="passed / (passed + failed); null without any verdict")]
-    interval: Annotated[tuple[float, float] | None, Meta(description="Its 95 % interval, with cases as the units")]
+    interval: Annotated[
+        tuple[float, float] | None, Meta(description="95 % interval of the pass rate, with cases as the units")
+    ]
 
 
 class ReasonView(View, frozen=True, kw_only=True):
@@ -51,7 +53,7 @@ class ReasonView(View, frozen=True, kw_only=True):
     outcome: Outcome
     reason: str
     count: int
-    cases: Annotated[tuple[str, ...], Meta(description="The first of them")]
+    cases: Annotated[tuple[str, ...], Meta(description="First cases with this reason")]
 
 
 class FailedView(View, frozen=True, kw_only=True):
@@ -62,21 +64,40 @@ class FailedView(View, frozen=True, kw_only=True):
     reason: str
 
 
-class RunBriefView(RunView, frozen=True, kw_only=True):
-    """A run in brief."""
+class LatencyView(View, frozen=True, kw_only=True):
+    """The latency of one model's replies."""
 
-    cost_usd: Annotated[float | None, Meta(description="With judges; null where a price or a token count is not known")]
+    p50_seconds: float | None
+    p95_seconds: float | None
+
+
+class RunBriefView(RunView, frozen=True, kw_only=True):
+    """A run in brief. Where it has several models, `pass_rate`, `interval` and `latency_…` are null: see each model."""
+
+    cost_usd: Annotated[
+        float | None, Meta(description="Cost including judges; null if a price or a token count is unknown")
+    ]
     input_tokens: float | None
     output_tokens: float | None
-    latency_p50_seconds: float | None
+    latency_p50_seconds: Annotated[float | None, Meta(description="null with several models")]
     latency_p95_seconds: float | None
+    latency_by_model: Annotated[
+        Mapping[str, LatencyView], Meta(description="The latency of each model, where there are several")
+    ]
     by: Annotated[
         Mapping[str, Mapping[str, RateView]],
-        Meta(description="By model; by category, difficulty, tag, language, check and variant where there are several"),
+        Meta(
+            description="By model; where there is one model, also by category, difficulty, tag, language, check and "
+            "variant, each where it has several values"
+        ),
+    ]
+    by_model: Annotated[
+        Mapping[str, Mapping[str, Mapping[str, RateView]]],
+        Meta(description="Where there are several models, the breakdowns of each: model, dimension, value"),
     ]
     without_verdict: Annotated[tuple[ReasonView, ...], Meta(description="Most frequent first")]
     failed: Annotated[tuple[FailedView, ...], Meta(description=f"The first {MAX_NAMED}")]
-    judged_by: Annotated[str | None, Meta(description="Who judged, in a sentence")]
+    judged_by: Annotated[str | None, Meta(description="Judge models, in a sentence")]
     notes: Annotated[tuple[str, ...], Meta(description="What limits how far the numbers can be trusted")]
 
 
@@ -90,7 +111,7 @@ class FailureFilter(PageRequest, frozen=True, kw_only=True):
 class FailedResultView(View, frozen=True, kw_only=True):
     """A result that did not pass, with the input and the expectation."""
 
-    seq: Annotated[int, Meta(description="Its number in the run")]
+    seq: Annotated[int, Meta(description="Number of the result in the run")]
     case_id: str
     model: str
     variant: str
@@ -98,7 +119,7 @@ class FailedResultView(View, frozen=True, kw_only=True):
     outcome: Outcome
     prompt: Annotated[str, Meta(description=f"The last message that was sent; at most {MAX_TEXT_LENGTH:,} characters")]
     expected: Annotated[tuple[str, ...], Meta(description="The expected texts or outcome")]
-    assertion: Annotated[str | None, Meta(description="How the reply was compared with them")]
+    assertion: Annotated[str | None, Meta(description="Check that compared the reply with the expected texts")]
     reply: Annotated[str | None, Meta(description=f"At most {MAX_TEXT_LENGTH:,} characters; null without one")]
     tool_calls: Annotated[tuple[ToolCallView, ...], Meta(description="Tools that the model called")]
     reason: str | None
@@ -108,7 +129,7 @@ class FailedResultView(View, frozen=True, kw_only=True):
 @use_case("viewer")
 def list_failures(app: App, _: User, run_id: str, wanted: FailureFilter) -> Listed[FailedResultView]:
     """Return results that did not pass, in the order they were stored."""
-    run = app.store.runs.find(run_id)
+    run = app.store.runs.find_scored(run_id)
     found, total = app.store.results.page(
         run, outcome=Outcome(wanted.outcome), model=wanted.model, limit=wanted.page_size, offset=wanted.offset
     )
@@ -118,7 +139,7 @@ def list_failures(app: App, _: User, run_id: str, wanted: FailureFilter) -> List
 @use_case("viewer")
 def find_results(app: App, _: User, run_id: str, case: str, wanted: PageRequest) -> Listed[ResultDetailView]:
     """Return the full results of one case, by its id or digest: one for each model, variant and repeat."""
-    run = app.store.runs.find(run_id)
+    run = app.store.runs.find_scored(run_id)
     found, total = app.store.results.page(run, case=case, limit=wanted.page_size, offset=wanted.offset)
     read = [(seq, *app.store.results.read(run, seq)) for seq, _ in found]
     return Listed([result_detail_view(*each, run.plan.system_prompt) for each in read], total)
@@ -127,16 +148,20 @@ def find_results(app: App, _: User, run_id: str, case: str, wanted: PageRequest)
 def make_brief(run: RunDetailView) -> RunBriefView:
     """Return a run in brief; the run must include its summary."""
     summary = run.summary
-    assert summary is not None  # noqa: S101 - `read_run` and `start_run` have it
-    rows = {each: summary.by[each] for each in DIMENSIONS if each == "model" or len(summary.by[each]) > 1}
+    assert summary is not None  # noqa: S101 - set by `read_run` and `start_run`
+    several = len(run.models) > 1  # rates and times of several models are never pooled
+    broken_down = [each for each in BREAKDOWNS if len(summary.by[each]) > 1]
+    listed = without_pooled_rate(run)
     return RunBriefView(
-        **{name: getattr(run, name) for name in RunView.__struct_fields__},
+        **{name: getattr(listed, name) for name in RunView.__struct_fields__},
         cost_usd=summary.cost_usd.value,
         input_tokens=summary.input_tokens.value,
         output_tokens=summary.output_tokens.value,
-        latency_p50_seconds=summary.latency.p50,
-        latency_p95_seconds=summary.latency.p95,
-        by={name: {value: rate_view(rate) for value, rate in found.items()} for name, found in rows.items()},
+        latency_p50_seconds=None if several else summary.latency.p50,
+        latency_p95_seconds=None if several else summary.latency.p95,
+        latency_by_model=_latency_by_model(run) if several else {},
+        by=_rate_views(summary.by, ["model", *([] if several else broken_down)]),
+        by_model={model: _rate_views(by, broken_down) for model, by in summary.by_model.items()} if several else {},
         without_verdict=tuple(
             ReasonView(outcome=each.outcome, reason=each.text, count=each.count, cases=each.cases)
             for each in summary.reasons[:MAX_NAMED]
@@ -147,6 +172,25 @@ def make_brief(run: RunDetailView) -> RunBriefView:
         judged_by=summary.judged_by or None,
         notes=(*_limit_to_raise(run), *summary.mixed_judges, *summary.not_reproducible),
     )
+
+
+def without_pooled_rate(run: RunView) -> RunView:
+    """Return a run without the pass rate over all of its models, if it has several; `model_rates` has each."""
+    return replace(run, pass_rate=None, interval=None) if len(run.models) > 1 else run
+
+
+def _rate_views(
+    by: Mapping[Dimension, Mapping[str, Rate]], wanted: Iterable[Dimension]
+) -> dict[str, dict[str, RateView]]:
+    return {name: {value: rate_view(rate) for value, rate in by.get(name, {}).items()} for name in wanted}
+
+
+def _latency_by_model(run: RunDetailView) -> dict[str, LatencyView]:
+    times = run.aggregates.latency_seconds if run.aggregates else None
+    return {
+        model: LatencyView(p50_seconds=spread.median, p95_seconds=spread.p95)
+        for model, spread in (times.by_model if times else {}).items()
+    }
 
 
 def _limit_to_raise(run: RunDetailView) -> list[str]:

@@ -22,11 +22,11 @@ from pramana.score.log import CallLog
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
-FEWEST, MOST = 100, 4_000
+MIN_COLUMNS, MAX_COLUMNS = 100, 4_000
 _DIGITS = 4
 
 
-class SaidView(View, frozen=True):
+class TranscriptEntryView(View, frozen=True):
     """One utterance, as spoken or as recognised."""
 
     who: str
@@ -55,7 +55,7 @@ class CallView(View, frozen=True, kw_only=True):
     """A call."""
 
     duration_seconds: float
-    conversation: tuple[SaidView, ...]
+    conversation: tuple[TranscriptEntryView, ...]
     turns: tuple[TurnTakenView, ...]
     peaks: PeaksView
     recording: str
@@ -64,14 +64,14 @@ class CallView(View, frozen=True, kw_only=True):
 
 @use_case("viewer", "heavy")
 def read_call(
-    app: App, _: User, run_id: str, seq: int, columns: Annotated[int, Meta(ge=FEWEST, le=MOST)] = 800
+    app: App, _: User, run_id: str, seq: int, columns: Annotated[int, Meta(ge=MIN_COLUMNS, le=MAX_COLUMNS)] = 800
 ) -> CallView:
     """Return a call's conversation, its turns, and the peaks of both sides in `columns` parts."""
-    found = app.store.runs.find(run_id).id
+    found = app.store.runs.find_scored(run_id)
     case, result = app.store.results.read(found, seq)
     call = result.reply.call if result.reply else None
     if call is None:
-        raise NotFound(f"result {seq} of run {found} is not a call, so it has no recording")
+        raise NotFound(f"result {seq} of run {found.id} is not a call, so it has no recording")
     blob = app.store.blobs.get
     samples, rate = _read_recording(call, blob)
     return CallView(
@@ -94,8 +94,8 @@ def _read_recording(call: Call, blob: Callable[[str], bytes]) -> "tuple[Samples,
         raise
     except StoreFailed:
         raise NotFound(
-            "the recording of this call is missing or damaged; it is stored on the machine that called, below blobs/ "
-            "in its data folder, so restore it from a copy or look there"
+            "the recording of this call is missing or damaged; recordings are stored below blobs/ in the data folder "
+            "of the machine that made the call: restore the file from a backup, or open the call on that machine"
         ) from None
     except PramanaError as error:
         raise NotFound(f"the recording of this call cannot be read: {error}") from None
@@ -109,7 +109,7 @@ def _read_recording(call: Call, blob: Callable[[str], bytes]) -> "tuple[Samples,
 # ── The transcript ──
 
 
-def make_transcript(case: Case, result: Result, blob: Callable[[str], bytes]) -> list[SaidView]:
+def make_transcript(case: Case, result: Result, blob: Callable[[str], bytes]) -> list[TranscriptEntryView]:
     """Return the conversation, ordered by start time; without a reply, the planned lines."""
     reply = result.reply
     if reply is None or reply.call is None:
@@ -117,41 +117,43 @@ def make_transcript(case: Case, result: Result, blob: Callable[[str], bytes]) ->
     try:
         log = CallLog([json.loads(line) for line in blob(reply.call.log).splitlines()])
     except (PramanaError, ValueError) as error:
-        return [SaidView("answer", reply.text, note=f"its log cannot be read: {error}")]
+        return [TranscriptEntryView("answer", reply.text, note=f"the event log of this call cannot be read: {error}")]
     measured = _measured_lines(result)
     told, heard = log.texts("agent_text"), log.texts("user_text")
-    found = [SaidView("agent", told[0], 0.0, "before the caller")] if told[0] else []
+    found = [TranscriptEntryView("agent", told[0], 0.0, "before the caller")] if told[0] else []
     for place, line in enumerate(log.lines):
         times = measured.get(place, MeasuredLine())
-        found.append(SaidView("caller", line.text, line.start, _describe_interruption(times) if line.barge_in else ""))
+        found.append(
+            TranscriptEntryView("caller", line.text, line.start, _describe_interruption(times) if line.barge_in else "")
+        )
         if heard[place + 1]:
-            found.append(SaidView("heard as", heard[place + 1], line.start))
+            found.append(TranscriptEntryView("heard as", heard[place + 1], line.start))
         written = reply.answers[place] if place < len(reply.answers) else ""
         said, at = told[place + 1], times.first_audible_s
         if said or written or at is not None:
-            by_ear = "as our ear has it" if not said and written else ""
+            by_ear = "as the speech recognition heard it" if not said and written else ""
             note = "; ".join(each for each in (_describe_wait(times), by_ear) if each)
-            found.append(SaidView("agent", said or written or "(no words)", at or line.end, note))
+            found.append(TranscriptEntryView("agent", said or written or "(no words)", at or line.end, note))
             if said and written and written != said:
-                found.append(SaidView("our ear", written, at or line.end))
+                found.append(TranscriptEntryView("our ear", written, at or line.end))
         elif not line.backchannel:  # a backchannel needs no answer
-            found.append(SaidView("agent", "(nothing)", line.end, _describe_wait(times)))
+            found.append(TranscriptEntryView("agent", "(nothing)", line.end, _describe_wait(times)))
     return sorted(found, key=lambda each: each.at_s or 0.0)
 
 
-def _written_conversation(case: Case, reply: Reply | None) -> list[SaidView]:
+def _written_conversation(case: Case, reply: Reply | None) -> list[TranscriptEntryView]:
     """Return a typed conversation: each line of the script, starting with the prompt, with its answer."""
-    asked = [SaidView("user", line.text) for line in case.script] or [
-        SaidView(turn.role, turn.text) for turn in case.turns
+    asked = [TranscriptEntryView("user", line.text) for line in case.script] or [
+        TranscriptEntryView(turn.role, turn.text) for turn in case.turns
     ]
     if reply is None:
         return asked
     took = "" if reply.cached else f"after {format_duration(reply.total_s)}"
-    called = [SaidView("called", str(each)) for each in reply.tool_calls]
+    called = [TranscriptEntryView("called", str(each)) for each in reply.tool_calls]
     if len(case.script) < 2 or not reply.answers:
         text = reply.text if reply.text.strip() or not called else "(no text)"
-        return [*asked, SaidView("answer", text, note=took), *called]
-    answers = [SaidView("answer", each) for each in reply.answers]
+        return [*asked, TranscriptEntryView("answer", text, note=took), *called]
+    answers = [TranscriptEntryView("answer", each) for each in reply.answers]
     answers[-1] = replace(answers[-1], note=f"{took} in all" if took else "")
     both = [each for pair in zip(asked, answers, strict=False) for each in pair]
     return [*both, *asked[len(answers) :], *called]  # includes lines without an answer
@@ -176,13 +178,14 @@ def _describe_interruption(times: MeasuredLine) -> str:
     """Return a description of how the agent reacted to a barge-in."""
     if times.false_interruption is not None:
         return (
-            f"into the answer: the agent {'stopped for it' if times.false_interruption else 'talked on, as it should'}"
+            "during the answer: the agent "
+            f"{'stopped, though it should not' if times.false_interruption else 'kept talking, as it should'}"
         )
     if times.yield_s is not None:
-        return f"into the answer: the agent gave way in {format_duration(times.yield_s)}"
+        return f"during the answer: the agent stopped after {format_duration(times.yield_s)}"
     if times.yield_censored_s is not None:
-        return f"into the answer: the agent talked on for {format_duration(times.yield_censored_s)} and more"
-    return "into the answer"
+        return f"during the answer: the agent kept talking for {format_duration(times.yield_censored_s)} or more"
+    return "during the answer"
 
 
 # ── Turns ──

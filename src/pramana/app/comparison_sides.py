@@ -25,11 +25,11 @@ from pramana.analyse.engines import (
 from pramana.analyse.judges import find_verdict_source, judge_name
 from pramana.analyse.labels import TWO_RUNS, SideLabels, make_model_labels
 from pramana.analyse.numbers import format_parameter, pluralise, shorten_name
-from pramana.analyse.replies import Answered, ReplyChanges, compare_replies
+from pramana.analyse.replies import ComparableAnswer, ReplyChanges, compare_replies
 from pramana.app.model_names import ModelNames
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import Hint, InvalidInput, quote_text
-from pramana.model import Check, Outcome
+from pramana.model import Check, Outcome, ToolCall
 
 
 class ComparedAnswer(NamedTuple):
@@ -49,7 +49,7 @@ class ComparedAnswer(NamedTuple):
     fingerprint: str | None = None
     """The fingerprint that the provider or the embedded engine reported."""
     reply: str | None = None
-    """Its text, or the transcript of a call; None if there is none or it was not recorded."""
+    """Its text, the transcript of a call, or its tool calls in words; None if there is none or it was not recorded."""
 
 
 class RecordedReply(NamedTuple):
@@ -60,6 +60,7 @@ class RecordedReply(NamedTuple):
     text: str | None
     outcome: Outcome
     reason: str | None
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 class HashMismatch(NamedTuple):
@@ -85,7 +86,7 @@ class HashMismatch(NamedTuple):
 class Source:
     """One side of a comparison, before it is read."""
 
-    where: str
+    reference: str
     """The id of a run, or the path of a file."""
     title: str
     """Display name: the run or the file, and its date."""
@@ -132,7 +133,7 @@ class Source:
     @property
     def name(self) -> str:
         """The display name."""
-        return f"{self.where} {self.model}"
+        return f"{self.reference} {self.model}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +142,8 @@ class Side:
 
     outcomes: Mapping[str, Sequence[Outcome]]
     judges: Mapping[str, frozenset[VerdictSource]]
-    taken: Mapping[str, CaseMeasurements]
-    answers: Mapping[str, Sequence[Answered]]
+    measurements: Mapping[str, CaseMeasurements]
+    answers: Mapping[str, Sequence[ComparableAnswer]]
     """The answers to each case, in repeat order."""
     names: Mapping[str, str]
     """The display name of each case."""
@@ -195,10 +196,10 @@ def describe_request_differences(details: Iterable[str]) -> str:
     """Return one sentence with all differences between the requests of two sides; empty if there are none.
 
     >>> describe_request_differences(["another system prompt", "temperature 0 before, 1 now"])
-    'Asked differently: another system prompt; temperature 0 before, 1 now; that may be the difference.'
+    'The requests differ: another system prompt; temperature 0 before, 1 now; this may explain the difference.'
     """
     named = "; ".join(details)
-    return f"Asked differently: {named}; that may be the difference." if named else ""
+    return f"The requests differ: {named}; this may explain the difference." if named else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,11 +245,15 @@ def compare_sides(before: Source, after: Source, *, any_suite: bool, any_judge: 
     if not same and not any_suite:
         shared = _shared_cases(before, after)
         said = [
-            f"  {each.name}: {each.suite_hash or 'not a whole suite, so it has no hash'}\n" for each in (before, after)
+            f"  {each.name}: {each.suite_hash or 'not a complete suite, so it has no hash'}\n"
+            for each in (before, after)
         ]
         raise DifferentCasesError(
-            f"the two are not known to have been asked the same cases:\n{''.join(said).rstrip()}",
-            hint=Hint("any_suite", "what both have" if shared is None else f"the {pluralise(shared, 'case')} of both"),
+            f"the two sides may not have the same cases:\n{''.join(said).rstrip()}",
+            hint=Hint(
+                "any_suite",
+                "the cases that both have" if shared is None else f"the {pluralise(shared, 'case')} that both have",
+            ),
         )
     by_id = not (before.by_digest and after.by_digest)
     # If each side has only one variant, spoken replies may be compared with typed ones.
@@ -265,12 +270,16 @@ def compare_sides(before: Source, after: Source, *, any_suite: bool, any_judge: 
         labels=labels,
     )
     changed = [
-        replace(each, compares="answer" if _is_in_several_variants(each, old, now) else each.compares, labels=labels)
-        for each in measure_changes(old.taken, now.taken)
+        replace(
+            each,
+            compared_noun="answer" if _is_in_several_variants(each, old, now) else each.compared_noun,
+            labels=labels,
+        )
+        for each in measure_changes(old.measurements, now.measurements)
     ]
     embedded = all(each.provider in EMBEDDED_PROVIDERS for each in (before, after))
     engines = find_engine_changes(old.engines, now.engines, both_embedded=embedded and found.pairs > 0 and not one_run)
-    left_out = frozenset[str]() if any_judge else frozenset(each.case for each in found.apart)
+    left_out = frozenset[str]() if any_judge else frozenset(each.case for each in found.differently_judged)
     return ComparedSides(
         found,
         changed,
@@ -295,8 +304,8 @@ def _is_in_several_variants(change: Change, old: Side, now: Side) -> bool:
     """Return whether a measurement exists in several variants, each compared separately."""
     both = [
         case
-        for case in old.taken.keys() & now.taken.keys()
-        if all(change.what in (*side.taken[case].times, *side.taken[case].words) for side in (old, now))
+        for case in old.measurements.keys() & now.measurements.keys()
+        if all(change.what in (*side.measurements[case].times, *side.measurements[case].words) for side in (old, now))
     ]
     return len({split_variant(case)[1] for case in both}) > 1
 
@@ -307,7 +316,7 @@ def describe_pass_counts(pair: Pair, labels: SideLabels = TWO_RUNS) -> str:
     >>> from pramana.analyse.comparison import UnpairedAnswers, Pair
     >>> describe_pass_counts(Pair("a", 3, 1, 3))
     'passed 3 of 3 before, 1 of 3 now'
-    >>> describe_pass_counts(Pair("a", 0, 1, 1, base_over=UnpairedAnswers(2, 2)))
+    >>> describe_pass_counts(Pair("a", 0, 1, 1, base_unpaired=UnpairedAnswers(2, 2)))
     'passed 0 of 1 compared before (2 of 3 in all), 1 of 1 now'
     """
 
@@ -317,8 +326,8 @@ def describe_pass_counts(pair: Pair, labels: SideLabels = TWO_RUNS) -> str:
         in_all = f"{passed + over.passed:,} of {pair.repeats + over.answers:,} in all"
         return f"{passed:,} of {pair.repeats:,} compared {when} ({in_all})"
 
-    base = describe_side(pair.base_passed, pair.base_over, labels.base)
-    return f"passed {base}, {describe_side(pair.new_passed, pair.new_over, labels.new)}"
+    base = describe_side(pair.base_passed, pair.base_unpaired, labels.base)
+    return f"passed {base}, {describe_side(pair.new_passed, pair.new_unpaired, labels.new)}"
 
 
 def _is_same_suite(base: Source, new: Source) -> bool:
@@ -354,7 +363,7 @@ def _parameter_differences(base: Source, new: Source) -> Iterator[RequestDiffere
 def _read_side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
     """Read one side. If cases are paired by id, two cases with the same id are ambiguous and raise an error."""
     engines = set(source.engines)
-    answers: dict[str, list[tuple[int, Outcome, CaseMeasurements, Answered]]] = {}
+    answers: dict[str, list[tuple[int, Outcome, CaseMeasurements, ComparableAnswer]]] = {}
     judges: dict[str, frozenset[VerdictSource]] = {}
     ids: dict[str, str] = {}
     digests: dict[str, str] = {}
@@ -365,14 +374,13 @@ def _read_side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
         known = digests.setdefault(case, each.digest or "")
         if each.digest and known not in ("", each.digest):
             raise InvalidInput(
-                f"{source.name} has two cases called {quote_text(each.case_id)}, and the other side knows cases only "
-                "by "
-                "their ids; compare runs, or files that have case_digest"
+                f"{source.name} has two cases called {quote_text(each.case_id)}, and the other side identifies cases "
+                "only by ID; compare runs, or files that have case_digest"
             )
         ids[case] = each.case_id + spoken
         engines.update(recorded_engine_lines(each.fingerprint, each.checks))
         text_hash = None if each.reply is None else hash(each.reply)  # 8 bytes each, instead of the text
-        answered = Answered(each.outcome, text_hash, each.place)
+        answered = ComparableAnswer(each.outcome, text_hash, each.place)
         answers.setdefault(case, []).append((each.repeat, each.outcome, _measure_answer(each), answered))
         if each.outcome in (Outcome.PASSED, Outcome.FAILED):
             judges[case] = judges.get(case, frozenset()) | _verdict_sources(each.checks)
@@ -385,7 +393,7 @@ def _read_side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
     return Side(
         outcomes={case: [outcome for _, outcome, _, _ in given] for case, given in answers.items()},
         judges=judges,
-        taken={case: merge_repeats(taken for _, _, taken, _ in given) for case, given in answers.items()},
+        measurements={case: merge_repeats(taken for _, _, taken, _ in given) for case, given in answers.items()},
         answers={case: [answered for *_, answered in given] for case, given in answers.items()},
         names={
             case: f"{name} ({split_variant(case)[0][-8:]})" if shared[name] > 1 else name for case, name in ids.items()

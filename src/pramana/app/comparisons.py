@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from pramana.analyse.changes import Change, Range
 from pramana.analyse.comparison import Pair, Test, UnpairedAnswers, Verdict
-from pramana.analyse.replies import LISTED
+from pramana.analyse.replies import MAX_LISTED
 from pramana.app import App, User, use_case
 from pramana.app.comparison_sides import ComparedSides, DifferentCasesError, Source, compare_sides, describe_pass_counts
 from pramana.app.references import ModelUnclear, reference_to_run, resolve_sides
@@ -28,7 +28,7 @@ _Run = Annotated[str, Meta(min_length=1, max_length=200)]
 _Bounds = tuple[float | None, float | None]
 
 
-class InAllView(View, frozen=True, kw_only=True):
+class AnswerTotalsView(View, frozen=True, kw_only=True):
     """All answers of one side to a case that have a verdict, compared or not."""
 
     passed: int
@@ -42,14 +42,13 @@ class FlipView(View, frozen=True, kw_only=True):
     direction: Literal["lost", "gained"]
     base_passed: int
     new_passed: int
-    repeats: Annotated[
-        int, Meta(description="Answers that were compared on either side: as many as both have with a verdict")
-    ]
-    base_in_all: InAllView
-    new_in_all: InAllView
-    detail: Annotated[str, Meta(description="The counts in words")]
+    repeats: Annotated[int, Meta(description="Replies compared on each side: as many as have a verdict on both")]
+    base_in_all: AnswerTotalsView
+    new_in_all: AnswerTotalsView
+    detail: Annotated[str, Meta(description="The counts as text")]
     base_results: Annotated[
-        tuple[int, ...], Meta(description="The numbers of its results, as GET /api/runs/RUN/results/SEQ has them")
+        tuple[int, ...],
+        Meta(description="Numbers (SEQ) of the results on this side, for GET /api/runs/RUN/results/SEQ"),
     ]
     new_results: tuple[int, ...]
 
@@ -59,14 +58,14 @@ class FlipView(View, frozen=True, kw_only=True):
         return self.case
 
 
-class NamedView(View, frozen=True, kw_only=True):
+class NamedCasesView(View, frozen=True, kw_only=True):
     """The number of cases, and the first of them."""
 
     count: int
     cases: tuple[str, ...]
 
 
-class ApartView(View, frozen=True, kw_only=True):
+class DifferentJudgesView(View, frozen=True, kw_only=True):
     """A case whose sides were judged by different judges."""
 
     case: str
@@ -79,11 +78,11 @@ class ApartView(View, frozen=True, kw_only=True):
         return self.case
 
 
-class ApartNamedView(View, frozen=True, kw_only=True):
+class DifferentlyJudgedCasesView(View, frozen=True, kw_only=True):
     """The number of such cases, and the first of them."""
 
     count: int
-    cases: tuple[ApartView, ...]
+    cases: tuple[DifferentJudgesView, ...]
 
 
 class ChangeView(View, frozen=True, kw_only=True):
@@ -91,15 +90,20 @@ class ChangeView(View, frozen=True, kw_only=True):
 
     what: Annotated[str, Meta(description="total time, time to first token, voice to voice, misheard words …")]
     unit: Literal["seconds", "share of words"]
-    cases: Annotated[int, Meta(description="Compared, each with itself")]
-    only_base: Annotated[int, Meta(description="Cases that were measured before and not now")]
+    cases: Annotated[int, Meta(description="Number of compared cases, or answers where a case has several")]
+    only_base: Annotated[int, Meta(description="Cases measured before but not now")]
     base: Annotated[
-        _Bounds, Meta(description="The median over cases, of words the pooled rate; two ends where it is not known")
+        _Bounds,
+        Meta(
+            description="Median over the cases, or the pooled rate of words; lower and upper bound if not known exactly"
+        ),
     ]
     new: _Bounds
-    difference: Annotated[_Bounds, Meta(description="The median of the cases' differences, of words that of the rates")]
+    difference: Annotated[
+        _Bounds, Meta(description="Median of the differences of each case, or the difference of the word rates")
+    ]
     interval: Annotated[
-        _Bounds | None, Meta(description="Of the difference, at 95 %; null where there are too few cases")
+        _Bounds | None, Meta(description="95 % interval of the difference; null if there are too few cases")
     ]
     proven: bool
     method: str
@@ -117,16 +121,16 @@ class WordsView(ChangeView, frozen=True, kw_only=True):
     """The change in misheard words of the calls."""
 
     p_value: float | None
-    words: Annotated[tuple[int, ...], Meta(description="That the rates are of, before and now")]
+    words: Annotated[tuple[int, ...], Meta(description="Number of words that the rates are based on, before and now")]
 
 
-class AskedView(View, frozen=True, kw_only=True):
+class RequestDifferenceView(View, frozen=True, kw_only=True):
     """One difference between the requests of the two sides."""
 
     what: Annotated[str, Meta(description="`system prompt`, the name of a parameter, `variants`, `voice` …")]
-    base: Annotated[str, Meta(description="Empty: there was no system prompt")]
+    base: Annotated[str, Meta(description="Value before; empty if there was no system prompt")]
     new: str
-    detail: Annotated[str, Meta(description="The same in words: temperature 0 before, 1 now")]
+    detail: Annotated[str, Meta(description="The difference as text: temperature 0 before, 1 now")]
 
 
 class EngineView(View, frozen=True, kw_only=True):
@@ -148,18 +152,19 @@ class EngineChangeView(View, frozen=True, kw_only=True):
 
     model: str
     base: Annotated[
-        tuple[EngineView, ...], Meta(description="Several where a run was resumed elsewhere; empty: not recorded")
+        tuple[EngineView, ...],
+        Meta(description="Engines before, several if a run was resumed on another machine; empty if not recorded"),
     ]
     new: tuple[EngineView, ...]
     sentence: Annotated[str, Meta(description="The same in plain words")]
 
 
-class OverView(View, frozen=True, kw_only=True):
+class UnpairedAnswersView(View, frozen=True, kw_only=True):
     """Surplus answers: one side has more answers with a verdict to compared cases; the surplus is left out."""
 
     base: int
     new: int
-    sentence: Annotated[str, Meta(description="The same in plain words; empty where there are none")]
+    sentence: Annotated[str, Meta(description="The counts as a sentence; empty if there are none")]
 
 
 class ChangedReplyView(View, frozen=True, kw_only=True):
@@ -168,7 +173,7 @@ class ChangedReplyView(View, frozen=True, kw_only=True):
     case: str
     base_result: Annotated[
         int | None,
-        Meta(description="The number of its result, as GET /api/runs/RUN/results/SEQ has it; null in a file"),
+        Meta(description="Number (SEQ) of the result, for GET /api/runs/RUN/results/SEQ; null in a file"),
     ]
     new_result: int | None
 
@@ -181,10 +186,13 @@ class ChangedReplyView(View, frozen=True, kw_only=True):
 class ReplyChangesView(View, frozen=True, kw_only=True):
     """Replies that changed while their verdict stayed the same."""
 
-    compared: Annotated[int, Meta(description="Replies with the same verdict on both sides, and with a recorded text")]
+    compared: Annotated[int, Meta(description="Replies that have the same verdict on both sides and a recorded text")]
     changed: int
-    sentence: Annotated[str, Meta(description="The same in plain words; empty where none changed")]
-    cases: Annotated[tuple[ChangedReplyView, ...], Meta(description=f"In the order of the cases; the first {LISTED}")]
+    sentence: Annotated[str, Meta(description="The counts as a sentence; empty if no reply changed")]
+    cases: Annotated[
+        tuple[ChangedReplyView, ...],
+        Meta(description=f"Changed replies, in the order of the cases; the first {MAX_LISTED}"),
+    ]
 
 
 class HashMismatchView(View, frozen=True, kw_only=True):
@@ -196,68 +204,67 @@ class HashMismatchView(View, frozen=True, kw_only=True):
     sentence: Annotated[str, Meta(description="The same in plain words")]
 
 
-class WeighedView(View, frozen=True, kw_only=True):
+class ComparisonNumbersView(View, frozen=True, kw_only=True):
     """A comparison without its cases."""
 
     verdict: Verdict
-    sentence: Annotated[str, Meta(description="The answer in plain words; show it first")]
+    sentence: Annotated[str, Meta(description="The answer in a sentence; show it first")]
     detail: str
     pairs: int
-    base_rate: Annotated[float | None, Meta(description="Of what is compared; null where nothing is")]
+    base_rate: Annotated[float | None, Meta(description="Pass rate of the compared replies; null if none are")]
     new_rate: float | None
-    base_whole_rate: Annotated[
-        float | None, Meta(description="Of all answers of that side with a verdict, compared or not")
-    ]
+    base_whole_rate: Annotated[float | None, Meta(description="Pass rate of all replies of that side with a verdict")]
     new_whole_rate: float | None
     difference: float | None
     interval: Annotated[
-        tuple[float, float] | None, Meta(description="Of the difference, at 95 %; null where nothing is compared")
+        tuple[float, float] | None, Meta(description="95 % interval of the difference; null if nothing is compared")
     ]
-    p_value: Annotated[float | None, Meta(description="Null where nothing is compared, and so the test")]
+    p_value: Annotated[float | None, Meta(description="p-value of the test; both are null if nothing is compared")]
     test: Test | None
-    over: OverView
+    over: UnpairedAnswersView
     reply_changes: ReplyChangesView
-    asked_differently: tuple[AskedView, ...]
+    asked_differently: tuple[RequestDifferenceView, ...]
     engine_changes: tuple[EngineChangeView, ...]
 
 
-class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
+class FullComparisonView(ComparisonNumbersView, frozen=True, kw_only=True):
     """A comparison with every case."""
 
-    heading: Annotated[str, Meta(description="Which two were compared: models and dates, a line or two")]
+    heading: Annotated[str, Meta(description="The two sides: models and dates, in one or two lines")]
 
     lost: tuple[FlipView, ...]
     gained: tuple[FlipView, ...]
     excluded: tuple[str, ...]
-    apart: tuple[ApartView, ...]
+    apart: tuple[DifferentJudgesView, ...]
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
     measured: tuple[TimeView | WordsView, ...]
     hash_mismatches: tuple[HashMismatchView, ...]
     examples: Annotated[
         tuple[ReplyPairView, ...],
-        Meta(description="The first cases that flipped with both replies, then replies with the same verdict"),
+        Meta(description="The first flipped cases with both replies, then changed replies with the same verdict"),
     ]
 
 
-class ComparisonView(WeighedView, frozen=True, kw_only=True):
+class ComparisonView(ComparisonNumbersView, frozen=True, kw_only=True):
     """A comparison with one page of the cases that changed."""
 
     base: str
     new: str
-    base_model: Annotated[str, Meta(description="As it was typed")]
+    base_model: Annotated[str, Meta(description="Model, as typed in the run")]
     new_model: str
     lost: int
     gained: int
     flips: Annotated[
-        tuple[FlipView, ...], Meta(description="The losses first; each kind in the order of the cases; in pages")
+        tuple[FlipView, ...],
+        Meta(description="Changed cases of this page, losses first, each in the order of the cases"),
     ]
-    excluded: Annotated[NamedView, Meta(description="Cases without a verdict on one side or both")]
-    apart: ApartNamedView
-    only_base: NamedView
-    only_new: NamedView
+    excluded: Annotated[NamedCasesView, Meta(description="Cases without a verdict on one side or both")]
+    apart: DifferentlyJudgedCasesView
+    only_base: NamedCasesView
+    only_new: NamedCasesView
     times: tuple[TimeView, ...]
-    words: Annotated[tuple[WordsView, ...], Meta(description="Of calls")]
+    words: Annotated[tuple[WordsView, ...], Meta(description="Counts of misheard words in calls")]
 
 
 # ── The use case ──
@@ -289,33 +296,33 @@ def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
         whole = _compare_sources(app, before, after, request)
     except DifferentCasesError:
         raise _model_required_error(
-            "the two are not known to have been asked the same cases; compare what both have by anySuite=true",
+            "the two runs may not have the same cases; to compare the cases that both have, send anySuite=true",
             "anySuite",
         ) from None
     begin = (request.page - 1) * request.page_size
     return ComparisonView(
-        **{name: getattr(whole, name) for name in WeighedView.__struct_fields__},
-        base=before.where,
-        new=after.where,
+        **{name: getattr(whole, name) for name in ComparisonNumbersView.__struct_fields__},
+        base=before.reference,
+        new=after.reference,
         base_model=before.model,
         new_model=after.model,
         lost=len(whole.lost),
         gained=len(whole.gained),
         flips=(*whole.lost, *whole.gained)[begin : begin + request.page_size],
-        excluded=_named_view(whole.excluded),
-        apart=ApartNamedView(count=len(whole.apart), cases=whole.apart[:MAX_NAMED]),
-        only_base=_named_view(whole.only_base),
-        only_new=_named_view(whole.only_new),
+        excluded=_named_cases_view(whole.excluded),
+        apart=DifferentlyJudgedCasesView(count=len(whole.apart), cases=whole.apart[:MAX_NAMED]),
+        only_base=_named_cases_view(whole.only_base),
+        only_new=_named_cases_view(whole.only_new),
         times=tuple(each for each in whole.measured if isinstance(each, TimeView)),
         words=tuple(each for each in whole.measured if isinstance(each, WordsView)),
     )
 
 
-def _compare_sources(app: App, before: Source, after: Source, request: CompareRequest) -> WholeComparisonView:
+def _compare_sources(app: App, before: Source, after: Source, request: CompareRequest) -> FullComparisonView:
     """Return the comparison of two runs, cached until one of them gets more results or is rescored."""
     states: list[Any] = []
     for each in (before, after):
-        run = app.store.runs.read(each.where)
+        run = app.store.runs.find_scored(each.reference)
         states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.list(run))
     options = {"any_suite": request.any_suite, "any_judge": request.any_judge}
     return app.comparisons.get(
@@ -341,14 +348,14 @@ def _model_required_error(message: str, parameter: str) -> InvalidInput:
     return InvalidInput(message, [Problem(message, parameter)])
 
 
-def _named_view(cases: tuple[str, ...]) -> NamedView:
-    return NamedView(count=len(cases), cases=cases[:MAX_NAMED])
+def _named_cases_view(cases: tuple[str, ...]) -> NamedCasesView:
+    return NamedCasesView(count=len(cases), cases=cases[:MAX_NAMED])
 
 
 # ── Building the views ──
 
 
-def comparison_view(compared: ComparedSides, examples: int = 0) -> WholeComparisonView:
+def comparison_view(compared: ComparedSides, examples: int = 0) -> FullComparisonView:
     """Return a comparison with all cases, and up to `examples` reply pairs; without pairs, statistics are None."""
     found, name = compared.comparison, compared.name
     before, after = compared.sides
@@ -362,8 +369,8 @@ def comparison_view(compared: ComparedSides, examples: int = 0) -> WholeComparis
                 base_passed=pair.base_passed,
                 new_passed=pair.new_passed,
                 repeats=pair.repeats,
-                base_in_all=_in_all_view(pair.base_passed, pair.repeats, pair.base_over),
-                new_in_all=_in_all_view(pair.new_passed, pair.repeats, pair.new_over),
+                base_in_all=_answer_totals_view(pair.base_passed, pair.repeats, pair.base_unpaired),
+                new_in_all=_answer_totals_view(pair.new_passed, pair.repeats, pair.new_unpaired),
                 detail=describe_pass_counts(pair, found.labels),
                 base_results=before.result_numbers(pair.case),
                 new_results=after.result_numbers(pair.case),
@@ -371,7 +378,7 @@ def comparison_view(compared: ComparedSides, examples: int = 0) -> WholeComparis
             for pair in pairs
         )
 
-    return WholeComparisonView(
+    return FullComparisonView(
         heading=compared.heading,
         verdict=found.verdict,
         sentence=found.sentence,
@@ -385,9 +392,11 @@ def comparison_view(compared: ComparedSides, examples: int = 0) -> WholeComparis
         interval=(found.interval.low, found.interval.high) if weighed else None,
         p_value=found.p_value if weighed else None,
         test=found.test if weighed else None,
-        over=OverView(base=found.over[0], new=found.over[1], sentence=found.describe_unpaired),
+        over=UnpairedAnswersView(
+            base=found.unpaired_counts[0], new=found.unpaired_counts[1], sentence=found.describe_unpaired
+        ),
         asked_differently=tuple(
-            AskedView(what=each.what, base=each.base, new=each.new, detail=each.detail)
+            RequestDifferenceView(what=each.what, base=each.base, new=each.new, detail=each.detail)
             for each in compared.asked_differently
         ),
         engine_changes=tuple(
@@ -400,10 +409,10 @@ def comparison_view(compared: ComparedSides, examples: int = 0) -> WholeComparis
         gained=flips(found.gained, "gained"),
         excluded=tuple(name(each.case) for each in found.excluded),
         apart=tuple(
-            ApartView(
+            DifferentJudgesView(
                 case=name(each.case), base=tuple(sorted(map(str, each.base))), new=tuple(sorted(map(str, each.new)))
             )
-            for each in found.apart
+            for each in found.differently_judged
         ),
         only_base=tuple(map(name, found.only_base)),
         only_new=tuple(map(name, found.only_new)),
@@ -441,27 +450,27 @@ def change_view(change: Change) -> TimeView | WordsView:
         "what": change.what,
         "cases": change.cases,
         "only_base": change.only_base,
-        "base": _finite_bounds(change.base),
-        "new": _finite_bounds(change.new),
-        "difference": _finite_bounds(change.difference),
-        "interval": _finite_bounds((change.interval.low, change.interval.high)) if change.interval else None,
+        "base": _replace_infinite_bounds(change.base),
+        "new": _replace_infinite_bounds(change.new),
+        "difference": _replace_infinite_bounds(change.difference),
+        "interval": _replace_infinite_bounds((change.interval.low, change.interval.high)) if change.interval else None,
         "proven": change.is_proven,
         "method": change.method,
         "sentence": change.sentence,
         "detail": change.detail,
     }
     if change.is_time:
-        return TimeView(**both, unit="seconds", ratio=_finite_bounds(change.ratio))
+        return TimeView(**both, unit="seconds", ratio=_replace_infinite_bounds(change.ratio))
     return WordsView(**both, unit="share of words", p_value=change.p_value, words=change.words)
 
 
-def _finite_bounds(bounds: Range) -> _Bounds:
+def _replace_infinite_bounds(bounds: Range) -> _Bounds:
     low, high = (each if math.isfinite(each) else None for each in bounds)
     return low, high
 
 
-def _in_all_view(passed: int, repeats: int, over: UnpairedAnswers) -> InAllView:
-    return InAllView(passed=passed + over.passed, answers=repeats + over.answers)
+def _answer_totals_view(passed: int, repeats: int, over: UnpairedAnswers) -> AnswerTotalsView:
+    return AnswerTotalsView(passed=passed + over.passed, answers=repeats + over.answers)
 
 
 def _engine_views(engines: Iterable[EngineInfo]) -> tuple[EngineView, ...]:

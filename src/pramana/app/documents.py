@@ -29,7 +29,7 @@ from pramana.store.store import Store
 MAX_ID_LENGTH = 1_000
 """The limit of an index in SQLite and PostgreSQL; the format itself has none."""
 MAX_GENERATED_ID_LENGTH = 60
-_ID_TOO_LONG = f"id must be {MAX_ID_LENGTH:,} characters or less to be kept"
+_ID_TOO_LONG = f"id must have at most {MAX_ID_LENGTH:,} characters"
 _SERVER_FIELDS = frozenset(("createdAt", "created_at", "updatedAt", "updated_at"))
 """Fields of a response that a request may omit; they are ignored, so a response can be sent back unchanged."""
 
@@ -85,7 +85,7 @@ def import_located(
     except ScenarioIdsExist as error:
         there = set(error.ids)
         places = [
-            each.make_problem(f"id {quote_text(each.id)} exists already") for each in scenarios if each.id in there
+            each.make_problem(f"id {quote_text(each.id)} already exists") for each in scenarios if each.id in there
         ]
         raise ScenarioIdsExist(error.ids, places) from None
 
@@ -107,9 +107,11 @@ def _refuse_unexportable(scenario: Scenario) -> None:
     problems = Problems()
     read_back = parse_scenarios(write_scenarios([scenario]), problems)
     if problems.errors:
-        raise InvalidInput.from_problems([Problem(f"no YAML file can hold it: {problems.kept[0].message}", "assert")])
+        raise InvalidInput.from_problems(
+            [Problem(f"it cannot be written as a YAML file: {problems.kept[0].message}", "assert")]
+        )
     if [each.scenario for each in read_back] != [scenario]:
-        raise InvalidInput.from_problems([Problem("no YAML file can hold it as it is", "assert")])
+        raise InvalidInput.from_problems([Problem("it cannot be written as a YAML file", "assert")])
 
 
 def make_id(name: object) -> str:

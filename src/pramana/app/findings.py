@@ -29,7 +29,7 @@ class _RunSums:
     spread: SpreadTally
     scorings: tuple[int, ...]
     lock: threading.Lock
-    last: int = 0
+    last_seq: int = 0
     result: tuple[Summary, RunTimes] | None = None
 
 
@@ -38,22 +38,22 @@ class RunSummaries:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: OrderedDict[str, _RunSums] = OrderedDict()
+        self._cache: OrderedDict[str, _RunSums] = OrderedDict()
         self._lock = threading.Lock()
 
     def summarise(self, run: Run) -> tuple[Summary, RunTimes]:
         """Return the current summary of a run, and the distribution of its times."""
         scorings = tuple(self._store.scorings.list(run))
         with self._lock:
-            sums = self._kept.get(run.id)
+            sums = self._cache.get(run.reference)
             if sums is None or sums.scorings != scorings:
                 sums = _RunSums(Tally.for_run(run), SpreadTally.for_run(run), scorings, threading.Lock())
-            put_in_cache(self._kept, run.id, sums, MAX_RUNS)
+            put_in_cache(self._cache, run.reference, sums, MAX_RUNS)
         with sums.lock:
-            for seq, case, result in self._store.results.iterate_numbered_with_cases(run, sums.last):
+            for seq, case, result in self._store.results.iterate_numbered_with_cases(run, sums.last_seq):
                 sums.tally.add(case, result)
                 sums.spread.add(result)
-                sums.last, sums.result = seq, None
+                sums.last_seq, sums.result = seq, None
             if sums.result is None:
                 sums.result = sums.tally.summary(), sums.spread.times()
             return sums.result
@@ -69,14 +69,14 @@ class ComputationCache:
     """A cache of the latest computed values; each is computed once, even if several threads request it."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._cache: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
         """Return the value of a key; compute it if it is not cached."""
         with self._lock:
-            entry = self._kept.get(key) or _Entry()
-            put_in_cache(self._kept, key, entry, MAX_COMPARISONS)
+            entry = self._cache.get(key) or _Entry()
+            put_in_cache(self._cache, key, entry, MAX_COMPARISONS)
         with entry.lock:
             if entry.value is None:
                 entry.value = compute()

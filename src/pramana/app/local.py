@@ -113,7 +113,7 @@ def _python_folders(project: Path) -> set[Path]:
 
 def _local_program(app: App) -> LocalProgram:
     if app.local is None:
-        raise Forbidden("only a program on the user's own machine can do this, not a server")
+        raise Forbidden("this is possible only in a program on your own machine, not through a server")
     return app.local
 
 
@@ -128,7 +128,7 @@ def _run_within_limits(
     if paid or scorers_may_spend:
         before = app.store.results.sum_spending(run.id).cost_usd if run.stored else 0.0
         wanted = None if limits.max_cost_usd is None else max(0.0, limits.max_cost_usd - before)
-        with spending.reserve(wanted, ", ".join(paid) or "what its scorers ask") as granted:
+        with spending.reserve(wanted, ", ".join(paid) or "model calls by scorers") as granted:
             budgets: list[Budget] = []
 
             def watch_progress(progress: Progress) -> None:
@@ -139,7 +139,9 @@ def _run_within_limits(
             allowed = replace(limits, max_cost_usd=before + granted.max_cost_usd)
             kept = allowed if limits.max_cost_usd is None else limits
             try:
-                ended = asyncio.run(_execute_run(app.store, run, allowed, watch_progress, stop, cache, kept=kept))
+                ended = asyncio.run(
+                    _execute_run(app.store, run, allowed, watch_progress, stop, cache, stored_limits=kept)
+                )
             finally:
                 granted.spent_usd = budgets[0].cost_usd - before if budgets else 0.0
     else:
@@ -156,10 +158,10 @@ async def _execute_run(
     stop: Stop,
     cache: ReplyCache | None,
     reach: Reach | None = None,
-    kept: Limits | None = None,
+    stored_limits: Limits | None = None,
 ) -> Run:
     working = asyncio.ensure_future(
-        execute(store, run, limits, watch, stop, reach=reach, cache=cache, kept_limits=kept)
+        execute(store, run, limits, watch, stop, reach=reach, cache=cache, kept_limits=stored_limits)
     )
 
     def end_now() -> None:

@@ -38,7 +38,7 @@ class OfferView(View, frozen=True, kw_only=True):
 
     provider: str
     models: tuple[str, ...]
-    problem: Annotated[str | None, Meta(description="Why it could not be asked")]
+    problem: Annotated[str | None, Meta(description="Why the list of models could not be read")]
 
 
 class LatencyView(View, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class RateView(OutcomesView, frozen=True, kw_only=True):
     pass_rate: float | None
     interval: Annotated[tuple[float, float] | None, Meta(description="Wilson's 95 % interval, with cases as the units")]
     n: Annotated[int, Meta(description="Results with a verdict")]
-    cases: Annotated[int, Meta(description="Different cases that were asked")]
+    cases: Annotated[int, Meta(description="Number of different cases")]
     latency_ms: LatencyView
 
 
@@ -68,14 +68,14 @@ class RunPointView(RateView, frozen=True, kw_only=True):
     suite: str
     suite_hash: str | None
     cases_digest: Annotated[
-        str | None, Meta(description="Of all cases of the run: points with the same were asked the same")
+        str | None, Meta(description="Digest of all cases of the run; equal if two runs have the same cases")
     ]
     variant: str
     setup_digest: Annotated[
         str,
         Meta(
-            description="Of what else must be the same for a trend: the judge, the embedder, the system prompt, the "
-            "parameters; of what is spoken, the caller's voice and the speech recognition too"
+            description="Digest of the other settings that must be equal within a trend: judge, embedder, system "
+            "prompt and parameters; for calls also the caller's voice and the speech recognition"
         ),
     ]
 
@@ -86,7 +86,7 @@ class DayPointView(RateView, frozen=True, kw_only=True):
     day: str
     variant: str
     runs: int
-    complete: Annotated[bool, Meta(description="False where more runs of that day were left out")]
+    complete: Annotated[bool, Meta(description="False if some runs of that day are missing")]
 
 
 class HistoryView(View, frozen=True, kw_only=True):
@@ -304,7 +304,7 @@ async def _list_all_models(
         elif name == "command":  # a file lists them: no request is needed
             return sorted(accounts.commands)
         elif name in CALLED_KINDS or name == "python":
-            raise InvalidInput(f"{name} has no list of its models; see its documentation")
+            raise InvalidInput(f"{name} does not list its models; see the documentation of {name}")
         else:
             target = Target(name, name, "local" if name == "local" else "any")
         if account := accounts.find_account(target):
@@ -328,7 +328,7 @@ async def _list_all_models(
             models = await list_models_of(name)
         except PramanaError as error:
             problem = escape_control_characters(str(error))
-        except Exception as error:  # noqa: BLE001 - whatever a stranger's provider raises is its own problem
+        except Exception as error:  # noqa: BLE001 - a plugin's provider may raise anything
             problem = escape_control_characters(f"the provider failed: {type(error).__name__}: {error}")
         return OfferView(provider=name, models=tuple(models), problem=problem)
 

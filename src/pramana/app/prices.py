@@ -29,33 +29,38 @@ Dollars = Annotated[float, Meta(ge=0, le=MAX_PRICE)]
 class NewPrice(Struct, frozen=True, kw_only=True):
     """A price to set, in US dollars per million tokens."""
 
-    input_per_million: Annotated[Dollars, Meta(description="Dollars a million tokens")]
-    output_per_million: Annotated[Dollars, Meta(description="Dollars a million tokens")]
-    cached_per_million: Annotated[Dollars | None, Meta(description="As input when left out")] = None
+    input_per_million: Annotated[Dollars, Meta(description="US dollars per million tokens")]
+    output_per_million: Annotated[Dollars, Meta(description="US dollars per million tokens")]
+    cached_per_million: Annotated[Dollars | None, Meta(description="If omitted, the input price")] = None
 
 
 class StepView(View, frozen=True, kw_only=True):
     """US dollars per million tokens of each kind; null means unknown."""
 
-    above: Annotated[int, Meta(description="For requests of more input tokens than this")]
+    above: Annotated[int, Meta(description="Applies to requests with more input tokens than this")]
     input_per_million: float | None
     output_per_million: float | None
-    cached_per_million: Annotated[float | None, Meta(description="Of input that the provider had in its cache")]
-    per_request: Annotated[float, Meta(description="Dollars a request, whatever its tokens")]
+    cached_per_million: Annotated[
+        float | None, Meta(description="Price of input tokens read from the provider's cache")
+    ]
+    per_request: Annotated[float, Meta(description="US dollars per request, independent of tokens")]
 
 
 class PriceView(View, frozen=True, kw_only=True):
     """The price of a model. If `steps` is empty, the price is unknown, which does not mean free."""
 
-    model: Annotated[str, Meta(description="As it is typed")]
+    model: Annotated[str, Meta(description="Model, as typed in runs")]
     origin: Annotated[
         Literal["set", "file", "published", "free"] | None,
-        Meta(description="Set here, the file prices.toml of this machine, genai-prices, or it costs nothing"),
+        Meta(
+            description="Source of the price: set on this server, prices.toml of this machine, genai-prices, or free "
+            "of charge"
+        ),
     ]
-    name: Annotated[str | None, Meta(description="The name that it was set for or that the file has")]
+    name: Annotated[str | None, Meta(description="Name in the source of the price")]
     steps: tuple[StepView, ...]
-    updated_at: Annotated[str | None, Meta(description="When it was set")]
-    problem: Annotated[str | None, Meta(description="Why nothing can be said of this model")]
+    updated_at: Annotated[str | None, Meta(description="When the price was set")]
+    problem: Annotated[str | None, Meta(description="Why the price of this model is unknown")]
 
 
 class PriceList(NamedTuple):
@@ -100,7 +105,7 @@ def set_price(app: App, _: User, model: str, price: NewPrice) -> PriceView:
 
 
 @use_case("admin")
-def forget_price(app: App, _: User, model: str) -> PriceView:
+def delete_price(app: App, _: User, model: str) -> PriceView:
     """Remove the price that was set for a model; return the price that applies then."""
     app.store.prices.delete(model.strip())
     return _current_price_view(app, model.strip())

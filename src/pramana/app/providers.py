@@ -41,8 +41,8 @@ class NewProvider(Struct, frozen=True, kw_only=True):
 class ArgumentsView(View, frozen=True, kw_only=True):
     """Further settings of a provider."""
 
-    model: Annotated[str | None, Meta(description="The one that is meant where the id stands alone")]
-    description: Annotated[Mapping[str, Any] | None, Meta(description="Of an agent of the kind websocket")]
+    model: Annotated[str | None, Meta(description="Model used if a run names only the provider")]
+    description: Annotated[Mapping[str, Any] | None, Meta(description="Description of an agent of the kind websocket")]
 
 
 class ProviderView(View, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class ProviderView(View, frozen=True, kw_only=True):
 
     id: str
     kind: Kind
-    base_url: Annotated[str | None, Meta(description="None: the vendor's own")]
+    base_url: Annotated[str | None, Meta(description="null: the vendor's own address")]
     arguments: ArgumentsView
     key_set: bool
     created_at: str
@@ -65,12 +65,12 @@ class VariableView(View, frozen=True, kw_only=True):
     kinds: tuple[str, ...]
 
 
-class HealthyView(View, frozen=True, kw_only=True):
+class ProbeResultView(View, frozen=True, kw_only=True):
     """A provider that answered."""
 
     status: Literal["healthy"]
     latency_ms: float
-    models: Annotated[tuple[str, ...], Meta(description="What it offers, where it says so")]
+    models: Annotated[tuple[str, ...], Meta(description="Models that the provider lists, if it lists any")]
 
 
 class ProviderList(NamedTuple):
@@ -143,8 +143,8 @@ def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, A
         made = check_provider(known.id, known.kind, **stays, has_key=has_key)
         if known.key_set and keeps_key and _key_destination(made) != _key_destination(known):
             raise _key_error(
-                "the address changes, and a key is only sent to the address it was set for; send apiKey as well, "
-                "the same or a new one, or null for none"
+                "this changes the address, and a key is only sent to the address that it was set for; also send "
+                "apiKey: the same key, a new one, or null for none"
             )
         return made
 

@@ -21,7 +21,7 @@ class PullView(View, frozen=True, kw_only=True):
     phase: Phase
     done_bytes: int
     total_bytes: int
-    problem: Annotated[str | None, Meta(description="Why it failed, and what to do")]
+    problem: Annotated[str | None, Meta(description="Why the download failed, and what to do")]
 
 
 class _ServerClosing(Exception):

@@ -8,7 +8,7 @@ from pramana import audio
 from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import InvalidInput
-from pramana.store.blobs import KeptFile
+from pramana.store.blobs import StoredFile
 
 
 class RecordingView(View, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class UploadedRecording(NamedTuple):
 @use_case("viewer")
 def list_recordings(app: App, _: User) -> list[RecordingView]:
     """Return the uploaded recordings, by name."""
-    return [RecordingView(**_recording_fields(each)) for each in app.store.sounds.list()]
+    return [RecordingView(**_recording_fields(each)) for each in app.store.recordings.list()]
 
 
 @use_case("editor")
@@ -51,7 +51,7 @@ def upload_recording(
         raise InvalidInput(f"this recording cannot be used: {bad}") from None
     if wrong := audio.problem(sound.samples, sound.rate):
         raise InvalidInput(f"this recording cannot be used: {wrong}")
-    kept, is_new = app.store.sounds.put(name, data, replace=replace)
+    kept, is_new = app.store.recordings.put(name, data, replace=replace)
     view = UploadedView(
         **_recording_fields(kept),
         digest=f"sha256:{hashlib.sha256(data).hexdigest()}",
@@ -64,14 +64,14 @@ def upload_recording(
 @use_case("viewer")
 def find_recording(app: App, _: User, name: str) -> Path:
     """Return the file of a recording, by its path or digest."""
-    return app.store.sounds.find(name)
+    return app.store.recordings.find(name)
 
 
 @use_case("editor")
 def remove_recording(app: App, _: User, name: str) -> None:
     """Delete an uploaded recording; recordings of calls stay with their runs."""
-    app.store.sounds.remove(name)
+    app.store.recordings.remove(name)
 
 
-def _recording_fields(recording: KeptFile) -> dict[str, Any]:
+def _recording_fields(recording: StoredFile) -> dict[str, Any]:
     return {"path": f"/audio/{recording.name}", "bytes": recording.size, "changed_at": recording.changed}

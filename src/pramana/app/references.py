@@ -17,6 +17,7 @@ from pramana.app.model_names import ModelNames, find_model_index, list_model_nam
 from pramana.errors import InvalidInput, quote_text, suggest_similar
 from pramana.hash import case_digest
 from pramana.model import Run, Target
+from pramana.replies import describe_reply
 from pramana.store.store import Store
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _find_two_models(run: Reference, model: str | None, new_model: str | None) -
                 )
             known[name] = place
     if len(known) == 2 and known["model"] == known["new_model"]:
-        itself = f"{run.models[known['model']].typed} would be compared with itself in {run.title}"
+        itself = f"{run.models[known['model']].typed} cannot be compared with itself in {run.title}"
         raise ModelUnclear(itself, [run.given], _suggest_two_models(run, {"model": known["model"]}), "new_model")
     if len(known) < 2 and len(run.models) > 2:
         missing: Missing = "new_model" if "model" in known else "model"
@@ -230,7 +231,7 @@ def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Sour
                 timed.first_token_s if timed else None,
                 seq,
                 reply.fingerprint if reply else None,
-                reply.text if reply else None,
+                describe_reply(reply.text, reply.tool_calls) if reply else None,
             )
 
     def read(places: Sequence[int]) -> dict[int, RecordedReply]:
@@ -238,8 +239,8 @@ def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Sour
         for seq in places:
             case, result = store.results.read(run, seq)
             lines = [line.text for line in case.script] or [turn.text for turn in case.turns]
-            text = result.reply.text if result.reply else None
-            found[seq] = RecordedReply("\n\n".join(lines), text, result.outcome, explain_outcome(result))
+            text, calls = (result.reply.text, result.reply.tool_calls) if result.reply else (None, ())
+            found[seq] = RecordedReply("\n\n".join(lines), text, result.outcome, explain_outcome(result), calls)
         return found
 
     def digests() -> frozenset[str]:

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from pramana.analyse.comparison import Pair
-from pramana.analyse.replies import Answered, iterate_scored
+from pramana.analyse.replies import ComparableAnswer, iterate_scored
 from pramana.app.comparison_sides import ComparedSides, RecordedReply, Side, Source
-from pramana.app.views import View
+from pramana.app.views import ToolCallView, View, tool_call_views
 from pramana.model import Outcome
 
 Change = Literal["lost", "gained", "same verdict"]
@@ -24,7 +24,8 @@ class SideReplyView(View, frozen=True, kw_only=True):
 
     outcome: Outcome
     reason: str | None
-    reply: Annotated[str | None, Meta(description="null: not recorded")]
+    reply: Annotated[str | None, Meta(description="null: there is none, or it was not recorded")]
+    tool_calls: Annotated[tuple[ToolCallView, ...], Meta(description="Tools that the model called")] = ()
     result: Annotated[int | None, Meta(description="The number of the result in its run; null in a file")]
 
 
@@ -76,6 +77,7 @@ def _side_reply(source: Source, place: int, recorded: RecordedReply) -> SideRepl
         outcome=recorded.outcome,
         reason=recorded.reason,
         reply=recorded.text,
+        tool_calls=tool_call_views(recorded.tool_calls),
         result=place if source.stored else None,
     )
 
@@ -100,5 +102,5 @@ def _flip_answers(pair: Pair, change: Change, base: Side, new: Side) -> _Wanted:
     return _Wanted(pair.case, change, *places)
 
 
-def _first(answers: Sequence[Answered], outcome: Outcome) -> int:
+def _first(answers: Sequence[ComparableAnswer], outcome: Outcome) -> int:
     return next(each.place for each in answers if each.outcome is outcome)

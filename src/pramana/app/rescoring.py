@@ -5,14 +5,16 @@ A reply that gets no new verdict keeps the old one; such replies are counted and
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from pramana.analyse.summary import Rate, explain_outcome
+from pramana.app import App, User, use_case
 from pramana.app.views import OutcomesView, View
-from pramana.bench import VERDICTS, make_scoring_label
+from pramana.bench import VERDICTS
 from pramana.model import Outcome, Result, Run
+from pramana.plan_scoring import make_scoring_label
 from pramana.store.store import Store
 
 MAX_LISTED = 1_000
@@ -24,43 +26,46 @@ class ScoredModelView(View, frozen=True, kw_only=True):
 
     model: str
     outcomes: OutcomesView
-    pass_rate: Annotated[float | None, Meta(description="Of the results with a verdict; null without any")]
+    pass_rate: Annotated[
+        float | None, Meta(description="Pass rate of the results with a verdict; null if there are none")
+    ]
 
 
 class ScoringView(View, frozen=True, kw_only=True):
     """A scoring of a run: number 0 was made during the run, and each rescoring adds one."""
 
     number: int
-    reference: Annotated[str, Meta(description="Names the run by this scoring: `RUN@1`")]
+    reference: Annotated[str, Meta(description="Name of the run with this scoring: `RUN@1`")]
     label: Annotated[str, Meta(description="The judge, the embedder and the scorers")]
     created_at: str
     current: Annotated[
-        bool, Meta(description="Whether the run is read by it: the newest, unless an earlier one was chosen")
+        bool, Meta(description="Whether this scoring is current: the newest, unless an earlier one was chosen")
     ]
     models: tuple[ScoredModelView, ...]
 
 
-class ChangedVerdictView(View, frozen=True, kw_only=True):
+class _RescoredView(View, frozen=True, kw_only=True):
+    """A result that was scored again."""
+
+    case_id: str
+    model: str
+    variant: str
+    repeat: int
+
+
+class ChangedVerdictView(_RescoredView, frozen=True, kw_only=True):
     """A result whose outcome a rescoring changed."""
 
-    case_id: str
-    model: str
-    variant: str
-    repeat: int
     before: Outcome
     after: Outcome
-    reason: Annotated[str, Meta(description="Of the new verdict")]
+    reason: Annotated[str, Meta(description="Reason for the new verdict")]
 
 
-class KeptVerdictView(View, frozen=True, kw_only=True):
+class KeptVerdictView(_RescoredView, frozen=True, kw_only=True):
     """A result that got no new verdict and keeps the old one."""
 
-    case_id: str
-    model: str
-    variant: str
-    repeat: int
     verdict: Outcome
-    attempt: Annotated[Outcome, Meta(description="How judging it again ended: errored, unscored or skipped")]
+    attempt: Annotated[Outcome, Meta(description="Outcome of the new scoring: errored, unscored or skipped")]
     reason: Annotated[str, Meta(description="Why there is no new verdict")]
 
 
@@ -76,18 +81,18 @@ class RescoringView(View, frozen=True, kw_only=True):
     """The changes made by a rescoring."""
 
     scoring: int
-    judged: Annotated[int, Meta(description="Replies that were judged again")]
+    judged: Annotated[int, Meta(description="Number of replies that were scored again")]
     changed: int
-    counts: Annotated[tuple[ChangeCountView, ...], Meta(description="The most frequent change first")]
+    counts: Annotated[tuple[ChangeCountView, ...], Meta(description="Counts of each change, most frequent first")]
     changes: Annotated[
         tuple[ChangedVerdictView, ...], Meta(description=f"In the order of the cases; the first {MAX_LISTED:,}")
     ]
-    kept: Annotated[int, Meta(description="Replies without a new verdict, which keep the one they had")]
+    kept: Annotated[int, Meta(description="Number of replies without a new verdict, which keep the earlier one")]
     kept_verdicts: Annotated[
         tuple[KeptVerdictView, ...], Meta(description=f"In the order of the cases; the first {MAX_LISTED:,}")
     ]
-    new_verdicts: Annotated[int, Meta(description="Replies that passed or failed, by the checks made now")]
-    errored: Annotated[int, Meta(description="Of the kept ones, those whose judging failed with an error")]
+    new_verdicts: Annotated[int, Meta(description="Number of replies that passed or failed in the new scoring")]
+    errored: Annotated[int, Meta(description="Number of kept replies whose new scoring failed with an error")]
 
 
 def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
@@ -103,11 +108,22 @@ def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
             kept_count += 1
             errored += attempt.outcome is Outcome.ERRORED
             if len(kept) < MAX_LISTED:
-                kept.append(_kept_verdict_view(after, attempt))
+                kept.append(
+                    KeptVerdictView(
+                        **_identify(after),
+                        verdict=after.outcome,
+                        attempt=attempt.outcome,
+                        reason=explain_outcome(attempt),
+                    )
+                )
         elif before.outcome is not after.outcome:
             counts[before.outcome, after.outcome] += 1
             if len(changes) < MAX_LISTED:
-                changes.append(_changed_verdict_view(before, after))
+                changes.append(
+                    ChangedVerdictView(
+                        **_identify(after), before=before.outcome, after=after.outcome, reason=explain_outcome(after)
+                    )
+                )
     return RescoringView(
         scoring=scoring,
         judged=judged,
@@ -121,33 +137,25 @@ def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
     )
 
 
-def _changed_verdict_view(before: Result, after: Result) -> ChangedVerdictView:
-    key = after.key
-    return ChangedVerdictView(
-        case_id=after.case_id,
-        model=key.model,
-        variant=key.variant,
-        repeat=key.repeat,
-        before=before.outcome,
-        after=after.outcome,
-        reason=explain_outcome(after),
-    )
-
-
-def _kept_verdict_view(result: Result, attempt: Result) -> KeptVerdictView:
+def _identify(result: Result) -> dict[str, Any]:
+    """Return the fields of a view that identify a result."""
     key = result.key
-    return KeptVerdictView(
-        case_id=result.case_id,
-        model=key.model,
-        variant=key.variant,
-        repeat=key.repeat,
-        verdict=result.outcome,
-        attempt=attempt.outcome,
-        reason=explain_outcome(attempt),
-    )
+    return {"case_id": result.case_id, "model": key.model, "variant": key.variant, "repeat": key.repeat}
 
 
-def use_scoring(store: Store, run: Run, number: int) -> Sequence[ScoringView]:
+@use_case("viewer")
+def list_scorings(app: App, _: User, run_id: str) -> Sequence[ScoringView]:
+    """Return the scorings of a run, oldest first."""
+    return scoring_views(app.store, app.store.runs.find(run_id))
+
+
+@use_case("editor")
+def use_scoring(app: App, _: User, run_id: str, number: int) -> Sequence[ScoringView]:
+    """Make a scoring current until the run is rescored; return all scorings of the run."""
+    return make_scoring_current(app.store, app.store.runs.read(run_id), number)
+
+
+def make_scoring_current(store: Store, run: Run, number: int) -> Sequence[ScoringView]:
     """Make a scoring current until the run is rescored; return all scorings of the run."""
     store.scorings.use(run, number)
     return scoring_views(store, run)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import asdict, fields, force_setattr
 
 from pramana import planning
-from pramana.analyse.rates import model_rates, rate_of
+from pramana.analyse.rates import make_rate, model_rates
 from pramana.analyse.scores import rubric_ratings
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Rate, Summary
@@ -133,14 +133,14 @@ def list_runs(app: App, _: User, filter_: RunFilter) -> Listed[RunView]:
 @use_case("viewer", "heavy")
 def read_run(app: App, _: User, run_id: str) -> RunDetailView:
     """Return a run's plan, its progress, its summary and the distribution of its times."""
-    run = app.store.runs.find(run_id)
+    run = app.store.runs.find_scored(run_id)
     return _read_run_detail(app, run, *app.findings.summarise(run))
 
 
 @use_case("viewer")
 def read_progress(app: App, _: User, run_id: str) -> RunDetailView:
     """Return a run's plan and its progress, without the summary, which takes longer to compute."""
-    return _read_run_detail(app, app.store.runs.find(run_id))
+    return _read_run_detail(app, app.store.runs.find_scored(run_id))
 
 
 @use_case("viewer", "heavy")
@@ -148,7 +148,7 @@ def render_run(
     app: App, _: User, run_id: str, render: Callable[[Run, Iterator[tuple[Case, Result]]], _Rendered]
 ) -> _Rendered:
     """Return the output of a renderer, which gets a run and an iterator of its results."""
-    run = app.store.runs.find(run_id)
+    run = app.store.runs.find_scored(run_id)
     return render(run, app.store.results.iterate_with_cases(run))
 
 
@@ -197,7 +197,7 @@ def _read_run_detail(
 def list_results(app: App, _: User, run_id: str, filter_: ResultFilter) -> Listed[ResultView]:
     """Return results in the order they were stored, each with the beginning of its reply."""
     found, total = app.store.results.page(
-        app.store.runs.find(run_id),
+        app.store.runs.find_scored(run_id),
         outcome=filter_.outcome,
         model=filter_.model,
         case=filter_.case,
@@ -215,7 +215,7 @@ def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = 
 
     Its neighbours are the nearest results that pass the filters, on whatever page.
     """
-    run = app.store.runs.find(run_id)
+    run = app.store.runs.find_scored(run_id)
     case, result = app.store.results.read(run, seq)
     before, after = app.store.results.find_neighbours(
         run, seq, among.outcome, model=among.model, case=among.case, text=among.text, tag=among.tag
@@ -229,13 +229,13 @@ def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = 
 @use_case("viewer")
 def follow_run(app: App, _: User, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent]:
     """Yield the results of a run after a result number, and its progress, until it ends."""
-    return app.tail.run(app.store.runs.find(run_id).id, after)
+    return app.tail.follow_run(app.store.runs.find(run_id).id, after)
 
 
 @use_case("viewer", "here")
 def follow_changes(app: App, _: User, after: int | None = None) -> AsyncGenerator[ChangeEvent]:
     """Yield everything created, changed or deleted after a change number; without one, from now on."""
-    return app.tail.changes(after)
+    return app.tail.follow_changes(after)
 
 
 # ── Views ──
@@ -245,7 +245,7 @@ def _run_view(run: Run, ended: EndedCounts | Summary | None = None, cases_digest
     plan = run.plan
     rate = ended.overall if isinstance(ended, Summary) else None
     if isinstance(ended, EndedCounts):
-        rate = rate_of(run, ended.outcomes, len(ended.ways))
+        rate = make_rate(run, ended.outcomes, len(ended.scored_variants))
     return RunView(
         id=run.id,
         name=run.name,
@@ -281,6 +281,7 @@ def run_detail_view(
     """Return the detail view of a run."""
     return RunDetailView(
         **asdict(listed or _run_view(run, summary)),
+        scoring=run.scoring,
         judges=tuple(summary.judge_names) if summary else None,
         plan=_plan_view(run),
         limits=LimitsView(**{PUBLISHED_LIMITS[name]: value for name, value in run.limits.items()}),
@@ -297,7 +298,7 @@ def _model_rate_views(run: Run, ended: EndedCounts | Summary | None) -> tuple[Mo
     if ended is None:
         return None
     if isinstance(ended, EndedCounts):
-        rates = model_rates(run, ended.outcomes, ended.by_model, ended.ways)
+        rates = model_rates(run, ended.outcomes, ended.by_model, ended.scored_variants)
     else:
         rates = {target.typed: ended.by["model"].get(target.typed, Rate()) for target in run.plan.targets}
     return tuple(
@@ -364,8 +365,8 @@ def estimate_view(store: Store, request: RunRequest, reach: Reach | None = None)
             )
             for each in found.shares
         ),
-        note="Token counts are approximate, without those of hidden reasoning. The cost range is for answers a third "
-        "to three times as long as assumed.",
+        note="Token counts are approximate and do not include hidden reasoning. The cost range assumes answers a "
+        "third to three times as long as estimated.",
     )
 
 
@@ -373,7 +374,7 @@ def _limit_warnings(cost_usd: float | None, request: RunRequest) -> list[str]:
     limit = request.limits.max_cost_usd
     if limit is None or cost_usd is None or cost_usd <= limit:
         return []
-    return [f"the cost limit of ${limit:g} is below the estimate, so the run may end before every case was asked"]
+    return [f"the cost limit of ${limit:g} is below the estimate, so the run may end before every case has been run"]
 
 
 def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str | None = None) -> ResultDetailView:

@@ -35,9 +35,9 @@ class ScenarioTurnView(View, frozen=True, kw_only=True):
     say: str
     audio_url: str | None
     barge_in: float | None
-    assert_: Annotated[tuple[StatedAssertion, ...] | None, Meta(description="In the names of suite files")] = field(
-        name="assert"
-    )
+    assert_: Annotated[
+        tuple[StatedAssertion, ...] | None, Meta(description="Checks, with the same fields as in suite files")
+    ] = field(name="assert")
     reference: str | None
 
 
@@ -53,9 +53,9 @@ class ScenarioFieldsView(View, frozen=True, kw_only=True):
     tags: tuple[str, ...]
     language: str
     difficulty: Difficulty
-    assert_: Annotated[tuple[StatedAssertion, ...] | None, Meta(description="In the names of suite files")] = field(
-        name="assert"
-    )
+    assert_: Annotated[
+        tuple[StatedAssertion, ...] | None, Meta(description="Checks, with the same fields as in suite files")
+    ] = field(name="assert")
     reference: str | None
     turns: tuple[ScenarioTurnView, ...] | None
     conditions: str | None
@@ -82,7 +82,7 @@ class ImportedView(View, frozen=True, kw_only=True):
     imported: tuple[str, ...]
     updated: tuple[str, ...]
     skipped: tuple[str, ...]
-    scenarios: Annotated[tuple[ScenarioView, ...], Meta(description="Those that were imported or updated")]
+    scenarios: Annotated[tuple[ScenarioView, ...], Meta(description="The imported or updated scenarios")]
 
 
 class FacetsView(View, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class LibraryView(View, frozen=True, kw_only=True):
     file: str
     ids: tuple[str, ...]
     languages: tuple[str, ...]
-    imported: Annotated[int, Meta(description="How many of its ids are in the store")]
+    imported: Annotated[int, Meta(description="Number of its scenarios that are already stored")]
 
 
 # ── Requests ──
@@ -117,17 +117,22 @@ class ScenarioFilter(Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[str, ...],
         Meta(
             max_length=MAX_NAMED,
-            description="Any of these; a tag that ends in a colon stands for its branch: `domain:`",
+            description="Any of these tags; a tag that ends in a colon matches every tag that starts with it: "
+            "`domain:`",
         ),
     ] = ()
     all_tags: Annotated[
-        tuple[str, ...], Meta(max_length=MAX_NAMED, description="All of these, or one of each branch")
+        tuple[str, ...],
+        Meta(
+            max_length=MAX_NAMED,
+            description="All of these tags; one that ends in a colon matches every tag that starts with it",
+        ),
     ] = ()
     text: Annotated[
         str,
         Meta(
             max_length=MAX_TEXT_CHARS,
-            description="Has this in its id, name, prompt or expected outcome, in capitals or not",
+            description="Text in the ID, name, prompt or expected outcome, ignoring case",
         ),
     ] = ""
 
@@ -215,7 +220,7 @@ def change_scenario(
     With `seen`, the time of the version that the caller read, change it only if that is still the stored version.
     """
     if fields.get("id", scenario_id) not in (None, scenario_id):
-        raise InvalidInput("the id of a scenario cannot be changed; create another one, and delete this")
+        raise InvalidInput("the ID of a scenario cannot be changed; create a new scenario and delete this one")
     stated = {**fields, "id": scenario_id}
 
     def apply_fields(before: Scenario) -> Scenario:

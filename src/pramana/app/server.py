@@ -13,10 +13,10 @@ from pramana.errors import InvalidInput, Problem
 from pramana.request import describe_type_mismatch
 from pramana.store.engine import timestamp
 from pramana.store.preferences import Preferences
-from pramana.store.tokens import EXPIRES_DAYS, MOST_DAYS, Role, Token
+from pramana.store.tokens import EXPIRES_DAYS, MAX_DAYS, Role, Token
 
 
-class MeView(View, frozen=True, kw_only=True):
+class CallerView(View, frozen=True, kw_only=True):
     """The current user."""
 
     name: str
@@ -29,14 +29,16 @@ class ServerView(View, frozen=True, kw_only=True):
 
     version: str
     database: Literal["sqlite", "postgresql"]
-    address: Annotated[str, Meta(description="Where it listens")]
-    allowed_hosts: Annotated[tuple[str, ...], Meta(description="Names by which it is reached besides")]
-    for_this_machine_alone: Annotated[bool, Meta(description="Whether nobody else can use it")]
+    address: Annotated[str, Meta(description="Address on which the server listens")]
+    allowed_hosts: Annotated[tuple[str, ...], Meta(description="Further host names that the server accepts")]
+    for_this_machine_alone: Annotated[bool, Meta(description="Whether only this machine can reach the server")]
     tokens_required: Annotated[bool, Meta(description="Whether the server's own account needs a token too")]
     private_addresses_allowed: Annotated[
-        bool, Meta(description="Whether models and recordings may be at private addresses now")
+        bool, Meta(description="Whether models and recordings may be at private addresses")
     ]
-    runs_here: Annotated[bool, Meta(description="Whether this process carries runs out, or leaves that to another")]
+    runs_here: Annotated[
+        bool, Meta(description="Whether this process executes runs, or leaves them to another process")
+    ]
 
 
 class TokenView(View, frozen=True, kw_only=True):
@@ -46,9 +48,9 @@ class TokenView(View, frozen=True, kw_only=True):
     name: str
     role: Role
     created_at: str
-    last_used: Annotated[str | None, Meta(description="The day it was last seen")]
+    last_used: Annotated[str | None, Meta(description="Day on which the token was last used")]
     revoked_at: str | None
-    expires_at: Annotated[str | None, Meta(description="When it expires or has expired; null: never")]
+    expires_at: Annotated[str | None, Meta(description="Time at which the token expires or expired; null: never")]
 
     @property
     def is_valid(self) -> bool:
@@ -86,15 +88,15 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
 
     name: str
     role: str
-    expires_in_days: Annotated[int, Meta(ge=1, le=MOST_DAYS)] | None = EXPIRES_DAYS
+    expires_in_days: Annotated[int, Meta(ge=1, le=MAX_DAYS)] | None = EXPIRES_DAYS
     """None: it never expires."""
 
 
 @use_case("viewer", "here")
-def describe_caller(app: App, user: User) -> MeView:
+def describe_caller(app: App, user: User) -> CallerView:
     """Return the current user and role: a viewer reads, an editor also changes data, an admin manages the server."""
-    assert user.role is not None  # noqa: S101 - or they were no viewer
-    return MeView(name=user.name, role=user.role, tokens_required=app.tokens_required)
+    assert user.role is not None  # noqa: S101 - a viewer always has a role
+    return CallerView(name=user.name, role=user.role, tokens_required=app.tokens_required)
 
 
 @use_case("viewer", "here")
@@ -119,7 +121,7 @@ def describe_server(app: App, _: User) -> ServerView:
 @use_case("admin")
 def read_settings(app: App, _: User) -> Settings:
     """Return the server settings and their defaults."""
-    return Settings(_settings_view(app.store.decisions.read()), _settings_view(Preferences()))
+    return Settings(_settings_view(app.store.preferences.read()), _settings_view(Preferences()))
 
 
 @use_case("admin")
@@ -131,7 +133,7 @@ def change_settings(app: App, _: User, changed: Mapping[str, Any]) -> SettingsVi
     found = {name: describe_type_mismatch(value, types[name]) for name, value in changed.items() if value is not None}
     if problems := [Problem(message, name) for name, message in found.items() if message]:
         raise InvalidInput.from_problems(problems)
-    decided = app.store.decisions.write(dict(changed))
+    decided = app.store.preferences.write(dict(changed))
     app.set_preferences(decided)
     return _settings_view(decided)
 

@@ -39,13 +39,13 @@ class SpendingLimit:
     def __init__(self, max_cost_usd: float | None = None, advice: str = "set a cost limit") -> None:
         """Set the limit in US dollars; None: nothing may be spent. `advice` tells the user how to change it."""
         self._max_cost_usd, self._advice = max_cost_usd, advice
-        self._taken = 0.0
+        self._reserved_usd = 0.0
         self._lock = threading.Lock()
 
     @property
     def left_usd(self) -> float:
         """The US dollars that are neither spent nor reserved."""
-        return max(0.0, (self._max_cost_usd or 0.0) - self._taken)
+        return max(0.0, (self._max_cost_usd or 0.0) - self._reserved_usd)
 
     @contextmanager
     def reserve(self, wanted_usd: float | None, models: str = "it") -> Iterator[GrantedBudget]:
@@ -54,22 +54,22 @@ class SpendingLimit:
             if self.left_usd <= 0:
                 raise self._cost_not_allowed(models)
             granted = GrantedBudget(self.left_usd if wanted_usd is None else min(wanted_usd, self.left_usd))
-            self._taken += granted.max_cost_usd
+            self._reserved_usd += granted.max_cost_usd
         try:
             yield granted
         finally:
             with self._lock:
-                self._taken += granted.spent_usd - granted.max_cost_usd
+                self._reserved_usd += granted.spent_usd - granted.max_cost_usd
 
     def _cost_not_allowed(self, models: str) -> CostNotAllowed:
         if self._max_cost_usd is None:
             return CostNotAllowed(
-                f"{models} may cost money, and this program may not spend any; {self._advice}. "
-                "Models that cost nothing need no limit: local, fake, python:, command:"
+                f"{models} may cost money, and this program has no cost limit; {self._advice}. Models that cost "
+                "nothing need no limit: local, fake, python:, command:"
             )
         return CostNotAllowed(
-            f"{models} may cost money, and nothing is left of the ${self._max_cost_usd:g} that this program may spend "
-            f"in all; wait for runs under way to end, or {self._advice}"
+            f"{models} may cost money, and the cost limit of ${self._max_cost_usd:g} for all runs of this program is "
+            f"used up; wait until active runs end, or {self._advice}"
         )
 
 

@@ -46,20 +46,20 @@ class ChartRequest(Struct, frozen=True, kw_only=True):
 class SubmittedView(View, frozen=True, kw_only=True):
     """The response to one submitted result."""
 
-    id: Annotated[str, Meta(description="Of what is stored; a duplicate of the same day has the id of the first")]
+    id: Annotated[str, Meta(description="ID of the stored result; a duplicate on the same day has the ID of the first")]
     status: Status
     verification: Annotated[Verification, Meta(description=KNOWN_SUITE)]
     time: str
     batch: str
 
 
-class ToldView(View, frozen=True, kw_only=True):
+class BatchResultView(View, frozen=True, kw_only=True):
     """The status of one result of a batch."""
 
     id: str | None
     status: Literal["accepted", "duplicate", "refused"]
     verification: Annotated[Verification | None, Meta(description=KNOWN_SUITE)]
-    reason: Annotated[str | None, Meta(description="Why it was refused")]
+    reason: Annotated[str | None, Meta(description="Why the result was refused")]
 
 
 class BatchSubmittedView(View, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class BatchSubmittedView(View, frozen=True, kw_only=True):
     accepted: int
     duplicates: int
     refused: int
-    results: Annotated[tuple[ToldView, ...], Meta(description="In the order in which they were sent")]
+    results: Annotated[tuple[BatchResultView, ...], Meta(description="Results, in the order in which they were sent")]
 
 
 class ChartPointView(View, frozen=True, kw_only=True):
@@ -78,14 +78,16 @@ class ChartPointView(View, frozen=True, kw_only=True):
 
     model: str
     day: str
-    submissions: Annotated[int, Meta(description="Different content: each contributor's once")]
-    duplicates: Annotated[int, Meta(description="How often such content was sent again on this day")]
-    prompts: int
-    distinct_outputs: Annotated[int, Meta(description="Of each prompt, added up")]
-    changed_prompts: Annotated[
-        int, Meta(description="Whose outputs differ from those of the last day before that has any")
+    submissions: Annotated[
+        int, Meta(description="Number of results with different content, each contributor's counted once")
     ]
-    consistency: Annotated[float, Meta(description="The share of prompts with one output only")]
+    duplicates: Annotated[int, Meta(description="Number of repeated submissions of the same content on this day")]
+    prompts: int
+    distinct_outputs: Annotated[int, Meta(description="Number of different outputs, summed over the prompts")]
+    changed_prompts: Annotated[
+        int, Meta(description="Number of prompts whose outputs differ from those of the previous day with results")
+    ]
+    consistency: Annotated[float, Meta(description="Share of prompts with only one output")]
 
 
 class Chart(NamedTuple):
@@ -116,7 +118,7 @@ def submit(app: App, user: User, result: Submission) -> SubmittedView:
     return SubmittedView(
         id=receipt.ids[0],
         status=receipt.statuses[0],
-        verification=_verification_word(found),
+        verification=_verification_name(found),
         time=receipt.received,
         batch=receipt.batch,
     )
@@ -143,10 +145,12 @@ def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
     results = []
     for each in found:
         if isinstance(each, str):
-            results.append(ToldView(id=None, status="refused", verification=None, reason=each))
+            results.append(BatchResultView(id=None, status="refused", verification=None, reason=each))
         else:
             number, status = next(stored)
-            results.append(ToldView(id=number, status=status, verification=_verification_word(each), reason=None))
+            results.append(
+                BatchResultView(id=number, status=status, verification=_verification_name(each), reason=None)
+            )
     accepted = receipt.statuses.count("accepted")
     return BatchSubmittedView(
         batch=receipt.batch,
@@ -195,7 +199,7 @@ def badge(app: App, _: User, model: str) -> PassCounts:
     return app.store.submissions.count_passed(model, since.isoformat())
 
 
-def _verification_word(is_known: bool) -> Verification:
+def _verification_name(is_known: bool) -> Verification:
     return "verified" if is_known else "unverified"
 
 
@@ -212,7 +216,9 @@ def _known_suites(app: App, batch: Batch) -> list[bool | str]:
         facts = suites.get(suite)
         if facts is None:
             what = f"the suite {quote_text(suite, 80)} is" if suite else "without a suite_hash the suite is"
-            found.append(f"{what} not known here, and only results of known suites are accepted" if strict else False)
+            found.append(
+                f"{what} not known here, and this server accepts only results of known suites" if strict else False
+            )
         elif each.prompt_id in facts.prompts:
             found.append(True)
         else:

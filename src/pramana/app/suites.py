@@ -59,7 +59,7 @@ class SuiteView(ListedView, frozen=True, kw_only=True):
 
     categories: tuple[str, ...]
     assertion_types: tuple[str, ...]
-    created_at: Annotated[str | None, Meta(description="Of one that was uploaded")]
+    created_at: Annotated[str | None, Meta(description="Time of the upload; null for a suite in files")]
 
 
 class HashView(View, frozen=True, kw_only=True):
@@ -159,7 +159,10 @@ def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> U
     if {name: tier.hash for name, tier in there.tiers.items()} != {
         name: tier.hash for name, tier in uploaded.tiers.items()
     }:
-        raise AlreadyExists(f"{version} is {there.origin} with other content, and never changes; choose a new version")
+        raise AlreadyExists(
+            f"{version} is already {there.origin} with other content, and a version never changes; choose a new "
+            "version name"
+        )
     return UploadedSuite(there, new=False)
 
 
@@ -170,16 +173,16 @@ def _list_all_suites(app: App) -> Iterator[ListedView]:
     names = set()
     for version in iterate_versions():
         names.add(version.manifest.version)
-        yield _view_of_files(version)
+        yield _make_file_suite_view(version)
     uploaded: dict[str, list[Tier]] = {}
     for tier in app.store.suites.list():
         if tier.version not in names:  # if the same name was published later, the files take precedence
             uploaded.setdefault(tier.version, []).append(tier)
     for tiers in uploaded.values():
-        yield _view_of_store(tiers)
+        yield _make_stored_suite_view(tiers)
 
 
-def _view_of_files(version: Version) -> ListedView:
+def _make_file_suite_view(version: Version) -> ListedView:
     return ListedView(
         version=version.manifest.version,
         origin="built-in" if version.built_in else "published",
@@ -187,7 +190,7 @@ def _view_of_files(version: Version) -> ListedView:
     )
 
 
-def _view_of_store(tiers: Sequence[Tier]) -> ListedView:
+def _make_stored_suite_view(tiers: Sequence[Tier]) -> ListedView:
     found = {
         each.tier: TierView(
             file=f"{each.tier}.jsonl",
@@ -214,7 +217,7 @@ def _read_suite(app: App, version: str) -> SuiteView:
         files = find_version(version)
         stated = files.manifest
         return SuiteView(
-            **asdict(_view_of_files(files)),
+            **asdict(_make_file_suite_view(files)),
             categories=stated.categories,
             assertion_types=stated.assertion_types,
             created_at=None,
@@ -222,7 +225,7 @@ def _read_suite(app: App, version: str) -> SuiteView:
     tiers = _uploaded_tiers(app, version)
     facts = app.known_suites.find_facts(each.hash for each in tiers).values()
     return SuiteView(
-        **asdict(_view_of_store(tiers)),
+        **asdict(_make_stored_suite_view(tiers)),
         categories=tuple(sorted({each for fact in facts for each in fact.categories})),
         assertion_types=tuple(sorted({each for fact in facts for each in fact.assertion_types})),
         created_at=tiers[0].created,
@@ -231,7 +234,11 @@ def _read_suite(app: App, version: str) -> SuiteView:
 
 def _read_hashes(app: App, version: str) -> HashView:
     in_files = find_version_folder(version)
-    found = _view_of_files(find_version(version)) if in_files else _view_of_store(_uploaded_tiers(app, version))
+    found = (
+        _make_file_suite_view(find_version(version))
+        if in_files
+        else _make_stored_suite_view(_uploaded_tiers(app, version))
+    )
     return HashView(version=version, tiers={name: tier.hash for name, tier in found.tiers.items()})
 
 

@@ -147,16 +147,16 @@ class Tail:
         """Returns how many calls of a run of this process are at each stage."""
         self._topics: dict[str, _RunTopic] = {}
         self._changes = _Stream[ChangeView](floor=-1)
-        self._listeners = 0
+        self._listener_count = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
-        self._looking: asyncio.Task[None] | None = None
+        self._read_task: asyncio.Task[None] | None = None
         self._begun = self._done = 0
-        self._looked = asyncio.Event()
+        self._fresh_read = asyncio.Event()
 
     def wake(self) -> None:
         """Poll at once, because this process has written something. Callable from any thread."""
-        if self._listeners and self._loop:
+        if self._listener_count and self._loop:
             with suppress(RuntimeError):  # the event loop has just closed
                 self._loop.call_soon_threadsafe(self._news.set)
 
@@ -172,7 +172,7 @@ class Tail:
 
     # ── Listening ──
 
-    async def run(self, run_id: str, number: int) -> AsyncGenerator[RunEvent]:
+    async def follow_run(self, run_id: str, number: int) -> AsyncGenerator[RunEvent]:
         """Yield the events of a run after a result number, until the run has ended and every event was sent."""
         topic = self._topics.setdefault(run_id, _RunTopic(floor=-1))
         try:
@@ -213,13 +213,13 @@ class Tail:
             if not await self._wait_for_news(pulse):
                 yield Heartbeat()
 
-    async def now(self) -> int | None:
+    async def latest_change_number(self) -> int | None:
         """Return the number of the newest change; None while the store is unavailable."""
         with suppress(PramanaError):
             return await asyncio.to_thread(self._store.changes.last)
         return None
 
-    async def changes(self, number: int | None) -> AsyncGenerator[ChangeEvent]:
+    async def follow_changes(self, number: int | None) -> AsyncGenerator[ChangeEvent]:
         """Yield every change after a change number; without one, from now on."""
         try:
             async with self._listen(self._changes):
@@ -266,15 +266,15 @@ class Tail:
     async def _listen(self, stream: _Stream[Any]) -> AsyncIterator[None]:
         """Register a listener for the context; on entry, the stream is at least as new as the listener."""
         self._loop = asyncio.get_running_loop()
-        self._listeners += 1
+        self._listener_count += 1
         stream.listeners += 1
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._poll())
+        if self._read_task is None or self._read_task.done():
+            self._read_task = asyncio.create_task(self._poll())
         try:
             await self._wait_for_fresh_read()
             yield
         finally:
-            self._listeners -= 1
+            self._listener_count -= 1
             stream.listeners -= 1
 
     async def _wait_for_fresh_read(self) -> None:
@@ -282,10 +282,10 @@ class Tail:
         wanted = self._begun + 1
         self._news.set()
         while self._done < wanted and not self._closing.is_set():
-            await self._looked.wait()
+            await self._fresh_read.wait()
 
     async def _poll(self) -> None:
-        while self._listeners:
+        while self._listener_count:
             self._news.clear()
             self._begun += 1
             heads = {run_id: topic.head for run_id, topic in self._topics.items()}
@@ -296,9 +296,9 @@ class Tail:
             except PramanaError:  # the store may come back; until then the gate reports that it is unavailable
                 await asyncio.sleep(LOOK_S)
             except Exception:  # a dead task would leave its listeners waiting for ever
-                log.exception("cannot look for news")
+                log.exception("cannot look for new results")
                 await asyncio.sleep(HEARTBEAT_S / 15)
-            looked, self._looked = self._looked, asyncio.Event()
+            looked, self._fresh_read = self._fresh_read, asyncio.Event()
             looked.set()
             await asyncio.sleep(MIN_LOOK_INTERVAL_S)
             with suppress(TimeoutError):

@@ -59,9 +59,11 @@ class ModelRateView(View, frozen=True, kw_only=True):
 
     model: str
     outcomes: OutcomesView
-    pass_rate: Annotated[float | None, Meta(description="Of the results with a verdict; null without any")]
+    pass_rate: Annotated[
+        float | None, Meta(description="Pass rate of the results with a verdict; null if there are none")
+    ]
     interval: Annotated[
-        tuple[float, float] | None, Meta(description="Wilson's 95 % interval of it, with cases as the units")
+        tuple[float, float] | None, Meta(description="Wilson's 95 % interval of the pass rate, with cases as the units")
     ]
 
 
@@ -69,25 +71,26 @@ class RunView(View, frozen=True, kw_only=True):
     """A run in a list."""
 
     id: str
-    name: Annotated[str | None, Meta(description="What its user calls it")]
-    note: Annotated[str | None, Meta(description="What its user wrote about it")]
+    name: Annotated[str | None, Meta(description="Name given by the user")]
+    note: Annotated[str | None, Meta(description="Note written by the user")]
     status: RunStatus
     suite: str
     suite_hash: str | None
     cases_digest: Annotated[
         str | None,
         Meta(
-            description="Of all its cases: runs that ask the same ones have the same, whatever the model, the suite or "
-            "the order; in a list with `outcomes=true` and of a run that is read, otherwise null"
+            description="Digest of all cases, equal for runs of the same cases, independent of model, suite and "
+            "order; null in lists without `outcomes=true`"
         ),
     ]
     selection: Annotated[
-        Mapping[str, Any], Meta(description="Filters, in the words of `scenarios` where a run is asked for")
+        Mapping[str, Any],
+        Meta(description="Filters on the cases, with the field names of `scenarios` in POST /api/runs"),
     ]
     models: tuple[str, ...]
     variants: tuple[str, ...]
     repeats: int
-    judge: Annotated[str | None, Meta(description="Who was to judge; null: each model itself")]
+    judge: Annotated[str | None, Meta(description="Judge model; null: each model judges itself")]
     created_at: str
     finished_at: str | None
     expected: int
@@ -99,19 +102,23 @@ class RunView(View, frozen=True, kw_only=True):
     cancel_requested: bool
     outcomes: Annotated[
         OutcomesView | None,
-        Meta(description="In a list with `outcomes=true` and of a run that is read, otherwise null"),
+        Meta(description="Number of results by outcome; null in lists without `outcomes=true`"),
     ]
-    pass_rate: Annotated[float | None, Meta(description="Of the results with a verdict; null without any")]
+    pass_rate: Annotated[
+        float | None, Meta(description="Pass rate of the results with a verdict; null if there are none")
+    ]
     interval: Annotated[
-        tuple[float, float] | None, Meta(description="Wilson's 95 % interval of it, with cases as the units")
+        tuple[float, float] | None, Meta(description="Wilson's 95 % interval of the pass rate, with cases as the units")
     ]
     model_rates: Annotated[
         tuple[ModelRateView, ...] | None,
-        Meta(
-            description="Each model by itself, in the order of `models`; in a list with `outcomes=true` and of a run "
-            "that is read, otherwise null"
-        ),
+        Meta(description="Rates of each model, in the order of `models`; null in lists without `outcomes=true`"),
     ]
+
+    @property
+    def reference(self) -> str:
+        """What names the run where runs are read: its id, or `RUN@1` if it is read by a scoring that was named."""
+        return self.id
 
 
 class TargetView(View, frozen=True, kw_only=True):
@@ -150,7 +157,7 @@ class LimitsView(View, frozen=True, kw_only=True):
     max_cost: Annotated[float | UnsetType, Meta(description="US dollars")] = UNSET
     max_total_tokens: int | UnsetType = UNSET
     deadline_seconds: Annotated[
-        float | UnsetType, Meta(description="Time limit, counted anew when a run is resumed")
+        float | UnsetType, Meta(description="Time limit, starting again when a run is resumed")
     ] = UNSET
     concurrency: Annotated[int | UnsetType, Meta(description="Concurrent requests per provider")] = UNSET
     timeout_seconds: Annotated[float | UnsetType, Meta(description="Timeout per request")] = UNSET
@@ -159,12 +166,15 @@ class LimitsView(View, frozen=True, kw_only=True):
 class RunDetailView(RunView, frozen=True, kw_only=True):
     """A run in full, without its results."""
 
+    scoring: Annotated[
+        int | None, Meta(description="The scoring that it is read by, where `RUN@1` named one; null: the current one")
+    ] = None
     plan: PlanView
     judges: Annotated[
-        tuple[str, ...] | None, Meta(description="Who gave the verdicts as they stand; null without the summary")
+        tuple[str, ...] | None, Meta(description="Judges of the current verdicts; null without the summary")
     ]
     limits: LimitsView
-    holder: Annotated[str | None, Meta(description="The process that carries it out now")]
+    holder: Annotated[str | None, Meta(description="Process that is executing the run")]
     attempts: int
     notes: Mapping[str, Any]
     summary: Annotated[
@@ -178,6 +188,11 @@ class RunDetailView(RunView, frozen=True, kw_only=True):
             "bins"
         ),
     ]
+
+    @property
+    def reference(self) -> str:
+        """What names the run where runs are read: its id, or `RUN@1` if it is read by a scoring that was named."""
+        return self.id if self.scoring is None else f"{self.id}@{self.scoring}"
 
 
 class ShareView(View, frozen=True, kw_only=True):
@@ -207,20 +222,20 @@ class EstimateView(View, frozen=True, kw_only=True):
     calls: int
     input_tokens: int | None
     output_tokens: int | None
-    cost_usd: Annotated[float | None, Meta(description="null: a price is not known")]
+    cost_usd: Annotated[float | None, Meta(description="Estimated cost; null if a price is unknown")]
     cost_range_usd: Annotated[
         tuple[float, float] | None,
-        Meta(
-            description="With answers a third as long as assumed, and three times as long; null: a price is not known"
-        ),
+        Meta(description="Cost if replies are a third, or three times, as long as estimated; null: a price is unknown"),
     ]
     unknown_prices: tuple[str, ...]
     unjudged: Annotated[
         tuple[UnjudgedView, ...], Meta(description="Cases that will have no verdict unless a judge is named")
     ]
     self_judged: Annotated[tuple[str, ...], Meta(description="Models that would judge their own replies")]
-    missing_keys: Annotated[tuple[str, ...], Meta(description="Providers that need a key and have none here")]
-    warnings: Annotated[tuple[str, ...], Meta(description="Both in sentences; the run can be started all the same")]
+    missing_keys: Annotated[
+        tuple[str, ...], Meta(description="Providers that need a key and have none on this machine")
+    ]
+    warnings: Annotated[tuple[str, ...], Meta(description="Warnings in sentences; the run can still be started")]
     shares: tuple[ShareView, ...]
     note: str
 
@@ -229,11 +244,11 @@ class EstimateView(View, frozen=True, kw_only=True):
 
 
 class ToolCallView(View, frozen=True, kw_only=True):
-    """A tool that the model asks its caller to run."""
+    """A tool call in the model's reply."""
 
-    id: Annotated[str | None, Meta(description="The provider's own, to answer the call with")]
+    id: Annotated[str | None, Meta(description="The provider's ID of the call, for the tool's result")]
     name: str
-    arguments: Annotated[str, Meta(description="JSON as the model wrote it, which need not be valid")]
+    arguments: Annotated[str, Meta(description="JSON text as the model wrote it; it may be invalid")]
 
 
 def tool_call_views(calls: Iterable[ToolCall]) -> tuple[ToolCallView, ...]:
@@ -251,8 +266,8 @@ class ResultView(View, frozen=True, kw_only=True):
     variant: str
     repeat: int
     outcome: Outcome
-    reason: Annotated[str | None, Meta(description="Why it did not pass")]
-    output: Annotated[str | None, Meta(description="The beginning of the answer; null without one")]
+    reason: Annotated[str | None, Meta(description="Why the result did not pass")]
+    output: Annotated[str | None, Meta(description="The beginning of the reply; null without a reply")]
     latency_seconds: float | None
     first_token_seconds: float | None
     input_tokens: int | None
@@ -346,7 +361,7 @@ class CaseView(View, frozen=True, kw_only=True, dict=True):
 class ReplyView(View, frozen=True, kw_only=True):
     """A reply."""
 
-    text: Annotated[str, Meta(description="Empty where the model only calls tools")]
+    text: Annotated[str, Meta(description="Empty if the model only calls tools")]
     tool_calls: tuple[ToolCallView, ...]
     answers: tuple[str, ...]
     served_model: str | None
@@ -377,7 +392,7 @@ class CheckView(View, frozen=True, kw_only=True):
     """False for a measurement by a scorer, on which the result's outcome does not depend."""
     rubric_scores: Annotated[
         Mapping[str, float],
-        Meta(description="accuracy, helpfulness, naturalness and efficiency from 1 to 10, where a judge gave them"),
+        Meta(description="accuracy, helpfulness, naturalness and efficiency from 1 to 10, if a judge scored them"),
     ]
 
 
@@ -397,6 +412,8 @@ class ResultDetailView(ResultView, frozen=True, kw_only=True):
     reply: ReplyView | None
     failure: FailureView | None
     checks: tuple[CheckView, ...]
-    audio: Annotated[AudioView | None, Meta(description="Addresses: recording, log, caller")]
+    audio: Annotated[
+        AudioView | None, Meta(description="Addresses of the recording, the event log and the caller's sound")
+    ]
     result_hash: str | None
     digest: str | None

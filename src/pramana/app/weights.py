@@ -16,7 +16,7 @@ from pramana.embedded.weights import WEIGHTS, find_folder, find_pin
 
 NEEDED_FOR: Mapping[str, str] = {
     "smollm2-135m": "the model local, and the voice agent local-voice",
-    "minilm-l6-v2": "semantic_similarity, where no other embedder is named",
+    "minilm-l6-v2": "semantic_similarity, if no other embedder is named",
     "piper": "callers with the voice piper",
 }
 NEEDED_BY: Mapping[str, tuple[str, ...]] = {"smollm2-135m": ("local", "local-voice")}
@@ -27,14 +27,14 @@ class WeightsView(View, frozen=True, kw_only=True):
     """The weights of one embedded model."""
 
     name: str
-    title: Annotated[str, Meta(description="The model's own name")]
+    title: Annotated[str, Meta(description="Name of the model")]
     needed_for: str
-    models: Annotated[tuple[str, ...], Meta(description="What is typed as a model and cannot answer without them")]
+    models: Annotated[tuple[str, ...], Meta(description="Model names that need these weights")]
     present: bool
-    optional: Annotated[bool, Meta(description="Whether they come only when they are asked for by name")]
+    optional: Annotated[bool, Meta(description="Whether they are downloaded only by name")]
     download_bytes: int
     licence: str
-    remark: Annotated[str, Meta(description="What to know before they are used")]
+    remark: Annotated[str, Meta(description="Note to read before use")]
     pull: PullView | None
 
 

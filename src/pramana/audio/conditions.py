@@ -56,8 +56,8 @@ class NumberedCondition(NamedTuple):
     """A condition with a number."""
 
     unit: str
-    least: float
-    most: float
+    minimum: float
+    maximum: float
     example: str
 
 
@@ -87,7 +87,7 @@ def parse_conditions(text: str) -> Conditions:
                 f"{_ALLOWED_CONDITIONS}"
             )
         if name in found:
-            raise InvalidInput(f'condition "{name}" is given twice in {quote_text(text)}; remove one')
+            raise InvalidInput(f'condition "{name}" appears twice in {quote_text(text)}; remove one')
         rule = CONDITIONS_BY_NAME[name]
         if rule is None:
             if "=" in part:
@@ -114,10 +114,10 @@ def _parse_number(part: str, value: str, rule: NumberedCondition) -> float:
             f"condition {quote_text(part)} needs a number and its unit, {rule.unit}: write {rule.example}"
         )
     number = float(match[1]) + 0.0
-    if not rule.least <= number <= rule.most:
+    if not rule.minimum <= number <= rule.maximum:
         raise InvalidInput(
             f"condition {quote_text(part)} is out of range: "
-            f"{rule.least:g}{rule.unit} to {rule.most:g}{rule.unit} are allowed"
+            f"{rule.minimum:g}{rule.unit} to {rule.maximum:g}{rule.unit} are allowed"
         )
     return number
 

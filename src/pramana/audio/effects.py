@@ -69,7 +69,7 @@ def _apply_gain(signal: Signal, decibels: float) -> Signal:
     peak = float(np.max(np.abs(louder)))
     if peak > _PEAK_LEVEL and decibels > 0:
         room = np.floor(10 * (decibels - 20 * np.log10(peak / _PEAK_LEVEL))) / 10
-        raise BadAudio(f"gain={decibels:g}dB would clip this sound: at most {max(room, 0):g} dB fit")
+        raise BadAudio(f"gain={decibels:g}dB would clip this sound: at most {max(room, 0):g} dB is possible")
     return louder
 
 
@@ -102,9 +102,9 @@ def _drop_packets(signal: Signal, share: float, dice: RandomNumbers) -> Signal:
     return heard
 
 
-def _limit_level(signal: Signal, most: float = _PEAK_LEVEL) -> Signal:
+def _limit_level(signal: Signal, maximum: float = _PEAK_LEVEL) -> Signal:
     peak = float(np.max(np.abs(signal)))
-    return signal * (most / peak) if peak > most else signal
+    return signal * (maximum / peak) if peak > maximum else signal
 
 
 def _make_ramp(hertz: NDArray[np.floating], begin: float, end: float) -> Signal:

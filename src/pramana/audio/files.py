@@ -48,7 +48,7 @@ def read_sound(data: bytes) -> SoundFile:
             return _decode_sound(file)
     except soundfile.SoundFileError as error:
         said = str(getattr(error, "error_string", "") or "no reason given").rstrip(".")
-        raise BadAudio(f"it cannot be decoded ({said}): it is broken or ends too early") from None
+        raise BadAudio(f"it cannot be decoded ({said}): the file is damaged or ends too early") from None
 
 
 def write_wav(samples: Samples, rate: int) -> bytes:
@@ -74,7 +74,7 @@ def read_wav(data: bytes) -> tuple[Samples, int]:
     if kind != _PCM or bits != 16 or not channels or width != 2 * channels or not rate:
         raise BadAudio(f"the WAV is of format {kind} with {bits} bits in {channels} channels, not 16-bit PCM")
     if len(body) % width:
-        raise BadAudio(f"the WAV ends in the middle of a sample: {len(body)} bytes are no multiple of {width}")
+        raise BadAudio(f"the WAV ends in the middle of a sample: {len(body)} bytes are not a multiple of {width}")
     samples = np.frombuffer(body, "<i2").astype(np.int16)
     return (samples if channels == 1 else samples.reshape(-1, channels)), rate
 
@@ -84,7 +84,7 @@ def _decode_sound(file: "soundfile.SoundFile") -> SoundFile:
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise BadAudio(f"it has {rate} samples per second, outside {LOWEST_RATE} to {HIGHEST_RATE}")
     if channels > MAX_CHANNELS:
-        raise BadAudio(f"it has {channels} channels, and at most {MAX_CHANNELS} are mixed into one")
+        raise BadAudio(f"it has {channels} channels, and at most {MAX_CHANNELS} are supported")
     longest = int(LONGEST_S * rate)
     if file.frames > longest:
         raise BadAudio(f"it states a length of {file.frames / rate:,.0f} s, and at most {LONGEST_S:.0f} s are read")
@@ -97,9 +97,9 @@ def _decode_sound(file: "soundfile.SoundFile") -> SoundFile:
         if frames > longest:
             raise BadAudio(f"it is longer than {LONGEST_S:.0f} s")
     if frames < file.frames:
-        raise BadAudio(f"it is cut off: {file.frames / rate:.2f} s are promised, {frames / rate:.2f} s are there")
+        raise BadAudio(f"it is cut off: {file.frames / rate:.2f} s are declared, {frames / rate:.2f} s are there")
     if not frames:
-        raise BadAudio("it holds no sample")
+        raise BadAudio("it contains no samples")
     return SoundFile(np.concatenate(blocks), rate)
 
 
@@ -132,8 +132,8 @@ def _wav_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             size = there
         if size > there:
             raise BadAudio(
-                f"it is cut off: its {name.decode('latin-1').strip()} chunk promises {size:,} bytes, "
-                f"{there:,} are there"
+                f"it is cut off: its {name.decode('latin-1').strip()} chunk declares {size:,} bytes, {there:,} are "
+                "there"
             )
         yield name, data[place + 8 : place + 8 + size]
         place += 8 + size + size % 2
@@ -145,7 +145,7 @@ def _check_ogg(data: bytes) -> None:
     while place < len(data):
         head = data[place : place + 27]
         if len(head) < 27 or head[:4] != b"OggS":
-            raise BadAudio(f"it is cut off or broken: at byte {place:,} no page of the OGG begins")
+            raise BadAudio(f"it is cut off or damaged: no OGG page begins at byte {place:,}")
         table = data[place + 27 : place + 27 + head[26]]
         end = place + 27 + head[26] + sum(table)
         if len(table) < head[26] or end > len(data):
@@ -174,7 +174,7 @@ def _check_mp3(data: bytes) -> None:
     while place < end and not data.startswith(_MP3_TAGS, place):
         frame = _mp3_frame(data, place)
         if frame is None:
-            raise BadAudio(f"it is not an MP3, or broken: at byte {place:,} no frame of layer III begins")
+            raise BadAudio(f"it is not an MP3, or damaged: no layer III frame begins at byte {place:,}")
         length, lasts_s = frame
         if place + length > len(data):
             raise BadAudio(f"it is cut off: its last frame, at byte {place:,}, is not whole")
@@ -187,7 +187,7 @@ def _check_mp3(data: bytes) -> None:
     if frames < 2:
         raise BadAudio("it is not an MP3, or cut off: it has fewer than two frames")
     if promised > frames:
-        raise BadAudio(f"it is cut off: it promises {promised:,} frames, {frames:,} are there")
+        raise BadAudio(f"it is cut off: it declares {promised:,} frames, {frames:,} are there")
 
 
 def _mp3_frame(data: bytes, place: int) -> tuple[int, float] | None:

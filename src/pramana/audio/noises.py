@@ -28,8 +28,8 @@ class RandomNumbers:
     def draw_many(self, count: int) -> Signal:
         return (self._bits.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
-    def draw(self, least: float = 0.0, most: float = 1.0) -> float:
-        return least + (most - least) * float(self.draw_many(1)[0])
+    def draw(self, minimum: float = 0.0, maximum: float = 1.0) -> float:
+        return minimum + (maximum - minimum) * float(self.draw_many(1)[0])
 
     def draw_white_noise(self, count: int) -> Signal:
         """Return white noise."""

@@ -82,7 +82,7 @@ def problem(samples: Samples, rate: int) -> str | None:
     """Return why the sound cannot be used as a prompt, or None if it can."""
     seconds = len(samples) / rate
     if not samples.size:
-        return "empty: it holds no sample"
+        return "empty: it contains no samples"
     if seconds < SHORTEST_S:
         return f"too short: {seconds:.3f} s, and speech takes at least {SHORTEST_S} s"
     if seconds > LONGEST_S:
@@ -126,7 +126,7 @@ def decode(codec: Codec, data: bytes) -> Samples:
     """Decode transmitted samples."""
     if codec == "pcm":
         if len(data) % 2:
-            raise BadAudio(f"16-bit samples take an even number of bytes, and these are {len(data)}")
+            raise BadAudio(f"16-bit samples take an even number of bytes, found {len(data)} bytes")
         return np.frombuffer(data, "<i2").astype(np.int16)
     if codec in {"mulaw", "alaw"}:
         return _decoder(codec)[np.frombuffer(data, np.uint8)]

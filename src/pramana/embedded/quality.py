@@ -87,6 +87,7 @@ def _mel_bands(window: "NDArray[float32]") -> "NDArray[float32]":
 def _load_models() -> tuple[Any, Any]:
     folder = find_package_folder("speechmos", "dnsmos_models", "the models of DNSMOS")
     whole, other = (
-        open_onnx_session(folder / name, "an estimate of quality") for name in ("sig_bak_ovr.onnx", "model_v8.onnx")
+        open_onnx_session(folder / name, "the estimate of speech quality")
+        for name in ("sig_bak_ovr.onnx", "model_v8.onnx")
     )
     return whole, other

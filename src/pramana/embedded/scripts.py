@@ -53,20 +53,20 @@ def prepare_text(text: str, language: str) -> str:
     for each in plain:
         category = unicodedata.category(each)
         if category in {"Cc", "Cs", "Co", "Cn"}:
-            raise CannotSpeak(f"the text holds {_script_from_name(each)}, which is not a character of any language")
+            raise CannotSpeak(f"the text contains {_script_from_name(each)}, which is not a character of any language")
         if (category == "So" and each >= "\u2300") or "\U0001f3fb" <= each <= "\U0001f3ff":
-            raise CannotSpeak(f"the text holds a picture, {_script_from_name(each)}, which cannot be spoken")
+            raise CannotSpeak(f"the text contains a symbol, {_script_from_name(each)}, which cannot be spoken")
         if category[0] not in "LMN":
             continue
         script = find_script(each)
         if script is not None and script not in voice.scripts:
             raise CannotSpeak(
-                f'the voice for "{language}" reads {" and ".join(voice.scripts)} script, and the text holds '
-                f"{script}, {_script_from_name(each)}, which it cannot read correctly"
+                f'the voice for "{language}" reads {" and ".join(voice.scripts)} script, and the text contains '
+                f"{script}, {_script_from_name(each)}, which this voice cannot read"
             )
         says_something = says_something or category[0] != "M"
     if not says_something:
-        raise CannotSpeak("the text has nothing to say: no letter and no digit")
+        raise CannotSpeak("the text contains nothing that can be spoken: no letter and no digit")
     return plain
 
 
@@ -108,7 +108,7 @@ def _script_from_name(character: str) -> str:
 
 
 UNSUPPORTED_LANGUAGES = {
-    "he": "espeak-ng leaves out the vowels of unpointed Hebrew: two words in five come out without any",
+    "he": "espeak-ng leaves out the vowels of unpointed Hebrew: two words in five would be spoken without any",
     "th": "espeak-ng does not read the spelling of Thai",
     "my": "espeak-ng does not read the spelling of Burmese",
 }

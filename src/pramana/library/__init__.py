@@ -8,29 +8,42 @@ a notebook whose event loop is running. Nothing here installs a signal handler. 
 collector's thresholds are raised for the whole process; the last run to end restores them.
 """
 
+from __future__ import annotations  # `help` and editors show Cases and Model, not what they are made of
+
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, Unpack, cast
 
 from msgspec.structs import asdict
 
 from pramana import planning, settings
-from pramana.errors import PYTHON_HINTS, InvalidInput, NotFound, PramanaError, WeightsMissing, suggest_similar
-from pramana.library.listing import RunList, list_runs
+from pramana.errors import InvalidInput, PramanaError, describe_value, suggest_similar
+from pramana.library.listing import RunList, RunRecord, list_runs
+from pramana.library.options import (
+    Cases,
+    Judge,
+    Model,
+    Models,
+    ResumeOptions,
+    RunOptions,
+    make_unexpected_option_error,
+    word_for_python,
+)
 from pramana.library.report import Report, find_store_url, make_report
 from pramana.library.session import Planned, Session, Stream, find_run, functions_loop, run_blocking
+from pramana.load import read_path
 from pramana.load.rows import is_data_frame, is_single_case, read_rows
-from pramana.model import Case, Reply, Run
+from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
 from pramana.providers.text.function import function_path
 from pramana.request import Limits, RunRequest, Selection, check_struct_values
 from pramana.run.accounts import Reach
-from pramana.score.scorers import Scorer, ScorerFunction, make_scorer, scorer_path
+from pramana.score.scorers import Scorer, make_scorer, scorer_path
 from pramana.store import open_store
 
 if TYPE_CHECKING:  # what only some calls need is imported by them: it takes as long as a short run
@@ -44,96 +57,32 @@ __all__ = [
     "stream",
 ]  # fmt: skip
 
-PathLike = str | Path
-Cases = PathLike | Case | Mapping[str, Any] | Iterable[PathLike | Case | Mapping[str, Any]] | Any
-"""A file or folder, several of them, cases, dictionaries, or a data frame."""
-Model = str | Callable[..., str | Reply | Coroutine[Any, Any, str | Reply]]
-"""A model's name, or a function from prompt or messages to text."""
-Models = Sequence[Model] | Mapping[str, Callable[..., Any]]
-"""Several models; a dictionary maps the names under which results are stored to functions."""
-_FILTER = 'selection=pramana.Selection({}=("…",))'
-_WRITTEN = {
-    "repeats": "repeat",
-    "paths": "the path as the first argument",
-    "limits": "each limit by itself, such as max_cost_usd=2",
-    "max_cost": "max_cost_usd",
-    "budget": "max_cost_usd",
-    "deadline": "deadline_s",
-    "timeout": "timeout_s",
-    "system": "system_prompt",
-    "modality": "modalities",
-    "params": "parameters",
-    "limit": "selection=pramana.Selection(limit=10)",
-    "text": 'selection=pramana.Selection(text="…")',
-    **{each: _FILTER.format(each) for each in ("ids", "categories", "tags", "all_tags", "difficulties", "languages")},
-    "id": _FILTER.format("ids"),
-    "category": _FILTER.format("categories"),
-    "tag": _FILTER.format("tags"),
-    "difficulty": _FILTER.format("difficulties"),
-    "language": _FILTER.format("languages"),
-}
-"""Hints for options that have another name on the command line, or are fields of another option."""
-_FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
+StoredRun = str | Report | RunRecord
+"""A run that is stored: its id, its report, or an item of `runs()`."""
 PYTHON_PREFIX = "python:"
-AnyScorer = str | Scorer | ScorerFunction
-"""The name of an installed scorer, or a function that scores."""
-
-
-class RunOptions(TypedDict, total=False):
-    """All other options of a run, with the names of `RunRequest` and `Limits`."""
-
-    suite: str
-    tier: str
-    selection: Selection | Mapping[str, Any]
-    scenarios: Selection | Mapping[str, Any]
-    modalities: Sequence[str]
-    condition: str
-    embedder: str
-    stt: str
-    voice: Literal["espeak", "piper"]
-    scorers: Sequence[AnyScorer]
-    system_prompt: str
-    temperature: float | None
-    seed: int | None
-    max_tokens: int
-    top_p: float
-    parameters: Mapping[str, Any]
-    name: str
-    note: str
-    cache: bool
-    max_cost_usd: float | None
-    max_total_tokens: int | None
-    deadline_s: float | None
-    concurrency: int
-    timeout_s: float
-
-
+_FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
 
 
 def _hide_internal_frames(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
-    """Cut our frames from errors with an explanatory message; `PRAMANA_DEBUG=1` keeps them."""
-
-    def shorten_traceback(error: PramanaError) -> PramanaError:
-        error.hints = PYTHON_HINTS
-        return error if settings.is_debugging() else error.with_traceback(None)
+    """Word the errors of a function for Python, and cut our frames from them."""
 
     @wraps(function)
     def call(*given: _Given.args, **named: _Given.kwargs) -> _Returned:
         __tracebackhide__ = True
         try:
             return function(*given, **named)
-        except (InvalidInput, NotFound, WeightsMissing) as error:
-            raise shorten_traceback(error) from None
+        except PramanaError as error:
+            raise (worded := word_for_python(error)) from worded.__cause__
 
     @wraps(function)
     async def call_async(*given: _Given.args, **named: _Given.kwargs) -> Any:
         __tracebackhide__ = True
         try:
             return await cast("Awaitable[Any]", function(*given, **named))
-        except (InvalidInput, NotFound, WeightsMissing) as error:
-            raise shorten_traceback(error) from None
+        except PramanaError as error:
+            raise (worded := word_for_python(error)) from worded.__cause__
 
     return cast("Callable[_Given, _Returned]", call_async if iscoroutinefunction(function) else call)
 
@@ -147,21 +96,32 @@ def evaluate(
     *,
     model: Model | None = None,
     models: Models = (),
-    judge: Model | None = None,
+    judge: Judge | None = None,
     repeat: int = 1,
     progress: bool | None = None,
     **options: Unpack[RunOptions],
 ) -> Report:
     """Send the cases to the models, check and store every reply, and return the report.
 
-    Ctrl-C, or a kernel's interrupt, finishes the calls under way and raises `KeyboardInterrupt`: stored results stay,
-    and `resume` continues the run. A second one ends at once. `progress` is shown by default in a terminal or a
-    notebook.
+    After Ctrl-C, or the interrupt button of a notebook, the calls in flight are finished and stored before
+    `KeyboardInterrupt` is raised; `resume` continues the run. A second interrupt ends the run immediately. By default,
+    `progress` is shown in terminals and notebooks.
 
-    Options, each with its meaning under `help(pramana.RunRequest)` and `help(pramana.Limits)`: `suite`, `tier`,
-    `selection`, `scenarios`, `modalities`, `condition`, `embedder`, `stt`, `voice`, `scorers`, `system_prompt`,
-    `temperature`, `seed`, `max_tokens`, `top_p`, `parameters`, `name`, `note`, `cache`; and the limits `max_cost_usd`,
-    `max_total_tokens`, `deadline_s`, `concurrency`, `timeout_s`.
+    Options:
+
+    - `suite`, `tier`: a tier of a suite, instead of `cases`
+    - `selection`: filters on the cases, as a dictionary (`{"tags": ["vip"]}`) or a `pramana.Selection`
+    - `scenarios`: filters on the scenarios in the store, to run them too; `{}` for all of them
+    - `modalities`, `condition`: how cases are sent (`["text", "voice"]`), and sound effects on speech
+    - `embedder`, `stt`, `voice`: models for `semantic_similarity`, for transcripts of calls, and for spoken prompts
+    - `scorers`: functions, or names of installed scorers, that check every reply too
+    - `system_prompt`: sent before the messages of every case
+    - `temperature` (0), `seed` (42), `max_tokens`, `top_p`: sampling; None sends none
+    - `parameters`: any other parameter, by the provider's name for it
+    - `name`, `note`: of the run, for lists
+    - `cache`: whether to reuse replies to identical requests
+    - `max_cost_usd`, `max_total_tokens`, `deadline_s`: limits that end the run without an error
+    - `concurrency` (32), `timeout_s` (120): of requests, per provider and per request
 
     >>> evaluate({"input": "Say hello.", "ideal": "hello"}, model=str.lower).pass_rate
     1.0
@@ -176,12 +136,15 @@ async def evaluate_async(
     *,
     model: Model | None = None,
     models: Models = (),
-    judge: Model | None = None,
+    judge: Judge | None = None,
     repeat: int = 1,
     progress: bool | None = None,
     **options: Unpack[RunOptions],
 ) -> Report:
-    """Do what `evaluate` does, in the running event loop; coroutine functions run in that loop too."""
+    """Do what `evaluate` does, with the same options, in the running event loop.
+
+    Coroutine functions run in that loop too.
+    """
     return await _new_run(cases, model, models, judge, repeat, options).run(progress)
 
 
@@ -191,47 +154,49 @@ def stream(
     *,
     model: Model | None = None,
     models: Models = (),
-    judge: Model | None = None,
+    judge: Judge | None = None,
     repeat: int = 1,
     **options: Unpack[RunOptions],
 ) -> Stream:
-    """Return a stream that yields each result once it is stored, for `async for`.
+    """Return a stream that yields each result once it is stored, for `async for`; options are those of `evaluate`.
 
-    Leaving the loop early stops the run, which finishes the calls under way; `resume` continues it.
+    Leaving the loop early stops the run after the calls in flight are finished; `resume` continues the run.
     """
     return Stream(_new_run(cases, model, models, judge, repeat, options))
 
 
 @_hide_internal_frames
 def resume(
-    run: str | Report = "latest",
+    run: StoredRun = "latest",
     *,
     model: Model | None = None,
     models: Models = (),
+    judge: Judge | None = None,
     progress: bool | None = None,
-    **limits: Unpack[RunOptions],
+    **options: Unpack[ResumeOptions],
 ) -> Report:
     """Resume a run that did not finish.
 
     It keeps the limits that it was started with, except those passed here; `max_cost_usd=None` removes one. If a limit
     on cost or tokens ended the run, pass a higher one: otherwise it ends again without sending anything.
-    A run of functions needs them again, as `model`, `models` or `scorers`, unless they can be imported by name. Pass a
-    renamed function under its old name: `models={"python:__main__:agent": function}`.
+    A run of functions needs them again, as `model`, `models`, `judge` or `scorers`, unless they can be imported by
+    name. Pass a renamed function under its old name: `models={"python:__main__:agent": function}`.
     """
-    return run_blocking(_resume_session(run, model, models, limits, functions_loop), progress)
+    return run_blocking(_resume_session(run, model, models, judge, options, functions_loop), progress)
 
 
 @_hide_internal_frames
 async def resume_async(
-    run: str | Report = "latest",
+    run: StoredRun = "latest",
     *,
     model: Model | None = None,
     models: Models = (),
+    judge: Judge | None = None,
     progress: bool | None = None,
-    **limits: Unpack[RunOptions],
+    **options: Unpack[ResumeOptions],
 ) -> Report:
     """Do what `resume` does, in the running event loop."""
-    return await _resume_session(run, model, models, limits).run(progress)
+    return await _resume_session(run, model, models, judge, options).run(progress)
 
 
 # ── Without sending anything ──
@@ -243,10 +208,10 @@ def estimate(
     *,
     model: Model | None = None,
     models: Models = (),
-    judge: Model | None = None,
+    judge: Judge | None = None,
     repeat: int = 1,
     **options: Unpack[RunOptions],
-) -> "Estimate":
+) -> Estimate:
     """Estimate `evaluate` with the same arguments: cases, calls, tokens, cost, and what will be missing.
 
     Nothing is sent and nothing is stored. `str()` returns the estimate as text.
@@ -264,13 +229,24 @@ def estimate(
 
 
 @_hide_internal_frames
-def load_report(run: str = "latest") -> Report:
-    """Return the report of a stored run, named by its id, the beginning of its id, or `latest`.
+def load_report(run: StoredRun = "latest") -> Report:
+    """Return the report of a stored run, named by its id, the beginning of its id, `latest`, or an item of `runs()`.
 
     `RUN@0` is the run by its first scoring; `report.scorings` lists all of them.
     """
-    with closing(open_store(settings.database_url())) as store:
-        return make_report(store, store.runs.find_scored(run))
+    with closing(open_store(find_store_url(run))) as store:
+        return make_report(store, store.runs.find_scored(_run_reference(run)))
+
+
+def _run_reference(run: StoredRun) -> str:
+    """Return the id of a stored run, with the scoring by which a report was read: `RUN@0`."""
+    if isinstance(run, Report):
+        return run.run.reference
+    if isinstance(run, RunRecord):
+        return run.id
+    if not isinstance(run, str):
+        raise InvalidInput(f"a run is its id, a report, or an item of pramana.runs(), found {describe_value(run)}")
+    return run
 
 
 @_hide_internal_frames
@@ -300,7 +276,7 @@ class _NamedRequest(NamedTuple):
 
 
 def _read_request(
-    cases: Cases, model: Model | None, models: Models, judge: Model | None, repeat: int, options: Mapping[str, Any]
+    cases: Cases, model: Model | None, models: Models, judge: Judge | None, repeat: int, options: Mapping[str, Any]
 ) -> _NamedRequest:
     """Build a request from the arguments."""
     __tracebackhide__ = True
@@ -309,7 +285,7 @@ def _read_request(
     given = request_fields(cases)
     if not given and not ({"suite", "tier", "scenarios"} & options.keys()):
         given = {"suite": planning.DEFAULT_SUITE, "tier": planning.DEFAULT_TIER}
-    judged_by = None if judge is None else _model_name(judge, functions)
+    judged_by = None if judge is None else _model_name(judge, functions, argument="judge")
     named_scorers, scorers = _scorer_names(options.get("scorers", ()))
     stated = {**_split_options(options), "scorers": named_scorers}
     return _NamedRequest(
@@ -321,7 +297,7 @@ def _new_run(
     cases: Cases,
     model: Model | None,
     models: Models,
-    judge: Model | None,
+    judge: Judge | None,
     repeat: int,
     options: Mapping[str, Any],
     loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
@@ -330,30 +306,35 @@ def _new_run(
     __tracebackhide__ = True
     request, functions, scorers = _read_request(cases, model, models, judge, repeat, options)
 
-    def create(store: "Store", reach: Reach) -> Planned:
+    def create(store: Store, reach: Reach) -> Planned:
         return Planned(planning.create_run(store, request, reach), request.limits)
 
     return Session(create, functions, loop, use_cache=request.cache, scorers=scorers)
 
 
 def _resume_session(
-    run: str | Report,
+    run: StoredRun,
     model: Model | None,
     models: Models,
+    judge: Judge | None,
     limits: Mapping[str, Any],
     loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
 ) -> Session:
     """Return the session of a resumed run."""
     __tracebackhide__ = True
-    if planned := sorted(limits.keys() - {*Limits.__struct_fields__, "cache", "scorers"}):
+    if unknown := sorted(limits.keys() - RunOptions.__annotations__.keys()):
+        raise make_unexpected_option_error("resume", unknown[0])
+    if planned := sorted(limits.keys() - ResumeOptions.__annotations__.keys()):
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a resumed run keeps its plan; start a new run")
-    functions = _functions_of_run(model, models)
-    run_id = run.run_id if isinstance(run, Report) else run
+    functions, named = _functions_of_run(model, models)
+    judged_by = None if judge is None else _model_name(judge, functions, argument="judge")
+    run_id = run.run_id if isinstance(run, Report) else _run_reference(run)
     changed = {name: value for name, value in limits.items() if name in Limits.__struct_fields__}
     check_struct_values(Limits(**changed))
 
-    def find(store: "Store", _: Reach) -> Planned:
+    def find(store: Store, _: Reach) -> Planned:
         found = find_run(store, run_id)
+        _refuse_unknown_models(named, judged_by, found)
         _refuse_unknown_functions(functions, found)
         return Planned(found, Limits.for_resumed_run(found.limits, changed))
 
@@ -367,20 +348,43 @@ def _resume_session(
     )
 
 
-def _functions_of_run(model: Model | None, models: Models) -> dict[str, Callable[..., Any]]:
-    """Return the functions of a resumed run by their stored names; a mapping may use these names as keys."""
+class _ResumedModels(NamedTuple):
+    """The models that were passed to resume a run."""
+
+    functions: dict[str, Callable[..., Any]]
+    """By their stored names."""
+    names: tuple[str, ...]
+    """Those that were passed by name."""
+
+
+def _functions_of_run(model: Model | None, models: Models) -> _ResumedModels:
+    """Return the models of a resumed run; a mapping may use stored names of functions as keys."""
     functions: dict[str, Callable[..., Any]] = {}
     named: dict[str, Callable[..., Any]] = {}
     if isinstance(models, Mapping):
-        named = {name: each for name, each in models.items() if name.startswith(PYTHON_PREFIX)}
+        named = {name: each for name, each in models.items() if str(name).startswith(PYTHON_PREFIX)}
         for name, each in cast("dict[str, Any]", named).items():
             if not callable(each):
                 raise InvalidInput(f"{name} is a function, found {type(each).__name__}")
         models = {name: each for name, each in models.items() if name not in named}
         if model is not None and named:
             raise InvalidInput("pass model or models, not both")
-    _model_names(model, models, functions)
-    return functions | {name.removeprefix(PYTHON_PREFIX): each for name, each in named.items()}
+    typed = _model_names(model, models, functions)
+    given = functions | {name.removeprefix(PYTHON_PREFIX): each for name, each in named.items()}
+    return _ResumedModels(given, tuple(each for each in typed if each.removeprefix(PYTHON_PREFIX) not in functions))
+
+
+def _refuse_unknown_models(names: Sequence[str], judge: str | None, run: Run) -> None:
+    """Raise an error for names of models that the run does not test, and for another judge than its own."""
+    tested = [each.typed for each in run.plan.targets]
+    if other := [each for each in names if each not in tested]:
+        raise InvalidInput(
+            f"run {run.id} tests {', '.join(tested)}, not {', '.join(other)}; resume it without naming models, or "
+            "start a new run"
+        )
+    planned = run.plan.judge.typed if run.plan.judge else "its own models"
+    if judge is not None and judge != planned and not judge.startswith(PYTHON_PREFIX):
+        raise InvalidInput(f"run {run.id} is judged by {planned}, not {judge}; resume it without, or start a new run")
 
 
 def _refuse_unknown_functions(functions: Mapping[str, Callable[..., Any]], run: Run) -> None:
@@ -393,11 +397,12 @@ def _refuse_unknown_functions(functions: Mapping[str, Callable[..., Any]], run: 
             continue
         if not planned:
             raise InvalidInput(
-                f"run {run.id} calls no function, but {PYTHON_PREFIX}{path} was given; resume it without"
+                f"run {run.id} calls no function, but {PYTHON_PREFIX}{path} was passed; resume the run without a "
+                "function"
             )
         missing = [typed for name, typed in planned.items() if name not in functions] or list(planned.values())
         raise InvalidInput(
-            f"run {run.id} calls {', '.join(missing)}, but the function given is {PYTHON_PREFIX}{path}; if it is the "
+            f"run {run.id} calls {', '.join(missing)}, but the function passed is {PYTHON_PREFIX}{path}; if it is the "
             "same "
             f'function under a new name, pass models={{"{missing[0]}": {_describe_given(function)}}}, otherwise start '
             f"a new run"
@@ -407,29 +412,25 @@ def _refuse_unknown_functions(functions: Mapping[str, Callable[..., Any]], run: 
 def _split_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as fields of a request, with limits separate; raise `TypeError` for an unknown one."""
     __tracebackhide__ = True  # pytest shows the line that misspells it
-    known = RunOptions.__annotations__
-    for name in options:
-        if name not in known:
-            hint = (
-                f"; write {_WRITTEN[name]}" if name in _WRITTEN else suggest_similar(name, [*known, "repeat", "judge"])
-            )
-            raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}{hint}")
+    if unknown := [name for name in options if name not in RunOptions.__annotations__]:
+        raise make_unexpected_option_error("evaluate", unknown[0])
     limits = {name: value for name, value in options.items() if name in Limits.__struct_fields__}
     found = {name: value for name, value in options.items() if name not in limits}
     for name in ("selection", "scenarios"):
         if found.get(name) is not None:
             found[name] = read_selection(name, found[name])
-    if found.get("modalities") is not None:
-        given = found["modalities"]
-        found["modalities"] = tuple(given.split(",")) if isinstance(given, str) else tuple(given)
+    if isinstance(given := found.get("modalities"), str | list):
+        found["modalities"] = tuple(given.split(",") if isinstance(given, str) else given)
     return {**found, "limits": Limits(**limits)}
 
 
 def read_selection(argument: str, filters: Any) -> Any:
     """Return a selection, or the one that a dictionary stands for; refuse a filter that was given as an empty list."""
     selection = _selection_from_dict(argument, filters) if isinstance(filters, Mapping) else filters
-    if isinstance(selection, Selection) and (empty := selection.empty_filters()):
-        raise InvalidInput(f"{argument}: {empty[0]} is empty: no case would run; leave it out for all cases")
+    if not isinstance(selection, Selection):
+        example = "a pramana.Selection or a dictionary such as {'tags': ['vip']}"
+        raise InvalidInput(f"{argument}: expected {example}, found {describe_value(selection)}")
+    selection.refuse_empty_filters(argument)
     return selection
 
 
@@ -438,7 +439,7 @@ def _selection_from_dict(argument: str, filters: Mapping[str, Any]) -> Selection
     for name in filters:
         if name not in known:
             hint = suggest_similar(str(name), known) or f"; expected {', '.join(known)}"
-            raise InvalidInput(f"{argument}: there is no filter {name!r:.60}{hint}")
+            raise InvalidInput(f"{argument}: unknown filter {name!r:.60}{hint}")
     given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in filters.items()}
     return Selection(**given)
 
@@ -452,18 +453,26 @@ def _model_names(model: Any, models: Any, functions: dict[str, Callable[..., Any
     if model is not None and models:
         raise InvalidInput("pass model or models, not both")
     if isinstance(models, Mapping):
-        return tuple(_model_name(each, functions, name) for name, each in models.items())
-    return tuple(_model_name(each, functions) for each in (models or ([] if model is None else [model])))
+        if unnamed := [each for each in models if not isinstance(each, str)]:
+            raise InvalidInput(f"models: the name of a function is text, found {describe_value(unnamed[0])}")
+        return tuple(_model_name(each, functions, name, f"models[{name!r}]") for name, each in models.items())
+    if model is not None:
+        return (_model_name(model, functions),)
+    return tuple(_model_name(each, functions, None, f"models[{number}]") for number, each in enumerate(models))
 
 
-def _model_name(model: Any, functions: dict[str, Callable[..., Any]], name: str | None = None) -> str:
+def _model_name(
+    model: Any, functions: dict[str, Callable[..., Any]], name: str | None = None, argument: str = "model"
+) -> str:
     """Return the stored name of a model; add a function to `functions` by that name."""
     if isinstance(model, str):
         if name is not None:
-            raise InvalidInput(f"the model {model} keeps its name; only functions are given others: models=[…]")
+            raise InvalidInput(
+                f"the model {model} cannot be renamed; a dictionary names functions only: pass models=[…]"
+            )
         return model
     if not callable(model):
-        raise InvalidInput(f"a model is a name or a function, found {type(model).__name__}")
+        raise InvalidInput(f"{argument}: expected a model's name or a function, found {describe_value(model)}")
     path = function_path(model)
     if name is not None:
         if not _FUNCTION_NAME.fullmatch(name):
@@ -471,17 +480,26 @@ def _model_name(model: Any, functions: dict[str, Callable[..., Any]], name: str 
                 f"a function cannot be called {name!r:.80}: a name is 1 to 64 letters, digits, _ . and -"
             )
         path = f"{path.partition(':')[0]}:{name}"
-    if functions.setdefault(path, model) != model:
+    if not _are_same(functions.setdefault(path, model), model):
         raise InvalidInput(
-            f"two functions are both called {path}, and results are stored by that name; name them: "
+            f"two functions have the same name {path}, and results are stored by that name; name them: "
             'models={"before": first, "after": second}'
         )
     return f"python:{path}"
 
 
+def _are_same(one: Any, other: Any) -> bool:
+    """Return whether two callables are the same; bound methods are equal without being identical."""
+    try:
+        return one is other or bool(one == other)
+    except Exception:  # noqa: BLE001 - the comparison is the user's code
+        return False
+
+
 def _describe_given(given: Any) -> str:
     """Return the argument as it would be typed, if it has a name."""
-    return str(getattr(given, "name", None) or getattr(given, "__name__", None) or f"{given!r:.60}")
+    name = None if isinstance(given, Path) else getattr(given, "name", None) or getattr(given, "__name__", None)
+    return str(name or describe_value(given))
 
 
 def _scorer_names(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
@@ -494,7 +512,7 @@ def _scorer_names(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
     for path, each in zip(named, made, strict=True):
         if isinstance(each, Scorer) and functions.setdefault(path, each) != each:
             raise InvalidInput(
-                f"two scorers are both called {path}, and scores are stored by that name; give each a name: "
+                f"two scorers have the same name {path}, and scores are stored by that name; give each a name: "
                 '@pramana.scorer(name="politeness")'
             )
     return named, functions
@@ -505,20 +523,20 @@ def request_fields(given: Cases) -> dict[str, Any]:
     if given is None:
         return {}
     if isinstance(given, str | Path):
-        return {"paths": (Path(given),)}
+        return {"paths": (read_path(given),)}
     if is_data_frame(given):
         return {"cases": read_rows(given)}
     if is_single_case(given):
         return {"cases": read_rows([given])}
-    if not isinstance(given, Iterable):
-        raise InvalidInput(f"cases are a path, cases, dictionaries or a data frame, found {type(given).__name__}")
+    if not isinstance(given, Iterable) or isinstance(given, type | bytes | bytearray):
+        raise InvalidInput(f"cases are a path, cases, dictionaries or a data frame, found {describe_value(given)}")
     listed = list(given)
     paths = [each for each in listed if isinstance(each, str | Path)]
     if not paths:
         return {"cases": read_rows(listed)}
     if len(paths) < len(listed):
         raise InvalidInput("pass only paths or only cases; pramana.cases_of reads cases from a file")
-    return {"paths": tuple(map(Path, paths))}
+    return {"paths": tuple(map(read_path, paths))}
 
 
 # ── Compare ──
@@ -526,15 +544,17 @@ def request_fields(given: Cases) -> dict[str, Any]:
 
 @_hide_internal_frames
 def compare(
-    base: "str | Path | Report",
-    new: "str | Path | Report | None" = None,
+    base: StoredRun | Path,
+    new: StoredRun | Path | None = None,
     *,
     model: str | None = None,
     new_model: str | None = None,
     any_suite: bool = False,
     any_judge: bool = False,
-) -> "Comparison":
-    """Compare two runs, or two models of one run, case by case: reports, ids of runs, or paths of results.json files.
+) -> Comparison:
+    """Compare two runs, or two models of one run, case by case.
+
+    A side is a report, the id of a run, an item of `runs()`, or the path of a results.json file.
 
     `RUN@0` is a run by its first scoring, so two scorings of one run are compared too, with `any_judge=True`.
     `str()` of what is returned is the answer in a sentence. Without `new`, two models of `base` are compared. Of runs
@@ -553,10 +573,10 @@ def compare(
         return make_comparison(compare_sides(*sides, any_suite=any_suite, any_judge=any_judge))
 
 
-def _open_reference(given: "str | Path | Report", stack: ExitStack) -> "Reference":
+def _open_reference(given: StoredRun | Path, stack: ExitStack) -> Reference:
     from pramana.app.references import reference_to_file, reference_to_run
 
-    if not isinstance(given, Report) and str(given).endswith(".json"):
+    if isinstance(given, str | Path) and str(given).endswith(".json"):
         return reference_to_file(Path(given))
     store = stack.enter_context(closing(open_store(find_store_url(given))))
-    return reference_to_run(store, given.run.reference if isinstance(given, Report) else str(given))
+    return reference_to_run(store, _run_reference(str(given) if isinstance(given, Path) else given))

@@ -25,7 +25,7 @@ class ByModel(dict[str, _Value]):
         place = find_model_index(self._models, name)
         if place is None:
             named = [each.typed for each in self._models]
-            raise KeyError(f"no model {name!r}; there are {', '.join(named)}{suggest_similar(str(name), named)}")
+            raise KeyError(f"no model {name!r}; this run has {', '.join(named)}{suggest_similar(str(name), named)}")
         return self[self._models[place].typed]
 
     def __contains__(self, name: object) -> bool:

@@ -2,13 +2,13 @@
 
 from pramana.analyse.numbers import pluralise
 from pramana.app.comparison_sides import ComparedSides, describe_request_differences
-from pramana.app.comparisons import WholeComparisonView, comparison_view
+from pramana.app.comparisons import FullComparisonView, comparison_view
 
 EXAMPLES = 100
 """The most cases that a comparison holds with both replies."""
 
 
-class Comparison(WholeComparisonView, frozen=True, kw_only=True):
+class Comparison(FullComparisonView, frozen=True, kw_only=True):
     """A comparison of two runs or models, with every case.
 
     `str()` returns the conclusion in a sentence, and another sentence if the two sides were sent different requests.

@@ -11,5 +11,8 @@ class Estimate(EstimateView, frozen=True, kw_only=True):
     no verdict without a judge, and `missing_keys` the providers without a key.
     """
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
-        return render_estimate(self)
+        return render_estimate(self, "judge=… names another judge")

@@ -1,16 +1,19 @@
 """Stored runs in brief, for Python, to find yesterday's run. Results stay in the store; `load_report` reads them."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pramana.errors import escape_control_characters
+from pramana.errors import InvalidInput, describe_value, escape_control_characters
 from pramana.model import Outcome, RunStatus
 from pramana.report import figures
+from pramana.request import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
     from pramana.store.store import Store
+
+MAX_LISTED = 2**31
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):
@@ -23,9 +26,9 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     suite: str
     models: tuple[str, ...]
     stored: int
-    """Results so far."""
+    """Number of results stored so far."""
     expected: int
-    """Results once it has finished."""
+    """Number of results of the finished run."""
     passed: int
     failed: int
     name: str | None = None
@@ -46,12 +49,15 @@ class RunRecord(Struct, frozen=True, kw_only=True):
 
 
 class RunList(list[RunRecord]):
-    """Stored runs, newest first; as text, a line for each, and how many there are where these are not all."""
+    """Stored runs, newest first. As text: one line per run, and the total number if more runs are stored."""
 
     def __init__(self, runs: Iterable[RunRecord], total: int) -> None:
         super().__init__(runs)
         self.total = total
         """How many stored runs match, listed or not."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         more = [f"{len(self):,} of {self.total:,} runs; limit={self.total} lists all"] if len(self) < self.total else []
@@ -60,6 +66,13 @@ class RunList(list[RunRecord]):
 
 def list_runs(store: "Store", limit: int, model: str | None, suite: str | None, name: str | None) -> RunList:
     """Return the newest runs of a store."""
+    if type(limit) is not int or not 0 <= limit < MAX_LISTED:
+        raise InvalidInput(f"limit: expected a whole number from 0, found {describe_value(limit)}")
+    texts: dict[str, Any] = {"model": model, "suite": suite, "name": name}
+    for argument, value in texts.items():
+        if not isinstance(value, str | None) or len(value or "") > MAX_NAME_CHARS:
+            expected = f"text of at most {MAX_NAME_CHARS} characters"
+            raise InvalidInput(f"{argument}: expected {expected}, found {describe_value(value)}")
     found, total = store.runs.page(limit=limit, model=model, suite=suite, name=name)
     counts = (each.outcomes if each else {} for each in store.history.count_ended(found))
     records = (

@@ -13,9 +13,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana import settings
-from pramana.errors import InvalidInput, NotFound, PramanaError
-from pramana.library import Cases, Report, evaluate, read_selection, request_fields
-from pramana.load import CaseSources, names_library
+from pramana.errors import Hint, InvalidInput, NotFound, PramanaError
+from pramana.library import Report, evaluate, read_selection, request_fields
+from pramana.library.options import Cases, word_for_python
+from pramana.load import CaseSources, names_library, path_exists
 from pramana.planning import choose_stored_cases, names_store
 from pramana.request import Selection, check_struct_values
 from pramana.store import open_store
@@ -95,7 +96,7 @@ def parametrize(cases: Cases, *, selection: Selection | Mapping[str, Any] | None
         found = _read_cases(_find_paths(cases, folder), filters)
     except PramanaError as error:
         _add_search_paths(error, cases, folder)
-        raise error.with_traceback(None) from None
+        raise word_for_python(error) from None
     return pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in found])
 
 
@@ -107,8 +108,9 @@ def _read_cases(cases: Cases, selection: Selection) -> list[Any]:
     else:
         found = list(selection.select_cases(fields.get("cases", ())))
     if not found:
-        why = f"no case passes the filters {selection}; check their spelling" if selection else "no cases were given"
-        raise InvalidInput(why)
+        if selection:
+            raise InvalidInput("no case passes the filters", hint=Hint("check_filters", selection))
+        raise InvalidInput("no cases were given")
     return found
 
 
@@ -131,7 +133,7 @@ def _folder_of_frame(frame: FrameType | None) -> Path | None:
 def _find_paths(cases: Cases, folder: Path | None) -> Cases:
     """Prefix each path with `folder` if it exists there and not in the current folder."""
     if isinstance(cases, str | Path):
-        return folder / cases if folder and not Path(cases).exists() and (folder / cases).exists() else cases
+        return folder / cases if folder and not path_exists(cases) and path_exists(folder / cases) else cases
     return [_find_paths(each, folder) for each in cases] if isinstance(cases, list | tuple) else cases
 
 
@@ -140,5 +142,5 @@ def _add_search_paths(error: PramanaError, cases: Cases, folder: Path | None) ->
     named = [each for each in given if isinstance(each, str | Path)]
     paths = [Path(each) for each in named if not names_library(each) and not names_store(each)]
     here = Path.cwd()
-    if isinstance(error, NotFound) and folder not in (None, here) and not all(each.exists() for each in paths):
+    if isinstance(error, NotFound) and folder not in (None, here) and not all(map(path_exists, paths)):
         error.add_note(f"looked for in {here}, then in {folder}")

@@ -6,6 +6,7 @@ A `Report` is created once the run has ended. It holds the summary; results stay
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from pramana.analyse.gate import check_pass_rate
 from pramana.analyse.intervals import Interval
 from pramana.analyse.summary import Rate, Summary
 from pramana.app.model_names import list_model_names
-from pramana.errors import InvalidInput
+from pramana.errors import InvalidInput, describe_value, escape_control_characters, quote_text
 from pramana.library.by_model import ByModel
 from pramana.model import Outcome, Run
 from pramana.report import figures
@@ -116,7 +117,7 @@ class Report:
     def pass_rate(self) -> float | None:
         """The share of results with a verdict that passed; errors do not count. Of several models: `by_model`.
 
-        It is None when nothing has a verdict. In an `if`, use `passed` or `assert_pass_rate`, which count errors.
+        It is None when no result has a verdict. In an `if`, use `passed` or `assert_pass_rate`, which count errors.
         """
         return self._only_model.pass_rate
 
@@ -187,6 +188,16 @@ class Report:
         with closing(open_store(self._store_url)) as store:
             return scoring_views(store, self.run)
 
+    def use_scoring(self, number: int) -> "Sequence[ScoringView]":
+        """Make a scoring current until the run is re-scored, and return all scorings of the run.
+
+        This report stays as it is; `pramana.load_report(report.run_id)` reads the run by that scoring.
+        """
+        from pramana.app.rescoring import make_scoring_current
+
+        with closing(open_store(self._store_url)) as store:
+            return make_scoring_current(store, self.run, number)
+
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat dictionary per result, with the columns of the CSV export."""
         from pramana.report.tables import iterate_records
@@ -222,14 +233,28 @@ class Report:
         The extension selects the format: `.html`, `.md`, `.json`, `.jsonl`, `.csv`, `.parquet`, `.xml` (JUnit), or that
         of an installed exporter; `format`, a name or an exporter, overrides it.
         """
-        from pramana.report.exporters import exporter_for_path, find_exporter, write_file
+        from pramana.report.exporters import Exporter, exporter_for_path, find_exporter, write_file
 
+        __tracebackhide__ = True
+        given: Any = path
+        if not isinstance(given, str | PathLike) or not str(given).strip():
+            raise InvalidInput(f"path: expected the path of a file to write, found {describe_value(path)}")
+        if not isinstance(format, str | Exporter | None):
+            raise InvalidInput(
+                f"format: expected the name of a format, or an exporter made by @pramana.exporter, found "
+                f"{describe_value(format)}"
+            )
         path = Path(path)
         found = (
             exporter_for_path(path) if format is None else find_exporter(format) if isinstance(format, str) else format
         )
-        with closing(open_store(self._store_url)) as store:
-            write_file(found, path, self.run, store.results.iterate_with_cases(self.run))
+        try:
+            with closing(open_store(self._store_url)) as store:
+                write_file(found, path, self.run, store.results.iterate_with_cases(self.run))
+        except (OSError, ValueError) as error:  # a ValueError for a name that no file can have
+            why = getattr(error, "strerror", None) or error
+            hint = "; create its folder first" if isinstance(error, FileNotFoundError) else "; choose another path"
+            raise InvalidInput(f"{quote_text(str(path), SHOWN_TEXT)} cannot be written: {why}{hint}") from None
         return path
 
     # ── Assertions ──
@@ -242,8 +267,10 @@ class Report:
         """
         __tracebackhide__ = True
         for name, value in (("minimum", minimum), ("confidence", confidence)):
-            if value is not None and not 0 <= value <= 1:
-                raise InvalidInput(f"{name} is a share from 0 to 1, found {value!r:.60}")
+            if value is None and name == "confidence":
+                continue
+            if not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise InvalidInput(f"{name} is a share from 0 to 1, found {describe_value(value)}")
         self._require_pass_rate(minimum, confidence)
 
     def assert_passed(self) -> None:
@@ -273,7 +300,7 @@ class Report:
             which = [each.model] if len(self.models) > 1 else []
             which += [f"repeat {each.repeat + 1}"] if self.run.plan.repeats > 1 else []
             suffix = f" ({', '.join(which)})" if which else ""
-            yield f"\n{each.outcome.value}: {each.case_id}{suffix}"
+            yield f"\n{each.outcome.value}: {escape_control_characters(each.case_id)}{suffix}"
             yield f"  prompt: {_shorten_text(each.case.turns[-1].text)}"
             if each.reply:
                 yield f"  reply:  {_shorten_text(figures.reply_text(each.reply))}"
@@ -318,7 +345,7 @@ def current_store_url() -> str:
 def find_store_url(source: object) -> str:
     """Return the URL of the store that a report comes from; for anything else, that of the environment's store."""
     if isinstance(source, Report):
-        return source._store_url  # noqa: SLF001 - not public, as the URL may hold a password
+        return source._store_url  # noqa: SLF001 - private, because the URL may contain a password
     return current_store_url()
 
 
@@ -335,7 +362,7 @@ def _describe_rate(rate: Rate) -> str:
         )
         said += f" ({figures.format_percent(rate.value)}, 95 % interval {low}–{high} %)"
     if not rate.scored_count:
-        said = "nothing has a verdict"
+        said = "no result has a verdict"
     counts = ((each.value, getattr(rate, each.value)) for each in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED))
     others = ", ".join(f"{count:,} {name}" for name, count in counts if count)
     return f"{said}; {others}" if others else said
@@ -353,5 +380,5 @@ def _model_report(name: str, rate: Rate) -> ModelReport:
 
 
 def _shorten_text(text: str) -> str:
-    text = " ".join(text.split())
+    text = escape_control_characters(" ".join(text.split()))
     return text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"

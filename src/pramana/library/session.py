@@ -15,8 +15,9 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from pramana import clock, planning, settings
-from pramana.bench import INTERRUPTED, STREAM_LEFT, Watch, execute, reduced_garbage_collection
-from pramana.errors import BudgetSpent, InvalidInput
+from pramana.bench import STREAM_LEFT, Watch, execute, reduced_garbage_collection
+from pramana.errors import BudgetSpent, InvalidInput, PramanaError, StoreFailed
+from pramana.library.options import word_for_python
 from pramana.library.report import Report, current_store_url, make_report
 from pramana.model import Run
 from pramana.providers.accounts import PassedFunctions
@@ -25,7 +26,7 @@ from pramana.report.resuming import resume_call
 from pramana.request import Limits
 from pramana.run.accounts import Reach
 from pramana.run.asking import ReplyCache
-from pramana.run.engine import Stop, Window
+from pramana.run.engine import INTERRUPTED, Stop, Window
 from pramana.score.scorers import Scorer
 from pramana.store import open_store
 
@@ -108,7 +109,7 @@ class Session:
     async def run_watched(self, notify: Callable[[], None]) -> Report:
         """Execute the run; `notify` is called once the run exists, and whenever results have been stored."""
         async with self.open_run() as found:
-            self._window = Window(_ahead(self._limits.concurrency))
+            self._window = Window(_window_size(self._limits.concurrency))
             notify()
             return await self._execute(found, lambda _: notify())
 
@@ -119,16 +120,24 @@ class Session:
 
     async def _execute(self, run_record: Run, watch: Watch) -> Report:
         with reduced_garbage_collection():
-            run = await execute(
-                self._store,
-                run_record,
-                self._limits,
-                watch,
-                self.stop,
-                reach=self._reach,
-                cache=self._cache,
-                window=self._window,
-            )
+            try:
+                run = await execute(
+                    self._store,
+                    run_record,
+                    self._limits,
+                    watch,
+                    self.stop,
+                    reach=self._reach,
+                    cache=self._cache,
+                    window=self._window,
+                )
+            except KeyboardInterrupt:  # raised by a function
+                stopped = self._store.runs.read(run_record.id)
+                raise KeyboardInterrupt(f"interrupted; {_resume_hint(stopped)}") from None
+            except StoreFailed as failed:
+                with suppress(PramanaError):  # the store may not be readable either
+                    failed.add_note(_resume_hint(self._store.runs.read(run_record.id)))
+                raise
         error = self.stop.error
         if error is not None and not isinstance(error, BudgetSpent):  # a limit ends a run as requested
             error.add_note(_resume_hint(run))
@@ -136,7 +145,7 @@ class Session:
         return await asyncio.to_thread(make_report, self._store, run, self.store_url)
 
 
-def _ahead(concurrency: int) -> int:
+def _window_size(concurrency: int) -> int:
     """Return how many requests a stream may be ahead of its consumer: slightly more than can be under way.
 
     A result is consumed a moment after its request ends, since it is stored first; without the extra ones, the next
@@ -227,7 +236,7 @@ def _start(
         if done.set_running_or_notify_cancel():  # from now on, waiters can no longer cancel it
             try:
                 done.set_result(asyncio.run(work()))
-            except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+            except BaseException as error:  # noqa: BLE001 - passed on to the waiting thread
                 done.set_exception(error)
         then()
 
@@ -276,11 +285,18 @@ def functions_loop() -> asyncio.AbstractEventLoop:
     """
     global _functions_loop  # noqa: PLW0603
     with _starting:
-        if _functions_loop is None or _functions_loop[0] != os.getpid():
+        if _functions_loop is None or _functions_loop[0] != os.getpid() or _functions_loop[1].is_closed():
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="pramana-functions", daemon=True).start()
+            threading.Thread(target=_run_functions, args=(loop,), name="pramana-functions", daemon=True).start()
             _functions_loop = os.getpid(), loop
         return _functions_loop[1]
+
+
+def _run_functions(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop of coroutine functions, and go on if one of them stops it: others wait for it."""
+    asyncio.set_event_loop(loop)
+    while not loop.is_closed():
+        loop.run_forever()
 
 
 def _runs_in_functions_loop() -> bool:
@@ -297,16 +313,18 @@ def _runs_in_functions_loop() -> bool:
 class Stream:
     """The results of a run, each once it is stored: `async with pramana.stream(…) as results`, then `async for`.
 
-    The run waits for its consumer: results not consumed yet and requests under way are together at most about
-    `concurrency`. Leaving the `async with` block stops the run and waits until the calls under way are finished and
-    stored; `resume` continues it. Without the block, the run stops once the stream is closed (`aclose`) or garbage
-    collected, without waiting for the calls under way. Waiting for a result can be cancelled (`asyncio.wait_for`)
+    The run waits for its consumer: unread results and requests in flight are together at most about `concurrency`.
+    Leaving the `async with` block stops the run and waits until the calls in flight are finished and stored; `resume`
+    continues the run. Without the block, the run stops once the stream is closed (`aclose`) or garbage
+    collected, without waiting for the calls in flight. Waiting for a result can be cancelled (`asyncio.wait_for`)
     without losing any.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._done: Future[Report] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Where the stream was started."""
         self._news = asyncio.Event()
         self._ready: list[ResultDetailView] = []
         self._reader = _ResultReader(session.store_url)
@@ -318,12 +336,20 @@ class Stream:
         """The id of the run; None before the first result was awaited."""
         return self._session.run_record.id if self._session.run_record else None
 
+    def __repr__(self) -> str:
+        return f"<Stream of run {self.run_id}>" if self.run_id else "<Stream of a run that has not started>"
+
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> "ResultDetailView":
         if self._done is None:
             self._start()
+        elif self._loop is not asyncio.get_running_loop():
+            raise InvalidInput(
+                "the stream was started in another event loop; take all of its results in that one, or resume its run "
+                f"with {resume_call(self._session.run_record) if self._session.run_record else 'pramana.resume'}"
+            )
         while not self._ready:
             reading = await self._fetch()
             await asyncio.wait((reading,))  # unlike awaiting a task, this does not cancel it with the caller
@@ -339,18 +365,25 @@ class Stream:
                 self._news.set()
             if ended and not self._ready:
                 self._reader.close()
-                assert self._done  # noqa: S101 - it was started
-                self._done.result()  # raises what ended the run
+                self._raise_error()
                 raise StopAsyncIteration
         self._session.take()
         return self._ready.pop()
+
+    def _raise_error(self) -> None:
+        """Raise the error that ended the run, if there is one."""
+        assert self._done  # noqa: S101 - it was started
+        try:
+            self._done.result()
+        except PramanaError as error:
+            raise (worded := word_for_python(error)) from worded.__cause__
 
     async def _fetch(self) -> "asyncio.Task[_FetchedResults]":
         """Return the task that reads new results, once there are some; it keeps no reference to the stream."""
         if self._reading is None:
             await self._news.wait()
         if self._reading is None:  # otherwise another caller has started it
-            assert self._done  # noqa: S101 - it was started
+            assert self._done  # noqa: S101 - set when the thread starts
             self._news.clear()
             work = asyncio.to_thread(self._reader.read_new, self._session.run_record, self._done)
             self._reading = asyncio.create_task(work)
@@ -363,7 +396,7 @@ class Stream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the run if it has not ended, and wait until the calls under way are finished and stored."""
+        """Stop the run if it has not ended, and wait until the calls in flight are finished and stored."""
         if self._done is not None:
             self._leave_early()
             with suppress(Exception):  # a caller that leaves early wants neither results nor errors
@@ -381,7 +414,7 @@ class Stream:
 
     def _start(self) -> None:
         loop, news = asyncio.get_running_loop(), self._news
-
+        self._loop = loop
         session = self._session
 
         def notify() -> None:

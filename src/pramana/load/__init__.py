@@ -6,15 +6,25 @@ writes a result.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec.structs import replace
 
-from pramana.errors import HashMismatch, InvalidInput, NotFound, Problem, escape_control_characters, suggest_similar
+from pramana.errors import (
+    HashMismatch,
+    InvalidInput,
+    NotFound,
+    Problem,
+    describe_value,
+    escape_control_characters,
+    quote_text,
+    suggest_similar,
+)
 from pramana.hash import hash_suite
 from pramana.load.agent import is_agent_description, read_agent
 from pramana.load.lint import lint_scenarios
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
 
 ENDINGS = (".jsonl", ".yaml", ".yml")
 LIBRARY = Path(__file__).parent.parent / "scenarios"
+MAX_SHOWN_PATH = 1_000
 LIBRARY_NAME = "library:"
 """The name of the built-in scenarios in a request; `library:multilingual` for one folder of them."""
 
@@ -59,7 +70,7 @@ def validate(
     paths: str | Path | Sequence[str | Path], *, max_errors: int = MAX_ERRORS, lint: bool = False
 ) -> ValidationReport:
     """Check every suite and scenario file among the paths; folders are searched recursively."""
-    paths = [paths] if isinstance(paths, str | Path) else paths
+    paths = [paths] if isinstance(paths, str | Path) or not isinstance(paths, Iterable) else list(paths)
     report = ValidationReport(Problems(max_errors))
     first_seen: dict[str, str] = {}
     for path in find_files(paths):
@@ -89,12 +100,35 @@ def validate(
     return report
 
 
+def path_exists(path: str | Path) -> bool:
+    """Return whether there is a file or folder; a name that no file can have names none."""
+    try:
+        return Path(path).exists()
+    except OSError:  # too long, or not readable
+        return False
+
+
+def read_path(given: str | Path) -> Path:
+    """Return a path of cases; refuse a prompt that was given in its place."""
+    looks_like_prompt = isinstance(given, str) and (" " in given.strip() or "\n" in given)
+    if looks_like_prompt and Path(given).suffix.lower() not in ENDINGS and not path_exists(given):
+        raise InvalidInput(
+            f"cases: there is no file {quote_text(str(given))}; a text is the path of a file or folder, and a case "
+            'with this prompt is {"input": "…", "ideal": "…"}'
+        )
+    return Path(given)
+
+
 def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
     """Yield each file once, in order; a missing path raises before anything is read."""
+    for stated in paths:
+        if not isinstance(stated, str | PathLike):
+            raise InvalidInput(f"expected the path of a file or folder, found {describe_value(stated)}")
     given = [_expand_library_path(Path(path)) for path in paths]
     for path in given:
-        if not path.exists():
-            raise NotFound(f"{path} does not exist{_suggest_library_path(path)}")
+        if not path_exists(path):
+            name = str(path) if len(str(path)) < MAX_SHOWN_PATH else quote_text(str(path))
+            raise NotFound(f"{name} does not exist{_suggest_library_path(path)}")
         if path.is_file() and path.suffix.lower() not in ENDINGS:
             raise InvalidInput(f"{path} is neither a suite (.jsonl) nor a scenario file (.yaml, .yml)")
         if not path.is_file() and not path.is_dir():
@@ -142,12 +176,12 @@ def _suggest_library_path(path: Path) -> str:
     """Return what to do about a missing path: a bare name may mean one of the built-in scenarios.
 
     >>> _suggest_library_path(Path("gone.jsonl")), _suggest_library_path(Path("task-completion"))
-    ('; check the path', '; check the path; the built-in scenarios are called library:')
+    ('; check the path', '; check the path; for the built-in scenarios, write library:')
     """
     if str(path).startswith("store:"):
-        return "; only pramana run reads the store, and pramana scenarios export writes its scenarios to a file"
+        return "; only pramana run accepts store: names; to get a file, run: pramana scenarios export"
     bare = path.parent == Path() and not path.suffix
-    return f"; check the path{f'; the built-in scenarios are called {LIBRARY_NAME}' if bare else ''}"
+    return f"; check the path{f'; for the built-in scenarios, write {LIBRARY_NAME}' if bare else ''}"
 
 
 def _list_files_below(folder: Path) -> Iterator[Path]:

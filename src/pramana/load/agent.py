@@ -17,7 +17,15 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pramana.errors import InvalidInput, NotFound, Problem, suggest_similar
 from pramana.load.problems import Problems, describe_value, join_alternatives
-from pramana.load.yaml12 import At, BadYaml, Reader, at, decode_yaml, is_absent, odd_tag
+from pramana.load.yaml12 import (
+    BadYaml,
+    Reader,
+    TextPosition,
+    decode_yaml,
+    find_unsupported_tag,
+    is_null_node,
+    node_position,
+)
 from pramana.providers.voice.description import Description, find_description_problems
 
 MAX_BYTES = 1 << 20
@@ -71,7 +79,7 @@ class _DescriptionReader(Reader):
 
     def __init__(self, text: str, problems: Problems, file: str) -> None:
         super().__init__(text, problems, file)
-        self._places: dict[str, At] = {}
+        self._places: dict[str, TextPosition] = {}
         self._values = 0
 
     def read(self) -> Description | None:
@@ -80,7 +88,7 @@ class _DescriptionReader(Reader):
             root = self.root("the description of an agent")
             if root is None:
                 return None
-            self._places[""] = at(root)
+            self._places[""] = node_position(root)
             description = self._read_struct(Description, root, "")
         except BadYaml as bad:
             self.problem("yaml", bad.message, bad.at)
@@ -89,7 +97,7 @@ class _DescriptionReader(Reader):
             self.problem(path, message, self._find_place(path))
         return None if self.problems.errors > before else description
 
-    def _find_place(self, path: str) -> At:
+    def _find_place(self, path: str) -> TextPosition:
         """Return the position of a path, or of the nearest parent that has one."""
         while path not in self._places:
             cut = max(path.rfind("."), path.rfind("["))
@@ -98,12 +106,12 @@ class _DescriptionReader(Reader):
 
     # ── By type ──
 
-    def _read_value(self, kind: Any, node: Node, path: str, place: At) -> Any:
+    def _read_value(self, kind: Any, node: Node, path: str, place: TextPosition) -> Any:
         self._values += 1
         if self._values > MAX_VALUES:
-            raise BadYaml(f"aliases grow the description to more than {MAX_VALUES:,} values", place)
+            raise BadYaml(f"with its aliases expanded, the description has more than {MAX_VALUES:,} values", place)
         self._places[path] = place
-        if tag := odd_tag(node):
+        if tag := find_unsupported_tag(node):
             return self._add_problem(path, f"the tag {tag} is not supported; write the value as it is", place)
         if kind is Any:
             return self._read_any(node, path)
@@ -120,44 +128,45 @@ class _DescriptionReader(Reader):
             return self._read_struct(kind, node, path)
         return self._read_scalar(kind, node, path, place)
 
-    def _read_union(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
+    def _read_union(self, kinds: tuple[Any, ...], node: Node, path: str, place: TextPosition) -> Any:
         if type(None) in kinds:
             rest = next(kind for kind in kinds if kind is not type(None))
-            return None if is_absent(node) else self._read_value(rest, node, path, place)
+            return None if is_null_node(node) else self._read_value(rest, node, path, place)
         if isinstance(node, ScalarNode) and type(value := self._parse_scalar(node)) in kinds:
             return value
         return self._read_scalar(str if isinstance(node, ScalarNode) else kinds[0], node, path, place)
 
-    def _read_choice(self, choices: tuple[str, ...], node: Node, path: str, place: At) -> Any:
+    def _read_choice(self, choices: tuple[str, ...], node: Node, path: str, place: TextPosition) -> Any:
         value = self.document.text(node) if isinstance(node, ScalarNode) else None
         if value in choices:
             return value
         near = suggest_similar(value, choices) if value else ""
         return self._add_problem(path, f"expected {join_alternatives(choices)}, found {self.kind(node)}{near}", place)
 
-    def _read_list(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
-        if is_absent(node):
+    def _read_list(self, kinds: tuple[Any, ...], node: Node, path: str, place: TextPosition) -> Any:
+        if is_null_node(node):
             return []
         if not isinstance(node, SequenceNode):  # a single item needs no list
             here = path if isinstance(node, ScalarNode) else f"{path}[0]"
             return [self._read_value(kinds[0], node, here, place)]
         return [
-            self._read_value(kinds[0], item, f"{path}[{number}]", at(item)) for number, item in enumerate(node.value)
+            self._read_value(kinds[0], item, f"{path}[{number}]", node_position(item))
+            for number, item in enumerate(node.value)
         ]
 
-    def _read_mapping(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
-        if is_absent(node):
+    def _read_mapping(self, kinds: tuple[Any, ...], node: Node, path: str, place: TextPosition) -> Any:
+        if is_null_node(node):
             return {}
         if not isinstance(node, MappingNode):
             return self._add_problem(path, f"expected a mapping, found {self.kind(node)}", place)
         return {
-            name: self._read_value(kinds[-1], value, f"{path}.{name}", at(key))
+            name: self._read_value(kinds[-1], value, f"{path}.{name}", node_position(key))
             for name, key, value in self.entries(node, f"{path}." if path else "")
         }
 
-    def _read_scalar(self, kind: type, node: Node, path: str, place: At) -> Any:
+    def _read_scalar(self, kind: type, node: Node, path: str, place: TextPosition) -> Any:
         expected = {str: "text", int: "a whole number", bool: "true or false"}[kind]
-        if isinstance(node, ScalarNode) and not is_absent(node):
+        if isinstance(node, ScalarNode) and not is_null_node(node):
             text = self.document.text(node)
             if kind is str:
                 return text
@@ -176,10 +185,10 @@ class _DescriptionReader(Reader):
         values: dict[str, Any] = {}
         for name, key, value in self.entries(node, prefix):
             if name not in known:
-                hint = suggest_similar(name, known) or f"; there are {', '.join(known)}"
-                self.problem(f"{prefix}{name}", f"unknown key {describe_value(name)}{hint}", at(key))
-            elif not (is_absent(value) and not known[name].required):
-                values[name] = self._read_value(known[name].type, value, f"{prefix}{name}", at(key))
+                hint = suggest_similar(name, known) or f"; known keys: {', '.join(known)}"
+                self.problem(f"{prefix}{name}", f"unknown key {describe_value(name)}{hint}", node_position(key))
+            elif not (is_null_node(value) and not known[name].required):
+                values[name] = self._read_value(known[name].type, value, f"{prefix}{name}", node_position(key))
         for name, each in known.items():
             if each.required and name not in values:
                 self.problem(f"{prefix}{name}", f"{name} is required", place)
@@ -191,15 +200,15 @@ class _DescriptionReader(Reader):
         if isinstance(node, ScalarNode):
             return self._parse_scalar(node)
         if isinstance(node, SequenceNode):
-            return self._read_list((Any,), node, path, at(node))
-        return self._read_mapping((Any,), node, path, at(node))
+            return self._read_list((Any,), node, path, node_position(node))
+        return self._read_mapping((Any,), node, path, node_position(node))
 
     def _parse_scalar(self, node: ScalarNode) -> Any:
         """Return a scalar as YAML 1.2 reads it; quoted scalars are text, and so is what JSON cannot represent."""
         text = self.document.text(node)
         if node.style:
             return text
-        if is_absent(node):
+        if is_null_node(node):
             return None
         if _INTEGER.fullmatch(text):
             return int(text)
@@ -207,7 +216,7 @@ class _DescriptionReader(Reader):
             return number
         return _BOOLEANS.get(text, text)
 
-    def _add_problem(self, path: str, message: str, place: At) -> Any:
+    def _add_problem(self, path: str, message: str, place: TextPosition) -> Any:
         """Add a problem; return None as the value, which is never used."""
         self.problem(path, message, place)
         return None

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from pramana.errors import PramanaError, suggest_similar
 from pramana.jsonl import MAX_DEPTH, Path, is_nested_deeper
 from pramana.load.problems import describe_value
-from pramana.load.suite import Finding, StatedAssertion, TestCase, _across, _message
+from pramana.load.suite import Finding, StatedAssertion, TestCase, _check_across_fields, _message
 from pramana.model import Expected, Line
 
 MAX_TURNS = 100
@@ -107,7 +107,7 @@ class Asserted(StatedAssertion):
 
     model_config = ConfigDict(title="Assertion of a scenario")
 
-    ideal: Ideal = Field(default=None, description="What is looked for: a text, or several")
+    ideal: Ideal = Field(default=None, description="Text to look for, or several texts")
     schema_: Annotated[Any, AfterValidator(_check_json)] = Field(
         default=None, alias="schema", description="For json_schema: a JSON Schema (2020-12)"
     )
@@ -121,7 +121,7 @@ class Asserted(StatedAssertion):
 
     def to_expected(self) -> Expected:
         """Return the assertion in the type of the other stages."""
-        return Expected(self.plain(), (self.ideal,) if isinstance(self.ideal, str) else self.ideal or ())
+        return Expected(self.to_assertion(), (self.ideal,) if isinstance(self.ideal, str) else self.ideal or ())
 
 
 _CHECK_FIELDS = Asserted.model_fields
@@ -139,7 +139,7 @@ def _list_validator(name: str, item: str, max_items: int) -> BeforeValidator:
         if not value:
             raise make_error(f"{name} must not be empty, found an empty list")
         if len(value) > max_items:
-            raise make_error(f"{name} must hold at most {max_items} {item}s, found a list of {len(value):,}")
+            raise make_error(f"{name} must have at most {max_items} {item}s, found a list of {len(value):,}")
         return value
 
     return BeforeValidator(check)
@@ -147,7 +147,7 @@ def _list_validator(name: str, item: str, max_items: int) -> BeforeValidator:
 
 def _check_reference(value: str) -> str:
     if not any(map(str.isalnum, value)):
-        raise make_error(f"reference must hold the words the agent must say, found {describe_value(value)}")
+        raise make_error(f"reference must be the words that the agent must say, found {describe_value(value)}")
     return value
 
 
@@ -180,9 +180,11 @@ class ScriptedTurn(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, title="Turn of a scenario")
 
     say: Annotated[
-        str, BeforeValidator(check_not_blank), Field(description="What is said", json_schema_extra={"minLength": 1})
+        str,
+        BeforeValidator(check_not_blank),
+        Field(description="Words that the caller says in this turn", json_schema_extra={"minLength": 1}),
     ]
-    audio_url: Annotated[Recording, Field(description="Recorded: an http(s) URL or a path")] = None
+    audio_url: Annotated[Recording, Field(description="Recording of the words: an http(s) URL or a path")] = None
     barge_in: Annotated[
         Annotated[
             float,
@@ -190,10 +192,13 @@ class ScriptedTurn(BaseModel):
             Field(json_schema_extra={"minimum": 0, "maximum": LATEST_BARGE_IN_S}),
         ]
         | None,
-        Field(description="Seconds after the agent starts being heard; without it, once the agent has finished"),
+        Field(
+            description="Interrupt the agent this many seconds after it starts to speak; if omitted, wait until the "
+            "agent has finished"
+        ),
     ] = None
-    assert_: Assertions = Field(default=None, alias="assert", description="What must hold of the answer")
-    reference: Annotated[Reference, Field(description="The words the agent must say")] = None
+    assert_: Assertions = Field(default=None, alias="assert", description="Checks on the answer")
+    reference: Annotated[Reference, Field(description="Words that the agent must say")] = None
 
     def to_line(self) -> Line:
         """Return the turn in the type of the other stages."""
@@ -306,7 +311,7 @@ class ScenarioReading:
             if places.get("schema") in refused:  # refused by the model: it is not plain JSON
                 continue
             stated = {name: value for name, value in fields.items() if name != "ideal"}
-            for each in _across({"assertion": stated, "ideal": fields.get("ideal")}):
+            for each in _check_across_fields({"assertion": stated, "ideal": fields.get("ideal")}):
                 field = str(each.path[-1])
                 self.findings.append(Finding(each.severity, places.get(field, (*places[""], field)), each.message))
 

@@ -34,7 +34,7 @@ def _missing_recordings(
         turns = [("turns", turn.audio_url) for turn in each.scenario.turns or ()]
         for field, url in (("prompt_audio_url", each.scenario.prompt_audio_url), *turns):
             if url and not url.startswith("/") and "://" not in url and not (folder / url).is_file():
-                yield each, field, f"there is no recording {folder / url}; a case without its recording is errored"
+                yield each, field, f"the recording {folder / url} does not exist; without it the case ends as errored"
 
 
 def _repeated_ids(
@@ -44,7 +44,11 @@ def _repeated_ids(
     for each in scenarios:
         before = seen.setdefault(each.scenario.id, f"{each.file}:{each.place_of('id').line}")
         if not before.startswith(f"{each.file}:"):
-            yield each, "id", f'id "{each.scenario.id}" is also used at {before}; importing both keeps only one'
+            yield (
+                each,
+                "id",
+                f'id "{each.scenario.id}" is also used at {before}; if both are imported, only one is kept',
+            )
 
 
 def _style_advice(scenarios: Sequence[LocatedScenario]) -> Iterator[tuple[LocatedScenario, str, str]]:

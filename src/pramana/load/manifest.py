@@ -128,7 +128,7 @@ def open_version(folder: Path) -> Version:
             raise InvalidInput.from_problems([Problem(f"larger than {MAX_MANIFEST >> 20} MB", "", 1, 1, str(path))])
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NotFound(f"{folder} holds no {MANIFEST}, so it is not a suite version") from None
+        raise NotFound(f"{folder} contains no {MANIFEST}, so it is not a suite version") from None
     except UnicodeDecodeError:
         raise InvalidInput.from_problems([Problem("not UTF-8", "", 1, 1, str(path))]) from None
     return Version(folder, _read_manifest(text, path), built_in=folder.parent == BUILT_IN)
@@ -139,7 +139,7 @@ def _open_by_folder_name(folder: Path) -> Version:
     version = open_version(folder)
     if version.manifest.version != folder.name:
         says = describe_value(version.manifest.version)
-        message = f"the manifest says version {says}, but the folder is called {describe_value(folder.name)}"
+        message = f"the manifest says version {says}, but the folder is named {describe_value(folder.name)}"
         raise InvalidInput.from_problems([Problem(message, "version", file=str(folder / MANIFEST))])
     return version
 
@@ -208,7 +208,7 @@ def verify_version(version: Version, max_errors: int) -> Iterator[TierVerificati
             ("assertion_types", suite.assertion_types - listed[1]),
         ):
             if suite.hash and unlisted:
-                message = f"the manifest's {what} lack {', '.join(sorted(unlisted))}"
+                message = f"in the manifest, {what} does not list {', '.join(sorted(unlisted))}"
                 problems.add(Problem(message, file=str(path)))
         for what, stated, actual in (
             ("test_count", tier.test_count, suite.cases),
@@ -237,25 +237,27 @@ def publish_version(
         )
     root = into or settings.published_suites_folder()
     if root.resolve().is_relative_to(BUILT_IN.resolve()):
-        raise InvalidInput("built-in suites cannot be changed; publish into another folder")
+        raise InvalidInput("built-in suites cannot be changed; publish to another folder")
     target = root / version
     if target.exists() or (into is None and (BUILT_IN / version).exists()):
         raise AlreadyExists(f"{version} is already published, and versions never change; choose a new version")
     tiers: dict[str, Path] = {}
     for path in files:
         if not _NAME.fullmatch(path.stem) or path.suffix != ".jsonl":
-            raise InvalidInput(f"{path}: a tier is named by its file, such as smoke.jsonl")
+            raise InvalidInput(
+                f"{path}: the file name gives the tier its name and must end in .jsonl, such as smoke.jsonl"
+            )
         if not path.is_file():
-            raise InvalidInput(f"{path} is no regular file")
+            raise InvalidInput(f"{path} is not a regular file")
         if path.stem in tiers:
-            raise InvalidInput(f'{path}: two files would both be the tier "{path.stem}"')
+            raise InvalidInput(f'{path}: another file already has the tier name "{path.stem}"')
         tiers[path.stem] = path
     for text in (use_cases or {}).values():
         if not text.isprintable() and any("\ud800" <= each <= "\udfff" for each in text):
             raise InvalidInput(f"the use case {describe_value(text)} is not text")
     for name in {**(use_cases or {}), **(costs_usd or {})}:
         if name not in tiers:
-            raise InvalidInput(f'no file is the tier "{name}"{suggest_similar(name, tiers)}')
+            raise InvalidInput(f'no file for the tier "{name}"{suggest_similar(name, tiers)}')
     root.mkdir(parents=True, exist_ok=True)
     for abandoned in root.glob(f".{version}-*"):  # left by a publication that was killed
         with suppress(FileNotFoundError):  # another process is publishing it right now

@@ -199,7 +199,7 @@ class _ResultsReader:
             )
             return []
         if not value:
-            self.add_problem((), "the list is empty: it has no model's results")
+            self.add_problem((), "the list is empty: it contains no results")
         for number, each in enumerate(value):
             if not isinstance(each, dict):
                 message = f"a block must be an object with suite_version and results, found {describe_value(each)}"
@@ -236,7 +236,7 @@ class _ResultsReader:
                 continue
             key = ((each.case_digest if by_digest else None) or each.test_id, each.variant, each.repeat)
             if key in seen:
-                message = f"test_id {describe_value(each.test_id)} has repeat {each.repeat} twice"
+                message = f"test_id {describe_value(each.test_id)} occurs twice with repeat {each.repeat}"
                 self.add_problem((*path, number, "repeat"), message)
             seen.add(key)
 
@@ -275,7 +275,10 @@ class _ResultsReader:
         stated = details.get("outcome")
         implied = Outcome.SKIPPED if skipped else Outcome.PASSED if passed else Outcome.FAILED
         if skipped and passed:
-            self.add_problem((*path, "passed"), "passed is true although details.skipped says that there is no verdict")
+            self.add_problem(
+                (*path, "passed"),
+                "passed is true, but details.skipped is true as well, which means that there is no verdict",
+            )
         if not skipped or stated is None:
             return implied
         undecided = (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pramana import model
 from pramana.assertions import assertion_type, find_missing_fields, parse_assertion
-from pramana.errors import InvalidInput, PramanaError, Problem, suggest_similar
+from pramana.errors import InvalidInput, PramanaError, Problem, describe_value, suggest_similar
 from pramana.jsonl import to_canonical_json
 from pramana.load.scenario import check_scenario
 from pramana.model import Assertion, Facets, Role, Turn
@@ -33,7 +33,7 @@ _METADATA_FIELDS = ("difficulty", "tags", "tokens_est")
 
 
 def make_case(
-    input: str | Messages,  # noqa: A002 - as the published format calls it
+    input: str | Messages,  # noqa: A002 - the name in the published format
     *,
     ideal: str | Sequence[str] | None = None,
     check: str | Mapping[str, Any] | Assertion | None = None,
@@ -62,14 +62,14 @@ def make_case(
     if stated and expected_outcome is not None:
         raise _field_error("expected_outcome", "a case has a check or an expected_outcome, not both")
     if tokens_est is not None and (type(tokens_est) is not int or tokens_est < 0):
-        raise _field_error("tokens_est", f"must be a whole number of at least 0, found {tokens_est!r:.60}")
+        raise _field_error("tokens_est", f"must be a whole number of at least 0, found {describe_value(tokens_est)}")
     texts: dict[str, Any] = {
         "id": id, "name": name, "category": category, "difficulty": difficulty, "language": language,
         "expected_outcome": expected_outcome,
     }  # fmt: skip
     for field, value in texts.items():
         if value is not None and not (isinstance(value, str) and value.strip()):
-            raise _field_error(field, f"must be text that is not empty, found {value!r:.60}")
+            raise _field_error(field, f"must be text that is not empty, found {describe_value(value)}")
     case = model.Case(
         "",
         "test_case" if expected_outcome is None else "scenario",
@@ -125,7 +125,7 @@ def read_rows(rows: Any) -> tuple[model.Case, ...]:
             )
             continue
         if (first := first_seen.setdefault(case.id, number)) != number:
-            message = f"the id {case.id!r:.60} is that of cases[{first}] too; to repeat a case, use repeat"
+            message = f"the id {case.id!r:.60} is also used by cases[{first}]; to run a case several times, use repeat"
             problems.append(Problem(message, f"cases[{number}].id"))
         found.append(case)
         known[case.id] = case
@@ -148,7 +148,10 @@ def _refuse_unknown_columns(rows: Any) -> None:
     known = {*_FIELDS, *_METADATA_FIELDS, "assertion", "metadata"}
     unknown = [each for each in columns if each not in known]
     problems = [
-        Problem(f"the data frame has a column that no case has{_suggest_rename(each, columns)}", f"cases[{each!r}]")
+        Problem(
+            f"the data frame has a column that is not a field of a case{_suggest_rename(each, columns)}",
+            f"cases[{each!r}]",
+        )
         for each in unknown
     ]
     if "input" not in columns:
@@ -211,7 +214,9 @@ def _row_to_case(row: Any) -> model.Case:
         return scenario.to_case()
     metadata, row = row.get("metadata", {}), {key: value for key, value in row.items() if key != "metadata"}
     if not isinstance(metadata, Mapping) or metadata.keys() - {*_METADATA_FIELDS}:
-        raise _field_error("metadata", f"expected an object of {', '.join(_METADATA_FIELDS)}, found {metadata!r:.60}")
+        raise _field_error(
+            "metadata", f"expected an object of {', '.join(_METADATA_FIELDS)}, found {describe_value(metadata)}"
+        )
     row |= metadata
     if "assertion" in row:
         row["check"] = row.pop("assertion")
@@ -243,7 +248,9 @@ def _turns(given: Any) -> tuple[Turn, ...]:
         role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
         if role not in get_args(Role) or not isinstance(content, str) or not content.strip():
             expected = f'{{"role": {" or ".join(get_args(Role))}, "content": text}}'
-            raise _field_error(f"input[{number}]", f"expected a message such as {expected}, found {message!r:.60}")
+            raise _field_error(
+                f"input[{number}]", f"expected a message such as {expected}, found {describe_value(message)}"
+            )
         turns.append(Turn(role, content))
     return tuple(turns)
 
@@ -251,16 +258,18 @@ def _turns(given: Any) -> tuple[Turn, ...]:
 def _texts(given: Any, field: str) -> tuple[str, ...]:
     if type(given) is int:  # a data frame column of numeric answers
         given = str(given)
+    if isinstance(given, Mapping):
+        raise _field_error(field, f"must be text or a list of texts, found {describe_value(given)}")
     if isinstance(given, set | frozenset):  # a set's order differs between processes, and the case's ID would too
         raise _field_error(
-            field, f"must be text or a list of texts, found a set, which has no order: sorted({field}) has one"
+            field, f"must be text or a list of texts, found a set, which has no order; pass sorted({field})"
         )
     texts = (
         (given,) if isinstance(given, str) else tuple(given or ()) if isinstance(given, Iterable | None) else (given,)
     )
     if not all(isinstance(each, str) and each.strip() for each in texts):
         hint = ": write the number as text" if isinstance(given, float) else ""
-        raise _field_error(field, f"must be text or a list of texts, found {given!r:.60}{hint}")
+        raise _field_error(field, f"must be text or a list of texts, found {describe_value(given)}{hint}")
     return texts
 
 

@@ -50,7 +50,17 @@ from pramana.load.conversation import (
 )
 from pramana.load.problems import Problems, describe_value, format_path, join_alternatives, shorten_path
 from pramana.load.suite import Finding
-from pramana.load.yaml12 import MAX_BYTES, PLAIN, At, BadYaml, Reader, at, decode_yaml, is_absent, odd_tag
+from pramana.load.yaml12 import (
+    MAX_BYTES,
+    PLAIN_TAG,
+    BadYaml,
+    Reader,
+    TextPosition,
+    decode_yaml,
+    find_unsupported_tag,
+    is_null_node,
+    node_position,
+)
 from pramana.model import Case, Difficulty, Facets, Line, Source, Turn
 
 ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
@@ -113,17 +123,17 @@ class Scenario(BaseModel):
         ScenarioType,
         BeforeValidator(_choice_validator("type", get_args(ScenarioType))),
         BeforeValidator(check_not_blank),
-        Field(description="What the scenario tests"),
+        Field(description="Kind of conversation that the scenario tests"),
     ]
     prompt: Annotated[
         str,
         BeforeValidator(check_not_blank),
-        Field(description="What is said to the agent", json_schema_extra={"minLength": 1}),
+        Field(description="Words that the caller says first", json_schema_extra={"minLength": 1}),
     ]
     expected_outcome: Annotated[
         str,
         BeforeValidator(check_not_blank),
-        Field(description="What a good answer does", json_schema_extra={"minLength": 1}),
+        Field(description="Description of a good answer", json_schema_extra={"minLength": 1}),
     ]
     prompt_audio_url: Annotated[
         Recording,
@@ -146,10 +156,12 @@ class Scenario(BaseModel):
         _default_validator("medium"),
         Field(description="easy: one intent; medium: some ambiguity; hard: several parts or edge cases"),
     ] = "medium"
-    assert_: Assertions = Field(default=None, alias="assert", description="What must hold of the answer to the prompt")
-    reference: Annotated[Reference, Field(description="The words the agent must say in answer to the prompt")] = None
-    turns: Annotated[Turns, Field(description="What the caller says after the prompt")] = None
-    conditions: Annotated[Spelled, Field(description="How the caller sounds, such as noise=10dB,phone")] = None
+    assert_: Assertions = Field(default=None, alias="assert", description="Checks on the answer to the prompt")
+    reference: Annotated[Reference, Field(description="Words that the agent must say in answer to the prompt")] = None
+    turns: Annotated[Turns, Field(description="Further turns of the caller, after the prompt")] = None
+    conditions: Annotated[
+        Spelled, Field(description="Sound effects on the caller's speech, such as noise=10dB,phone")
+    ] = None
 
     def to_case(self, source: Source | None = None) -> Case:
         """Return the case that a run sends."""
@@ -221,9 +233,9 @@ class LocatedScenario:
     def id(self) -> str:
         return self.scenario.id
 
-    def place_of(self, field: str) -> At:
+    def place_of(self, field: str) -> TextPosition:
         """Return the position of a field's key, or of the ID if the field is not written."""
-        return at(self.keys.get(field, self.keys["id"]))
+        return node_position(self.keys.get(field, self.keys["id"]))
 
     def make_problem(self, message: str, field: str = "id", severity: Severity = "error") -> Problem:
         """Return a problem with a field, at its key."""
@@ -279,7 +291,7 @@ class _ScenariosReader(Reader):
             if isinstance(root, MappingNode):
                 return self.read_many(root)
             if root is not None:
-                self.problem("yaml", f"the document must be a mapping, found {self.kind(root)}", at(root))
+                self.problem("yaml", f"the document must be a mapping, found {self.kind(root)}", node_position(root))
         except BadYaml as bad:
             self.problem("yaml", bad.message, bad.at)
         return []
@@ -290,29 +302,29 @@ class _ScenariosReader(Reader):
         if not lists:
             for name, key, value in keys:  # `scenario:` over a list is a typo, not a scenario without fields
                 if name not in _KEYS and isinstance(value, SequenceNode) and suggest_similar(name, ["scenarios"]):
-                    self.problem(name, describe_unknown_key(name, ["scenarios"]), at(key))
+                    self.problem(name, describe_unknown_key(name, ["scenarios"]), node_position(key))
                     return []
             single = self.read_one(root, "")
             return [single] if single else []
-        place = at(root)
+        place = node_position(root)
         for name, key, value in self.entries(root, ""):
             if name == "scenarios":
-                place = at(key)
+                place = node_position(key)
             elif name not in DOCUMENT_FIELDS:
-                self.problem(name, describe_unknown_key(name, DOCUMENT_FIELDS), at(key))
+                self.problem(name, describe_unknown_key(name, DOCUMENT_FIELDS), node_position(key))
             elif not isinstance(value, ScalarNode):
-                self.problem(name, f"{name} must be text, found {self.kind(value)}", at(key))
+                self.problem(name, f"{name} must be text, found {self.kind(value)}", node_position(key))
         if not isinstance(lists[0], SequenceNode):
             self.problem("scenarios", f"scenarios must be a list, found {self.kind(lists[0])}", place)
             return []
         if not lists[0].value:
-            self.problem("scenarios", "scenarios must hold at least one scenario, found an empty list", place)
+            self.problem("scenarios", "scenarios must contain at least one scenario, found an empty list", place)
         read = (self.read_one(node, f"scenarios[{index}]") for index, node in enumerate(lists[0].value))
         return [each for each in read if each]
 
     def read_one(self, node: Node, path: str) -> LocatedScenario | None:
         if not isinstance(node, MappingNode):
-            self.problem(path, f"a scenario must be a mapping of fields, found {self.kind(node)}", at(node))
+            self.problem(path, f"a scenario must be a mapping of fields, found {self.kind(node)}", node_position(node))
             return None
         before = self.problems.errors
         prefix = f"{path}." if path else ""
@@ -334,11 +346,11 @@ class _ScenariosReader(Reader):
         if case_id not in self._first:
             self._first[case_id] = key
             return
-        first, again = at(self._first[case_id]).line, at(key).line
+        first, again = node_position(self._first[case_id]).line, node_position(key).line
         where = f"lines {first} and {again}"
         if self._first[case_id] is key:  # the same node: an alias repeats an earlier scenario
             where = f"an alias repeats the scenario of line {again}"
-        self.problem(path, f"duplicate id {describe_value(case_id)}: {where}", at(key))
+        self.problem(path, f"duplicate id {describe_value(case_id)}: {where}", node_position(key))
 
     def read_fields(
         self, node: MappingNode, prefix: str, known: Mapping[str, str], keys: dict[str, ScalarNode]
@@ -360,11 +372,11 @@ class _ScenariosReader(Reader):
         """Return mappings of fields, in a list or not; read anything else, or a list too long, like any other value."""
 
         def one(path: str, key: Node, node: Node) -> Any:
-            if isinstance(node, MappingNode) and not odd_tag(node):
+            if isinstance(node, MappingNode) and not find_unsupported_tag(node):
                 return self.read_fields(node, f"{path}.", NESTED[field], {})
             return self.read_value(path, key, node)
 
-        if isinstance(node, SequenceNode) and len(node.value) <= LIMITS[field] and not odd_tag(node):
+        if isinstance(node, SequenceNode) and len(node.value) <= LIMITS[field] and not find_unsupported_tag(node):
             return [one(f"{path}[{index}]", each, each) for index, each in enumerate(node.value)]
         return one(path, key, node)
 
@@ -374,10 +386,10 @@ class _ScenariosReader(Reader):
 
         def read(path: str, key: Node, node: Node) -> Any:
             left[0] -= 1
-            if left[0] < 0 or is_absent(node):
+            if left[0] < 0 or is_null_node(node):
                 return None
-            if tag := odd_tag(node):
-                self.problem(path, f"the tag {tag} is not supported; write the value as it is", at(key))
+            if tag := find_unsupported_tag(node):
+                self.problem(path, f"the tag {tag} is not supported; write the value as it is", node_position(key))
             if isinstance(node, SequenceNode):
                 items = enumerate(node.value[: left[0] + 1])
                 return [read(shorten_path(f"{path}[{index}]"), each, each) for index, each in items]
@@ -390,23 +402,23 @@ class _ScenariosReader(Reader):
 
         value = read(path, key, node)
         if left[0] < 0:
-            self.problem(path, f"a schema of more than {MAX_SCHEMA:,} characters", at(key))
+            self.problem(path, f"a schema of more than {MAX_SCHEMA:,} characters", node_position(key))
             return None
         return value
 
     def read_literal(self, path: str, node: Node) -> Any:
         typed = self.document.text(node) if isinstance(node, ScalarNode) else ""
-        if node.tag != PLAIN:
+        if node.tag != PLAIN_TAG:
             return typed
         try:
             return parse_literal(typed)
         except ValueError:
-            self.problem(path, f"{describe_value(typed)} is too large for a number", at(node))
+            self.problem(path, f"{describe_value(typed)} is too large for a number", node_position(node))
             return None
 
-    def find_place(self, node: Node, path: jsonl.Path) -> At:
+    def find_place(self, node: Node, path: jsonl.Path) -> TextPosition:
         """Return the position of a path: a key or a list item; for a missing path, that of its parent."""
-        place = at(node)
+        place = node_position(node)
         for part in path:
             if isinstance(node, MappingNode):
                 if id(node) not in self._indexed:  # a mapping may have many keys, each with a problem
@@ -417,25 +429,25 @@ class _ScenariosReader(Reader):
                     )
                     self._indexed[id(node)] = dict(reversed(list(pairs)))  # the first of duplicate keys
                 if part not in self._indexed[id(node)]:
-                    return at(node)
+                    return node_position(node)
                 key, node = self._indexed[id(node)][part]
-                place = at(key)
+                place = node_position(key)
             elif isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
                 node = node.value[part]
-                place = at(node)
+                place = node_position(node)
         return place
 
     def read_value(self, path: str, key: Node, node: Node) -> Any:
         items = node.value if isinstance(node, SequenceNode) else []
-        for tag in filter(None, map(odd_tag, (node, *items))):
-            self.problem(path, f"the tag {tag} is not supported; write the value as it is", at(key))
-        if is_absent(node):
+        for tag in filter(None, map(find_unsupported_tag, (node, *items))):
+            self.problem(path, f"the tag {tag} is not supported; write the value as it is", node_position(key))
+        if is_null_node(node):
             return None
         if isinstance(node, ScalarNode):
             return self.document.text(node)
         if isinstance(node, SequenceNode):
             return [
-                self.document.text(item) if isinstance(item, ScalarNode) and not is_absent(item) else None
+                self.document.text(item) if isinstance(item, ScalarNode) and not is_null_node(item) else None
                 for item in node.value
             ]
         return dict.fromkeys(range(len(node.value)))

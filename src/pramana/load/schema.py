@@ -30,12 +30,12 @@ def suite_schema() -> dict[str, Any]:
             "then": _input_schema("ideal") if need == "ideal" else {"properties": {"assertion": _input_schema(need)}},
         }
         for name in assertion_types.names()
-        for need in _needs(name)
+        for need in _required_fields(name)
     ]
     return {"$schema": DIALECT, **schema}
 
 
-def _needs(name: str) -> tuple[str, ...]:
+def _required_fields(name: str) -> tuple[str, ...]:
     try:
         return assertion_type(name).needs
     except BrokenPlugin:  # a fault of another package; `pramana validate` reports it where it is used
@@ -50,11 +50,11 @@ def agent_schema() -> dict[str, Any]:
     """Return the schema of a voice agent's description."""
     (top,), parts = msgspec.json.schema_components((Description,), ref_template="#/$defs/{name}")
     for part in parts.values():
-        part["properties"] = {name: _written_names(stated) for name, stated in part["properties"].items()}
+        part["properties"] = {name: _accepted_spellings(stated) for name, stated in part["properties"].items()}
     return {"$schema": DIALECT, **top, "$defs": parts}
 
 
-def _written_names(schema: dict[str, Any]) -> dict[str, Any]:
+def _accepted_spellings(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of what may be written: a single item needs no list, and a plain number is read as text."""
     if schema.get("type") == "array":
         return {"anyOf": [schema, schema.get("items", {})]}
@@ -80,9 +80,9 @@ def scenario_schema() -> dict[str, Any]:
     fields["difficulty"]["enum"] = [*fields["difficulty"]["enum"], None]
     del fields["difficulty"]["type"]
     fields["tags"] |= {"type": ["array", "null"], "items": _TEXT}
-    _replace(fields, "prompt_audio_url", {"type": ["string", "null"], "pattern": _RECORDING})
-    _replace(fields, "conditions", {"type": ["string", "null"], "pattern": r"\S"})
-    _replace(fields, "turns", _list_of("ScriptedTurn", "turns"))
+    _replace_schema(fields, "prompt_audio_url", {"type": ["string", "null"], "pattern": _RECORDING})
+    _replace_schema(fields, "conditions", {"type": ["string", "null"], "pattern": r"\S"})
+    _replace_schema(fields, "turns", _list_of("ScriptedTurn", "turns"))
     _describe_answer(fields)
     _describe_turn(parts["ScriptedTurn"])
     _describe_assertion(parts["Asserted"])
@@ -114,8 +114,8 @@ def scenario_schema() -> dict[str, Any]:
     }
 
 
-def _replace(fields: dict[str, Any], name: str, by: dict[str, Any]) -> None:
-    fields[name] = {**by, "description": fields[name]["description"]}
+def _replace_schema(fields: dict[str, Any], name: str, schema: dict[str, Any]) -> None:
+    fields[name] = {**schema, "description": fields[name]["description"]}
 
 
 def _list_of(part: str, field: str) -> dict[str, Any]:
@@ -125,14 +125,14 @@ def _list_of(part: str, field: str) -> dict[str, Any]:
 
 def _describe_answer(fields: dict[str, Any]) -> None:
     """Describe the assertions on an answer, to the prompt or to a turn."""
-    _replace(fields, "assert", {"anyOf": [{"$ref": "#/$defs/Asserted"}, _list_of("Asserted", "assert")]})
-    _replace(fields, "reference", {"type": [*_SCALARS, "null"], "pattern": _WORDS})
+    _replace_schema(fields, "assert", {"anyOf": [{"$ref": "#/$defs/Asserted"}, _list_of("Asserted", "assert")]})
+    _replace_schema(fields, "reference", {"type": [*_SCALARS, "null"], "pattern": _WORDS})
 
 
 def _describe_turn(turn: dict[str, Any]) -> None:
     fields = turn["properties"]
     fields["say"] |= _TEXT
-    _replace(fields, "audio_url", {"type": ["string", "null"], "pattern": _RECORDING})
+    _replace_schema(fields, "audio_url", {"type": ["string", "null"], "pattern": _RECORDING})
     _describe_answer(fields)
     turn["allOf"] = _spellings(fields, NESTED["turns"])
 
@@ -141,16 +141,16 @@ def _describe_assertion(assertion: dict[str, Any]) -> None:
     fields = assertion["properties"]
     fields["type"] = {"enum": assertion_types.names(), "title": "Type"}
     fields["case_sensitive"]["type"] = ["boolean", "null"]
-    _replace(fields, "judge_prompt", {"type": [*_SCALARS, "null"]})
+    _replace_schema(fields, "judge_prompt", {"type": [*_SCALARS, "null"]})
     several = {"type": "array", "minItems": 1, "maxItems": MAX_ITEMS, "items": _TEXT}
-    _replace(fields, "ideal", {"anyOf": [_TEXT, several, {"type": "null"}]})
+    _replace_schema(fields, "ideal", {"anyOf": [_TEXT, several, {"type": "null"}]})
     assertion["allOf"] = _spellings(fields, ASSERTION_KEYS) + [
         {
             "if": {"properties": {"type": {"const": name}}},
             "then": {"anyOf": [_input_schema(spelling) for spelling, field in ASSERTION_KEYS.items() if field == need]},
         }
         for name in assertion_types.names()
-        for need in _needs(name)
+        for need in _required_fields(name)
     ]
 
 

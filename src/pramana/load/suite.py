@@ -40,19 +40,19 @@ MAX_TOKENS = 2**31 - 1
 Category = Literal["reasoning", "factual", "instruction_following", "coding", "safety", "creative"]
 
 
-def _not_endless(value: Any) -> Any:
+def _check_item_count(value: Any) -> Any:
     if isinstance(value, list) and len(value) > MAX_ITEMS:
         raise PydanticCustomError("endless", "too many items")
     return value
 
 
-def _not_blank(value: str) -> str:
+def _check_not_blank(value: str) -> str:
     if not value.strip():
         raise PydanticCustomError("blank", "must not be empty")
     return value
 
 
-def _not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
+def _check_not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
     if not value:
         raise PydanticCustomError("blank", "must not be empty")
     return value
@@ -64,15 +64,15 @@ def _check_registered(value: str) -> str:
     return value
 
 
-def _shape(value: Any) -> str | None:
+def _input_shape(value: Any) -> str | None:
     return "text" if isinstance(value, str) else "list" if isinstance(value, list | tuple) else None
 
 
-Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_not_blank)]
+Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_check_not_blank)]
 # After validation rather than min_length: pydantic counts only valid items, so a list of invalid ones would be "empty".
-_at_least_one, _min_items = AfterValidator(_not_empty), Field(json_schema_extra={"minItems": 1})
-_bounded = BeforeValidator(_not_endless)
-_either = {"custom_error_type": "text_or_list", "custom_error_message": "text or list"}
+_non_empty, _min_items = AfterValidator(_check_not_empty), Field(json_schema_extra={"minItems": 1})
+_limited_items = BeforeValidator(_check_item_count)
+_text_or_list = {"custom_error_type": "text_or_list", "custom_error_message": "text or list"}
 
 
 class Message(BaseModel):
@@ -92,14 +92,14 @@ class StatedAssertion(BaseModel):
     type: Annotated[str, Field(strict=True), AfterValidator(_check_registered)]
     case_sensitive: StrictBool = True
     threshold: Annotated[float, Field(strict=True, ge=0, le=1)] | None = Field(
-        default=None, description="For semantic_similarity: the least similarity that passes"
+        default=None, description="For semantic_similarity: the minimum similarity to pass"
     )
     judge_prompt: Annotated[str, Field(strict=True)] | None = Field(
         default=None, description="For llm_judge: a question about the output that YES or NO answers"
     )
     schema_: Any = Field(default=None, alias="schema", description="For json_schema: a JSON Schema (2020-12)")
 
-    def plain(self) -> Assertion:
+    def to_assertion(self) -> Assertion:
         """Return the assertion in the type of the other stages."""
         return Assertion(self.type, self.case_sensitive, self.threshold, self.judge_prompt, self.schema_)
 
@@ -113,7 +113,7 @@ class Metadata(BaseModel):
     tokens_est: Annotated[
         StrictInt, Field(ge=0, le=MAX_TOKENS, description="Estimated tokens of prompt and expected answer")
     ]
-    tags: Annotated[tuple[Text, ...], _bounded] = ()
+    tags: Annotated[tuple[Text, ...], _limited_items] = ()
 
 
 class TestCase(BaseModel):
@@ -125,18 +125,19 @@ class TestCase(BaseModel):
     id: Annotated[Text, Field(description="Unique in the suite; {category}-{num} by convention")]
     category: Category
     input: Annotated[
-        Annotated[Text, Tag("text")] | Annotated[tuple[Message, ...], _at_least_one, _bounded, _min_items, Tag("list")],
-        Discriminator(_shape, **_either),
-        Field(description="The prompt, or a chat"),
+        Annotated[Text, Tag("text")]
+        | Annotated[tuple[Message, ...], _non_empty, _limited_items, _min_items, Tag("list")],
+        Discriminator(_input_shape, **_text_or_list),
+        Field(description="Prompt, or a list of chat messages"),
     ]
     ideal: (
         Annotated[
             Annotated[Text, Tag("text")]
-            | Annotated[tuple[Text, ...], _at_least_one, _bounded, _min_items, Tag("list")],
-            Discriminator(_shape, **_either),
+            | Annotated[tuple[Text, ...], _non_empty, _limited_items, _min_items, Tag("list")],
+            Discriminator(_input_shape, **_text_or_list),
         ]
         | None
-    ) = Field(default=None, description="The expected output, or several")
+    ) = Field(default=None, description="Expected output, or several")
     assertion: StatedAssertion
     metadata: Metadata
 
@@ -148,7 +149,7 @@ class TestCase(BaseModel):
             kind="test_case",
             turns=tuple(Turn(message.role, message.content) for message in messages),
             facets=Facets(self.category, self.metadata.difficulty, None, self.metadata.tags),
-            assertion=self.assertion.plain(),
+            assertion=self.assertion.to_assertion(),
             ideals=(self.ideal,) if isinstance(self.ideal, str) else self.ideal or (),
             tokens_est=self.metadata.tokens_est,
             source=source,
@@ -252,7 +253,7 @@ class _Reader:
             room = self.problems.limit  # no messages are made for problems that are only counted
             findings = [_finding(error) for error in errors.errors(include_url=False)[:room]]
             uncounted = max(0, errors.error_count() - room)
-        findings += _across(value)
+        findings += _check_across_fields(value)
         if findings:
             self.report_all(index, line.number, text, findings)
         self.problems.errors += uncounted
@@ -308,7 +309,7 @@ class Finding:
     """Whether the key is meant, not its value."""
 
 
-def _across(value: dict[str, Any]) -> Iterator[Finding]:
+def _check_across_fields(value: dict[str, Any]) -> Iterator[Finding]:
     """Yield problems that involve several fields; fields that are invalid on their own are skipped."""
     case_id, category = value.get("id"), value.get("category")
     if isinstance(case_id, str) and category in _CATEGORIES and not re.fullmatch(rf"{category}-\d+", case_id):
@@ -322,11 +323,11 @@ def _across(value: dict[str, Any]) -> Iterator[Finding]:
     except BrokenPlugin as broken:
         yield Finding("error", ("assertion", "type"), str(broken))
         return
-    ideals = _ideals(value.get("ideal"))
+    ideals = _valid_ideals(value.get("ideal"))
     if ideals is None:
         return
-    missing = list(find_missing_fields(kind, stated.plain(), ideals))
-    flaw = None if missing else kind.flaw(stated.plain(), ideals)
+    missing = list(find_missing_fields(kind, stated.to_assertion(), ideals))
+    flaw = None if missing else kind.flaw(stated.to_assertion(), ideals)
     for need, message in [*missing, *([flaw] if flaw else [])]:
         yield Finding("error", ("ideal",) if need == "ideal" else ("assertion", need), message)
     for key, wanted in (("threshold", "semantic_similarity"), ("judge_prompt", "llm_judge"), ("schema", "json_schema")):
@@ -336,7 +337,7 @@ def _across(value: dict[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _ideals(ideal: Any) -> tuple[str, ...] | None:
+def _valid_ideals(ideal: Any) -> tuple[str, ...] | None:
     """Return the ideals as a tuple, or None if they are invalid on their own."""
     if ideal is None:
         return ()
@@ -386,7 +387,7 @@ def _message(path: jsonl.Path, error: ErrorDetails) -> str:
         case "extra_forbidden":
             known = [field.alias or key for key, field in _OBJECTS[".".join(names[:-1])].model_fields.items()]
             elsewhere = next(
-                (f"; {name} belongs in {place}" for place in ("assertion", "metadata") if _belongs(name, place)),
+                (f"; {name} belongs in {place}" for place in ("assertion", "metadata") if _has_field(name, place)),
                 "",
             )
             return f"unknown key {describe_value(name)}{elsewhere or suggest_similar(name, known)}"
@@ -401,7 +402,7 @@ def _message(path: jsonl.Path, error: ErrorDetails) -> str:
         case "less_than_equal":
             return f"{name} must be at most {int(error['ctx']['le']):,}, found {given}"
         case "endless":
-            return f"{name} must hold at most {MAX_ITEMS:,} items, found {given}"
+            return f"{name} must have at most {MAX_ITEMS:,} items, found {given}"
         case "blank":
             return f"{name} must not be empty, found {given}"
         case "text_or_list":
@@ -411,5 +412,5 @@ def _message(path: jsonl.Path, error: ErrorDetails) -> str:
             return f"{name} must be {_EXPECTED.get(kind, error['msg'])}, found {given}"
 
 
-def _belongs(name: str, place: str) -> bool:
+def _has_field(name: str, place: str) -> bool:
     return name != "schema_" and name in _OBJECTS[place].model_fields

@@ -26,11 +26,11 @@ MAX_NODES = 1_000_000
 MAX_EXPANDED = 10_000_000
 """Characters and values that aliases may add to the written ones."""
 
-PLAIN = "?"
+PLAIN_TAG = "?"
 """The tag of a plain scalar: neither quoted nor tagged."""
 _ABSENT = frozenset(("", "~", "null"))
 _KNOWN_TAGS = {
-    ScalarNode: ("tag:yaml.org,2002:str", "!", PLAIN),
+    ScalarNode: ("tag:yaml.org,2002:str", "!", PLAIN_TAG),
     SequenceNode: ("tag:yaml.org,2002:seq", "!"),
     MappingNode: ("tag:yaml.org,2002:map", "!"),
 }
@@ -39,7 +39,7 @@ _BREAKS_OF_1_1 = "\x85\u2028\u2029"
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class TextPosition:
     """A place in the text; line and column count from one, columns in characters."""
 
     line: int
@@ -49,7 +49,7 @@ class At:
 class BadYaml(ValueError):
     """Text that is not one YAML document within bounds."""
 
-    def __init__(self, message: str, at: At) -> None:
+    def __init__(self, message: str, at: TextPosition) -> None:
         super().__init__(message)
         self.message, self.at = message, at
 
@@ -63,15 +63,15 @@ class _Parser(CParser):
         self.depth += 1
         self.nodes += 1
         if self.nodes > MAX_NODES:
-            raise BadYaml(f"holds more than {MAX_NODES:,} values; split it into several files", at(parent))
+            raise BadYaml(f"has more than {MAX_NODES:,} values; split it into several files", node_position(parent))
         if self.depth > MAX_DEPTH:
-            raise BadYaml(f"nested more than {MAX_DEPTH} levels deep", at(parent))
+            raise BadYaml(f"nested more than {MAX_DEPTH} levels deep", node_position(parent))
 
     def ascend_resolver(self) -> None:
         self.depth -= 1
 
     def resolve(self, kind: type[Node], _value: Any, implicit: Any) -> str:
-        return PLAIN if kind is ScalarNode and implicit[0] else _KNOWN_TAGS[kind][0]
+        return PLAIN_TAG if kind is ScalarNode and implicit[0] else _KNOWN_TAGS[kind][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class Document:
     """The root node of a document (None if it is empty), and its texts."""
 
     root: Node | None
-    stand_ins: dict[int, str]
+    replaced_breaks: dict[int, str]
 
     def text(self, node: ScalarNode) -> str:
         """Return the text of a scalar as it was typed."""
         value: str = node.value
-        return value.translate(self.stand_ins) if self.stand_ins else value
+        return value.translate(self.replaced_breaks) if self.replaced_breaks else value
 
 
 def compose(text: str) -> Document:
@@ -92,13 +92,13 @@ def compose(text: str) -> Document:
 
     >>> document = compose("answer: no")
     >>> key, value = document.root.value[0]
-    >>> document.text(value), at(key)
-    ('no', At(line=1, column=1))
+    >>> document.text(value), node_position(key)
+    ('no', TextPosition(line=1, column=1))
     """
     text = text.removeprefix("\ufeff")
     if len(text) > MAX_CHARACTERS:
         limit = f"{MAX_CHARACTERS >> 20} million characters"
-        raise BadYaml(f"the text is longer than {limit}; split it into several files", At(1, 1))
+        raise BadYaml(f"the text is longer than {limit}; split it into several files", TextPosition(1, 1))
     if place := _tag_directive(text):
         raise BadYaml("%TAG is not supported; remove it and all tags", place)
     stand_ins: dict[int, str] = {}
@@ -121,11 +121,11 @@ def compose(text: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         index = min(mark.index, len(text)) if mark else 0  # at the end of the text libyaml counts a line too many
-        raise BadYaml(_sentence(error, text[index : index + 1]), position(text, index)) from None
+        raise BadYaml(_describe_yaml_error(error, text[index : index + 1]), position(text, index)) from None
     finally:
         parser.dispose()
     if root is not None and "*" in text:
-        _bound_aliases(root, MAX_EXPANDED + 2 * len(text))  # text written in full is never too much
+        _check_alias_expansion(root, MAX_EXPANDED + 2 * len(text))  # text written in full is never too much
     return Document(root, stand_ins)
 
 
@@ -160,12 +160,12 @@ class Reader:
         """Parse the document; return its root, or None for an empty document, which is a problem."""
         self.document = compose(self.text)
         root = self.document.root
-        if root is None or is_absent(root):
-            self.problem("yaml", f"the document is empty; expected {expected}", At(1, 1))
+        if root is None or is_null_node(root):
+            self.problem("yaml", f"the document is empty; expected {expected}", TextPosition(1, 1))
             return None
         return root
 
-    def problem(self, path: str, message: str, place: At, severity: Severity = "error") -> None:
+    def problem(self, path: str, message: str, place: TextPosition, severity: Severity = "error") -> None:
         """Add a problem, with its line unless it is only counted."""
         problem = Problem(message, shorten_path(path), place.line, place.column, self.file, severity=severity)
         if not self.problems.is_full(severity):
@@ -180,13 +180,17 @@ class Reader:
         first: dict[str, ScalarNode] = {}
         for key, value in mapping.value:
             if not isinstance(key, ScalarNode):
-                self.problem(prefix.rstrip(".") or "yaml", "a key must be text, not a list or a mapping", at(key))
+                self.problem(
+                    prefix.rstrip(".") or "yaml", "a key must be text, not a list or a mapping", node_position(key)
+                )
                 continue
             name = self.document.text(key)
             if name in first:
-                lines = f"lines {at(first[name]).line} and {at(key).line}"
+                lines = f"lines {node_position(first[name]).line} and {node_position(key).line}"
                 self.problem(
-                    f"{prefix}{name}", f"duplicate key {escape_control_characters(name[:60])}: {lines}", at(key)
+                    f"{prefix}{name}",
+                    f"duplicate key {escape_control_characters(name[:60])}: {lines}",
+                    node_position(key),
                 )
                 continue
             first[name] = key
@@ -194,36 +198,36 @@ class Reader:
 
     def kind(self, node: Node) -> str:
         """Return the kind of a node, for a message."""
-        if is_absent(node):
+        if is_null_node(node):
             return "nothing"
         if isinstance(node, ScalarNode):
             return describe_value(self.document.text(node))
         return describe_value([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
 
 
-def _tag_directive(text: str) -> At | None:
+def _tag_directive(text: str) -> TextPosition | None:
     """Find a `%TAG` before the document: thousands of them take libyaml hours."""
     if not text.lstrip().startswith(("%", "#")):
         return None
     for number, line in enumerate(text.split("\n"), 1):
         if line.startswith("%TAG"):
-            return At(number, 1)
+            return TextPosition(number, 1)
         if line.strip() and not line.startswith(("%", "#")):
             return None
     return None
 
 
-def at(node: Node) -> At:
+def node_position(node: Node) -> TextPosition:
     """Return where a node starts."""
-    return At(node.start_mark.line + 1, node.start_mark.column + 1)
+    return TextPosition(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
-def is_absent(node: Node) -> bool:
+def is_null_node(node: Node) -> bool:
     """Return whether a value counts as missing: `null`, `~` or nothing at all, unquoted."""
-    return node.tag == PLAIN and node.value in _ABSENT
+    return node.tag == PLAIN_TAG and node.value in _ABSENT
 
 
-def odd_tag(node: Node) -> str | None:
+def find_unsupported_tag(node: Node) -> str | None:
     """Return a tag that changes the plain reading, such as `!!int` or `!secret`."""
     return None if node.tag in _KNOWN_TAGS[type(node)] else str(node.tag).replace("tag:yaml.org,2002:", "!!")
 
@@ -237,20 +241,20 @@ def _replace_breaks(text: str) -> tuple[str, dict[int, str]]:
     unused = (code for code in (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE)) if code not in used)
     stand_ins = dict(zip(unused, _BREAKS_OF_1_1, strict=False))
     if len(stand_ins) < len(_BREAKS_OF_1_1):
-        raise BadYaml("holds U+0085, U+2028 or U+2029 beside every private-use character there is", At(1, 1))
+        raise BadYaml("contains U+0085, U+2028 or U+2029, and also every private-use character", TextPosition(1, 1))
     return text.translate({ord(each): code for code, each in stand_ins.items()}), stand_ins
 
 
-def position(text: str, index: int) -> At:
+def position(text: str, index: int) -> TextPosition:
     """Return the position of a character; lines end at LF, CRLF and CR."""
     lines = text[:index].replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return At(len(lines), len(lines[-1]) + 1)
+    return TextPosition(len(lines), len(lines[-1]) + 1)
 
 
-def _sentence(error: yaml.MarkedYAMLError, character: str) -> str:
+def _describe_yaml_error(error: yaml.MarkedYAMLError, character: str) -> str:
     problem = error.problem or "cannot be read"
     if problem == "but found another document":
-        return "several documents in one stream; put each in a file of its own, or all scenarios in one list"
+        return "several documents in one stream; put each into its own file, or all scenarios in one list"
     if "cannot start any token" in problem:
         what = (
             "a tab cannot indent; use spaces"
@@ -264,7 +268,7 @@ def _sentence(error: yaml.MarkedYAMLError, character: str) -> str:
     return f"not valid YAML: {problem}{context}"
 
 
-def _bound_aliases(root: Node, limit: int) -> None:
+def _check_alias_expansion(root: Node, limit: int) -> None:
     """Refuse a document that contains itself, or exceeds the limit when its aliases are expanded."""
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
@@ -273,14 +277,16 @@ def _bound_aliases(root: Node, limit: int) -> None:
         if isinstance(node, ScalarNode):
             return 1 + len(node.value)
         if id(node) in open_nodes:
-            raise BadYaml("an alias makes this node contain itself", at(node))
+            raise BadYaml("an alias makes this node contain itself", node_position(node))
         if id(node) not in sizes:
             open_nodes.add(id(node))
             parts = node.value if isinstance(node, SequenceNode) else [part for pair in node.value for part in pair]
             sizes[id(node)] = 1 + sum(map(size, parts))
             open_nodes.discard(id(node))
             if sizes[id(node)] > limit:
-                raise BadYaml(f"aliases grow this node to more than {limit:,} characters", at(node))
+                raise BadYaml(
+                    f"with its aliases expanded, this node has more than {limit:,} characters", node_position(node)
+                )
         return sizes[id(node)]
 
     size(root)

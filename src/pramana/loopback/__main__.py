@@ -1,7 +1,7 @@
-"""A loopback agent as a separate program: takes a wire format, a port and the delays, and prints its URL.
+"""A loopback voice agent: a test server for one wire format, with the given delays and faults.
 
-It serves until it is stopped. In a separate process it does not share a core with its caller, and its log proves what
-the bench measured.
+It prints its URL and runs until it is stopped. It is a separate process, so that it does not share a core with its
+caller; its log shows what Pramana should have measured.
 """
 
 import argparse
@@ -42,22 +42,42 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pramana.loopback", description=__doc__)
     add = parser.add_argument
     add("wire", choices=AGENTS)
-    add("--port", type=int, default=0, help="0 takes a free one")
-    add("--log", type=Path, help="the file that gets each turn as a line of JSON, when it happened")
-    add("--key", help="the only one accepted; any, if not given")
-    add("--first-byte", type=float, dest="first_byte_s", metavar="S", help="after the caller's last audible sample")
-    add("--leading-silence", type=float, dest="leading_silence_s", metavar="S", help="before the audible answer")
-    add("--answer", type=float, dest="answer_s", metavar="S", help="of audible answer")
-    add("--hangover", type=float, dest="hangover_s", metavar="S", help="of silence that end the caller's turn")
-    add("--text", help="what the agent says it said")
-    add("--heard", help="what the agent says it heard")
-    add("--transcript", choices=("with", "late", "missing"))
+    add("--port", type=int, default=0, help="port to listen on; 0 (the default) chooses a free one")
+    add("--log", type=Path, help="file to which each turn is written, as a line of JSON with its times")
+    add("--key", help="key to accept; without it, the server accepts any key")
+    add(
+        "--first-byte",
+        type=float,
+        dest="first_byte_s",
+        metavar="S",
+        help="delay from the caller's last audible sample to the first sound, in seconds",
+    )
+    add(
+        "--leading-silence",
+        type=float,
+        dest="leading_silence_s",
+        metavar="S",
+        help="silence at the beginning of the answer, in seconds",
+    )
+    add("--answer", type=float, dest="answer_s", metavar="S", help="length of the audible answer, in seconds")
+    add(
+        "--hangover", type=float, dest="hangover_s", metavar="S", help="silence that ends the caller's turn, in seconds"
+    )
+    add("--text", help="transcript of the answer that the agent reports")
+    add("--heard", help="transcript of the caller that the agent reports")
+    add("--transcript", choices=("with", "late", "missing"), help="when the agent sends the transcript of its answer")
     add("--greets", action="store_true", default=None, help="the agent speaks first")
-    add("--no-interrupt", action="store_false", default=None, dest="interrupt", help="it cannot be talked into")
-    add("--unknown-event", action="store_true", default=None)
-    add("--wrong-rate", type=int, metavar="HZ")
-    add("--status", type=int, help="of every upgrade")
-    add("--hang", choices=("ready", "answer"))
+    add(
+        "--no-interrupt",
+        action="store_false",
+        default=None,
+        dest="interrupt",
+        help="the agent does not stop when the caller interrupts",
+    )
+    add("--unknown-event", action="store_true", default=None, help="also send unknown events")
+    add("--wrong-rate", type=int, metavar="HZ", help="announce or send this rate, not the requested one")
+    add("--status", type=int, help="refuse every connection with this HTTP status")
+    add("--hang", choices=("ready", "answer"), help="never send anything, or never answer")
     try:
         asyncio.run(serve(parser.parse_args()))
     except KeyboardInterrupt:

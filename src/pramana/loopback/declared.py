@@ -39,7 +39,7 @@ class ElevenLabsAgent(Agent):
         self._transcript_sent = False
 
     @classmethod
-    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is signed
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - unused: the signed URL replaces the key
         return None
 
     @classmethod
@@ -73,7 +73,7 @@ class ElevenLabsAgent(Agent):
         self._event += 1
         return [self._audio(chunk, self._event)]
 
-    def send_transcript(self, text: str, *, final: bool) -> list[Message]:  # noqa: ARG002 - the words are known
+    def send_transcript(self, text: str, *, final: bool) -> list[Message]:  # noqa: ARG002 - unused: the script has the words
         return [self._words()] if final and not self._transcript_sent else []
 
     def send_recognised(self, text: str) -> list[Message]:
@@ -85,7 +85,7 @@ class ElevenLabsAgent(Agent):
     def end_answer(self) -> list[Message]:
         return [json.dumps({"type": "agent_response_complete"}), self._ping()]
 
-    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - one word for both
+    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - unused: both cases send the same message
         before = self._event
         self._event += 1
         said = {"original_agent_response": self.script.text, "corrected_agent_response": self.script.text[:5]}
@@ -181,7 +181,7 @@ class VapiAgent(Agent):
         self.goodbyes: list[str] = []
 
     @classmethod
-    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is the proof
+    def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003 - unused: the signed URL replaces the key
         return None
 
     @classmethod

@@ -77,7 +77,7 @@ class LiveAgent(Agent):
         done = {"serverContent": {"turnComplete": True}, "usageMetadata": used}
         return [_content(generationComplete=True), _message(done)]
 
-    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - the same is said either way
+    def on_interruption(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - unused: both cases send the same message
         """Return the interruption, which also ends the turn; as at Google, more of its words come between and after."""
         said = [each for word in (" and", " so on") for each in self.send_transcript(word, final=False)]
         between, after = said[:1], said[1:]

@@ -34,19 +34,19 @@ class Account:
     """The environment variable of the key, for messages; None: the vendor's usual one."""
     proxy: str | None = field(default=None, repr=False)
     """URL of the proxy for every request; None: connect directly to the base URL."""
-    ours: bool = True
+    is_trusted_address: bool = True
     """Whether the base URL is the vendor's or set on this machine; False: it was supplied by someone else."""
     allow_private: bool = True
     """Whether a base URL supplied by someone else may be a private address."""
-    elsewhere: str | None = field(default=None, repr=False)
+    part_server_key: str | None = field(default=None, repr=False)
     """The key for servers named in a part of an agent; never the account's own."""
-    listed_as: str = ""
+    list_argument: str = ""
     """The argument of `pramana models` that lists the models here: the provider's name, or the URL as typed."""
 
     @property
     def is_guarded(self) -> bool:
         """Return whether only public Internet addresses may be connected to."""
-        return not (self.ours or self.allow_private)
+        return not (self.is_trusted_address or self.allow_private)
 
     @property
     def connect_timeout_s(self) -> float:
@@ -183,7 +183,7 @@ class Accounts:
     timeout_s: float | None = 120.0
     commands: Mapping[str, CommandLine] = field(default_factory=dict)
     functions: PassedFunctions = field(default_factory=PassedFunctions)
-    code: bool = True
+    may_run_code: bool = True
     """Whether providers that run code on this machine may be opened; False on a server."""
     proxy_for: Callable[[str], str | None] = field(default=lambda _: None, repr=False)
     """Returns the proxy for a URL; None: no proxy. Never shown: proxy URLs may hold passwords."""
@@ -224,10 +224,10 @@ class Accounts:
             self.timeout_s,
             variable=variable or known.keys[0],
             proxy=self.proxy_for(base_url),
-            ours=ours,
+            is_trusted_address=ours,
             allow_private=self.allow_private,
-            elsewhere=None if self.for_others else self.lookup("COMPATIBLE_API_KEY"),
-            listed_as=typed or name,
+            part_server_key=None if self.for_others else self.lookup("COMPATIBLE_API_KEY"),
+            list_argument=typed or name,
         )
 
     def _account_of_registered(self, target: Target, account_id: str) -> Account:
@@ -235,7 +235,8 @@ class Accounts:
         found, described = self.registered(account_id), target.arguments.get("description")
         if found is None:
             raise InvalidInput(
-                f"no provider {quote_text(account_id)} is registered any longer; register it again, or use another"
+                f"the provider {quote_text(account_id)} is no longer registered; register the provider again, or use "
+                "another one"
             )
         now, then = (
             (found.base_url, _description_address(found.description)),
@@ -243,9 +244,8 @@ class Accounts:
         )
         if now != then or VARIABLES[found.kind] != VARIABLES.get(target.provider):
             raise InvalidInput(
-                f"the provider {quote_text(account_id)} has another address than when the run started, and its key is "
-                "sent "
-                "to no other; start a new run with it"
+                f"the address of the provider {quote_text(account_id)} has changed since the run started, and its key "
+                "is not sent to a new address; start a new run"
             )
         known = VARIABLES[found.kind]
         meant = find_key_destination(found.kind, found.base_url, found.description, found.model)
@@ -260,9 +260,9 @@ class Accounts:
             self.timeout_s,
             variable=f"the key of the provider {account_id}",
             proxy=self.proxy_for(base_url),
-            ours=not (found.base_url or found.kind in (*ADDRESSED_BY_MODEL, "websocket")),
+            is_trusted_address=not (found.base_url or found.kind in (*ADDRESSED_BY_MODEL, "websocket")),
             allow_private=self.allow_private,
-            listed_as=account_id,
+            list_argument=account_id,
         )
 
     def list_configured(self) -> list[str]:

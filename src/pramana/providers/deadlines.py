@@ -13,44 +13,44 @@ class Deadlines:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._ends: dict[asyncio.Task[Any], float] = {}
-        self._late: set[asyncio.Task[Any]] = set()
+        self._end_times: dict[asyncio.Task[Any], float] = {}
+        self._expired_tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> asyncio.Task[Any]:
         """Start the timeout of the current task, and return the task."""
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
-        assert task is not None  # noqa: S101 - requests are made in tasks
-        self._ends[task] = loop.time() + self.seconds
+        assert task is not None  # noqa: S101 - requests always run in a task
+        self._end_times[task] = loop.time() + self.seconds
         if self._timer is None:
             self._timer = loop.call_later(self.seconds, self._cancel_late, loop)
         return task
 
     def end(self, task: asyncio.Task[Any]) -> None:
         """Stop the timeout of the task."""
-        self._ends.pop(task, None)
-        if task in self._late:  # the cancellation was swallowed, and the request completed after all
-            self._late.discard(task)
+        self._end_times.pop(task, None)
+        if task in self._expired_tasks:  # the cancellation was swallowed, and the request completed after all
+            self._expired_tasks.discard(task)
             task.uncancel()
-        if self._timer and not self._ends:  # another event loop needs its own timer
+        if self._timer and not self._end_times:  # another event loop needs its own timer
             self._timer.cancel()
             self._timer = None
 
     def has_expired(self, task: asyncio.Task[Any]) -> bool:
         """Return whether the task was cancelled by its timeout and by nothing else."""
-        if task not in self._late:
+        if task not in self._expired_tasks:
             return False
-        self._late.discard(task)
+        self._expired_tasks.discard(task)
         return task.uncancel() == 0
 
     def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         now = loop.time()
-        for task, end in list(self._ends.items()):
+        for task, end in list(self._end_times.items()):
             if end > now:
                 self._timer = loop.call_at(end, self._cancel_late, loop)
                 return
-            del self._ends[task]
-            self._late.add(task)
+            del self._end_times[task]
+            self._expired_tasks.add(task)
             task.cancel()

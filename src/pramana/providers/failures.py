@@ -113,10 +113,10 @@ class AccountErrors:
         who = self.provider_label
         if error.code == "model_not_found" or (status == 404 and "model" in error.message.lower()):
             return UnknownModel(f"{who} has no such model{says}", status=status, hint=self._how_to_list_models())
-        if status == 402 or error.unpaid:
+        if status == 402 or error.is_out_of_credit:
             return OutOfCredit(
                 f"the account at {who} is out of credit, or over its spending limit ({status}){says}; add credit or "
-                "raise its limit, then go on",
+                "raise the limit, then resume",
                 status=status,
             )
         if status == 407 and self._proxy:
@@ -136,7 +136,7 @@ class AccountErrors:
         return Rejected(f"{who} rejected the request ({status}){says}", status=status, parameter=error.parameter)
 
     def _how_to_list_models(self) -> Hint:
-        listed = self._account.listed_as
+        listed = self._account.list_argument
         return Hint("list_server_models" if "://" in listed else "list_models", self.quote(listed))
 
     def make_redirect_error(self, status: int, location: str = "") -> Rejected:
@@ -230,8 +230,8 @@ class ErrorBody:
     message: str
     code: str | None = None
     parameter: str | None = None
-    wait: float | None = None
-    unpaid: bool = False
+    retry_after_s: float | None = None
+    is_out_of_credit: bool = False
     """The account has no credit left or is at its spending limit: every other request would fail too."""
 
     @classmethod
@@ -240,13 +240,13 @@ class ErrorBody:
         if isinstance(body, list) and body:  # Google's streams return a list with one element
             body = body[0]
         if isinstance(body, str):
-            return cls(body, parameter=_find_parameter(body), unpaid=_is_unpaid(body))
+            return cls(body, parameter=_find_parameter(body), is_out_of_credit=_is_out_of_credit(body))
         if not isinstance(body, dict):
             return cls("")
         error = body.get("error") or body.get("detail") or body
         if not isinstance(error, dict):
             text = error if isinstance(error, str) else json.dumps(error)
-            return cls(text, parameter=_find_parameter(text), unpaid=_is_unpaid(text))
+            return cls(text, parameter=_find_parameter(text), is_out_of_credit=_is_out_of_credit(text))
         message = error.get("message") or body.get("message") or ""
         message = message if isinstance(message, str) else json.dumps(message)
         named, code, wait = error.get("param"), error.get("code"), None
@@ -261,11 +261,11 @@ class ErrorBody:
             code if isinstance(code, str) else None,
             named if isinstance(named, str) and named else _find_parameter(message),
             wait,
-            _is_unpaid(message, reasons),
+            _is_out_of_credit(message, reasons),
         )
 
 
-def _is_unpaid(message: str, reasons: Sequence[Any] = ()) -> bool:
+def _is_out_of_credit(message: str, reasons: Sequence[Any] = ()) -> bool:
     return any(each in NO_CREDIT_CODES for each in reasons) or bool(_NO_CREDIT_RE.search(message[:2000]))
 
 

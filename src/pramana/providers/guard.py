@@ -34,7 +34,7 @@ _ALLOW_HINT = "PRAMANA_ALLOW_PRIVATE_ADDRESSES=1 allows it"
 _NOT_PUBLIC_4 = {
     IPv4Network("0.0.0.0/8"): "unspecified",
     IPv4Network("10.0.0.0/8"): "private",
-    IPv4Network("100.64.0.0/10"): "shared behind a carrier",
+    IPv4Network("100.64.0.0/10"): "shared by customers of a carrier (100.64.0.0/10)",
     IPv4Network("127.0.0.0/8"): "loopback",
     IPv4Network("169.254.0.0/16"): "link-local",
     IPv4Network("172.16.0.0/12"): "private",
@@ -130,7 +130,8 @@ async def _fetch_following_redirects(url: URL, limit: int, *, allow_private: boo
             )
         url = found
     raise InvalidInput(
-        f"{strip_credentials(first)} redirects more than {MAX_REDIRECTS} times, at last to {strip_credentials(url)}"
+        f"{strip_credentials(first)} redirects more than {MAX_REDIRECTS} times; the last redirect goes to "
+        f"{strip_credentials(url)}"
     )
 
 
@@ -187,7 +188,10 @@ def _parse_url(url: str, base: URL | None = None) -> URL:
         (found.host or "").encode("idna")  # otherwise the name lookup raises, far from here
         if found.scheme in ("http", "https") and _HOST_RE.fullmatch(found.raw_host or "") and found.port:
             if found.raw_user is not None or found.raw_password is not None:
-                raise InvalidInput(f"{strip_credentials(found)} contains a user or a password, which are never sent")
+                raise InvalidInput(
+                    f"{strip_credentials(found)} contains a user name or a password, which are never sent; remove them "
+                    "from the URL"
+                )
             return found
     except ValueError:
         pass
@@ -244,7 +248,7 @@ def _make_refusal(url: URL, reason: str) -> InvalidInput:
 def _make_status_error(url: URL, status: int) -> PramanaError:
     said = f"{strip_credentials(url)} answered {status}"
     if status == 407:
-        return Unavailable(f"the proxy to {strip_credentials(url)} asks for a user and a password", status=status)
+        return Unavailable(f"the proxy to {strip_credentials(url)} requires a user name and a password", status=status)
     if status in (408, 425, 429) or status >= 500:
         return Unavailable(said, status=status)
     return NotFound(said)

@@ -49,7 +49,7 @@ class HttpTransport:
         url = self._address("", vendor)
         host = url.host_port_subcomponent or ""
         if url.user and account.key:
-            raise InvalidInput(f"{host} has both a user in its URL and an API key; set only one")
+            raise InvalidInput(f"{host} has both a user name in its URL and an API key; set only one of them")
         self._urls: dict[str, URL] = {}
         self._proxy = _proxy_of(account, host)
         self.failures = AccountErrors(vendor, host, account, _secrets(account, url, self._proxy), self._proxy)
@@ -105,7 +105,7 @@ class HttpTransport:
         more, seen = "", {""}
         for _ in range(MAX_PAGES):
             page = await self.get(path + more, headers=headers)
-            with self.failures.reading_errors("is no list of models"):
+            with self.failures.reading_errors("is not a list of models"):
                 following = take(page)
             if following is None:
                 return
@@ -246,7 +246,7 @@ class HttpTransport:
         except (ValueError, RecursionError):
             body = "" if "html" in response.content_type else body.strip()
         wait = parse_retry_after(response.headers)
-        wait = ErrorBody.parse(body).wait if wait is None else wait
+        wait = ErrorBody.parse(body).retry_after_s if wait is None else wait
         return self.failures.make_refusal(response.status, body, retry_after=wait)
 
     # ── The connection ──
@@ -432,7 +432,7 @@ class VendorProvider:
         self._http = HttpTransport(self.vendor, account)
 
     @classmethod
-    def open(cls, target: Target, account: Account | None) -> Self:  # noqa: ARG003 - every factory is called alike
+    def open(cls, target: Target, account: Account | None) -> Self:  # noqa: ARG003 - unused: all factories have the same parameters
         """Return the provider for the target."""
         return cls(account or Account(cls.base_url))
 

@@ -79,11 +79,11 @@ def _target_of_registered(registered: Registered, typed: str, model: str) -> Tar
     if registered.kind == "websocket":
         if not model and "{model" in str(registered.description):
             raise InvalidInput(
-                f"{quote_text(typed)} names no model, and this agent needs one; write {registered.id}:MODEL"
+                f"{quote_text(typed)} lacks a model, which this agent needs; write {registered.id}:MODEL"
             )
         target = Target(typed, registered.kind, model or registered.id, {"description": registered.description})
     elif not model and registered.kind not in WITHOUT_ACCOUNT:
-        raise InvalidInput(f"{quote_text(typed)} names no model; write {registered.id}:MODEL")
+        raise InvalidInput(f"{quote_text(typed)} lacks a model; write {registered.id}:MODEL")
     else:
         target = replace(_target_of_kind(f"{registered.kind}:{model}" if model else registered.kind, {}), typed=typed)
     return replace(target, arguments={**target.arguments, **_registered_arguments(registered)})
@@ -140,7 +140,7 @@ def _target_of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
         case "python" if colon:
             module, _, function = model.partition(":")
             if not module or not function:
-                raise InvalidInput(f"{quote_text(typed)} names no function; write python:package.module:function")
+                raise InvalidInput(f"{quote_text(typed)} lacks a function; write python:package.module:function")
         case "command" if colon:
             return _target_of_command(typed, model, commands)
         case "anthropic":
@@ -152,7 +152,7 @@ def _target_of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
     if not colon or name not in providers:
         raise _unknown_model_error(typed)
     if not model:
-        raise InvalidInput(f"{quote_text(typed)} names no model; write {name}:MODEL", hint=Hint("list_models", name))
+        raise InvalidInput(f"{quote_text(typed)} lacks a model; write {name}:MODEL", hint=Hint("list_models", name))
     return Target(typed, name, model)
 
 
@@ -161,9 +161,8 @@ def resolve_embedder(typed: str, *, registered: Lookup | None = None, for_others
     target = resolve_target(typed, registered=registered, for_others=for_others)
     if not hasattr(providers.load(target.provider), "embed"):
         raise InvalidInput(
-            f"{quote_text(typed)} is not an embedding model: {target.provider} is not supported for embeddings; name "
-            "one "
-            "of OpenAI (openai:text-embedding-3-small) or of a compatible server (http://HOST:PORT/v1#MODEL)"
+            f"{quote_text(typed)} is not an embedding model: {target.provider} is not supported for embeddings; choose "
+            "one from OpenAI (openai:text-embedding-3-small) or of a compatible server (http://HOST:PORT/v1#MODEL)"
         )
     return target
 
@@ -179,7 +178,7 @@ def open_provider(target: Target, accounts: Accounts) -> Provider:
     Every registered kind is opened in the same way: `open(target, account)`.
     """
     name = target.provider
-    if not accounts.code and (name in KINDS_RUNNING_CODE or name not in providers.builtin):
+    if not accounts.may_run_code and (name in KINDS_RUNNING_CODE or name not in providers.builtin):
         raise InvalidInput(f"{quote_text(target.typed)} runs code on this machine, which only the command line allows")
     if name == "command":
         # A stored target must not make this machine run a command that its configuration does not name.
@@ -194,7 +193,9 @@ def open_provider(target: Target, accounts: Accounts) -> Provider:
         return FunctionProvider(target.model, function, accounts.functions.loop)
     opener = getattr(providers.load(name), "open", None)
     if opener is None:
-        raise InvalidInput(f"the provider {quote_text(name)} has no open(target, account), so it cannot be opened")
+        raise InvalidInput(
+            f"the provider {quote_text(name)} lacks the function open(target, account) and cannot be used"
+        )
     provider: Provider = opener(target, accounts.find_account(target))
     return provider
 
@@ -203,7 +204,7 @@ def _target_at_url(typed: str) -> Target:
     address, _, model = typed.partition("#")
     base_url = check_url(address, "write http://HOST:PORT/v1#MODEL", "set COMPATIBLE_API_KEY")
     if not model:
-        raise InvalidInput(f"{quote_text(typed)} names no model; write {base_url}#MODEL")
+        raise InvalidInput(f"{quote_text(typed)} lacks a model; write {base_url}#MODEL")
     return Target(typed, "compatible", model, {"base_url": base_url})
 
 
@@ -261,12 +262,14 @@ def check_provider(
                 "a "
                 "machine, never through a server",
             )
-        known = f"there are {', '.join(KINDS)}"
-        raise _field_error("kind", f"there is no kind {quote_text(kind)}{suggest_similar(kind, KINDS)}; {known}")
+        known = f"known kinds: {', '.join(KINDS)}"
+        raise _field_error("kind", f"unknown kind {quote_text(kind)}{suggest_similar(kind, KINDS)}; {known}")
     _check_id(provider_id, kind)
     if kind in WITHOUT_ACCOUNT and (base_url or has_key):
         where = "baseUrl" if base_url else "apiKey"
-        raise _field_error(where, f"{kind} calls no server, so it takes neither an address nor a key; leave them out")
+        raise _field_error(
+            where, f"providers of the kind {kind} call no server and take neither an address nor a key; remove both"
+        )
     if base_url is not None:
         base_url = _check_base_url(base_url, kind)
     elif kind == "compatible":
@@ -279,7 +282,7 @@ def check_provider(
     if has_key and kind in ADDRESSED_BY_MODEL and model is None:
         raise _field_error(
             "arguments.model",
-            f"the address of {kind} is its model, and a key goes only where it was meant to; say where: "
+            f"for the kind {kind}, the model is the address, and a key is only sent to one fixed address; set "
             "arguments.model",
         )
     if has_key and description is not None:
@@ -297,13 +300,13 @@ def _check_host(named: frozenset[str], model: str | None) -> None:
     if others := sorted(named - {"model"}):
         raise _field_error(
             "arguments.description",
-            f"{{{others[0]}}} decides the host of the agent's url, and a key goes only where it was meant to; write "
-            "the host as it is, or {base_url} or {model}",
+            f"{{{others[0]}}} would choose the host in the agent's url, and a key is only sent to one fixed host; "
+            f"write the host itself, {{base_url}} or {{model}}",
         )
     if named and model is None:
         raise _field_error(
             "arguments.model",
-            "{model} decides the host of the agent's url, and a key goes only where it was meant to; say where: "
+            "{model} would choose the host in the agent's url, and a key is only sent to one fixed host; set "
             "arguments.model",
         )
 
@@ -321,7 +324,7 @@ def _check_id(provider_id: str, kind: str) -> None:
     if taken or any(beginning.match(provider_id) for beginning in MODEL_PREFIXES.values()):
         raise _field_error(
             "id",
-            f"{quote_text(provider_id)} is already the name of something else; choose another id, such as "
+            f"{quote_text(provider_id)} is reserved as a name of providers or models; choose another id, such as "
             f"my-{provider_id[:61]}",
         )
 

@@ -88,9 +88,9 @@ class Prices:
         digest: str | None = None,
         kept: Mapping[str, Rates] | None = None,
     ) -> None:
-        self._own, self._digest, self._set = dict(own or {}), digest, dict(kept or {})
+        self._file_rates, self._digest, self._set_rates = dict(own or {}), digest, dict(kept or {})
         self._rates_cache: dict[_Key, tuple[Rates, ...]] = {}
-        self._until = 0.0
+        self._cache_expires_at = 0.0
 
     @classmethod
     def load(cls, path: Path | None, kept: Mapping[str, Rates] | None = None) -> "Prices":
@@ -113,8 +113,10 @@ class Prices:
         from importlib.metadata import version
 
         own = f" and own prices {self._digest}" if self._digest else ""
-        if self._set:
-            digest = hashlib.sha256(repr(sorted(self._set.items())).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        if self._set_rates:
+            digest = hashlib.sha256(repr(sorted(self._set_rates.items())).encode("utf-8", "surrogatepass")).hexdigest()[
+                :12
+            ]
             own += f" and set prices {digest}"
         return f"genai-prices {version('genai-prices')}{own}"
 
@@ -170,9 +172,9 @@ class Prices:
 
     def _rates(self, target: Target, served: str | None) -> tuple[Rates, ...]:
         now = clock.monotonic()
-        if now > self._until:
+        if now > self._cache_expires_at:
             self._rates_cache.clear()
-            self._until = now + PRICE_CACHE_S
+            self._cache_expires_at = now + PRICE_CACHE_S
         key = (target.typed, target.provider, target.model, served)
         if (found := self._rates_cache.get(key)) is None:
             price = self._look_up(target, served)
@@ -183,7 +185,7 @@ class Prices:
         vendor = VENDORS.get(target.provider, target.provider)
         models = [model for model in (target.model, served) if model]
         names = (target.typed, *(f"{who}:{model}" for model in models for who in (target.provider, vendor)))
-        origins: tuple[tuple[Origin, Mapping[str, Rates]], ...] = (("set", self._set), ("file", self._own))
+        origins: tuple[tuple[Origin, Mapping[str, Rates]], ...] = (("set", self._set_rates), ("file", self._file_rates))
         for origin, known in origins:
             for name in names:
                 if name in known:
@@ -253,7 +255,7 @@ def _read_price_file(text: str, file: str) -> dict[str, Rates]:
         message = place["message"] if place else str(error)
         line, column = (int(place["line"]), int(place["column"])) if place and place["line"] else (0, 0)
         raise InvalidInput.from_problems(
-            [Problem(f"is no TOML: {message}", line=line, column=column, file=file)]
+            [Problem(f"is not valid TOML: {message}", line=line, column=column, file=file)]
         ) from None
     lines = text.splitlines()
     problems = [
@@ -295,7 +297,7 @@ def _price_entry_problems(name: str, entry: Any, lines: Sequence[str], file: str
     problems = []
     for field, value in entry.items():
         if field not in _FIELDS:
-            message = f"unknown field{suggest_similar(field, _FIELDS)}; there are {', '.join(_FIELDS)}"
+            message = f"unknown field{suggest_similar(field, _FIELDS)}; known fields: {', '.join(_FIELDS)}"
         elif type(value) not in (int, float) or not 0 <= value <= MAX_PRICE:
             message = f"is {_describe_value(value)}; expected US dollars per million tokens, from 0 to {MAX_PRICE:,.0f}"
         else:

@@ -60,7 +60,7 @@ class ReplyReader:
 
         Pieces at the same place are joined.
         """
-        if not self.failures.secrets.long:
+        if not self.failures.secrets.long_secrets:
             return
         if isinstance(content, str):
             self._side_content.setdefault(channel, []).append(content)
@@ -119,7 +119,7 @@ class ReplyReader:
         finish_reason = finish_reason if isinstance(finish_reason, str) else None
         fingerprint = fingerprint if isinstance(fingerprint, str) else None
         calls = self.tool_calls() if self._calls else ()
-        if (secrets := self.failures.secrets).long:
+        if (secrets := self.failures.secrets).long_secrets:
             if secrets.is_in(text) or any(secrets.is_in("".join(parts)) for parts in self._side_content.values()):
                 raise self.failures.make_key_in_answer()
             if calls and any(secrets.is_in(f"{each.id} {each}") for each in calls):

@@ -21,14 +21,16 @@ class Secrets:
         """Hold the secrets; `passwords` are blanked only in our messages: short words may also occur in replies."""
         self._passwords = [each for each in passwords if each]
         self.all = sorted({each for each in secrets if each}, key=len, reverse=True)  # one may be part of another
-        self.long = tuple(each for each in self.all if len(each) >= KEY_LENGTH)
+        self.long_secrets = tuple(each for each in self.all if len(each) >= KEY_LENGTH)
         """Secrets that must not occur in a response."""
-        self._bytes = [each.encode("utf-8", "surrogatepass") for each in self.long]
-        self._plain = all(each.isascii() and each.isprintable() and not {*each} & {*'"\\'} for each in self.long)
+        self._bytes = [each.encode("utf-8", "surrogatepass") for each in self.long_secrets]
+        self._plain = all(
+            each.isascii() and each.isprintable() and not {*each} & {*'"\\'} for each in self.long_secrets
+        )
 
     def is_in(self, text: str) -> bool:
         """Return whether a text contains a secret that must not occur in a response."""
-        for secret in self.long:  # noqa: SIM110 - of a reply nearly nothing may cost
+        for secret in self.long_secrets:  # noqa: SIM110 - a plain loop: faster on every reply
             if secret in text:
                 return True
         return False
@@ -57,7 +59,7 @@ class Secrets:
         return kept
 
     def _blank_bytes(self, data: bytes) -> bytes:
-        if self.long and b"\\" in data and self._may_contain_secret(data):
+        if self.long_secrets and b"\\" in data and self._may_contain_secret(data):
             data = self._escaped_json_pattern.sub(BLANK.encode(), data)
         for secret in self._bytes:
             if secret in data:
@@ -72,11 +74,11 @@ class Secrets:
 
     @cached_property
     def _escaped_pattern(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(_any_escaping_of, self.all)))
+        return re.compile("|".join(map(_pattern_of_secret, self.all)))
 
     @cached_property
     def _escaped_json_pattern(self) -> re.Pattern[bytes]:
-        return re.compile("|".join(map(_any_escaping_of, self.long)).encode("utf-8", "surrogatepass"))
+        return re.compile("|".join(map(_pattern_of_secret, self.long_secrets)).encode("utf-8", "surrogatepass"))
 
 
 def environment_secrets() -> Secrets:
@@ -88,11 +90,11 @@ def environment_secrets() -> Secrets:
     return Secrets(key for name in names if (key := settings.read_variable(name)) and len(key) >= KEY_LENGTH)
 
 
-def describe_held_key(source: str) -> str:
+def describe_leaked_key(source: str) -> str:
     """Return the error message for a response of a user's own code that contains such a key."""
     return (
-        f"{source} contains an API key from the environment, and keys are never stored; if it is not a secret, set one "
-        f"of fewer than {KEY_LENGTH} characters"
+        f"{source} contains an API key from the environment, and keys are never stored; if the key is not a secret, "
+        f"use one of fewer than {KEY_LENGTH} characters"
     )
 
 
@@ -114,16 +116,16 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     return bytes([int(match[1], 16)]) if match[1] else b"/"
 
 
-def _any_escaping_of(secret: str) -> str:
+def _pattern_of_secret(secret: str) -> str:
     """Return a pattern that matches every JSON escaping of a secret.
 
-    >>> re.sub(_any_escaping_of("a/b"), "[key]", r"a/b, \\u0061\\/b, \\u0061\\u002Fb, ab")
+    >>> re.sub(_pattern_of_secret("a/b"), "[key]", r"a/b, \\u0061\\/b, \\u0061\\u002Fb, ab")
     '[key], [key], [key], ab'
     """
-    return "".join(map(_any_escaping_of_letter, secret))
+    return "".join(map(_pattern_of_letter, secret))
 
 
-def _any_escaping_of_letter(letter: str) -> str:
+def _pattern_of_letter(letter: str) -> str:
     units = letter.encode("utf-16-be", "surrogatepass").hex()
     escaped = "".join(rf"\\u(?i:{units[place : place + 4]})" for place in range(0, len(units), 4))
     usual = json.dumps(letter, ensure_ascii=False)[1:-1]

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from pramana.analyse.numbers import format_percent
+from pramana.analyse.numbers import format_percent, pluralise
 from pramana.app.briefs import FailedResultView, RateView, RunBriefView
 from pramana.app.comparison_sides import describe_request_differences
 from pramana.app.comparisons import ComparisonView
 from pramana.app.local import ProblemView, ValidationView
 from pramana.app.views import Listed, ResultDetailView, RunView
-from pramana.model import Outcome, describe_calls
+from pramana.model import Outcome
+from pramana.replies import describe_reply
 from pramana.report import figures
 
 SHOWN_TEXT = 500
@@ -17,17 +18,17 @@ SHOWN_TEXT = 500
 
 def render_run(run: RunBriefView) -> str:
     """Return the outcome of a run: pass rates, cost, and results without a verdict."""
-    lines = [_state(run)]
+    lines = [_describe_state(run)]
     lines += [f"{model}: {render_rate(rate)}" for model, rate in run.by.get("model", {}).items()]
     cost = "not known" if run.cost_usd is None else f"${run.cost_usd:.4f}"
     lines.append(f"Cost: {cost}")
     for each in run.without_verdict:
-        lines.append(f"{each.count:,} {each.outcome.value}: {_line(each.reason)} ({', '.join(each.cases)})")
-    lines += [f"failed {each.case} ({each.model}): {_line(each.reason)}" for each in run.failed]
+        lines.append(f"{each.count:,} {each.outcome.value}: {_one_line(each.reason)} ({', '.join(each.cases)})")
+    lines += [f"failed {each.case} ({each.model}): {_one_line(each.reason)}" for each in run.failed]
     failed = run.outcomes.failed if run.outcomes else 0
     if failed > len(run.failed):
         lines.append(f"… and {failed - len(run.failed):,} more failed")
-    lines += [_line(each) for each in run.notes]
+    lines += [_one_line(each) for each in run.notes]
     return "\n".join(lines)
 
 
@@ -50,31 +51,29 @@ def render_runs(page: Listed[RunView]) -> str:
     """Return one line per run."""
     if not page.total:
         return "No runs yet."
-    return "\n".join([f"{page.total:,} runs, newest first:", *map(_run_line, page.items)])
+    return "\n".join([f"{pluralise(page.total, 'run')}, newest first:", *map(_run_line, page.items)])
 
 
 def render_failures(page: Listed[FailedResultView], first: int, outcome: str) -> str:
     """Return a page of failures with prompt, expectation, reply and reason; `first` is the number of the first."""
     if not page.total:
-        return f"No result is {outcome}."
+        return f"No {outcome} results."
     last = first + len(page.items) - 1
     lines = [f"{page.total:,} {outcome}; these are {first:,} to {last:,}:"]
     for each in page.items:
-        lines += ["", f"{each.case_id} ({each.model}, result {each.seq})", f"  prompt: {_line(each.prompt)}"]
-        expected = " | ".join(map(_line, each.expected))
+        lines += ["", f"{each.case_id} ({each.model}, result {each.seq})", f"  prompt: {_one_line(each.prompt)}"]
+        expected = " | ".join(map(_one_line, each.expected))
         if each.assertion or expected:
             lines.append(f"  expected: {' '.join(filter(None, (each.assertion, expected)))}")
         if each.reply is not None:
-            only_calls = each.tool_calls and not each.reply.strip()
-            said = f"(no text; {describe_calls(each.tool_calls)})" if only_calls else each.reply
-            lines.append(f"  reply: {_line(said)}")
-        lines.append(f"  reason: {_line(each.reason or '')}")
+            lines.append(f"  reply: {_one_line(describe_reply(each.reply, each.tool_calls))}")
+        lines.append(f"  reason: {_one_line(each.reason or '')}")
     return "\n".join(lines)
 
 
 def render_results(results: Sequence[ResultDetailView]) -> str:
     """Return results with prompt, reply and every check."""
-    return "\n\n".join("\n".join(_result(each)) for each in results)
+    return "\n\n".join("\n".join(_result_lines(each)) for each in results)
 
 
 def render_comparison(comparison: ComparisonView) -> str:
@@ -96,9 +95,16 @@ def render_comparison(comparison: ComparisonView) -> str:
 
 def render_validation(validation: ValidationView) -> str:
     """Return whether files are valid, then one line per problem."""
-    counts = f"{validation.files:,} files, {validation.test_cases:,} test cases, {validation.scenarios:,} scenarios"
+    counted = {
+        "file": validation.files,
+        "test case": validation.test_cases,
+        "scenario": validation.scenarios,
+        "error": validation.errors,
+        "warning": validation.warnings,
+    }
+    files, test_cases, scenarios, errors, warnings = (pluralise(count, noun) for noun, count in counted.items())
     verdict = "valid" if validation.valid else "not valid"
-    lines = [f"{verdict}: {counts}; {validation.errors:,} errors, {validation.warnings:,} warnings"]
+    lines = [f"{verdict}: {files}, {test_cases}, {scenarios}; {errors}, {warnings}"]
     lines += map(render_problem, validation.problems)
     if (more := validation.errors + validation.warnings - len(validation.problems)) > 0:
         lines.append(f"… and {more:,} more")
@@ -109,10 +115,10 @@ def render_problem(problem: ProblemView) -> str:
     """Return a problem in the format of compilers: file, line, column, path in the document, message."""
     place = ":".join(str(each) for each in (problem.file, problem.line, problem.column) if each)
     kind = "warning: " if problem.severity == "warning" else ""
-    return ": ".join(each for each in (place, problem.path, f"{kind}{_line(problem.message)}") if each)
+    return ": ".join(each for each in (place, problem.path, f"{kind}{_one_line(problem.message)}") if each)
 
 
-def _state(run: RunView) -> str:
+def _describe_state(run: RunView) -> str:
     if run.status == "finished":
         return f"Run {run.id} of {run.suite} finished: {run.stored:,} results."
     reason = f": {run.reason}" if run.reason else ""
@@ -130,21 +136,21 @@ def _run_line(run: RunView) -> str:
     return f"{run.id}  {run.created_at[:16]}  {run.status}  {run.suite}  {', '.join(run.models)}: {counts}"
 
 
-def _result(result: ResultDetailView) -> Iterator[str]:
+def _result_lines(result: ResultDetailView) -> Iterator[str]:
     which = f"{result.model}, {result.variant}, repeat {result.repeat}, result {result.seq}"
     yield f"{result.case_id} ({which}): {result.outcome.value}"
     for turn in result.case.turns:
-        yield f"  {turn.role}: {_line(turn.text)}"
+        yield f"  {turn.role}: {_one_line(turn.text)}"
     if result.reply:
-        yield f"  reply: {_line(figures.reply_text(result.reply))}"
+        yield f"  reply: {_one_line(figures.reply_text(result.reply))}"
     if result.failure:
-        yield f"  no reply: {_line(result.failure.message)}"
+        yield f"  no reply: {_one_line(result.failure.message)}"
     for check in result.checks:
-        mark = "" if check.outcome is Outcome.PASSED else f" {_line(check.reason)}"
+        mark = "" if check.outcome is Outcome.PASSED else f" {_one_line(check.reason)}"
         yield f"  check {check.name}: {check.outcome.value}{mark}"
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     """Return a text on one line, shortened."""
     joined = " ".join(text.split())
     return joined if len(joined) <= SHOWN_TEXT else f"{joined[: SHOWN_TEXT - 1]}…"

@@ -14,10 +14,10 @@ import click
 from pramana.analyse.judgements import list_judgements
 from pramana.analyse.labels import shorten_names
 from pramana.analyse.scores import rubric_ratings
-from pramana.app.calls import SaidView, make_transcript
+from pramana.app.calls import TranscriptEntryView, make_transcript
 from pramana.model import Case, Result, Run
 from pramana.report.exports import tool_calls_data
-from pramana.report.figures import rubric_scores
+from pramana.report.figures import format_rubric_scores
 from pramana.report.terminal import fit_to_width, text_width, views_to_plain, wrap_text
 
 COLUMNS = 80
@@ -70,9 +70,11 @@ def print_conversation(run: Run, case: Case, result: Result, blob: Callable[[str
         click.echo(f"  Hear it: pramana export {run.reference} --id {fit_to_width(case.id, 40)} --audio DIR")
 
 
-def _make_transcript(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -> Iterator[SaidView]:
+def _make_transcript(
+    run: Run, case: Case, result: Result, blob: Callable[[str], bytes]
+) -> Iterator[TranscriptEntryView]:
     if run.plan.system_prompt:
-        yield SaidView("system", run.plan.system_prompt)
+        yield TranscriptEntryView("system", run.plan.system_prompt)
     yield from make_transcript(case, result, blob)
 
 
@@ -87,7 +89,7 @@ def _transcript_lines(run: Run, case: Case, result: Result, blob: Callable[[str]
         check = judgement.check
         ended = check.outcome.value if check.decides else "measured"
         yield wrap_text(" ".join(check.reason.split()), COLUMNS, f"  {ended} {fit_to_width(check.name, 30)}: ", "    ")
-        if rated := rubric_scores(rubric_ratings(check)):
+        if rated := format_rubric_scores(rubric_ratings(check)):
             yield wrap_text(rated, COLUMNS, "    rubric scores: ", "      ")
         if judgement.question:
             yield from _wrap_text(judgement.question, "    judge's question: ", "      ")

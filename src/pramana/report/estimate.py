@@ -7,25 +7,32 @@ from pramana.analyse.summary import Total
 from pramana.app.views import EstimateView, ShareView
 from pramana.report import figures
 
-
-def render_estimate(estimate: EstimateView) -> str:
-    """Return an estimate line by line: the totals, each model and judge, and the warnings."""
-    return "\n".join(_lines(estimate))
+NAME_JUDGE = "--judge MODEL names another judge"
+"""What users of the command line can do about a model that judges its own replies."""
 
 
-def _lines(estimate: EstimateView) -> Iterator[str]:
+def render_estimate(estimate: EstimateView, remedy: str = NAME_JUDGE) -> str:
+    """Return an estimate line by line: the totals, each model and judge, and the warnings.
+
+    `remedy` is what to do about models that judge their own replies, in the words of the front end.
+    """
+    return "\n".join(_lines(estimate, remedy))
+
+
+def _lines(estimate: EstimateView, remedy: str) -> Iterator[str]:
     sizes = (
         pluralise(estimate.cases, "case"),
         pluralise(estimate.results, "result"),
         pluralise(estimate.calls, "call"),
     )
     yield f"Estimate: {', '.join(sizes)}"
-    yield f"Tokens: {_tokens(estimate)}"
-    yield f"Cost: {_cost(estimate)}"
+    yield f"Tokens: {_format_tokens(estimate)}"
+    yield f"Cost: {_format_cost(estimate)}"
     for each in estimate.shares:
         if each.calls:
             role = "Model" if each.purpose == "model" else each.purpose.capitalize()
-            yield f"{role} {each.model}: {pluralise(each.calls, 'call')}, {_tokens(each)}, {_dollars(each.cost_usd)}"
+            cost = _format_dollars(each.cost_usd)
+            yield f"{role} {each.model}: {pluralise(each.calls, 'call')}, {_format_tokens(each)}, {cost}"
     if not any(each.purpose == "judge" and each.calls for each in estimate.shares):
         yield f"Judge: {'none' if estimate.unjudged else 'not needed'}"
     for warning in estimate.warnings:
@@ -33,11 +40,12 @@ def _lines(estimate: EstimateView) -> Iterator[str]:
     for name in estimate.unknown_prices:
         yield f"Warning: no price is known for {name}, so the cost is unknown"
     if estimate.self_judged:
-        yield self_judging_sentence(estimate.self_judged, sum(each.purpose == "model" for each in estimate.shares))
+        models = sum(each.purpose == "model" for each in estimate.shares)
+        yield self_judging_sentence(estimate.self_judged, models, remedy)
     yield f"Nothing was sent or stored. {estimate.note}"
 
 
-def self_judging_sentence(models: Sequence[str], of: int, remedy: str = "--judge MODEL names another judge") -> str:
+def self_judging_sentence(models: Sequence[str], of: int, remedy: str = NAME_JUDGE) -> str:
     """Return a sentence naming the models that judge their own replies; `of` is the number of models in the run.
 
     >>> self_judging_sentence(["gpt-5"], 1)
@@ -49,19 +57,19 @@ def self_judging_sentence(models: Sequence[str], of: int, remedy: str = "--judge
     return f"{names} {'judges its' if len(models) == 1 else 'judge their'} own replies; {remedy}."
 
 
-def _tokens(estimate: EstimateView | ShareView) -> str:
+def _format_tokens(estimate: EstimateView | ShareView) -> str:
     if estimate.input_tokens is None or estimate.output_tokens is None:
         return "tokens of spoken conversations unknown"
     return f"{estimate.input_tokens:,} tokens in, {estimate.output_tokens:,} out"
 
 
-def _cost(estimate: EstimateView) -> str:
+def _format_cost(estimate: EstimateView) -> str:
     if estimate.cost_usd is None or estimate.cost_range_usd is None:
         return "unknown"
     low, high = estimate.cost_range_usd
-    between = f" (between {_dollars(low)} and {_dollars(high)})" if low < high else ""
-    return f"about {_dollars(estimate.cost_usd)}{between}" if estimate.cost_usd else "$0.00"
+    between = f" (between {_format_dollars(low)} and {_format_dollars(high)})" if low < high else ""
+    return f"about {_format_dollars(estimate.cost_usd)}{between}" if estimate.cost_usd else "$0.00"
 
 
-def _dollars(amount: float | None) -> str:
+def _format_dollars(amount: float | None) -> str:
     return "cost unknown" if amount is None else figures.format_cost(Total(amount))

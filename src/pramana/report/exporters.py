@@ -5,6 +5,7 @@ a store.
 """
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pramana.errors import BrokenPlugin, InvalidInput, PramanaError, describe_exception
+from pramana.errors import BrokenPlugin, InvalidInput, PramanaError, describe_exception, describe_value
 from pramana.model import Case, Result, Run
 from pramana.plugins import exporters
 
@@ -55,10 +56,20 @@ def exporter(name: str, *, ending: str, binary: bool = False) -> Callable[[Expor
     >>> ids.name, ids.ending, ids.binary
     ('ids', '.ids', False)
     """
-    if not ending.startswith(".") or len(ending) < 2:
-        raise InvalidInput(f'the ending of an export format begins with a dot, such as ".xlsx"; found {ending!r:.80}')
+    texts: tuple[Any, Any] = (name, ending)
+    if not all(isinstance(each, str) for each in texts) or not name.strip():
+        raise InvalidInput(
+            f'the name and the ending of an export format are text, such as "xlsx" and ".xlsx"; found '
+            f"{describe_value(name)} and {describe_value(ending)}"
+        )
+    if not re.fullmatch(r"\.[^/\\\0]+", ending):
+        raise InvalidInput(
+            f'the ending of an export format begins with a dot, such as ".xlsx"; found {describe_value(ending)}'
+        )
 
     def make(function: ExportFunction) -> Exporter:
+        if not callable(function):
+            raise InvalidInput(f"an export format is made from a function, found {describe_value(function)}")
         return Exporter(name, ending.lower(), partial(_call_exporter, name, function), binary)
 
     return make
@@ -89,7 +100,7 @@ def find_exporter(name: str) -> Exporter:
         kind = type(found).__name__
         raise BrokenPlugin(f'the export format "{name}" is a {kind}, not an Exporter; use @pramana.exporter')
     if found.name != name:
-        raise BrokenPlugin(f'the export format registered as "{name}" calls itself "{found.name}"')
+        raise BrokenPlugin(f'the export format registered as "{name}" has the other name "{found.name}"')
     return found
 
 

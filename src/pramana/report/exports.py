@@ -248,15 +248,15 @@ def results_schema() -> dict[str, Any]:
     }
     skipped = {"details": {"properties": {"skipped": {"const": True}}, "required": ["skipped"]}}
     tool_call = record_schema(
-        "A tool that the model asks its caller to run",
+        "A tool call in the model's reply",
         {
-            "id": {"type": ["string", "null"], "description": "The provider's own"},
+            "id": {"type": ["string", "null"], "description": "The provider's ID of the call"},
             "name": text,
-            "arguments": {**text, "description": "JSON as the model wrote it, which need not be valid"},
+            "arguments": {**text, "description": "JSON text as the model wrote it; it may be invalid"},
         },
     )
     result = record_schema(
-        "One case asked once",
+        "One case, run once with one model",
         {
             "test_id": text,
             "output": {**text, "description": "The reply; empty when there is none"},
@@ -276,21 +276,24 @@ def results_schema() -> dict[str, Any]:
                 "type": ["number", "null"],
                 "minimum": 0,
                 "maximum": 1,
-                "description": "What the check measured, else 1.0 or 0.0; null without a verdict",
+                "description": "Value that the check measured, otherwise 1.0 or 0.0; null without a verdict",
             },
-            "repeat": {**count, "description": "Counted from 0"},
-            "case_digest": {**digest, "description": "SHA-256 of the whole case: tells cases of the same id apart"},
+            "repeat": {**count, "description": "Number of the repeat, starting at 0"},
+            "case_digest": {
+                **digest,
+                "description": "SHA-256 of the whole case, which distinguishes cases with the same ID",
+            },
             "prompt": {**text, "description": "The messages sent, without the system prompt of the run"},
             "expected": {
                 "type": ["string", "null"],
-                "description": "The ideals, one a line, or the expected outcome; null where an assertion needs none",
+                "description": "The ideals, one per line, or the expected outcome; null if the assertion needs none",
             },
             "tool_calls": {
                 "type": "array",
                 "items": tool_call,
-                "description": "There when the model called tools, in its order",
+                "description": "Present if the model called tools, in the order of the calls",
             },
-            "variant": {"type": "string", "description": "How it was asked, where not in writing: voice+noise=10dB"},
+            "variant": {"type": "string", "description": "How the case was sent, if not as text: voice+noise=10dB"},
         },
         ("case_digest", "prompt", "expected", "tool_calls", "variant"),
     )
@@ -302,31 +305,34 @@ def results_schema() -> dict[str, Any]:
     block = record_schema(
         "One model",
         {
-            "suite_version": {**text, "description": "v1.0-cheap, or the name of one's own file"},
+            "suite_version": {**text, "description": "v1.0-cheap, or the name of the suite file"},
             "suite_hash": {
                 "anyOf": [digest, {"type": "null"}],
-                "description": "null when the suite was not asked as a whole",
+                "description": "null if only a part of the suite was run",
             },
             "run_metadata": record_schema(
-                "How the model was asked",
+                "Settings of the requests",
                 {
                     "timestamp": {"type": "string", "format": "date-time"},
                     "model_id": {**text, "description": "The provider's own name of the model"},
                     "temperature": {"type": ["number", "null"]},
                     "seed": {"type": ["integer", "null"]},
                     "runner_version": text,
-                    "model": {**text, "description": "The model as it was typed: opus, openai:gpt-5"},
+                    "model": {**text, "description": "The model as the user typed it: opus, openai:gpt-5"},
                     "provider": text,
-                    "status": {"enum": list(get_args(RunStatus)), "description": "How the run stood when written"},
+                    "status": {
+                        "enum": list(get_args(RunStatus)),
+                        "description": "Status of the run when this file was written",
+                    },
                     "complete": {
                         "type": "boolean",
-                        "description": "false: results are missing, and the suite was not asked as a whole",
+                        "description": "false: results are missing, so the suite was not run completely",
                     },
                     "system_prompt": {
                         "type": ["string", "null"],
-                        "description": "Sent with every case; null when there was none",
+                        "description": "System prompt sent with every case; null if there was none",
                     },
-                    "run_id": {**text, "description": "The run, as `pramana show` takes it"},
+                    "run_id": {**text, "description": "ID of the run, for `pramana show`"},
                     "engines": {
                         "type": "array",
                         "items": text,
@@ -341,17 +347,18 @@ def results_schema() -> dict[str, Any]:
                 {
                     "total": count,
                     "passed": count,
-                    "skipped": {**count, "description": "Errored, unscored and skipped: no verdict"},
+                    "skipped": {**count, "description": "Results without a verdict: errored, unscored and skipped"},
                     "pass_rate": {
                         "type": "number",
                         "minimum": 0,
                         "maximum": 1,
-                        "description": "passed / (total - skipped); 0.0 when nothing has a verdict",
+                        "description": "passed / (total - skipped); 0.0 if no result has a verdict",
                     },
                     "mixed_judges": {
                         "type": "array",
                         "items": text,
-                        "description": "There when the verdicts are of several judges: how many are of whom",
+                        "description": "Present if several judges gave the verdicts: the number of verdicts by each "
+                        "judge",
                     },
                 },
                 ("mixed_judges",),

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pramana.analyse.numbers import format_duration as format_duration  # noqa: PLC0414 - a figure like those below
+from pramana.analyse.numbers import format_duration as format_duration  # noqa: PLC0414 - re-exported with the other formats
 from pramana.analyse.numbers import format_error_rate, format_parameter, format_point_difference, format_points
 from pramana.analyse.numbers import format_interval as format_interval  # noqa: PLC0414
 from pramana.analyse.numbers import format_percent as format_percent  # noqa: PLC0414
@@ -17,7 +17,8 @@ from pramana.analyse.scores import HIGHEST_RATING, LOWEST_RATING, RubricAverages
 from pramana.analyse.summary import FailedResult, Rate, Summary, Total, rejected_parameters
 from pramana.analyse.voice import TEXT, Latency, RunVoice, Seconds, TurnTaking, WordErrors, recognition_name
 from pramana.embedded.engines import EngineInfo
-from pramana.model import Key, Plan, Reply, Run, Target, describe_calls
+from pramana.model import Key, Plan, Reply, Run, Target
+from pramana.replies import describe_reply
 
 if TYPE_CHECKING:
     from pramana.app.views import ReplyView, ResultView, TargetView
@@ -155,14 +156,14 @@ def pluralise_units(repetition: str) -> str:
     return f"{repetition}: the intervals count cases, not answers."
 
 
-def rate_bounds(rate: Rate) -> tuple[float, float] | None:
+def interval_bounds(rate: Rate) -> tuple[float, float] | None:
     """Return both ends of a rate's interval."""
     return (rate.interval.low, rate.interval.high) if rate.interval else None
 
 
 def format_rate_interval(rate: Rate) -> str:
     """Format the interval of a rate."""
-    return format_interval(rate_bounds(rate))
+    return format_interval(interval_bounds(rate))
 
 
 def has_replies(summary: Summary) -> bool:
@@ -282,23 +283,23 @@ def rubric_rows(averages: RubricAverages | None) -> list[RubricRow]:
         for model, version in sorted(versions):
             mine = [each for each in measured if (each.model, each.version) == (model, version)]
             title = f"{group} (rubric {version})" if several[model] > 1 else group
-            means = {each.check: _mean(each) for each in mine}
+            means = {each.check: _format_mean(each) for each in mine}
             made.append(RubricRow(title, model, means, max(each.count for each in mine)))
     return made
 
 
-def _mean(measured: ScoreSummary) -> str:
+def _format_mean(measured: ScoreSummary) -> str:
     sure = measured.interval
     return f"{measured.mean:.2f}{f' ({sure.low:.2f}–{sure.high:.2f})' if sure else ''}"
 
 
-def rubric_scores(given: Mapping[str, float]) -> str:
+def format_rubric_scores(scores: Mapping[str, float]) -> str:
     """Describe the rubric scores of one reply; empty without any.
 
-    >>> rubric_scores({"accuracy": 8, "naturalness": 7.5}), rubric_scores({})
+    >>> format_rubric_scores({"accuracy": 8, "naturalness": 7.5}), format_rubric_scores({})
     ('accuracy 8, naturalness 7.5 (of 10)', '')
     """
-    said = ", ".join(f"{name} {value:.3g}" for name, value in given.items())
+    said = ", ".join(f"{name} {value:.3g}" for name, value in scores.items())
     return f"{said} (of {HIGHEST_RATING})" if said else ""
 
 
@@ -309,9 +310,7 @@ def reply_text(reply: "Reply | ReplyView | None") -> str:
     >>> reply_text(Reply("", tool_calls=(ToolCall("get_time"),))), reply_text(Reply("Noon.")), reply_text(None)
     ('(no text; called get_time({}))', 'Noon.', '')
     """
-    if reply is None or reply.text.strip() or not reply.tool_calls:
-        return reply.text if reply else ""
-    return f"(no text; {describe_calls(reply.tool_calls)})"
+    return describe_reply(reply.text, reply.tool_calls) if reply else ""
 
 
 def describe_voice(calls: RunVoice) -> Iterator[tuple[str, str, str]]:
@@ -355,7 +354,7 @@ def describe_unreliable_times(taken: TurnTaking) -> list[str]:
     late, of = taken.unreliable.happened, taken.unreliable.of
     if not late:
         return []
-    return [f"{late:,} of {of:,} time{'' if of == 1 else 's'} unreliable: this machine was late"]
+    return [f"{late:,} of {of:,} time{'' if of == 1 else 's'} unreliable: this machine sent or received sound late"]
 
 
 def describe_turn_taking(taken: TurnTaking) -> list[str]:
@@ -364,11 +363,11 @@ def describe_turn_taking(taken: TurnTaking) -> list[str]:
     said = []
     if gave_way.of:
         time = f", p50 {format_bound(taken.yields.p50)}" if gave_way.happened else ""
-        said.append(f"gave way {gave_way.happened:,} of {gave_way.of:,} times{time}")
+        said.append(f"stopped when interrupted {gave_way.happened:,} of {gave_way.of:,} times{time}")
     if cut_in.happened or gave_way.of or misled.of:
-        said.append(f"cut in {cut_in.happened:,} of {cut_in.of:,}")
+        said.append(f"interrupted the caller {cut_in.happened:,} of {cut_in.of:,} times")
     if misled.of:
-        said.append(f"misled by backchannels {misled.happened:,} of {misled.of:,}")
+        said.append(f"stopped for backchannels {misled.happened:,} of {misled.of:,} times")
     return said
 
 
@@ -388,9 +387,12 @@ def describe_judged_by_recording(run: Run, calls: RunVoice) -> str:
     count = sum(each.by_ear for each in calls.by)
     if not count:
         return ""
-    those = f"{count:,} verdict{' rests' if count == 1 else 's rest'} on our ear ({recognition_name(run.plan)})"
-    better = "" if run.plan.stt else "; name a better one with --stt"
-    return f"{those}: of those answers there is no transcript, or only one of more than was played{better}."
+    those = (
+        f"{count:,} verdict{' rests' if count == 1 else 's rest'} on Pramana's own transcript "
+        f"({recognition_name(run.plan)})"
+    )
+    better = "" if run.plan.stt else "; choose a better speech recognition with --stt"
+    return f"{those}: for these answers, the agent sent no transcript, or one of more than was played{better}."
 
 
 def describe_engines(infos: Sequence[EngineInfo]) -> str:
@@ -415,7 +417,7 @@ def describe_voice_setup(plan: Plan) -> str:
         return ""
     conditions = dict.fromkeys(each.partition("+")[2] or "plain" for each in spoken)
     under = "" if list(conditions) == ["plain"] else f" ({'; '.join(conditions)})"
-    heard = f", heard by {plan.stt.typed}" if plan.stt else ""
+    heard = f", transcribed by {plan.stt.typed}" if plan.stt else ""
     return f"{'typed and ' if TEXT in plan.variants else ''}spoken by {plan.voice}{under}{heard}"
 
 

@@ -24,7 +24,7 @@ from pramana.report.figures import (
 )
 from pramana.report.look import DARK, LIGHT, css_variables, stylesheet
 from pramana.report.markup import Safe, join, render_foreign_text, render_text, tag
-from pramana.report.prose import prose
+from pramana.report.prose import render_prose
 from pramana.report.result_detail import render_checks, render_exchange
 from pramana.report.run_summary import render_summary
 
@@ -80,13 +80,13 @@ def _render_header(run: Run) -> Safe:
         tag("p", join(map(render_foreign_text, asked), ", "), class_="quiet"),
     ]
     if plan.system_prompt:
-        lines.append(tag("details", tag("summary", "System prompt"), prose(plan.system_prompt, "System prompt")))
+        lines.append(tag("details", tag("summary", "System prompt"), render_prose(plan.system_prompt, "System prompt")))
     if plan.selection:
         part = render_foreign_text(describe_selection(plan.selection))
         lines.append(tag("p", "A selection, not the whole suite: ", part, class_="warn"))
     if run.status != "finished":
         reason = [": ", render_foreign_text(run.reason)] if run.reason else []
-        here = f". {run.stored:,} of {run.expected:,} results are here."
+        here = f". {run.stored:,} of {run.expected:,} results are stored."
         lines.append(tag("p", f"The run is {run.status}", reason, here, class_="warn"))
     return tag("header", tag("h1", render_foreign_text(plan.suite)), lines)
 
@@ -148,6 +148,5 @@ body { margin: 0; } header { margin-bottom: var(--s5); }
 details > summary > span { margin-right: var(--s3); overflow-wrap: anywhere; }
 details > :not(summary) { margin: var(--s2) 0 var(--s3) var(--s4); }
 footer { margin-top: var(--s6); }
-@media print { details { break-inside: avoid; } body { background: #fff; } }
 """
 )

@@ -37,7 +37,9 @@ OUTCOME_SIGNS: Mapping[Outcome, str] = {
 @cache
 def stylesheet() -> str:
     """Return the classes that pages and HTML reports share."""
-    return Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+    shared = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+    paper = css_variables({**LIGHT, "ground": "#ffffff"})
+    return f"{shared}@media print {{ :root:root:root {{ color-scheme: light; {paper} }} }}\n"
 
 
 def css_variables(colours: Mapping[str, str]) -> str:

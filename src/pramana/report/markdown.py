@@ -27,10 +27,10 @@ from pramana.report.figures import (
     escape_unprintable,
     format_percent,
     format_rate_interval,
+    format_rubric_scores,
     make_title,
     reply_text,
     rubric_rows,
-    rubric_scores,
 )
 
 MAX_LENGTH = 60_000
@@ -187,7 +187,7 @@ def _no_verdicts(summary: Summary) -> str:
 
 def _describe_judges(summary: Summary) -> str:
     mixed = "".join(
-        f"**Several judges, so the rate is of none of them: {_escape_inline(each, 300)}**\n\n"
+        f"**The verdicts come from several judges: {_escape_inline(each, 300)}**\n\n"
         for each in summary.mixed_judges[:SHOWN_JUDGES]
     )
     return mixed + (f"{_escape_inline(summary.judged_by, 300)}\n\n" if summary.judged_by else "")
@@ -240,7 +240,7 @@ def _tool_calls_line(result: Result, length: int) -> str:
 def _judgement_lines(judgement: Judgement, length: int) -> str:
     """Return a judge's question, responses and ratings, except those that the reason quotes."""
     asked = f"  - Judge's question: {_shortened_code_span(judgement.question, length)}\n" if judgement.question else ""
-    rated = rubric_scores(rubric_ratings(judgement.check))
+    rated = format_rubric_scores(rubric_ratings(judgement.check))
     asked += f"  - Rubric scores: {rated}\n" if rated else ""
     return asked + "".join(
         f"  - Judge's reply: {_shortened_code_span(each, length)}\n" for each in judgement.unquoted_answers

@@ -4,6 +4,7 @@ Pure functions. Interactive elements are in `parts`.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -68,18 +69,38 @@ def render_text(content: str, limit: int = MAX_TEXT_LENGTH) -> Safe:
     >>> render_text("a" * 12, 10), render_text("a" * 40, 10)
     ('aaaaaaaaaaaa', 'aaaaaaaaaa … and 30 more characters')
     """
+    return Safe(escape(escape_unprintable(_cut(content, limit))))
+
+
+def _cut(content: str, limit: int) -> str:
     if len(content) < limit + MIN_CUT_LENGTH:
-        return Safe(escape(escape_unprintable(content)))
-    return Safe(f"{escape(escape_unprintable(content[:limit]))} … and {len(content) - limit:,} more characters")
+        return content
+    return f"{content[:limit]} … and {len(content) - limit:,} more characters"
 
 
 def render_foreign_text(content: str | None, limit: int = MAX_TEXT_LENGTH) -> Safe:
     """Return foreign text for a line of ours, isolated so that its writing direction does not affect the line.
 
+    Long names may break after a separator, so that none is broken within a word.
+
     >>> render_foreign_text("<b>")
     '<bdi dir="auto">&lt;b&gt;</bdi>'
+    >>> render_foreign_text("openai:gpt-5-mini")
+    '<bdi dir="auto">openai:<wbr />gpt-<wbr />5-<wbr />mini</bdi>'
     """
-    return tag("bdi", render_text(content or "", limit), dir="auto")
+    words = _LONG_WORD.split(_cut(content or "", limit))
+    shown = (_render_name(each) if place % 2 else render_text(each) for place, each in enumerate(words))
+    return tag("bdi", shown, dir="auto")
+
+
+_LONG_WORD = re.compile(r"(\S{15,})")
+_NAME_PIECES = re.compile(r"[^/:.,=@#_-]{0,32}[/:.,=@#_-]+|[^/:.,=@#_-]{1,32}")
+"""The parts of a name, each with the separators that end it; a part without any is at most as long as a hash."""
+
+
+def _render_name(name: str) -> Safe:
+    """Return a long name with the places where it may break."""
+    return Safe("<wbr />".join(map(render_text, _NAME_PIECES.findall(name))))
 
 
 def render_block(content: str, label: str | None = None) -> Safe:
@@ -175,7 +196,7 @@ def render_time(stamp: str | None) -> Safe:
     return tag("time", stamp[:16].replace("T", " "), datetime=stamp) if stamp else tag("span", "–", class_="quiet")
 
 
-def render_tiles(items: Iterable[tuple[str, Child, Child]]) -> Safe:
+def render_tiles(items: Iterable[tuple[Child, Child, Child]]) -> Safe:
     """Return tiles side by side, each with a label, a number and a note."""
     return tag(
         "dl",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pramana.analyse.numbers import pluralise
 from pramana.analyse.summary import Rate, Summary
 from pramana.app.comparison_sides import describe_request_differences
-from pramana.app.comparisons import FlipView, WholeComparisonView
+from pramana.app.comparisons import FlipView, FullComparisonView
 from pramana.app.views import ResultDetailView
 from pramana.model import Run
 from pramana.report import figures
@@ -45,7 +45,7 @@ def render_report(run: Run, summary: Summary, failures: Sequence[ResultDetailVie
     return tag("div", join(parts))
 
 
-def render_comparison(comparison: WholeComparisonView) -> Safe:
+def render_comparison(comparison: FullComparisonView) -> Safe:
     """Return a comparison as an HTML fragment: the conclusion, the numbers behind it, and the cases that changed."""
     parts = [tag("p", render_foreign_text(line)) for line in comparison.heading.split("\n")]
     parts += [

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from pramana.analyse.spread import Bin, Spread
 from pramana.analyse.summary import Rate
-from pramana.report.figures import format_duration, format_percent, rate_bounds
+from pramana.report.figures import format_duration, format_percent, interval_bounds
 from pramana.report.markup import (
     Child,
     Column,
@@ -55,7 +55,7 @@ def draw_rates(
     Rows beyond `most` are collapsed. `links` returns the address that the name of a row links to.
     """
     groups = [[(_name_of_row(name, links), *_rate_row(rate))] for name, rate in rows.items()]
-    return _rates(what, (Column(what, head=True), *_RATE_COLUMNS), groups, most)
+    return _draw_rates(what, (Column(what, head=True), *_RATE_COLUMNS), groups, most)
 
 
 def rates_by_model(
@@ -77,13 +77,14 @@ def rates_by_model(
                 for place, (model, rate) in enumerate(by_model.items())
             ]
         )
-    return _rates(what, (Column(what, head=True), Column("Model"), *_RATE_COLUMNS), groups, most)
+    return _draw_rates(what, (Column(what, head=True), _MODEL, *_RATE_COLUMNS), groups, most)
 
 
-_RATE_COLUMNS = (Column("Chart"), Column("Passed", number=True), Column("Of those with a verdict", number=True))
+_MODEL = Column("Model")
+_RATE_COLUMNS = (Column("Chart"), Column("Passed", number=True), Column("Of the results with a verdict", number=True))
 
 
-def _rates(what: str, columns: Sequence[Column], groups: Sequence[Sequence[tuple[Child, ...]]], most: int) -> Safe:
+def _draw_rates(what: str, columns: Sequence[Column], groups: Sequence[Sequence[tuple[Child, ...]]], most: int) -> Safe:
     """Return a table of the first values' rows, and a collapsed one of further values below it."""
 
     def draw_row(caption: str, some: Sequence[Sequence[tuple[Child, ...]]]) -> Safe:
@@ -103,7 +104,8 @@ def _rates(what: str, columns: Sequence[Column], groups: Sequence[Sequence[tuple
         if more
         else None
     )
-    return tag("div", draw_row(caption, shown), unfolded, class_="rates")
+    several = any(each.label == _MODEL.label for each in columns)
+    return tag("div", draw_row(caption, shown), unfolded, class_="rates by-model" if several else "rates")
 
 
 def _name_of_row(name: str, links: Callable[[str], str] | None) -> Child:
@@ -116,8 +118,8 @@ def _rate_row(rate: Rate) -> tuple[Child, ...]:
         tag("small", f"{rate.undecided_count:,} without a verdict", class_="quiet") if rate.undecided_count else None
     )
     return (
-        render_rate_bar(rate.value, rate_bounds(rate)),
-        render_rate_text(rate.value, rate_bounds(rate)),
+        render_rate_bar(rate.value, interval_bounds(rate)),
+        render_rate_text(rate.value, interval_bounds(rate)),
         tag("span", f"{rate.passed:,} of {rate.scored_count:,}", beside),
     )
 
@@ -133,26 +135,28 @@ class TimeMark:
     seconds: float
 
 
-def draw_distribution(title: str, measure: str, bins: Sequence[Bin], spread: Spread, missing: str = "") -> Safe:
+def draw_distribution(
+    title: str, measure: str, bins: Sequence[Bin], spread: Spread, missing: str = "", highest: int = 0
+) -> Safe:
     """Return the distribution of some times as a figure; `measure` names what was timed.
 
-    `missing` describes what has no time, and so is not drawn.
+    `missing` describes what has no time, and so is not drawn. `highest` is the highest bar of all charts that stand
+    beside this one, so that their bars have one scale.
     """
     count = spread.count
     beside = tag("span", missing, class_="quiet small") if missing else None
     median, p95 = spread.median, spread.p95
     if median is None or p95 is None or count < 2:  # a histogram of one time would be a block
-        said = f"{format_duration(spread.median)}, the only one that was timed" if count else "nothing was timed"
+        said = f"{format_duration(spread.median)}, the only time measured" if count else "no times measured"
         words = tag("figcaption", tag("b", title), tag("span", said, class_="quiet"), beside)
         return tag("figure", words, class_="figure")
     marks = [TimeMark("p50", median), TimeMark("p95", p95)]
     said = f"{count:,} {measure} · fastest {format_duration(spread.min)}, slowest {format_duration(spread.max)}"
-    highest = max(each.count for each in bins)
-    scale = f"time axis logarithmic, highest bar {highest:,}"
+    scale = f"time axis logarithmic, highest bar {max(each.count for each in bins):,}"
     return tag(
         "figure",
         tag("figcaption", tag("b", title), tag("span", f"{said} · {scale}", class_="quiet small"), beside),
-        draw_histogram(bins, marks, f"{title}: {said}. {_describe_histogram(bins, marks)}; {scale}"),
+        draw_histogram(bins, marks, f"{title}: {said}. {_describe_histogram(bins, marks)}; {scale}", highest),
         class_="figure",
     )
 
@@ -164,12 +168,13 @@ def _describe_histogram(bins: Sequence[Bin], marks: Iterable[TimeMark]) -> str:
     return "; ".join(said)
 
 
-def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str) -> Safe:
+def draw_histogram(bins: Sequence[Bin], marks: Sequence[TimeMark], label: str, highest: int = 0) -> Safe:
     """Draw a histogram, with some times marked and others along the axis.
 
-    Bins have `from`, `to` and `count` and are contiguous; all are drawn equally wide.
+    Bins have `from`, `to` and `count` and are contiguous; all are drawn equally wide. `highest` is the count that fills
+    the height, if it is more than the highest bar.
     """
-    highest, width = max(each.count for each in bins), 1000 / len(bins)
+    highest, width = max(highest, *(each.count for each in bins)), 1000 / len(bins)
     drawn = []
     for place, each in enumerate(bins):
         if each.count:
@@ -342,7 +347,7 @@ def _draw_trend(
 ) -> Safe:
     bottom = height - _PAD - _DATES
     room = WIDTH - _LEFT - _RIGHT
-    places = _places(points)
+    places = _point_positions(points)
 
     def x_of(place: int) -> float:
         return _LEFT + room * places[place]
@@ -365,10 +370,10 @@ def _draw_trend(
         drawn.append(tag("path", class_="whisker", d=f"M{x - 3:.1f} {low:.1f}h6m-3 0V{high:.1f}m-3 0h6"))
     if len(dots) > 1:
         drawn.append(tag("path", class_="stroke", d=_svg_path(dots)))
-    drawn += _dates(points, x_of, height)
+    drawn += _draw_dates(points, x_of, height)
     newest = len(points) - 1
     drawn += [
-        _dot(each, dots[place], words, r=4 if place == newest else 3)
+        _draw_point(each, dots[place], words, r=4 if place == newest else 3)
         for place, each in enumerate(points)
         if place == newest or each.href
     ]
@@ -376,12 +381,12 @@ def _draw_trend(
     return tag("svg", drawn, class_="picture", viewBox=f"0 0 {WIDTH} {height}", role=role, aria_label=label)
 
 
-def _places(points: Sequence[TrendPoint]) -> list[float]:
+def _point_positions(points: Sequence[TrendPoint]) -> list[float]:
     """Return the positions of points along the axis, from 0 to 1: by time if every point has one.
 
-    >>> [round(each, 2) for each in _places([TrendPoint(1, at=datetime(2026, 1, day)) for day in (1, 2, 5)])]
+    >>> [round(each, 2) for each in _point_positions([TrendPoint(1, at=datetime(2026, 1, day)) for day in (1, 2, 5)])]
     [0.0, 0.25, 1.0]
-    >>> _places([TrendPoint(1), TrendPoint(1), TrendPoint(1)]), _places([TrendPoint(1)])
+    >>> _point_positions([TrendPoint(1), TrendPoint(1), TrendPoint(1)]), _point_positions([TrendPoint(1)])
     ([0.0, 0.5, 1.0], [0.5])
     """
     times = [each.at.timestamp() for each in points if each.at]
@@ -390,7 +395,7 @@ def _places(points: Sequence[TrendPoint]) -> list[float]:
     return [place / (len(points) - 1) if len(points) > 1 else 0.5 for place in range(len(points))]
 
 
-def _dates(points: Sequence[TrendPoint], across: Callable[[int], float], height: int) -> list[Safe]:
+def _draw_dates(points: Sequence[TrendPoint], across: Callable[[int], float], height: int) -> list[Safe]:
     """Return the dates of the first and the last point below the axis; times if both are of one day."""
     first, last = points[0].at, points[-1].at
     if first is None or last is None:
@@ -405,7 +410,7 @@ def _dates(points: Sequence[TrendPoint], across: Callable[[int], float], height:
     ]
 
 
-def _dot(point: TrendPoint, place: tuple[float, float], words: Callable[[float], str], r: int) -> Safe:
+def _draw_point(point: TrendPoint, place: tuple[float, float], words: Callable[[float], str], r: int) -> Safe:
     """Draw a point; with an address, as a link to its run with a larger click target."""
     x, y = (f"{each:.1f}" for each in place)
     dot = tag("circle", class_="dot", cx=x, cy=y, r=r)

@@ -204,8 +204,9 @@ def show_progress(
     """Return the progress display of a run started from Python; None shows it in a terminal or a notebook only."""
     if wanted is not False and _in_notebook():
         return NotebookBar(run.expected, counts, beside=beside)
-    visible_there = sys.stderr is not None and sys.stderr.isatty()
-    return LiveProgress(run.expected, counts, quiet=not (visible_there if wanted is None else wanted))
+    writable = sys.stderr is not None and not getattr(sys.stderr, "closed", False)
+    visible = writable and (sys.stderr.isatty() if wanted is None else wanted)
+    return LiveProgress(run.expected, counts, quiet=not visible)
 
 
 def _in_notebook() -> bool:

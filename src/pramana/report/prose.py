@@ -48,24 +48,24 @@ def render_reply(content: str, label: str) -> Safe:
     if not content.strip() or _is_json(content):
         return render_block(content, label)
     if len(content) > MAX_DRAWN or not _MARKS.search(content):
-        return prose(content, label)
+        return render_prose(content, label)
     tokens = _parser().parse(content)
     is_cut_off = any(each.level >= MAX_NESTING - 1 for each in tokens)  # the parser drops deeper nesting
     if is_cut_off or not _has_markup(tokens, content):
-        return prose(content, label)
+        return render_prose(content, label)
     drawn = join(_elements(iter(tokens), None))
-    region = tag("div", drawn, class_="prose markdown", dir="auto", **_region(label))
+    region = tag("div", drawn, class_="prose markdown", dir="auto", **_region_attributes(label))
     raw = tag("details", tag("summary", "Raw text"), render_block(content, f"{label}, raw text"), class_="raw")
     return tag("div", region, raw)
 
 
-def prose(content: str, label: str) -> Safe:
+def render_prose(content: str, label: str) -> Safe:
     """Return a text unrendered, in the typeface of prose; the label is its accessible name."""
     shown = render_text(content) if content else tag("i", "nothing")
-    return tag("div", shown, class_="prose plain", dir="auto", **_region(label))
+    return tag("div", shown, class_="prose plain", dir="auto", **_region_attributes(label))
 
 
-def _region(label: str) -> dict[str, str | int]:
+def _region_attributes(label: str) -> dict[str, str | int]:
     return {"role": "region", "aria_label": label, "tabindex": 0}
 
 
@@ -135,12 +135,12 @@ def _element(token: "Token", kind: str, tokens: "Iterator[Token]") -> Child:
     if kind == "link":
         return _with_address(inside, token.attrs.get("href"))
     if kind == "ordered_list":
-        return tag("ol", inside, start=_start(token.attrs.get("start")))
+        return tag("ol", inside, start=_list_start(token.attrs.get("start")))
     name = _CONTAINERS.get(kind)
     return tag(name, inside) if name else join(inside)
 
 
-def _start(number: Any) -> int | None:
+def _list_start(number: Any) -> int | None:
     return number if isinstance(number, int) and number != 1 else None
 
 

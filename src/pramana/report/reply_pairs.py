@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from pramana.analyse.labels import SideLabels
 from pramana.app.replies import ReplyPairView, SideReplyView
+from pramana.model import Outcome
+from pramana.replies import describe_reply
 from pramana.report.terminal import fit_to_width, wrap_text
 
 SHOWN_LINES = 3
@@ -18,7 +20,7 @@ def render_reply_pair(pair: ReplyPairView, labels: SideLabels, columns: int) -> 
     if pair.prompt is not None:
         yield _wrap_reply("prompt", pair.prompt, columns, room)
     names = labels.models or (labels.base, labels.new)
-    base, new = (" ".join((each.reply or "").split()) for each in (pair.base, pair.new))
+    base, new = (" ".join(describe_reply(each.reply or "", each.tool_calls).split()) for each in (pair.base, pair.new))
     replies = shorten_alike(base, new, room // 2)
     for name, side, reply in zip(names, (pair.base, pair.new), replies, strict=True):
         yield _wrap_reply(f"{name}, {side.outcome.value}", _reply(side, reply), columns, room)
@@ -28,7 +30,7 @@ def render_reply_pair(pair: ReplyPairView, labels: SideLabels, columns: int) -> 
 
 def _reply(side: SideReplyView, shown: str) -> str:
     if side.reply is None:
-        return "(reply not recorded)"
+        return "(no reply)" if side.outcome is Outcome.ERRORED else "(reply not recorded)"
     return shown or "(empty)"
 
 

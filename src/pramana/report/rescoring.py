@@ -28,7 +28,7 @@ def render_rescoring(run: Run, rescoring: RescoringView) -> str:
 
 def _rescoring_lines(run: Run, rescoring: RescoringView) -> Iterator[str]:
     if not rescoring.judged:
-        yield "No reply was judged again."
+        yield "No reply was scored again."
         return
     verdicts = pluralise(rescoring.judged, "verdict")
     counts = ", ".join(f"{each.count:,} {each.before.value} -> {each.after.value}" for each in rescoring.counts)
@@ -77,8 +77,14 @@ def _scoring_lines(each: ScoringView) -> Iterator[str]:
     yield " · ".join(
         [each.reference, made, escape_control_characters(each.label), *(["current"] if each.current else [])]
     )
-    names = shorten_names([row.model for row in each.models], MAX_NAME_LENGTH, text_width)
-    for row in each.models:
+    for model, words in describe_scored_models(each):
+        yield f"  {model}: {words}" if model else f"  {words}"
+
+
+def describe_scored_models(scoring: ScoringView) -> Iterator[tuple[str, str]]:
+    """Yield the outcomes of each model by a scoring in words, after its name; a single model needs no name."""
+    names = shorten_names([row.model for row in scoring.models], MAX_NAME_LENGTH, text_width)
+    for row in scoring.models:
         outcomes = row.outcomes
         scored = outcomes.passed + outcomes.failed
         rate = (
@@ -88,5 +94,4 @@ def _scoring_lines(each: ScoringView) -> Iterator[str]:
         )
         others = (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
         apart = [f"{count:,} {name.value}" for name in others if (count := getattr(outcomes, name.value))]
-        model = f"{names[row.model]}: " if len(each.models) > 1 else ""
-        yield f"  {model}{', '.join([rate, *apart])}"
+        yield names[row.model] if len(scoring.models) > 1 else "", ", ".join([rate, *apart])

@@ -9,7 +9,7 @@ from pramana.analyse.voice import CALL
 from pramana.app.views import AssertionView, CaseView, CheckView, ReplyView, ResultDetailView, TurnView
 from pramana.report import figures
 from pramana.report.markup import Child, Safe, join, render_block, render_foreign_text, render_json, render_outcome, tag
-from pramana.report.prose import prose, render_reply
+from pramana.report.prose import render_prose, render_reply
 
 
 def prompt_turns(case: CaseView) -> Sequence[TurnView]:
@@ -23,10 +23,10 @@ def render_exchange(data: ResultDetailView) -> Safe:
     if len(case.script) > 1 and reply and reply.answers:
         return _render_script(data, reply)
     asked = [
-        join([tag("h3", each.role.capitalize()), prose(each.text, f"Message of the {each.role}")])
+        join([tag("h3", each.role.capitalize()), render_prose(each.text, f"Message of the {each.role}")])
         for each in prompt_turns(case)
     ]
-    answered = _answer(reply) if reply else _NO_REPLY
+    answered = _render_answer(reply) if reply else _NO_REPLY
     return tag(
         "div",
         tag("section", tag("h2", "Prompt"), render_system_prompt(data.system_prompt), asked),
@@ -35,7 +35,7 @@ def render_exchange(data: ResultDetailView) -> Safe:
     )
 
 
-def _answer(reply: ReplyView) -> Safe:
+def _render_answer(reply: ReplyView) -> Safe:
     """Return the text of a reply and its tool calls."""
     only_calls = reply.tool_calls and not reply.text.strip()
     said = tag("p", "No text.", class_="quiet") if only_calls else render_reply(reply.text, "Reply")
@@ -62,7 +62,7 @@ def _render_script(data: ResultDetailView, reply: ReplyView) -> Safe:
     rows = [
         tag(
             "div",
-            tag("section", tag("h3", f"Line {number}"), prose(line.text, f"Message of the user, line {number}")),
+            tag("section", tag("h3", f"Line {number}"), render_prose(line.text, f"Message of the user, line {number}")),
             tag(
                 "section",
                 tag("h3", "Reply"),
@@ -89,7 +89,7 @@ def _render_script(data: ResultDetailView, reply: ReplyView) -> Safe:
 
 def render_system_prompt(prompt: str | None) -> list[Safe]:
     """Return the system prompt with its heading; empty without one."""
-    return [tag("h3", "System prompt"), prose(prompt, "System prompt")] if prompt else []
+    return [tag("h3", "System prompt"), render_prose(prompt, "System prompt")] if prompt else []
 
 
 def render_expected(case: CaseView) -> Iterator[Safe]:
@@ -128,11 +128,11 @@ def _render_assertions(heading: str, expected: Sequence[_Expected]) -> Iterator[
         if stated:
             yield tag("p", "Checked by ", tag("b", render_foreign_text(stated.type, 80)), class_="quiet small")
         for each in wanted:
-            yield prose(each, f"{heading}, {next(number)}" if several else heading)
+            yield render_prose(each, f"{heading}, {next(number)}" if several else heading)
         if stated and stated.schema is not None:
             yield tag("details", tag("summary", "Schema"), render_json(stated.schema, "Schema"))
         if stated and (prompt := stated.judge_prompt):
-            yield tag("details", tag("summary", "Judge prompt"), prose(prompt, "Judge prompt"))
+            yield tag("details", tag("summary", "Judge prompt"), render_prose(prompt, "Judge prompt"))
 
 
 # ── Checks ──
@@ -153,7 +153,7 @@ def render_check(check: CheckView, *, evidence: bool = True) -> Safe:
         "div",
         tag("div", _render_check_outcome(check), tag("b", render_foreign_text(check.name, 80)), class_="row"),
         tag("p", render_foreign_text(check.reason)),
-        _ratings(check),
+        _render_ratings(check),
         tag("p", " · ".join([*value, f"version {check.version}"]), class_="quiet small"),
         tag("details", tag("summary", "Evidence"), render_json(check.evidence, f"Evidence of {check.name[:80]}"))
         if evidence and check.evidence
@@ -162,20 +162,22 @@ def render_check(check: CheckView, *, evidence: bool = True) -> Safe:
     )
 
 
-def _ratings(check: CheckView) -> Safe | None:
+def _render_ratings(check: CheckView) -> Safe | None:
     """Return a judge's rubric scores with its reasons."""
     if not check.rubric_scores:
         return None
     stated = check.evidence.get("reasons")
     reasons = stated if isinstance(stated, Mapping) else {}
     rows = (
-        tag("li", render_foreign_text(name, 80), f" {score:.3g} of {HIGHEST_RATING}", *_because(reasons.get(name)))
+        tag(
+            "li", render_foreign_text(name, 80), f" {score:.3g} of {HIGHEST_RATING}", *_render_reason(reasons.get(name))
+        )
         for name, score in check.rubric_scores.items()
     )
     return tag("ul", rows, class_="notes")
 
 
-def _because(reason: object) -> list[Child]:
+def _render_reason(reason: object) -> list[Child]:
     return [": ", render_foreign_text(reason)] if isinstance(reason, str) and reason.strip() else []
 
 

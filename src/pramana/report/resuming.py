@@ -7,7 +7,7 @@ keeps its limits, so a run that a limit ended needs a higher one.
 from pramana.model import Plan, Run
 from pramana.providers.text.function import is_importable
 
-_RAISED = {"max_cost_usd": ("--max-cost", "USD"), "max_total_tokens": ("--max-total-tokens", "N")}
+TOTALS = {"max_cost_usd": ("--max-cost", "USD"), "max_total_tokens": ("--max-total-tokens", "N")}
 """Limits on a run's totals, across resumptions: the option of each, and the placeholder of its value."""
 
 
@@ -15,26 +15,38 @@ def resume_advice(run: Run) -> str:
     """Return a command that resumes a run, or a Python call if the run uses functions that cannot be imported."""
     if find_unimportable_models(run.plan):
         return resume_call(run)
-    option = " ".join(("", *_RAISED[limit])) if (limit := limit_to_raise(run)) else ""
-    return f"pramana run --resume {run.id}{option}{_how_much(run, 'none', '--deadline')}"
+    option = " ".join(("", *TOTALS[limit])) if (limit := limit_to_raise(run)) else ""
+    return f"pramana run --resume {run.id}{option}{_describe_limit_to_raise(run, 'none', '--deadline')}"
 
 
 def resume_call(run: Run) -> str:
     """Return the Python call that resumes a run."""
-    functions = find_unimportable_models(run.plan)
-    given = [", ".join(f'"{each}": function' for each in functions)]
-    given = [f"models={{{given[0]}}}"] if len(functions) > 1 else ["model=function"] if functions else []
-    given += [f"{limit}={_RAISED[limit][1]}"] if (limit := limit_to_raise(run)) else []
-    return f"pramana.resume({', '.join([repr(run.id), *given])}){_how_much(run, 'None', 'deadline_s')}"
+    given = _passed_functions(run.plan)
+    given += [f"{limit}={TOTALS[limit][1]}"] if (limit := limit_to_raise(run)) else []
+    return f"pramana.resume({', '.join([repr(run.id), *given])}){_describe_limit_to_raise(run, 'None', 'deadline_s')}"
+
+
+def _passed_functions(plan: Plan) -> list[str]:
+    """Return the arguments of a Python call that pass the functions of a plan which cannot be imported."""
+    functions = find_unimportable_models(plan)
+    judge = plan.judge.typed if plan.judge else None
+    others = [each for each in functions if each != judge or each in (target.typed for target in plan.targets)]
+    passed = ["judge=function"] if len(others) < len(functions) else []
+    if len(others) > 1:
+        named = ", ".join(f'"{each}": function' for each in others)
+        passed.insert(0, f"models={{{named}}}")
+    elif others:
+        passed.insert(0, "model=function")
+    return passed
 
 
 def limit_to_raise(run: Run) -> str | None:
     """Return the field of `Limits` that ended a run and must be raised to resume it."""
     reached = run.notes.get("reached_limit")
-    return reached if reached in _RAISED else None
+    return reached if reached in TOTALS else None
 
 
-def _how_much(run: Run, no_limit: str, deadline: str) -> str:
+def _describe_limit_to_raise(run: Run, no_limit: str, deadline: str) -> str:
     """Return the value to pass in order to resume a run that a limit ended."""
     if limit := limit_to_raise(run):
         return f" (more than {run.limits[limit]:,g}, or {no_limit})" if limit in run.limits else ""

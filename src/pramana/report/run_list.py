@@ -54,7 +54,7 @@ def read_runs(
     found, total = store.runs.page(limit=limit or _ALL, model=model, suite=suite, status=status, name=name)
     ended = (each for some in split_into_chunks(found) for each in store.history.count_ended(some))
     listed = [
-        ListedRun(run, model_rates(run, each.outcomes, each.by_model, each.ways) if each else {})
+        ListedRun(run, model_rates(run, each.outcomes, each.by_model, each.scored_variants) if each else {})
         for run, each in zip(found, ended, strict=True)
     ]
     return RunList(listed, total)
@@ -98,9 +98,9 @@ class _Table:
             yield f"{head}{_GAP}{SUITE}"
             yield f"{_INDENT}{RATE:{self._rate}}{_GAP}{MODEL}"
         for each, cells in zip(self._runs, self._heads, strict=True):
-            yield from self._run(each, cells)
+            yield from self._run_lines(each, cells)
 
-    def _run(self, each: ListedRun, cells: Sequence[str]) -> Iterator[str]:
+    def _run_lines(self, each: ListedRun, cells: Sequence[str]) -> Iterator[str]:
         *left, results = (f"{cell:{size}}" for cell, size in zip(cells, self._widths, strict=True))
         head = _GAP.join([*left, f"{results.strip():>{self._widths[-1]}}"])
         names = label_models([*each.rates], self._model, text_width)
@@ -119,9 +119,9 @@ class _Table:
             for rate, model in zip(rates, models, strict=True):
                 yield f"{_INDENT}{rate}{_GAP}{model}"
             indent = f"{_INDENT}{'':{self._rate}}{_GAP}"
-        yield from self._below(each, names, indent)
+        yield from self._detail_lines(each, names, indent)
 
-    def _below(self, each: ListedRun, names: ModelNames, indent: str) -> Iterator[str]:
+    def _detail_lines(self, each: ListedRun, names: ModelNames, indent: str) -> Iterator[str]:
         """Yield the notes below a run: further models, the prefix that the labels omit, its name and its note."""
         if len(each.rates) > SHOWN_MODELS:
             yield f"{indent}and {len(each.rates) - SHOWN_MODELS} more models"

@@ -108,14 +108,14 @@ def _render_overall(run: RunDetailView, summary: Summary, base_url: str) -> Safe
         return tag("div", rates, of_cases, ended, class_="card answer")
     scored = overall.passed + overall.failed
     if not scored:
-        words = "No verdicts yet." if under_way else "No result got a verdict."
+        words = "No verdicts yet." if under_way else "No result has a verdict."
         return tag("div", tag("p", "No verdict", class_="big"), tag("p", words, class_="quiet"), ended, class_="card")
     sure = f"With 95 % confidence the true rate is {figures.format_rate_interval(overall)}."
     return tag(
         "div",
         tag("p", figures.format_percent(overall.value), class_="big"),
         tag("p", f"passed, of {scored:,} with a verdict. {sure}", class_="quiet"),
-        render_rate_bar(overall.value, figures.rate_bounds(overall)),
+        render_rate_bar(overall.value, figures.interval_bounds(overall)),
         of_cases,
         ended,
         class_="card answer",
@@ -142,7 +142,7 @@ def order_by_plan(rows: Mapping[str, _Row], models: Sequence[str]) -> dict[str, 
 
 def _render_notes(run: RunDetailView, summary: Summary) -> Iterator[Safe]:
     for each in summary.mixed_judges:
-        yield tag("p", "Several judges, so the rate is of none of them: ", render_foreign_text(each), class_="warn")
+        yield tag("p", "The verdicts come from several judges: ", render_foreign_text(each), class_="warn")
     if summary.judged_by:
         yield tag("p", render_foreign_text(summary.judged_by), class_="quiet small")
     if engines := figures.describe_engines(summary.engines):
@@ -337,7 +337,7 @@ def _cost_note(summary: Summary) -> str:
 
 
 def _unknown_note(tokens: Total) -> str:
-    return f"not told for {pluralise(tokens.unknown, 'answer')}" if tokens.unknown else ""
+    return f"unknown for {pluralise(tokens.unknown, 'answer')}" if tokens.unknown else ""
 
 
 def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str] = ()) -> Safe | None:
@@ -345,9 +345,11 @@ def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str
     for each in summary.voice.by if summary.voice else ():
         unanswered[each.model] += each.voice_to_voice.censored
     written, waits = (times.latency_seconds, times.voice_to_voice_seconds) if times else (None, None)
-    drawn = [*_render_spreads("Latency", "answers", written, models)]
-    drawn += _render_spreads("Voice to voice", "lines answered", waits, models, unanswered)
-    if not drawn:
+    kinds = [
+        [*_render_spreads("Latency", "answers", written, models)],
+        [*_render_spreads("Voice to voice", "lines answered", waits, models, unanswered)],
+    ]
+    if not any(kinds):
         return None
     left_out = max(len(each.by_model) for each in (written, waits) if each) - SHOWN_MODELS
     more = (
@@ -359,7 +361,9 @@ def _render_times(times: RunTimes | None, summary: Summary, models: Sequence[str
         if left_out > 0
         else None
     )
-    return tag("section", tag("h3", "Times"), tag("div", drawn, class_="halves"), more)
+    # Charts that stand side by side are of one kind, on one scale.
+    rows = (tag("div", drawn, class_="halves") for drawn in kinds if drawn)
+    return tag("section", tag("h3", "Times"), rows, more)
 
 
 def _render_spreads(
@@ -370,15 +374,18 @@ def _render_spreads(
         return
     by_model = order_by_plan(times.by_model, models)
     short = shorten_names([*by_model], LONGEST_NAME)
-    for model in list(by_model)[:SHOWN_MODELS]:
+    shown = list(by_model)[:SHOWN_MODELS]
+    highest = max((each.count for model in shown for each in times.histogram_by_model[model]), default=0)
+    for model in shown:
         named = title if len(by_model) == 1 else f"{title}, {figures.escape_unprintable(short[model])}"
         missing = (unanswered or {}).get(model, 0)
         said = (
-            f"{pluralise(missing, 'line')} that nobody answered {'has' if missing == 1 else 'have'} no time"
+            f"{pluralise(missing, 'line')} without an answer {'has' if missing == 1 else 'have'} no time"
             if missing
             else ""
         )
-        yield pictures.draw_distribution(named, what, times.histogram_by_model[model], by_model[model], said)
+        bins = times.histogram_by_model[model]
+        yield pictures.draw_distribution(named, what, bins, by_model[model], said, highest)
 
 
 # ── Calls ──
@@ -394,5 +401,12 @@ def _render_voice(run: RunDetailView, summary: Summary) -> Safe | None:
         stt = run.plan.stt
         ear = render_foreign_text(stt.typed) if stt else BENCH_RECOGNITION
         rests = " rests" if count == 1 else "s rest"
-        said.append(tag("li", f"{count:,} verdict{rests} on our ear (", ear, "), for want of a transcript."))
+        said.append(
+            tag(
+                "li",
+                f"{count:,} verdict{rests} on Pramana's own transcript (",
+                ear,
+                "), because the agent sent no transcript.",
+            )
+        )
     return tag("section", tag("h3", "Voice"), tag("ul", said, class_="notes")) if said else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pramana.errors import InvalidInput
+from pramana.errors import Hint, InvalidInput
 from pramana.hash import case_digest
 from pramana.model import Case, Result, Run
 
@@ -50,7 +50,7 @@ def select_results(store: "Store", run: Run, selection: "Selection") -> Selected
         if selection.limit is not None:
             kept.add(case_digest(case))
     if not cases:
-        raise InvalidInput(f"no case of run {run.id} passes the filters {selection}; check their spelling")
+        raise InvalidInput(f"no case of run {run.id} passes the filters", hint=Hint("check_filters", selection))
     plan = run.plan
     of_whole = selection.to_recorded()
     selected = SelectedRun(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from pramana.analyse.numbers import pluralise as pluralise  # noqa: PLC0414 - what a terminal shows, too
+from pramana.analyse.numbers import pluralise as pluralise  # noqa: PLC0414 - re-exported for terminal output
 from pramana.errors import Problem, escape_control_characters, fold_repeats
 
 MAX_DEPTH = 200

@@ -19,7 +19,7 @@ from pramana.providers.kinds import VARIABLES
 from pramana.providers.names import is_voice_agent, open_provider
 from pramana.providers.prices import FUNCTION_KIND
 from pramana.providers.voice.cascade import RecognitionChain, make_embedded_cascade
-from pramana.providers.voice.embedded import CALLS_AT_ONCE, BenchRecognition, EmbeddedRecognition, machine
+from pramana.providers.voice.embedded import MAX_CALLS, BenchRecognition, EmbeddedRecognition, process_limits
 from pramana.providers.voice.vocabulary import VoiceProvider
 from pramana.request import Limits
 from pramana.run.asking import (
@@ -80,8 +80,8 @@ class Reach:
         if judge.provider != FUNCTION_KIND or is_importable(judge.model) or judge.model in self.functions.by_path:
             return ""
         return (
-            f"{judge.typed} cannot judge: it exists only in the program that started the run; name another judge with "
-            "--judge MODEL, or put the function in a module"
+            f"{judge.typed} cannot judge: it exists only in the program that started the run; name another judge, "
+            "or put the function in a module"
         )
 
 
@@ -123,7 +123,7 @@ class OpenAccounts:
             cache = None if target.provider in NEVER_CACHED else self._cache
             asking = self._within_limits(target, self._provider(target), cache)
             if target.provider == "local":
-                asking.place = machine.work
+                asking.machine_slot = process_limits.work
             self._text_clients[target.typed] = asking
         return self._text_clients[target.typed]
 
@@ -155,9 +155,9 @@ class OpenAccounts:
             )
             asking = self._within_limits(target, calls, None, calls.patience.longest_s + CALL_OVERHEAD_TIMEOUT_S)
             if voice.capabilities.embedded:
-                asking.limiter, asking.place = self._limiter(target, "embedded calls", 1), machine.alone
+                asking.limiter, asking.machine_slot = self._limiter(target, "embedded calls", 1), process_limits.alone
             else:
-                asking.limiter, asking.place = self._limiter(target, "calls", CALLS_AT_ONCE), machine.call
+                asking.limiter, asking.machine_slot = self._limiter(target, "calls", MAX_CALLS), process_limits.call
             self._text_clients[name], self._voice_clients[name] = asking, VoiceClient(asking, calls)
         return self._voice_clients[name]
 
@@ -207,7 +207,11 @@ class OpenAccounts:
 
     def rejected_parameters(self) -> Mapping[str, list[str]]:
         """Return the parameters left out for each target, because it rejected them."""
-        return {name: sorted(asking.left_out) for name, asking in self._text_clients.items() if asking.left_out}
+        return {
+            name: sorted(asking.left_out_parameters)
+            for name, asking in self._text_clients.items()
+            if asking.left_out_parameters
+        }
 
     def _voice(self, target: Target) -> VoiceProvider:
         opened: Any = self._provider(target)
@@ -268,7 +272,7 @@ def make_accounts(reach: Reach, timeout_s: float | None) -> Accounts:
         timeout_s,
         {} if reach.for_others else read_command_lines(),
         reach.functions,
-        code=not reach.for_others,
+        may_run_code=not reach.for_others,
         proxy_for=settings.find_proxy,
         registered=reach.registered or (lambda _: None),
         allow_private=reach.allow_private,

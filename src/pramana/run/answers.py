@@ -17,25 +17,25 @@ MAX_PAUSE_IN_SPEECH_S = 0.2
 class Answer(Struct):
     """The agent's answer to one line."""
 
-    asked: float
+    line_end: float
     """Position of the end of the line's last audible sample."""
-    first: float | None = None
+    first_arrival: float | None = None
     """When its first sound arrived."""
-    audible: float | None = None
+    first_audible: float | None = None
     """When its first audible sound is played."""
-    until: float = 0.0
+    last_audible: float = 0.0
     """When its last audible sound ends."""
-    done: bool = False
+    is_declared_over: bool = False
     """Whether the agent has declared its end."""
-    cut: bool = False
+    was_interrupted: bool = False
     """Whether the caller interrupted it, so that some of it was never heard."""
     last_arrival: float = 0.0
     """When audible sound last arrived."""
     final: str = ""
     parts: list[str] = field(default_factory=list)
-    aside: list[str] = field(default_factory=list)
+    words_during_line: list[str] = field(default_factory=list)
     """Words of sound during the line, set aside because they are no answer to it."""
-    settled: bool = False
+    is_settled: bool = False
     """Whether the line is over and it is decided if sound during it is an answer."""
 
     @property
@@ -44,9 +44,9 @@ class Answer(Struct):
 
     def reset(self) -> None:
         """Start over: the sound so far is no answer."""
-        self.aside += filter(None, [self.text])
-        self.first = self.audible = None
-        self.until, self.done, self.final, self.parts = 0.0, False, "", []
+        self.words_during_line += filter(None, [self.text])
+        self.first_arrival = self.first_audible = None
+        self.last_audible, self.is_declared_over, self.final, self.parts = 0.0, False, "", []
 
 
 def _join_surrogates(text: str) -> str:
@@ -75,11 +75,11 @@ class Answers:
         self._playout, self._says_interrupted = playout, says_interrupted
         self.all: list[Answer] = []
         """One for each line begun."""
-        self.current = Answer(asked=0.0, settled=True)
+        self.current = Answer(line_end=0.0, is_settled=True)
         """A greeting, which answers no line."""
         self._interrupted_answer: Answer | None = None
         """The previous answer, if some of it was left to play when the current line began."""
-        self._continues = False
+        self._previous_continues = False
         """Whether it continues, so that sound is no answer to the current line."""
         self._is_backchannel = False
         """Whether the current line is a backchannel, so that the agent goes on with its answer."""
@@ -88,12 +88,12 @@ class Answers:
 
     def is_sounding(self, now: float) -> bool:
         """Return whether the agent is speaking, pauses between words included."""
-        return self._playout.audible_end > now or self._sending(self.current, now)
+        return self._playout.audible_end > now or self._is_sending(self.current, now)
 
     def silent_s(self, now: float) -> float | None:
         """Return how long the current answer has been silent; None while it is audible, and before."""
         self._settle(now)
-        if self.current.audible is None or now < self._playout.audible_end:
+        if self.current.first_audible is None or now < self._playout.audible_end:
             return None
         return now - max(self._playout.audible_end, self.current.last_arrival)
 
@@ -107,9 +107,9 @@ class Answers:
             return
         before = self.current
         self._interrupted_answer = before if self.is_sounding(now) else None
-        self._continues = self._interrupted_answer is not None and not before.done
-        if self._continues:
-            before.cut = True  # unless it later plays to its end
+        self._previous_continues = self._interrupted_answer is not None and not before.is_declared_over
+        if self._previous_continues:
+            before.was_interrupted = True  # unless it later plays to its end
         self.current = answer
 
     # ── The agent ──
@@ -117,19 +117,24 @@ class Answers:
     def add_sound(self, data: bytes, now: float) -> SoundPiece:
         """Queue sound for playout and assign it to its answer."""
         self._settle(now)
-        if self._continues and now > self._playout.audible_end + MAX_PAUSE_IN_SPEECH_S:
-            self._continues = False  # its sound had run out
-        answer = self._interrupted_answer if self._continues and self._interrupted_answer else self.current
-        if answer is self.current and answer.first is None:
+        if self._previous_continues and now > self._playout.audible_end + MAX_PAUSE_IN_SPEECH_S:
+            self._previous_continues = False  # its sound had run out
+        answer = self._interrupted_answer if self._previous_continues and self._interrupted_answer else self.current
+        if answer is self.current and answer.first_arrival is None:
             self._playout.begin_answer()
-        elif answer is self.current and answer.done and now < answer.asked and self._playout.audible_end <= now:
+        elif (
+            answer is self.current
+            and answer.is_declared_over
+            and now < answer.line_end
+            and self._playout.audible_end <= now
+        ):
             answer.reset()  # the agent spoke during the line; this is something new
             self._playout.begin_answer()
         piece = self._playout.add(data, now)
-        answer.first = now if answer.first is None else answer.first
+        answer.first_arrival = now if answer.first_arrival is None else answer.first_arrival
         if piece.audible:
-            answer.audible = piece.audible[0] if answer.audible is None else answer.audible
-            answer.until, answer.last_arrival = piece.audible[1], now
+            answer.first_audible = piece.audible[0] if answer.first_audible is None else answer.first_audible
+            answer.last_audible, answer.last_arrival = piece.audible[1], now
         return piece
 
     def add_words(self, event: Event, now: float) -> None:
@@ -147,52 +152,54 @@ class Answers:
     def end_answer(self, now: float) -> None:
         """Record the agent's report that its answer is over."""
         self._settle(now)
-        if self._continues and self._interrupted_answer:
-            self._interrupted_answer.done, self._continues = True, False
+        if self._previous_continues and self._interrupted_answer:
+            self._interrupted_answer.is_declared_over, self._previous_continues = True, False
             if self._says_interrupted:
-                self._interrupted_answer.cut = False  # it was not interrupted, or the report came first
-        elif self.current.audible is not None:
-            self.current.done = True
+                self._interrupted_answer.was_interrupted = False  # it was not interrupted, or the report came first
+        elif self.current.first_audible is not None:
+            self.current.is_declared_over = True
 
     def interrupt(self, now: float) -> Interruption:
         """Drop sound that was not played; it is an interruption only if something was left to hear."""
         self._settle(now)
-        speaking = self._interrupted_answer if self._continues and self._interrupted_answer else self.current
-        sending, left = self._sending(speaking, now), self._playout.audible_end > now
+        speaking = self._interrupted_answer if self._previous_continues and self._interrupted_answer else self.current
+        sending, left = self._is_sending(speaking, now), self._playout.audible_end > now
         played = self._playout.played_s(now)
         dropped = self._playout.drop(now)
         if not sending and not left:
             return Interruption(dropped, None)
         self._playout.begin_answer()
-        self._continues = False
+        self._previous_continues = False
         for answer in (self._interrupted_answer, self.current):
-            if answer and (answer.until > now or (answer is speaking and sending)):
-                answer.cut, answer.until = True, min(answer.until, now)
+            if answer and (answer.last_audible > now or (answer is speaking and sending)):
+                answer.was_interrupted, answer.last_audible = True, min(answer.last_audible, now)
         if self._is_backchannel:
-            self.current.done = False  # the agent may continue the answer
-        elif self.current.audible is not None:
-            self.current.cut = False
+            self.current.is_declared_over = False  # the agent may continue the answer
+        elif self.current.first_audible is not None:
+            self.current.was_interrupted = False
             self.current.reset()
         return Interruption(dropped, played)
 
     def _settle(self, now: float) -> None:
         """Set aside sound heard during the line, once the line is over, unless it continues past the line's end."""
         answer = self.current
-        if answer.settled or now < answer.asked:
+        if answer.is_settled or now < answer.line_end:
             return
-        answer.settled = True
-        if answer.audible is not None and answer.until <= answer.asked:
+        answer.is_settled = True
+        if answer.first_audible is not None and answer.last_audible <= answer.line_end:
             answer.reset()
 
-    def _sending(self, answer: Answer, now: float) -> bool:
+    def _is_sending(self, answer: Answer, now: float) -> bool:
         return (
-            answer.audible is not None and not answer.done and self._playout.audible_end > now - MAX_PAUSE_IN_SPEECH_S
+            answer.first_audible is not None
+            and not answer.is_declared_over
+            and self._playout.audible_end > now - MAX_PAUSE_IN_SPEECH_S
         )
 
     def _answer_of_words(self, now: float) -> Answer:
         """Return the answer to which words belong that arrive now: until a line is over, the one it interrupts."""
         before, answer = self._interrupted_answer, self.current
-        if before and (self._continues or (now < answer.asked and answer.audible is None)):
+        if before and (self._previous_continues or (now < answer.line_end and answer.first_audible is None)):
             return before
         return answer
 

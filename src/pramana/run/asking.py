@@ -54,12 +54,11 @@ from pramana.model import (
     Turn,
     Usage,
     Utterance,
-    describe_invalid_reply,
-    parse_usage,
 )
 from pramana.providers.deadlines import Deadlines
 from pramana.providers.prices import FUNCTION_KIND
 from pramana.providers.voice.vocabulary import SpeechRecognition
+from pramana.replies import describe_invalid_reply, parse_usage
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 from pramana.settings import make_private_folder
@@ -99,7 +98,7 @@ class Budget(Spent, kw_only=True):
     """Counted in this sitting only."""
     under_way: int = 0
     _before: tuple[float, int] = (0.0, 0)
-    _waiting: list[asyncio.Future[None]] = []  # noqa: RUF012 - a struct copies it
+    _waiting: list[asyncio.Future[None]] = []  # noqa: RUF012 - a struct copies the default
 
     def __post_init__(self) -> None:
         self._before = (self.cost_usd, self.tokens)
@@ -260,7 +259,7 @@ class RecognitionAdapter(Struct, frozen=True):
     ears: SpeechRecognition
 
     async def ask(self, request: Request) -> Reply:
-        assert request.speech is not None  # noqa: S101 - nothing else is asked of it
+        assert request.speech is not None  # noqa: S101 - only spoken requests come here
         (said,) = request.speech.utterances
         return Reply(await self.ears.transcribe(said.samples, request.speech.language))
 
@@ -302,40 +301,40 @@ class TextClient:
     stop: Stop = field(default_factory=Stop)
     timeout_s: float = 120.0
     """Timeout per attempt, whatever the provider."""
-    where: str = ""
+    account_address: str = ""
     """The address of the account, which a target does not include; the cache uses it to keep servers apart."""
-    place: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
+    machine_slot: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
     """A place on the machine, for providers that need one; the wait for it does not count toward the timeout."""
-    reached: asyncio.Event | None = None
+    agent_was_ready: asyncio.Event | None = None
     """Set once an agent has been ready for a call; None for text models."""
     jitter: random.Random = field(default_factory=random.Random)
-    dropped: dict[str, frozenset[str]] = field(default_factory=dict)
+    rejected_parameters: dict[str, frozenset[str]] = field(default_factory=dict)
     """The parameters that each model has rejected."""
-    left_out: set[str] = field(default_factory=set)
+    left_out_parameters: set[str] = field(default_factory=set)
     """All parameters left out of some reply, by a rule of the adapter or because the model rejected them."""
     retries: int = 0
     _deadlines: Deadlines = field(init=False)
-    _states_costs: bool = field(init=False)
+    _trusts_stated_cost: bool = field(init=False)
     """A cost that a reply states counts, in place of what its tokens cost by the price list."""
-    _ours: bool = field(init=False)
+    _is_built_in: bool = field(init=False)
     """Whether the provider belongs to this package, so that its replies need no validation."""
 
     def __post_init__(self) -> None:
         self._deadlines = Deadlines(self.timeout_s)
         asked = self.provider.provider if isinstance(self.provider, EmbeddingAdapter) else self.provider
-        self._ours = type(asked).__module__.startswith("pramana.")
-        self._states_costs = not self._ours or self.target.provider == FUNCTION_KIND
+        self._is_built_in = type(asked).__module__.startswith("pramana.")
+        self._trusts_stated_cost = not self._is_built_in or self.target.provider == FUNCTION_KIND
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; raise the error that retries could not overcome."""
         if self.cache:
             with suppress(Exception):  # a cache that cannot be read counts as empty
-                if known := self.cache.get(self.target, self.where, request):
-                    self.left_out.update(known.dropped)
+                if known := self.cache.get(self.target, self.account_address, request):
+                    self.left_out_parameters.update(known.dropped)
                     return known
         attempt = 0
         while True:
-            rejected = self.dropped.get(request.model, frozenset())
+            rejected = self.rejected_parameters.get(request.model, frozenset())
             asked = request
             if rejected:
                 kept = {name: value for name, value in request.parameters.items() if name not in rejected}
@@ -346,7 +345,9 @@ class TextClient:
                 named = refusal.parameter or ""
                 if named not in asked.parameters or named in NEVER_DROPPED:
                     raise
-                self.dropped[request.model] = self.dropped.get(request.model, frozenset()) | {named}
+                self.rejected_parameters[request.model] = self.rejected_parameters.get(request.model, frozenset()) | {
+                    named
+                }
             except ProviderError as error:
                 attempt += 1
                 answered = self.limiter.has_answered
@@ -363,13 +364,17 @@ class TextClient:
 
     def _is_agent_silent(self, error: ProviderError) -> bool:
         """Return whether an agent accepts connections but stays silent until the timeout, in every call so far."""
-        return self.reached is not None and not self.reached.is_set() and isinstance(error.__cause__, TimeoutError)
+        return (
+            self.agent_was_ready is not None
+            and not self.agent_was_ready.is_set()
+            and isinstance(error.__cause__, TimeoutError)
+        )
 
     async def _ask_once(self, request: Request, sent_request: Request, attempt: int) -> Reply:
         if not self.limiter.try_enter():
             await self.limiter.enter()
         try:
-            async with self.place:
+            async with self.machine_slot:
                 while self.budget.is_exhausted():
                     await self.budget.wait_for_request_end()
                 # Checked only now: while this request waited, the state may have changed.
@@ -395,7 +400,7 @@ class TextClient:
                         late = f"no complete reply from {self.target.typed} within {self.timeout_s:g} s"
                         raise Unavailable(late) from None
                     if not task.cancelling():
-                        raise ProviderError(f"the provider {self.target.provider} cancelled itself") from None
+                        raise ProviderError(f"the provider {self.target.provider} cancelled the request") from None
                     raise
                 except (KeyboardInterrupt, GeneratorExit):
                     raise
@@ -413,12 +418,12 @@ class TextClient:
 
     def _account_for_reply(self, request: Request, sent_request: Request, reply: Reply, start: float) -> Reply:
         """Return the reply with its cost and the parameters left out; add it to the budget and the cache."""
-        if not self._ours:
+        if not self._is_built_in:
             if wrong := describe_invalid_reply(reply):
                 what = f"the provider {self.target.provider} returned an invalid reply: {wrong}"
                 raise ProviderError(what)
             reply = replace(reply, usage=parse_usage(reply.usage))
-        cost = reply.cost_usd if self._states_costs else None
+        cost = reply.cost_usd if self._trusts_stated_cost else None
         if cost is None:
             cost = self.cost_of(self.target, reply.served_model, reply.usage)
         if cost != reply.cost_usd or not reply.total_s:
@@ -426,11 +431,11 @@ class TextClient:
         if sent_request is not request or reply.dropped:
             left_out = request.parameters.keys() - sent_request.parameters.keys()
             reply = replace(reply, dropped=tuple(sorted({*reply.dropped, *left_out})))
-            self.left_out.update(reply.dropped)
+            self.left_out_parameters.update(reply.dropped)
         self.budget.add_reply(reply)
         if self.cache:
             with suppress(Exception):  # a failed write is ignored
-                self.cache.put(self.target, self.where, request, reply)
+                self.cache.put(self.target, self.account_address, request, reply)
         return reply
 
     async def _wait(self, attempt: int, error: ProviderError) -> None:
@@ -439,7 +444,7 @@ class TextClient:
         if error.retry_after:
             if error.retry_after > MAX_HOLD_S:
                 raise OutOfCredit(
-                    f"{error}; it asks for a wait of {error.retry_after:,.0f} s: resume the run after that"
+                    f"{error}; the provider asks to wait {error.retry_after:,.0f} s: resume the run after that"
                 )
             # After a rate limit the limiter already makes every request wait; this one need not wait twice.
             seconds = 0 if isinstance(error, RateLimited) else error.retry_after

@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from pramana import audio, clock
 from pramana.errors import BrokenReply, KeyInAnswer
-from pramana.model import Usage, Utterance, parse_token_count
+from pramana.model import Usage, Utterance
 from pramana.providers.voice.vocabulary import FRAME_S, Channel, Event, ReceivedEvents, is_backchannel
+from pramana.replies import parse_token_count
 from pramana.run.answers import Answers
 from pramana.run.sound import FramePacer, Microphone, Playout
 
@@ -87,7 +88,7 @@ TRANSCRIPT_S = 2.0
 STUCK_S = 5.0
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may hold the interpreter's lock during a call."""
-MOST_EVENTS, MOST_TEXT = 100_000, 10_000_000
+MAX_EVENTS, MAX_TEXT = 100_000, 10_000_000
 """Limits on the log of one call: events, and characters of all texts. An agent that sends more is broken, and must not
 exhaust memory."""
 
@@ -238,14 +239,14 @@ class Conversation:
             async with asyncio.timeout(STUCK_S):
                 await self._channel.send(frame)
         except TimeoutError:
-            stuck = f"the agent accepted no sound for {STUCK_S:g} s"
+            stuck = f"the agent accepted no audio for {STUCK_S:g} s"
             self._log_event(self._now(), "error", **{"class": "timeout", "text": stuck})
             raise _CallEnded("error") from None
 
     def _decide_next(self, now: float) -> None:
         """Start the next line if it is time, or end the call after the last one."""
         following = self._line + 1
-        if following < len(self._spoken) and self._may_speak(following, now):
+        if following < len(self._spoken) and self._may_begin_line(following, now):
             self._line, self._line_started = following, now
             self._backchannel = (
                 following > 0 and self._answers.is_sounding(now) and is_backchannel(self._spoken[following].line.text)
@@ -256,13 +257,13 @@ class Conversation:
         elif following == len(self._spoken) and self._is_answer_over(now):
             raise _CallEnded("done")
         answer = self._answers.current
-        waited = now - answer.asked
-        if self._line >= 0 and answer.audible is None and waited > self._patience.answer_within_s:
+        waited = now - answer.line_end
+        if self._line >= 0 and answer.first_audible is None and waited > self._patience.answer_within_s:
             self._log_event(now, "no_answer", line=self._line, waited_s=round(waited, 6))
             raise _CallEnded("no_answer")
 
-    def _may_speak(self, following: int, now: float) -> bool:
-        audible = self._answers.current.audible
+    def _may_begin_line(self, following: int, now: float) -> bool:
+        audible = self._answers.current.first_audible
         if following == 0:
             if self._greeted:
                 return now >= LEAD_S
@@ -278,7 +279,7 @@ class Conversation:
         """Return whether the answer is over for a listener, and its words have arrived or will not."""
         silent_s = self._answers.silent_s(now)
         answer = self._answers.current
-        if silent_s is None or (not answer.done and silent_s < self._quiet_s):
+        if silent_s is None or (not answer.is_declared_over and silent_s < self._quiet_s):
             return False
         return bool(answer.text) or silent_s >= TRANSCRIPT_S
 
@@ -316,14 +317,14 @@ class Conversation:
         now = max(0.0, received.at - self._start)  # the handshake arrives before the first frame
         for event in received.events:
             self._text += len(event.text) + (len(repr(event.detail)) if event.detail else 0)
-            if len(self._log) > MOST_EVENTS or self._text > MOST_TEXT:
+            if len(self._log) > MAX_EVENTS or self._text > MAX_TEXT:
                 raise BrokenReply("the agent sent more events or words than a call may have")
             if event.kind == "agent_audio":
                 if event.audio:
                     piece = self._answers.add_sound(event.audio, now)
                     plays, seconds = round(piece.start, 6), round(piece.seconds, 6)
                     self._log_event(now, "agent_audio", plays=plays, seconds=seconds)
-                    if not self._microphone.is_speaking and self._answers.current.audible is not None:
+                    if not self._microphone.is_speaking and self._answers.current.first_audible is not None:
                         self._enter("agent")
             elif event.kind == "interrupted":
                 await self._on_interruption(now)
@@ -334,7 +335,7 @@ class Conversation:
         found = self._answers.interrupt(now)
         dropped = round(found.dropped_s, 6)
         if found.played_s is None:
-            detail = {"event": "interrupted", "ignored": "nothing was left to be heard", "dropped_s": dropped}
+            detail = {"event": "interrupted", "ignored": "none of the caller's words was audible", "dropped_s": dropped}
             self._log_event(now, "unknown", detail=detail)
             return
         self._log_event(now, "interrupted", dropped_s=dropped, played_s=round(found.played_s, 6))
@@ -378,7 +379,7 @@ class Conversation:
             recording=audio.write_wav(np.stack(tracks, axis=1), audio.RECORDING_RATE),
             log=b"".join(_encode_log_line(each) for each in self._log),
             answers=tuple(answer.text for answer in self._answers.all),
-            cut=tuple(answer.cut for answer in self._answers.all),
+            cut=tuple(answer.was_interrupted for answer in self._answers.all),
             reason=reason,
             usage=Usage(*(total or None for total in self._usage)),
         )
@@ -393,7 +394,7 @@ class Conversation:
                         pieces.setdefault((event["event"], bool(is_detail), name), []).append(value)
         said = (*map("".join, pieces.values()), *(answer.text for answer in self._answers.all))
         if any(map(self._channel.holds_key, said)):
-            raise KeyInAnswer("the agent said an API key, so the call is not stored")
+            raise KeyInAnswer("the agent spoke an API key, so the call is not stored")
 
 
 def _encode_log_line(event: Mapping[str, Any]) -> bytes:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 GREETS = "greets"
 GREETING_WAIT_S = 3.0
 """For an agent that may speak first, as most vendors' defaults do; a known greeting is waited for longer."""
-INTERRUPTED_REASON = "cut off, and it is unknown how much of it was heard"
+INTERRUPTED_REASON = "the answer was cut off, and the part that was played is unknown"
 
 
 class UntranscribedReply(Reply, frozen=True):
@@ -74,7 +74,7 @@ class CallProvider:
             return await self._hold_call(request, enter)
 
     async def _hold_call(self, request: Request, enter: Enter) -> UntranscribedReply:
-        assert request.speech is not None  # noqa: S101 - or it would have been written
+        assert request.speech is not None  # noqa: S101 - text requests are handled above
         speech, start = request.speech, clock.monotonic()
         greets, request = _split_greets_parameter(request)
         can = self.voice.capabilities
@@ -135,9 +135,9 @@ class CallProvider:
                 if number in clips:
                     try:
                         answers[number] = await self.stt.transcribe(clips[number], reply.language)
-                    except Exception as error:  # noqa: BLE001 - nothing that fails here may cost a call that was held
+                    except Exception as error:  # noqa: BLE001 - a failure here must not lose the finished call
                         why = str(error) if isinstance(error, PramanaError) else f"{type(error).__name__}: {error}"
-                        unwritten[number] = f"it could not be transcribed: {why}"
+                        unwritten[number] = f"the answer could not be transcribed: {why}"
         else:
             unwritten = {number: INTERRUPTED_REASON for number in wanted if held.answers[number]}
             for number in unwritten:
@@ -152,7 +152,7 @@ class CallProvider:
 
     async def _store_call(self, reply: UntranscribedReply) -> UntranscribedReply:
         held, call = reply.held, reply.call
-        assert held is not None  # noqa: S101 - it was held
+        assert held is not None  # noqa: S101 - the call has taken place
         assert call is not None  # noqa: S101
         recording, log = await asyncio.to_thread(lambda: (self.keep(held.recording), self.keep(held.log)))
         return replace(reply, call=replace(call, recording=recording, log=log))
@@ -173,7 +173,7 @@ class VoiceClient(Struct, frozen=True):
     calls: CallProvider
 
     def __post_init__(self) -> None:
-        self.client.reached = self.calls.reached
+        self.client.agent_was_ready = self.calls.reached
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; if the agent failed for good during the call, what was recorded until then."""
@@ -215,7 +215,9 @@ def _split_greets_parameter(request: Request) -> tuple[bool | None, Request]:
     """Return whether the agent greets, if a parameter says so, and the request without that parameter."""
     greets = request.parameters.get(GREETS)
     if greets is not None and not isinstance(greets, bool):
-        raise Rejected(f"the parameter {GREETS} says whether the agent speaks first: true or false, not {greets!r}")
+        raise Rejected(
+            f"the parameter {GREETS} (whether the agent speaks first) must be true or false, found {greets!r}"
+        )
     others = {name: value for name, value in request.parameters.items() if name != GREETS}
     return greets, replace(request, parameters=others) if GREETS in request.parameters else request
 

@@ -17,6 +17,9 @@ from msgspec import Struct
 from pramana.errors import PramanaError, Stopped
 from pramana.model import Result
 
+INTERRUPTED = "interrupted by the user"
+"""The reason of a run that was stopped by Ctrl-C, or by a function that raised `KeyboardInterrupt`."""
+
 
 class Stop:
     """Ends a run early: no new work starts, requests in flight finish, waits end at once."""
@@ -24,6 +27,7 @@ class Stop:
     def __init__(self) -> None:
         self.reason: str | None = None
         self.error: PramanaError | None = None
+        self._interrupt: KeyboardInterrupt | None = None
         self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._callbacks: list[Callable[[], None]] = []
@@ -38,6 +42,16 @@ class Stop:
 
     def __bool__(self) -> bool:
         return self.reason is not None
+
+    def interrupt(self, error: KeyboardInterrupt) -> None:
+        """Stop because a user's function raised this; `raise_interrupt` raises it once the work has ended."""
+        self._interrupt = error
+        self(INTERRUPTED)
+
+    def raise_interrupt(self) -> None:
+        """Raise what a user's function raised, if anything."""
+        if self._interrupt is not None:
+            raise self._interrupt
 
     def add_callback(self, callback: Callable[[], None]) -> None:
         """Register a callback for the stop, on this event loop; if already stopped, it is called soon."""
@@ -87,7 +101,7 @@ class WorkFeed(Generic[Work]):
         self._chunk: Iterator[Work] = iter(())
         self._ready: list[Work] = []
         self._next_chunk: asyncio.Task[Iterable[Work] | None] | None = None
-        self._over = False
+        self._is_exhausted = False
 
     def next_ready(self) -> Work | None:
         """Return the next item if one is available without waiting, else None."""
@@ -101,13 +115,13 @@ class WorkFeed(Generic[Work]):
         while True:
             if (work := self.next_ready()) is not None:
                 return work
-            if self._over:
+            if self._is_exhausted:
                 return None
-            coming = self._next_chunk = self._next_chunk or self._draw()
+            coming = self._next_chunk = self._next_chunk or self._read_next_chunk()
             await asyncio.wait((coming,))
             if self._next_chunk is coming:  # otherwise another worker has taken it
                 chunk = coming.result()
-                self._over, self._next_chunk = chunk is None, None if chunk is None else self._draw()
+                self._is_exhausted, self._next_chunk = chunk is None, None if chunk is None else self._read_next_chunk()
                 self._chunk = iter(chunk or ())
 
     async def close(self) -> None:
@@ -115,7 +129,7 @@ class WorkFeed(Generic[Work]):
         if self._next_chunk:
             await asyncio.gather(self._next_chunk, return_exceptions=True)
 
-    def _draw(self) -> "asyncio.Task[Iterable[Work] | None]":
+    def _read_next_chunk(self) -> "asyncio.Task[Iterable[Work] | None]":
         return asyncio.create_task(asyncio.to_thread(next, self._chunks, None))
 
 
@@ -127,7 +141,7 @@ class Window:
     """
 
     def __init__(self, size: int) -> None:
-        self._size, self._begun, self._taken = size, 0, 0
+        self._size, self._begun_count, self._taken_count = size, 0, 0
         self._room = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -136,20 +150,22 @@ class Window:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             stop.add_callback(self._room.set)
-        while not stop and self._begun - self._taken >= self._size:
+        while not stop and self._begun_count - self._taken_count >= self._size:
             self._room.clear()
-            if self._begun - self._taken >= self._size:  # also true after clearing the event: nothing was taken
+            if (
+                self._begun_count - self._taken_count >= self._size
+            ):  # also true after clearing the event: nothing was taken
                 await self._room.wait()
-        self._begun += 1
+        self._begun_count += 1
         piece = None if stop else feed.next_ready() or await feed.next()
         if piece is None:
-            self._begun -= 1
+            self._begun_count -= 1
             self._room.set()
         return piece
 
     def take(self) -> None:
         """Count a result as taken."""
-        self._taken += 1
+        self._taken_count += 1
         if self._loop:
             with suppress(RuntimeError):  # the run has ended, and its event loop with it
                 self._loop.call_soon_threadsafe(self._room.set)
@@ -197,6 +213,9 @@ async def stream(
             except PramanaError as error:
                 stop(str(error), error)
                 return
+            except KeyboardInterrupt as error:  # of a user's function; out of a task, it would end the event loop
+                stop.interrupt(error)
+                return
             if len(asked) >= BATCH_SIZE:
                 news.set()
             elif soon is None:
@@ -227,6 +246,7 @@ async def stream(
             if together:
                 yield [finish(each) for finish, each in together]
         await working
+        stop.raise_interrupt()
     finally:
         working.cancel()
         await asyncio.gather(working, *(pool.feed.close() for pool in pools), return_exceptions=True)

@@ -41,7 +41,7 @@ class Limiter:
         self.has_answered = False
         """Whether the provider has responded at least once."""
         self._is_released = False
-        self._clean = self._peak = 0
+        self._successes_since_cut = self._peak = 0
         self._timer: asyncio.TimerHandle | None = None
         self.history: list[LimitChange] = [LimitChange(0.0, self.limit, "start")]
 
@@ -76,11 +76,11 @@ class Limiter:
     def count_success(self) -> None:
         """Count a success; after a clean round at full use, raise the limit."""
         self.has_answered = True
-        self._clean += 1
-        if self._clean < self.limit:
+        self._successes_since_cut += 1
+        if self._successes_since_cut < self.limit:
             return
         saturated = self._peak >= SATURATION_SHARE * self.limit
-        self._clean, self._peak = 0, self.in_use
+        self._successes_since_cut, self._peak = 0, self.in_use
         if saturated and self.limit < self.ceiling:
             grown = self.limit * 2 if self._doubling else self.limit + max(1, self.limit // 20)
             self._set_limit(min(grown, self.ceiling), "clean round")
@@ -93,14 +93,14 @@ class Limiter:
             self._doubling = False
             self._set_limit(max(1, int(self.limit * CUT_FACTOR)), "rate limit")
             self._cut_at = now
-        self._clean = 0
+        self._successes_since_cut = 0
         if retry_after and not self._is_released:
             self._held_until = max(self._held_until, now + retry_after)
             self._schedule_release()
 
     def count_trouble(self) -> None:
         """Pause growth: the provider has errors that are not about speed."""
-        self._clean = 0
+        self._successes_since_cut = 0
 
     def held_s(self) -> float:
         """Return the seconds left until the provider's rate limit ends."""

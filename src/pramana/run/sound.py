@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 FRAMES_A_SECOND = round(1 / FRAME_S)
 LATE_S = 0.02
 """A frame later than this makes the times around it unreliable: the tolerance of the self-test."""
-AT_ONCE, CATCHES_UP_S = 5, FRAME_S / 4
-"""`AT_ONCE` late frames are sent together, the rest `CATCHES_UP_S` apart: at four times real time, never all in a
-burst. With one at a time, a machine that always wakes late would never catch up."""
+MAX_BURST_FRAMES, CATCH_UP_INTERVAL_S = 5, FRAME_S / 4
+"""`MAX_BURST_FRAMES` late frames are sent together, the rest `CATCH_UP_INTERVAL_S` apart: at four times real time,
+never all in a burst. With one at a time, a machine that always wakes late would never catch up."""
 MAX_STALLS = 1000
 
 
@@ -114,13 +114,13 @@ class FramePacer:
         self._longest_gap = 0.0
         self._last: float | None = None
         self._paced_until = 0.0
-        """When all frames so far would have been sent at one per `CATCHES_UP_S`."""
+        """When all frames so far would have been sent at one per `CATCH_UP_INTERVAL_S`."""
         self._stalls: list[list[float]] = []
         """Intervals in which frames were later than `LATE_S`, each with the maximum lateness."""
 
     def next_due(self, frame: int) -> float:
         """Return when to send a frame: when its sound is over, and not in one burst with other late frames."""
-        return max((frame + 1) * FRAME_S, self._paced_until - (AT_ONCE - 1) * CATCHES_UP_S)
+        return max((frame + 1) * FRAME_S, self._paced_until - (MAX_BURST_FRAMES - 1) * CATCH_UP_INTERVAL_S)
 
     def record_sent(self, frame: int, now: float) -> None:
         """Record that a frame is sent now."""
@@ -130,7 +130,7 @@ class FramePacer:
         if self._last is not None:
             self._longest_gap = max(self._longest_gap, now - self._last)
         self._last = now
-        self._paced_until = max(self._paced_until, now) + CATCHES_UP_S
+        self._paced_until = max(self._paced_until, now) + CATCH_UP_INTERVAL_S
         if late <= LATE_S:
             return
         if self._stalls and (due <= self._stalls[-1][1] + FRAME_S or len(self._stalls) == MAX_STALLS):
@@ -156,7 +156,7 @@ class FramePacer:
 
 MAX_BUFFERED_S = 600.0
 """Maximum sound waiting to be played: no answer is that long."""
-_LOOK_S = 0.25
+_SEARCH_S = 0.25
 """Length of sound searched at a time: searching a long piece in one go would delay frames."""
 
 
@@ -193,7 +193,7 @@ class Playout:
         data = data[: len(data) // self._width * self._width]
         start, seconds = max(now, self.end), len(data) / self._width / self.downlink.rate
         if start + seconds - now > MAX_BUFFERED_S:
-            raise BrokenReply(f"the agent has sent {MAX_BUFFERED_S:g} s more sound than could be played")
+            raise BrokenReply(f"the agent has sent {MAX_BUFFERED_S:g} s more sound than was played")
         piece = SoundPiece(start, seconds, data, self._audible(data, start))
         self._pieces.append(piece)
         self.end = piece.end
@@ -264,7 +264,7 @@ class Playout:
 
 def _first_audible(samples: "Samples", rate: int) -> int | None:
     """Return the same as `audio.first_audible`, but stop at the first match."""
-    step = max(1, round(_LOOK_S * rate))
+    step = max(1, round(_SEARCH_S * rate))
     beside = round(0.01 * rate)  # two windows of the audibility rule, so that none is cut in half
     for begin in range(0, len(samples), step):
         found = audio.first_audible(samples[begin : begin + step + beside], rate)

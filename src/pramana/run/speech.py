@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pramana import audio
 from pramana.errors import escape_control_characters
 from pramana.model import Case, Line, Speech, Utterance
-from pramana.providers.voice.embedded import machine
+from pramana.providers.voice.embedded import process_limits
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -26,7 +26,7 @@ Fetch = Callable[[str, Case], Awaitable[bytes]]
 
 MAX_CACHED_LINES = 128
 """Lines kept in memory: the same case goes to several models, several times."""
-LAYING_VERSION = 2
+CONDITIONS_VERSION = 2
 """The version of how conditions are applied to a line; a new version means different sound. 2: from the first word, not
 from the first sample of the file."""
 UNSPOKEN_ASSERTIONS = ("is_json", "json_schema")
@@ -70,9 +70,9 @@ def why_not_spoken(case: Case) -> str | None:
         if each is not None and each.type in UNSPOKEN_ASSERTIONS:
             return f"{each.type} checks written text, which cannot be spoken"
     if case.facets.category == "coding" or any("```" in line.text for line in case_script(case)):
-        return "it is about code, which cannot be spoken"
+        return "the case is about code, which cannot be spoken"
     if case.turns and case.turns[-1].role != "user":
-        return "its last turn is not the user's, so the caller has nothing to say"
+        return "the last turn of the case is not the user's, so the caller has nothing to say"
     return None
 
 
@@ -81,7 +81,7 @@ class SpeechMaker:
 
     def __init__(self, keep: Keep, fetch: Fetch, voice: str = "espeak") -> None:
         self._keep, self._fetch, self._voice = keep, fetch, voice
-        self._known: OrderedDict[tuple[str, ...], asyncio.Future[tuple[Samples, str]]] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, ...], asyncio.Future[tuple[Samples, str]]] = OrderedDict()
 
     async def make_speech(self, case: Case, variant: str) -> Speech:
         """Return a case's speech; raise `CannotBeSpoken`, or a `PramanaError` for an unusable recording."""
@@ -98,22 +98,22 @@ class SpeechMaker:
     async def _line_sound(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
         where = case.source.file if case.source and line.audio_url else ""
         key = (line.text, line.audio_url or "", where, language, conditions)
-        if key in self._known:
-            self._known.move_to_end(key)
+        if key in self._cache:
+            self._cache.move_to_end(key)
         else:
-            self._known[key] = asyncio.ensure_future(self._make_sound(case, line, language, conditions))
-            if len(self._known) > MAX_CACHED_LINES:
-                self._known.popitem(last=False)
+            self._cache[key] = asyncio.ensure_future(self._make_sound(case, line, language, conditions))
+            if len(self._cache) > MAX_CACHED_LINES:
+                self._cache.popitem(last=False)
         try:
-            return await asyncio.shield(self._known[key])
+            return await asyncio.shield(self._cache[key])
         except Exception:
-            self._known.pop(key, None)  # forget a failure: a file that is missing now may exist on the next request
+            self._cache.pop(key, None)  # forget a failure: a file that is missing now may exist on the next request
             raise
 
     async def _make_sound(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
         recorded = await self._fetch(line.audio_url, case) if line.audio_url else None
         # espeak-ng takes a thousandth of the time it speaks; a neural voice would affect the times of agents.
-        async with machine.work if self._voice == "piper" and recorded is None else nullcontext():
+        async with process_limits.work if self._voice == "piper" and recorded is None else nullcontext():
             return await asyncio.to_thread(self._render_line, line, recorded, language, conditions)
 
     def _render_line(self, line: Line, recorded: bytes | None, language: str, conditions: str) -> "tuple[Samples, str]":
@@ -139,7 +139,7 @@ def _apply_conditions(samples: "Samples", conditions: str) -> "Samples":
         return samples
     words = samples[first : last + 1]
     clean = audio.digest(words, audio.CALLER_RATE)
-    seed = int.from_bytes(hashlib.sha256(f"{clean}|{conditions}|{LAYING_VERSION}".encode()).digest()[:4])
+    seed = int.from_bytes(hashlib.sha256(f"{clean}|{conditions}|{CONDITIONS_VERSION}".encode()).digest()[:4])
     disturbed = audio.apply_conditions(audio.conditions.parse_conditions(conditions), words, seed)
     return np.pad(disturbed, (first, len(samples) - last - 1))
 

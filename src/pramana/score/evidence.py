@@ -41,7 +41,7 @@ CLIPPED_SHARE = 0.05
 LOOP_COMPRESSION = 2.4
 """Compression ratio above which recognised text counts as looping: Whisper's own limit."""
 MAX_CUTS = 4
-SYNTHESISED_HERE_REASON = "not checked by ear: the agent's sound was synthesised in this process from its transcript"
+SYNTHESISED_HERE_REASON = "not checked: this process synthesised the agent's speech from the transcript"
 
 
 class GuardResult(Struct, frozen=True):
@@ -65,7 +65,7 @@ def check_evidence(
     *,
     rate: int,
     cuts: int = 0,
-    unheard: str = "nobody has transcribed the recording",
+    unheard: str = "there is no transcript of the recording",
     synthesised_here: bool = False,
 ) -> GuardResult:
     """Compare an agent's transcript with its recording.
@@ -77,14 +77,14 @@ def check_evidence(
     """
     seconds = speech.size / rate
     if not speech.size:
-        return GuardResult("silent", "nothing is audible in the agent's channel of the recording")
+        return GuardResult("silent", "the agent's channel of the recording is silent")
     if (share := audio.clipped_share(speech)) > CLIPPED_SHARE:
         return GuardResult("clipped", f"{share:.1%} of the agent's sound is at full scale, above {CLIPPED_SHARE:.0%}")
     if not transcript.strip():
         return GuardResult("not checked", "not checked: the agent gave no transcript of what it said")
     # The embedded voice skips characters without a sound; other agents are responsible for their transcripts.
     length = sum(map(str.isalnum, transcript)) if synthesised_here else len(transcript)
-    fast = f"the recording contradicts the transcript: {length:,} characters were not said in {seconds:.1f} s"
+    fast = f"the recording contradicts the transcript: {length:,} characters cannot be spoken in {seconds:.1f} s"
     is_too_fast = not cuts and length > MIN_CHARACTERS + MAX_CHARACTERS_A_SECOND * seconds
     if synthesised_here:
         return GuardResult("contradicts", fast) if is_too_fast else GuardResult("not checked", SYNTHESISED_HERE_REASON)
@@ -92,7 +92,7 @@ def check_evidence(
         return GuardResult("not checked", f"not checked: {unheard}")
     if compression_ratio(recorded) > LOOP_COMPRESSION >= compression_ratio(transcript):
         return GuardResult(
-            "not checked", "not checked: the ear has lost itself, it hears the same words again and again"
+            "not checked", "not checked: the speech recognition is stuck in a loop and repeats the same words"
         )
     if is_too_fast:
         return GuardResult("contradicts", fast)
@@ -100,9 +100,9 @@ def check_evidence(
         return GuardResult("not checked", f"not checked: {len(transcript):,} characters are too many to compare")
     lengths = [len("".join(normalise_text(text, language))) for text in (transcript, recorded)]
     if max(lengths) < MIN_CHARACTERS:
-        return GuardResult("not checked", f"not checked: {max(lengths)} characters are too few to compare by ear")
+        return GuardResult("not checked", f"not checked: {max(lengths)} characters are too few to compare")
     if cuts and lengths[1] < MIN_CHARACTERS:
-        few = f"not checked: of an answer that was cut off, {lengths[1]} characters were heard, too few to compare"
+        few = f"not checked: {lengths[1]} characters were transcribed of an answer that was cut off, too few to compare"
         return GuardResult("not checked", few)
     wrong = transcript_error_rate(transcript, recorded, language, cuts=cuts)
     if wrong > MAX_CHARACTER_ERROR_RATE:
@@ -112,7 +112,7 @@ def check_evidence(
             f"{MAX_CHARACTER_ERROR_RATE:.0%}",
             wrong,
         )
-    return GuardResult("ok", f"the recording bears out the transcript: character error rate {wrong:.0%}", wrong)
+    return GuardResult("ok", f"the recording matches the transcript: character error rate {wrong:.0%}", wrong)
 
 
 def compression_ratio(text: str) -> float:

@@ -11,13 +11,15 @@ naturalness and efficiency are values from 1 to 10 with reasons, and never decid
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, field
 
 from pramana.errors import ProviderError, quote_text
-from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, add_usage
-from pramana.score.verdicts import RATINGS, SCORES, evidence_before, parse_verdict, read_ratings
+from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn
+from pramana.replies import add_usage, describe_reply
+from pramana.score.verdicts import DECISION, RATINGS, SCORES, evidence_before, parse_verdict, read_ratings
 
 VERSION: Final = "1"
 
@@ -84,9 +86,9 @@ T = TypeVar("T")
 class JudgeAnswer(Struct, Generic[T], frozen=True):
     """A judge's decision, or the reason why there is none."""
 
-    decided: T | None
+    decision: T | None
     evidence: Mapping[str, Any]
-    trouble: str = ""
+    failure_reason: str = ""
 
 
 class Judge(Struct, frozen=True):
@@ -98,6 +100,8 @@ class Judge(Struct, frozen=True):
     name: str
     """The name as typed."""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 42})
+    must_rate: bool = True
+    """Whether it has to rate what it decides by a rubric; a function of the user may decide alone."""
 
     async def ask_and_parse(
         self, turns: tuple[Turn, ...], read: Callable[[str], T | None], repeat_question: str, expected: str
@@ -114,7 +118,7 @@ class Judge(Struct, frozen=True):
             except ProviderError as error:
                 if error.fatal:
                     raise
-                return JudgeAnswer(None, evidence, f"the judge {self.name} could not be asked: {error}")
+                return JudgeAnswer(None, evidence, f"the request to the judge {self.name} failed: {error}")
             answers.append(said.text)
             evidence["served_model"] = said.served_model
             evidence["finish_reason"] = said.finish_reason
@@ -138,23 +142,24 @@ class Judge(Struct, frozen=True):
             if not cut
             else ""
         )
-        why = f"the judge {self.name} twice gave no verdict that can be read: expected {expected}{last}"
+        why = f"the judge {self.name} gave no readable verdict in two attempts: expected {expected}{last}"
         return JudgeAnswer(None, evidence, why)
 
 
 async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
     """Score an `llm_judge` assertion."""
     criterion = (case.assertion.judge_prompt if case.assertion else None) or ""
-    mark = make_delimiter(reply.text, criterion)
+    output = describe_reply(reply.text, reply.tool_calls)
+    mark = make_delimiter(output, criterion)
     turns = (
         Turn("system", INSTRUCTIONS.format(mark=mark)),
-        Turn("user", QUESTION.format(criterion=criterion, mark=mark, output=reply.text)),
+        Turn("user", QUESTION.format(criterion=criterion, mark=mark, output=output)),
     )
     inquiry = await judge.ask_and_parse(turns, parse_verdict, REPEAT_QUESTION, "a last line YES or NO")
     version = f"{VERSION} {prompt_fingerprint(INSTRUCTIONS, QUESTION, REPEAT_QUESTION, CUT_OFF_QUESTION)}"
-    if inquiry.decided is None:
-        return Check("llm_judge", version, Outcome.UNSCORED, inquiry.trouble, evidence=inquiry.evidence)
-    outcome, word = (Outcome.PASSED, "YES") if inquiry.decided else (Outcome.FAILED, "NO")
+    if inquiry.decision is None:
+        return Check("llm_judge", version, Outcome.UNSCORED, inquiry.failure_reason, evidence=inquiry.evidence)
+    outcome, word = (Outcome.PASSED, "YES") if inquiry.decision else (Outcome.FAILED, "NO")
     reason = f"{judge.name} says {word}: {shorten_reason(inquiry.evidence['answers'][-1])}"
     return Check("llm_judge", version, outcome, reason, evidence=inquiry.evidence)
 
@@ -225,18 +230,22 @@ def _number_lines(texts: Sequence[str]) -> str:
 async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     """Score whether a scenario's task was completed."""
     rubric, expected = RUBRICS.get(case.facets.category, GENERAL_RUBRIC), case.expected_outcome or ""
-    prompt, output = case.turns[-1].text, reply.text
+    prompt, output = case.turns[-1].text, describe_reply(reply.text, reply.tool_calls)
     if len(case.script) > 1:  # each line with its answer, numbered
         prompt, output = (
             _number_lines([line.text for line in case.script]),
-            _number_lines(reply.answers or (reply.text,)),
+            _number_lines(reply.answers or (output,)),
         )
     mark = make_delimiter(output, prompt, expected)
     turns = (
         Turn("system", RUBRIC_INSTRUCTIONS.format(rubric=rubric, mark=mark)),
         Turn("user", RUBRIC_QUESTION.format(prompt=prompt, expected=expected, mark=mark, output=output)),
     )
-    inquiry = await judge.ask_and_parse(turns, read_ratings, RUBRIC_REPEAT_QUESTION, RATINGS)
+    if judge.must_rate:
+        inquiry = await judge.ask_and_parse(turns, read_ratings, RUBRIC_REPEAT_QUESTION, RATINGS)
+    else:
+        read_decision = partial(read_ratings, required=())
+        inquiry = await judge.ask_and_parse(turns, read_decision, RUBRIC_REPEAT_QUESTION, DECISION)
     prompts: tuple[str, ...] = (
         *RUBRICS.values(),
         RUBRIC_INSTRUCTIONS,
@@ -246,11 +255,11 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     )
     prompts += (rubric,) if rubric == GENERAL_RUBRIC else ()
     version = f"{RUBRIC_VERSION} {prompt_fingerprint(*prompts)}"
-    if inquiry.decided is None:
-        return Check("rubric", version, Outcome.UNSCORED, inquiry.trouble, evidence=inquiry.evidence)
-    done = inquiry.decided["completed"] == "yes"
-    scores = {name: inquiry.decided[name] for name in SCORES}
-    stated = inquiry.decided.get("reasons")
+    if inquiry.decision is None:
+        return Check("rubric", version, Outcome.UNSCORED, inquiry.failure_reason, evidence=inquiry.evidence)
+    done = inquiry.decision["completed"] == "yes"
+    scores = {name: inquiry.decision[name] for name in SCORES if name in inquiry.decision}
+    stated = inquiry.decision.get("reasons")
     given = stated if isinstance(stated, dict) else {}
     reasons = {name: given[name] for name in SCORES if isinstance(given.get(name), str)}
     evidence = {**inquiry.evidence, "scores": scores, "reasons": reasons}

@@ -119,7 +119,7 @@ class CallLog:
         """Whether the agent reported the end of its answer after its last sound."""
         self.turn_ends = 0
         """Number of times the agent reported the end of an answer."""
-        self._orderly = False
+        self._is_ordered = False
         """Whether the other end closed the connection normally."""
         self._has_sounded = False
         """Whether sound arrived since the last interruption."""
@@ -160,7 +160,7 @@ class CallLog:
             case "error" | "closed":
                 detail = event.fields.get("detail")
                 self.trouble = event.read_text("text") or event.kind
-                self._orderly = (
+                self._is_ordered = (
                     event.kind == "closed"
                     and event.fields.get("class") is None
                     and isinstance(detail, Mapping)
@@ -206,14 +206,14 @@ class CallLog:
             self.stalls = convert(event.fields.get("stalls"), list[Stall], strict=True)
         except ValidationError:
             raise InvalidInput(
-                f"event {event.place + 1} of the log (pace) has no list at `stalls` of where each begins, where it "
-                "ends and how late it was"
+                f"event {event.place + 1} of the log (pace) needs a list `stalls` with the begin, the end and the "
+                "delay of each stall"
             ) from None
 
     @property
     def hung_up(self) -> bool:
         """Whether the agent ended the call normally, in a format without a message for the end of an answer."""
-        return self._orderly and self.quiet_s is not None and not self.turn_ends
+        return self._is_ordered and self.quiet_s is not None and not self.turn_ends
 
     def check_fits(self, seconds: float) -> None:
         """Raise `InvalidInput` if the log has sound after the end of a recording of this length."""
@@ -301,7 +301,7 @@ class _Event:
 
     def __init__(self, place: int, given: object) -> None:
         if not isinstance(given, Mapping) or not isinstance(given.get("event"), str):
-            raise InvalidInput(f"event {place + 1} of the log is none: an object with a text at `event` was expected")
+            raise InvalidInput(f"event {place + 1} of the log is not an event: expected an object with text at `event`")
         self.place, self.fields = place, given
         self.kind: str = given["event"]
         self.at = self.read_seconds("t")

@@ -32,8 +32,9 @@ from pramana.errors import (
     ProviderError,
     Stopped,
     describe_exception,
+    describe_value,
 )
-from pramana.model import Case, Check, Outcome, PlannedScorer, Reply, Request, Turn, add_usage
+from pramana.model import Case, Check, Outcome, PlannedScorer, Reply, Request, Turn
 from pramana.plugins import assertion_types, scorers
 from pramana.providers import redaction
 from pramana.providers.text.function import (
@@ -44,6 +45,7 @@ from pramana.providers.text.function import (
     function_path,
     is_asynchronous,
 )
+from pramana.replies import add_usage
 from pramana.score.judge import Judge, shorten_reason
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ Parameters = Mapping[str, Any] | None
 
 
 def _refuse_blocking_ask(_prompt: Prompt, _model: str | None, _parameters: Parameters) -> Reply:
-    raise InvalidInput("a model can be asked only while a run scores its replies; in a test, pass asking=…")
+    raise InvalidInput("models can be called only while a run scores its replies; in a test, pass asking=…")
 
 
 async def _refuse_ask(prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
@@ -195,7 +197,7 @@ def make_scorer(function: Any, name: Any = None, version: Any = "1", pass_at: An
             '@pramana.scorer(name="politeness")'
         )
     if name in _RESERVED_NAMES or name in assertion_types.builtin:
-        raise InvalidInput(f'a scorer cannot be called "{name}", as a check of ours is; name it otherwise')
+        raise InvalidInput(f'the scorer name "{name}" is reserved for a built-in check; choose another name')
     if not isinstance(version, str) or not version.strip():
         raise InvalidInput(f'the version of a scorer is text such as "1", found {version!r:.80}')
     if pass_at is not None and not _is_number(pass_at):
@@ -243,14 +245,14 @@ def find_scorer(typed: str, given: Mapping[str, Scorer]) -> Scorer:
     except NotFound as error:
         known = ", ".join(scorers.names()) or "none"
         raise InvalidInput(
-            f"{error}; there are {known} installed, and a function is python:package.module:function"
+            f"{error}; installed scorers: {known}, and a function is python:package.module:function"
         ) from None
     if not isinstance(found, Scorer):
         raise BrokenPlugin(
             f'the scorer "{typed}" is a {type(found).__name__}, not a Scorer; decorate it: @pramana.scorer'
         )
     if found.name != typed:
-        raise BrokenPlugin(f'the scorer registered as "{typed}" calls itself "{found.name}"')
+        raise BrokenPlugin(f'the scorer registered as "{typed}" has the other name "{found.name}"')
     return found
 
 
@@ -271,7 +273,7 @@ def find_planned_scorers(planned: Sequence[PlannedScorer], given: Mapping[str, S
         if (made.name, made.version) != (each.name, each.version):
             raise InvalidInput(
                 f"the run was planned with the scorer {each.name}, version {each.version}, and {each.typed} is now "
-                f"{made.name}, version {made.version}; bring that version back, or start a new run"
+                f"{made.name}, version {made.version}; install the earlier version, or start a new run"
             )
         found.append(made)
     return found
@@ -376,13 +378,13 @@ class _InvalidScore(Exception):
 def _parse_score(name: str, value: object, keys: redaction.Secrets) -> Score:
     """Validate a returned value as a score that can be stored; raise `_InvalidScore` otherwise."""
     if len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        raise _InvalidScore(f"a name of {len(name):,} characters, or of some that cannot be shown")
+        raise _InvalidScore(f"a name of {len(name):,} characters, or with unprintable characters")
     given = value if isinstance(value, Score) else Score(_to_scalar(value))
     found = Score(_to_scalar(given.value), given.reason, _plain_evidence(given.evidence))
     if not isinstance(found.reason, str):
         raise _InvalidScore(f"a reason that is {_describe_type(found.reason)}")
     if keys.is_in(f"{found.reason} {found.value} {json.dumps(found.evidence, ensure_ascii=False)}"):
-        raise _InvalidScore("a key of the environment, which is never stored")
+        raise _InvalidScore("an API key from the environment, and keys are never stored")
     return found
 
 
@@ -428,7 +430,7 @@ def _to_scalar(value: object) -> bool | float | str | None:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise _InvalidScore(f"{number}, which is no score; return None where there is nothing to say")
+        raise _InvalidScore(f"{number}, which is not a valid score; return None if there is nothing to score")
     return number
 
 
@@ -438,7 +440,7 @@ def _plain_evidence(evidence: object) -> dict[str, Any]:
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(evidence), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise _InvalidScore(f"evidence that JSON cannot hold: {error}") from None
+        raise _InvalidScore(f"evidence that cannot be written as JSON: {error}") from None
     return plain
 
 
@@ -474,12 +476,14 @@ class _ScorerRequests:
 
     async def _ask(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
         turns = _parse_prompt(prompt)
+        if not isinstance(model, str | None):
+            raise InvalidInput(f"model: expected the name of a model, found {describe_value(model)}")
         if model is None:
             judge = self._judge
         elif self._named:
             judge = self._named(model)
         else:
-            raise InvalidInput(f"the model {model!r:.80} cannot be asked here")
+            raise InvalidInput(f"scorers cannot call the model {model!r:.80}")
         if judge is None:
             self.lacks_judge = True
             raise InvalidInput(self._no_judge)
@@ -523,6 +527,6 @@ def _parse_prompt(prompt: object) -> tuple[Turn, ...]:
         role, content = (found.get(name) for name in _MESSAGE_KEYS)
         if role not in ("system", "user", "assistant") or not isinstance(content, str):
             expected = '{"role": "system", "user" or "assistant", "content": text}'
-            raise InvalidInput(f"a message that is asked is {expected}, found {each!r:.80}")
+            raise InvalidInput(f"a message must be {expected}, found {each!r:.80}")
         turns.append(Turn(role, content))
     return tuple(turns)

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from pramana.assertions import check_output
 from pramana.errors import PramanaError
-from pramana.model import Case, Check, Outcome, Reply, Turn, describe_calls
+from pramana.model import Case, Check, Outcome, Reply, Turn
+from pramana.replies import describe_reply
 from pramana.score.judge import Judge, score_by_judge, score_by_rubric
 from pramana.score.scorers import Scorers, ends_run
 
@@ -20,9 +21,11 @@ LONG_OUTPUT_LENGTH = 50_000
 """Characters from which an offline assertion may take over a millisecond, so it runs in a thread."""
 MODEL_BACKED_ASSERTIONS = ("llm_judge", "semantic_similarity")
 NO_JUDGE = "the embedded model cannot judge; name another model as judge"
-NOT_WRITTEN_TO = "a voice agent is called and cannot judge; name a model as judge"
+NOT_WRITTEN_TO = "a voice agent cannot judge; name a text model as judge"
 
-NOTHING_EXPECTED = "nothing to check it by: give the case an ideal, a check or an expected outcome, or use a scorer"
+NOTHING_EXPECTED = (
+    "the case has nothing to check the reply with; add an ideal, a check or an expected outcome, or use a scorer"
+)
 
 
 def _name(case: Case) -> str:
@@ -43,14 +46,14 @@ def _no_transcript_check(name: str, call: Check) -> Check:
     """Return the check of an answer that has sound but no transcript."""
     words = call.evidence.get("words")
     unheard = words.get("why_not") if isinstance(words, Mapping) else None
-    return Check(name, "1", Outcome.UNSCORED, str(unheard or "no words could be made out in the answer"))
+    return Check(name, "1", Outcome.UNSCORED, str(unheard or "no words were recognised in the answer"))
 
 
 def _explain_check(check: Check, reply: Reply) -> Check:
     """Return the check; if the reply has tool calls instead of text, its reason mentions them."""
     if not reply.tool_calls or reply.text.strip():
         return check
-    return replace(check, reason=f"{check.reason} (no text; {describe_calls(reply.tool_calls)})")
+    return replace(check, reason=f"{check.reason} {describe_reply('', reply.tool_calls)}")
 
 
 class CaseScorer(Protocol):
@@ -84,7 +87,7 @@ class Scoring:
 
     def decide_now(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of a reply that needs no model, thread or call."""
-        assert case.assertion is not None  # noqa: S101 - or it would need a judge
+        assert case.assertion is not None  # noqa: S101 - otherwise the case needs a judge
         return (_explain_check(check_output(case.assertion, reply.text, case.ideals), reply),)
 
     async def checks(self, case: Case, reply: Reply) -> tuple[Check, ...]:
@@ -141,7 +144,7 @@ class Scoring:
 
     def make_unjudged_checks(self, case: Case, reply: Reply, error: PramanaError) -> tuple[Check, ...]:
         """Return the checks of a reply for which judging raised an error that ends the run."""
-        reason, stated = f"not judged: {error}; judge it later: pramana rescore", case.assertion
+        reason, stated = f"not judged: {error}; to judge the reply later, run: pramana rescore", case.assertion
         if (
             self._scorers
             and stated
@@ -163,7 +166,7 @@ class Scoring:
             return await (score_by_rubric if name == "rubric" else score_by_judge)(self.judge, case, reply)
         if name == "semantic_similarity":
             return _explain_check(await self.similarity.score(case, reply), reply)
-        assert case.assertion is not None  # noqa: S101 - only scenarios have none, and they are judged by rubric
+        assert case.assertion is not None  # noqa: S101 - only scenarios have none, and a rubric judges those
         if len(reply.text) < LONG_OUTPUT_LENGTH:
             return _explain_check(check_output(case.assertion, reply.text, case.ideals), reply)
         return await asyncio.to_thread(check_output, case.assertion, reply.text, case.ideals)

@@ -21,7 +21,8 @@ from msgspec import Struct, field
 
 from pramana.errors import ProviderError, WeightsMissing, quote_text
 from pramana.installation import install_command
-from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, add_usage
+from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn
+from pramana.replies import add_usage
 
 NAME = "semantic_similarity"
 MEANING_VERSION = "1"
@@ -60,15 +61,15 @@ class Similarity:
     def __init__(self, embed: Embed | None = None, model: str = MODEL) -> None:
         self._embed, self._model = embed or embed_locally, model
         self.version = f"{MEANING_VERSION} {model if embed else local_embedding_name()}"
-        self._default = DEFAULT_THRESHOLD if model == MODEL else None
-        self._known: OrderedDict[str, Sequence[float]] = OrderedDict()
+        self._default_threshold = DEFAULT_THRESHOLD if model == MODEL else None
+        self._cached_vectors: OrderedDict[str, Sequence[float]] = OrderedDict()
         self._pending: dict[str, asyncio.Event] = {}
         """Ideals whose embedding is in progress: other workers wait for it instead of paying for it again."""
 
     async def score(self, case: Case, reply: Reply) -> Check:
         """Compare a reply with the case's ideals."""
         stated = case.assertion.threshold if case.assertion else None
-        threshold = self._default if stated is None else stated
+        threshold = self._default_threshold if stated is None else stated
         evidence: dict[str, object] = {"threshold": threshold, "embedder": self._model}
         if not case.ideals:
             return self._check(Outcome.UNSCORED, f"{NAME} needs an ideal to compare with, and the case has none")
@@ -82,11 +83,11 @@ class Similarity:
         except ProviderError as error:
             if error.fatal:
                 raise
-            return self._check(Outcome.UNSCORED, f"the embedder did not answer: {error}")
+            return self._check(Outcome.UNSCORED, f"the embedding request failed: {error}")
         evidence |= found.evidence
         similarities = await _cosine_similarities(*found.vectors)
         if not all(map(math.isfinite, similarities)):
-            trouble = "the embedder gave vectors that have no angle between them"
+            trouble = "the embedder returned vectors that cannot be compared"
             return self._check(Outcome.UNSCORED, trouble, evidence=evidence)
         similarity = max(similarities)
         ideal = case.ideals[similarities.index(similarity)]
@@ -95,7 +96,7 @@ class Similarity:
         if threshold is None:
             reason += (
                 f", and no threshold to compare it with: the default of {DEFAULT_THRESHOLD:g} was measured for {MODEL}"
-                f"; state one in the case that was measured with {self._model}"
+                f"; set a threshold in the case that was measured with {self._model}"
             )
             return self._check(Outcome.UNSCORED, reason, similarity, evidence)
         passed = similarity >= threshold
@@ -106,7 +107,7 @@ class Similarity:
         """Return the vectors of the text and of each ideal, with one request for those that are not cached."""
         while coming := next((self._pending[ideal] for ideal in ideals if ideal in self._pending), None):
             await coming.wait()
-        found = {ideal: self._known[ideal] for ideal in ideals if ideal in self._known}
+        found = {ideal: self._cached_vectors[ideal] for ideal in ideals if ideal in self._cached_vectors}
         wanted = [ideal for ideal in dict.fromkeys(ideals) if ideal not in found]
         came = asyncio.Event()
         self._pending |= dict.fromkeys(wanted, came)
@@ -125,10 +126,10 @@ class Similarity:
 
     def _remember(self, vectors: Mapping[str, Sequence[float]]) -> None:
         for ideal, vector in vectors.items():
-            self._known[ideal] = vector
-            self._known.move_to_end(ideal)
-        while len(self._known) > MAX_CACHED_IDEALS:
-            self._known.popitem(last=False)
+            self._cached_vectors[ideal] = vector
+            self._cached_vectors.move_to_end(ideal)
+        while len(self._cached_vectors) > MAX_CACHED_IDEALS:
+            self._cached_vectors.popitem(last=False)
 
     def _check(
         self, outcome: Outcome, reason: str, value: float | None = None, evidence: dict[str, object] | None = None

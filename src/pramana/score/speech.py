@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from pramana import audio
 from pramana.errors import InvalidInput, PramanaError, WeightsMissing
 from pramana.model import Call, Case, Check, Outcome, Reply
-from pramana.providers.voice.embedded import machine
+from pramana.providers.voice.embedded import process_limits
 from pramana.providers.voice.vocabulary import SpeechRecognition
 from pramana.score.evidence import GUARD_VERSION, GuardResult, check_evidence, trim_silences
 from pramana.score.log import CallLog
@@ -344,23 +344,23 @@ def _find_evidence_problem(measured: CallMeasurements) -> str:
     """Return why a call is not usable as evidence; empty if it is."""
     times = measured.times
     if not times.lines:
-        return f"the call ended before a line was said: {times.trouble or times.reason or 'its log has no end'}"
+        return f"the call ended before the caller's first line: {times.trouble or times.reason or 'its log has no end'}"
     for line in times.lines:
         if line.speech_end_s is None:
             return f"line {line.line + 1} of the caller is not audible in the recording"
     last = times.lines[-1]
     if times.reason == "error" or (times.reason == "closed" and (not times.finished or last.first_audible_s is None)):
-        return f"the call broke off: {times.trouble or times.reason}"
+        return f"the call was cut off: {times.trouble or times.reason}"
     if times.reason == "done" and measured.guard.state == "silent":
         return measured.guard.reason
     for line in times.lines:
         if line.censored:
-            return f"no answer to line {line.line + 1} was heard in the {line.waited_s or 0:.1f} s that were waited"
+            return f"no answer to line {line.line + 1} within {line.waited_s or 0:.1f} s"
     ignored = times.reason == "no_answer" and last.backchannel and last.talked_into  # as expected for a backchannel
     if times.reason not in ("done", "closed") and not ignored:
-        return f"the call was not held to its end: {times.reason or 'its log has no end'}"
+        return f"the call was not completed: {times.reason or 'its log has no end'}"
     if not measured.complete:
-        return f"the call ended after line {last.line + 1} of a longer script: {times.trouble or times.reason}"
+        return f"the call ended early, after line {last.line + 1} of the script: {times.trouble or times.reason}"
     return measured.guard.reason if measured.guard.is_tripped else ""
 
 
@@ -388,13 +388,13 @@ class CallScoring:
         assert reply.call is not None  # noqa: S101 - only calls come here
         loop = asyncio.get_running_loop()
         try:
-            async with machine.work:
+            async with process_limits.work:
                 return await loop.run_in_executor(_measuring, self._measure, case, reply.call, loop)
         except PramanaError as error:
             return _make_unmeasured_check(str(error))
         except RecursionError:
             return _make_unmeasured_check("its event log is nested too deep")
-        except Exception as error:  # noqa: BLE001 - a defect here must not take along what was asked and paid for
+        except Exception as error:  # noqa: BLE001 - an internal error must not lose a reply that was paid for
             return _make_unmeasured_check(f"{type(error).__name__}: {error}")
 
     def _measure(self, case: Case, call: Call, loop: asyncio.AbstractEventLoop) -> Check:

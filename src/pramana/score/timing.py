@@ -343,7 +343,7 @@ class _CallMeasurement:
         following = self._next_line_start(place)
         running = [each for each in self.groups if each.arrived_at < begins]
         stopped = self.agent.last_audible(begins, max((each.ends_at for each in running), default=begins))
-        unfinished = self._had_more_to_say(running, begins, following, begins if stopped is None else stopped)
+        unfinished = self._was_cut_short(running, begins, following, begins if stopped is None else stopped)
         if self.log.lines[place].backchannel:
             told = any(begins <= at < following for at in self.log.interrupted)
             heard = unfinished and self._fell_silent(begins)
@@ -353,7 +353,7 @@ class _CallMeasurement:
             return {"yield_censored_s": MAX_YIELD_S}
         return {"yield_s": lasted} if unfinished else {"ended_by_itself": True}
 
-    def _had_more_to_say(self, running: Sequence[SoundGroup], begins: float, following: float, stopped: float) -> bool:
+    def _was_cut_short(self, running: Sequence[SoundGroup], begins: float, following: float, stopped: float) -> bool:
         """Return whether the agent had more to say: sound was dropped, or it was still sending when it stopped."""
         if any(each.is_cut and begins <= each.end < following for each in running):
             return True

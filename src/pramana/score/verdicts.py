@@ -7,7 +7,7 @@ the judge is called once more, and nothing is guessed. Nothing here calls a mode
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from pramana.jsonl import BadLine, parse_line
@@ -18,6 +18,8 @@ RATINGS: Final = (
     '"efficiency": 1-10}'
 )
 """The readable form of ratings, in words."""
+DECISION: Final = 'a last line YES or NO, or {"completed": true or false}'
+"""The readable form of a decision without ratings, in words."""
 
 _VERDICT = re.compile(r"(?P<mark>\*{0,3}|_{0,3})(?P<word>YES|NO)(?:\.?(?P=mark)|(?P=mark)\.)", re.ASCII | re.IGNORECASE)
 _JUDGES_OWN = r"verdict|judge?ment|decision|final answer"
@@ -35,7 +37,7 @@ _CLAIM_IN_JSON = re.compile(
 )
 _VERDICT_KEYS = ("verdict", "answer", "passed", "completed", "criterion_met")
 _COMPLETED_KEYS = ("completed", "passed")
-_MOST_BRACES = 32
+_MAX_BRACES = 32
 """Maximum number of opening braces tried from the end; no judge's answer needs more."""
 
 
@@ -50,76 +52,83 @@ def parse_verdict(answer: str) -> bool | None:
     lines = [line.strip() for line in re.split(r"[\r\n]", answer) if line.strip()]
     if not lines:
         return None
-    found = _VERDICT.fullmatch(lines[-1]) or _LABELLED.fullmatch(_without_marks(lines[-1]))
+    found = _VERDICT.fullmatch(lines[-1]) or _LABELLED.fullmatch(_strip_markup(lines[-1]))
     if found:
         decided: bool | None = _is_yes(found["word"])
-    elif closing := _closing_object(answer):
-        decided = _decision(closing.value, _VERDICT_KEYS, closing.before)
+    elif closing := _find_final_object(answer):
+        decided = _parse_decision(closing.value, _VERDICT_KEYS, closing.before)
     else:
         return None
-    claims = {_is_yes(claim["word"]) for line in lines if (claim := _CLAIM.match(_without_marks(line)))}
+    claims = {_is_yes(claim["word"]) for line in lines if (claim := _CLAIM.match(_strip_markup(line)))}
     return None if decided is None or claims - {decided} else decided
 
 
-def read_ratings(answer: str) -> dict[str, Any] | None:
+def read_ratings(answer: str, required: Collection[str] = SCORES) -> dict[str, Any] | None:
     """Parse the object at the end of an answer as ratings, with `completed` as "yes" or "no"; None for anything else.
 
-    Unreadable: values that JSON has no number for, a duplicate key, and a `completed` that contradicts `passed`.
+    Unreadable: values that JSON has no number for, a duplicate key, and a `completed` that contradicts `passed`. Where
+    no rating is required, a verdict alone is enough.
 
     >>> read_ratings('{"completed": "yes", "accuracy": 11}') is None
     True
+    >>> read_ratings('{"completed": "yes"}', ()), read_ratings("It asks.\\nNO", ())
+    ({'completed': 'yes'}, {'completed': 'no'})
     """
-    closing = _closing_object(answer)
-    if closing is None:
+    closing = _find_final_object(answer)
+    if closing is None and required:
         return None
-    value = closing.value
-    done = _decision(value, _COMPLETED_KEYS, closing.before)
-    whole = all(type(value.get(name)) is int and 1 <= value[name] <= 10 for name in SCORES)
-    return {**value, "completed": "yes" if done else "no"} if whole and done is not None else None
+    value = closing.value if closing else {}
+    done = _parse_decision(value, _COMPLETED_KEYS, closing.before) if closing else parse_verdict(answer)
+    valid = all(
+        type(value.get(name)) is int and 1 <= value[name] <= 10 for name in SCORES if name in required or name in value
+    )
+    return {**value, "completed": "yes" if done else "no"} if valid and done is not None else None
 
 
 def evidence_before(answer: str) -> str:
-    """Return the text before the JSON object at the end of an answer; the whole answer if there is none.
+    """Return the text before the verdict at the end of an answer, which is a JSON object or a line YES or NO.
 
     >>> evidence_before('It asks.\\n```json\\n{"completed": true}\\n```')
     'It asks.'
     """
-    closing = _closing_object(answer)
-    return closing.before if closing else answer
+    if closing := _find_final_object(answer):
+        return closing.before
+    before, _, last = answer.strip().rpartition("\n")
+    return answer if parse_verdict(last) is None else before
 
 
-class _Closing(NamedTuple):
+class _FinalObject(NamedTuple):
     """The object at the end of an answer."""
 
     value: dict[str, Any]
     before: str
 
 
-def _closing_object(answer: str) -> _Closing | None:
+def _find_final_object(answer: str) -> _FinalObject | None:
     """Return the outermost JSON object at the end of an answer."""
     text = answer.rstrip().removesuffix("```").rstrip()
     if not text.endswith("}"):
         return None
-    for start in [found.start() for found in re.finditer(r"\{", text)][-_MOST_BRACES:]:
+    for start in [found.start() for found in re.finditer(r"\{", text)][-_MAX_BRACES:]:
         try:
             value = parse_line(text[start:])
         except BadLine:
             continue
         before = _OPENING_FENCE.sub("", text[:start].rstrip()).rstrip()
-        return _Closing(value, before) if isinstance(value, dict) else None
+        return _FinalObject(value, before) if isinstance(value, dict) else None
     return None
 
 
-def _decision(value: Mapping[str, Any], keys: tuple[str, ...], before: str) -> bool | None:
+def _parse_decision(value: Mapping[str, Any], keys: tuple[str, ...], before: str) -> bool | None:
     """Return the verdict of an object under these keys; None if they, or the text before it, disagree."""
-    claims = {_yes_or_no(value[key]) for key in keys if key in value}
+    claims = {_parse_yes_or_no(value[key]) for key in keys if key in value}
     if len(claims) != 1 or None in claims:
         return None
     earlier = {_is_yes(found["word"]) for found in _CLAIM_IN_JSON.finditer(before) if found["key"].lower() in keys}
     return None if earlier - claims else claims.pop()
 
 
-def _yes_or_no(value: object) -> bool | None:
+def _parse_yes_or_no(value: object) -> bool | None:
     if isinstance(value, bool):
         return value
     return _is_yes(value) if isinstance(value, str) and value.strip().lower() in ("yes", "no") else None
@@ -129,7 +138,7 @@ def _is_yes(word: str) -> bool:
     return word.strip().lower() in ("yes", "true")
 
 
-def _without_marks(line: str) -> str:
+def _strip_markup(line: str) -> str:
     """Return a line of Markdown without its bullet and its emphasis; unpaired marks stay."""
     text = _BULLET.sub("", line, count=1) if _BULLET.match(line) else line
     marks = Counter(_EMPHASIS.findall(text))

@@ -61,20 +61,20 @@ def normalise_text(text: str, language: str) -> list[str]:
     >>> normalise_text("東京は 晴れ。", "ja")
     ['東', '京', 'は', '晴', 'れ']
     """
-    plain = _plain(text[: MAX_TEXT_LENGTH + 1])
+    plain = _simplify_text(text[: MAX_TEXT_LENGTH + 1])
     if len(plain) > MAX_TEXT_LENGTH:  # a few characters expand to many letters
         raise InvalidInput(
             f"a text of {len(text):,} characters cannot be compared word by word: {MAX_TEXT_LENGTH:,} are the most"
         )
     if primary_language(language) == "en":
-        return _with_zeros(list(_english(plain)))
-    words = _words(plain)
+        return _replace_spoken_zeros(list(_iterate_english_words(plain)))
+    words = _split_words(plain)
     return [sign for word in words for sign in word] if is_compared_by_character(language) else words
 
 
 def count_words(text: str, language: str) -> int | None:
     """Return the number of words; None for languages written without spaces."""
-    return None if is_compared_by_character(language) else len(_words(_plain(text)))
+    return None if is_compared_by_character(language) else len(_split_words(_simplify_text(text)))
 
 
 def primary_language(language: str) -> str:
@@ -82,14 +82,14 @@ def primary_language(language: str) -> str:
     return re.split(r"[-_]", language.casefold(), maxsplit=1)[0]
 
 
-def _plain(text: str) -> str:
+def _simplify_text(text: str) -> str:
     """Return a text with one form of digits and apostrophes, in lower case."""
     text = unicodedata.normalize("NFKC", text.translate(APOSTROPHE_TABLE)).casefold()
     text = unicodedata.normalize("NFKC", text).translate(APOSTROPHE_TABLE)
-    return "".join(map(_sign, text))
+    return "".join(map(_simplify_character, text))
 
 
-def _sign(each: str) -> str:
+def _simplify_character(each: str) -> str:
     if each < "\x80":
         return each
     category = unicodedata.category(each)
@@ -103,14 +103,14 @@ _INITIALS = re.compile(r"(?<![^\W_])([^\W\d_])\.(?=[^\W\d_](?:\.|(?![^\W_])))")
 _BESIDE_DIGITS = re.compile(r"(?<=[^\W\d_])(?=[0-9])|(?<=[0-9])(?=[^\W\d_])")
 
 
-def _words(plain: str, kept: str = "'") -> list[str]:
+def _split_words(plain: str, kept_characters: str = "'") -> list[str]:
     """Return the words: letters, marks, digits, and apostrophes between letters; everything else separates words.
 
-    >>> _words("the u.s.a. paid 1.000 for 'rock'n'roll' at 10db")
+    >>> _split_words("the u.s.a. paid 1.000 for 'rock'n'roll' at 10db")
     ['the', 'usa', 'paid', '1000', 'for', "rock'n'roll", 'at', '10', 'db']
     """
     text = _INITIALS.sub(r"\1", _BETWEEN_DIGITS.sub("", plain))
-    text = "".join(each if each in kept or unicodedata.category(each)[0] in "LMN" else " " for each in text)
+    text = "".join(each if each in kept_characters or unicodedata.category(each)[0] in "LMN" else " " for each in text)
     return [word for piece in _BESIDE_DIGITS.sub(" ", text).split() if (word := piece.strip("'"))]
 
 
@@ -173,17 +173,18 @@ _SAME: Final = {
 """Abbreviations of one word, and units, as plurals: a sign such as "$" does not state the number."""
 
 
-def _english(plain: str) -> Iterator[str]:
+def _iterate_english_words(plain: str) -> Iterator[str]:
     """Yield the words of a text, with numbers digit by digit."""
     for pattern, instead in (*_SIGNS, *_CONTRACTIONS):
         plain = pattern.sub(instead, plain)
     marked = _ORDINAL.sub(_ORDINAL_MARK, plain.replace(_ORDINAL_MARK, " "))
     words = [
-        _ORDINALS[word] + _ORDINAL_MARK if word in _ORDINALS else word for word in _words(marked, "'" + _ORDINAL_MARK)
+        _ORDINALS[word] + _ORDINAL_MARK if word in _ORDINALS else word
+        for word in _split_words(marked, "'" + _ORDINAL_MARK)
     ]
     place = 0
     while place < len(words):
-        digits, after = _number(words, place)
+        digits, after = _parse_number(words, place)
         if after > place:
             yield from digits[:-1]
             yield digits[-1] + ("th" if words[after - 1].endswith(_ORDINAL_MARK) else "")
@@ -201,7 +202,7 @@ def _begins_with_digit(token: str) -> bool:
     return token[:1].isascii() and token[:1].isdigit()
 
 
-def _with_zeros(tokens: list[str]) -> list[str]:
+def _replace_spoken_zeros(tokens: list[str]) -> list[str]:
     """Return the tokens with a zero for a spoken "oh", as in "seven oh five"."""
     return [
         "0" if each == "oh" and _begins_with_digit(before) and _begins_with_digit(after) else each
@@ -209,13 +210,15 @@ def _with_zeros(tokens: list[str]) -> list[str]:
     ]
 
 
-def _number(words: Sequence[str], start: int) -> tuple[str, int]:
+def _parse_number(words: Sequence[str], start: int) -> tuple[str, int]:
     """Return the digits of the number at `start` and the index after it; the index is `start` if there is no number.
 
-    >>> _number("two thousand and twenty six of them".split(), 0)
+    >>> _parse_number("two thousand and twenty six of them".split(), 0)
     ('2026', 5)
-    >>> _number("twenty twenty six".split(), 0), _number("nineteen hundred".split(), 0), _number(["007"], 0)
-    (('20', 1), ('1900', 2), ('007', 1))
+    >>> _parse_number("twenty twenty six".split(), 0), _parse_number("nineteen hundred".split(), 0)
+    (('20', 1), ('1900', 2))
+    >>> _parse_number(["007"], 0)
+    ('007', 1)
     """
     place = start
     total, group, room, scale = 0, 0, 1000, 10**15
@@ -237,17 +240,17 @@ def _number(words: Sequence[str], start: int) -> tuple[str, int]:
                 total, group, room = total + (group or 1) * scale, 0, 1000
         elif word == "a" and place == start and words[place + 1 : place + 2] and words[place + 1] in _SCALES:
             group, room = 1, 0
-        elif word == "and" and after_scale and _is_small(words, place + 1, room):
+        elif word == "and" and after_scale and _is_number_below(words, place + 1, room):
             pass
         elif word in _CARDINALS and (place == start or 0 < _CARDINALS[word] < room):
             group += _CARDINALS[word]
             room = 10 if _CARDINALS[word] >= 20 else 0
             if not group:  # a zero ends a number
                 return "0", place + 1
-        elif word.isascii() and word.isdigit() and (place == start or (after_scale and _fits(word, room))):
+        elif word.isascii() and word.isdigit() and (place == start or (after_scale and _is_below(word, room))):
             if place == start:
                 written = word
-                if not _fits(word, 1000):  # too large for a following scale, or with a leading zero
+                if not _is_below(word, 1000):  # too large for a following scale, or with a leading zero
                     return written, place + 1
             group, room = group + int(word), 0
         else:
@@ -258,12 +261,12 @@ def _number(words: Sequence[str], start: int) -> tuple[str, int]:
     return (written if place == start + 1 and written else str(total + group)), place
 
 
-def _is_small(words: Sequence[str], place: int, room: int) -> bool:
+def _is_number_below(words: Sequence[str], place: int, room: int) -> bool:
     word = words[place].rstrip(_ORDINAL_MARK) if place < len(words) else ""
     return 0 < _CARDINALS.get(word, 0) < room
 
 
-def _fits(digits: str, room: int) -> bool:
+def _is_below(digits: str, room: int) -> bool:
     return len(digits) <= 3 and not digits.startswith("0") and int(digits) < room
 
 
@@ -362,16 +365,16 @@ def entities(text: str, language: str = "en") -> list[Entity]:
     ['25 dollars', '730 pm', 'friday', 'ada', 'ben lee']
     """
     tokens = normalise_text(text, language)
-    found: list[Entity] = list(_numbers(tokens))
+    found: list[Entity] = list(_iterate_numbers(tokens))
     found += [
         Entity("date", token)
         for place, token in enumerate(tokens)
         if token in _DAYS
         or token in _MONTHS
-        or (token in _MONTHS_AND_WORDS and any(_DIGITS.fullmatch(each) for each in _beside(tokens, place)))
+        or (token in _MONTHS_AND_WORDS and any(_DIGITS.fullmatch(each) for each in _neighbouring_tokens(tokens, place)))
     ]
     if primary_language(language) not in COMMON_NOUNS_ARE_CAPITAL and not is_compared_by_character(language):
-        found += _names(text.translate(APOSTROPHE_TABLE), language)
+        found += _iterate_names(text.translate(APOSTROPHE_TABLE), language)
     return list(dict.fromkeys(found))
 
 
@@ -381,16 +384,19 @@ def find_missed_entities(reference: str, recognised: str, language: str = "en") 
     >>> find_missed_entities("Ada owes Ben 25 dollars.", "Ada owes Ken twenty five dollars.")
     [Entity(kind='name', text='ben')]
     """
-    there, here = _Held(normalise_text(reference, language)), _Held(normalise_text(recognised, language))
+    there, here = (
+        _RecognisedEntities(normalise_text(reference, language)),
+        _RecognisedEntities(normalise_text(recognised, language)),
+    )
     return [each for each in entities(reference, language) if each in there and each not in here]
 
 
-class _Held:
+class _RecognisedEntities:
     """The entities of a text, for lookup by `in`."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
-        self._numbers = {each.text for each in _numbers(tokens)}
-        self._words = f" {' '.join(map(_bare, tokens))} "
+        self._numbers = {each.text for each in _iterate_numbers(tokens)}
+        self._words = f" {' '.join(map(_remove_possessive, tokens))} "
 
     def __contains__(self, entity: Entity) -> bool:
         if entity.kind in ("date", "name"):
@@ -398,15 +404,15 @@ class _Held:
         return entity.text in self._numbers
 
 
-def _beside(tokens: Sequence[str], place: int) -> list[str]:
+def _neighbouring_tokens(tokens: Sequence[str], place: int) -> list[str]:
     return [*tokens[max(0, place - 1) : place], *tokens[place + 1 : place + 2]]
 
 
-def _bare(token: str) -> str:
+def _remove_possessive(token: str) -> str:
     return token.removesuffix("'s")
 
 
-def _numbers(tokens: Sequence[str]) -> Iterator[Entity]:
+def _iterate_numbers(tokens: Sequence[str]) -> Iterator[Entity]:
     place = 0
     while place < len(tokens):
         first = place
@@ -426,13 +432,13 @@ def _numbers(tokens: Sequence[str]) -> Iterator[Entity]:
         yield Entity(unit or "number", f"{minus}{number}{f' {tokens[place]}' if unit else ''}")
 
 
-def _names(text: str, language: str) -> Iterator[Entity]:
+def _iterate_names(text: str, language: str) -> Iterator[Entity]:
     """Yield the names; adjacent capitalised words are one name."""
     name: list[str] = []
     end = -1
     for found in _CAPITAL.finditer(text):
         word = found[0]
-        tokens = [_bare(each) for each in normalise_text(word, language)]
+        tokens = [_remove_possessive(each) for each in normalise_text(word, language)]
         adjoins = text[end : found.start()] == " "
         if not _is_name(text, found.start(), word) or not tokens or any(map(_DIGITS.fullmatch, tokens)):
             tokens = []

@@ -23,7 +23,6 @@ from pramana.app import App, Credential
 from pramana.app.access import Forbidden
 from pramana.app.local import GRACE_S, problem_view
 from pramana.app.views import RunDetailView
-from pramana.bench import INTERRUPTED
 from pramana.errors import (
     COMMAND_HINTS,
     HintKey,
@@ -34,7 +33,7 @@ from pramana.errors import (
     suggest_similar,
 )
 from pramana.report import briefs
-from pramana.run.engine import Stop
+from pramana.run.engine import INTERRUPTED, Stop
 from pramana.show.tool_arguments import input_schema, output_schema, read_arguments
 from pramana.show.tools import TOOLS, Tool, ToolCall
 
@@ -42,10 +41,15 @@ UnderWay = dict[asyncio.Future[RunDetailView], Stop]
 AGENT_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "call the tool runs to see their ids",
+    "list_scorings": "the first scoring of {0} is {0}@0",
     "start_run": "call the tool run to start one",
     "resume_run": "call the tool resume with the run {}",
-    "any_suite": "compare {} by anySuite",
+    "any_suite": "to compare {}, set anySuite",
     "run_stored": "give the path store:{}",
+    "check_filters": "check the spelling of the selection {:json}",
+    "name_judge": "name another model as judge",
+    "choose_modalities": 'choose the modalities: modality ["text", "voice"]',
+    "send_parameter": 'give {0} a default, or send it: parameters {{"{0}": VALUE}}',
 }
 """Hints for a coding agent; some of them name commands, where no tool can help."""
 EXAMPLE_CASE = (
@@ -116,7 +120,7 @@ async def _call_tool(call: ToolCall, name: str, arguments: Mapping[str, Any]) ->
         return _make_result_with_error(
             {"code": "os_error", "error": f"{where}{error.strerror or error}", "details": []}
         )
-    except Exception as error:  # noqa: BLE001 - a defect of ours must not end the server
+    except Exception as error:  # noqa: BLE001 - an internal error must not end the server
         return _make_result_with_error(
             {"code": "defect", "error": f"internal error: {describe_exception(error)}", "details": []}
         )
@@ -129,7 +133,9 @@ async def _call_tool(call: ToolCall, name: str, arguments: Mapping[str, Any]) ->
 def _find_tool(name: str) -> Tool:
     if name in TOOLS:
         return TOOLS[name]
-    raise NotFound(f"there is no tool {quote_text(name)}{suggest_similar(name, TOOLS)}; there are {', '.join(TOOLS)}")
+    raise NotFound(
+        f"unknown tool {quote_text(name)}{suggest_similar(name, TOOLS)}; available tools: {', '.join(TOOLS)}"
+    )
 
 
 def _make_error_result(error: PramanaError, more: str = "") -> types.CallToolResult:

@@ -68,7 +68,7 @@ class ServerClient:
 
     url: str
     token: str | None = field(default=None, repr=False)
-    may_ask_to_wait: bool = False
+    returns_rate_limits: bool = False
     """Whether a 429 response is returned instead of raised."""
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class ServerClient:
             headers["Content-Type"] = kind
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        request = Request(address, body, headers, method=method)  # noqa: S310 - http and https alone, see above
+        request = Request(address, body, headers, method=method)  # noqa: S310 - only http and https, checked above
         proxy, scheme = settings.find_proxy(self.url), self.url.partition(":")[0].lower()
         opener = build_opener(ProxyHandler({scheme: proxy} if proxy else {}), _NoRedirects())
         try:
@@ -115,7 +115,7 @@ class ServerClient:
             raise ServerFailed(f"{self.url} could not be reached: {why}; is the server running?") from None
 
     def _raise_refusal(self, response: ServerResponse) -> ServerResponse:
-        if response.status == 429 and self.may_ask_to_wait:
+        if response.status == 429 and self.returns_rate_limits:
             return response
         if 300 <= response.status < 400:
             raise ServerFailed(f"{self.url} redirects ({response.status}); use the address it redirects to")

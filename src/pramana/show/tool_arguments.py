@@ -12,7 +12,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
-from pramana.errors import InvalidInput, Problem, quote_text, suggest_similar
+from pramana.errors import InvalidInput, Problem, describe_value, quote_text, suggest_similar
 from pramana.request import describe_type_mismatch, field_metadata, published_name
 
 _Struct = TypeVar("_Struct", bound=Struct)
@@ -105,7 +105,7 @@ def read_arguments(struct: type[_Struct], given: Mapping[str, Any]) -> _Struct:
     >>> read_arguments(Wanted, {"pagesize": 0})
     Traceback (most recent call last):
         ...
-    pramana.errors.InvalidInput: pagesize: there is no such argument; did you mean "pageSize"?
+    pramana.errors.InvalidInput: pagesize: unknown argument; did you mean "pageSize"?
     """
     problems: list[Problem] = []
     made = _read_struct(struct, given, "", problems)
@@ -124,13 +124,13 @@ def _read_struct(
         name = aliases.get(stated, stated)
         path = f"{within}{stated}"
         if name not in known:
-            problems.append(Problem(f"there is no such argument{suggest_similar(stated, known)}", path))
+            problems.append(Problem(f"unknown argument{suggest_similar(stated, known)}", path))
         elif name in found:
-            problems.append(Problem(f"{quote_text(name)} is given twice, in two spellings", path))
+            problems.append(Problem(f"{quote_text(name)} is passed twice, in two spellings", path))
         elif (nested := _nested_struct(known[name].type)) and isinstance(value, Mapping):
             found[name] = _read_struct(nested, value, f"{path}.", problems)
         elif nested and not (value is None and _is_nullable(known[name].type)):
-            problems.append(Problem(f"expected an object, found {repr(value)[:60]}", path))
+            problems.append(Problem(f"expected an object, found {describe_value(value)}", path))
         elif message := None if nested else describe_type_mismatch(value, _without_unset(known[name].type)):
             problems.append(Problem(message, path))
         else:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import anyio
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import fields
 
 from pramana.app import App, Credential
 from pramana.app.briefs import (
@@ -24,18 +25,19 @@ from pramana.app.briefs import (
     find_results,
     list_failures,
     make_brief,
+    without_pooled_rate,
     without_raw_response,
 )
 from pramana.app.comparisons import CompareRequest, ComparisonView, compare_runs
 from pramana.app.local import GRACE_S, ValidationView, continue_run, start_run, validate_files, validate_text
 from pramana.app.runs import RunFilter, list_runs, read_result, read_run
 from pramana.app.views import PageRequest, ResultDetailView, RunDetailView, RunView, View
-from pramana.bench import INTERRUPTED, Progress, Watch
+from pramana.bench import Progress, Watch
 from pramana.errors import BudgetSpent, InvalidInput, NotFound, PramanaError, Problem, quote_text
 from pramana.model import Outcome, RunStatus
 from pramana.report import briefs
 from pramana.request import Limits, PageNumber, RunRequest, Selection
-from pramana.run.engine import Stop
+from pramana.run.engine import INTERRUPTED, Stop
 from pramana.show.tool_arguments import arguments_to_request, as_changes, changes_of, make_arguments_struct
 
 PROGRESS_EVERY_S = 0.25
@@ -77,9 +79,9 @@ class Tool(NamedTuple):
 # ── Arguments ──
 
 _RunId = Annotated[str, Meta(min_length=1, max_length=200, description="Id of a run, the beginning of one, or latest")]
-_Model = Annotated[str | None, Meta(description="Only this model, as it was named for the run")]
-_Page = Annotated[PageNumber, Meta(description="Which page, from 1")]
-_PageSize = Annotated[int, Meta(ge=1, le=100, description="Items of a page")]
+_Model = Annotated[str | None, Meta(description="Filter by model, as named in the run")]
+_Page = Annotated[PageNumber, Meta(description="Number of the page, from 1")]
+_PageSize = Annotated[int, Meta(ge=1, le=100, description="Items per page")]
 
 
 class _Arguments(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -91,11 +93,11 @@ class ValidateArguments(_Arguments, frozen=True, kw_only=True):
 
     paths: Annotated[
         tuple[str, ...],
-        Meta(description="Suites (.jsonl), scenarios or described agents (.yaml, .yml), and folders of them"),
+        Meta(description="Suites (.jsonl), scenarios, descriptions of voice agents (.yaml, .yml), or folders"),
     ] = ()
     text: Annotated[str | None, Meta(description="Content to check instead of files")] = None
     kind: Annotated[
-        Literal["suite", "scenarios"], Meta(description="What the text is: a suite (JSONL) or scenarios (YAML)")
+        Literal["suite", "scenarios"], Meta(description="Format of the text: a suite (JSONL) or scenarios (YAML)")
     ] = "suite"
     lint: Annotated[bool, Meta(description="Also warn about style: vague IDs, short outcomes, mixed tags")] = False
     max_errors: Annotated[int, Meta(ge=1, le=1_000, description="Maximum number of problems to return")] = 50
@@ -115,7 +117,7 @@ _RUN_FIELDS = {
     "embedder": "Embedding model for semantic_similarity; default: MiniLM, embedded",
     "stt": "Speech-to-text model that transcribes the replies of calls",
     "voice": "Voice for prompts without a recording",
-    "scorers": "Installed scorers, or python:package.module:function, that check every reply too",
+    "scorers": "Installed scorers, or python:package.module:function, that also check every reply",
     "system_prompt": "System prompt for every case",
     "temperature": "Sampling temperature; null sends none",
     "seed": "Random seed; null sends none",
@@ -147,6 +149,8 @@ _LIMIT_FIELDS = {
 SelectionArguments = make_arguments_struct(
     Selection, _SELECTION_FIELDS, types={"limit": Annotated[int, Meta(ge=1)] | None}
 )  # fmt: skip
+_PUBLISHED_FILTERS = {each.name: each.encode_name for each in fields(SelectionArguments)}
+"""The names of the filters in the arguments."""
 LimitsArguments = make_arguments_struct(Limits, _LIMIT_FIELDS, types={})
 LimitChanges = changes_of(LimitsArguments)
 RunArguments = make_arguments_struct(
@@ -168,16 +172,16 @@ class ResumeArguments(_Arguments, frozen=True, kw_only=True):
     run: _RunId
     limits: Annotated[
         LimitChanges,  # type: ignore[valid-type]
-        Meta(description="Limits to change; the run keeps the others. Raise the one that stopped it"),
+        Meta(description="Limits to change; the others stay. Raise the limit that stopped the run"),
     ] = msgspec.field(default_factory=LimitChanges)
 
 
 class RunsArguments(_Arguments, frozen=True, kw_only=True):
     """The runs to list."""
 
-    status: Annotated[RunStatus | None, Meta(description="Only runs of this status")] = None
-    model: Annotated[str | None, Meta(description="Only runs of this model")] = None
-    suite: Annotated[str | None, Meta(description="Only runs of this suite, or of the files that are called so")] = None
+    status: Annotated[RunStatus | None, Meta(description="Filter by status")] = None
+    model: Annotated[str | None, Meta(description="Filter by model")] = None
+    suite: Annotated[str | None, Meta(description="Filter by the name of the suite or file")] = None
     page: _Page = 1
     page_size: _PageSize = 20
 
@@ -187,9 +191,9 @@ class ShowArguments(_Arguments, frozen=True, kw_only=True):
 
     run: _RunId
     result: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Number of one result (seq), to read all of it")
+        Annotated[int, Meta(ge=1, le=2**53)] | None, Meta(description="Number of a result (seq), to return it in full")
     ] = None
-    case: Annotated[str | None, Meta(description="Id of one case, to read its results")] = None
+    case: Annotated[str | None, Meta(description="Id of a case, to return its results in full")] = None
 
 
 class FailuresArguments(_Arguments, frozen=True, kw_only=True):
@@ -198,7 +202,7 @@ class FailuresArguments(_Arguments, frozen=True, kw_only=True):
     run: _RunId = "latest"
     outcome: Annotated[
         Literal["failed", "errored", "unscored", "skipped"],
-        Meta(description="failed: a wrong reply; errored: no reply, or a check that broke; unscored: nobody judged"),
+        Meta(description="failed: a wrong reply; errored: no reply, or a check broke; unscored: no verdict"),
     ] = "failed"
     model: _Model = None
     page: _Page = 1
@@ -210,8 +214,8 @@ class CompareArguments(_Arguments, frozen=True, kw_only=True):
 
     base: _RunId
     new: Annotated[_RunId | None, Meta(description="Without it, two models of base are compared")] = None
-    model: Annotated[str | None, Meta(description="Of runs with several models, which one")] = None
-    new_model: Annotated[str | None, Meta(description="On the new side, when it is another one")] = None
+    model: Annotated[str | None, Meta(description="Model to compare, if runs have several")] = None
+    new_model: Annotated[str | None, Meta(description="Model to compare on the new side; default: as model")] = None
     any_suite: Annotated[bool, Meta(description="Compare although the suites differ; cases are still paired")] = False
     any_judge: Annotated[bool, Meta(description="Compare verdicts although different judges gave them")] = False
     page: _Page = 1
@@ -222,7 +226,7 @@ class CompareArguments(_Arguments, frozen=True, kw_only=True):
 
 
 class _PageView(View, frozen=True, kw_only=True):
-    total: Annotated[int, Meta(description="On all pages")]
+    total: Annotated[int, Meta(description="Number of items on all pages")]
     page: int
     page_size: int
 
@@ -252,7 +256,7 @@ class FailureListView(_PageView, frozen=True, kw_only=True):
 
 async def _validate_tool(call: ToolCall, given: ValidateArguments) -> ToolAnswer:
     if bool(given.paths) == (given.text is not None):
-        raise InvalidInput.from_problems([Problem("give paths or text, one of them", "paths")])
+        raise InvalidInput.from_problems([Problem("pass either paths or text", "paths")])
     if given.text is not None:
         found = await validate_text(call.app, call.credential, given.text, given.kind, max_errors=given.max_errors)
     else:
@@ -268,11 +272,18 @@ async def _run_tool(call: ToolCall, given: Any) -> ToolAnswer:
         RunRequest,
         given,
         paths=tuple(map(Path, given.paths)),
-        selection=arguments_to_request(Selection, given.selection),
-        scenarios=None if given.scenarios is None else arguments_to_request(Selection, given.scenarios),
+        selection=_read_selection("selection", given.selection),
+        scenarios=None if given.scenarios is None else _read_selection("scenarios", given.scenarios),
         limits=arguments_to_request(Limits, given.limits),
     )
     return await _carry_out(call, partial(start_run, call.app, call.credential, request))
+
+
+def _read_selection(argument: str, given: Struct) -> Selection:
+    """Return the filters of a selection; refuse an empty list, which must not select everything."""
+    selection = arguments_to_request(Selection, given)
+    selection.refuse_empty_filters(argument, _PUBLISHED_FILTERS)
+    return selection
 
 
 async def _resume_tool(call: ToolCall, given: ResumeArguments) -> ToolAnswer:
@@ -331,7 +342,8 @@ async def _list_runs_tool(call: ToolCall, given: RunsArguments) -> ToolAnswer:
         page_size=given.page_size,
     )
     found = await list_runs(call.app, call.credential, wanted)
-    listed = RunListView(runs=tuple(found.items), total=found.total, page=given.page, page_size=given.page_size)
+    items = tuple(map(without_pooled_rate, found.items))
+    listed = RunListView(runs=items, total=found.total, page=given.page, page_size=given.page_size)
     return ToolAnswer(listed, briefs.render_runs(found))
 
 
@@ -344,7 +356,7 @@ async def _show_tool(call: ToolCall, given: ShowArguments) -> ToolAnswer:
         results = (await find_results(call.app, call.credential, given.run, given.case, page)).items
         if not results:
             raise NotFound(
-                f"run {given.run} has no result of a case {quote_text(given.case)}; the tool failures has ids"
+                f"run {given.run} has no result of a case {quote_text(given.case)}; the tool failures lists case IDs"
             )
     run = make_brief(await read_run(call.app, call.credential, given.run))
     found = ShowView(run=run, results=tuple(map(without_raw_response, results)))
@@ -374,19 +386,20 @@ async def _compare_tool(call: ToolCall, given: CompareArguments) -> ToolAnswer:
 TOOLS: Mapping[str, Tool] = {
     "validate": Tool(
         "Validate cases",
-        "Check suites (.jsonl), scenarios and described agents (.yaml) before a run, as files or as text. Returns "
-        "every error and warning with file, line, column and where in the document it stands. Asks no model.",
+        "Check suites (.jsonl), scenarios and descriptions of voice agents (.yaml) before a run, as files or as text. "
+        "Returns every error and warning with file, line, column and path in the document. Sends nothing to a model.",
         ValidateArguments,
         ValidationView,
         _validate_tool,
     ),
     "run": Tool(
         "Run an evaluation",
-        "Ask models the cases of files or of a built-in suite tier, check every reply, store every result, and return "
-        "pass rates with 95 % intervals, cost, times, the first failures, and why results have no verdict. Waits until "
-        "the run ends and sends progress. When cancelled, what is stored stays and the tool `resume` continues. Models "
-        "that cost money need a cost limit that the user has set for this server; local, fake:, python: and command: "
-        "models need none. Your own code is a model too: python:package.module:function, called with each prompt.",
+        "Send the cases of files or of a built-in suite tier to models, check every reply, store every result, and "
+        "return pass rates with 95 % intervals, cost, times, the first failures, and why results have no verdict. "
+        "Waits until the run ends and sends progress. If the call is cancelled, stored results are kept, and the tool "
+        "`resume` continues the run. Models that cost money need a cost limit that the user has set for this server; "
+        "local, fake:, python: and command: models need none. Your own code is a model too: "
+        "python:package.module:function is called with each prompt.",
         RunArguments,
         RunBriefView,
         _run_tool,
@@ -394,8 +407,8 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "resume": Tool(
         "Resume a run",
-        "Continue a run that was interrupted, cancelled or stopped by a limit: only results that are missing are asked "
-        "for. Returns what `run` returns, for the whole run.",
+        "Continue a run that was interrupted, cancelled or stopped by a limit: only the missing cases are sent. "
+        "Returns what `run` returns, for the whole run.",
         ResumeArguments,
         RunBriefView,
         _resume_tool,
@@ -410,16 +423,16 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "show": Tool(
         "Show a run or a result",
-        "Return a run in brief, whether it has ended or not. With `case` or `result` also everything about those "
-        "results: prompt, reply, every check with its reason and evidence, times and tokens.",
+        "Return a run in brief, also while it is in progress. With `case` or `result`, also return those results in "
+        "full: prompt, reply, every check with its reason and evidence, times and tokens.",
         ShowArguments,
         ShowView,
         _show_tool,
     ),
     "failures": Tool(
         "List failures",
-        "Return the results of a run that failed, in pages: case id, prompt, what was expected, reply, and the reason. "
-        "With `outcome` those that errored or have no verdict instead.",
+        "Return the failed results of a run, in pages: case id, prompt, expected answer, reply and reason. With "
+        "`outcome`, return results that are errored or have no verdict instead.",
         FailuresArguments,
         FailureListView,
         _failures_tool,

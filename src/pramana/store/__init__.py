@@ -37,7 +37,11 @@ def open_store(url: str) -> "Store":
     try:
         return Store(open_database(make_url(url).set(database=path)))
     except StoreFailed as error:
-        raise StoreFailed(f"{error}; the store is {path}{_path_hint(Path(path))}") from error
+        try:
+            hint = _path_hint(Path(path)) or _content_hint(str(error), Path(path))
+        except OSError as invalid:  # no file can have this name
+            hint = f", whose name cannot be used: {invalid.strerror}{_NAME_FOLDER}"
+        raise StoreFailed(f"{error}; the store is {path}{hint}") from error
 
 
 def absolute_url(url: str) -> str:
@@ -52,6 +56,23 @@ def absolute_url(url: str) -> str:
     return f"{settings.sqlite_url(Path.cwd() / unquote(path))}{mark}{options}"
 
 
+_NAME_FOLDER = "; name another folder in PRAMANA_HOME"
+
+
+def _content_hint(message: str, path: Path) -> str:
+    """Return a hint to append where the file is no store of Pramana, or a damaged one, else an empty string."""
+    if path.is_dir():
+        return f", which is a folder, not a file{_NAME_FOLDER}"
+    if "malformed" in message:
+        return (
+            "; the file is damaged: put back a copy of it, or move it and the files beside it with the same name away "
+            "to begin an empty store"
+        )
+    if "not a database" in message or "already exists" in message:
+        return f"; the file is not a store of Pramana: move it away{_NAME_FOLDER.replace(';', ', or', 1)}"
+    return ""
+
+
 def _path_hint(path: Path) -> str:
     """Return a hint to append to an error message when a file or its folder is not writable, else an empty string."""
     there = path.exists()
@@ -60,6 +81,6 @@ def _path_hint(path: Path) -> str:
         return ""
     which = "this file and its folder" if there else "this folder"
     return (
-        f"; {which} must be writable, to read too, since SQLite keeps a log beside the file: change that, or copy the "
-        "store to where you may write and name the folder in PRAMANA_HOME"
+        f"; {which} must be writable even for reading, because SQLite writes a log next to the file: change the "
+        "permissions, or copy the store to a writable folder and set PRAMANA_HOME to that folder"
     )

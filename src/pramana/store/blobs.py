@@ -59,7 +59,7 @@ class Blobs:
         try:
             if digest in self._verified_digests and path.exists():
                 return digest
-            self._make(path.parent)
+            self._create_folder(path.parent)
             if not _has_content(path, data):  # a damaged file is rewritten, since the right bytes are at hand
                 with write_temporary(path, data) as unfinished:
                     unfinished.replace(path)
@@ -89,7 +89,7 @@ class Blobs:
             raise InvalidInput(f"{quote_text(digest, 80)} is not a digest; expected sha256: and 64 digits of 0-9a-f")
         return self.folder / found[1][:2] / found[1][2:]
 
-    def _make(self, folder: Path) -> None:
+    def _create_folder(self, folder: Path) -> None:
         """Create a folder of blobs and sync it to disk; delete what killed processes left there."""
         if folder in self._known_folders and folder.is_dir():
             return
@@ -148,7 +148,7 @@ ENDINGS = (".wav", ".flac", ".ogg", ".mp3")
 _NAME_PART_RE = re.compile(r"[^\W_][\w .()+=,@-]*")
 
 
-class KeptFile(msgspec.Struct, frozen=True):
+class StoredFile(msgspec.Struct, frozen=True):
     """An uploaded file."""
 
     name: str
@@ -163,7 +163,7 @@ class Recordings:
     def __init__(self, folder: Path, blobs: Blobs) -> None:
         self.folder, self._blobs = folder, blobs
 
-    def put(self, name: str | None, data: bytes, *, replace: bool = False) -> tuple[KeptFile, bool]:
+    def put(self, name: str | None, data: bytes, *, replace: bool = False) -> tuple[StoredFile, bool]:
         """Store a file by name, or by digest if it has no name; return it and whether it is new.
 
         A name that already has other content raises `AlreadyExists`, unless `replace` is set.
@@ -206,7 +206,9 @@ class Recordings:
             return False
         if not same and not replace:
             name = path.relative_to(self.folder.resolve()).as_posix()
-            raise AlreadyExists(f"/audio/{name} holds another recording; send replace=true to replace it")
+            raise AlreadyExists(
+                f"/audio/{name} already exists with another recording; to overwrite it, send replace=true"
+            )
         return same
 
     def find(self, name: str) -> Path:
@@ -230,12 +232,10 @@ class Recordings:
         except OSError:  # the name is too long for the filesystem
             there = False
         if not there:
-            raise NotFound(
-                f"there is no recording /audio/{escape_control_characters(name)[:MAX_NAME_LENGTH]} that was uploaded"
-            )
+            raise NotFound(f"there is no uploaded recording /audio/{escape_control_characters(name)[:MAX_NAME_LENGTH]}")
         path.unlink(missing_ok=True)
 
-    def list(self) -> Iterator[KeptFile]:
+    def list(self) -> Iterator[StoredFile]:
         """Yield all uploaded files, by name."""
         for parent, folders, files in os.walk(self.folder):
             folders.sort()
@@ -253,13 +253,13 @@ class Recordings:
         except (OSError, RuntimeError, ValueError):
             raise InvalidInput(f"{quote_text(name)} is not a path of a recording") from None
         if not path.is_relative_to(root) or path == root:
-            raise InvalidInput(f"{quote_text(name)} leads outside the folder of recordings")
+            raise InvalidInput(f"{quote_text(name)} is outside the folder of recordings")
         return path
 
-    def _describe_file(self, path: Path) -> KeptFile:
+    def _describe_file(self, path: Path) -> StoredFile:
         found = path.stat()
         changed = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
-        return KeptFile(path.relative_to(self.folder.resolve()).as_posix(), found.st_size, changed)
+        return StoredFile(path.relative_to(self.folder.resolve()).as_posix(), found.st_size, changed)
 
 
 def _check_name(name: str) -> str:

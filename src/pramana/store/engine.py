@@ -104,7 +104,7 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._writer = engine.execution_options(pramana_writes=True)
-        self._once = engine.execution_options(pramana_once=True)
+        self._single_statement_engine = engine.execution_options(pramana_once=True)
         self.is_sqlite = engine.dialect.name == "sqlite"
         self.on_commit: list[Callable[[], None]] = []
         """Callbacks to run after each commit of this process, in the thread that committed: watchers need not poll."""
@@ -116,12 +116,12 @@ class Database:
             yield connection
 
     @contextmanager
-    def read_once(self) -> Iterator[Connection]:
+    def read_one_statement(self) -> Iterator[Connection]:
         """Open a connection for one statement; in SQLite without a transaction, which would double the cost.
 
         It also avoids releasing the GIL for BEGIN, which costs far more beside a busy event loop.
         """
-        with _explain_errors(), self._once.connect() as connection:
+        with _explain_errors(), self._single_statement_engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -346,12 +346,20 @@ def _explain_errors() -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        raise StoreFailed(f"the database failed: {said}") from error
+        advice = next((advice for message, advice in _ADVICE.items() if message in said), "")
+        raise StoreFailed(f"the database failed: {said}{advice}") from error
+
+
+_ADVICE = {
+    "database or disk is full": "; free some space: what is stored stays",
+    "database is locked": "; another program is writing to it: try again once that has ended",
+}
+"""What to do about an error of the database, by its message."""
 
 
 # ── The log of changes ──
 
-KEPT_CHANGES = 10_000
+MAX_STORED_CHANGES = 10_000
 ChangeKind = Literal["scenario", "suite", "provider", "run", "submission", "settings", "price"]
 
 
@@ -376,7 +384,7 @@ def record_change(connection: Connection, kind: ChangeKind, subject: str, action
     row = {"at": timestamp(), "kind": kind, "subject": escape_text(subject), "action": action}
     (number,) = connection.execute(insert(changes), row).inserted_primary_key or (0,)
     if number % 100 == 0:
-        connection.execute(delete(changes).where(changes.c.change_no <= number - KEPT_CHANGES))
+        connection.execute(delete(changes).where(changes.c.change_no <= number - MAX_STORED_CHANGES))
 
 
 class Changes(StorePart):

@@ -21,11 +21,11 @@ from pramana.model import Outcome, Run
 from pramana.store.engine import CHUNK_ROWS, Database, StorePart
 from pramana.store.records import escape_text, unescape_text
 from pramana.store.schema import cases, results, run_cases, runs, scorings
-from pramana.store.scoring import LINK_COLUMNS, Link, count_outcomes, read_by
+from pramana.store.scoring import LINK_COLUMNS, ScoringLink, count_outcomes, scorings_in_effect
 
 _Of = TypeVar("_Of")
 _Sums = TypeVar("_Sums")
-KEPT_TIMES = 4_000_000
+MAX_CACHED_TIMES = 4_000_000
 """Limit for all runs together: 32 MB."""
 _KEPT_SUMS = 10_000
 
@@ -43,7 +43,7 @@ class EndedCounts(Struct, frozen=True):
 
     outcomes: Mapping[Outcome, int]
     """Counts over all models."""
-    ways: frozenset[tuple[str, str]]
+    scored_variants: frozenset[tuple[str, str]]
     """Pairs of model and variant that have a verdict: a case has that many results per repeat."""
     stored: int
     """Number of results in the run at the time of counting."""
@@ -65,23 +65,25 @@ class _CountCache(Generic[_Of, _Sums]):
     """A cache of counts, limited by entries and by the times in them; the oldest entries are evicted first."""
 
     def __init__(self, times_in: Callable[[_Sums], int] = lambda _: 0) -> None:
-        self._lock, self._times_in = threading.Lock(), times_in
-        self._kept: OrderedDict[_Of, _Sums] = OrderedDict()
-        self._times = 0
+        self._lock, self._count_times = threading.Lock(), times_in
+        self._entries: OrderedDict[_Of, _Sums] = OrderedDict()
+        self._total_times = 0
 
     def get_many(self, keys: Iterable[_Of]) -> dict[_Of, _Sums]:
         """Return the cached entries among the keys."""
         with self._lock:
-            return {each: self._kept[each] for each in keys if each in self._kept}
+            return {each: self._entries[each] for each in keys if each in self._entries}
 
     def put(self, new_sums: Mapping[_Of, _Sums]) -> None:
         with self._lock:
             for of, sums in new_sums.items():
-                self._times += self._times_in(sums) - (self._times_in(self._kept[of]) if of in self._kept else 0)
-                self._kept[of] = sums
-                self._kept.move_to_end(of)
-            while self._kept and (self._times > KEPT_TIMES or len(self._kept) > _KEPT_SUMS):
-                self._times -= self._times_in(self._kept.popitem(last=False)[1])
+                self._total_times += self._count_times(sums) - (
+                    self._count_times(self._entries[of]) if of in self._entries else 0
+                )
+                self._entries[of] = sums
+                self._entries.move_to_end(of)
+            while self._entries and (self._total_times > MAX_CACHED_TIMES or len(self._entries) > _KEPT_SUMS):
+                self._total_times -= self._count_times(self._entries.popitem(last=False)[1])
 
 
 class History(StorePart):
@@ -99,7 +101,7 @@ class History(StorePart):
     def count_ended(self, run_records: Sequence[Run]) -> list[EndedCounts | None]:
         """Return the outcomes of each run by its newest checks; None for a deleted run."""
         with self._database.read_transaction() as connection:
-            rows = _run_rows(connection, [run.id for run in run_records])
+            rows = _run_rows(connection, run_records)
             known = self._ended.get_many(key for key, _ in rows.values())
             plans = {rows[run.id][0]: run.plan for run in run_records if run.id in rows}
             several = {key for key, plan in plans.items() if len(plan.targets) * len(plan.variants) > 1}
@@ -112,7 +114,7 @@ class History(StorePart):
         """Return a model's measurements in each run; empty for a deleted run. `model` is the name as typed."""
         found: list[_Measured] = []
         with self._database.read_transaction() as connection:
-            rows = _run_rows(connection, [run.id for run in run_records])
+            rows = _run_rows(connection, run_records)
         for run in run_records:
             if run.id not in rows:
                 found.append({})
@@ -165,12 +167,12 @@ class History(StorePart):
         query = query.where(
             runs.c.id.in_([escape_text(run.id) for run in run_records]), scorings.c.finished.is_not(None)
         )
-        every: dict[str, dict[Link, str]] = {}
+        every: dict[str, dict[ScoringLink, str]] = {}
         for run_id, label, *link in self._rows(query.order_by(scorings.c.scoring)):
-            every.setdefault(run_id, {})[Link(*link)] = unescape_text(label)
+            every.setdefault(run_id, {})[ScoringLink(*link)] = unescape_text(label)
         found: dict[str, list[str]] = {}
         for run_id, labels in every.items():
-            used = set(read_by(list(labels))) - {0}
+            used = set(scorings_in_effect(list(labels))) - {0}
             found[run_id] = [label for link, label in labels.items() if link.number in used]
         # Two rescorings in a row by the same judge count as one.
         return [tuple(label for label, _ in groupby(found.get(run.id, ()))) for run in run_records]
@@ -200,19 +202,23 @@ def _cases_digest(connection: Connection, run_no: int, alike: dict[bytes, str]) 
 # ── Outcomes of runs ──
 
 
-def _run_rows(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[_Judged, int]]:
+def _run_rows(connection: Connection, run_records: Sequence[Run]) -> dict[str, tuple[_Judged, int]]:
     """Return the cache key and the number of results of each run; deleted runs are left out."""
     query = select(runs.c.id, runs.c.run_no, runs.c.stored).where(
-        runs.c.id.in_([escape_text(each) for each in run_ids])
+        runs.c.id.in_([escape_text(run.id) for run in run_records])
     )
+    as_of = {run.id: run.scoring for run in run_records}
     rows = connection.execute(query).all()
     finished = select(scorings.c.run_no, *LINK_COLUMNS).where(
         scorings.c.run_no.in_([row.run_no for row in rows]), scorings.c.finished.is_not(None)
     )
-    links: dict[int, list[Link]] = {}
+    links: dict[int, list[ScoringLink]] = {}
     for run_no, *link in connection.execute(finished.order_by(scorings.c.scoring)):
-        links.setdefault(run_no, []).append(Link(*link))
-    return {row.id: ((row.run_no, tuple(read_by(links.get(row.run_no, ())))), row.stored) for row in rows}
+        links.setdefault(run_no, []).append(ScoringLink(*link))
+    return {
+        row.id: ((row.run_no, tuple(scorings_in_effect(links.get(row.run_no, ()), as_of.get(row.id)))), row.stored)
+        for row in rows
+    }
 
 
 def _count_runs(
@@ -233,11 +239,13 @@ def _count_runs(
             key, typed = by_run[run_no], unescape_text(model)
             sums, ended = found[key], Outcome(outcome)
             found[key] = EndedCounts(
-                _plus(sums.outcomes, ended, number),
-                sums.ways | {(model, variant)} if ended in (Outcome.PASSED, Outcome.FAILED) else sums.ways,
+                _add_count(sums.outcomes, ended, number),
+                sums.scored_variants | {(model, variant)}
+                if ended in (Outcome.PASSED, Outcome.FAILED)
+                else sums.scored_variants,
                 grown[key],
                 max(sums.last, last),
-                {**sums.by_model, typed: _plus(sums.by_model.get(typed, {}), ended, number)},
+                {**sums.by_model, typed: _add_count(sums.by_model.get(typed, {}), ended, number)},
             )
 
     once = [key for key in grown if key[1] == (0,)]
@@ -255,7 +263,7 @@ def _count_runs(
     return found
 
 
-def _plus(counts: Mapping[Outcome, int], outcome: Outcome, number: int) -> Mapping[Outcome, int]:
+def _add_count(counts: Mapping[Outcome, int], outcome: Outcome, number: int) -> Mapping[Outcome, int]:
     return {**counts, outcome: counts.get(outcome, 0) + number}
 
 

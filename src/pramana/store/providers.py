@@ -76,7 +76,9 @@ class Providers(StorePart):
         row |= {"created": now, "updated": now}
         with self._database.write_transaction() as connection:
             if not connection.execute(_INSERT, row).rowcount:
-                raise AlreadyExists(f"a provider {quote_text(made.id)} already exists; update it, or choose another id")
+                raise AlreadyExists(
+                    f"a provider {quote_text(made.id)} already exists; update that provider, or choose another id"
+                )
             record_change(connection, "provider", made.id, "created")
         return self.read(made.id)
 

@@ -69,7 +69,7 @@ class Lease:
 
     async def __aenter__(self) -> Self:
         if not self._is_claimed and not self._queue.claim(self._run_id, self.owner, LEASE_S):
-            raise self._make_already_running("wait until it has ended, or stop it")
+            raise self._make_already_running("wait until that process has ended, or stop it")
         self._tasks = [asyncio.create_task(self._send_heartbeats()), asyncio.create_task(self._watch_for_cancel())]
         return self
 
@@ -85,7 +85,9 @@ class Lease:
             with suppress(StoreFailed):  # the writer will report it; one missed heartbeat does no harm
                 held = await asyncio.to_thread(self._queue.heartbeat, self._run_id, self.owner, LEASE_S)
                 self.is_lost = not held
-        self._on_lost(self._make_already_running("it took over, because this process sent no heartbeat for too long"))
+        self._on_lost(
+            self._make_already_running("that process took over, because this one sent no heartbeat for too long")
+        )
 
     async def _watch_for_cancel(self) -> None:
         while True:
@@ -98,9 +100,9 @@ class Lease:
     def _make_already_running(self, what: str) -> AlreadyRunning:
         holder = self._queue.holder(self._run_id)
         if holder == process_name():
-            return AlreadyRunning(f"this program still works on run {self._run_id}: {what}")
+            return AlreadyRunning(f"this program is still running run {self._run_id}: {what}")
         return AlreadyRunning(
-            f"{holder_label(holder) if holder else 'another process'} works on run {self._run_id}: {what}"
+            f"{holder_label(holder) if holder else 'another process'} is running run {self._run_id}: {what}"
         )
 
 
@@ -162,7 +164,8 @@ UNDER_WAY: tuple[RunStatus, ...] = ("queued", "running")
 MAX_ATTEMPTS = 3
 """Starts of a run whose servers die during it, before it is given up: the run itself may be the cause."""
 GAVE_UP_REASON = (
-    f"its server ended {('never', 'once', 'twice', 'three times')[MAX_ATTEMPTS]} during the run; resume it to try again"
+    f"the server stopped {('never', 'once', 'twice', 'three times')[MAX_ATTEMPTS]} during this run; resume the run to "
+    "try again"
 )
 CANCELLED_REASON = "cancelled on request"
 _CANDIDATES_PER_QUERY = 200
@@ -305,7 +308,7 @@ class Queue(StorePart):
         with self._database.write_transaction() as connection:
             row = read_row(connection, run_id, lock=True)
             if row["status"] not in UNDER_WAY:
-                raise Conflict(f"run {row['id']} is no longer running: it is {row['status']}")
+                raise Conflict(f"run {row['id']} is no longer running: its status is {row['status']}")
             asked = row["cancelled"] or timestamp()
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), {"cancelled": asked})
             if _is_claimable(row, self._database.now(connection)):
@@ -320,12 +323,12 @@ class Queue(StorePart):
             row = read_row(connection, run_id, lock=True)
             if row["owner"] != "server":
                 raise Conflict(
-                    f"run {row['id']} was started on the command line, where its files are",
+                    f"run {row['id']} was started on the command line",
                     hint=Hint("resume_run", row["id"]),
                 )
             if row["status"] in UNDER_WAY:
                 status = current_status(row, self._database.now(connection))
-                raise AlreadyRunning(f"run {row['id']} is already active: it is {status}")
+                raise AlreadyRunning(f"run {row['id']} is already {status}")
             if row["status"] == "finished":
                 raise Conflict(f"run {row['id']} is finished: no results are missing")
             values: dict[str, Any] = {

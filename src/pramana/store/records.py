@@ -38,8 +38,8 @@ from pramana.model import (
 from pramana.store.schema import runs
 
 ESCAPE_MARK = "\ufdd0"
-_cannot_stand = re.compile("[\0\ud800-\udfff\ufdd0]")
-_written = re.compile("\ufdd0([0-9a-f]{4})")
+_FORBIDDEN_CHARACTER_RE = re.compile("[\0\ud800-\udfff\ufdd0]")
+_ESCAPED_CHARACTER_RE = re.compile("\ufdd0([0-9a-f]{4})")
 
 
 def escape_text(text: str) -> str:
@@ -50,7 +50,7 @@ def escape_text(text: str) -> str:
     """
     if text.isascii() and "\0" not in text:
         return text
-    return _cannot_stand.sub(lambda found: f"{ESCAPE_MARK}{ord(found[0]):04x}", text)
+    return _FORBIDDEN_CHARACTER_RE.sub(lambda found: f"{ESCAPE_MARK}{ord(found[0]):04x}", text)
 
 
 def escape_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -71,7 +71,7 @@ def unescape_text(text: str) -> str:
     >>> unescape_text(escape_text("half \\ud83d and \\0")) == "half \\ud83d and \\0"
     True
     """
-    return _written.sub(lambda found: chr(int(found[1], 16)), text) if ESCAPE_MARK in text else text
+    return _ESCAPED_CHARACTER_RE.sub(lambda found: chr(int(found[1], 16)), text) if ESCAPE_MARK in text else text
 
 
 def escape_optional_text(text: str | None) -> str | None:
@@ -184,7 +184,7 @@ def result_to_row(result: Result) -> tuple[Any, ...]:
     else:
         usage, raw = reply.usage, reply.raw
         if max(usage.input_tokens or 0, usage.output_tokens or 0, usage.cached_tokens or 0) >= _MAX_INTEGER:
-            raise ValueError("a number of tokens is too large for a column")
+            raise ValueError("a token count is too large to store")
         answered = (
             reply.text,
             usage.input_tokens,
@@ -223,7 +223,7 @@ def _check_row(*row: Any) -> tuple[Any, ...]:
     """Return the row if a database can store it, else raise `TypeError`: one bad row would fail its whole group."""
     if not _PLAIN_TYPES.issuperset(map(type, row)):
         strange = next(value for value in row if type(value) not in _PLAIN_TYPES)
-        raise TypeError(f"{type(strange).__name__} has no column")
+        raise TypeError(f"objects of type {type(strange).__name__} cannot be stored")
     return row
 
 
@@ -277,7 +277,7 @@ def _reply_from_row(row: Sequence[Any], conversation: str | None) -> Reply:
 def check_to_row(check: Check) -> tuple[Any, ...]:
     """Return the values of `CHECK_COLUMNS`."""
     if type(check.name) is not str or type(check.version) is not str or type(check.reason) is not str:
-        raise TypeError("name, version and reason of a check are text")  # plugins make checks too
+        raise TypeError("name, version and reason of a check must be text")  # plugins make checks too
     evidence = _evidence_json(check.evidence) if check.evidence else None
     outcome = check.outcome.value if check.decides else MEASURED_OUTCOME
     return escape_row(_check_row(check.name, check.version, outcome, check.reason, check.value, evidence))
@@ -371,6 +371,6 @@ def _read_column(row: RowMapping, column: str, read: Callable[[str], _Column]) -
         return read(row[column])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgspec.ValidationError) as error:
         raise StoreFailed(
-            f"the column {column} of run {quote_text(str(row['id']))} is not as Pramana writes it "
-            f"({type(error).__name__}): the store is damaged; restore the store from a backup"
+            f"the column {column} of run {quote_text(str(row['id']))} cannot be read ({type(error).__name__}): the "
+            "store is damaged; restore the store from a backup"
         ) from error

@@ -52,7 +52,7 @@ from pramana.store.scoring import (
 
 EXCERPT_LENGTH = 400
 """Characters of a reply that lists show."""
-_CUT_OFF = re.compile("\ufdd0[0-9a-f]{0,3}$")
+_INCOMPLETE_ESCAPE_RE = re.compile("\ufdd0[0-9a-f]{0,3}$")
 _OUTPUT = RESULT_COLUMNS.index("output")
 Numbered = tuple[int, Result]
 """A sequence number and its result."""
@@ -363,7 +363,7 @@ def _read_results(
     found = []
     for seq, digest, *values in rows:
         if excerpt and values[_OUTPUT] is not None:
-            values[_OUTPUT] = _CUT_OFF.sub("", values[_OUTPUT])
+            values[_OUTPUT] = _INCOMPLETE_ESCAPE_RE.sub("", values[_OUTPUT])
         found.append((seq, result_from_row(digest, values, tuple(judged.get(seq, ())))))
     return found
 
@@ -376,27 +376,27 @@ LINGER_SECONDS = 0.1
 """Seconds that the first result of a group waits for others: half of the promised 200 ms; the commit gets the rest."""
 
 _INSERT_RESULTS = (
-    f"INSERT INTO results (run_no, case_no, {', '.join(RESULT_COLUMNS)})"  # noqa: S608 - names of ours
+    f"INSERT INTO results (run_no, case_no, {', '.join(RESULT_COLUMNS)})"  # noqa: S608 - constant names, no user input
     f" VALUES (?, (SELECT case_no FROM cases WHERE digest = ?), {', '.join('?' for _ in RESULT_COLUMNS)})"
     " ON CONFLICT DO NOTHING"
 )
 
-_run = bindparam("run", type_=results.c.run_no.type)
-_HOLDER_QUERY = select(runs.c.id, runs.c.lease_holder).where(runs.c.run_no == _run).with_for_update()
+_RUN_PARAMETER = bindparam("run", type_=results.c.run_no.type)
+_HOLDER_QUERY = select(runs.c.id, runs.c.lease_holder).where(runs.c.run_no == _RUN_PARAMETER).with_for_update()
 """Locks the run's row as well; SQLite locks the whole file."""
-_LAST_SEQ_QUERY = select(func.coalesce(func.max(results.c.seq), 0)).where(results.c.run_no == _run)
-_new = and_(results.c.run_no == _run, results.c.seq > bindparam("before"))
-_NEW_RANGE_QUERY = select(func.count(), func.min(results.c.seq), func.max(results.c.seq)).where(_new)
-_NEW_SEQS_QUERY = select(results.c.seq).where(_new).order_by(results.c.seq)
+_LAST_SEQ_QUERY = select(func.coalesce(func.max(results.c.seq), 0)).where(results.c.run_no == _RUN_PARAMETER)
+_AFTER_SEQ = and_(results.c.run_no == _RUN_PARAMETER, results.c.seq > bindparam("before"))
+_NEW_RANGE_QUERY = select(func.count(), func.min(results.c.seq), func.max(results.c.seq)).where(_AFTER_SEQ)
+_NEW_SEQS_QUERY = select(results.c.seq).where(_AFTER_SEQ).order_by(results.c.seq)
 _NEW_KEYS_QUERY = (
     select(cases.c.digest, results.c.model, results.c.variant, results.c.repeat)
     .join_from(results, cases, cases.c.case_no == results.c.case_no)
-    .where(_new)
+    .where(_AFTER_SEQ)
     .order_by(results.c.seq)
 )
-_COUNT_STATEMENT = update(runs).where(runs.c.run_no == _run).values(stored=runs.c.stored + bindparam("more"))
+_COUNT_STATEMENT = update(runs).where(runs.c.run_no == _RUN_PARAMETER).values(stored=runs.c.stored + bindparam("more"))
 
-_Kept = tuple[Result, tuple[Any, ...], list[tuple[Any, ...]]]
+_PreparedResult = tuple[Result, tuple[Any, ...], list[tuple[Any, ...]]]
 """A result, its row and the rows of its checks."""
 
 
@@ -408,7 +408,7 @@ class ResultWriter:
     ) -> None:
         self._database, self._run_no, self._on_stored = database, run_no, on_stored
         self._owner = escape_optional_text(owner)
-        self._queue: list[_Kept] = []
+        self._queue: list[_PreparedResult] = []
         self._error: Exception | None = None
         self._defect: StoreFailed | None = None
         self._closing = False
@@ -417,7 +417,7 @@ class ResultWriter:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._work())
+        self._task = asyncio.create_task(self._run_writer())
         return self
 
     async def put(self, results: Sequence[Result]) -> None:
@@ -460,7 +460,7 @@ class ResultWriter:
         if self._defect and error is None:
             raise self._defect
 
-    async def _work(self) -> None:
+    async def _run_writer(self) -> None:
         loop = asyncio.get_running_loop()
         queue, oldest = self._queue, 0.0
         try:
@@ -484,12 +484,12 @@ class ResultWriter:
                 self._has_room.set()
                 if stored:
                     self._on_stored(stored)
-        except Exception as error:  # noqa: BLE001 - handed to whoever puts next, and to whoever leaves
+        except Exception as error:  # noqa: BLE001 - raised by the next put and on exit
             self._error = error
         finally:
             self._has_room.set()
 
-    def _commit(self, kept: Sequence[_Kept]) -> list[Numbered]:
+    def _commit(self, kept: Sequence[_PreparedResult]) -> list[Numbered]:
         with self._database.write_transaction() as connection:
             # The run's row is locked first. With one writer at a time, all rows that are new afterwards are this
             # writer's.
@@ -525,4 +525,4 @@ class ResultWriter:
         if run.lease_holder != self._owner:
             holder = unescape_optional_text(run.lease_holder)
             who = holder_label(holder) if holder else "nobody"
-            raise AlreadyRunning(f"{who} works on run {run.id} now: this process stores no more of its results")
+            raise AlreadyRunning(f"{who} has taken over run {run.id}: this process stores no more of its results")

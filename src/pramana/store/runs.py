@@ -11,7 +11,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import product
 from typing import Any, Literal
 
@@ -158,6 +158,8 @@ _INSERT_MODELS = "INSERT INTO run_models (run_no, role, model) VALUES (?, ?, ?) 
 _LEASE_COLUMNS = ("status", "owner", "lease_holder", "lease_until")
 """The columns that decide whether a process still works on a run."""
 _LAST_CHARACTER = "\U0010ffff"
+MAX_REFERENCE = 1_000
+"""Characters of a reference to a run: more than an id or the name of a run has."""
 
 
 class RunState(Struct, frozen=True):
@@ -233,23 +235,35 @@ class Runs(StorePart):
     def read(self, run_id: str) -> Run:
         """Return a run by its complete ID."""
         with self._database.read_transaction() as connection:
-            return self._current(connection, read_row(connection, run_id))
+            return self._run_from_row(connection, read_row(connection, run_id))
 
     def find(self, reference: str) -> Run:
-        """Return a run by its ID, by the start of its ID, or as `latest`."""
+        """Return a run by its ID, by the start of its ID, by its name in upper or lower case, or as `latest`.
+
+        An ID, or a start that only one ID has, is preferred to a name.
+        """
         if not reference:
-            raise NotFound("the run is empty; pass an ID, the beginning of one, or latest")
+            raise NotFound("the run is empty; pass an ID, the beginning of one, a name, or latest")
+        if len(reference) > MAX_REFERENCE:
+            raise NotFound(f"there is no run {quote_text(reference)}", hint=Hint("list_runs"))
         newest = select(runs).order_by(runs.c.run_no.desc())
         with self._database.read_transaction() as connection:
             if reference == "latest":
                 if found := connection.execute(newest.limit(1)).mappings().first():
-                    return self._current(connection, found)
+                    return self._run_from_row(connection, found)
                 raise NotFound("there is no run yet", hint=Hint("start_run"))
             beginning = runs.c.id.startswith(escape_text(reference), autoescape=True)
             matches = connection.execute(newest.where(beginning).limit(4)).mappings().all()
             for found in matches:
                 if found["id"] == reference or len(matches) == 1:
-                    return self._current(connection, found)
+                    return self._run_from_row(connection, found)
+            called = runs.c.name.ilike(_like_pattern(escape_text(reference)), escape="\\")
+            same_name = connection.execute(newest.where(called).limit(4)).mappings().all()
+            if len(same_name) == 1:
+                return self._run_from_row(connection, same_name[0])
+            if same_name:
+                some = ", ".join(found["id"] for found in same_name[:3]) + (" …" if len(same_name) > 3 else "")
+                raise NotFound(f"several runs are named {quote_text(reference)} ({some}); pass the ID of one")
             if matches:
                 some = ", ".join(found["id"] for found in matches[:3])
                 raise NotFound(f"{quote_text(reference)} matches several runs ({some} …); type more of the ID")
@@ -266,8 +280,10 @@ class Runs(StorePart):
         if not mark:
             return self.find(reference)
         if not re.fullmatch(r"[0-9]{1,9}", number):
+            with suppress(NotFound):  # a name may contain @
+                return self.find(reference)
             raise NotFound(
-                f"{quote_text(reference)} is not a scoring; write RUN@1, or list them: pramana show RUN --scorings"
+                f"{quote_text(reference)} is not a scoring; write RUN@1", hint=Hint("list_scorings", name or "RUN")
             )
         run = self.find(name)
         with self._database.read_transaction() as connection:
@@ -310,7 +326,7 @@ class Runs(StorePart):
             wanted += [self._has_status(connection, status)] if status is not None else []
             total = connection.execute(select(func.count()).select_from(runs).where(*wanted)).scalar_one()
             found = connection.execute(page.where(*wanted)).mappings().all()
-            return [self._current(connection, row) for row in found], int(total)
+            return [self._run_from_row(connection, row) for row in found], int(total)
 
     def _has_status(self, connection: Connection, status: str) -> ColumnElement[bool]:
         """Return the SQL condition for a status. Abandoned runs are queried first, as only Python can detect them."""
@@ -321,7 +337,7 @@ class Runs(StorePart):
         recorded = and_(runs.c.status == status, runs.c.run_no.not_in(abandoned))
         return or_(recorded, runs.c.run_no.in_([number for number, each in abandoned.items() if each == status]))
 
-    def _current(self, connection: Connection, row: RowMapping) -> Run:
+    def _run_from_row(self, connection: Connection, row: RowMapping) -> Run:
         """Return the run of a row, with its current status."""
         return current_run(row, self._now(connection, [row]))
 

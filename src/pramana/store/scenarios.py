@@ -71,14 +71,14 @@ class ScenarioIdsExist(AlreadyExists):
         some = ", ".join(map(quote_text, ids[:3])) + (" …" if len(ids) > 3 else "")
         one = len(ids) == 1
         super().__init__(
-            f"{len(ids):,} scenario{'' if one else 's'} {'exists' if one else 'exist'} already ({some}); nothing was "
+            f"{len(ids):,} scenario{'' if one else 's'} already {'exists' if one else 'exist'} ({some}); nothing was "
             "changed: import with the mode skip or update instead"
         )
         self.ids, self.problems = tuple(ids), tuple(problems)
 
 
-_one = msgspec.json.Decoder(Scenario)
-_several = msgspec.json.Decoder(list[StoredScenario])
+_scenario_decoder = msgspec.json.Decoder(Scenario)
+_scenarios_decoder = msgspec.json.Decoder(list[StoredScenario])
 
 
 class Scenarios(StorePart):
@@ -105,12 +105,12 @@ class Scenarios(StorePart):
         # One row for all of them: Python's sqlite3 releases the GIL for each row, and beside a busy event loop gets it
         # back only after milliseconds.
         query = (
-            f"SELECT {self._joined}, (SELECT count(*) FROM scenarios{where}) FROM "  # noqa: S608 - texts of ours
+            f"SELECT {self._joined}, (SELECT count(*) FROM scenarios{where}) FROM "  # noqa: S608 - constant texts, no user input
             f"(SELECT id, body, created, updated FROM scenarios{where} ORDER BY {self._id} LIMIT ? OFFSET ?) AS page"
         )
-        with self._database.read_once() as connection:
+        with self._database.read_one_statement() as connection:
             text, total = self._database.run(connection, query, (*values, *values, limit, offset)).one()
-        return _decode(_several, f"[{text or ''}]"), total
+        return _decode(_scenarios_decoder, f"[{text or ''}]"), total
 
     def _search(self, wanted: Selection, offset: int, limit: int) -> tuple[list[StoredScenario], int]:
         """Search in Python: how the engines fold case outside ASCII depends on their locale."""
@@ -130,14 +130,14 @@ class Scenarios(StorePart):
         where, values = self._where(wanted)
         folded, last = wanted.text.casefold(), ""
         query = (
-            "SELECT id, body, created, updated FROM scenarios"  # noqa: S608 - texts of ours
+            "SELECT id, body, created, updated FROM scenarios"  # noqa: S608 - constant texts, no user input
             f"{where or ' WHERE true'} AND {self._id} > ? ORDER BY {self._id} LIMIT ?"
         )
         while True:
             with self._database.read_transaction() as connection:
                 rows = self._database.run(connection, query, (*values, last, CHUNK_ROWS)).all()
             for _, body, created, updated in rows:
-                found = _decode(_one, body)
+                found = _decode(_scenario_decoder, body)
                 texts = (found.id, found.name, found.prompt, found.expected_outcome)
                 if not folded or any(folded in each.casefold() for each in texts):
                     yield found, created, updated
@@ -187,7 +187,7 @@ class Scenarios(StorePart):
                 found = _next_free_id(found, connection)
             elif self._existing(connection, [found]):
                 raise AlreadyExists(
-                    f"the scenario {quote_text(found)} already exists; choose another id, or edit that one"
+                    f"the scenario {quote_text(found)} already exists; choose another ID, or edit the existing scenario"
                 )
             now = timestamp()
             made = self._put(connection, replace(scenario, id=found), now, now)
@@ -202,9 +202,10 @@ class Scenarios(StorePart):
             body, created, updated = self._row(connection, scenario_id)
             if seen is not None and seen != updated:
                 raise Conflict(
-                    f"scenario {quote_text(scenario_id)} was changed at {updated} by someone else; reload it first"
+                    f"scenario {quote_text(scenario_id)} was changed by someone else at {updated}; reload the scenario "
+                    "first"
                 )
-            made = self._put(connection, alter(_decode(_one, body)), created, timestamp())
+            made = self._put(connection, alter(_decode(_scenario_decoder, body)), created, timestamp())
             record_change(connection, "scenario", scenario_id, "updated")
         return made
 
@@ -263,10 +264,10 @@ class Scenarios(StorePart):
                 )
             if self._existing(connection, [scenario_id]):
                 raise AlreadyExists(
-                    f"the scenario {quote_text(scenario_id)} exists again and would be lost; delete or rename that one "
-                    "first"
+                    f"the scenario {quote_text(scenario_id)} exists again and would be overwritten; delete or rename "
+                    "the existing scenario first"
                 )
-            made = self._put(connection, _decode(_one, row.body), row.created, row.updated)
+            made = self._put(connection, _decode(_scenario_decoder, row.body), row.created, row.updated)
             connection.execute(delete(deleted_scenarios).where(mine))
             record_change(connection, "scenario", scenario_id, "restored")
         return made
@@ -296,7 +297,7 @@ class Scenarios(StorePart):
         sqlite = self._database.is_sqlite
         given = _encode(ids).decode() if sqlite else list(ids)
         among = "IN (SELECT value FROM json_each(?))" if sqlite else "= ANY(?)"  # one value, however many IDs
-        query = f"SELECT id, created FROM scenarios WHERE id {among}"  # noqa: S608 - texts of ours
+        query = f"SELECT id, created FROM scenarios WHERE id {among}"  # noqa: S608 - constant texts, no user input
         return {row[0]: row[1] for row in self._database.run(connection, query, (given,))}
 
     def _row(self, connection: Connection, scenario_id: str) -> tuple[str, str, str]:
@@ -306,7 +307,11 @@ class Scenarios(StorePart):
             return row[0], row[1], row[2]
         gone = deleted_scenarios.c.id == escape_text(scenario_id)
         since = connection.execute(select(deleted_scenarios.c.deleted).where(gone)).scalar()
-        hint = f"; it was deleted at {since}, and can be restored for a day" if since and since > _expiry_time() else ""
+        hint = (
+            f"; the scenario was deleted at {since} and can be restored for one day"
+            if since and since > _expiry_time()
+            else ""
+        )
         raise NotFound(f"there is no scenario {quote_text(scenario_id)}{hint}")
 
     def _where(self, wanted: Selection) -> tuple[str, list[str]]:
@@ -337,7 +342,7 @@ def _decode(decoder: msgspec.json.Decoder[_Decoded], text: str) -> _Decoded:
 
 
 def _decode_row(body: str, created: str, updated: str) -> StoredScenario:
-    return _make_stored(_decode(_one, body), created, updated)
+    return _make_stored(_decode(_scenario_decoder, body), created, updated)
 
 
 def _make_stored(scenario: Scenario, created: str, updated: str) -> StoredScenario:

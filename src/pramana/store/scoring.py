@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, insert, select, update
 
 from pramana.errors import NotFound
-from pramana.model import OUTCOMES_BY_SEVERITY, Check, Key, Outcome, Spent
-from pramana.store.engine import Database, StorePart, timestamp
+from pramana.model import OUTCOMES_BY_SEVERITY, Check, Key, Outcome, Run, Spent
+from pramana.store.engine import Database, StorePart, record_change, timestamp
 from pramana.store.records import (
     CHECK_COLUMNS,
     MEASURED_OUTCOME,
@@ -35,7 +35,7 @@ INSERT_CHECKS = f"INSERT INTO checks ({', '.join(_COLUMNS)}) VALUES ({', '.join(
 Judged = tuple[Key, tuple[Check, ...]]
 
 
-class Link(NamedTuple):
+class ScoringLink(NamedTuple):
     """The columns of a finished scoring that decide which scorings a run is read by."""
 
     number: int
@@ -45,22 +45,22 @@ class Link(NamedTuple):
     """The newest scoring when this one was chosen as current; None if it was not chosen."""
 
 
-def current_scoring(links: Sequence[Link]) -> int:
+def current_scoring(links: Sequence[ScoringLink]) -> int:
     """Return the scoring that was chosen as current, else the newest.
 
-    >>> current_scoring([Link(0, None, 1), Link(1, None, None)])
+    >>> current_scoring([ScoringLink(0, None, 1), ScoringLink(1, None, None)])
     0
-    >>> current_scoring([Link(0, None, 1), Link(1, None, None), Link(2, 0, None)])
+    >>> current_scoring([ScoringLink(0, None, 1), ScoringLink(1, None, None), ScoringLink(2, 0, None)])
     2
     """
     newest = max(each.number for each in links)
     return next((each.number for each in links if each.chosen == newest), newest)
 
 
-def read_by(links: Sequence[Link], scoring: int | None = None) -> list[int]:
+def scorings_in_effect(links: Sequence[ScoringLink], scoring: int | None = None) -> list[int]:
     """Return the scorings that a run is read by, ascending: one (by default the current) and those that it extends.
 
-    >>> read_by([Link(0, None, None), Link(1, None, None), Link(2, 0, None)])
+    >>> scorings_in_effect([ScoringLink(0, None, None), ScoringLink(1, None, None), ScoringLink(2, 0, None)])
     [0, 2]
     """
     if not links:
@@ -81,21 +81,21 @@ def list_finished_scorings(connection: Connection, run_no: int, scoring: int | N
     labels, links = _read_finished(connection, run_no)
     if scoring is not None and scoring not in labels:
         raise NotFound(f"the run has no scoring {scoring}; it has {', '.join(map(str, labels))}")
-    return {number: labels[number] for number in read_by(links, scoring)}
+    return {number: labels[number] for number in scorings_in_effect(links, scoring)}
 
 
 def scorings_before(connection: Connection, run_no: int, scoring: int) -> list[int]:
     """Return the scorings that a run was read by before a rescoring, which may be unfinished."""
     labels, links = _read_finished(connection, run_no)
-    return [number for number in read_by(links, scoring if scoring in labels else None) if number != scoring]
+    return [number for number in scorings_in_effect(links, scoring if scoring in labels else None) if number != scoring]
 
 
-def _read_finished(connection: Connection, run_no: int) -> tuple[dict[int, str], list[Link]]:
+def _read_finished(connection: Connection, run_no: int) -> tuple[dict[int, str], list[ScoringLink]]:
     """Return the labels of a run's finished scorings, and their links."""
     query = select(scorings.c.label, *LINK_COLUMNS).where(scorings.c.run_no == run_no, scorings.c.finished.is_not(None))
     rows = connection.execute(query.order_by(scorings.c.scoring)).all()
     return {row.scoring: unescape_text(row.label) for row in rows}, [
-        Link(row.scoring, row.base, row.chosen) for row in rows
+        ScoringLink(row.scoring, row.base, row.chosen) for row in rows
     ]
 
 
@@ -205,7 +205,8 @@ class Scorings(StorePart):
     def use(self, run: RunRef, number: int) -> None:
         """Make a finished scoring current, until the next rescoring or the next choice."""
         with self._database.write_transaction() as connection:
-            run_no = read_run(connection, run).number
+            found = read_run(connection, run)
+            run_no = found.number
             connection.execute(select(runs.c.run_no).where(runs.c.run_no == run_no).with_for_update())
             list_finished_scorings(connection, run_no, number)
             newest = max(_read_finished(connection, run_no)[0])
@@ -213,11 +214,13 @@ class Scorings(StorePart):
             connection.execute(update(scorings).where(mine), {"chosen": None})
             if number != newest:
                 connection.execute(update(scorings).where(mine, scorings.c.scoring == number), {"chosen": newest})
+            record_change(connection, "run", found.id, "updated")
 
     def list(self, run: RunRef) -> Mapping[int, str]:
         """Return the labels, by number, of the scorings that the run is read by; number 0 came with the replies."""
         with self._database.read_transaction() as connection:
-            return list_finished_scorings(connection, read_run(connection, run).number)
+            found = read_run(connection, run)
+            return list_finished_scorings(connection, found.number, found.scoring)
 
     def begin(self, run: RunRef, label: str) -> "Rescoring":
         """Return a new scoring, as a context manager, which adds checks beside those there are.
@@ -225,7 +228,7 @@ class Scorings(StorePart):
         They are hidden until the context ends. A result without new checks keeps the earlier ones.
         """
         with self._database.read_transaction() as connection:
-            return Rescoring(self._database, read_run(connection, run).number, label)
+            return Rescoring(self._database, read_run(connection, run), label)
 
 
 class Rescoring:
@@ -235,8 +238,8 @@ class Rescoring:
     checks is deleted; one with only failed checks is never visible.
     """
 
-    def __init__(self, database: Database, run_no: int, label: str) -> None:
-        self._database, self._run_no, self.label = database, run_no, label
+    def __init__(self, database: Database, run: Run, label: str) -> None:
+        self._database, self._run_id, self._run_no, self.label = database, run.id, run.number, label
         self.number = 0
         self._added, self._failed = 0, 0
 
@@ -287,6 +290,7 @@ class Rescoring:
                 connection.execute(
                     update(scorings).where(this), {"finished": timestamp(), "label": escape_text(self.label)}
                 )
+                record_change(connection, "run", self._run_id, "updated")
             elif not self._failed:
                 connection.execute(delete(scorings).where(this))
 
@@ -315,6 +319,6 @@ def _make_check_rows(
     for key, made in some:
         seq = seqs.get((key.case, escape_text(key.model), escape_text(key.variant), key.repeat))
         if seq is None:
-            raise NotFound(f"the run has no result of {key}, so there is nothing to score again")
+            raise NotFound(f"the run has no result of {key}, so it cannot be scored again")
         rows += [(seq, scoring, at, *check_to_row(check)) for at, check in enumerate(made)]
     return rows

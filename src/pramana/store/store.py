@@ -35,12 +35,12 @@ class Store:
         self.providers = Providers(database)
         self.prices = SetPrices(database)
         self.tokens = Tokens(database)
-        self.decisions = PreferencesStore(database)
+        self.preferences = PreferencesStore(database)
         self.submissions = Submissions(database)
         self.changes = Changes(database)
         self.blobs = Blobs(settings.data_folder() / "blobs")
         """Recordings and logs: always files, even with PostgreSQL."""
-        self.sounds = Recordings(settings.data_folder() / "audio", self.blobs)
+        self.recordings = Recordings(settings.data_folder() / "audio", self.blobs)
 
     @property
     def kind(self) -> Literal["sqlite", "postgresql"]:

@@ -178,7 +178,7 @@ class _Prepared(Struct):
     day: str
     digest: bytes
     output_hash: bytes
-    rest: tuple[Any, ...]
+    other_columns: tuple[Any, ...]
     scored: bool
     passed: bool
 
@@ -237,7 +237,7 @@ class Submissions(StorePart):
                 else:
                     when.add(each.day)
                 number = numbers[(*each.kind, each.prompt)]
-                rows.append((number, *each.rest))
+                rows.append((number, *each.other_columns))
                 counts[_SUBMISSIONS] += 1
                 counts[_SCORED] += each.scored
                 counts[_PASSED] += each.passed
@@ -396,7 +396,7 @@ class Submissions(StorePart):
             sql = f"WITH wanted ({names}) AS (VALUES {_placeholders(len(rows), len(kinds))}) {query}"
             return connection.exec_driver_sql(sql, tuple(chain.from_iterable(rows))).fetchall()
         arrays = ", ".join(f"%s::{kind}[]" for kind in kinds)
-        sql = f"WITH wanted ({names}) AS (SELECT * FROM unnest({arrays})) {query}"  # noqa: S608 - names of ours
+        sql = f"WITH wanted ({names}) AS (SELECT * FROM unnest({arrays})) {query}"  # noqa: S608 - constant names, no user input
         return connection.exec_driver_sql(sql, tuple(map(list, zip(*rows, strict=True)))).fetchall()
 
     def _query_with_values(
@@ -527,10 +527,10 @@ def _prepare_results(
         )
     if problems:
         raise InvalidInput.from_problems(problems[:MAX_PROBLEMS], len(problems))
-    everything = "".join([value for each in made for value in each.rest if value.__class__ is str])
+    everything = "".join([value for each in made for value in each.other_columns if value.__class__ is str])
     if not everything.isascii() or "\0" in everything:
         for one in made:
-            one.rest = escape_row(one.rest)
+            one.other_columns = escape_row(one.other_columns)
     return made
 
 

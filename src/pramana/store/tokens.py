@@ -28,7 +28,7 @@ _RANDOM_BYTES = 32
 _TOKEN_LENGTH = len(TOKEN_PREFIX) + 43
 """The random bytes have 43 characters in base64."""
 MAX_NAME_LENGTH = 100
-EXPIRES_DAYS, MOST_DAYS = 90, 3_650
+EXPIRES_DAYS, MAX_DAYS = 90, 3_650
 """The default and the maximum number of days until a token expires."""
 SESSION_DAYS = 30
 
@@ -61,10 +61,10 @@ class Tokens(StorePart):
             raise InvalidInput(message, [Problem(message, "name")])
         if role not in ROLES:
             raise InvalidInput(
-                f"there is no role {quote_text(role)}{suggest_similar(role, ROLES)}; there are {', '.join(ROLES)}"
+                f"unknown role {quote_text(role)}{suggest_similar(role, ROLES)}; expected one of {', '.join(ROLES)}"
             )
-        if days is not None and not 1 <= days <= MOST_DAYS:
-            raise InvalidInput(f"a token expires after 1 to {MOST_DAYS:,} days, or never; found {days}")
+        if days is not None and not 1 <= days <= MAX_DAYS:
+            raise InvalidInput(f"a token expires after 1 to {MAX_DAYS:,} days, or never; found {days}")
         secret = make_secret()
         expires = None if days is None else _days_from_now(days)
         made = Token(f"t{secrets.token_hex(4)}", name, role, timestamp(), expires=expires)

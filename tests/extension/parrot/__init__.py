@@ -1,4 +1,4 @@
-"""Extensions as another's package holds them: a model that repeats what it hears, and ways to check and export that.
+"""A third-party package of extensions: a provider that repeats its prompt, an assertion, scorers and an exporter.
 
 It uses nothing but the public names of `pramana`.
 """
@@ -11,7 +11,7 @@ import pramana
 
 
 class Parrot:
-    """A provider: `parrot:loud` repeats in capitals, `parrot:quiet` as it heard."""
+    """A provider: `parrot:loud` repeats the prompt in capitals, `parrot:quiet` unchanged."""
 
     def __init__(self, voice: str, account: pramana.Account | None) -> None:
         self.voice, self.account, self.closed = voice, account, False
@@ -67,5 +67,5 @@ def phrases(run: pramana.Run, results: Iterator[pramana.Result], out: IO[str]) -
 
 
 @pramana.exporter("packed", ending=".z", binary=True)
-def packed(_: pramana.Run, results: Iterator[pramana.Result], out: IO[bytes]) -> None:
+def pack(_: pramana.Run, results: Iterator[pramana.Result], out: IO[bytes]) -> None:
     out.write(zlib.compress("\n".join(result.output or "" for result in results).encode()))

@@ -1,4 +1,4 @@
-"""Embeddings: OpenAI's own SDK referees server and adapter; then every fault, and servers that answer otherwise."""
+"""Embeddings: server and adapter checked with OpenAI's own SDK; then every fault, and malformed answers."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ from pramana.providers.accounts import Account
 from pramana.providers.names import resolve_embedder, resolve_target
 from pramana.providers.text.openai import OpenAI
 
-from ...loopback.embeddings import pack, vector_of
+from ...loopback.embeddings import embed_text, encode_base64
 from ...loopback.openai import EMBEDDING_FIELDS, OpenAIWire
 from ...loopback.server import Answer, Fault, FaultKind, Loopback, Wire
 
@@ -57,16 +57,16 @@ async def embed(server: Loopback, *texts: str, compatible: bool = False, timeout
         await provider.close()
 
 
-def matters(got: ReceivedRequest) -> tuple[Any, ...]:
+def relevant_parts(got: ReceivedRequest) -> tuple[Any, ...]:
     names = ("Authorization", "Content-Type", "Accept")
     return got.method, got.path, dict(got.query), got.body, [got.headers.get(name) for name in names]
 
 
-# The referee
+# The vendor SDK
 
 
 @pytest.mark.parametrize("encoding", [None, "float", "base64"])
-def test_the_referee_completes_a_call(encoding: Any) -> None:
+def test_the_sdk_completes_a_call(encoding: Any) -> None:
     async def use(server: Loopback) -> CreateEmbeddingResponse:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             how = {"encoding_format": encoding} if encoding else {}
@@ -76,11 +76,11 @@ def test_the_referee_completes_a_call(encoding: Any) -> None:
     assert not answer.model_extra
     assert (answer.model, answer.usage.prompt_tokens) == (MODEL, 6)
     assert [each.index for each in answer.data] == [0, 1]
-    if encoding != "base64":  # who asks for it by name gets it as it came
-        assert answer.data[0].embedding == pytest.approx(vector_of(TEXTS[0], 64), rel=1e-6)
+    if encoding != "base64":  # an explicit encoding is returned unchanged
+        assert answer.data[0].embedding == pytest.approx(embed_text(TEXTS[0], 64), rel=1e-6)
 
 
-def test_the_request_equals_the_referees() -> None:
+def test_our_request_equals_that_of_the_sdk() -> None:
     async def use(server: Loopback) -> list[ReceivedRequest]:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             await client.embeddings.create(model=MODEL, input=["a", "b"])
@@ -91,25 +91,25 @@ def test_the_request_equals_the_referees() -> None:
         await embed(server, "a", dimensions=64)
         return server.requests
 
-    theirs, their_plain, their_short, ours, our_plain, our_short = map(matters, serve(use))
+    theirs, their_plain, their_short, ours, our_plain, our_short = map(relevant_parts, serve(use))
     assert (ours, our_plain, our_short) == (theirs, their_plain, their_short)
     assert ours[3] == {"model": MODEL, "input": ["a", "b"], "encoding_format": "base64"}
 
 
-def test_every_answer_has_the_referees_shape() -> None:
+def test_every_answer_fits_the_types_of_the_sdk() -> None:
     for encoding in ("float", "base64"):
         body = {"model": MODEL, "input": TEXTS, "encoding_format": encoding}
         got = ReceivedRequest("POST", "/embeddings", {}, {"Content-Type": "application/json"}, body)
         whole = json.loads(OpenAIWire().answer(got, None).whole)
         if encoding == "base64":  # the SDK's model is of what it has unpacked
-            assert whole["data"][0]["embedding"] == pack(vector_of(TEXTS[0], 256))
+            assert whole["data"][0]["embedding"] == encode_base64(embed_text(TEXTS[0], 256))
             whole["data"] = [{**each, "embedding": [0.0]} for each in whole["data"]]
         answer = CreateEmbeddingResponse.model_validate(whole)
         assert not answer.model_extra
         assert not answer.data[0].model_extra
 
 
-def test_the_server_knows_every_field_of_the_referee() -> None:
+def test_the_server_accepts_every_field_of_the_sdk() -> None:
     assert EMBEDDING_FIELDS.keys() == typing.get_type_hints(EmbeddingCreateParams).keys()
 
 
@@ -123,7 +123,7 @@ def test_the_server_knows_every_field_of_the_referee() -> None:
         ("error", openai.InternalServerError, None),
     ],
 )
-def test_the_referee_understands_every_refusal(
+def test_the_sdk_understands_every_refusal(
     kind: FaultKind, raised: type[openai.APIStatusError], code: str | None
 ) -> None:
     async def use(server: Loopback) -> None:
@@ -139,28 +139,28 @@ def test_the_referee_understands_every_refusal(
 
 
 @pytest.mark.parametrize("compatible", [False, True])
-def test_texts_come_back_as_vectors_in_their_order(compatible: bool) -> None:
+def test_texts_are_embedded_in_their_order(compatible: bool) -> None:
     reply = serve(lambda server: embed(server, compatible=compatible), latency_s=0.1)
     assert [list(vector) for vector in reply.vectors] == [
-        pytest.approx(vector_of(text, 256), rel=1e-6) for text in TEXTS
+        pytest.approx(embed_text(text, 256), rel=1e-6) for text in TEXTS
     ]
     assert (reply.text, reply.served_model, reply.usage) == ("", MODEL, Usage(12, 0))
     assert reply.total_s == pytest.approx(0.1, abs=1e-4)
     assert all(math.isclose(math.hypot(*vector), 1, rel_tol=1e-6) for vector in reply.vectors)
 
 
-def answering(answer: Any) -> Wire:
-    class Odd(OpenAIWire):
+def answer_with(answer: Any) -> Wire:
+    class OddWire(OpenAIWire):
         def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
             return Answer.of(answer)
 
-    return Odd()
+    return OddWire()
 
 
 @pytest.mark.parametrize("usage", [{"prompt_tokens": "few"}, {"prompt_tokens": -3}, {"prompt_tokens": 2**63}, 3, None])
 def test_vectors_may_come_in_any_order_and_without_usage(usage: Any) -> None:
-    data = [{"index": 1, "embedding": [0, 1]}, {"index": 0, "embedding": pack([1.0, 0.0])}]
-    reply = serve(lambda server: embed(server, "a", "b"), answering({"data": data, "usage": usage}))
+    data = [{"index": 1, "embedding": [0, 1]}, {"index": 0, "embedding": encode_base64([1.0, 0.0])}]
+    reply = serve(lambda server: embed(server, "a", "b"), answer_with({"data": data, "usage": usage}))
     assert [list(vector) for vector in reply.vectors] == [[1.0, 0.0], [0.0, 1.0]]
     assert (reply.usage, reply.served_model) == (Usage(), None)
 
@@ -185,7 +185,7 @@ def test_vectors_may_come_in_any_order_and_without_usage(usage: Any) -> None:
 )
 def test_an_answer_of_another_shape_breaks_the_reply(answer: Any) -> None:
     with pytest.raises(BrokenReply, match="does not fit the format of embeddings"):
-        serve(lambda server: embed(server, "a"), answering(answer))
+        serve(lambda server: embed(server, "a"), answer_with(answer))
 
 
 # Faults
@@ -204,7 +204,7 @@ def test_an_answer_of_another_shape_breaks_the_reply(answer: Any) -> None:
         (Fault("bad_json"), BrokenReply, "is not JSON"),
     ],
 )
-def test_each_fault_has_its_error(fault: Fault, kind: type[ProviderError], says: str) -> None:
+def test_each_fault_raises_its_error(fault: Fault, kind: type[ProviderError], says: str) -> None:
     with pytest.raises(ProviderError) as caught:
         serve(embed, faults=[fault])
     assert type(caught.value) is kind
@@ -212,7 +212,7 @@ def test_each_fault_has_its_error(fault: Fault, kind: type[ProviderError], says:
     assert KEY not in str(caught.value)
 
 
-def test_a_hang_ends_with_the_timeout() -> None:
+def test_a_hanging_request_ends_with_the_timeout() -> None:
     with pytest.raises(Unavailable, match="no complete reply"):
         serve(lambda server: embed(server, timeout_s=0.2), faults=[Fault("hang")])
 
@@ -242,14 +242,14 @@ def test_the_server_checks_field_by_field(given: Any, param: str | None, code: s
 
 
 @pytest.mark.parametrize(("given", "count", "used"), [([1, 2, 3], 1, 3), ([[1, 2], [3]], 2, 3), ("a b", 1, 2)])
-def test_the_server_takes_tokens_too(given: Any, count: int, used: int) -> None:
+def test_the_server_accepts_tokens(given: Any, count: int, used: int) -> None:
     body = {"input": given, "model": "m"}
     got = ReceivedRequest("POST", "/embeddings", {}, {"Content-Type": "application/json"}, body)
     answer = json.loads(OpenAIWire().answer(got, None).whole)
     assert (len(answer["data"]), answer["usage"]["total_tokens"]) == (count, used)
 
 
-def test_what_cannot_be_embedded_is_rejected() -> None:
+def test_input_that_cannot_be_embedded_is_rejected() -> None:
     with pytest.raises(Rejected, match="input"):
         serve(lambda server: embed(server, ""))
 
@@ -257,14 +257,14 @@ def test_what_cannot_be_embedded_is_rejected() -> None:
 # Names
 
 
-def test_names_of_embedders_find_their_provider() -> None:
+def test_embedder_names_resolve_to_their_provider() -> None:
     assert resolve_embedder("text-embedding-3-small").provider == "openai"
     assert resolve_embedder("openai:anything") == resolve_target("openai:anything")
     assert resolve_embedder("http://localhost:8000/v1#nomic").arguments == {"base_url": "http://localhost:8000/v1"}
 
 
 @pytest.mark.parametrize("typed", ["opus", "gemini-embedding-001", "fake:echo", "openai-responses:gpt-5"])
-def test_who_cannot_embed_is_refused_with_what_to_type(typed: str) -> None:
+def test_a_provider_that_cannot_embed_is_refused_with_advice(typed: str) -> None:
     with pytest.raises(
         InvalidInput, match=r"is not an embedding model.*openai:text-embedding-3-small.*http://HOST:PORT/v1#MODEL"
     ):

@@ -1,4 +1,4 @@
-"""The fake provider: the same every time, faults by seed, and no waiting unless asked."""
+"""The fake provider: deterministic replies, faults by seed, and latency only on request."""
 
 import asyncio
 import subprocess
@@ -17,12 +17,12 @@ from pramana.providers.text.fake import ERRORS, WORDS, FakeProvider, parse_fake
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
-def request(text: str = "Is it so?", **parameters: Any) -> Request:
+def make_request(text: str = "Is it so?", **parameters: Any) -> Request:
     return Request("words", (Turn("system", "Be brief."), Turn("user", text)), parameters)
 
 
 def ask(written: str = "", asked: Request | None = None) -> Reply:
-    return asyncio.run(FakeProvider(**parse_fake(written)).ask(asked or request()))
+    return asyncio.run(FakeProvider(**parse_fake(written)).ask(asked or make_request()))
 
 
 def test_the_same_request_gets_the_same_reply() -> None:
@@ -34,7 +34,7 @@ def test_the_same_request_gets_the_same_reply() -> None:
     assert (reply.finish_reason, reply.served_model) == ("stop", "fake-1")
 
 
-def test_the_same_reply_in_another_process() -> None:
+def test_another_process_gets_the_same_reply() -> None:
     code = (
         "import asyncio; from pramana.model import *; from pramana.providers.text.fake import FakeProvider\n"
         "asked = Request('words', (Turn('system', 'Be brief.'), Turn('user', 'Is it so?')))\n"
@@ -44,44 +44,44 @@ def test_the_same_reply_in_another_process() -> None:
     assert run.stdout.strip() == ask().text
 
 
-def test_another_request_seed_or_parameter_gets_another_reply() -> None:
-    others = [ask("seed=1"), ask(asked=request("And now?")), ask(asked=request(temperature=1))]
+def test_a_different_request_seed_or_parameter_gets_a_different_reply() -> None:
+    others = [ask("seed=1"), ask(asked=make_request("And now?")), ask(asked=make_request(temperature=1))]
     assert len({ask().text, *(reply.text for reply in others)}) == 4
 
 
-def test_echo_fixed_and_tokens() -> None:
-    assert ask("echo", request("What I said")).text == "What I said"
+def test_echo_fixed_and_tokens_determine_the_reply() -> None:
+    assert ask("echo", make_request("What I said")).text == "What I said"
     assert ask("echo", Request("echo", (Turn("assistant", "x"),))).text == ""
     assert ask("fixed=Yes, surely: 1=1").text == "Yes, surely: 1=1"
     assert ask("fixed=").text == ""
     assert len(ask("tokens=3").text.split()) == 3
 
 
-def test_the_answer_keeps_to_max_tokens() -> None:
-    reply = ask("fixed=one two three", request(max_tokens=2))
+def test_the_reply_respects_max_tokens() -> None:
+    reply = ask("fixed=one two three", make_request(max_tokens=2))
     assert (reply.text, reply.finish_reason, reply.usage.output_tokens) == ("one two", "length", 2)
 
 
-def test_latency_passes_and_without_it_nothing_waits() -> None:
+def test_replies_are_delayed_only_by_the_given_latency() -> None:
     assert ask("latency=0.05,echo").total_s == pytest.approx(0.05, abs=1e-4)
     assert 0.02 <= ask("latency=0.02,jitter=0.03,echo").total_s <= 0.0501
 
-    async def many() -> float:
+    async def ask_many() -> float:
         fake = FakeProvider()
         start = clock.monotonic()
         for number in range(200):
-            await fake.ask(request(str(number)))
+            await fake.ask(make_request(str(number)))
         return clock.monotonic() - start
 
-    assert asyncio.run(many()) == 0
+    assert asyncio.run(ask_many()) == 0
 
 
-def outcomes(written: str, count: int = 400) -> list[str]:
+def collect_outcomes(written: str, count: int = 400) -> list[str]:
     async def go() -> list[str]:
         fake, found = FakeProvider(**parse_fake(written)), []
         for number in range(count):
             try:
-                await fake.ask(request(str(number)))
+                await fake.ask(make_request(str(number)))
                 found.append("answered")
             except ProviderError as error:
                 found.append(error.code)
@@ -90,19 +90,19 @@ def outcomes(written: str, count: int = 400) -> list[str]:
     return asyncio.run(go())
 
 
-def test_errors_come_in_the_shares_asked_for_and_by_seed() -> None:
-    found = outcomes("rate_limited=0.2,unavailable=0.1,echo")
+def test_errors_occur_at_the_given_rates_by_seed() -> None:
+    found = collect_outcomes("rate_limited=0.2,unavailable=0.1,echo")
     counts = Counter(found)
     assert 50 < counts["rate_limited"] < 110
     assert 20 < counts["unavailable"] < 65
     assert counts["answered"] == 400 - counts["rate_limited"] - counts["unavailable"]
-    assert found == outcomes("rate_limited=0.2,unavailable=0.1,echo")
-    assert found != outcomes("seed=9,rate_limited=0.2,unavailable=0.1,echo")
+    assert found == collect_outcomes("rate_limited=0.2,unavailable=0.1,echo")
+    assert found != collect_outcomes("seed=9,rate_limited=0.2,unavailable=0.1,echo")
 
 
 @pytest.mark.parametrize("code", ERRORS)
-def test_every_kind_of_error(code: str) -> None:
-    with pytest.raises(ERRORS[code], match=f"fails on purpose: {code}"):
+def test_every_kind_of_error_can_be_raised(code: str) -> None:
+    with pytest.raises(ERRORS[code], match=f"error requested from the fake provider: {code}"):
         ask(f"{code}=1")
 
 
@@ -114,7 +114,7 @@ def test_a_retry_can_succeed_and_memory_stays_flat() -> None:
             while True:
                 tries += 1
                 try:
-                    assert (await fake.ask(request(str(number)))).text == str(number)
+                    assert (await fake.ask(make_request(str(number)))).text == str(number)
                     break
                 except RateLimited:
                     pass
@@ -139,7 +139,7 @@ def test_a_retry_can_succeed_and_memory_stays_flat() -> None:
         ("echo,", None),
     ],
 )
-def test_what_is_written_wrong_says_what_to_write(written: str, says: str | None) -> None:
+def test_an_invalid_option_says_what_to_write(written: str, says: str | None) -> None:
     if says is None:
         assert parse_fake(written) == {"answer": "echo"}
         return
@@ -147,9 +147,9 @@ def test_what_is_written_wrong_says_what_to_write(written: str, says: str | None
         parse_fake(written)
 
 
-def test_it_opens_by_its_target_and_lists_what_it_has() -> None:
+def test_the_fake_provider_opens_by_target_and_lists_its_models() -> None:
     fake = FakeProvider.open(resolve_target("fake:seed=2,echo"))
     assert asyncio.run(fake.models()) == ["echo", "fixed", "words"]
-    assert asyncio.run(fake.ask(request("hello"))).text == "hello"
-    assert asyncio.run(fake.ask(request("hello"))).fingerprint == "seed-2"
+    assert asyncio.run(fake.ask(make_request("hello"))).text == "hello"
+    assert asyncio.run(fake.ask(make_request("hello"))).fingerprint == "seed-2"
     asyncio.run(fake.close())

@@ -1,4 +1,4 @@
-"""Every fault that a server can be told to make, in every wire format: an error of the right kind, or a reply."""
+"""Every fault of the loopback servers in every wire format: an error of the right kind, or a reply."""
 
 from collections.abc import Callable
 from typing import Any, get_args
@@ -24,10 +24,10 @@ from . import test_anthropic, test_google, test_openai
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
 WIRES: dict[str, Callable[..., Reply]] = {
-    "OpenAI chat": lambda **given: test_openai.asked(make=OpenAI, **given),
-    "OpenAI responses": lambda **given: test_openai.asked(make=Responses, **given),
-    "Anthropic": test_anthropic.asked,
-    "Google": test_google.asked,
+    "OpenAI chat": lambda **given: test_openai.ask_server(make=OpenAI, **given),
+    "OpenAI responses": lambda **given: test_openai.ask_server(make=Responses, **given),
+    "Anthropic": test_anthropic.ask_server,
+    "Google": test_google.ask_server,
 }
 ERRORS: dict[FaultKind, type[ProviderError]] = {
     "unauthorized": AuthenticationFailed,
@@ -57,14 +57,14 @@ READ_ALL_THE_SAME = {("Google", "blocked"): ""}
 PARAMETERS = {"Anthropic": "metadata", "Google": "top_p"}
 
 
-def test_no_fault_is_left_out() -> None:
+def test_every_fault_is_covered() -> None:
     assert {*ERRORS, *TEXTS} == set(get_args(FaultKind))
     assert not ERRORS.keys() & TEXTS.keys()
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("kind", get_args(FaultKind))
-def test_a_fault_becomes_the_right_error_or_is_read(wire: str, kind: FaultKind) -> None:
+def test_each_fault_raises_its_error_or_is_read(wire: str, kind: FaultKind) -> None:
     parameter = PARAMETERS.get(wire, "temperature") if kind == "parameter" else None
     given: dict[str, Any] = {"faults": [Fault(kind, parameter=parameter)]}
     if kind in ERRORS and (wire, kind) not in READ_ALL_THE_SAME:
@@ -79,7 +79,7 @@ def test_a_fault_becomes_the_right_error_or_is_read(wire: str, kind: FaultKind) 
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_how_long_to_wait_is_read(wire: str) -> None:
+def test_retry_after_is_read(wire: str) -> None:
     with pytest.raises(RateLimited) as caught:
         WIRES[wire](faults=[Fault("rate_limited", retry_after="7")])
     assert caught.value.retry_after == 7.0

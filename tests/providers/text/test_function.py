@@ -1,4 +1,4 @@
-"""A user's function: text or messages in, text out, and what it raises ends as an error of that reply."""
+"""A user's function: text or messages in, text out, and exceptions that become errors of the reply."""
 
 import asyncio
 import json
@@ -122,7 +122,7 @@ def ask(name: str, *turns: Turn, **parameters: Any) -> Reply:
         ("model", "called hi"),
     ],
 )
-def test_each_kind_of_function_answers(name: str, text: str) -> None:
+def test_each_kind_of_function_is_called(name: str, text: str) -> None:
     reply = ask(name)
     assert (reply.text, reply.served_model) == (text, f"my_functions:{name}")
     assert reply.total_s > 0
@@ -130,13 +130,13 @@ def test_each_kind_of_function_answers(name: str, text: str) -> None:
     assert reply.usage.input_tokens is None
 
 
-def test_a_conversation_as_text_and_as_messages() -> None:
+def test_a_conversation_is_passed_as_text_or_messages() -> None:
     turns = (Turn("system", "Be brief."), Turn("user", "Is it?"), Turn("assistant", "Yes."), Turn("user", "So?"))
     assert ask("shout", *turns).text == "BE BRIEF.\n\nIS IT?\n\nYES.\n\nSO?"
     assert ask("roles", *turns).text == "system=Be brief. user=Is it? assistant=Yes. user=So?"
 
 
-def test_parameters_go_to_functions_that_declare_them_and_are_listed_where_they_do_not() -> None:
+def test_parameters_are_passed_if_declared_and_listed_as_dropped_otherwise() -> None:
     given = ask("hot", temperature=0.5, seed=42)
     assert (given.text, given.dropped) == ("0.5", ())
     given = ask("seeded", temperature=0.5, seed=42)
@@ -145,19 +145,19 @@ def test_parameters_go_to_functions_that_declare_them_and_are_listed_where_they_
     assert ask("later", seed=42).dropped == ("seed",)
 
 
-def test_keyword_arguments_of_any_name_get_every_parameter_that_is_set() -> None:
+def test_functions_with_kwargs_get_every_given_parameter() -> None:
     given = ask("client", temperature=0.7, seed=7, max_tokens=9, top_p=None, stop=["."])
     assert json.loads(given.text) == {"temperature": 0.7, "seed": 7, "max_tokens": 9, "stop": ["."]}
     assert given.dropped == ()
     assert json.loads(ask("reader", seed=7, top_p=0.5).text) == {"seed": 7, "top_p": 0.5}
 
 
-def test_a_parameter_named_as_the_prompt_is_not_passed_twice() -> None:
+def test_a_parameter_named_like_the_prompt_is_not_passed_twice() -> None:
     given = ask("reader", prompt="another", seed=7)
     assert (json.loads(given.text), given.dropped) == ({"seed": 7}, ("prompt",))
 
 
-def test_what_a_partial_has_bound_stays_and_the_run_s_value_is_listed_as_not_taken() -> None:
+def test_arguments_bound_by_a_partial_are_kept_and_the_value_of_the_run_is_dropped() -> None:
     given = ask("warm", temperature=0.7, seed=7)
     assert json.loads(given.text) == {"seed": 7, "temperature": 0.3}
     assert given.dropped == ("temperature",)
@@ -166,7 +166,7 @@ def test_what_a_partial_has_bound_stays_and_the_run_s_value_is_listed_as_not_tak
 def test_a_plain_function_runs_in_a_thread_and_many_run_at_once() -> None:
     assert ask("where").text.startswith("pramana-function")
 
-    async def many() -> float:
+    async def ask_many() -> float:
         provider = FunctionProvider("my_functions:nap")
         start = time.perf_counter()
         asked = [provider.ask(Request("x", (Turn("user", str(number)),))) for number in range(20)]
@@ -174,10 +174,10 @@ def test_a_plain_function_runs_in_a_thread_and_many_run_at_once() -> None:
         await provider.close()
         return time.perf_counter() - start
 
-    assert asyncio.run(many()) < 20 * 0.2 / 2  # one after the other would take four seconds
+    assert asyncio.run(ask_many()) < 20 * 0.2 / 2  # one after the other would take four seconds
 
 
-def test_as_many_calls_run_at_once_as_are_made() -> None:
+def test_concurrent_calls_are_not_limited_by_a_thread_pool() -> None:
     """How many may be made is the limiter's business: `concurrency=150` means 150."""
     all_called = threading.Barrier(100)
 
@@ -197,16 +197,16 @@ def test_as_many_calls_run_at_once_as_are_made() -> None:
 _request_id: ContextVar[str] = ContextVar("request_id", default="none")
 
 
-def seen_by_a_plain_function(_: str) -> str:
+def read_request_id(_: str) -> str:
     return _request_id.get()
 
 
-async def seen_by_a_coroutine(_: str) -> str:
+async def read_request_id_async(_: str) -> str:
     await asyncio.sleep(0)
     return _request_id.get()
 
 
-@pytest.mark.parametrize("reads", [seen_by_a_plain_function, seen_by_a_coroutine])
+@pytest.mark.parametrize("reads", [read_request_id, read_request_id_async])
 def test_a_function_sees_the_context_variables_of_its_caller(reads: Any) -> None:
     async def answer(provider: FunctionProvider, name: str) -> str:
         _request_id.set(name)
@@ -231,7 +231,7 @@ def test_a_function_sees_the_context_variables_of_its_caller(reads: Any) -> None
         ("roles.missing", None),
     ],
 )
-def test_what_goes_wrong_inside_is_an_error_of_the_reply(name: str, says: str | None) -> None:
+def test_failures_inside_a_function_are_errors_of_the_reply(name: str, says: str | None) -> None:
     if says is None:
         with pytest.raises(InvalidInput, match="has no attribute 'missing'"):
             ask(name)
@@ -244,7 +244,7 @@ def test_what_goes_wrong_inside_is_an_error_of_the_reply(name: str, says: str | 
 
 @pytest.mark.parametrize("kind", ["GeneratorExit", "SystemExit", "StopIteration", "StopAsyncIteration", "Own", "Dumb"])
 @pytest.mark.parametrize("name", ["raises", "raises_later"])
-def test_whatever_is_raised_is_an_error_of_the_reply(name: str, kind: str) -> None:
+def test_any_exception_is_an_error_of_the_reply(name: str, kind: str) -> None:
     with pytest.raises(ProviderError, match=f"my_functions:{name} raised ") as caught:
         ask(name, Turn("user", kind))
     assert not caught.value.fatal
@@ -253,13 +253,13 @@ def test_whatever_is_raised_is_an_error_of_the_reply(name: str, kind: str) -> No
 
 
 @pytest.mark.parametrize("name", ["raises", "raises_later", "cancels_itself"])
-def test_a_function_that_cancels_itself_cancels_nobody_else(name: str) -> None:
+def test_a_function_that_cancels_itself_cancels_no_other_call(name: str) -> None:
     with pytest.raises(ProviderError, match=f"my_functions:{name} raised CancelledError"):
         ask(name, Turn("user", "CancelledError"))
 
 
 @pytest.mark.parametrize("name", ["raises", "raises_later"])
-def test_ctrl_c_is_for_all_of_us(name: str) -> None:
+def test_ctrl_c_in_a_function_ends_the_program(name: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         ask(name, Turn("user", "KeyboardInterrupt"))
 
@@ -277,18 +277,18 @@ def test_ctrl_c_is_for_all_of_us(name: str) -> None:
         ("10**400", None),
     ],
 )
-def test_how_long_to_wait_is_seconds_or_unknown(given: str, seconds: float | None) -> None:
+def test_retry_after_is_seconds_or_unknown(given: str, seconds: float | None) -> None:
     with pytest.raises(RateLimited) as caught:
         ask("waits", Turn("user", given))
     assert caught.value.retry_after == seconds
 
 
-def test_a_text_of_another_class_is_the_text_it_holds() -> None:
+def test_a_str_subclass_is_read_as_plain_text() -> None:
     reply = ask("says")
     assert (reply.text, type(reply.text)) == ("hi", str)
 
 
-def test_no_key_of_the_environment_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_the_environment_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
     key = "sk-of-the-environment"
     monkeypatch.setenv("OPENAI_API_KEY", key)
     monkeypatch.setenv("COMPATIBLE_API_KEY", "a word")
@@ -304,7 +304,7 @@ def test_no_key_of_the_environment_leaves(monkeypatch: pytest.MonkeyPatch) -> No
     assert ask("hang", Turn("user", "a word")).text == "a word"
 
 
-def test_a_function_may_speak_our_errors() -> None:
+def test_a_function_may_raise_our_errors() -> None:
     with pytest.raises(RateLimited, match="slow down") as caught:
         ask("limited")
     assert caught.value.retry_after == 2.0
@@ -317,16 +317,16 @@ def test_a_function_may_speak_our_errors() -> None:
         ("broken_module:f", "cannot be loaded: RuntimeError: at import"),
         ("leaving_module:f", "cannot be loaded: SystemExit: no GPU"),
         ("my_functions:constant", 'is "int", which cannot be called'),
-        ("my_functions", "names no function"),
-        (":f", "names no function"),
+        ("my_functions", "lacks a function"),
+        (":f", "lacks a function"),
     ],
 )
-def test_a_path_that_leads_nowhere_says_so_at_once(path: str, says: str) -> None:
+def test_a_missing_function_is_reported_at_once(path: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         FunctionProvider(path)
 
 
-def test_a_builtin_that_says_nothing_of_itself_is_called_with_the_text() -> None:
+def test_a_builtin_without_a_signature_is_called_with_the_text() -> None:
     provider = FunctionProvider("builtins:str")
     reply = asyncio.run(provider.ask(Request("x", (Turn("user", "hi"),))))
     asyncio.run(provider.close())
@@ -351,9 +351,9 @@ def test_closing_does_not_wait_for_a_function_that_hangs() -> None:
     released.set()
 
 
-def test_two_functions_of_one_run_each_answer_for_themselves(tmp_path: Path) -> None:
+def test_two_functions_of_one_run_are_separate_models(tmp_path: Path) -> None:
     suite = tmp_path / "mine.jsonl"
-    suite.write_text(json.dumps(one_case(1, "hi", "HI")) + "\n", encoding="utf-8")
+    suite.write_text(json.dumps(make_case(1, "hi", "HI")) + "\n", encoding="utf-8")
     models = ("python:my_functions:shout", "python:my_functions:later")
     with closing(open_store(settings.database_url())) as store:
         begun = create_run(store, RunRequest(paths=(suite,), models=models))
@@ -362,7 +362,7 @@ def test_two_functions_of_one_run_each_answer_for_themselves(tmp_path: Path) -> 
     assert said == {models[0]: "HI", models[1]: "hi!"}
 
 
-def one_case(number: int, prompt: str, ideal: str) -> dict[str, Any]:
+def make_case(number: int, prompt: str, ideal: str) -> dict[str, Any]:
     return {
         "id": f"coding-{number:03}",
         "category": "coding",
@@ -374,7 +374,7 @@ def one_case(number: int, prompt: str, ideal: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["hang", "never_ends"])
-def test_calls_that_were_given_up_take_nobodys_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_abandoned_calls_do_not_occupy_a_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(function, "THREADS", 2)
 
     async def go() -> str:
@@ -390,7 +390,7 @@ def test_calls_that_were_given_up_take_nobodys_place(name: str, monkeypatch: pyt
     assert asyncio.run(go()) == "hi"
 
 
-def test_a_coroutine_that_blocks_holds_up_nobody_else() -> None:
+def test_a_blocking_coroutine_does_not_delay_others() -> None:
     async def go() -> float:
         provider = FunctionProvider("my_functions:blocks")
         asked = asyncio.ensure_future(provider.ask(Request("x", (Turn("user", "hi"),))))
@@ -407,9 +407,9 @@ def test_a_coroutine_that_blocks_holds_up_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("name", ["hang", "never_ends"])
-def test_a_function_that_hangs_does_not_keep_the_process(name: str, tmp_path: Path) -> None:
+def test_a_hanging_function_does_not_keep_the_process_alive(name: str, tmp_path: Path) -> None:
     suite = tmp_path / "mine.jsonl"
-    cases = [one_case(number, text, "hi") for number, text in enumerate(["hang", "hi"])]
+    cases = [make_case(number, text, "hi") for number, text in enumerate(["hang", "hi"])]
     suite.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
     command = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"python:my_functions:{name}"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What a user reads when a function of theirs raises, cannot be imported, or is called with too little."""
+"""Error messages for functions that raise, cannot be imported, or are called with too few arguments."""
 
 import asyncio
 import importlib
@@ -70,7 +70,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def ask(path: str, *texts: str, system: str = "", **parameters: Any) -> str:
-    """Ask a function once: `texts` are what the user and the assistant said in turn."""
+    """Call a function once; `texts` are alternating turns of user and assistant."""
     turns = [Turn("system", system)] if system else []
     turns += [Turn("assistant" if place % 2 else "user", text) for place, text in enumerate(texts or ("hi",))]
 
@@ -115,7 +115,7 @@ def test_a_file_outside_the_working_directory_is_named_without_its_folder(
         ask("agents.support:calls_a_tool")
 
 
-def test_an_error_of_code_that_was_typed_in_names_the_line() -> None:
+def test_an_error_in_interactive_code_names_the_line() -> None:
     typed: dict[str, Any] = {"__name__": "typed"}
     exec(compile("def agent(prompt):\n    return 1 / 0\n", "<stdin>", "exec"), typed)  # noqa: S102 - as a prompt would
     provider = FunctionProvider("typed:agent", typed["agent"])
@@ -155,19 +155,20 @@ def test_a_required_parameter_that_the_run_does_not_send_is_named() -> None:
     with pytest.raises(ProviderError) as caught:
         ask("agents.support:with_history")
     assert str(caught.value) == (
-        "agents.support:with_history requires history, which the run does not send; give it a default, or send it: "
-        '--param history=VALUE, in Python parameters={"history": VALUE} (for the conversation, a function with a '
-        "parameter `messages` gets the whole conversation, as a list of messages)"
+        "agents.support:with_history requires history, which the run does not send (for the conversation, a function "
+        "with a parameter `messages` gets the whole conversation, as a list of messages); give history a default"
     )
     assert ask("agents.support:with_history", history="none") == "hi"
 
 
-def test_a_function_of_both_prompt_and_messages_hears_that_one_replaces_the_other() -> None:
-    with pytest.raises(ProviderError, match=r"requires prompt, .* \(`messages` replaces the prompt\)$"):
+def test_a_function_of_both_prompt_and_messages_gets_an_explanatory_error() -> None:
+    with pytest.raises(
+        ProviderError, match=r"requires prompt, .* \(`messages` replaces the prompt\); give prompt a default$"
+    ):
         ask("agents.support:with_both")
 
 
-def test_a_function_of_the_prompt_that_gets_a_conversation_is_hinted_at_messages_once(
+def test_a_prompt_function_that_gets_a_conversation_is_hinted_at_messages_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     provider = FunctionProvider("agents.support:shout")
@@ -193,7 +194,7 @@ def test_a_function_of_messages_gets_no_hint(path: str, caplog: pytest.LogCaptur
     assert not caplog.records
 
 
-def test_one_message_with_a_system_prompt_is_no_conversation(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_message_with_a_system_prompt_is_not_a_conversation(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="pramana.providers"):
         assert ask("agents.support:shout", "hi", system="Be brief.") == "BE BRIEF.\n\nHI"
     assert not caplog.records

@@ -1,4 +1,4 @@
-"""Google's generateContent: its own SDK referees server and adapter; then replies, and every fault."""
+"""Google's generateContent: server and adapter checked with its own SDK; then replies, and every fault."""
 
 import asyncio
 import itertools
@@ -28,7 +28,7 @@ from pramana.providers.accounts import Account
 from pramana.providers.text.google import Google
 
 from ...loopback.google import CONFIG, GoogleWire
-from ...loopback.server import Answer, Fault, FaultKind, Loopback, Wire, frame
+from ...loopback.server import Answer, Fault, FaultKind, Loopback, Wire, make_event
 
 KEY = "AIza-test-0123456789"
 TURNS = (
@@ -44,7 +44,7 @@ CONTENTS: Any = [
 MODEL = "gemini-2.5-pro"
 TOKEN = "b25l"
 T = typing.TypeVar("T")
-# The referee's own business with the HTTP library beneath it.
+# Warnings between the SDK and its HTTP library.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
     pytest.mark.usefixtures("virtual_time"),
@@ -69,12 +69,12 @@ async def ask(
         await provider.close()
 
 
-def asked(request: Request | None = None, *, wire: Wire | None = None, **given: Any) -> Reply:
+def ask_server(request: Request | None = None, *, wire: Wire | None = None, **given: Any) -> Reply:
     return serve(lambda server: ask(server, request), wire, **given)
 
 
 @asynccontextmanager
-async def referee(server: Loopback) -> typing.AsyncIterator[Any]:
+async def open_sdk_client(server: Loopback) -> typing.AsyncIterator[Any]:
     client = genai.Client(api_key=KEY, http_options=types.HttpOptions(base_url=server.url))
     try:
         yield client.aio.models
@@ -82,13 +82,13 @@ async def referee(server: Loopback) -> typing.AsyncIterator[Any]:
         await client.aio.aclose()
 
 
-def matters(got: ReceivedRequest) -> tuple[Any, ...]:
+def relevant_parts(got: ReceivedRequest) -> tuple[Any, ...]:
     names = ("x-goog-api-key", "Authorization", "Content-Type")
     return got.method, got.path, dict(got.query), got.body, [got.headers.get(name) for name in names]
 
 
-class Saying(GoogleWire):
-    """A server that answers what it is given, in turn, whatever is asked."""
+class FixedAnswers(GoogleWire):
+    """A server that answers requests with the given events in turn."""
 
     def __init__(self, *answers: Any, streamed: bool = True, status: int = 200) -> None:
         super().__init__()
@@ -98,10 +98,10 @@ class Saying(GoogleWire):
         said = self.answers.pop(0)
         if not self.streamed:
             return Answer.of(said, self.status)
-        return Answer(tuple(frame(each) for each in said), streamed=True)
+        return Answer(tuple(make_event(each) for each in said), streamed=True)
 
 
-def chunk(*parts: Any, finish: str | None = None, token: str | None = None, **more: Any) -> dict[str, Any]:
+def make_chunk(*parts: Any, finish: str | None = None, token: str | None = None, **more: Any) -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"parts": list(parts), "role": "model"}}
     if finish:
         candidate["finishReason"] = finish
@@ -110,12 +110,12 @@ def chunk(*parts: Any, finish: str | None = None, token: str | None = None, **mo
     return {"candidates": [candidate], **more}
 
 
-# The referee
+# The vendor SDK
 
 
-def test_the_referee_completes_a_streamed_call() -> None:
+def test_the_sdk_completes_a_streamed_call() -> None:
     async def use(server: Loopback) -> list[types.GenerateContentResponse]:
-        async with referee(server) as models:
+        async with open_sdk_client(server) as models:
             stream = await models.generate_content_stream(
                 model=MODEL, contents=CONTENTS, config=types.GenerateContentConfig(system_instruction="Be brief.")
             )
@@ -131,9 +131,9 @@ def test_the_referee_completes_a_streamed_call() -> None:
     assert last.model_version == MODEL
 
 
-def test_the_referee_completes_a_plain_call_and_sees_a_block() -> None:
+def test_the_sdk_completes_a_plain_call_and_sees_a_block() -> None:
     async def use(server: Loopback) -> types.GenerateContentResponse:
-        async with referee(server) as models:
+        async with open_sdk_client(server) as models:
             config = types.GenerateContentConfig(max_output_tokens=2)
             answer: types.GenerateContentResponse = await models.generate_content(
                 model=MODEL, contents=CONTENTS, config=config
@@ -149,7 +149,7 @@ def test_the_referee_completes_a_plain_call_and_sees_a_block() -> None:
     assert blocked.prompt_feedback.block_reason == types.BlockedReason.PROHIBITED_CONTENT
 
 
-def test_the_request_equals_the_referees() -> None:
+def test_our_request_equals_that_of_the_sdk() -> None:
     async def use(server: Loopback) -> list[ReceivedRequest]:
         config = types.GenerateContentConfig(
             system_instruction="Be brief.",
@@ -161,7 +161,7 @@ def test_the_request_equals_the_referees() -> None:
             stop_sequences=["END", "STOP"],
             service_tier=types.ServiceTier("flex"),
         )
-        async with referee(server) as models:
+        async with open_sdk_client(server) as models:
             stream = await models.generate_content_stream(model=MODEL, contents=CONTENTS, config=config)
             assert [each async for each in stream]
             await models.generate_content(model=MODEL, contents=CONTENTS)
@@ -176,24 +176,24 @@ def test_the_request_equals_the_referees() -> None:
         return server.requests
 
     streamed, plain, models, our_streamed, our_plain, our_models = serve(use)
-    assert matters(our_streamed) == matters(streamed)
-    assert matters(our_plain) == matters(plain)
-    assert matters(our_models) == matters(models)
+    assert relevant_parts(our_streamed) == relevant_parts(streamed)
+    assert relevant_parts(our_plain) == relevant_parts(plain)
+    assert relevant_parts(our_models) == relevant_parts(models)
 
 
-def test_the_server_knows_what_the_referee_configures() -> None:
+def test_the_server_accepts_every_field_of_the_sdk_configuration() -> None:
     fields = {field.alias or name for name, field in types.GenerationConfig.model_fields.items()}
     only_elsewhere = {"audioTimestamp", "routingConfig", "modelSelectionConfig", "modelConfig", "translationConfig"}
     assert fields - only_elsewhere - CONFIG.keys() <= {"responseFormat", "enableAffectiveDialog"}
 
 
-def test_every_answer_has_the_referees_shape() -> None:
-    async def raws(server: Loopback) -> list[Any]:
+def test_every_answer_fits_the_types_of_the_sdk() -> None:
+    async def get_answers(server: Loopback) -> list[Any]:
         plain = Request(MODEL, TURNS, {"stream": False})
         return [*(await ask(server)).response(), (await ask(server, plain)).response()]
 
     for kind in (None, "filtered", "empty", "refusal", "long_line", "blocked"):
-        for event in serve(raws, faults=[Fault(kind)] if kind else []):
+        for event in serve(get_answers, faults=[Fault(kind)] if kind else []):
             types.GenerateContentResponse.model_validate(event)  # forbids what it does not know
 
 
@@ -207,9 +207,9 @@ def test_every_answer_has_the_referees_shape() -> None:
         ("parameter", errors.ClientError, "INVALID_ARGUMENT"),
     ],
 )
-def test_the_referee_understands_every_refusal(kind: FaultKind, raised: type[errors.APIError], status: str) -> None:
+def test_the_sdk_understands_every_refusal(kind: FaultKind, raised: type[errors.APIError], status: str) -> None:
     async def use(server: Loopback) -> None:
-        async with referee(server) as models:
+        async with open_sdk_client(server) as models:
             await models.generate_content(model=MODEL, contents=CONTENTS)
 
     with pytest.raises(raised) as caught:
@@ -217,25 +217,28 @@ def test_the_referee_understands_every_refusal(kind: FaultKind, raised: type[err
     assert caught.value.status == status
 
 
-def test_hops_are_joined_as_the_referee_joins_them() -> None:
+def test_continued_answers_are_joined_like_in_the_sdk() -> None:
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 2}
     answers = (
-        [chunk({"text": "It "}, usageMetadata=usage), chunk({"text": "is "}, finish="CONTINUATION", token=TOKEN)],
-        [chunk({"text": "so."}, finish="STOP", usageMetadata={"promptTokenCount": 12, "candidatesTokenCount": 1})],
+        [
+            make_chunk({"text": "It "}, usageMetadata=usage),
+            make_chunk({"text": "is "}, finish="CONTINUATION", token=TOKEN),
+        ],
+        [make_chunk({"text": "so."}, finish="STOP", usageMetadata={"promptTokenCount": 12, "candidatesTokenCount": 1})],
     )
 
-    async def theirs(server: Loopback) -> tuple[str, list[ReceivedRequest], Any]:
-        async with referee(server) as models:
+    async def send_by_sdk(server: Loopback) -> tuple[str, list[ReceivedRequest], Any]:
+        async with open_sdk_client(server) as models:
             config = types.GenerateContentConfig(temperature=0)
             stream = await models.generate_content_stream(model=MODEL, contents=CONTENTS, config=config)
             chunks = [each async for each in stream]
             return "".join(each.text or "" for each in chunks), server.requests, chunks[-1].usage_metadata
 
-    async def ours(server: Loopback) -> tuple[Reply, list[ReceivedRequest]]:
+    async def send_by_adapter(server: Loopback) -> tuple[Reply, list[ReceivedRequest]]:
         return await ask(server, Request(MODEL, TURNS[1:], {"temperature": 0})), server.requests
 
-    text, requests, counted = serve(theirs, Saying(*answers))
-    reply, our_requests = serve(ours, Saying(*answers))
+    text, requests, counted = serve(send_by_sdk, FixedAnswers(*answers))
+    reply, our_requests = serve(send_by_adapter, FixedAnswers(*answers))
     assert reply.text == text == "It is so."
     assert [got.body for got in our_requests] == [got.body for got in requests]
     assert our_requests[1].body["continuationToken"] == TOKEN
@@ -243,17 +246,17 @@ def test_hops_are_joined_as_the_referee_joins_them() -> None:
     assert (reply.finish_reason, len(reply.response())) == ("STOP", 3)
 
 
-def test_a_hop_that_leads_nowhere_ends_the_answer() -> None:
-    same = [chunk({"text": "a"}, finish="CONTINUATION", token=TOKEN)]
-    reply = asked(wire=Saying(same, same))
+def test_a_repeated_continuation_ends_the_answer() -> None:
+    same = [make_chunk({"text": "a"}, finish="CONTINUATION", token=TOKEN)]
+    reply = ask_server(wire=FixedAnswers(same, same))
     assert (reply.text, reply.finish_reason) == ("aa", "CONTINUATION")
 
 
 # Replies
 
 
-def test_a_streamed_reply() -> None:
-    reply = asked(latency_s=0.1, pace_s=0.01)
+def test_a_streamed_reply_is_read() -> None:
+    reply = ask_server(latency_s=0.1, pace_s=0.01)
     assert (reply.text, reply.finish_reason, reply.served_model) == ("It is so.", "STOP", MODEL)
     assert reply.usage == Usage(11, 3, 0)
     assert (reply.first_token_s, reply.total_s) == pytest.approx((0.1, 0.13), abs=1e-4)
@@ -261,7 +264,7 @@ def test_a_streamed_reply() -> None:
     assert reply.dropped == ()
 
 
-def test_thoughts_are_no_text_but_are_paid_for() -> None:
+def test_thinking_is_not_part_of_the_text_but_is_counted() -> None:
     counted = {
         "promptTokenCount": 10,
         "candidatesTokenCount": 2,
@@ -269,40 +272,42 @@ def test_thoughts_are_no_text_but_are_paid_for() -> None:
         "cachedContentTokenCount": 4,
     }
     thought = {"text": "hm", "thought": True}
-    reply = asked(wire=Saying([chunk(thought, {"text": "a"}, {"text": "b"}, finish="STOP", usageMetadata=counted)]))
+    reply = ask_server(
+        wire=FixedAnswers([make_chunk(thought, {"text": "a"}, {"text": "b"}, finish="STOP", usageMetadata=counted)])
+    )
     assert (reply.text, reply.usage) == ("ab", Usage(10, 32, 4))
 
 
 def test_a_blocked_prompt_is_an_empty_text_with_the_reason() -> None:
     for parameters in ({}, {"stream": False}):
-        reply = asked(Request(MODEL, TURNS, parameters), faults=[Fault("blocked")])
+        reply = ask_server(Request(MODEL, TURNS, parameters), faults=[Fault("blocked")])
         assert (reply.text, reply.finish_reason) == ("", "blocked: PROHIBITED_CONTENT")
         assert reply.usage == Usage(11, 0, 0)
 
 
-def test_plain_json_in_answer_to_a_streaming_request() -> None:
-    reply = asked(faults=[Fault("plain")])
+def test_plain_json_answers_a_streaming_request() -> None:
+    reply = ask_server(faults=[Fault("plain")])
     assert (reply.text, reply.first_token_s, reply.finish_reason) == ("It is so.", None, "STOP")
     assert isinstance(reply.response(), dict)
 
 
-def test_an_empty_answer_a_refusal_and_a_filtered_one() -> None:
-    empty = asked(faults=[Fault("empty")])
+def test_empty_refused_and_filtered_answers_are_read() -> None:
+    empty = ask_server(faults=[Fault("empty")])
     assert (empty.text, empty.first_token_s, empty.usage.output_tokens) == ("", None, 0)
-    assert asked(faults=[Fault("refusal")]).text == "I cannot help with that."
-    assert asked(faults=[Fault("filtered")]).finish_reason == "SAFETY"
+    assert ask_server(faults=[Fault("refusal")]).text == "I cannot help with that."
+    assert ask_server(faults=[Fault("filtered")]).finish_reason == "SAFETY"
 
 
-def test_a_line_of_a_megabyte_passes() -> None:
-    assert asked(faults=[Fault("long_line")]).text == "a" * (1 << 20)
+def test_a_line_of_a_megabyte_is_read() -> None:
+    assert ask_server(faults=[Fault("long_line")]).text == "a" * (1 << 20)
 
 
-def test_any_text_comes_back_as_it_was_said() -> None:
+def test_any_reply_text_is_read_unchanged() -> None:
     text = 'line\r\nnext  two blanks\t"quoted" \u2028 🙂 \ud83d e\u0301 \x00'
-    assert asked(wire=GoogleWire(text, key=KEY)).text == text
+    assert ask_server(wire=GoogleWire(text, key=KEY)).text == text
 
 
-def test_a_model_with_its_whole_name_and_a_stop_of_one() -> None:
+def test_a_full_model_name_and_a_single_stop_sequence_are_accepted() -> None:
     async def use(server: Loopback) -> ReceivedRequest:
         await ask(server, Request("tunedModels/mine 1", TURNS, {"stop": "END"}))
         return server.requests[0]
@@ -312,7 +317,7 @@ def test_a_model_with_its_whole_name_and_a_stop_of_one() -> None:
     assert got.body["generationConfig"] == {"stopSequences": ["END"]}
 
 
-def test_the_models_of_every_page() -> None:
+def test_models_are_listed_from_every_page() -> None:
     async def use(server: Loopback) -> list[str]:
         provider = Google.open(Target("x", "google", "x"), Account(server.url, KEY))
         try:
@@ -321,12 +326,12 @@ def test_the_models_of_every_page() -> None:
             await provider.close()
 
     assert serve(use, GoogleWire(key=KEY, models=["c", "a", "d", "b"], page=3)) == ["a", "b", "c", "d"]
-    with pytest.raises(BrokenReply, match="is no list of models"):
-        serve(use, Saying({"models": [{"id": "x"}]}, streamed=False))
+    with pytest.raises(BrokenReply, match="is not a list of models"):
+        serve(use, FixedAnswers({"models": [{"id": "x"}]}, streamed=False))
 
 
-class Pages(GoogleWire):
-    """A server whose list of models has no end."""
+class EndlessPages(GoogleWire):
+    """A server with an endless list of models."""
 
     def __init__(self, tokens: typing.Iterator[str]) -> None:
         super().__init__()
@@ -338,8 +343,8 @@ class Pages(GoogleWire):
 
 
 @pytest.mark.parametrize(("tokens", "most"), [(["a", "b"], 4), (map(str, itertools.count()), 100)])
-def test_a_list_of_models_without_an_end_is_left(tokens: typing.Iterable[str], most: int) -> None:
-    wire = Pages(itertools.cycle(tokens) if isinstance(tokens, list) else iter(tokens))
+def test_an_endless_list_of_models_is_aborted(tokens: typing.Iterable[str], most: int) -> None:
+    wire = EndlessPages(itertools.cycle(tokens) if isinstance(tokens, list) else iter(tokens))
 
     async def use(server: Loopback) -> list[str]:
         provider = Google(Account(server.url))
@@ -372,11 +377,11 @@ def test_a_list_of_models_without_an_end_is_left(tokens: typing.Iterable[str], m
         (Fault("parameter", parameter="top_p"), Rejected, 'Unknown name "topP"', None),
     ],
 )
-def test_each_fault_has_its_error(
+def test_each_fault_raises_its_error(
     fault: Fault, kind: type[ProviderError], says: str, retry_after: float | None
 ) -> None:
     with pytest.raises(ProviderError) as caught:
-        asked(faults=[fault])
+        ask_server(faults=[fault])
     assert type(caught.value) is kind
     assert says in str(caught.value)
     assert "Google (127.0.0.1:" in str(caught.value)
@@ -386,21 +391,21 @@ def test_each_fault_has_its_error(
         assert caught.value.parameter == fault.parameter
 
 
-def test_a_hang_ends_with_the_timeout() -> None:
+def test_a_hanging_request_ends_with_the_timeout() -> None:
     with pytest.raises(Unavailable, match=r"no complete reply from Google \(.*\) within 0.2 s"):
         serve(lambda server: ask(server, timeout_s=0.2), faults=[Fault("hang")])
 
 
-def test_how_long_to_wait_stands_in_the_body() -> None:
+def test_the_retry_delay_is_read_from_the_body() -> None:
     detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "13.5s"}
     error = {"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED", "details": [detail]}
     with pytest.raises(RateLimited) as caught:
-        asked(wire=Saying([{"error": error}], streamed=False, status=429))
+        ask_server(wire=FixedAnswers([{"error": error}], streamed=False, status=429))
     assert caught.value.retry_after == 13.5
 
 
 @pytest.mark.parametrize("listing", [False, True])
-def test_a_wrong_key_and_a_missing_one_say_what_to_set(listing: bool) -> None:
+def test_a_wrong_or_missing_key_says_what_to_set(listing: bool) -> None:
     async def use(server: Loopback, key: str | None) -> None:
         provider = Google(Account(server.url, key, variable="GEMINI_API_KEY"))
         try:
@@ -415,38 +420,40 @@ def test_a_wrong_key_and_a_missing_one_say_what_to_set(listing: bool) -> None:
         assert str(caught.value).endswith("; set GEMINI_API_KEY")
 
 
-def test_a_model_nobody_knows() -> None:
+def test_an_unknown_model_is_reported() -> None:
     with pytest.raises(UnknownModel, match="models/gemini-0 is not found"):
-        asked(Request("gemini-0", TURNS), wire=GoogleWire(key=KEY, any_model=False))
+        ask_server(Request("gemini-0", TURNS), wire=GoogleWire(key=KEY, any_model=False))
 
 
 @pytest.mark.parametrize(
     "wire",
     [
-        Saying([], streamed=False),
-        Saying({}, streamed=False),
-        Saying({"candidates": 3}, streamed=False),
-        Saying({"candidates": [3]}, streamed=False),
-        Saying({"candidates": [{"content": {"parts": [3]}}]}, streamed=False),
-        Saying({"candidates": [{"content": {"parts": [{"text": 3}]}, "finishReason": "STOP"}]}, streamed=False),
-        Saying([chunk({"text": "a"})]),
-        Saying([]),
+        FixedAnswers([], streamed=False),
+        FixedAnswers({}, streamed=False),
+        FixedAnswers({"candidates": 3}, streamed=False),
+        FixedAnswers({"candidates": [3]}, streamed=False),
+        FixedAnswers({"candidates": [{"content": {"parts": [3]}}]}, streamed=False),
+        FixedAnswers({"candidates": [{"content": {"parts": [{"text": 3}]}, "finishReason": "STOP"}]}, streamed=False),
+        FixedAnswers([make_chunk({"text": "a"})]),
+        FixedAnswers([]),
     ],
 )
 def test_an_answer_of_another_shape_breaks_the_reply(wire: Wire) -> None:
     with pytest.raises(BrokenReply):
-        asked(wire=wire)
+        ask_server(wire=wire)
 
 
-def test_tokens_that_are_no_count_are_unknown() -> None:
+def test_invalid_token_counts_are_unknown() -> None:
     odd = {"promptTokenCount": 3, "candidatesTokenCount": "many"}
-    assert asked(wire=Saying([chunk({"text": "a"}, finish="STOP", usageMetadata=odd)])).usage == Usage(3, None, 0)
-    assert asked(wire=Saying([chunk({"text": "a"}, finish="STOP")])).usage == Usage()
+    assert ask_server(wire=FixedAnswers([make_chunk({"text": "a"}, finish="STOP", usageMetadata=odd)])).usage == Usage(
+        3, None, 0
+    )
+    assert ask_server(wire=FixedAnswers([make_chunk({"text": "a"}, finish="STOP")])).usage == Usage()
 
 
-def test_the_key_shows_nowhere() -> None:
+def test_the_key_is_never_shown() -> None:
     with pytest.raises(KeyInAnswer) as caught:
-        asked(wire=GoogleWire(lambda contents: f"you are {KEY} and said {contents[-1]['parts']}", key=KEY))
+        ask_server(wire=GoogleWire(lambda contents: f"you are {KEY} and said {contents[-1]['parts']}", key=KEY))
     assert KEY not in str(caught.value)
     provider = Google(Account("http://host", KEY))
     assert KEY not in f"{provider!r} {provider._http!r} {provider._http.account!r}"

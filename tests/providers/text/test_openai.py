@@ -1,4 +1,4 @@
-"""Chat completions: OpenAI's own SDK referees server and adapter; then every fault, for both of OpenAI's formats."""
+"""Chat completions: server and adapter checked with OpenAI's SDK; then every fault, for both of OpenAI's formats."""
 
 import asyncio
 import json
@@ -75,23 +75,23 @@ async def ask(
         await provider.close()
 
 
-def asked(request: Request | None = None, *, make: Make = CHAT, wire: Wire | None = None, **given: Any) -> Reply:
+def ask_server(request: Request | None = None, *, make: Make = CHAT, wire: Wire | None = None, **given: Any) -> Reply:
     return serve(lambda server: ask(server, request, make=make), wire, **given)
 
 
-def compatible(account: Account) -> Provider:
+def open_compatible(account: Account) -> Provider:
     return OpenAI(account, compatible=True)
 
 
-def matters(got: ReceivedRequest) -> tuple[Any, ...]:
+def relevant_parts(got: ReceivedRequest) -> tuple[Any, ...]:
     names = ("Authorization", "Content-Type", "Accept")
     return got.method, got.path, dict(got.query), got.body, [got.headers.get(name) for name in names]
 
 
-# The referee
+# The vendor SDK
 
 
-def test_the_referee_completes_a_streamed_call() -> None:
+def test_the_sdk_completes_a_streamed_call() -> None:
     async def use(server: Loopback) -> tuple[str, list[ChatCompletionChunk]]:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             stream = await client.chat.completions.create(
@@ -107,7 +107,7 @@ def test_the_referee_completes_a_streamed_call() -> None:
     assert chunks[-2].choices[0].finish_reason == "stop"
 
 
-def test_the_referee_completes_a_plain_call() -> None:
+def test_the_sdk_completes_a_plain_call() -> None:
     async def use(server: Loopback) -> ChatCompletion:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             return await client.chat.completions.create(model="gpt-5", messages=MESSAGES, max_tokens=2)
@@ -117,13 +117,13 @@ def test_the_referee_completes_a_plain_call() -> None:
     assert answer.choices[0].finish_reason == "length"
 
 
-def test_every_answer_has_the_referees_shape() -> None:
-    async def raws(server: Loopback) -> list[Any]:
+def test_every_answer_fits_the_types_of_the_sdk() -> None:
+    async def get_answers(server: Loopback) -> list[Any]:
         plain = Request("gpt-5", TURNS, {"stream": False})
         return [(await ask(server)).response(), (await ask(server, plain)).response()]
 
     for kind in (None, "filtered", "empty", "refusal", "long_line"):
-        events, whole = serve(raws, faults=[Fault(kind)] if kind else [])
+        events, whole = serve(get_answers, faults=[Fault(kind)] if kind else [])
         for event in events:
             assert not ChatCompletionChunk.model_validate(event).model_extra
         assert not ChatCompletion.model_validate(whole).model_extra
@@ -141,7 +141,7 @@ def test_every_answer_has_the_referees_shape() -> None:
         ("blocked", openai.BadRequestError, "content_filter"),
     ],
 )
-def test_the_referee_understands_every_refusal(
+def test_the_sdk_understands_every_refusal(
     kind: FaultKind, raised: type[openai.APIStatusError], code: str | None
 ) -> None:
     async def use(server: Loopback) -> None:
@@ -154,7 +154,7 @@ def test_the_referee_understands_every_refusal(
     assert caught.value.param == {"parameter": "seed", "blocked": "prompt"}.get(kind)
 
 
-def test_the_request_equals_the_referees() -> None:
+def test_our_request_equals_that_of_the_sdk() -> None:
     async def use(server: Loopback) -> list[ReceivedRequest]:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             await client.chat.completions.create(
@@ -178,12 +178,12 @@ def test_the_request_equals_the_referees() -> None:
         return server.requests
 
     chat, models, our_chat, our_models = serve(use)
-    assert matters(our_chat) == matters(chat)
-    assert matters(our_models) == matters(models)
+    assert relevant_parts(our_chat) == relevant_parts(chat)
+    assert relevant_parts(our_models) == relevant_parts(models)
     assert our_chat.headers["Accept-Encoding"].startswith("gzip, deflate")
 
 
-def test_the_server_knows_every_field_of_the_referee() -> None:
+def test_the_server_accepts_every_field_of_the_sdk() -> None:
     assert CHAT_FIELDS.keys() == typing.get_type_hints(CompletionCreateParamsStreaming).keys()
     assert RESPONSES_FIELDS.keys() == typing.get_type_hints(ResponseCreateParamsStreaming).keys()
 
@@ -191,8 +191,8 @@ def test_the_server_knows_every_field_of_the_referee() -> None:
 # Replies
 
 
-def test_a_streamed_reply() -> None:
-    reply = asked(wire=OpenAIWire("It is so.", key=KEY), pace_s=0.01)
+def test_a_streamed_reply_is_read() -> None:
+    reply = ask_server(wire=OpenAIWire("It is so.", key=KEY), pace_s=0.01)
     assert (reply.text, reply.finish_reason, reply.served_model) == ("It is so.", "stop", "gpt-5")
     assert reply.fingerprint == "fp_loopback"
     assert reply.usage == Usage(13, 3, 0)
@@ -200,14 +200,14 @@ def test_a_streamed_reply() -> None:
     assert [len(event["choices"]) for event in reply.response()] == [1, 1, 1, 1, 1, 0]
 
 
-def test_the_first_token_is_the_first_text_and_not_the_first_event() -> None:
-    reply = asked(pace_s=0.05)
+def test_time_to_first_token_ends_at_the_first_text_not_the_first_event() -> None:
+    reply = ask_server(pace_s=0.05)
     assert reply.first_token_s == pytest.approx(0.05, abs=1e-4)  # the event before it says only who speaks
 
 
 @BOTH
-def test_plain_json_in_answer_to_a_streaming_request(make: Make) -> None:
-    reply = asked(make=make, faults=[Fault("plain")], latency_s=0.1)
+def test_plain_json_answers_a_streaming_request(make: Make) -> None:
+    reply = ask_server(make=make, faults=[Fault("plain")], latency_s=0.1)
     assert (reply.text, reply.first_token_s) == ("It is so.", None)
     assert reply.total_s == pytest.approx(0.1, abs=1e-4)
     assert reply.usage == Usage(13, 3, 0)
@@ -215,42 +215,42 @@ def test_plain_json_in_answer_to_a_streaming_request(make: Make) -> None:
 
 
 @BOTH
-def test_an_answer_asked_for_in_one_piece(make: Make) -> None:
-    reply = asked(Request("gpt-5", TURNS, {"stream": False}), make=make)
+def test_an_unstreamed_answer_is_read(make: Make) -> None:
+    reply = ask_server(Request("gpt-5", TURNS, {"stream": False}), make=make)
     assert (reply.text, reply.first_token_s) == ("It is so.", None)
 
 
 @BOTH
 def test_an_empty_answer_is_an_empty_text(make: Make) -> None:
-    reply = asked(make=make, faults=[Fault("empty")])
+    reply = ask_server(make=make, faults=[Fault("empty")])
     assert (reply.text, reply.first_token_s, reply.usage.output_tokens) == ("", None, 0)
 
 
 @BOTH
-def test_a_refusal_is_the_text(make: Make) -> None:
-    assert asked(make=make, faults=[Fault("refusal")]).text == "I cannot help with that."
+def test_a_refusal_is_the_reply_text(make: Make) -> None:
+    assert ask_server(make=make, faults=[Fault("refusal")]).text == "I cannot help with that."
     plain = Request("gpt-5", TURNS, {"stream": False})
-    assert asked(plain, make=make, faults=[Fault("refusal")]).text == "I cannot help with that."
+    assert ask_server(plain, make=make, faults=[Fault("refusal")]).text == "I cannot help with that."
 
 
 @BOTH
-def test_a_filtered_answer_says_so(make: Make) -> None:
-    assert asked(make=make, faults=[Fault("filtered")]).finish_reason == "content_filter"
+def test_a_filtered_answer_is_marked(make: Make) -> None:
+    assert ask_server(make=make, faults=[Fault("filtered")]).finish_reason == "content_filter"
 
 
 @BOTH
-def test_a_line_of_a_megabyte_passes(make: Make) -> None:
-    assert asked(make=make, faults=[Fault("long_line")]).text == "a" * (1 << 20)
+def test_a_line_of_a_megabyte_is_read(make: Make) -> None:
+    assert ask_server(make=make, faults=[Fault("long_line")]).text == "a" * (1 << 20)
 
 
 @BOTH
-def test_any_text_comes_back_as_it_was_said(make: Make) -> None:
+def test_any_reply_text_is_read_unchanged(make: Make) -> None:
     said = 'line\r\nnext  two blanks\t"quoted" \u2028 🙂 \ud83d e\u0301 \x00'
-    assert asked(make=make, wire=OpenAIWire(said, key=KEY)).text == said
+    assert ask_server(make=make, wire=OpenAIWire(said, key=KEY)).text == said
 
 
 @BOTH
-def test_any_turn_arrives_as_it_was_written(make: Make) -> None:
+def test_any_turn_is_sent_unchanged(make: Make) -> None:
     text = "a lone \ud83d surrogate, \x00, \u2028 and 🙂"
 
     async def use(server: Loopback) -> Any:
@@ -283,11 +283,11 @@ def test_any_turn_arrives_as_it_was_written(make: Make) -> None:
         (Fault("blocked"), Rejected, "rejected the prompt: content filter", None),
     ],
 )
-def test_each_fault_has_its_error(
+def test_each_fault_raises_its_error(
     make: Make, fault: Fault, kind: type[ProviderError], says: str, retry_after: float | None
 ) -> None:
     with pytest.raises(ProviderError) as caught:
-        asked(make=make, faults=[fault])
+        ask_server(make=make, faults=[fault])
     assert type(caught.value) is kind
     assert says in str(caught.value)
     assert str(caught.value).count("OpenAI (127.0.0.1:") == 1
@@ -298,21 +298,21 @@ def test_each_fault_has_its_error(
 
 
 @BOTH
-def test_a_hang_ends_with_the_timeout(make: Make) -> None:
+def test_a_hanging_request_ends_with_the_timeout(make: Make) -> None:
     with pytest.raises(Unavailable, match=r"no complete reply from OpenAI \(.*\) within 0.2 s"):
         serve(lambda server: ask(server, make=make, timeout_s=0.2), faults=[Fault("hang")])
 
 
-def test_a_date_to_wait_for_is_read() -> None:
+def test_a_retry_after_date_is_read() -> None:
     until = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
     with pytest.raises(RateLimited) as caught:
-        asked(faults=[Fault("rate_limited", retry_after=until)])
+        ask_server(faults=[Fault("rate_limited", retry_after=until)])
     assert caught.value.retry_after is not None
     assert 3000 < caught.value.retry_after <= 3600
 
 
 @BOTH
-def test_a_wrong_key_and_a_missing_one_say_what_to_set(make: Make) -> None:
+def test_a_wrong_or_missing_key_says_what_to_set(make: Make) -> None:
     for key, says in (
         ("sk-wrong-987654321", "rejected the API key (401)"),
         (None, "requires an API key, and none is set (401)"),
@@ -324,9 +324,9 @@ def test_a_wrong_key_and_a_missing_one_say_what_to_set(make: Make) -> None:
 
 
 @BOTH
-def test_a_model_nobody_knows(make: Make) -> None:
+def test_an_unknown_model_is_reported(make: Make) -> None:
     with pytest.raises(UnknownModel, match="The model `gpt-0` does not exist"):
-        asked(Request("gpt-0", TURNS), make=make, wire=OpenAIWire(key=KEY, any_model=False))
+        ask_server(Request("gpt-0", TURNS), make=make, wire=OpenAIWire(key=KEY, any_model=False))
 
 
 @BOTH
@@ -339,11 +339,11 @@ def test_a_model_nobody_knows(make: Make) -> None:
         ({"shoe_size": 43}, "shoe_size", "Unknown parameter: 'shoe_size'"),
     ],
 )
-def test_a_parameter_refused_is_named_in_our_words(
+def test_a_refused_parameter_is_named_in_our_words(
     make: Make, parameters: dict[str, Any], named: str, says: str
 ) -> None:
     with pytest.raises(Rejected, match=says) as caught:
-        asked(Request("gpt-5", TURNS, parameters), make=make)
+        ask_server(Request("gpt-5", TURNS, parameters), make=make)
     assert (caught.value.parameter, caught.value.status) == (named, 400)
 
 
@@ -361,12 +361,12 @@ def test_a_parameter_refused_is_named_in_our_words(
     ],
 )
 def test_an_answer_of_another_shape_breaks_the_reply(answer: Any) -> None:
-    class Odd(OpenAIWire):
+    class OddWire(OpenAIWire):
         def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
             return Answer.of(answer)
 
     with pytest.raises(BrokenReply):
-        asked(wire=Odd())
+        ask_server(wire=OddWire())
 
 
 @pytest.mark.parametrize(
@@ -380,18 +380,18 @@ def test_an_answer_of_another_shape_breaks_the_reply(answer: Any) -> None:
         [1],
     ],
 )
-def test_tokens_that_are_no_count_are_unknown(usage: Any) -> None:
-    class Odd(OpenAIWire):
+def test_invalid_token_counts_are_unknown(usage: Any) -> None:
+    class OddWire(OpenAIWire):
         def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
             choice = {"message": {"content": "a"}, "finish_reason": "stop"}
             return Answer.of({"choices": [choice], "usage": usage})
 
-    assert asked(wire=Odd()).usage == Usage()
+    assert ask_server(wire=OddWire()).usage == Usage()
 
 
-def test_the_key_shows_nowhere() -> None:
+def test_the_key_is_never_shown() -> None:
     with pytest.raises(KeyInAnswer) as caught:
-        asked(wire=OpenAIWire(lambda messages: f"you are {KEY} and said {messages[-1]['content']}", key=KEY))
+        ask_server(wire=OpenAIWire(lambda messages: f"you are {KEY} and said {messages[-1]['content']}", key=KEY))
     assert KEY not in str(caught.value)
     provider = OpenAI(Account("http://host/v1", KEY))
     assert KEY not in f"{provider!r} {provider._http!r} {provider._http.account!r}"
@@ -402,7 +402,7 @@ def test_the_key_shows_nowhere() -> None:
 
 def test_a_compatible_server_needs_no_key_and_gets_max_tokens() -> None:
     async def use(server: Loopback) -> ReceivedRequest:
-        await ask(server, Request("llama", TURNS, {"max_tokens": 2}), make=compatible, key=None)
+        await ask(server, Request("llama", TURNS, {"max_tokens": 2}), make=open_compatible, key=None)
         return server.requests[0]
 
     got = serve(use, OpenAIWire())
@@ -411,15 +411,15 @@ def test_a_compatible_server_needs_no_key_and_gets_max_tokens() -> None:
     assert "max_completion_tokens" not in got.body
 
 
-def test_a_parameter_of_none_is_left_out() -> None:
+def test_parameters_of_none_are_omitted() -> None:
     async def use(server: Loopback) -> Any:
-        await ask(server, Request("llama", TURNS, {"stream_options": None, "seed": None}), make=compatible)
+        await ask(server, Request("llama", TURNS, {"stream_options": None, "seed": None}), make=open_compatible)
         return server.requests[0].body
 
     assert serve(use) == {"model": "llama", "messages": MESSAGES, "stream": True}
 
 
-def test_parameters_cannot_change_what_is_asked() -> None:
+def test_parameters_cannot_override_the_conversation() -> None:
     async def use(server: Loopback) -> Any:
         await ask(server, Request("gpt-5", TURNS, {"model": "other", "messages": []}))
         return server.requests[0].body
@@ -428,21 +428,21 @@ def test_parameters_cannot_change_what_is_asked() -> None:
     assert (body["model"], body["messages"]) == ("gpt-5", MESSAGES)
 
 
-def test_of_several_answers_the_first_is_the_reply() -> None:
-    class Two(OpenAIWire):
+def test_the_first_of_several_choices_is_the_reply() -> None:
+    class TwoChoices(OpenAIWire):
         def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
             texts = enumerate(("first", "second"))
             choices = [{"index": at, "message": {"content": text}, "finish_reason": "stop"} for at, text in texts]
             return Answer.of({"choices": choices})
 
-    assert asked(wire=Two()).text == "first"
+    assert ask_server(wire=TwoChoices()).text == "first"
 
 
-def test_a_compatible_server_that_refuses_says_which_variable() -> None:
+def test_a_refusal_by_a_compatible_server_names_the_variable_to_set() -> None:
     with pytest.raises(
         AuthenticationFailed, match=r"the server \(127.0.0.1:\d+\) requires an API key.*; set OPENAI_API_KEY"
     ):
-        serve(lambda server: ask(server, make=compatible, key=None))
+        serve(lambda server: ask(server, make=open_compatible, key=None))
 
 
 # The server itself
@@ -483,7 +483,7 @@ def test_the_server_answers_unknown_paths_and_bodies_as_openai_does() -> None:
     assert OpenAIWire().answer(ReceivedRequest("POST", "/chat/completions", {}, {}, {"model": "m"}), None).status == 400
 
 
-def test_scripted_and_random_faults_meet_the_requests_they_should() -> None:
+def test_scripted_and_random_faults_hit_the_intended_requests() -> None:
     async def use(server: Loopback) -> list[str]:
         outcomes = []
         for _ in range(40):
@@ -502,14 +502,14 @@ def test_scripted_and_random_faults_meet_the_requests_they_should() -> None:
     assert serve(use, seed=6, **given) != first
 
 
-def test_latency_passes_before_an_answer_and_the_busiest_moment_is_known() -> None:
+def test_the_server_delays_answers_and_records_peak_concurrency() -> None:
     async def use(server: Loopback) -> list[Reply]:
         return await asyncio.gather(*(ask(server) for _ in range(5)))
 
-    async def counted(server: Loopback) -> tuple[list[Reply], int, int]:
+    async def use_and_count(server: Loopback) -> tuple[list[Reply], int, int]:
         return await use(server), server.count, server.busiest
 
-    replies, count, busiest = serve(counted, latency_s=0.1)
+    replies, count, busiest = serve(use_and_count, latency_s=0.1)
     assert [reply.total_s for reply in replies] == [pytest.approx(0.1, abs=1e-4)] * 5
     assert (count, busiest) == (5, 5)
 

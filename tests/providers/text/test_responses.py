@@ -1,4 +1,4 @@
-"""The responses API: OpenAI's own SDK referees server and adapter. Its faults are tested beside those of chat."""
+"""The responses API: server and adapter checked with OpenAI's own SDK. Its faults are tested with those of chat."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from pramana.providers.accounts import Account
 from pramana.providers.text.openai import Responses
 
 from ...loopback.openai import OpenAIWire
-from ...loopback.server import Answer, Fault, Loopback, Wire, frame
+from ...loopback.server import Answer, Fault, Loopback, Wire, make_event
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789"
@@ -49,12 +49,12 @@ async def ask(server: Loopback, request: Request | None = None) -> Reply:
         await provider.close()
 
 
-def matters(got: ReceivedRequest) -> tuple[Any, ...]:
+def relevant_parts(got: ReceivedRequest) -> tuple[Any, ...]:
     names = ("Authorization", "Content-Type", "Accept")
     return got.method, got.path, dict(got.query), got.body, [got.headers.get(name) for name in names]
 
 
-def test_the_referee_completes_a_streamed_call() -> None:
+def test_the_sdk_completes_a_streamed_call() -> None:
     async def use(server: Loopback) -> tuple[str, Any]:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             events = [each async for each in await client.responses.create(model="gpt-5", input=ITEMS, stream=True)]
@@ -67,7 +67,7 @@ def test_the_referee_completes_a_streamed_call() -> None:
     assert (last.response.usage.input_tokens, last.response.usage.output_tokens) == (13, 5)
 
 
-def test_the_referee_completes_a_call_by_its_own_accumulator() -> None:
+def test_the_sdk_completes_a_call_with_its_accumulator() -> None:
     async def use(server: Loopback) -> str:
         async with (
             openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client,
@@ -78,7 +78,7 @@ def test_the_referee_completes_a_call_by_its_own_accumulator() -> None:
     assert serve(use) == "It is so."
 
 
-def test_the_referee_completes_a_plain_call() -> None:
+def test_the_sdk_completes_a_plain_call() -> None:
     async def use(server: Loopback) -> Response:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             return await client.responses.create(
@@ -95,12 +95,12 @@ def test_the_referee_completes_a_plain_call() -> None:
 
 
 @pytest.mark.parametrize("kind", [None, "filtered", "empty", "refusal", "long_line"])
-def test_every_answer_has_the_referees_shape(kind: Any) -> None:
-    async def raws(server: Loopback) -> list[Any]:
+def test_every_answer_fits_the_types_of_the_sdk(kind: Any) -> None:
+    async def get_answers(server: Loopback) -> list[Any]:
         plain = Request("gpt-5", TURNS, {"stream": False})
         return [(await ask(server)).response(), (await ask(server, plain)).response()]
 
-    events, whole = serve(raws, faults=[Fault(kind)] if kind else [])
+    events, whole = serve(get_answers, faults=[Fault(kind)] if kind else [])
     for number, event in enumerate(events):
         parsed = EVENT.validate_python(event)
         assert (parsed.type, parsed.sequence_number) == (event["type"], number)
@@ -108,7 +108,7 @@ def test_every_answer_has_the_referees_shape(kind: Any) -> None:
     assert not Response.model_validate(whole).model_extra
 
 
-def test_a_failure_midway_has_the_referees_shape() -> None:
+def test_a_failure_in_mid_stream_fits_the_types_of_the_sdk() -> None:
     got = ReceivedRequest(
         "POST", "/responses", {}, {"Content-Type": "application/json"}, {"model": "m", "input": "x", "stream": True}
     )
@@ -118,7 +118,7 @@ def test_a_failure_midway_has_the_referees_shape() -> None:
     assert failed.response.error.code == "server_error"
 
 
-def test_the_request_equals_the_referees() -> None:
+def test_our_request_equals_that_of_the_sdk() -> None:
     async def use(server: Loopback) -> list[ReceivedRequest]:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             await client.responses.create(
@@ -139,11 +139,11 @@ def test_the_request_equals_the_referees() -> None:
         return server.requests
 
     theirs, their_models, ours, our_models = serve(use)
-    assert matters(ours) == matters(theirs)
-    assert matters(our_models) == matters(their_models)
+    assert relevant_parts(ours) == relevant_parts(theirs)
+    assert relevant_parts(our_models) == relevant_parts(their_models)
 
 
-def test_a_streamed_reply() -> None:
+def test_a_streamed_reply_is_read() -> None:
     reply = serve(ask, pace_s=0.01)
     assert (reply.text, reply.finish_reason, reply.served_model) == ("It is so.", "completed", "gpt-5")
     assert reply.usage == Usage(13, 3, 0)
@@ -152,14 +152,14 @@ def test_a_streamed_reply() -> None:
     assert [event["sequence_number"] for event in reply.response()] == list(range(waits + 1))
 
 
-def test_a_reply_cut_by_its_limit_says_so() -> None:
+def test_a_reply_cut_at_max_tokens_is_marked() -> None:
     limited = Request("gpt-5", TURNS, {"max_tokens": 16})
     reply = serve(lambda server: ask(server, limited), OpenAIWire("word " * 20, key=KEY))
     assert (reply.text, reply.finish_reason) == (" ".join(["word"] * 16), "max_output_tokens")
 
 
 @pytest.mark.parametrize(("name", "value"), [("seed", 42), ("stop", ["END"])])
-def test_what_the_format_does_not_have_is_refused_by_name(name: str, value: Any) -> None:
+def test_unsupported_parameters_are_refused_by_name(name: str, value: Any) -> None:
     async def use(server: Loopback) -> int:
         with pytest.raises(Rejected, match=f"has no parameter {name}") as caught:
             await ask(server, Request("gpt-5", TURNS, {name: value}))
@@ -170,15 +170,15 @@ def test_what_the_format_does_not_have_is_refused_by_name(name: str, value: Any)
     assert serve(use) == 1
 
 
-class Saying(OpenAIWire):
+class FixedAnswer(OpenAIWire):
     """Answers every request with the same frames, or the same object."""
 
-    def __init__(self, said: Any) -> None:
+    def __init__(self, parts: Any) -> None:
         super().__init__()
-        self.said = said
+        self.parts = parts
 
     def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
-        return Answer(tuple(self.said), streamed=True) if isinstance(self.said, list) else Answer.of(self.said)
+        return Answer(tuple(self.parts), streamed=True) if isinstance(self.parts, list) else Answer.of(self.parts)
 
 
 @pytest.mark.parametrize(
@@ -186,42 +186,42 @@ class Saying(OpenAIWire):
     [("server_error", Unavailable), ("rate_limit_exceeded", RateLimited), ("invalid_prompt", Rejected)],
 )
 @pytest.mark.parametrize("shape", ["event", "failed", "whole"])
-def test_an_error_midway_has_its_kind(code: str, kind: type[Exception], shape: str) -> None:
+def test_an_error_in_mid_stream_is_classified(code: str, kind: type[Exception], shape: str) -> None:
     error = {"code": code, "message": "it went wrong"}
     said: dict[str, Any] = {
-        "event": [frame({"type": "error", "param": None, "sequence_number": 0, **error}, "error")],
-        "failed": [frame({"type": "response.failed", "response": {"error": error}}, "response.failed")],
+        "event": [make_event({"type": "error", "param": None, "sequence_number": 0, **error}, "error")],
+        "failed": [make_event({"type": "response.failed", "response": {"error": error}}, "response.failed")],
         "whole": {"object": "response", "status": "failed", "error": error},
     }
     with pytest.raises(kind, match="it went wrong"):
-        serve(ask, Saying(said[shape]))
+        serve(ask, FixedAnswer(said[shape]))
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         [],
-        [frame({"type": "response.completed"}, "response.completed")],
-        [frame([1])],
-        [frame({"type": "response.output_text.delta"})],
+        [make_event({"type": "response.completed"}, "response.completed")],
+        [make_event([1])],
+        [make_event({"type": "response.output_text.delta"})],
         [
-            frame({"type": "response.output_text.delta", "delta": 3}),
-            frame({"type": "response.completed", "response": {}}),
+            make_event({"type": "response.output_text.delta", "delta": 3}),
+            make_event({"type": "response.completed", "response": {}}),
         ],
         {},
         {"output": 3},
         {"output": [3]},
     ],
 )
-def test_an_answer_of_another_shape_breaks_the_reply(said: Any) -> None:
+def test_an_answer_of_another_shape_breaks_the_reply(answer: Any) -> None:
     with pytest.raises(BrokenReply):
-        serve(ask, Saying(said))
+        serve(ask, FixedAnswer(answer))
 
 
-def test_without_deltas_the_text_is_that_of_the_last_event() -> None:
+def test_without_deltas_the_text_comes_from_the_last_event() -> None:
     output = [{"type": "reasoning", "content": [{"text": "hm"}]}, {"type": "message", "content": [{"text": "So."}]}]
-    said = [frame({"type": "response.completed", "response": {"status": "completed", "output": output}})]
-    assert serve(ask, Saying(said)).text == "So."
+    said = [make_event({"type": "response.completed", "response": {"status": "completed", "output": output}})]
+    assert serve(ask, FixedAnswer(said)).text == "So."
 
 
 def test_a_list_of_models_of_another_shape_breaks_the_reply() -> None:
@@ -233,5 +233,5 @@ def test_a_list_of_models_of_another_shape_breaks_the_reply() -> None:
             await provider.close()
 
     for said in ({}, {"data": [3]}, {"data": 3}):
-        with pytest.raises(BrokenReply, match="is no list of models"):
-            serve(use, Saying(said))
+        with pytest.raises(BrokenReply, match="is not a list of models"):
+            serve(use, FixedAnswer(said))

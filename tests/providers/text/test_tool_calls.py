@@ -1,4 +1,4 @@
-"""Tool calls in replies: each vendor's own SDK referees the server, and the adapter reads what the SDK reads."""
+"""Tool calls in replies: the server is checked with each vendor's SDK, and the adapter reads what the SDK reads."""
 
 import asyncio
 import json
@@ -26,14 +26,17 @@ from pramana.providers.text.openai import OpenAI, Responses
 from ...loopback.anthropic import AnthropicWire
 from ...loopback.google import GoogleWire
 from ...loopback.openai import OpenAIWire
-from ...loopback.server import Answer, Called, Fault, Loopback, Wire, frame
+from ...loopback.server import Answer, Fault, Loopback, ScriptedToolCall, Wire, make_event
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
     pytest.mark.usefixtures("virtual_time"),
 ]
 KEY = "sk-test-0123456789"
-CALLED = (Called("get_weather", '{"city": "Paris — 🙂", "days": 3}', "call_1"), Called("get_time", "{}", "call_2"))
+CALLED = (
+    ScriptedToolCall("get_weather", '{"city": "Paris — 🙂", "days": 3}', "call_1"),
+    ScriptedToolCall("get_time", "{}", "call_2"),
+)
 CALLS = tuple(ToolCall(each.name, each.arguments, each.id) for each in CALLED)
 ASKED: Any = [{"role": "user", "content": "Weather?"}]
 REQUEST = Request("m", (Turn("user", "Weather?"),))
@@ -56,7 +59,7 @@ def serve(use: Callable[[Loopback], Awaitable[T]], wire: Wire) -> T:
     return asyncio.run(go())
 
 
-def replied(name: str, wire: Wire, request: Request = REQUEST) -> Reply:
+def get_reply(name: str, wire: Wire, request: Request = REQUEST) -> Reply:
     async def use(server: Loopback) -> Reply:
         provider = PROVIDERS[name][0](Account(server.url, KEY, 20.0))
         try:
@@ -67,8 +70,8 @@ def replied(name: str, wire: Wire, request: Request = REQUEST) -> Reply:
     return serve(use, wire)
 
 
-class Saying(OpenAIWire):
-    """A server that answers the same, whatever is asked."""
+class FixedAnswer(OpenAIWire):
+    """A server that gives every request the same answer."""
 
     def __init__(self, *deltas: Any, whole: Any = None, frames: tuple[bytes, ...] = ()) -> None:
         super().__init__()
@@ -79,17 +82,17 @@ class Saying(OpenAIWire):
             return Answer.of(self.whole)
         chunks = [{"choices": [{"index": 0, "delta": each}]} for each in self.deltas]
         chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
-        return Answer(self.frames or tuple(map(frame, chunks)), streamed=True)
+        return Answer(self.frames or tuple(map(make_event, chunks)), streamed=True)
 
 
-def a_delta(**call: Any) -> dict[str, Any]:
+def make_delta(**call: Any) -> dict[str, Any]:
     return {"tool_calls": [call]}
 
 
 # What each SDK reads
 
 
-def by_chat_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, Any]]]:
+def ask_by_chat_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, Any]]]:
     async def ask() -> list[tuple[str | None, str, Any]]:
         async with (
             openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client,
@@ -101,7 +104,7 @@ def by_chat_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, Any]]
     return ask()
 
 
-def by_responses_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, Any]]]:
+def ask_by_responses_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, Any]]]:
     async def ask() -> list[tuple[str | None, str, Any]]:
         async with (
             openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client,
@@ -114,7 +117,7 @@ def by_responses_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, 
     return ask()
 
 
-def by_anthropic_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, Any]]]:
+def ask_by_anthropic_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, Any]]]:
     async def ask() -> list[tuple[str | None, str, Any]]:
         client = anthropic.AsyncAnthropic(base_url=server.url, api_key=KEY, max_retries=0)
         async with client, client.messages.stream(model="m", max_tokens=100, messages=ASKED) as stream:
@@ -124,7 +127,7 @@ def by_anthropic_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, 
     return ask()
 
 
-def by_google_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, Any]]]:
+def ask_by_google_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, Any]]]:
     async def ask() -> list[tuple[str | None, str, Any]]:
         client = genai.Client(api_key=KEY, http_options=types.HttpOptions(base_url=server.url))
         try:
@@ -138,30 +141,30 @@ def by_google_sdk(server: Loopback) -> Awaitable[list[tuple[str | None, str, Any
 
 
 REFEREES: dict[str, Callable[[Loopback], Awaitable[list[tuple[str | None, str, Any]]]]] = {
-    "chat": by_chat_sdk,
-    "responses": by_responses_sdk,
-    "anthropic": by_anthropic_sdk,
-    "google": by_google_sdk,
+    "chat": ask_by_chat_sdk,
+    "responses": ask_by_responses_sdk,
+    "anthropic": ask_by_anthropic_sdk,
+    "google": ask_by_google_sdk,
 }
 
 
 @EACH
 @pytest.mark.parametrize("text", ["", "Let me look."])
 @pytest.mark.parametrize("request_", [REQUEST, WHOLE])
-def test_the_adapter_reads_the_calls_that_the_vendors_sdk_reads(name: str, text: str, request_: Request) -> None:
+def test_the_adapter_reads_the_same_calls_as_the_vendor_sdk(name: str, text: str, request_: Request) -> None:
     wire = PROVIDERS[name][1]
     theirs = serve(REFEREES[name], wire(text, calls=CALLED))
-    reply = replied(name, wire(text, calls=CALLED), request_)
+    reply = get_reply(name, wire(text, calls=CALLED), request_)
     assert theirs == [(each.id, each.name, json.loads(each.arguments)) for each in reply.tool_calls]
     assert (reply.text, reply.tool_calls) == (text, CALLS)
 
 
 @EACH
-def test_a_reply_without_calls_has_none(name: str) -> None:
-    assert replied(name, PROVIDERS[name][1]("It is so.")).tool_calls == ()
+def test_a_reply_without_tool_calls_has_none(name: str) -> None:
+    assert get_reply(name, PROVIDERS[name][1]("It is so.")).tool_calls == ()
 
 
-def test_every_answer_with_calls_has_the_referees_shape() -> None:
+def test_every_answer_with_calls_fits_the_types_of_the_sdk() -> None:
     shapes: dict[str, tuple[Any, Any]] = {
         "chat": (TypeAdapter(ChatCompletionChunk), ChatCompletion),
         "responses": (TypeAdapter(ResponseStreamEvent), Response),
@@ -170,54 +173,59 @@ def test_every_answer_with_calls_has_the_referees_shape() -> None:
     }
     for name, (event_type, whole_type) in shapes.items():
         wire = PROVIDERS[name][1]
-        for event in replied(name, wire("", calls=CALLED)).response():
+        for event in get_reply(name, wire("", calls=CALLED)).response():
             if event.get("type") != "ping":
                 assert not event_type.validate_python(event).model_extra
-        assert not whole_type.model_validate(replied(name, wire("", calls=CALLED), WHOLE).response()).model_extra
+        assert not whole_type.model_validate(get_reply(name, wire("", calls=CALLED), WHOLE).response()).model_extra
 
 
 @EACH
 def test_a_key_in_a_tool_call_is_never_stored(name: str) -> None:
-    leak = Called("send", json.dumps({"key": KEY}), "call_1")
+    leak = ScriptedToolCall("send", json.dumps({"key": KEY}), "call_1")
     for request in (REQUEST, WHOLE):
         with pytest.raises(KeyInAnswer):
-            replied(name, PROVIDERS[name][1]("", calls=[leak]), request)
+            get_reply(name, PROVIDERS[name][1]("", calls=[leak]), request)
 
 
 # What other servers send
 
 
-def test_calls_without_a_number_begin_with_a_name() -> None:
+def test_unnumbered_calls_start_with_a_name() -> None:
     pieces = [
-        a_delta(id="a", function={"name": "one", "arguments": '{"x":'}),
-        a_delta(function={"arguments": "1}"}),
-        a_delta(id="b", function={"name": "two", "arguments": "{}"}),
+        make_delta(id="a", function={"name": "one", "arguments": '{"x":'}),
+        make_delta(function={"arguments": "1}"}),
+        make_delta(id="b", function={"name": "two", "arguments": "{}"}),
     ]
-    assert replied("chat", Saying(*pieces)).tool_calls == (ToolCall("one", '{"x":1}', "a"), ToolCall("two", "{}", "b"))
+    assert get_reply("chat", FixedAnswer(*pieces)).tool_calls == (
+        ToolCall("one", '{"x":1}', "a"),
+        ToolCall("two", "{}", "b"),
+    )
 
 
-def test_calls_that_share_a_number_are_told_apart_by_their_ids() -> None:
-    pieces = [a_delta(index=0, id=each, function={"name": each, "arguments": "{}"}) for each in ("a", "b")]
-    assert [each.id for each in replied("chat", Saying(*pieces)).tool_calls] == ["a", "b"]
+def test_calls_with_equal_numbers_are_distinguished_by_id() -> None:
+    pieces = [make_delta(index=0, id=each, function={"name": each, "arguments": "{}"}) for each in ("a", "b")]
+    assert [each.id for each in get_reply("chat", FixedAnswer(*pieces)).tool_calls] == ["a", "b"]
 
 
-def test_the_older_function_call_and_arguments_that_are_no_text_are_read() -> None:
+def test_legacy_function_calls_and_non_text_arguments_are_read() -> None:
     old = [{"function_call": {"name": "one", "arguments": '{"x"'}}, {"function_call": {"arguments": ":1}"}}]
-    assert replied("chat", Saying(*old)).tool_calls == (ToolCall("one", '{"x":1}'),)
-    given = a_delta(index=0, id=7, function={"name": "one", "arguments": {"x": 1}})
-    assert replied("chat", Saying(given)).tool_calls == (ToolCall("one", '{"x": 1}'),)
+    assert get_reply("chat", FixedAnswer(*old)).tool_calls == (ToolCall("one", '{"x":1}'),)
+    given = make_delta(index=0, id=7, function={"name": "one", "arguments": {"x": 1}})
+    assert get_reply("chat", FixedAnswer(given)).tool_calls == (ToolCall("one", '{"x": 1}'),)
     custom = {"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "run", "input": "print(1)"}}]}
     whole = {"choices": [{"index": 0, "message": {"content": None, **custom}, "finish_reason": "tool_calls"}]}
-    assert replied("chat", Saying(whole=whole)).tool_calls == (ToolCall("run", "print(1)", "a"),)
+    assert get_reply("chat", FixedAnswer(whole=whole)).tool_calls == (ToolCall("run", "print(1)", "a"),)
 
 
-@pytest.mark.parametrize("odd", [3, "x", {}, [3], [None], [{}], [{"function": 3}], [{"function": None, "index": 0}]])
-def test_calls_of_another_shape_cost_no_reply(odd: Any) -> None:
-    reply = replied("chat", Saying({"content": "So."}, {"tool_calls": odd}))
+@pytest.mark.parametrize(
+    "malformed", [3, "x", {}, [3], [None], [{}], [{"function": 3}], [{"function": None, "index": 0}]]
+)
+def test_malformed_calls_do_not_fail_the_reply(malformed: Any) -> None:
+    reply = get_reply("chat", FixedAnswer({"content": "So."}, {"tool_calls": malformed}))
     assert (reply.text, reply.tool_calls) == ("So.", ())
 
 
-def test_a_tool_that_the_vendor_runs_itself_is_no_call() -> None:
+def test_a_tool_run_by_the_vendor_is_not_a_tool_call() -> None:
     search = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     message: dict[str, Any] = {"model": "m", "content": [], "stop_reason": None, "usage": {"input_tokens": 1}}
     events: list[dict[str, Any]] = [
@@ -230,6 +238,6 @@ def test_a_tool_that_the_vendor_runs_itself_is_no_call() -> None:
 
     class Searching(AnthropicWire):
         def answer(self, got: ReceivedRequest, fault: Fault | None) -> Answer:  # noqa: ARG002
-            return Answer(tuple(frame(each, each["type"]) for each in events), streamed=True)
+            return Answer(tuple(make_event(each, each["type"]) for each in events), streamed=True)
 
-    assert replied("anthropic", Searching()).tool_calls == ()
+    assert get_reply("anthropic", Searching()).tool_calls == ()

@@ -1,4 +1,4 @@
-"""A caller for tests: speaks into a channel, falls silent, and writes down what it hears."""
+"""A caller for tests: speaks into a channel, falls silent, and records the events it receives."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,18 +23,18 @@ QUICK_FIELDS: Any = {
 QUICK = Script(**QUICK_FIELDS)
 
 
-def quick(**changed: Any) -> Script:
-    """Return a script that does not keep a test waiting."""
+def quick_script(**changed: Any) -> Script:
+    """Return a script without long waits."""
     return Script(**{**QUICK_FIELDS, **changed})
 
 
-def tone(seconds: float, rate: int) -> bytes:
-    """Return PCM that is taken for speech."""
+def make_tone(seconds: float, rate: int) -> bytes:
+    """Return PCM that counts as speech."""
     at = np.arange(round(seconds * rate)) / rate
     return (8000 * np.sin(2 * np.pi * 300 * at)).astype("<i2").tobytes()
 
 
-def frames(sound: bytes, rate: int) -> list[bytes]:
+def split_frames(sound: bytes, rate: int) -> list[bytes]:
     """Return PCM in frames of 20 ms."""
     size = rate // 50 * 2
     return [sound[begin : begin + size] for begin in range(0, len(sound), size)]
@@ -50,12 +50,12 @@ def serve(agent: type[Agent], use: Callable[[VoiceLoopback], Awaitable[T]], scri
     return asyncio.run(go())
 
 
-async def turn(
+async def take_turn(
     channel: SocketChannel, *, last: str = "turn_done", linger_s: float = 0.0, pace_s: float = 0.002
 ) -> list[ReceivedEvents]:
-    """Speak, then send silence until the event comes that is named, and for as long as is asked beyond it."""
+    """Speak, then send silence until the named event arrives, and for `linger_s` beyond it."""
     rate = channel.uplink.rate
-    speech, silence = frames(tone(0.3, rate), rate), bytes(rate // 50 * 2)
+    speech, silence = split_frames(make_tone(0.3, rate), rate), bytes(rate // 50 * 2)
     heard: list[ReceivedEvents] = []
 
     async def talk() -> None:
@@ -85,11 +85,11 @@ async def turn(
     return heard
 
 
-def events(heard: list[ReceivedEvents], *kinds: str) -> list[Event]:
-    """Return what was heard, or only what is of these kinds."""
+def flatten_events(heard: list[ReceivedEvents], *kinds: str) -> list[Event]:
+    """Return all events, or only those of the given kinds."""
     return [event for each in heard for event in each.events if not kinds or event.kind in kinds]
 
 
-def sound(heard: list[ReceivedEvents]) -> bytes:
+def join_sound(heard: list[ReceivedEvents]) -> bytes:
     """Return all of the agent's sound."""
-    return b"".join(event.audio for event in events(heard))
+    return b"".join(event.audio for event in flatten_events(heard))

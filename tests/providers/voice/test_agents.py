@@ -1,5 +1,5 @@
-"""The five ready descriptions against a server of each: turns, interruptions, faults and broken frames; then the vendors'
-own SDKs, where there is one, as referees of server and messages."""
+"""The five shipped descriptions, each against its own server: turns, interruptions, faults, broken frames; then the vendor
+SDKs, where they exist, check server and messages."""
 
 import asyncio
 import base64
@@ -34,7 +34,7 @@ from pramana.providers.voice.vocabulary import Dial, Format, Message, ReceivedEv
 
 from ...loopback.deepgram import DeepgramAgent
 from ...loopback.elevenlabs import ElevenLabsAgent
-from ...loopback.fuzz import survive
+from ...loopback.fuzz import read_broken_frames
 from ...loopback.pipecat import PipecatAgent
 from ...loopback.twilio import TwilioAgent
 from ...loopback.vapi import VapiAgent
@@ -52,7 +52,7 @@ with warnings.catch_warnings():
 
 from ...virtual_time import real_time
 from . import callers
-from .callers import QUICK, events, frames, quick, sound, tone
+from .callers import QUICK, flatten_events, join_sound, make_tone, quick_script, split_frames
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789abcdef"
@@ -60,7 +60,7 @@ T = typing.TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Ready:
+class ShippedAgent:
     """A description that ships, and who answers it."""
 
     name: str
@@ -72,24 +72,24 @@ class Ready:
     system_prompt: str | None = None
     declares_end: bool = True
     writes: bool = True
-    """It tells what was said and heard."""
+    """It sends transcripts of both sides."""
 
     def __str__(self) -> str:
         return self.name
 
 
 PCM16, PCM24, MULAW = Format("pcm", 16000), Format("pcm", 24000), Format("mulaw", 8000)
-ELEVENLABS = Ready("elevenlabs", ElevenLabsAgent, "agent_7", PCM16, PCM16, "Be brief.")
-DEEPGRAM = Ready("deepgram", DeepgramAgent, "gpt-4o-mini", PCM16, PCM24, "Be brief.")
-VAPI = Ready("vapi", VapiAgent, "0d2c31", PCM16, PCM16)
-TWILIO = Ready("twilio", TwilioAgent, None, MULAW, MULAW, declares_end=False, writes=False)
-PIPECAT = Ready("pipecat", PipecatAgent, None, PCM16, PCM24)
+ELEVENLABS = ShippedAgent("elevenlabs", ElevenLabsAgent, "agent_7", PCM16, PCM16, "Be brief.")
+DEEPGRAM = ShippedAgent("deepgram", DeepgramAgent, "gpt-4o-mini", PCM16, PCM24, "Be brief.")
+VAPI = ShippedAgent("vapi", VapiAgent, "0d2c31", PCM16, PCM16)
+TWILIO = ShippedAgent("twilio", TwilioAgent, None, MULAW, MULAW, declares_end=False, writes=False)
+PIPECAT = ShippedAgent("pipecat", PipecatAgent, None, PCM16, PCM24)
 ALL = (ELEVENLABS, DEEPGRAM, VAPI, TWILIO, PIPECAT)
 WRITING = tuple(each for each in ALL if each.writes)
 each_of = pytest.mark.parametrize
 
 
-class Encoded:
+class EncodedChannel:
     """A channel for a caller that speaks PCM."""
 
     def __init__(self, channel: SocketChannel) -> None:
@@ -102,12 +102,12 @@ class Encoded:
         await self.channel.send(audio.encode(self.uplink.codec, np.frombuffer(frame, "<i2")))
 
 
-def address(server: VoiceLoopback) -> str:
+def make_call_url(server: VoiceLoopback) -> str:
     return f"{server.url.replace('http', 'ws')}/call"
 
 
-async def dialled(ready: Ready, server: VoiceLoopback, key: str | None = KEY, **more: Any) -> SocketChannel:
-    model = ready.model or address(server)
+async def open_channel(ready: ShippedAgent, server: VoiceLoopback, key: str | None = KEY, **more: Any) -> SocketChannel:
+    model = ready.model or make_call_url(server)
     account = Account(server.url, key) if ready.model else None
     voice = DeclaredProvider.open(Target(f"{ready.name}:{model}", ready.name, model), account)
     try:
@@ -116,31 +116,31 @@ async def dialled(ready: Ready, server: VoiceLoopback, key: str | None = KEY, **
         await voice.close()
 
 
-def serve(ready: Ready, use: Callable[[VoiceLoopback], Awaitable[T]], script: Script = QUICK) -> T:
+def serve(ready: ShippedAgent, use: Callable[[VoiceLoopback], Awaitable[T]], script: Script = QUICK) -> T:
     return callers.serve(ready.agent, use, script, KEY)
 
 
-async def turn(ready: Ready, channel: SocketChannel, **given: Any) -> list[ReceivedEvents]:
+async def take_turn(ready: ShippedAgent, channel: SocketChannel, **given: Any) -> list[ReceivedEvents]:
     if ready.declares_end:
-        return await callers.turn(typing.cast("Any", Encoded(channel)), **given)
+        return await callers.take_turn(typing.cast("Any", EncodedChannel(channel)), **given)
     given = {"last": "agent_audio", **given}
-    return await callers.turn(typing.cast("Any", Encoded(channel)), **{"linger_s": 0.3, **given})
+    return await callers.take_turn(typing.cast("Any", EncodedChannel(channel)), **{"linger_s": 0.3, **given})
 
 
-def called(ready: Ready, script: Script = QUICK, **given: Any) -> tuple[list[ReceivedEvents], Call]:
+def call_agent(ready: ShippedAgent, script: Script = QUICK, **given: Any) -> tuple[list[ReceivedEvents], Call]:
     async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], Call]:
-        channel = await dialled(ready, server)
+        channel = await open_channel(ready, server)
         try:
-            return await turn(ready, channel, **given), server.calls[0]
+            return await take_turn(ready, channel, **given), server.calls[0]
         finally:
             await channel.close()
 
     return serve(ready, use, script)
 
 
-def refused(ready: Ready, script: Script = QUICK, **given: Any) -> ProviderError:
+def expect_refusal(ready: ShippedAgent, script: Script = QUICK, **given: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        serve(ready, lambda server: dialled(ready, server, **given), script)
+        serve(ready, lambda server: open_channel(ready, server, **given), script)
     assert KEY not in str(caught.value)
     return caught.value
 
@@ -149,34 +149,34 @@ def refused(ready: Ready, script: Script = QUICK, **given: Any) -> ProviderError
 
 
 @each_of("ready", ALL, ids=str)
-def test_a_turn_is_heard_and_answered(ready: Ready) -> None:
+def test_a_turn_is_recognised_and_answered(ready: ShippedAgent) -> None:
     async def use(server: VoiceLoopback) -> tuple[SocketChannel, list[ReceivedEvents], VoiceLoopback]:
-        channel = await dialled(ready, server)
-        heard = await turn(ready, channel)
+        channel = await open_channel(ready, server)
+        heard = await take_turn(ready, channel)
         await channel.close()
         return channel, heard, server
 
     channel, heard, server = serve(ready, use)
     assert (channel.uplink, channel.downlink) == (ready.uplink, ready.downlink)
-    assert sound(heard) == b"".join(make_answer_sound(QUICK, ready.downlink))
-    assert not events(heard, "error", "closed")
-    assert events(heard, "ready")
-    assert bool(events(heard, "turn_done")) is ready.declares_end
+    assert join_sound(heard) == b"".join(make_answer_sound(QUICK, ready.downlink))
+    assert not flatten_events(heard, "error", "closed")
+    assert flatten_events(heard, "ready")
+    assert bool(flatten_events(heard, "turn_done")) is ready.declares_end
     if ready.writes:
-        said = " ".join(event.text for event in events(heard, "agent_text"))
+        said = " ".join(event.text for event in flatten_events(heard, "agent_text"))
         assert said == QUICK.text
-        assert all(event.final for event in events(heard, "agent_text"))
-        assert [event.text for event in events(heard, "user_text")] == [QUICK.heard]
-    assert server.calls[0].agent.requested_model == (ready.model or address(server))
+        assert all(event.final for event in flatten_events(heard, "agent_text"))
+        assert [event.text for event in flatten_events(heard, "user_text")] == [QUICK.heard]
+    assert server.calls[0].agent.requested_model == (ready.model or make_call_url(server))
 
 
 @each_of("ready", ALL, ids=str)
-def test_the_servers_log_and_our_clock_agree(ready: Ready) -> None:
-    script = quick(first_byte_s=0.15, leading_silence_s=0.1)
+def test_the_server_log_and_our_clock_agree(ready: ShippedAgent) -> None:
+    script = quick_script(first_byte_s=0.15, leading_silence_s=0.1)
 
     async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], Any]:
-        channel = await dialled(ready, server)
-        heard = await turn(ready, channel)
+        channel = await open_channel(ready, server)
+        heard = await take_turn(ready, channel)
         await channel.close()
         return heard, server.turns()[0]
 
@@ -184,7 +184,7 @@ def test_the_servers_log_and_our_clock_agree(ready: Ready) -> None:
     first = next(each.at for each in heard if any(event.audio for event in each.events))
     assert first - logged.sent_at == pytest.approx(0, abs=1e-4)
     assert logged.sent_at - logged.speech_end_at == pytest.approx(0.15, abs=1e-4)
-    samples = audio.decode(ready.downlink.codec, sound(heard))
+    samples = audio.decode(ready.downlink.codec, join_sound(heard))
     audible = audio.first_audible(samples, ready.downlink.rate)
     assert audible is not None
     assert abs(audible / ready.downlink.rate - 0.1) < 0.005
@@ -192,35 +192,35 @@ def test_the_servers_log_and_our_clock_agree(ready: Ready) -> None:
 
 @each_of("ready", WRITING, ids=str)
 @each_of("transcript", ["late", "missing"])
-def test_a_transcript_may_be_late_or_missing(ready: Ready, transcript: Any) -> None:
-    heard, _ = called(ready, quick(transcript=transcript), linger_s=0.12)
-    words = [event.text for event in events(heard, "agent_text")]
+def test_a_transcript_may_be_late_or_missing(ready: ShippedAgent, transcript: Any) -> None:
+    heard, _ = call_agent(ready, quick_script(transcript=transcript), linger_s=0.12)
+    words = [event.text for event in flatten_events(heard, "agent_text")]
     assert words == ([QUICK.text] if transcript == "late" else [])
-    assert len(events(heard, "user_text")) == (transcript == "late")
+    assert len(flatten_events(heard, "user_text")) == (transcript == "late")
     done = next(number for number, each in enumerate(heard) if any(event.kind == "turn_done" for event in each.events))
     assert all(event.kind not in ("agent_text", "user_text") for each in heard[:done] for event in each.events)
 
 
 @each_of("ready", ALL, ids=str)
-def test_an_agent_may_speak_first(ready: Ready) -> None:
+def test_an_agent_may_speak_first(ready: ShippedAgent) -> None:
     async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
-        channel = Encoded(await dialled(ready, server))
+        channel = EncodedChannel(await open_channel(ready, server))
         assert channel.capabilities.greets is (ready is not DEEPGRAM)  # which greets where a parameter says how
         silence = bytes(ready.uplink.rate // 50 * 2)
         await channel.send(silence)
         heard: list[ReceivedEvents] = []
-        while not sound(heard):
+        while not join_sound(heard):
             heard.append(await channel.receive())
         await channel.close()
         return heard
 
-    assert not events(serve(ready, use, quick(greets=True)), "user_text")
+    assert not flatten_events(serve(ready, use, quick_script(greets=True)), "user_text")
 
 
 @each_of(("greeting", "greets"), [("Hello.", True), ("", False), (None, False)])
 def test_an_agent_that_is_given_a_greeting_speaks_first(greeting: str | None, greets: bool) -> None:
     async def use(server: VoiceLoopback) -> tuple[bool, Any]:
-        channel = await dialled(DEEPGRAM, server, parameters={"greeting": greeting})
+        channel = await open_channel(DEEPGRAM, server, parameters={"greeting": greeting})
         await channel.close()
         return channel.capabilities.greets, json.loads(server.calls[0].received[0])["agent"].get("greeting")
 
@@ -228,21 +228,21 @@ def test_an_agent_that_is_given_a_greeting_speaks_first(greeting: str | None, gr
 
 
 @each_of("ready", ALL, ids=str)
-def test_a_caller_who_talks_into_an_answer_interrupts_it(ready: Ready) -> None:
-    script = quick(answer_s=3.0, speed=4.0)
+def test_barge_in_interrupts_the_answer(ready: ShippedAgent) -> None:
+    script = quick_script(answer_s=3.0, speed=4.0)
 
     async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
-        channel = Encoded(await dialled(ready, server))
+        channel = EncodedChannel(await open_channel(ready, server))
         heard: list[ReceivedEvents] = []
         rate = ready.uplink.rate
-        speech, silence = frames(tone(0.2, rate), rate), bytes(rate // 50 * 2)
+        speech, silence = split_frames(make_tone(0.2, rate), rate), bytes(rate // 50 * 2)
 
         async def listen() -> None:
-            while not events(heard, "interrupted"):
+            while not flatten_events(heard, "interrupted"):
                 heard.append(await channel.receive())
-                if not begun.is_set() and sound(heard):
+                if not begun.is_set() and join_sound(heard):
                     begun.set()
-                    heard[:] = heard[-1:]  # what Deepgram says of any speech, said when nobody spoke, is past
+                    heard[:] = heard[-1:]  # drop what Deepgram sends for any speech, even without an answer
                 elif not begun.is_set():
                     heard.clear()
 
@@ -260,142 +260,142 @@ def test_a_caller_who_talks_into_an_answer_interrupts_it(ready: Ready) -> None:
         return heard
 
     heard = serve(ready, use, script)
-    assert len(events(heard, "interrupted")) == 1
-    assert len(sound(heard)) < len(b"".join(make_answer_sound(script, ready.downlink)))
+    assert len(flatten_events(heard, "interrupted")) == 1
+    assert len(join_sound(heard)) < len(b"".join(make_answer_sound(script, ready.downlink)))
 
 
 @each_of("ready", [VAPI, DEEPGRAM, PIPECAT], ids=str)
-def test_what_the_provider_takes_for_speech_is_told(ready: Ready) -> None:
-    heard, _ = called(ready)
-    assert len(events(heard, "user_speech_start")) == 1
-    assert len(events(heard, "user_speech_stop")) == (ready is not DEEPGRAM)
-    # Deepgram has one word for both; whether somebody was speaking, the call knows.
-    assert len(events(heard, "interrupted")) == (ready is DEEPGRAM)
+def test_speech_detected_by_the_provider_is_an_event(ready: ShippedAgent) -> None:
+    heard, _ = call_agent(ready)
+    assert len(flatten_events(heard, "user_speech_start")) == 1
+    assert len(flatten_events(heard, "user_speech_stop")) == (ready is not DEEPGRAM)
+    # Deepgram has one event for both; the call knows whether the agent was speaking.
+    assert len(flatten_events(heard, "interrupted")) == (ready is DEEPGRAM)
 
 
 # Faults
 
 
 @each_of("ready", ALL, ids=str)
-def test_a_close_in_mid_turn_is_an_event_with_its_class(ready: Ready) -> None:
-    heard, _ = called(ready, quick(close_mid_turn=(1011, "internal error")), last="closed", linger_s=0.0)
-    closed = events(heard, "closed")
+def test_a_close_in_mid_turn_is_a_classified_event(ready: ShippedAgent) -> None:
+    heard, _ = call_agent(ready, quick_script(close_mid_turn=(1011, "internal error")), last="closed", linger_s=0.0)
+    closed = flatten_events(heard, "closed")
     assert [(each.text, each.error, each.detail) for each in closed] == [
         ("closed with 1011: internal error", "provider", {"code": 1011})
     ]
-    assert 0 < len(sound(heard)) < len(b"".join(make_answer_sound(QUICK, ready.downlink)))
+    assert 0 < len(join_sound(heard)) < len(b"".join(make_answer_sound(QUICK, ready.downlink)))
 
 
 @each_of("ready", ALL, ids=str)
-def test_unknown_events_are_logged_and_ignored(ready: Ready) -> None:
-    heard, _ = called(ready, quick(unknown_event=True, large_event=True))
-    names = [[*event.detail.values()] for event in events(heard, "unknown")]
+def test_unknown_events_are_logged_and_ignored(ready: ShippedAgent) -> None:
+    heard, _ = call_agent(ready, quick_script(unknown_event=True, large_event=True))
+    names = [[*event.detail.values()] for event in flatten_events(heard, "unknown")]
     assert [name for [name, *_] in names if "unheard" in str(name)] == [
         "unheard-of" if ready in (TWILIO, PIPECAT) else "loopback.unheard_of"
     ] * 2
-    assert sound(heard) == b"".join(make_answer_sound(QUICK, ready.downlink))
+    assert join_sound(heard) == b"".join(make_answer_sound(QUICK, ready.downlink))
 
 
 @each_of("ready", ALL, ids=str)
-def test_a_frame_that_is_no_json_is_an_error(ready: Ready) -> None:
-    heard, _ = called(ready, quick(bad_json=True))
-    [error] = events(heard, "error")
+def test_an_invalid_json_frame_is_an_error(ready: ShippedAgent) -> None:
+    heard, _ = call_agent(ready, quick_script(bad_json=True))
+    [error] = flatten_events(heard, "error")
     assert error.error == "protocol"
     assert "is not JSON: " in error.text
 
 
-def test_a_rate_that_is_announced_is_taken() -> None:
+def test_an_announced_sample_rate_is_used() -> None:
     async def use(server: VoiceLoopback) -> tuple[Format, list[ReceivedEvents]]:
-        channel = await dialled(ELEVENLABS, server)
-        heard = await turn(ELEVENLABS, channel)
+        channel = await open_channel(ELEVENLABS, server)
+        heard = await take_turn(ELEVENLABS, channel)
         await channel.close()
         return channel.downlink, heard
 
-    form, heard = serve(ELEVENLABS, use, quick(wrong_rate=22050))
+    form, heard = serve(ELEVENLABS, use, quick_script(wrong_rate=22050))
     assert form == Format("pcm", 22050)
-    assert sound(heard) == b"".join(make_answer_sound(quick(wrong_rate=22050), form))
+    assert join_sound(heard) == b"".join(make_answer_sound(quick_script(wrong_rate=22050), form))
 
 
-def test_a_rate_other_than_agreed_is_an_error_that_says_what_to_set() -> None:
-    heard, _ = called(PIPECAT, quick(wrong_rate=8000), last="error")
-    assert not sound(heard)
-    [error] = events(heard, "error")
+def test_an_unexpected_sample_rate_is_an_error_that_says_what_to_set() -> None:
+    heard, _ = call_agent(PIPECAT, quick_script(wrong_rate=8000), last="error")
+    assert not join_sound(heard)
+    [error] = flatten_events(heard, "error")
     assert error.error == "unsupported_format"
     assert error.text == (
-        "the sound of Pipecat is pcm of 8000 Hz, and pcm of 24000 Hz was agreed; set the parameter downlink_rate to 8000"
+        "the sound of Pipecat is pcm of 8000 Hz, but pcm of 24000 Hz was agreed; set the parameter downlink_rate to 8000"
     )
 
     async def use(server: VoiceLoopback) -> bytes:
-        channel = await dialled(PIPECAT, server, parameters={"downlink_rate": 8000})
-        heard = await turn(PIPECAT, channel)
+        channel = await open_channel(PIPECAT, server, parameters={"downlink_rate": 8000})
+        heard = await take_turn(PIPECAT, channel)
         await channel.close()
-        return sound(heard)
+        return join_sound(heard)
 
-    assert serve(PIPECAT, use, quick(wrong_rate=8000)) == b"".join(
-        make_answer_sound(quick(wrong_rate=8000), Format("pcm", 8000))
+    assert serve(PIPECAT, use, quick_script(wrong_rate=8000)) == b"".join(
+        make_answer_sound(quick_script(wrong_rate=8000), Format("pcm", 8000))
     )
 
 
 @each_of("ready", [DEEPGRAM, VAPI, TWILIO], ids=str)
-def test_a_rate_that_nobody_announces_cannot_be_seen(ready: Ready) -> None:
-    heard, _ = called(ready, quick(wrong_rate=11025))
+def test_an_unannounced_sample_rate_cannot_be_detected(ready: ShippedAgent) -> None:
+    heard, _ = call_agent(ready, quick_script(wrong_rate=11025))
     wrong = Format(ready.downlink.codec, 11025)
-    assert sound(heard) == b"".join(make_answer_sound(quick(wrong_rate=11025), wrong))
+    assert join_sound(heard) == b"".join(make_answer_sound(quick_script(wrong_rate=11025), wrong))
 
 
 @each_of("ready", ALL, ids=str)
-def test_an_upgrade_that_asks_for_a_key_is_refused(ready: Ready) -> None:
-    error = refused(ready, quick(status=401))
+def test_a_missing_key_is_refused_at_the_upgrade(ready: ShippedAgent) -> None:
+    error = expect_refusal(ready, quick_script(status=401))
     assert (type(error), error.status) == (AuthenticationFailed, 401)
 
 
 @each_of("ready", [DEEPGRAM, TWILIO], ids=str)
-def test_an_upgrade_refused_is_the_error_its_status_says(ready: Ready) -> None:
+def test_a_refused_upgrade_is_classified_by_its_status(ready: ShippedAgent) -> None:
     for status, kind in ((429, RateLimited), (500, Unavailable), (400, Rejected)):
-        error = refused(ready, quick(status=status))
+        error = expect_refusal(ready, quick_script(status=status))
         assert (type(error), error.status) == (kind, status)
 
 
 @each_of("ready", [ELEVENLABS, DEEPGRAM, VAPI], ids=str)
 @each_of("key", ["sk-wrong-0123456789abcdef", None])
-def test_a_wrong_key_is_refused_and_never_shown(ready: Ready, key: str | None) -> None:
-    error = refused(ready, key=key)
+def test_a_wrong_key_is_refused_and_never_shown(ready: ShippedAgent, key: str | None) -> None:
+    error = expect_refusal(ready, key=key)
     assert isinstance(error, AuthenticationFailed)
     assert f"{ready.name.upper()}_API_KEY" in str(error)
     assert str(key) not in str(error)
 
 
 @each_of("ready", [ELEVENLABS, DEEPGRAM, PIPECAT], ids=str)
-def test_a_server_that_never_gets_ready_is_left(ready: Ready, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_becomes_ready_times_out(ready: ShippedAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seam, "READY_S", 0.2)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # whoever hangs does not answer a close either
-        assert isinstance(refused(ready, quick(hang="ready")), Unavailable)
+        warnings.simplefilter("ignore", ResourceWarning)  # a hanging server does not answer a close either
+        assert isinstance(expect_refusal(ready, quick_script(hang="ready")), Unavailable)
         gc.collect()
 
 
 @each_of("ready", [TWILIO, VAPI], ids=str)
-def test_where_nobody_says_so_the_call_is_ready_at_once(ready: Ready) -> None:
+def test_without_a_ready_message_the_call_is_ready_at_once(ready: ShippedAgent) -> None:
     async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
-        channel = await dialled(ready, server)
+        channel = await open_channel(ready, server)
         heard = [await channel.receive()]
         await channel.close()
         return heard
 
-    assert [event.kind for event in events(serve(ready, use, quick(hang="ready")))] == ["ready"]
+    assert [event.kind for event in flatten_events(serve(ready, use, quick_script(hang="ready")))] == ["ready"]
 
 
 @each_of("ready", [PIPECAT, TWILIO], ids=str)
-def test_nobody_at_the_address_is_unreachable(ready: Ready) -> None:
+def test_an_unreachable_address_is_unavailable(ready: ShippedAgent) -> None:
     async def use(server: VoiceLoopback) -> VoiceLoopback:
         return server
 
     gone = serve(ready, use)
     with pytest.raises(Unreachable, match="cannot reach"):
-        asyncio.run(dialled(ready, gone))
+        asyncio.run(open_channel(ready, gone))
 
 
-def test_an_address_that_hangs_is_left_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_address_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seam, "READY_S", 0.2)
 
     async def use() -> None:
@@ -403,7 +403,7 @@ def test_an_address_that_hangs_is_left_too(monkeypatch: pytest.MonkeyPatch) -> N
         url = f"ws://127.0.0.1:{hanging.sockets[0].getsockname()[1]}"
         try:
             voice = DeclaredProvider.open(Target(f"twilio:{url}", "twilio", url), None)
-            with pytest.raises(Unavailable, match="was not ready for a call within"):
+            with pytest.raises(Unavailable, match="was not ready for the call within"):
                 await voice.dial(Dial(url))
         finally:
             for writer in waiting:
@@ -417,9 +417,9 @@ def test_an_address_that_hangs_is_left_too(monkeypatch: pytest.MonkeyPatch) -> N
 # What is each one's own
 
 
-def test_elevenlabs_asks_for_the_address_where_there_is_a_key() -> None:
+def test_elevenlabs_requests_a_signed_url_with_a_key() -> None:
     async def use(server: VoiceLoopback) -> list[ReceivedRequest]:
-        channel = await dialled(ELEVENLABS, server)
+        channel = await open_channel(ELEVENLABS, server)
         await channel.close()
         return server.requests
 
@@ -436,7 +436,7 @@ def test_elevenlabs_asks_for_the_address_where_there_is_a_key() -> None:
 def test_elevenlabs_calls_a_public_agent_without_a_key() -> None:
     async def go() -> list[ReceivedRequest]:
         async with VoiceLoopback(ElevenLabsAgent, QUICK) as server:
-            channel = await dialled(ELEVENLABS, server, key=None)
+            channel = await open_channel(ELEVENLABS, server, key=None)
             await channel.close()
             return server.requests
 
@@ -444,8 +444,8 @@ def test_elevenlabs_calls_a_public_agent_without_a_key() -> None:
     assert (upgrade.path, dict(upgrade.query)) == ("/v1/convai/conversation", {"agent_id": "agent_7"})
 
 
-def test_elevenlabs_pings_are_answered_and_stale_sound_is_dropped() -> None:
-    wire = DeclaredWire(shipped_description("elevenlabs"), values("agent_7"))
+def test_elevenlabs_pings_are_answered_and_stale_audio_is_dropped() -> None:
+    wire = DeclaredWire(shipped_description("elevenlabs"), make_values("agent_7"))
     agent = ElevenLabsAgent(QUICK, ReceivedRequest("GET", "/", {"agent_id": "agent_7"}, {}, None))
     [hello] = wire.opening_messages()
     begun, ping = agent.handle_message(hello)
@@ -462,12 +462,12 @@ def test_elevenlabs_pings_are_answered_and_stale_sound_is_dropped() -> None:
     assert wire.read(agent.send_sound(b"\1\0" * 10)[0])[0].kind == "agent_audio"
 
 
-def test_twilio_gets_its_marks_back_once_the_sound_was_played() -> None:
+def test_twilio_marks_are_returned_after_playback() -> None:
     async def use(server: VoiceLoopback) -> tuple[list[tuple[str, float]], int, Call]:
-        channel = await dialled(TWILIO, server)
-        encoded, call = Encoded(channel), server.calls[0]
+        channel = await open_channel(TWILIO, server)
+        encoded, call = EncodedChannel(channel), server.calls[0]
         silence = bytes(8000 // 50 * 2)
-        heard = await turn(TWILIO, channel)
+        heard = await take_turn(TWILIO, channel)
         agent = typing.cast("TwilioAgent", call.agent)
         before = list(agent.marks)
         spoken = 0
@@ -477,11 +477,11 @@ def test_twilio_gets_its_marks_back_once_the_sound_was_played() -> None:
             spoken += 1
         await channel.close()
         await asyncio.sleep(0.05)
-        assert sound(heard)
+        assert join_sound(heard)
         assert agent.stopped
         return [*before, *agent.marks], spoken, call
 
-    marks, _, call = serve(TWILIO, use, quick(answer_s=5.0, leading_silence_s=0.0))
+    marks, _, call = serve(TWILIO, use, quick_script(answer_s=5.0, leading_silence_s=0.0))
     assert [name for name, _ in marks] == ["answer 1"]
     # 5 s of sound arrive within 0.1 s; the mark goes back 5 s of the caller's frames after the first of them.
     frames_of = [json.loads(each) for each in call.received]
@@ -489,8 +489,8 @@ def test_twilio_gets_its_marks_back_once_the_sound_was_played() -> None:
     assert sum(each["event"] == "media" for each in frames_of[:place]) > 250
 
 
-def test_twilio_gets_its_marks_back_at_once_when_it_clears() -> None:
-    wire = DeclaredWire(shipped_description("twilio"), values("ws://host"))
+def test_twilio_marks_are_returned_at_once_on_clear() -> None:
+    wire = DeclaredWire(shipped_description("twilio"), make_values("ws://host"))
     wire.opening_messages()
     wire.speak(bytes(160))
     assert wire.read(json.dumps({"event": "media", "media": {"payload": base64.b64encode(bytes(8000)).decode()}}))
@@ -506,9 +506,9 @@ def test_twilio_gets_its_marks_back_at_once_when_it_clears() -> None:
     assert json.loads(wire.closing_messages()[0])["sequenceNumber"] == "7"
 
 
-def test_vapi_is_told_goodbye_in_both_of_its_words() -> None:
+def test_vapi_calls_end_with_both_of_its_end_messages() -> None:
     async def use(server: VoiceLoopback) -> tuple[list[str], ReceivedRequest]:
-        channel = await dialled(VAPI, server)
+        channel = await open_channel(VAPI, server)
         await channel.send(bytes(640))
         await channel.close()
         await asyncio.sleep(0.05)
@@ -526,8 +526,8 @@ def test_vapi_is_told_goodbye_in_both_of_its_words() -> None:
     }
 
 
-def test_pipecat_is_understood_bare_as_well() -> None:
-    wire = DeclaredWire(shipped_description("pipecat"), values("ws://host"))
+def test_pipecat_messages_without_an_envelope_are_read() -> None:
+    wire = DeclaredWire(shipped_description("pipecat"), make_values("ws://host"))
     [hello] = wire.opening_messages()
     assert isinstance(hello, bytes)
     kind, fields = pipecat.decode_frame(hello)
@@ -541,19 +541,19 @@ def test_pipecat_is_understood_bare_as_well() -> None:
     )
 
 
-def test_what_a_pipecat_bot_used_is_told() -> None:
-    heard, _ = called(PIPECAT)
-    assert [event.detail for event in events(heard, "usage")] == [{"input_tokens": 21, "output_tokens": 8}]
+def test_usage_reported_by_a_pipecat_bot_is_an_event() -> None:
+    heard, _ = call_agent(PIPECAT)
+    assert [event.detail for event in flatten_events(heard, "usage")] == [{"input_tokens": 21, "output_tokens": 8}]
 
 
 @each_of("ready", [VAPI, TWILIO, PIPECAT], ids=str)
-def test_an_agent_with_a_prompt_of_its_own_takes_no_other(ready: Ready) -> None:
-    error = refused(ready, system_prompt="Be brief.")
+def test_an_agent_with_its_own_prompt_refuses_a_system_prompt(ready: ShippedAgent) -> None:
+    error = expect_refusal(ready, system_prompt="Be brief.")
     assert isinstance(error, Rejected)
     assert error.parameter == "system_prompt"
 
 
-def test_parameters_have_their_places() -> None:
+def test_parameters_are_sent_in_their_fields() -> None:
     used = {name: find_template_names(shipped_description(name)) for name in map(str, ALL)}
     names = {
         agent: {name.removeprefix("parameters.") for name in found if name == "voice" or name.startswith("parameters.")}
@@ -569,37 +569,37 @@ def test_parameters_have_their_places() -> None:
 
 
 def test_the_key_is_in_no_event() -> None:
-    class Telling(DeepgramAgent):
+    class KeyLeakingAgent(DeepgramAgent):
         def send_recognised(self, text: str) -> list[Message]:
             return super().send_recognised(f"{text} {KEY}")
 
     async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
-        channel = await dialled(DEEPGRAM, server)
-        heard = await turn(DEEPGRAM, channel)
+        channel = await open_channel(DEEPGRAM, server)
+        heard = await take_turn(DEEPGRAM, channel)
         await channel.close()
         return heard
 
-    heard = callers.serve(Telling, use, QUICK, KEY)
-    [event] = events(heard, "user_text")
+    heard = callers.serve(KeyLeakingAgent, use, QUICK, KEY)
+    [event] = flatten_events(heard, "user_text")
     assert event.text == f"{QUICK.heard} [key]"
 
 
 # Broken frames
 
 
-def values(model: str) -> dict[str, Any]:
+def make_values(model: str) -> dict[str, Any]:
     return {"model": model, "base_url": "", "key": KEY, "language": "en", "call_id": "0" * 32, "parameters": {}}
 
 
-def rehearsed(ready: Ready) -> list[Message]:
+def record_messages(ready: ShippedAgent) -> list[Message]:
     """Return what the agent says in a whole call."""
     said: list[Message] = []
 
     async def use(server: VoiceLoopback) -> None:
-        for script in (QUICK, quick(transcript="late")):
+        for script in (QUICK, quick_script(transcript="late")):
             server.script = script
-            channel = await dialled(ready, server)
-            await turn(ready, channel, linger_s=0.1)
+            channel = await open_channel(ready, server)
+            await take_turn(ready, channel, linger_s=0.1)
             await channel.close()
         said.extend(message for call in server.calls for message in call.sent)
 
@@ -609,18 +609,20 @@ def rehearsed(ready: Ready) -> list[Message]:
 
 
 @each_of("ready", ALL, ids=str)
-def test_broken_frames_meet_errors_of_ours_only(ready: Ready) -> None:
-    samples = [each for each in rehearsed(ready) if len(each) < 10_000]
-    met = survive(lambda: DeclaredWire(shipped_description(ready.name), values("ws://host")), samples, 2000)
+def test_broken_frames_raise_only_our_errors(ready: ShippedAgent) -> None:
+    samples = [each for each in record_messages(ready) if len(each) < 10_000]
+    met = read_broken_frames(
+        lambda: DeclaredWire(shipped_description(ready.name), make_values("ws://host")), samples, 2000
+    )
     assert met["refused"] > 100
     assert met["unknown"] > 100
     assert sum(met.values()) > 1500
 
 
-def test_broken_frames_of_protobuf_meet_errors_of_ours_only() -> None:
+def test_broken_protobuf_frames_raise_only_our_errors() -> None:
     chance = random.Random(4)
-    good = [each for each in rehearsed(PIPECAT) if isinstance(each, bytes)]
-    wire = DeclaredWire(shipped_description("pipecat"), values("ws://host"))
+    good = [each for each in record_messages(PIPECAT) if isinstance(each, bytes)]
+    wire = DeclaredWire(shipped_description("pipecat"), make_values("ws://host"))
     refusals = 0
     for _ in range(2000):
         spoilt = bytearray(chance.choice(good)[:400])
@@ -633,19 +635,19 @@ def test_broken_frames_of_protobuf_meet_errors_of_ours_only() -> None:
     assert refusals > 500
 
 
-# The referee of ElevenLabs
+# The SDK of ElevenLabs
 
 
-@real_time()  # the SDK calls from threads of its own
-def test_the_referee_holds_a_conversation_with_our_elevenlabs() -> None:
+@real_time()  # the SDK calls from its own threads
+def test_the_elevenlabs_sdk_holds_a_conversation_with_our_server() -> None:
     heard: list[bytes] = []
     said: list[str] = []
     ended, begun, interrupted = threading.Event(), threading.Event(), threading.Event()
 
-    class Telephone(AudioInterface):
+    class FakeAudioInterface(AudioInterface):
         def start(self, input_callback: Callable[[bytes], None]) -> None:
             def talk() -> None:
-                for frame in frames(tone(0.3, 16000), 16000):
+                for frame in split_frames(make_tone(0.3, 16000), 16000):
                     input_callback(frame)
                 while not ended.wait(0.002):
                     input_callback(bytes(640))
@@ -668,7 +670,7 @@ def test_the_referee_holds_a_conversation_with_our_elevenlabs() -> None:
             client,
             "agent_7",
             requires_auth=True,
-            audio_interface=Telephone(),
+            audio_interface=FakeAudioInterface(),
             callback_agent_response=said.append,
             callback_user_transcript=said.append,
         )
@@ -692,7 +694,7 @@ def test_the_referee_holds_a_conversation_with_our_elevenlabs() -> None:
     assert call.agent.close_request is None
 
 
-def test_our_messages_equal_those_of_elevenlabs_own_sdk() -> None:
+def test_our_messages_equal_those_of_the_elevenlabs_sdk() -> None:
     override: Any = {"agent": {"prompt": {"prompt": "Be brief."}}, "tts": {"voice_id": "v1"}}
 
     async def use(server: VoiceLoopback) -> tuple[Any, list[ReceivedRequest], list[ReceivedRequest], list[Message]]:
@@ -705,7 +707,7 @@ def test_our_messages_equal_those_of_elevenlabs_own_sdk() -> None:
         client._client_wrapper.httpx_client.httpx_client.close()
         theirs.client_tools.stop()
         asked = list(server.requests)
-        channel = await dialled(ELEVENLABS, server, parameters={"voice": "v1"})
+        channel = await open_channel(ELEVENLABS, server, parameters={"voice": "v1"})
         await channel.send(b"\1\2" * 320)
         await channel.close()
         await asyncio.sleep(0.05)
@@ -724,10 +726,10 @@ def test_our_messages_equal_those_of_elevenlabs_own_sdk() -> None:
     assert dict(part.split("=") for part in query.split("&")) == {**dict(upgrade.query), **names_itself}
 
 
-# The referee of Deepgram
+# The SDK of Deepgram
 
 
-def settings() -> dict[str, Any]:
+def make_settings() -> dict[str, Any]:
     return {
         "type": "Settings",
         "audio": {
@@ -742,23 +744,23 @@ def settings() -> dict[str, Any]:
     }
 
 
-def deepgram_client(server: VoiceLoopback) -> Any:
+def make_deepgram_client(server: VoiceLoopback) -> Any:
     there = server.url.replace("http", "ws")
     environment = DeepgramClientEnvironment(base=server.url, production=there, agent=there, agent_rest=server.url)
     return DeepgramClient(api_key=KEY, environment=environment)
 
 
-@real_time()  # the SDK calls from a thread of its own
-def test_the_referee_holds_a_conversation_with_our_deepgram_and_our_messages_equal_its_own() -> None:
+@real_time()  # the SDK calls from its own thread
+def test_the_deepgram_sdk_holds_a_conversation_and_sends_the_same_messages() -> None:
     got: list[Any] = []
 
     def hold(server: VoiceLoopback) -> None:
-        client = deepgram_client(server)
+        client = make_deepgram_client(server)
         with client.agent.v1.connect() as connection:
             got.append(connection.recv())
-            connection.send_settings(AgentV1Settings.model_validate(settings()))
+            connection.send_settings(AgentV1Settings.model_validate(make_settings()))
             got.append(connection.recv())
-            for frame in [*frames(tone(0.3, 16000), 16000), *[bytes(640)] * 8]:
+            for frame in [*split_frames(make_tone(0.3, 16000), 16000), *[bytes(640)] * 8]:
                 connection.send_media(frame)
             while getattr(got[-1], "type", "") != "AgentAudioDone":
                 got.append(connection.recv())
@@ -766,8 +768,8 @@ def test_the_referee_holds_a_conversation_with_our_deepgram_and_our_messages_equ
 
     async def use(server: VoiceLoopback) -> tuple[Call, Call]:
         await asyncio.to_thread(hold, server)
-        channel = await dialled(DEEPGRAM, server)
-        await channel.send(frames(tone(0.3, 16000), 16000)[0])
+        channel = await open_channel(DEEPGRAM, server)
+        await channel.send(split_frames(make_tone(0.3, 16000), 16000)[0])
         await channel.close()
         await asyncio.sleep(0.05)
         theirs, ours = server.calls
@@ -782,17 +784,17 @@ def test_the_referee_holds_a_conversation_with_our_deepgram_and_our_messages_equ
     assert not any(each.model_extra for each in told), told
     assert (ours.request.path, dict(ours.request.query)) == (theirs.request.path, dict(theirs.request.query))
     assert ours.request.headers["Authorization"] == theirs.request.headers["Authorization"] == f"Token {KEY}"
-    assert json.loads(ours.received[0]) == json.loads(theirs.received[0]) == settings()
+    assert json.loads(ours.received[0]) == json.loads(theirs.received[0]) == make_settings()
     assert ours.received[1] == theirs.received[1]
 
 
-def test_every_message_of_our_deepgram_is_one_that_its_sdk_knows() -> None:
+def test_every_message_of_our_deepgram_server_is_known_to_its_sdk() -> None:
     known = {
         model.model_fields["type"].default: model
         for model in typing.get_args(V1SocketClientResponse)
         if hasattr(model, "model_fields") and "type" in model.model_fields
     }
-    sent = [json.loads(each) for each in rehearsed(DEEPGRAM) if isinstance(each, str)]
+    sent = [json.loads(each) for each in record_messages(DEEPGRAM) if isinstance(each, str)]
     for message in sent:
         model = known[message["type"]]
         assert {*message} <= {*model.model_fields}, message
@@ -806,7 +808,7 @@ def test_every_message_of_our_deepgram_is_one_that_its_sdk_knows() -> None:
     assert named <= {*known}
 
 
-def test_every_event_that_the_sdk_of_elevenlabs_lists_is_known_or_logged() -> None:
+def test_every_event_of_the_elevenlabs_sdk_is_known_or_logged() -> None:
     listed = {*typing.get_args(typing.get_args(ClientEvent)[0])}
     rules = shipped_description("elevenlabs").downlink.rules
     known: set[str] = set()
@@ -814,13 +816,13 @@ def test_every_event_that_the_sdk_of_elevenlabs_lists_is_known_or_logged() -> No
         kind = (rule.match or {})["type"]
         known |= {*kind["one_of"]} if isinstance(kind, dict) else {kind}
     assert known <= listed
-    wire = DeclaredWire(shipped_description("elevenlabs"), values("agent_7"))
+    wire = DeclaredWire(shipped_description("elevenlabs"), make_values("agent_7"))
     for name in sorted(listed - known):
         [event] = wire.read(json.dumps({"type": name}))
         assert (event.kind, event.detail) == ("unknown", {"type": name})
 
 
-def test_plain_data_makes_the_same_description_again() -> None:
+def test_a_description_round_trips_through_plain_data() -> None:
     for ready in ALL:
         given = shipped_description(ready.name)
         plain = json.loads(json.dumps(msgspec.to_builtins(given)))

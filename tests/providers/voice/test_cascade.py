@@ -1,4 +1,4 @@
-"""A voice agent of three parts: whose ears hear, what its mind is sent, how it yields, and how its parts fail."""
+"""A voice agent of three parts: recognition, model and voice, how it yields to the caller, and how its parts fail."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ from pramana.providers.voice.vocabulary import Dial
 from pramana.run.call import Conversation, FinishedCall, Patience
 
 from ...loopback.openai import OpenAIWire
-from ...loopback.server import Fault, Loopback, Say
+from ...loopback.server import Fault, Loopback, ReplyFunction
 from ...loopback.speech import SpeechLoopback
 from ...virtual_time import real_time, virtual_time
 
@@ -41,15 +41,15 @@ LONG = "It takes a while to tell when all of us open."
 HISTORY = (Turn("user", "Hello."), Turn("assistant", "Good day."))
 
 
-class Broken(FakeProvider):
-    """A mind with a defect."""
+class FailingModel(FakeProvider):
+    """A model with a defect."""
 
     async def ask(self, request: Any) -> Any:
         raise ZeroDivisionError(request.model)
 
 
-class Slow(FakeProvider):
-    """A mind that takes its time, and remembers what it was asked."""
+class SlowModel(FakeProvider):
+    """A slow model that records its requests."""
 
     def __init__(self) -> None:
         super().__init__(**parse_fake("latency=1,fixed=It is so."))
@@ -60,22 +60,22 @@ class Slow(FakeProvider):
         return await super().ask(request)
 
 
-def said(text: str = ASKED, barge_in_s: float | None = None) -> Utterance:
+def speak_line(text: str = ASKED, barge_in_s: float | None = None) -> Utterance:
     return Utterance(Line(text, barge_in_s=barge_in_s), speak(text, "en"), "sha256:x")
 
 
-def paused(text: str, pause_s: float, more: str) -> Utterance:
+def speak_with_pause(text: str, pause_s: float, more: str) -> Utterance:
     silence = np.zeros(round(16000 * pause_s), np.int16)
     samples = np.concatenate([speak(text, "en"), silence, speak(more, "en")])
     return Utterance(Line(f"{text} {more}"), samples, "sha256:x")
 
 
 @dataclass
-class Scene:
-    """What was said in a call, and what came of it."""
+class Scenario:
+    """The lines of a call, and its result."""
 
-    spoken: Sequence[Utterance] = field(default_factory=lambda: [said()])
-    says: str | Say = "It is so."
+    spoken: Sequence[Utterance] = field(default_factory=lambda: [speak_line()])
+    says: str | ReplyFunction = "It is so."
     heard: str = ASKED
     status: int | None = None
     faults: dict[int, Fault] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Scene:
     _held: FinishedCall | None = None
 
     @property
-    def held(self) -> FinishedCall:
+    def finished_call(self) -> FinishedCall:
         assert self._held is not None, self.failed
         return self._held
 
@@ -112,19 +112,20 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scenes() -> dict[str, Scene]:
+def scenes() -> dict[str, Scenario]:
     """Hold every call of this file, at once, for many tests each."""
     found = {
-        "two lines": Scene([said(), said("And close?")]),
-        "talked into": Scene(  # in one breath: where there is a pause, it is talked into twice
-            [said(), said("Stop that right now.", barge_in_s=0.6)], lambda turns: LONG if len(turns) < 5 else "So."
+        "two lines": Scenario([speak_line(), speak_line("And close?")]),
+        "talked into": Scenario(  # in one breath: where there is a pause, it is talked into twice
+            [speak_line(), speak_line("Stop that right now.", barge_in_s=0.6)],
+            lambda turns: LONG if len(turns) < 5 else "So.",
         ),
-        "paused": Scene([paused(ASKED, 0.6, "And close?")], mind=Slow()),
-        "a noise": Scene(heard=" "),
-        "nothing to say": Scene(says=""),
-        "rate limited": Scene(faults={0: Fault("rate_limited")}),
-        "deaf": Scene(status=500),
-        "broken": Scene(mind=Broken(**parse_fake("echo"))),
+        "paused": Scenario([speak_with_pause(ASKED, 0.6, "And close?")], mind=SlowModel()),
+        "a noise": Scenario(heard=" "),
+        "nothing that can be spoken": Scenario(says=""),
+        "rate limited": Scenario(faults={0: Fault("rate_limited")}),
+        "deaf": Scenario(status=500),
+        "broken": Scenario(mind=FailingModel(**parse_fake("echo"))),
     }
 
     async def play() -> None:
@@ -136,15 +137,15 @@ def scenes() -> dict[str, Scene]:
     return found
 
 
-def events(of: FinishedCall, kind: str) -> list[dict[str, Any]]:
+def find_events(of: FinishedCall, kind: str) -> list[dict[str, Any]]:
     return [each for each in map(json.loads, of.log.splitlines()) if each["event"] == kind]
 
 
 # ── Ears ──
 
 
-class Knows:
-    """Ears that know languages."""
+class LanguageRecognition:
+    """Speech recognition with a list of languages."""
 
     def __init__(self, name: str, *languages: str) -> None:
         self.name, self.languages = name, languages
@@ -156,8 +157,8 @@ class Knows:
         return f"{self.name} {language}"
 
 
-def test_of_several_ears_the_first_that_knows_the_language_hears() -> None:
-    ears = RecognitionChain(Knows("first", "de"), Knows("second", "de", "en"))
+def test_the_first_recognition_that_supports_the_language_is_used() -> None:
+    ears = RecognitionChain(LanguageRecognition("first", "de"), LanguageRecognition("second", "de", "en"))
     heard = [asyncio.run(ears.transcribe(np.zeros(1, np.int16), each)) for each in ("de", "en")]
     assert heard == ["first de", "second en"]
     assert [ears.supports_language(each) for each in ("de", "en", "fr")] == [True, True, False]
@@ -166,7 +167,7 @@ def test_of_several_ears_the_first_that_knows_the_language_hears() -> None:
 
 
 @pytest.mark.parametrize(("language", "covered"), [("en", True), ("en-GB", True), ("EN", True), ("de", False)])
-def test_the_embedded_ears_know_english_alone(language: str, covered: bool) -> None:
+def test_the_embedded_recognition_supports_english_only(language: str, covered: bool) -> None:
     assert EmbeddedRecognition().supports_language(language) is covered
     assert make_embedded_cascade(FakeProvider()).capabilities.supports_language(language) is covered
 
@@ -174,9 +175,9 @@ def test_the_embedded_ears_know_english_alone(language: str, covered: bool) -> N
 # ── A conversation ──
 
 
-def test_the_mind_is_sent_what_went_before_and_what_was_heard(scenes: dict[str, Scene]) -> None:
+def test_the_model_gets_the_history_and_the_transcript(scenes: dict[str, Scenario]) -> None:
     scene = scenes["two lines"]
-    assert scene.held.answers == ("It is so.", "It is so.")
+    assert scene.finished_call.answers == ("It is so.", "It is so.")
     first, second = (each.body for each in scene.requests)
     assert (first["model"], first["temperature"]) == ("mind", 0)
     assert [(each["role"], each["content"]) for each in first["messages"]] == [
@@ -187,14 +188,14 @@ def test_the_mind_is_sent_what_went_before_and_what_was_heard(scenes: dict[str, 
     ]
     assert [each["content"] for each in second["messages"][-3:]] == [ASKED, "It is so.", ASKED]
     heard, _ = audio.read_wav(scene.asked[0][2]["file"][2])
-    whole = len(said().samples)
+    whole = len(speak_line().samples)
     assert whole * 0.9 < len(heard) < whole + 16000  # all of the line, with the silence that ended it
 
 
-def test_talked_into_it_stops_and_answers_what_was_said_then(scenes: dict[str, Scene]) -> None:
-    call = scenes["talked into"].held
-    (cut,) = events(call, "interrupted")
-    _, second = events(call, "line")
+def test_barge_in_stops_the_answer_and_the_new_line_is_answered(scenes: dict[str, Scenario]) -> None:
+    call = scenes["talked into"].finished_call
+    (cut,) = find_events(call, "interrupted")
+    _, second = find_events(call, "line")
     assert second["start"] < cut["t"] < second["end"]
     assert cut["dropped_s"] > 0.5
     assert call.answers[1] == "So."
@@ -203,57 +204,57 @@ def test_talked_into_it_stops_and_answers_what_was_said_then(scenes: dict[str, S
     assert audio.level_dbfs(quiet) < -60
 
 
-def test_who_pauses_and_goes_on_before_a_sound_is_answered_once_and_heard_whole(scenes: dict[str, Scene]) -> None:
+def test_a_line_continued_before_the_answer_is_answered_once_as_a_whole(scenes: dict[str, Scenario]) -> None:
     scene, (line,) = scenes["paused"], scenes["paused"].spoken
-    assert scene.held.answers == ("It is so.",)
-    assert [each["text"] for each in events(scene.held, "agent_text")] == ["It is so."]
-    assert len([each for each in events(scene.held, "user_text") if each["final"]]) == 1
+    assert scene.finished_call.answers == ("It is so.",)
+    assert [each["text"] for each in find_events(scene.finished_call, "agent_text")] == ["It is so."]
+    assert len([each for each in find_events(scene.finished_call, "user_text") if each["final"]]) == 1
     first, second = (audio.read_wav(fields["file"][2])[0] for path, _, fields in scene.asked if "file" in fields)
     assert len(first) < len(line.samples) / 2 + 16000
-    assert len(second) > len(line.samples) * 0.85  # all that was said, but for the middle of the pause
-    assert isinstance(scene.mind, Slow)
+    assert len(second) > len(line.samples) * 0.85  # the whole line, except the middle of the pause
+    assert isinstance(scene.mind, SlowModel)
     assert scene.mind.asked[-1][1:] == ["Hello.", "Good day.", ASKED]  # the question that was dropped left no trace
-    assert not events(scene.held, "interrupted")
+    assert not find_events(scene.finished_call, "interrupted")
 
 
-def test_a_noise_is_no_question(scenes: dict[str, Scene]) -> None:
+def test_noise_is_not_answered(scenes: dict[str, Scenario]) -> None:
     scene = scenes["a noise"]
-    assert (scene.held.reason, scene.requests) == ("no_answer", [])
-    assert [each["text"] for each in events(scene.held, "user_text")] == [""]
+    assert (scene.finished_call.reason, scene.requests) == ("no_answer", [])
+    assert [each["text"] for each in find_events(scene.finished_call, "user_text")] == [""]
 
 
-def test_a_mind_with_nothing_to_say_is_waited_for_no_longer_than_any_other(scenes: dict[str, Scene]) -> None:
-    call = scenes["nothing to say"].held
+def test_an_empty_reply_is_waited_for_no_longer_than_any_other(scenes: dict[str, Scenario]) -> None:
+    call = scenes["nothing that can be spoken"].finished_call
     assert call.reason == "no_answer"
-    assert [each["text"] for each in events(call, "turn_done")] == ["empty"]
+    assert [each["text"] for each in find_events(call, "turn_done")] == ["empty"]
 
 
 # ── Failures ──
 
 
-def test_what_its_mind_raises_leaves_the_call_so_that_it_can_be_asked_again(scenes: dict[str, Scene]) -> None:
+def test_an_error_of_the_model_leaves_the_call_and_can_be_retried(scenes: dict[str, Scenario]) -> None:
     scene = scenes["rate limited"]
     assert [type(each) for each in scene.failed] == [RateLimited]
-    assert (scene.held.answers, scene.held.reason, len(scene.requests)) == (("It is so.",), "done", 2)
+    assert (scene.finished_call.answers, scene.finished_call.reason, len(scene.requests)) == (("It is so.",), "done", 2)
 
 
-def test_what_its_ears_raise_leaves_the_call_too(scenes: dict[str, Scene]) -> None:
+def test_an_error_of_the_recognition_leaves_the_call(scenes: dict[str, Scenario]) -> None:
     assert [type(each) for each in scenes["deaf"].failed] == [Unavailable] * 2
     assert scenes["deaf"].requests == []
 
 
-def test_a_part_that_breaks_is_an_error_that_says_so(scenes: dict[str, Scene]) -> None:
+def test_a_defect_in_a_part_is_reported_as_such(scenes: dict[str, Scenario]) -> None:
     assert [str(each) for each in scenes["broken"].failed] == ["the agent failed: ZeroDivisionError: x"] * 2
 
 
-def test_an_answer_that_its_voice_cannot_say_is_an_error_of_the_agent() -> None:
-    with pytest.raises(ProviderError, match=r"the agent's voice cannot say its answer: .*a picture"):
+def test_an_unspeakable_answer_is_an_error_of_the_agent() -> None:
+    with pytest.raises(ProviderError, match=r"the agent's voice cannot speak the answer: .*a symbol"):
         asyncio.run(EmbeddedSynthesis().synthesise("🙂", "en", lambda _: None))
 
 
-def test_a_turn_beyond_its_memory_is_an_error_and_never_half_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_long_turn_is_an_error_and_never_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pramana.providers.voice.cascade.MAX_TURN_S", 0.8)
-    scene = Scene([said("I would like to know when all of you open tomorrow.")])
+    scene = Scenario([speak_line("I would like to know when all of you open tomorrow.")])
     asyncio.run(scene.play())
     assert [str(each) for each in scene.failed] == ["a turn is longer than 0.8 s without a pause"] * 2
     assert scene.requests == []
@@ -262,7 +263,7 @@ def test_a_turn_beyond_its_memory_is_an_error_and_never_half_a_question(monkeypa
 # ── One machine ──
 
 
-def test_whoever_measures_has_ears_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measurements_use_their_own_recognition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pramana.embedded.ears.WhisperModel.open", object)
     embedded._load_whisper.cache_clear()
     try:
@@ -272,20 +273,20 @@ def test_whoever_measures_has_ears_of_their_own(monkeypatch: pytest.MonkeyPatch)
         embedded._load_whisper.cache_clear()
 
 
-def test_an_agent_of_embedded_parts_says_so() -> None:
+def test_an_agent_of_embedded_parts_is_marked_as_embedded() -> None:
     assert make_embedded_cascade(FakeProvider()).capabilities.embedded
     parts = "cascade:stt=a,chat=b,tts=c"
     assert not Cascade.open(resolve_target(parts), Account("http://127.0.0.1:1")).capabilities.embedded
 
 
-class Busy:
-    """Whoever wants a place, in the order in which they got one."""
+class Worker:
+    """Tasks that need a slot, in the order in which they got one."""
 
     def __init__(self) -> None:
         self.began: list[str] = []
         self.most = self.now = 0
 
-    async def take(self, place: Slot, name: str, seconds: float = 0.02) -> None:
+    async def work(self, place: Slot, name: str, seconds: float = 0.02) -> None:
         async with place:
             self.began.append(name)
             self.now += 1
@@ -294,55 +295,55 @@ class Busy:
             self.now -= 1
 
 
-def test_no_more_calls_are_held_at_once_than_the_clock_is_proven_with() -> None:
-    machine, busy = ProcessLimits(8), Busy()
+def test_concurrent_embedded_calls_are_limited_to_the_verified_number() -> None:
+    machine, busy = ProcessLimits(8), Worker()
 
     async def go() -> None:
         places = [machine.call if number % 4 else machine.alone for number in range(24)]
-        await asyncio.gather(*(busy.take(place, str(number)) for number, place in enumerate(places)))
+        await asyncio.gather(*(busy.work(place, str(number)) for number, place in enumerate(places)))
 
     asyncio.run(go())
     assert busy.most == 8
     assert len(busy.began) == 24
 
 
-def test_beside_an_embedded_agent_nothing_embedded_works_and_both_take_turns() -> None:
-    machine, busy = ProcessLimits(), Busy()
+def test_embedded_calls_and_other_embedded_work_take_turns() -> None:
+    machine, busy = ProcessLimits(), Worker()
 
     async def go() -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(3):
-                group.create_task(busy.take(machine.alone, f"call {number}"))
+                group.create_task(busy.work(machine.alone, f"call {number}"))
             await asyncio.sleep(0)
             for number in range(2):  # while the first call is held
-                group.create_task(busy.take(machine.work, f"work {number}"))
+                group.create_task(busy.work(machine.work, f"work {number}"))
             await asyncio.sleep(0.03)  # they go on by now
             assert busy.began == ["call 0", "work 0", "work 1"]
-            group.create_task(busy.take(machine.work, "later"))
+            group.create_task(busy.work(machine.work, "later"))
 
     asyncio.run(go())
     assert busy.began == ["call 0", "work 0", "work 1", "call 1", "later", "call 2"]
     assert busy.most == 2  # of work, beside each other
 
 
-def test_who_gives_up_waiting_keeps_nobody_waiting() -> None:
-    machine, busy = ProcessLimits(), Busy()
+def test_a_cancelled_waiter_blocks_no_one_else() -> None:
+    machine, busy = ProcessLimits(), Worker()
 
     async def go() -> None:
         async with machine.work:
-            impatient = asyncio.create_task(busy.take(machine.alone, "impatient"))
+            impatient = asyncio.create_task(busy.work(machine.alone, "impatient"))
             await asyncio.sleep(0)
-            patient = asyncio.create_task(busy.take(machine.work, "patient"))
+            patient = asyncio.create_task(busy.work(machine.work, "patient"))
             await asyncio.sleep(0)
             assert busy.began == []
             impatient.cancel()
             await patient
-        admitted = asyncio.create_task(busy.take(machine.alone, "never"))
+        admitted = asyncio.create_task(busy.work(machine.alone, "never"))
         async with machine.work:
             await asyncio.sleep(0)
         admitted.cancel()  # admitted by now, though it does not know it yet
         await asyncio.gather(admitted, impatient, return_exceptions=True)
-        await busy.take(machine.alone, "last")
+        await busy.work(machine.alone, "last")
 
     asyncio.run(asyncio.wait_for(go(), 5))
     assert busy.began == ["patient", "last"]
@@ -350,9 +351,9 @@ def test_who_gives_up_waiting_keeps_nobody_waiting() -> None:
 
 @real_time()
 def test_two_event_loops_of_one_process_share_the_machine() -> None:
-    machine, busy = ProcessLimits(), Busy()
+    machine, busy = ProcessLimits(), Worker()
     both = [
-        threading.Thread(target=lambda name=name: asyncio.run(busy.take(machine.alone, name, 0.1)))
+        threading.Thread(target=lambda name=name: asyncio.run(busy.work(machine.alone, name, 0.1)))
         for name in ("one", "two")
     ]
     for thread in both:
@@ -362,12 +363,12 @@ def test_two_event_loops_of_one_process_share_the_machine() -> None:
     assert (sorted(busy.began), busy.most) == (["one", "two"], 1)
 
 
-def test_it_has_no_clock_and_says_interrupted_whenever_it_is_talked_into() -> None:
+def test_the_channel_reports_interrupted_on_every_barge_in() -> None:
     async def go() -> list[list[str]]:
         channel = CascadeChannel(make_embedded_cascade(FakeProvider()), Dial("x"))
         await channel.receive()  # ready
 
-        async def told() -> list[str]:
+        async def next_kinds() -> list[str]:
             channel._on_speech_start()
             found: list[str] = [(await channel.receive()).events[0].kind]
             while not channel._events.empty():
@@ -375,15 +376,15 @@ def test_it_has_no_clock_and_says_interrupted_whenever_it_is_talked_into() -> No
             return found
 
         try:
-            before = await told()  # nothing was said
-            channel._play(bytes(32))  # a millisecond, which is over at once: whether it was heard, the call knows
+            before = await next_kinds()  # without any speech
+            channel._play(bytes(32))  # a millisecond, over at once: the call knows whether it was heard
             await channel.receive()
             await asyncio.sleep(0.02)
-            sent = await told()
-            again = await told()
+            sent = await next_kinds()
+            again = await next_kinds()
             channel._answering = asyncio.create_task(asyncio.sleep(60))
             await asyncio.sleep(0)
-            produced = await told()
+            produced = await next_kinds()
             await asyncio.wait([channel._answering])
             assert channel._answering.cancelled()
             return [before, sent, again, produced]
@@ -394,9 +395,9 @@ def test_it_has_no_clock_and_says_interrupted_whenever_it_is_talked_into() -> No
     assert asyncio.run(go()) == [start, stops, start, stops]
 
 
-def test_an_interruption_of_what_was_heard_to_its_end_is_none(scenes: dict[str, Scene]) -> None:
+def test_an_interruption_after_the_end_of_an_answer_is_ignored(scenes: dict[str, Scenario]) -> None:
     scene = scenes["two lines"]
-    assert not events(scene.held, "interrupted")
-    ignored = [each["detail"] for each in events(scene.held, "unknown")]
+    assert not find_events(scene.finished_call, "interrupted")
+    ignored = [each["detail"] for each in find_events(scene.finished_call, "unknown")]
     assert [each["event"] for each in ignored] == ["interrupted"]
-    assert scene.held.cut == (False, False)
+    assert scene.finished_call.cut == (False, False)

@@ -1,4 +1,4 @@
-"""The fake voice agent: what can be written, what it says, when it goes wrong, and how it yields."""
+"""The fake voice agent: its options, its answers, its faults, and barge-in."""
 
 import asyncio
 import re
@@ -35,16 +35,16 @@ SCENES: Mapping[str, tuple[str, int, Dial]] = {
 """What is written, how many turns are taken, and who is called how."""
 
 
-async def conversation(written: str, turns: int, dial: Dial) -> list[list[Event]]:
-    """Say something until an answer comes, into that the next thing, and so on; return what came in each turn."""
+async def hold_conversation(written: str, turns: int, dial: Dial) -> list[list[Event]]:
+    """Speak until an answer arrives, then barge in with the next line, and so on; return the events of each turn."""
     channel = await FakeVoice(**parse_fake_voice(written)).dial(dial)
     try:
-        return [await turn(channel) for _ in range(turns)]
+        return [await take_turn(channel) for _ in range(turns)]
     finally:
         await channel.close()
 
 
-async def turn(channel: Any) -> list[Event]:
+async def take_turn(channel: Any) -> list[Event]:
     events: list[Event] = []
 
     async def listen() -> None:
@@ -66,30 +66,30 @@ async def turn(channel: Any) -> list[Event]:
 
 
 @pytest.fixture(scope="module")
-def heard() -> dict[str, list[list[Event]]]:
+def events_by_scene() -> dict[str, list[list[Event]]]:
     """Hold all conversations at once, for all tests of this file."""
 
     async def main() -> list[list[list[Event]]]:
-        return await asyncio.gather(*(conversation(*each) for each in SCENES.values()))
+        return await asyncio.gather(*(hold_conversation(*each) for each in SCENES.values()))
 
     with virtual_time():
         return dict(zip(SCENES, asyncio.run(main()), strict=True))
 
 
-def kinds(events: list[Event]) -> list[str]:
+def list_kinds(events: list[Event]) -> list[str]:
     return [event.kind for event in events]
 
 
-def words(events: list[Event]) -> str:
+def join_text(events: list[Event]) -> str:
     return "".join(event.text for event in events if event.kind == "agent_text")
 
 
-def sound(events: list[Event]) -> Any:
+def join_sound(events: list[Event]) -> Any:
     return audio.decode("pcm", b"".join(event.audio for event in events))
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ("latncy=1", 'did you mean "latency"'),
         ("latency=fast", "latency is .fast.; expected a number between 0 and 60"),
@@ -99,21 +99,21 @@ def sound(events: list[Event]) -> Any:
         ("tokens=1.5", "expected a whole number between 0 and 1,000"),
         ("seed=", "expected a whole number"),
         ("silent=2", "silent is .2.; expected a number between 0 and 1"),
-        ("silent=0.6,cut=0.6", "the shares of faults add up to 1.2; at most 1 is possible"),
+        ("silent=0.6,cut=0.6", "the shares of faults add up to 1.2, which is more than 1"),
         ("tone=1", "is not an option"),
         ("fixed", "is not an option"),
         (",", "is not an option"),
         ("silent", "is not an option"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_what_can(written: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_an_invalid_option_is_refused_with_the_valid_ones(written: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         parse_fake_voice(written)
     with pytest.raises(InvalidInput, match=r"^fake-voice: "):
         resolve_target(f"fake-voice:{written}")
 
 
-def test_what_is_written_is_what_is_opened() -> None:
+def test_options_are_applied() -> None:
     target = resolve_target("fake-voice:latency=0.5,seed=3,cut=0.25,fixed=Yes, surely.")
     assert is_voice_agent(target)
     assert (target.provider, target.model) == ("fake-voice", "fixed")
@@ -125,21 +125,28 @@ def test_what_is_written_is_what_is_opened() -> None:
 Scenes = dict[str, list[list[Event]]]
 
 
-def test_words_depend_on_seed_and_turn_alone(heard: Scenes) -> None:
-    first, again, other = heard["seed 1"], heard["again 1"], heard["seed 2"]
-    said = [words(each) for each in first]
-    assert said == [words(each) for each in again]
-    assert said != [words(each) for each in other]
+def test_words_depend_on_seed_and_turn_only(events_by_scene: Scenes) -> None:
+    first, again, other = events_by_scene["seed 1"], events_by_scene["again 1"], events_by_scene["seed 2"]
+    said = [join_text(each) for each in first]
+    assert said == [join_text(each) for each in again]
+    assert said != [join_text(each) for each in other]
     assert said[0] != said[1]
     assert all(word in WORDS for word in " ".join(said).split())
-    assert np.array_equal(sound(first[0]), sound(again[0]))
+    assert np.array_equal(join_sound(first[0]), join_sound(again[0]))
 
 
-def test_an_answer_is_its_silence_its_sound_and_its_words(heard: Scenes) -> None:
-    (events,) = heard["leading"]
-    assert kinds(events) == ["ready", "user_speech_start", "user_speech_stop", "agent_audio", "agent_text", "turn_done"]
-    assert words(events) == "Yes."
-    first = audio.first_audible(sound(events), 16000)
+def test_an_answer_consists_of_silence_audio_and_text(events_by_scene: Scenes) -> None:
+    (events,) = events_by_scene["leading"]
+    assert list_kinds(events) == [
+        "ready",
+        "user_speech_start",
+        "user_speech_stop",
+        "agent_audio",
+        "agent_text",
+        "turn_done",
+    ]
+    assert join_text(events) == "Yes."
+    first = audio.first_audible(join_sound(events), 16000)
     assert first is not None
     assert 0.25 <= first / 16000 < 0.4
 
@@ -153,27 +160,27 @@ def test_an_answer_is_its_silence_its_sound_and_its_words(heard: Scenes) -> None
         ("garbled", ["agent_audio", "agent_text", "turn_done"]),
     ],
 )
-def test_each_fault_goes_wrong_in_its_own_way(heard: Scenes, fault: str, expected: list[str]) -> None:
-    (events,) = heard[fault]
-    assert kinds(events)[3:] == expected
-    assert words(events) != "Yes."
+def test_each_fault_has_its_own_events(events_by_scene: Scenes, fault: str, expected: list[str]) -> None:
+    (events,) = events_by_scene[fault]
+    assert list_kinds(events)[3:] == expected
+    assert join_text(events) != "Yes."
     if fault == "garbled":
-        assert re.fullmatch(f"({'|'.join(WORDS)})( ({'|'.join(WORDS)})){{5}}", words(events))
+        assert re.fullmatch(f"({'|'.join(WORDS)})( ({'|'.join(WORDS)})){{5}}", join_text(events))
 
 
-def test_a_call_that_is_cut_off_has_half_an_answer(heard: Scenes) -> None:
-    (whole,), (half,) = heard["whole tone"], heard["half a tone"]
-    assert len(sound(half)) == len(sound(whole)) // 2
+def test_a_dropped_call_has_half_an_answer(events_by_scene: Scenes) -> None:
+    (whole,), (half,) = events_by_scene["whole tone"], events_by_scene["half a tone"]
+    assert len(join_sound(half)) == len(join_sound(whole)) // 2
     assert (half[-1].text, half[-1].error) == ("cut off on purpose", "network")
 
 
-def test_talked_into_it_falls_silent(heard: Scenes) -> None:
-    _, second = heard["talked into"]
-    assert kinds(second)[:2] == ["user_speech_start", "interrupted"]
-    assert kinds(second)[-1] == "turn_done"
+def test_barge_in_silences_the_agent(events_by_scene: Scenes) -> None:
+    _, second = events_by_scene["talked into"]
+    assert list_kinds(second)[:2] == ["user_speech_start", "interrupted"]
+    assert list_kinds(second)[-1] == "turn_done"
 
 
-def test_words_that_its_voice_cannot_say_end_the_call_with_the_reason(heard: Scenes) -> None:
-    (events,) = heard["Japanese"]
-    assert kinds(events)[-1] == "error"
+def test_unspeakable_words_end_the_call_with_a_reason(events_by_scene: Scenes) -> None:
+    (events,) = events_by_scene["Japanese"]
+    assert list_kinds(events)[-1] == "error"
     assert "reads Hiragana and Katakana script" in events[-1].text

@@ -1,4 +1,4 @@
-"""Gemini's Live API: its own SDK referees server and adapter; then turns, interruptions, faults and broken frames."""
+"""Gemini's Live API: server and adapter checked with its SDK; then turns, interruptions, faults and broken frames."""
 
 import asyncio
 import base64
@@ -32,10 +32,10 @@ from pramana.providers.voice.socket import SocketChannel
 from pramana.providers.voice.vocabulary import Dial, Event, Format, Message, ReceivedEvents
 from pramana.run.call import Conversation, FinishedCall, Patience
 
-from ...loopback.fuzz import rehearse, survive
-from ...loopback.live import MESSAGES, SETUP, LiveAgent, camel
+from ...loopback.fuzz import read_broken_frames, record_agent_messages
+from ...loopback.live import MESSAGES, SETUP, LiveAgent, to_camel_case
 from . import callers
-from .callers import QUICK, events, frames, quick, sound, tone, turn
+from .callers import QUICK, flatten_events, join_sound, make_tone, quick_script, split_frames, take_turn
 
 KEY = "AIza-test-0123456789abcdef"
 MODEL = "gemini-live-2.5-flash"
@@ -54,42 +54,42 @@ CONFIG = types.LiveConnectConfig(
 )
 MIME = "audio/pcm;rate=16000"
 T = typing.TypeVar("T")
-# The referee's own business with the HTTP library beneath it.
+# Warnings between the SDK and its HTTP library.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
     pytest.mark.usefixtures("virtual_time"),
 ]
-SPEECH, SILENCE = frames(tone(0.3, 16000), 16000), bytes(640)
+SPEECH, SILENCE = split_frames(make_tone(0.3, 16000), 16000), bytes(640)
 
 
 def serve(use: Callable[[VoiceLoopback], Awaitable[T]], script: Script = QUICK, agent: Any = LiveAgent) -> T:
     return callers.serve(agent, use, script, KEY)
 
 
-async def dialled(server: VoiceLoopback, dial: Dial = DIAL, key: str | None = KEY) -> SocketChannel:
+async def open_channel(server: VoiceLoopback, dial: Dial = DIAL, key: str | None = KEY) -> SocketChannel:
     return await LiveProvider(Account(server.url, key, variable="GEMINI_API_KEY")).dial(dial)
 
 
-def called(script: Script = QUICK, agent: Any = LiveAgent, **given: Any) -> list[ReceivedEvents]:
+def call_agent(script: Script = QUICK, agent: Any = LiveAgent, **given: Any) -> list[ReceivedEvents]:
     async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
-        channel = await dialled(server)
+        channel = await open_channel(server)
         try:
-            return await turn(channel, **given)
+            return await take_turn(channel, **given)
         finally:
             await channel.close()
 
     return serve(use, script, agent)
 
 
-def refused(script: Script = QUICK, agent: Any = LiveAgent, **given: Any) -> ProviderError:
+def expect_refusal(script: Script = QUICK, agent: Any = LiveAgent, **given: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        serve(lambda server: dialled(server, **given), script, agent)
+        serve(lambda server: open_channel(server, **given), script, agent)
     assert KEY not in str(caught.value)
     return caught.value
 
 
 @asynccontextmanager
-async def referee(server: VoiceLoopback) -> typing.AsyncIterator[Any]:
+async def open_sdk_session(server: VoiceLoopback) -> typing.AsyncIterator[Any]:
     client = genai.Client(api_key=KEY, http_options=types.HttpOptions(base_url=server.url))
     # It speaks TLS only, and a server on this machine has no certificate.
     inner: Any = client._api_client
@@ -102,21 +102,21 @@ async def referee(server: VoiceLoopback) -> typing.AsyncIterator[Any]:
         await client.aio.aclose()
 
 
-def normal(message: Message) -> Any:
+def normalise(message: Message) -> Any:
     """Return a message as protobuf reads it: names in one case, bytes as bytes."""
-    found = camel(json.loads(message))
+    found = to_camel_case(json.loads(message))
     if blob := found.get("realtimeInput", {}).get("audio"):
         blob["data"] = base64.urlsafe_b64decode(blob["data"].translate(str.maketrans("+/", "-_")))
     return found
 
 
-# The referee
+# The vendor SDK
 
 
-def test_the_referee_holds_a_conversation_and_knows_every_message() -> None:
+def test_the_sdk_holds_a_conversation_and_knows_every_message() -> None:
     async def use(server: VoiceLoopback) -> tuple[list[types.LiveServerMessage], list[Message]]:
         got: list[types.LiveServerMessage] = []
-        async with referee(server) as session:
+        async with open_sdk_session(server) as session:
             assert session.session_id == "session_1"
             for frame in [*SPEECH, *[SILENCE] * 10]:
                 await session.send_realtime_input(audio=types.Blob(data=frame, mime_type=MIME))
@@ -136,22 +136,22 @@ def test_the_referee_holds_a_conversation_and_knows_every_message() -> None:
         types.LiveServerMessage.model_validate_json(message)
 
 
-def test_the_referee_can_write_and_is_answered_by_voice() -> None:
+def test_the_sdk_can_send_text_and_gets_a_spoken_answer() -> None:
     async def use(server: VoiceLoopback) -> bytes:
-        async with referee(server) as session:
+        async with open_sdk_session(server) as session:
             await session.send_client_content(turns=types.Content(role="user", parts=[types.Part(text="Hello.")]))
             return b"".join([message.data or b"" async for message in session.receive()])
 
     assert serve(use) == b"".join(make_answer_sound(QUICK, Format("pcm", 24000)))
 
 
-def test_our_messages_equal_the_referees() -> None:
+def test_our_messages_equal_those_of_the_sdk() -> None:
     frame = SPEECH[1]
 
     async def use(server: VoiceLoopback) -> tuple[Any, Any]:
-        async with referee(server) as session:
+        async with open_sdk_session(server) as session:
             await session.send_realtime_input(audio=types.Blob(data=frame, mime_type=MIME))
-        channel = await dialled(server)
+        channel = await open_channel(server)
         await channel.send(frame)
         await channel.interrupt(0.1)
         await channel.close()
@@ -160,7 +160,7 @@ def test_our_messages_equal_the_referees() -> None:
         return theirs, ours
 
     theirs, ours = serve(use)
-    assert [normal(each) for each in ours.received] == [normal(each) for each in theirs.received]
+    assert [normalise(each) for each in ours.received] == [normalise(each) for each in theirs.received]
     assert (ours.request.path, dict(ours.request.query)) == (theirs.request.path, dict(theirs.request.query))
     assert dict(ours.request.query) == {}
     assert ours.request.headers["x-goog-api-key"] == theirs.request.headers["x-goog-api-key"] == KEY
@@ -196,7 +196,7 @@ def test_our_messages_equal_the_referees() -> None:
         ),
     ],
 )
-def test_the_server_ends_the_call_at_a_message_that_does_not_fit(sent: list[str], reason: str) -> None:
+def test_the_server_ends_the_call_on_an_invalid_message(sent: list[str], reason: str) -> None:
     agent = LiveAgent(QUICK, ReceivedRequest("GET", "/", {}, {}, None))
     for message in sent:
         agent.handle_message(message)
@@ -205,9 +205,9 @@ def test_the_server_ends_the_call_at_a_message_that_does_not_fit(sent: list[str]
     assert reason in agent.close_request[1]
 
 
-def test_every_field_the_referee_knows_is_known_to_the_server() -> None:
+def test_the_server_knows_every_field_of_the_sdk() -> None:
     def names(kind: Any) -> set[str]:
-        return set(camel(dict.fromkeys(kind.model_fields)))
+        return set(to_camel_case(dict.fromkeys(kind.model_fields)))
 
     assert names(types.LiveClientMessage) == set(MESSAGES)
     assert names(types.LiveClientRealtimeInput) == set(MESSAGES["realtimeInput"])
@@ -221,15 +221,15 @@ def test_every_field_the_referee_knows_is_known_to_the_server() -> None:
 # A turn
 
 
-def test_a_turn_is_heard_and_answered() -> None:
+def test_a_turn_is_recognised_and_answered() -> None:
     async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], SocketChannel, VoiceLoopback]:
-        channel = await dialled(server)
-        heard = await turn(channel)
+        channel = await open_channel(server)
+        heard = await take_turn(channel)
         await channel.close()
         return heard, channel, server
 
     heard, channel, server = serve(use)
-    found = events(heard)
+    found = flatten_events(heard)
     assert (channel.uplink, channel.downlink, channel.capabilities.greets) == (
         Format("pcm", 16000),
         Format("pcm", 24000),
@@ -237,11 +237,11 @@ def test_a_turn_is_heard_and_answered() -> None:
     )
     order = [event.kind for event in found if event.kind not in ("agent_audio", "agent_text", "user_text")]
     assert order == ["ready", "usage", "turn_done"]
-    assert sound(heard) == b"".join(make_answer_sound(QUICK, Format("pcm", 24000)))
-    assert "".join(event.text for event in events(heard, "agent_text") if not event.final) == QUICK.text
-    assert [event.text for event in events(heard, "agent_text") if event.final] == [QUICK.text]
-    assert "".join(event.text for event in events(heard, "user_text")) == QUICK.heard
-    (usage,) = events(heard, "usage")
+    assert join_sound(heard) == b"".join(make_answer_sound(QUICK, Format("pcm", 24000)))
+    assert "".join(event.text for event in flatten_events(heard, "agent_text") if not event.final) == QUICK.text
+    assert [event.text for event in flatten_events(heard, "agent_text") if event.final] == [QUICK.text]
+    assert "".join(event.text for event in flatten_events(heard, "user_text")) == QUICK.heard
+    (usage,) = flatten_events(heard, "usage")
     assert usage.detail == {
         "input_tokens": 20,
         "output_tokens": 5,
@@ -253,10 +253,10 @@ def test_a_turn_is_heard_and_answered() -> None:
     assert (logged.call, logged.asked, logged.leading_silence_s) == (0, MODEL, 0.05)
 
 
-def test_the_servers_log_and_our_clock_agree() -> None:
+def test_the_server_log_and_our_clock_agree() -> None:
     async def use(server: VoiceLoopback) -> tuple[float, Any]:
-        channel = await dialled(server)
-        heard = await turn(channel, pace_s=0.02)
+        channel = await open_channel(server)
+        heard = await take_turn(channel, pace_s=0.02)
         await channel.close()
         return next(each.at for each in heard if any(event.audio for event in each.events)), server.turns()[0]
 
@@ -267,85 +267,90 @@ def test_the_servers_log_and_our_clock_agree() -> None:
 
 @pytest.mark.parametrize("transcript", ["late", "missing"])
 def test_a_transcript_may_be_late_or_missing(transcript: str) -> None:
-    heard = called(quick(transcript=transcript), linger_s=0.3)
-    kinds = [event.kind for event in events(heard)]
-    told = {event.kind: event.text for event in events(heard, "agent_text", "user_text") if event.final}
+    heard = call_agent(quick_script(transcript=transcript), linger_s=0.3)
+    kinds = [event.kind for event in flatten_events(heard)]
+    told = {event.kind: event.text for event in flatten_events(heard, "agent_text", "user_text") if event.final}
     assert "turn_done" in kinds
     if transcript == "missing":
         assert "agent_text" not in kinds
     else:
         assert told == {"agent_text": QUICK.text}
-        assert "".join(event.text for event in events(heard, "user_text")) == QUICK.heard
+        assert "".join(event.text for event in flatten_events(heard, "user_text")) == QUICK.heard
         assert kinds.index("turn_done") < kinds.index("agent_text")
 
 
 def test_an_agent_may_speak_first() -> None:
     async def use(server: VoiceLoopback) -> list[str]:
-        channel = await dialled(server)
+        channel = await open_channel(server)
         kinds: list[str] = []
         while "turn_done" not in kinds:
             kinds += [event.kind for event in (await channel.receive()).events]
         await channel.close()
         return kinds
 
-    assert "agent_audio" in serve(use, quick(greets=True))
+    assert "agent_audio" in serve(use, quick_script(greets=True))
 
 
 # Talking into the answer
 
 
-def test_a_caller_who_talks_into_an_answer_interrupts_it() -> None:
+def test_barge_in_interrupts_the_answer() -> None:
     async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], list[Message]]:
-        channel = await dialled(server)
-        heard = await turn(channel, last="agent_audio")
-        heard += await turn(channel, last="interrupted")
+        channel = await open_channel(server)
+        heard = await take_turn(channel, last="agent_audio")
+        heard += await take_turn(channel, last="interrupted")
         said = len(server.calls[0].received)
         await channel.interrupt(0.1)
         sent = server.calls[0].received[said:]
-        heard += await turn(channel)
+        heard += await take_turn(channel)
         await channel.close()
         return heard, sent
 
     heard, sent = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=3.0, speed=2.0))
-    found = [(event.kind, event.text) for event in events(heard, "interrupted", "turn_done")]
+    found = [(event.kind, event.text) for event in flatten_events(heard, "interrupted", "turn_done")]
     assert found[:2] == [("interrupted", ""), ("turn_done", "interrupted")]
     assert not sent
 
 
-def test_an_answer_that_was_all_sent_but_still_plays_is_interrupted_too() -> None:
+def test_an_answer_that_is_sent_but_still_playing_is_interrupted() -> None:
     async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
-        channel = await dialled(server)
-        before = await turn(channel)
-        after = await turn(channel, last="interrupted")
+        channel = await open_channel(server)
+        before = await take_turn(channel)
+        after = await take_turn(channel, last="interrupted")
         await channel.close()
         return before + after
 
     heard = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=20.0, speed=1000.0))
-    assert [event.kind for event in events(heard, "turn_done", "interrupted")] == ["turn_done", "interrupted"]
+    assert [event.kind for event in flatten_events(heard, "turn_done", "interrupted")] == ["turn_done", "interrupted"]
 
 
-def test_words_after_an_interruption_are_no_answer_until_there_is_sound_again() -> None:
-    def said(**given: Any) -> list[Event]:
+def test_text_after_an_interruption_is_no_answer_until_audio_follows() -> None:
+    def read_transcription(**given: Any) -> list[Event]:
         return wire.read(json.dumps({"serverContent": {"outputTranscription": given}}))
 
     wire = LiveWire(DIAL)
-    wire.read(part())
-    said(text="One")
+    wire.read(make_part())
+    read_transcription(text="One")
     wire.read('{"serverContent":{"interrupted":true}}')
-    assert said(text=" and") == [Event("unknown", detail={"event": "outputTranscription", "text": " and"})]
+    assert read_transcription(text=" and") == [
+        Event("unknown", detail={"event": "outputTranscription", "text": " and"})
+    ]
     wire.read('{"serverContent":{"turnComplete":true}}')
-    assert [event.kind for event in said(text=" so on") + said(finished=True)] == ["unknown", "unknown"]
-    wire.read(part())
-    assert said(text="Two.") == [Event("agent_text", "Two.")]
-    assert said(finished=True) == [Event("agent_text", "Two.", final=True)]
+    assert [event.kind for event in read_transcription(text=" so on") + read_transcription(finished=True)] == [
+        "unknown",
+        "unknown",
+    ]
+    wire.read(make_part())
+    assert read_transcription(text="Two.") == [Event("agent_text", "Two.")]
+    assert read_transcription(finished=True) == [Event("agent_text", "Two.", final=True)]
 
 
-def test_in_the_servers_order_an_interrupted_answer_leaves_no_word_in_the_next() -> None:
+def test_no_text_of_an_interrupted_answer_leaks_into_the_next() -> None:
     line = (8000 * np.sin(np.arange(6400) / 9)).astype(np.int16)
     lines = [Utterance(Line("one"), line, "a"), Utterance(Line("stop", barge_in_s=0.4), line, "b")]
 
     async def use(server: VoiceLoopback) -> FinishedCall:
-        return await Conversation(await dialled(server), lines, {"rate": 24000}, Patience(5, 30)).hold()
+        return await Conversation(await open_channel(server), lines, {"rate": 24000}, Patience(5, 30)).hold()
 
     script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, speed=1.2, text="So it is, and so it was.")
     held = serve(use, script)
@@ -355,15 +360,15 @@ def test_in_the_servers_order_an_interrupted_answer_leaves_no_word_in_the_next()
     assert [each for each in stale if each] == [" and", " so on"]
 
 
-def test_a_pair_without_sound_is_no_turn() -> None:
+def test_interruption_and_turn_end_without_audio_are_ignored() -> None:
     wire = LiveWire(DIAL)
     assert wire.read('{"serverContent":{"interrupted":true}}') == []
     assert wire.read('{"serverContent":{"turnComplete":true}}') == []
 
 
-def test_a_turn_goes_on_until_the_interaction_is_idle() -> None:
+def test_a_turn_lasts_until_the_interaction_is_idle() -> None:
     wire = LiveWire(DIAL)
-    wire.read(part())
+    wire.read(make_part())
     assert wire.read('{"serverContent":{"turnComplete":true,"interactionStatus":"IN_PROGRESS"}}') == []
     (done,) = wire.read('{"serverContent":{"turnComplete":true,"interactionStatus":"IDLE"}}')
     assert (done.kind, done.text) == ("turn_done", "completed")
@@ -389,66 +394,66 @@ def test_a_turn_goes_on_until_the_interaction_is_idle() -> None:
         ((4711, "Oops"), "provider"),
     ],
 )
-def test_a_close_has_its_class(close: tuple[int, str], kind: str | None) -> None:
+def test_a_close_is_classified(close: tuple[int, str], kind: str | None) -> None:
     found = LiveWire(DIAL).read_close(*close)
     assert (found.kind, found.error, found.detail) == ("closed", kind, {"code": close[0]})
 
 
 def test_a_close_in_mid_turn_is_an_event() -> None:
-    heard = called(quick(close_mid_turn=(1011, "Internal error encountered.")))
-    assert sound(heard)
-    last = events(heard)[-1]
+    heard = call_agent(quick_script(close_mid_turn=(1011, "Internal error encountered.")))
+    assert join_sound(heard)
+    last = flatten_events(heard)[-1]
     assert (last.kind, last.error, last.text) == ("closed", "provider", "Internal error encountered. (1011)")
 
 
 def test_unknown_messages_are_logged_and_ignored() -> None:
     for large in (False, True):
-        heard = called(quick(unknown_event=True, large_event=large))
-        assert [event.detail for event in events(heard, "unknown")] == [{"event": "loopbackUnheardOf"}] * 2
-        assert events(heard, "turn_done")
-        assert not events(heard, "error")
+        heard = call_agent(quick_script(unknown_event=True, large_event=large))
+        assert [event.detail for event in flatten_events(heard, "unknown")] == [{"event": "loopbackUnheardOf"}] * 2
+        assert flatten_events(heard, "turn_done")
+        assert not flatten_events(heard, "error")
 
 
-def test_a_frame_that_is_no_json_is_an_error_and_the_call_goes_on() -> None:
-    heard = called(quick(bad_json=True))
-    (error,) = events(heard, "error")
+def test_an_invalid_json_frame_is_an_error_and_the_call_continues() -> None:
+    heard = call_agent(quick_script(bad_json=True))
+    (error,) = flatten_events(heard, "error")
     assert (error.error, error.text) == ("protocol", "a message of Google of 33 characters is not JSON")
-    assert events(heard, "turn_done")
+    assert flatten_events(heard, "turn_done")
 
 
-def test_sound_of_another_rate_is_an_error_and_not_heard() -> None:
-    heard = called(quick(wrong_rate=16000), last="error")
-    error = events(heard, "error")[0]
+def test_audio_of_another_rate_is_an_error_and_not_played() -> None:
+    heard = call_agent(quick_script(wrong_rate=16000), last="error")
+    error = flatten_events(heard, "error")[0]
     assert error.error == "unsupported_format"
-    assert "16000 samples a second, where 24000 were expected" in error.text
-    assert not sound(heard)
+    assert "16000 samples per second, expected 24000" in error.text
+    assert not join_sound(heard)
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
     [(401, AuthenticationFailed), (403, AuthenticationFailed), (429, RateLimited), (500, Unavailable)],
 )
-def test_an_upgrade_refused_is_the_error_its_status_says(status: int, kind: type[ProviderError]) -> None:
-    error = refused(Script(status=status))
+def test_a_refused_upgrade_is_classified_by_its_status(status: int, kind: type[ProviderError]) -> None:
+    error = expect_refusal(Script(status=status))
     assert isinstance(error, kind)
     assert error.status == status
 
 
 def test_a_wrong_key_is_refused_and_never_shown() -> None:
-    error = refused(key="AIza-wrong-0123456789")
+    error = expect_refusal(key="AIza-wrong-0123456789")
     assert isinstance(error, AuthenticationFailed)
     assert "API key not valid" in str(error)
     assert "GEMINI_API_KEY" in str(error)
     assert "AIza-wrong" not in str(error)
-    assert isinstance(refused(key=None), AuthenticationFailed)
+    assert isinstance(expect_refusal(key=None), AuthenticationFailed)
 
 
-def test_a_server_that_never_gets_ready_is_left_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_becomes_ready_times_out_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pramana.providers.voice.socket.READY_S", 0.2)
 
     async def use(server: VoiceLoopback) -> int | None:
-        with pytest.raises(Unavailable, match=r"not ready for a call within 0\.2 s"):
-            await dialled(server)
+        with pytest.raises(Unavailable, match=r"not ready for the call within 0\.2 s"):
+            await open_channel(server)
         await asyncio.sleep(0.05)
         return server.calls[0].close_code
 
@@ -457,8 +462,8 @@ def test_a_server_that_never_gets_ready_is_left_in_order(monkeypatch: pytest.Mon
     assert clock.monotonic() - began < 2
 
 
-def test_a_redirect_is_refused_and_the_key_stays() -> None:
-    class Redirecting(LiveAgent):
+def test_a_redirect_is_refused_without_sending_the_key() -> None:
+    class RedirectingAgent(LiveAgent):
         @classmethod
         def refuse(cls, got: ReceivedRequest, key: str | None) -> web.Response | None:  # noqa: ARG003
             if "again" in got.query:
@@ -467,19 +472,19 @@ def test_a_redirect_is_refused_and_the_key_stays() -> None:
 
     async def use(server: VoiceLoopback) -> int:
         with pytest.raises(Rejected, match="redirects"):
-            await dialled(server)
+            await open_channel(server)
         return len(server.requests)
 
-    assert serve(use, agent=Redirecting) == 1
+    assert serve(use, agent=RedirectingAgent) == 1
 
 
-def test_what_the_setup_does_not_take_is_refused_in_the_vendors_words() -> None:
-    error = refused(dial=Dial(MODEL, parameters={"colour": "red"}))
+def test_an_invalid_setup_is_refused_with_the_vendor_message() -> None:
+    error = expect_refusal(dial=Dial(MODEL, parameters={"colour": "red"}))
     assert isinstance(error, Rejected)
     assert 'Unknown name "colour"' in str(error)
 
 
-class Telling(LiveAgent):
+class KeyLeakingAgent(LiveAgent):
     """A server that repeats the key it was given, wherever it can."""
 
     def on_speech_start(self) -> list[Message]:
@@ -495,7 +500,7 @@ class Telling(LiveAgent):
 
 
 def test_the_key_is_in_no_event() -> None:
-    found = events(called(QUICK, Telling))
+    found = flatten_events(call_agent(QUICK, KeyLeakingAgent))
     assert {"error", "unknown", "agent_text", "tool_call", "closed"} <= {event.kind for event in found}
     assert KEY not in repr(found)
 
@@ -503,45 +508,47 @@ def test_the_key_is_in_no_event() -> None:
 # The wire alone
 
 
-def part(data: str = "AAAA" * 8, mime: str | None = "audio/pcm;rate=24000") -> str:
+def make_part(data: str = "AAAA" * 8, mime: str | None = "audio/pcm;rate=24000") -> str:
     blob = {"data": data, **({"mimeType": mime} if mime else {})}
     return json.dumps({"serverContent": {"modelTurn": {"parts": [{"inlineData": blob}]}}})
 
 
-def read(message: str | bytes) -> list[Event]:
+def read_message(message: str | bytes) -> list[Event]:
     return LiveWire(DIAL).read(message)
 
 
-def test_sound_is_read_whichever_way_it_is_written() -> None:
+def test_audio_is_read_in_every_encoding() -> None:
     for mime in ("audio/pcm;rate=24000", "audio/pcm", None, "audio/L16;codec=pcm;rate=24000"):
-        assert read(part(mime=mime))[0].audio == bytes(24)
-    assert read(part().encode())[0].audio == bytes(24)
-    assert read(part("_-__" * 2))[0].audio == base64.b64decode("/+//" * 2)
-    assert read(part("")) == []
+        assert read_message(make_part(mime=mime))[0].audio == bytes(24)
+    assert read_message(make_part().encode())[0].audio == bytes(24)
+    assert read_message(make_part("_-__" * 2))[0].audio == base64.b64decode("/+//" * 2)
+    assert read_message(make_part("")) == []
 
 
-def test_what_else_a_session_says_is_told() -> None:
-    assert read('{"goAway":{"timeLeft":"10s"}}') == [Event("unknown", detail={"event": "goAway", "time_left": "10s"})]
-    assert read('{"voiceActivity":{"voiceActivityType":"ACTIVITY_START"}}') == [Event("user_speech_start")]
-    assert read('{"voiceActivityDetectionSignal":{"vadSignalType":"VAD_SIGNAL_TYPE_EOS"}}') == [
+def test_other_session_messages_become_events() -> None:
+    assert read_message('{"goAway":{"timeLeft":"10s"}}') == [
+        Event("unknown", detail={"event": "goAway", "time_left": "10s"})
+    ]
+    assert read_message('{"voiceActivity":{"voiceActivityType":"ACTIVITY_START"}}') == [Event("user_speech_start")]
+    assert read_message('{"voiceActivityDetectionSignal":{"vadSignalType":"VAD_SIGNAL_TYPE_EOS"}}') == [
         Event("user_speech_stop")
     ]
-    assert read('{"sessionResumptionUpdate":{"newHandle":"h"}}') == []
-    (call,) = read('{"toolCall":{"functionCalls":[{"id":"c","name":"f","args":{"a":1}}]}}')
+    assert read_message('{"sessionResumptionUpdate":{"newHandle":"h"}}') == []
+    (call,) = read_message('{"toolCall":{"functionCalls":[{"id":"c","name":"f","args":{"a":1}}]}}')
     assert (call.kind, call.detail) == ("tool_call", {"name": "f", "call_id": "c", "arguments": '{"a": 1}'})
-    assert read('{"serverContent":{"modelTurn":{"parts":[{"text":"Hm."}]}}}')[0].kind == "unknown"
+    assert read_message('{"serverContent":{"modelTurn":{"parts":[{"text":"Hm."}]}}}')[0].kind == "unknown"
 
 
-def test_a_transcript_cut_by_the_end_of_its_turn_is_never_told_as_whole() -> None:
+def test_a_truncated_transcript_is_never_reported_as_final() -> None:
     wire = LiveWire(DIAL)
-    wire.read(part())
+    wire.read(make_part())
     wire.read('{"serverContent":{"outputTranscription":{"text":"One "}}}')
     wire.read('{"serverContent":{"turnComplete":true}}')
     found = wire.read('{"serverContent":{"outputTranscription":{"text":"two.","finished":true}}}')
     assert found == [Event("agent_text", "two.")]
 
 
-def test_parameters_stand_where_the_setup_has_them() -> None:
+def test_parameters_are_sent_in_the_setup_fields() -> None:
     given = {
         "top_p": 0.5,
         "tools": [],
@@ -573,26 +580,26 @@ def test_parameters_stand_where_the_setup_has_them() -> None:
         '{"serverContent":{"modelTurn":7}}',
         '{"serverContent":{"modelTurn":{"parts":[7]}}}',
         '{"serverContent":{"modelTurn":{"parts":[{"inlineData":{}}]}}}',
-        part("?"),
-        part("AA"),
-        part("AAAA"),
+        make_part("?"),
+        make_part("AA"),
+        make_part("AAAA"),
         '{"serverContent":{"outputTranscription":{"text":7}}}',
         '{"toolCall":{}}',
         '{"usageMetadata":[]}',
     ],
 )
-def test_what_does_not_fit_is_a_broken_reply_that_shows_nothing_of_it(message: str | bytes) -> None:
+def test_a_malformed_message_is_a_broken_reply_that_does_not_show_it(message: str | bytes) -> None:
     with pytest.raises(BrokenReply, match=r"^a message of Google ") as caught:
-        read(message)
+        read_message(message)
     assert len(str(caught.value)) < 120
 
 
-def test_broken_frames_meet_errors_of_ours_only() -> None:
-    def wire() -> LiveWire:
+def test_broken_frames_raise_only_our_errors() -> None:
+    def make_wire() -> LiveWire:
         return LiveWire(DIAL)
 
-    samples = rehearse(LiveAgent(QUICK, ReceivedRequest("GET", "/", {}, {}, None)), wire())
-    met = survive(wire, samples, 2000)
+    samples = record_agent_messages(LiveAgent(QUICK, ReceivedRequest("GET", "/", {}, {}, None)), make_wire())
+    met = read_broken_frames(make_wire, samples, 2000)
     assert met["refused"] > 500
     assert met["agent_text"] > 5
 
@@ -600,7 +607,7 @@ def test_broken_frames_meet_errors_of_ours_only() -> None:
 # The account
 
 
-def test_the_models_that_can_be_called_are_listed_from_every_page() -> None:
+def test_callable_models_are_listed_from_every_page() -> None:
     async def use(server: VoiceLoopback) -> list[str]:
         provider = LiveProvider.open(Target("gemini-live:x", "gemini-live", "x"), Account(server.url, KEY))
         wrong = LiveProvider(Account(server.url, "AIza-wrong-0123456789"))
@@ -615,11 +622,11 @@ def test_the_models_that_can_be_called_are_listed_from_every_page() -> None:
     assert serve(use) == ["gemini-2.5-flash-native-audio", "gemini-live-2.5-flash"]
 
 
-def test_a_call_of_the_referee_without_a_key_is_refused() -> None:
+def test_an_sdk_call_without_a_key_is_refused() -> None:
     async def use(server: VoiceLoopback) -> None:
         server.key = "another"
         with pytest.raises(errors.APIError, match="API key not valid"):
-            async with referee(server):
+            async with open_sdk_session(server):
                 pass
 
     serve(use)
@@ -636,7 +643,7 @@ def test_a_call_of_the_referee_without_a_key_is_refused() -> None:
         {f"unknown{number}": 1 for number in range(101)},
     ],
 )
-def test_a_message_of_thousands_of_things_is_refused(message: dict[str, Any]) -> None:
+def test_a_message_of_thousands_of_items_is_refused(message: dict[str, Any]) -> None:
     with pytest.raises(BrokenReply, match="does not fit the format"):
         LiveWire(DIAL).read(json.dumps(message))
     assert len(LiveWire(DIAL).read(json.dumps({"toolCall": {"functionCalls": [{}] * 100}}))) == 100

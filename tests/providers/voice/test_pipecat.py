@@ -1,4 +1,4 @@
-"""Pipecat's frames against protobuf's own library: what one writes the other reads, and nothing else is read."""
+"""Pipecat's frames against the protobuf library: each reads what the other writes, and invalid frames are refused."""
 
 import random
 from typing import Any
@@ -19,7 +19,7 @@ MESSAGES = {
 }
 
 
-def referee() -> Any:
+def make_frame_class() -> Any:
     """Return protobuf's own class of a frame, as `frames.proto` of Pipecat describes it."""
     file = descriptor_pb2.FileDescriptorProto(name="frames.proto", package="pipecat", syntax="proto3")
     frame = descriptor_pb2.DescriptorProto(name="Frame")
@@ -37,10 +37,10 @@ def referee() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("pipecat.Frame"))
 
 
-FRAME = referee()
+FRAME = make_frame_class()
 
 
-def values(kind: str, chance: random.Random) -> dict[str, Any]:
+def random_values(kind: str, chance: random.Random) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, (_, of) in KINDS[kind][1].items():
         if chance.random() < 0.2:
@@ -55,11 +55,11 @@ def values(kind: str, chance: random.Random) -> dict[str, Any]:
     return made
 
 
-def test_what_we_write_the_referee_reads_and_writes_alike() -> None:
+def test_protobuf_reads_our_frames_and_writes_the_same_bytes() -> None:
     chance = random.Random(7)
     for _ in range(300):
         for kind in KINDS:
-            given = values(kind, chance)
+            given = random_values(kind, chance)
             theirs = FRAME()
             getattr(theirs, kind).SetInParent()
             for name, value in given.items():
@@ -68,13 +68,13 @@ def test_what_we_write_the_referee_reads_and_writes_alike() -> None:
             assert decode_frame(theirs.SerializeToString()) == (kind, given)
 
 
-def test_fields_of_a_newer_version_are_passed_over() -> None:
+def test_unknown_fields_are_skipped() -> None:
     newer = b"\x48\x01" + encode_frame("audio", {"audio": b"ab"}) + b"\x7d\x01\x02\x03\x04"
     assert decode_frame(newer) == ("audio", {"audio": b"ab"})
     assert FRAME.FromString(newer).audio.audio == b"ab"
 
 
-def test_of_several_frames_the_last_counts() -> None:
+def test_the_last_of_several_frames_counts() -> None:
     both = encode_frame("text", {"text": "a"}) + encode_frame("message", {"data": "{}"})
     assert decode_frame(both) == ("message", {"data": "{}"})
     assert FRAME.FromString(both).WhichOneof("frame") == "message"
@@ -96,17 +96,17 @@ def test_of_several_frames_the_last_counts() -> None:
         b"\x12\x03\x22\x01a",
     ],
 )
-def test_what_is_no_frame_is_refused(data: bytes) -> None:
+def test_data_that_is_not_a_frame_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_frame(data)
 
 
-def test_what_is_broken_is_refused_or_read_as_the_referee_reads_it() -> None:
+def test_broken_frames_are_refused_or_read_like_protobuf() -> None:
     chance = random.Random(11)
     for _ in range(3000):
         kind = chance.choice(list(KINDS))
         spoilt = bytearray(
-            encode_frame(kind, {**values(kind, chance), "id": 1} if kind != "message" else {"data": "{}"})
+            encode_frame(kind, {**random_values(kind, chance), "id": 1} if kind != "message" else {"data": "{}"})
         )
         spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
         try:

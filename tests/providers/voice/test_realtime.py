@@ -1,4 +1,4 @@
-"""OpenAI's Realtime API: its own SDK referees server and adapter; then turns, interruptions, faults and broken frames."""
+"""OpenAI's Realtime API: server and adapter checked with its SDK; then turns, barge-in, faults and broken frames."""
 
 import asyncio
 import base64
@@ -36,11 +36,11 @@ from pramana.providers.voice.socket import SocketChannel
 from pramana.providers.voice.vocabulary import Dial, Event, Format, Message, ReceivedEvents
 from pramana.run.call import Conversation, FinishedCall, Patience
 
-from ...loopback.fuzz import rehearse, survive
+from ...loopback.fuzz import read_broken_frames, record_agent_messages
 from ...loopback.realtime import EVENTS, RealtimeAgent
 from ...virtual_time import real_time
 from . import callers
-from .callers import QUICK, events, frames, quick, sound, tone, turn
+from .callers import QUICK, flatten_events, join_sound, make_tone, quick_script, split_frames, take_turn
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789abcdef"
@@ -62,40 +62,40 @@ SESSION: Any = {
 T = typing.TypeVar("T")
 
 
-SPEECH, SILENCE = frames(tone(0.3, 24000), 24000), bytes(960)
+SPEECH, SILENCE = split_frames(make_tone(0.3, 24000), 24000), bytes(960)
 
 
 def serve(use: Callable[[VoiceLoopback], Awaitable[T]], script: Script = QUICK, agent: Any = RealtimeAgent) -> T:
     return callers.serve(agent, use, script, KEY)
 
 
-async def dialled(server: VoiceLoopback, dial: Dial = DIAL, key: str | None = KEY) -> SocketChannel:
+async def open_channel(server: VoiceLoopback, dial: Dial = DIAL, key: str | None = KEY) -> SocketChannel:
     return await RealtimeProvider(Account(server.url, key)).dial(dial)
 
 
-def called(script: Script = QUICK, agent: Any = RealtimeAgent, **given: Any) -> list[ReceivedEvents]:
+def call_agent(script: Script = QUICK, agent: Any = RealtimeAgent, **given: Any) -> list[ReceivedEvents]:
     async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
-        channel = await dialled(server)
+        channel = await open_channel(server)
         try:
-            return await turn(channel, **given)
+            return await take_turn(channel, **given)
         finally:
             await channel.close()
 
     return serve(use, script, agent)
 
 
-def refused(script: Script = QUICK, agent: Any = RealtimeAgent, **given: Any) -> ProviderError:
+def expect_refusal(script: Script = QUICK, agent: Any = RealtimeAgent, **given: Any) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        serve(lambda server: dialled(server, **given), script, agent)
+        serve(lambda server: open_channel(server, **given), script, agent)
     assert KEY not in str(caught.value)
     return caught.value
 
 
-# The referee
+# The vendor SDK
 
 
 @asynccontextmanager
-async def referee(server: VoiceLoopback) -> typing.AsyncIterator[Any]:
+async def open_sdk_session(server: VoiceLoopback) -> typing.AsyncIterator[Any]:
     async with (
         AsyncOpenAI(api_key=KEY, base_url=server.url) as client,
         client.realtime.connect(model=MODEL) as connection,
@@ -103,10 +103,10 @@ async def referee(server: VoiceLoopback) -> typing.AsyncIterator[Any]:
         yield connection
 
 
-def test_the_referee_holds_a_conversation_and_knows_every_event() -> None:
+def test_the_sdk_holds_a_conversation_and_knows_every_event() -> None:
     async def use(server: VoiceLoopback) -> tuple[list[Any], list[Message]]:
         got: list[Any] = []
-        async with referee(server) as connection:
+        async with open_sdk_session(server) as connection:
             got.append(await connection.recv())
             await connection.session.update(session=SESSION)
             for frame in [*SPEECH, *[SILENCE] * 10]:
@@ -132,19 +132,19 @@ def test_the_referee_holds_a_conversation_and_knows_every_event() -> None:
         assert not event.model_extra, event.type
 
 
-def test_our_messages_equal_the_referees() -> None:
+def test_our_messages_equal_those_of_the_sdk() -> None:
     frame, cut = SPEECH[0], {"item_id": "item_7", "content_index": 0, "audio_end_ms": 120}
 
     async def use(server: VoiceLoopback) -> tuple[Any, Any]:
-        async with referee(server) as connection:
+        async with open_sdk_session(server) as connection:
             await connection.recv()
             await connection.session.update(session=SESSION)
             await connection.input_audio_buffer.append(audio=base64.b64encode(frame).decode())
             await connection.conversation.item.truncate(item_id="item_7", content_index=0, audio_end_ms=120)
             await connection.recv()
-        channel = await dialled(server)
+        channel = await open_channel(server)
         await channel.send(frame)
-        channel._wire.read(delta("item_7", 0.12))
+        channel._wire.read(make_audio_delta("item_7", 0.12))
         await channel.interrupt(5.0)
         await channel.close()
         await asyncio.sleep(0.05)
@@ -209,7 +209,7 @@ def test_our_messages_equal_the_referees() -> None:
         ),
     ],
 )
-def test_the_server_answers_an_event_that_does_not_fit_with_an_error(sent: str, code: str, parameter: str) -> None:
+def test_the_server_answers_an_invalid_event_with_an_error(sent: str, code: str, parameter: str) -> None:
     agent = RealtimeAgent(QUICK, ReceivedRequest("GET", "/realtime", {"model": MODEL}, {}, None))
     (said,) = agent.handle_message(sent)
     error = json.loads(said)["error"]
@@ -218,7 +218,7 @@ def test_the_server_answers_an_event_that_does_not_fit_with_an_error(sent: str, 
     assert not agent.ready
 
 
-def test_the_server_refuses_to_cut_more_than_it_said() -> None:
+def test_the_server_refuses_to_truncate_beyond_what_it_sent() -> None:
     agent = RealtimeAgent(QUICK, ReceivedRequest("GET", "/realtime", {"model": MODEL}, {}, None))
     agent.begin_answer()
     item = json.loads(agent.send_sound(bytes(4800))[0])["item_id"]
@@ -229,7 +229,7 @@ def test_the_server_refuses_to_cut_more_than_it_said() -> None:
     assert json.loads(said)["type"] == "conversation.item.truncated"
 
 
-def test_every_client_event_the_referee_knows_is_known_to_the_server() -> None:
+def test_the_server_knows_every_client_event_of_the_sdk() -> None:
     variants = typing.get_args(typing.get_args(RealtimeClientEvent)[0])
     assert {typing.get_args(each.model_fields["type"].annotation)[0] for each in variants} == set(EVENTS)
     fields = {typing.get_args(each.model_fields["type"].annotation)[0]: set(each.model_fields) for each in variants}
@@ -240,15 +240,15 @@ def test_every_client_event_the_referee_knows_is_known_to_the_server() -> None:
 # A turn
 
 
-def test_a_turn_is_heard_and_answered() -> None:
+def test_a_turn_is_recognised_and_answered() -> None:
     async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], SocketChannel, VoiceLoopback]:
-        channel = await dialled(server)
-        heard = await turn(channel)
+        channel = await open_channel(server)
+        heard = await take_turn(channel)
         await channel.close()
         return heard, channel, server
 
     heard, channel, server = serve(use)
-    found = events(heard)
+    found = flatten_events(heard)
     assert (channel.uplink, channel.downlink, channel.capabilities.greets) == (
         Format("pcm", 24000),
         Format("pcm", 24000),
@@ -257,11 +257,11 @@ def test_a_turn_is_heard_and_answered() -> None:
     order = [event.kind for event in found if event.kind not in ("agent_audio", "agent_text", "user_text")]
     assert order == ["unknown", "ready", "user_speech_start", "user_speech_stop", "usage", "turn_done"]
     assert found[0].detail == {"event": "session.created"}
-    assert sound(heard) == b"".join(make_answer_sound(QUICK, Format("pcm", 24000)))
+    assert join_sound(heard) == b"".join(make_answer_sound(QUICK, Format("pcm", 24000)))
     assert [event.text for event in found if event.kind == "agent_text" and event.final] == [QUICK.text]
     assert "".join(event.text for event in found if event.kind == "agent_text" and not event.final) == QUICK.text
     assert [event.text for event in found if event.kind == "user_text" and event.final] == [QUICK.heard]
-    (usage,) = events(heard, "usage")
+    (usage,) = flatten_events(heard, "usage")
     assert usage.detail == {
         "input_tokens": 20,
         "output_tokens": 5,
@@ -274,10 +274,10 @@ def test_a_turn_is_heard_and_answered() -> None:
     assert (logged.call, logged.asked, logged.leading_silence_s) == (0, MODEL, 0.05)
 
 
-def test_the_servers_log_and_our_clock_agree() -> None:
+def test_the_server_log_and_our_clock_agree() -> None:
     async def use(server: VoiceLoopback) -> tuple[float, Any]:
-        channel = await dialled(server)
-        heard = await turn(channel, pace_s=0.02)
+        channel = await open_channel(server)
+        heard = await take_turn(channel, pace_s=0.02)
         await channel.close()
         return next(each.at for each in heard if any(event.audio for event in each.events)), server.turns()[0]
 
@@ -290,9 +290,9 @@ def test_the_servers_log_and_our_clock_agree() -> None:
 
 @pytest.mark.parametrize("transcript", ["late", "missing"])
 def test_a_transcript_may_be_late_or_missing(transcript: Any) -> None:
-    heard = called(quick(transcript=transcript), linger_s=0.3)
-    kinds = [event.kind for event in events(heard)]
-    told = {event.kind: event.text for event in events(heard, "agent_text", "user_text") if event.final}
+    heard = call_agent(quick_script(transcript=transcript), linger_s=0.3)
+    kinds = [event.kind for event in flatten_events(heard)]
+    told = {event.kind: event.text for event in flatten_events(heard, "agent_text", "user_text") if event.final}
     assert "turn_done" in kinds
     if transcript == "missing":
         assert told == {}
@@ -303,27 +303,27 @@ def test_a_transcript_may_be_late_or_missing(transcript: Any) -> None:
 
 def test_several_turns_in_one_call() -> None:
     async def use(server: VoiceLoopback) -> list[list[ReceivedEvents]]:
-        channel = await dialled(server)
-        heard = [await turn(channel, linger_s=0.1) for _ in range(3)]
+        channel = await open_channel(server)
+        heard = [await take_turn(channel, linger_s=0.1) for _ in range(3)]
         await channel.close()
         return heard
 
-    script = quick(interrupt=False)
+    script = quick_script(interrupt=False)
     for heard in serve(use, script):
-        assert [event.text for event in events(heard, "turn_done")] == ["completed"]
-        assert len(sound(heard)) == int(0.45 * 48000)
+        assert [event.text for event in flatten_events(heard, "turn_done")] == ["completed"]
+        assert len(join_sound(heard)) == int(0.45 * 48000)
 
 
 def test_an_agent_may_speak_first() -> None:
     async def use(server: VoiceLoopback) -> tuple[list[str], Any]:
-        channel = await dialled(server)
+        channel = await open_channel(server)
         kinds: list[str] = []
         while "turn_done" not in kinds:
             kinds += [event.kind for event in (await channel.receive()).events]
         await channel.close()
         return kinds, server.turns()[0]
 
-    kinds, logged = serve(use, quick(greets=True))
+    kinds, logged = serve(use, quick_script(greets=True))
     assert "agent_audio" in kinds
     assert logged.speech_end_at is None
 
@@ -333,111 +333,111 @@ def test_another_codec_is_taken_from_the_session() -> None:
 
     async def use(server: VoiceLoopback) -> tuple[SocketChannel, list[ReceivedEvents]]:
         audio = {"input": {**law, "turn_detection": {"type": "server_vad"}}, "output": law}
-        channel = await dialled(server, Dial(MODEL, parameters={"audio": audio}))
+        channel = await open_channel(server, Dial(MODEL, parameters={"audio": audio}))
         heard: list[ReceivedEvents] = []
         for frame in [b"\x00"] * 15 + [b"\xff"] * 10:
             await channel.send(frame * 160)
-        while not events(heard, "turn_done"):
+        while not flatten_events(heard, "turn_done"):
             heard.append(await channel.receive())
         await channel.close()
         return channel, heard
 
     channel, heard = serve(use)
     assert channel.uplink == channel.downlink == Format("mulaw", 8000)
-    assert len(sound(heard)) == int(0.45 * 8000)
+    assert len(join_sound(heard)) == int(0.45 * 8000)
 
 
 # Talking into the answer
 
 
-def test_a_caller_who_talks_into_an_answer_interrupts_it() -> None:
+def test_barge_in_interrupts_the_answer() -> None:
     async def use(server: VoiceLoopback) -> tuple[list[ReceivedEvents], Any]:
-        channel = await dialled(server)
-        before = await turn(channel, last="agent_audio")
-        after = await turn(channel, last="interrupted")
+        channel = await open_channel(server)
+        before = await take_turn(channel, last="agent_audio")
+        after = await take_turn(channel, last="interrupted")
         await channel.interrupt(0.1)
-        after += await turn(channel)
+        after += await take_turn(channel)
         await channel.close()
         return before + after, server.calls[0]
 
     heard, call = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=3.0, speed=2.0))
-    found = [event.kind for event in events(heard, "user_speech_start", "interrupted", "turn_done", "error")]
+    found = [event.kind for event in flatten_events(heard, "user_speech_start", "interrupted", "turn_done", "error")]
     assert found[:4] == ["user_speech_start", "user_speech_start", "interrupted", "turn_done"]
-    assert events(heard, "turn_done")[0].text == "cancelled"
-    assert events(heard, "turn_done")[0].detail == {"reason": "turn_detected"}
-    assert not events(heard, "error")
+    assert flatten_events(heard, "turn_done")[0].text == "cancelled"
+    assert flatten_events(heard, "turn_done")[0].detail == {"reason": "turn_detected"}
+    assert not flatten_events(heard, "error")
     (cut,) = [each for each in map(json.loads, call.received) if each["type"] == "conversation.item.truncate"]
     assert cut["audio_end_ms"] == 100
     assert any(json.loads(each)["type"] == "conversation.item.truncated" for each in call.sent)
 
 
-def test_an_answer_that_was_all_sent_but_still_plays_is_interrupted_too() -> None:
+def test_an_answer_that_is_sent_but_still_playing_is_interrupted() -> None:
     async def use(server: VoiceLoopback) -> list[ReceivedEvents]:
-        channel = await dialled(server)
-        before = await turn(channel)
-        after = await turn(channel, last="user_speech_start")
+        channel = await open_channel(server)
+        before = await take_turn(channel)
+        after = await take_turn(channel, last="user_speech_start")
         await channel.interrupt(0.2)
         await channel.close()
         return before + after
 
     heard = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=20.0, speed=1000.0))
-    kinds = [event.kind for event in events(heard, "turn_done", "interrupted")]
+    kinds = [event.kind for event in flatten_events(heard, "turn_done", "interrupted")]
     assert kinds == ["turn_done", "interrupted"]
 
 
 def test_an_answer_is_interrupted_once_and_the_call_knows_whether_anything_was_left_of_it() -> None:
-    wire, started = RealtimeWire(DIAL), event_of("input_audio_buffer.speech_started")
+    wire, started = RealtimeWire(DIAL), make_event("input_audio_buffer.speech_started")
     assert [event.kind for event in wire.read(started)] == ["user_speech_start"]
-    wire.read(delta("item_1", 0.1))
+    wire.read(make_audio_delta("item_1", 0.1))
     assert [event.kind for event in wire.read(started)] == ["user_speech_start", "interrupted"]
     assert [event.kind for event in wire.read(started)] == ["user_speech_start"]
 
 
-def test_an_agent_told_not_to_yield_is_not_interrupted() -> None:
+def test_an_agent_configured_not_to_yield_is_not_interrupted() -> None:
     dial = Dial(MODEL, parameters={"turn_detection": {"type": "server_vad", "interrupt_response": False}})
     wire = RealtimeWire(dial)
-    wire.read(delta("item_1", 0.1))
-    assert [event.kind for event in wire.read(event_of("input_audio_buffer.speech_started"))] == ["user_speech_start"]
+    wire.read(make_audio_delta("item_1", 0.1))
+    assert [event.kind for event in wire.read(make_event("input_audio_buffer.speech_started"))] == ["user_speech_start"]
 
 
-def test_what_is_on_its_way_of_an_interrupted_answer_is_not_heard() -> None:
+def test_late_audio_of_an_interrupted_answer_is_dropped() -> None:
     wire = RealtimeWire(DIAL)
-    wire.read(event_of("response.created", response={"id": "resp_1"}))
-    wire.read(delta("item_1", 0.1))
-    kinds = [event.kind for event in wire.read(event_of("input_audio_buffer.speech_started"))]
+    wire.read(make_event("response.created", response={"id": "resp_1"}))
+    wire.read(make_audio_delta("item_1", 0.1))
+    kinds = [event.kind for event in wire.read(make_event("input_audio_buffer.speech_started"))]
     assert kinds == ["user_speech_start", "interrupted"]
-    assert wire.read(delta("item_1", 0.1)) == []
-    assert wire.read(delta("item_2", 0.1, response_id="resp_2"))
+    assert wire.read(make_audio_delta("item_1", 0.1)) == []
+    assert wire.read(make_audio_delta("item_2", 0.1, response_id="resp_2"))
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_words_of_an_interrupted_answer_are_logged_and_are_no_answer(done: bool) -> None:
+def test_text_of_an_interrupted_answer_is_logged_but_no_answer(done: bool) -> None:
     wire = RealtimeWire(DIAL)
-    wire.read(event_of("response.created", response={"id": "resp_1"}))
-    wire.read(delta("item_1", 3.0))
+    wire.read(make_event("response.created", response={"id": "resp_1"}))
+    wire.read(make_audio_delta("item_1", 3.0))
     if done:  # all was sent, and still plays
-        wire.read(event_of("response.done", response={"id": "resp_1", "status": "completed"}))
-    wire.read(event_of("input_audio_buffer.speech_started"))
+        wire.read(make_event("response.done", response={"id": "resp_1", "status": "completed"}))
+    wire.read(make_event("input_audio_buffer.speech_started"))
     place = {"item_id": "item_1", "content_index": 0, "response_id": "resp_1"}
     name = "response.output_audio_transcript"
-    (piece,) = wire.read(event_of(f"{name}.delta", **place, delta=" and"))
-    (whole,) = wire.read(event_of(f"{name}.done", **place, transcript="One and"))
+    (piece,) = wire.read(make_event(f"{name}.delta", **place, delta=" and"))
+    (whole,) = wire.read(make_event(f"{name}.done", **place, transcript="One and"))
     assert (piece.kind, piece.detail) == ("unknown", {"event": f"{name}.delta", "text": " and"})
     assert (whole.kind, whole.detail) == ("unknown", {"event": f"{name}.done", "text": "One and"})
     del place["response_id"]  # as look-alikes of the server have it
-    assert wire.read(event_of(f"{name}.done", **place, transcript="One and"))[0].kind == "unknown"
-    wire.read(event_of("response.created", response={"id": "resp_2"}))
-    (said,) = wire.read(event_of(f"{name}.done", item_id="item_2", response_id="resp_2", transcript="Two."))
+    assert wire.read(make_event(f"{name}.done", **place, transcript="One and"))[0].kind == "unknown"
+    wire.read(make_event("response.created", response={"id": "resp_2"}))
+    (said,) = wire.read(make_event(f"{name}.done", item_id="item_2", response_id="resp_2", transcript="Two."))
     assert said == Event("agent_text", "Two.", final=True)
 
 
-def test_in_the_servers_order_an_interrupted_answer_leaves_no_word_in_the_next() -> None:
-    """As OpenAI has it: what was cancelled is written down to its end after the caller was heard."""
+def test_no_text_of_an_interrupted_answer_leaks_into_the_next() -> None:
+    """In OpenAI's order: a cancelled answer is transcribed to its end after the caller was recognised."""
     line = (8000 * np.sin(np.arange(6400) / 9)).astype(np.int16)
     lines = [Utterance(Line("one"), line, "a"), Utterance(Line("stop", barge_in_s=0.4), line, "b")]
 
     async def use(server: VoiceLoopback) -> tuple[FinishedCall, list[str]]:
-        held = await Conversation(await dialled(server), lines, {"rate": 24000}, Patience(5, 30)).hold()
+        held = await Conversation(await open_channel(server), lines, {"rate": 24000}, Patience(5, 30)).hold()
         return held, [json.loads(each)["type"] for each in server.calls[0].sent]
 
     script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, speed=1.2, text="So it is, and so it was.")
@@ -467,12 +467,12 @@ def test_in_the_servers_order_an_interrupted_answer_leaves_no_word_in_the_next()
         (0.0, [("item_1", 0), ("item_2", 0)]),
     ],
 )
-def test_never_more_is_cut_than_was_sent(played_s: float, cuts: list[tuple[str, int]]) -> None:
+def test_truncation_never_exceeds_what_was_sent(played_s: float, cuts: list[tuple[str, int]]) -> None:
     wire = RealtimeWire(DIAL)
     assert wire.interruption_messages(1.0) == []
-    wire.read(delta("item_1", 0.4))
-    wire.read(delta("item_1", 0.6))
-    wire.read(delta("item_2", 0.5))
+    wire.read(make_audio_delta("item_1", 0.4))
+    wire.read(make_audio_delta("item_1", 0.6))
+    wire.read(make_audio_delta("item_2", 0.5))
     found = [json.loads(each) for each in wire.interruption_messages(played_s)]
     if played_s == 0.25:
         cuts = [*cuts, ("item_2", 0)]
@@ -483,13 +483,13 @@ def test_never_more_is_cut_than_was_sent(played_s: float, cuts: list[tuple[str, 
 # Faults
 
 
-def test_a_close_in_mid_turn_is_an_event_with_its_class() -> None:
+def test_a_close_in_mid_turn_is_a_classified_event() -> None:
     for close, kind in (
         ((1011, "Internal error"), "provider"),
         ((1001, "Your session hit the maximum duration of 60 minutes."), "timeout"),
     ):
-        heard = called(quick(close_mid_turn=close))
-        found = events(heard)
+        heard = call_agent(quick_script(close_mid_turn=close))
+        found = flatten_events(heard)
         assert found[-1].kind == "closed"
         assert (found[-1].error, found[-1].detail) == (kind, {"code": close[0]})
         assert close[1] in found[-1].text
@@ -498,32 +498,32 @@ def test_a_close_in_mid_turn_is_an_event_with_its_class() -> None:
 
 def test_unknown_events_are_logged_and_ignored() -> None:
     for large in (False, True):
-        heard = called(quick(unknown_event=True, large_event=large))
-        names = [event.detail["event"] for event in events(heard, "unknown")]
+        heard = call_agent(quick_script(unknown_event=True, large_event=large))
+        names = [event.detail["event"] for event in flatten_events(heard, "unknown")]
         assert names == ["session.created", "loopback.unheard_of", "loopback.unheard_of"]
-        assert events(heard, "turn_done")
-        assert not events(heard, "error")
+        assert flatten_events(heard, "turn_done")
+        assert not flatten_events(heard, "error")
 
 
-def test_a_frame_that_is_no_json_is_an_error_and_the_call_goes_on() -> None:
-    heard = called(quick(bad_json=True))
-    (error,) = events(heard, "error")
+def test_an_invalid_json_frame_is_an_error_and_the_call_continues() -> None:
+    heard = call_agent(quick_script(bad_json=True))
+    (error,) = flatten_events(heard, "error")
     assert error.error == "protocol"
     assert error.text == "a message of OpenAI of 33 characters is not JSON"
-    assert events(heard, "turn_done")
+    assert flatten_events(heard, "turn_done")
 
 
-def test_a_rate_nobody_asked_for_is_taken_where_it_is_announced() -> None:
+def test_an_announced_sample_rate_is_used() -> None:
     async def use(server: VoiceLoopback) -> tuple[SocketChannel, list[ReceivedEvents]]:
-        channel = await dialled(server)
-        heard = await turn(channel)
+        channel = await open_channel(server)
+        heard = await take_turn(channel)
         await channel.close()
         return channel, heard
 
-    channel, heard = serve(use, quick(wrong_rate=16000))
+    channel, heard = serve(use, quick_script(wrong_rate=16000))
     assert (channel.uplink.rate, channel.downlink.rate) == (24000, 16000)
-    assert len(sound(heard)) == int(0.45 * 32000)
-    wrong = refused(quick(wrong_rate=96000))
+    assert len(join_sound(heard)) == int(0.45 * 32000)
+    wrong = expect_refusal(quick_script(wrong_rate=96000))
     assert isinstance(wrong, Rejected)
     assert "format of sound" in str(wrong)
 
@@ -532,42 +532,42 @@ def test_a_rate_nobody_asked_for_is_taken_where_it_is_announced() -> None:
     ("status", "kind"),
     [(401, AuthenticationFailed), (403, AuthenticationFailed), (429, RateLimited), (500, Unavailable)],
 )
-def test_an_upgrade_refused_is_the_error_its_status_says(status: int, kind: type[ProviderError]) -> None:
-    error = refused(Script(status=status))
+def test_a_refused_upgrade_is_classified_by_its_status(status: int, kind: type[ProviderError]) -> None:
+    error = expect_refusal(Script(status=status))
     assert isinstance(error, kind)
     assert error.status == status
 
 
 def test_a_wrong_key_is_refused_and_never_shown() -> None:
-    error = refused(key="sk-wrong-0123456789")
+    error = expect_refusal(key="sk-wrong-0123456789")
     assert isinstance(error, AuthenticationFailed)
     assert "OPENAI_API_KEY" in str(error)
     assert "sk-wrong" not in str(error)
-    assert isinstance(refused(key=None), AuthenticationFailed)
+    assert isinstance(expect_refusal(key=None), AuthenticationFailed)
 
 
-def test_a_server_that_never_gets_ready_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_becomes_ready_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pramana.providers.voice.socket.READY_S", 0.2)
     began = clock.monotonic()
-    error = refused(Script(hang="ready"))
+    error = expect_refusal(Script(hang="ready"))
     assert isinstance(error, Unavailable)
     assert "within 0.2 s" in str(error)
     assert clock.monotonic() - began < 2
 
 
-def test_a_server_that_never_answers_says_nothing() -> None:
+def test_a_silent_server_gives_no_answer() -> None:
     async def use(server: VoiceLoopback) -> list[str]:
-        channel = await dialled(server)
+        channel = await open_channel(server)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.4):
-                await turn(channel)
+                await take_turn(channel)
         await channel.close()
         return [json.loads(each)["type"] for each in server.calls[0].sent]
 
-    assert "response.created" not in serve(use, quick(hang="answer"))
+    assert "response.created" not in serve(use, quick_script(hang="answer"))
 
 
-def test_nobody_at_the_address_is_unreachable() -> None:
+def test_an_unreachable_address_is_unavailable() -> None:
     async def use(server: VoiceLoopback) -> str:
         return server.url
 
@@ -576,13 +576,13 @@ def test_nobody_at_the_address_is_unreachable() -> None:
         asyncio.run(RealtimeProvider(Account(gone, KEY)).dial(DIAL))
 
 
-def test_what_the_session_does_not_take_is_refused_in_the_vendors_words() -> None:
-    error = refused(dial=Dial(MODEL, parameters={"temperature": 0.5}))
+def test_an_invalid_session_is_refused_with_the_vendor_message() -> None:
+    error = expect_refusal(dial=Dial(MODEL, parameters={"temperature": 0.5}))
     assert isinstance(error, Rejected)
     assert "Unknown parameter: 'session.temperature'" in str(error)
 
 
-class Telling(RealtimeAgent):
+class KeyLeakingAgent(RealtimeAgent):
     """A server that repeats the key it was given, wherever it can."""
 
     def on_speech_start(self) -> list[Message]:
@@ -602,8 +602,8 @@ class Telling(RealtimeAgent):
 
 
 def test_the_key_is_in_no_event() -> None:
-    heard = called(QUICK, Telling)
-    found = events(heard)
+    heard = call_agent(QUICK, KeyLeakingAgent)
+    found = flatten_events(heard)
     assert {"error", "unknown", "agent_text", "user_speech_start", "closed"} <= {event.kind for event in found}
     assert KEY not in repr(found)
 
@@ -611,50 +611,54 @@ def test_the_key_is_in_no_event() -> None:
 # The wire alone
 
 
-def event_of(kind: str, **fields: Any) -> str:
+def make_event(kind: str, **fields: Any) -> str:
     return json.dumps({"type": kind, "event_id": "event_1", **fields})
 
 
-def delta(item: str, seconds: float, kind: str = "response.output_audio.delta", response_id: str = "resp_1") -> str:
+def make_audio_delta(
+    item: str, seconds: float, kind: str = "response.output_audio.delta", response_id: str = "resp_1"
+) -> str:
     audio = base64.b64encode(bytes(round(seconds * 24000) * 2)).decode()
-    return event_of(kind, item_id=item, content_index=0, response_id=response_id, output_index=0, delta=audio)
+    return make_event(kind, item_id=item, content_index=0, response_id=response_id, output_index=0, delta=audio)
 
 
-def read(message: str | bytes, parameters: dict[str, Any] | None = None) -> list[Event]:
+def read_message(message: str | bytes, parameters: dict[str, Any] | None = None) -> list[Event]:
     return RealtimeWire(Dial(MODEL, parameters=parameters or {})).read(message)
 
 
-def test_the_names_of_the_beta_are_understood() -> None:
-    assert read(delta("item_1", 0.1, "response.audio.delta"))[0].audio == bytes(4800)
-    assert read(event_of("response.audio_transcript.delta", delta="It"))[0] == Event("agent_text", "It")
-    said = read(event_of("response.audio_transcript.done", item_id="a", content_index=0, transcript="It is."))
+def test_beta_event_names_are_understood() -> None:
+    assert read_message(make_audio_delta("item_1", 0.1, "response.audio.delta"))[0].audio == bytes(4800)
+    assert read_message(make_event("response.audio_transcript.delta", delta="It"))[0] == Event("agent_text", "It")
+    said = read_message(make_event("response.audio_transcript.done", item_id="a", content_index=0, transcript="It is."))
     assert said == [Event("agent_text", "It is.", final=True)]
-    assert read(event_of("response.text.done", item_id="a", content_index=0, text="It is."))[0].final
+    assert read_message(make_event("response.text.done", item_id="a", content_index=0, text="It is."))[0].final
     wire = RealtimeWire(DIAL)
     beta = {"id": "sess_1", "input_audio_format": "g711_ulaw", "output_audio_format": "pcm16"}
-    assert wire.read(event_of("session.updated", session=beta))[0].kind == "ready"
+    assert wire.read(make_event("session.updated", session=beta))[0].kind == "ready"
     assert (wire.uplink, wire.downlink) == (Format("mulaw", 8000), Format("pcm", 24000))
 
 
-def test_an_answer_in_two_parts_is_told_part_by_part() -> None:
+def test_an_answer_in_two_parts_is_read_part_by_part() -> None:
     wire = RealtimeWire(DIAL)
     told = [
-        event_of("response.output_audio_transcript.done", item_id=item, content_index=0, transcript=text)
+        make_event("response.output_audio_transcript.done", item_id=item, content_index=0, transcript=text)
         for item, text in (("a", "One."), ("b", "Two."))
     ]
     assert [wire.read(each) for each in told] == [[Event("agent_text", each, final=True)] for each in ("One.", "Two.")]
-    assert wire.read(told[1])[0].kind == "unknown"  # it was told
+    assert wire.read(told[1])[0].kind == "unknown"  # it is reported
 
 
-def test_a_call_of_a_tool_is_told() -> None:
-    (call,) = read(event_of("response.function_call_arguments.done", call_id="c", name="f", arguments='{"a":1}'))
+def test_a_tool_call_is_an_event() -> None:
+    (call,) = read_message(
+        make_event("response.function_call_arguments.done", call_id="c", name="f", arguments='{"a":1}')
+    )
     assert (call.kind, call.detail) == ("tool_call", {"name": "f", "call_id": "c", "arguments": '{"a":1}'})
 
 
 def test_a_failed_response_is_an_error_and_ends_the_turn() -> None:
     failed = {"type": "server_error", "code": "insufficient_quota", "message": "You have no money left."}
     response = {"id": "r", "status": "failed", "status_details": {"type": "failed", "error": failed}, "usage": None}
-    error, done = read(event_of("response.done", response=response))
+    error, done = read_message(make_event("response.done", response=response))
     assert (error.kind, error.error, error.text) == ("error", "quota", "You have no money left.")
     assert (done.kind, done.text) == ("turn_done", "failed")
 
@@ -674,20 +678,20 @@ def test_a_failed_response_is_an_error_and_ends_the_turn() -> None:
         ({"type": "server_error", "code": None, "message": "m"}, "provider"),
     ],
 )
-def test_an_error_has_its_class(error: dict[str, Any], kind: str) -> None:
-    (found,) = read(event_of("error", error=error))
+def test_errors_are_classified(error: dict[str, Any], kind: str) -> None:
+    (found,) = read_message(make_event("error", error=error))
     assert (found.kind, found.error) == ("error", kind)
 
 
 @pytest.mark.parametrize(
     "code", ["conversation_already_has_active_response", "response_cancel_not_active", "invalid_value", None]
 )
-def test_a_request_that_the_server_refuses_in_a_call_ends_nothing(code: str | None) -> None:
+def test_a_refused_request_does_not_end_the_call(code: str | None) -> None:
     error = {"type": "invalid_request_error", "code": code, "message": "No.", "param": None}
     wire = RealtimeWire(DIAL)
-    assert wire.read(event_of("error", error=error))[0].kind == "error"  # the session could not be set up
-    wire.read(event_of("session.updated", session={"id": "sess_1"}))
-    (found,) = wire.read(event_of("error", error=error))
+    assert wire.read(make_event("error", error=error))[0].kind == "error"  # the session could not be set up
+    wire.read(make_event("session.updated", session={"id": "sess_1"}))
+    (found,) = wire.read(make_event("error", error=error))
     named = {"code": code} if code else {}
     assert found == Event(
         "unknown", detail={"event": "error", "message": "No.", "type": "invalid_request_error", **named}
@@ -703,10 +707,10 @@ def test_a_request_that_the_server_refuses_in_a_call_ends_nothing(code: str | No
         {"type": "server_error", "code": None, "message": "m"},
     ],
 )
-def test_what_no_call_survives_ends_it(error: dict[str, Any]) -> None:
+def test_fatal_errors_end_the_call(error: dict[str, Any]) -> None:
     wire = RealtimeWire(DIAL)
-    wire.read(event_of("session.updated", session={"id": "sess_1"}))
-    assert wire.read(event_of("error", error=error))[0].kind == "error"
+    wire.read(make_event("session.updated", session={"id": "sess_1"}))
+    assert wire.read(make_event("error", error=error))[0].kind == "error"
 
 
 @pytest.mark.parametrize(
@@ -732,15 +736,15 @@ def test_what_no_call_survives_ends_it(error: dict[str, Any]) -> None:
         '{"type":"response.done","response":{"status":["completed"]}}',
     ],
 )
-def test_what_does_not_fit_is_a_broken_reply_that_shows_nothing_of_it(message: str | bytes) -> None:
+def test_a_malformed_message_is_a_broken_reply_that_does_not_show_it(message: str | bytes) -> None:
     with pytest.raises(BrokenReply, match=r"^a message of OpenAI ") as caught:
-        read(message)
+        read_message(message)
     assert len(str(caught.value)) < 120
 
 
-def test_parameters_stand_where_the_session_has_them() -> None:
+def test_parameters_are_sent_in_the_session_fields() -> None:
     given = {"voice": "cedar", "speed": 1.2, "max_tokens": 99, "turn_detection": {"type": "semantic_vad"}, "seed": None}
-    (created,) = RealtimeWire(Dial(MODEL, None, "no", given)).read(event_of("session.created"))
+    (created,) = RealtimeWire(Dial(MODEL, None, "no", given)).read(make_event("session.created"))
     session = json.loads(str(created.send[0]))["session"]
     assert session["audio"]["output"] == {
         "format": {"type": "audio/pcm", "rate": 24000},
@@ -753,13 +757,15 @@ def test_parameters_stand_where_the_session_has_them() -> None:
     assert session.keys() == {"type", "output_modalities", "audio", "max_output_tokens"}
 
 
-def test_broken_frames_meet_errors_of_ours_only() -> None:
-    def wire() -> RealtimeWire:
+def test_broken_frames_raise_only_our_errors() -> None:
+    def make_wire() -> RealtimeWire:
         return RealtimeWire(DIAL)
 
-    samples = rehearse(RealtimeAgent(QUICK, ReceivedRequest("GET", "/realtime", {"model": MODEL}, {}, None)), wire())
+    samples = record_agent_messages(
+        RealtimeAgent(QUICK, ReceivedRequest("GET", "/realtime", {"model": MODEL}, {}, None)), make_wire()
+    )
     assert {json.loads(each)["type"] for each in samples} >= {"session.created", "response.done", "error"}
-    met = survive(wire, samples, 2000)
+    met = read_broken_frames(make_wire, samples, 2000)
     assert met["refused"] > 500
     assert met["agent_text"] > 10
 
@@ -767,7 +773,7 @@ def test_broken_frames_meet_errors_of_ours_only() -> None:
 # The account
 
 
-def test_the_models_that_can_be_called_are_listed() -> None:
+def test_callable_models_are_listed() -> None:
     async def use(server: VoiceLoopback) -> list[str]:
         provider = RealtimeProvider.open(Target("openai-realtime:x", "openai-realtime", "x"), Account(server.url, KEY))
         try:
@@ -790,7 +796,7 @@ def test_the_server_runs_as_a_program_and_writes_its_log(tmp_path: Path) -> None
 
             async def use() -> float:
                 channel = await RealtimeProvider(Account(url, KEY)).dial(Dial("call-7"))
-                heard = await turn(channel)
+                heard = await take_turn(channel)
                 await channel.close()
                 return next(each.at for each in heard if any(event.audio for event in each.events))
 
@@ -814,14 +820,14 @@ def test_the_server_runs_as_a_program_and_writes_its_log(tmp_path: Path) -> None
 # ── Memory ──
 
 
-def part(item: str, data: str = "AAA=", index: int = 0) -> str:
+def make_part(item: str, data: str = "AAA=", index: int = 0) -> str:
     return json.dumps({"type": "response.output_audio.delta", "item_id": item, "delta": data, "content_index": index})
 
 
-def test_nothing_is_remembered_of_sound_that_is_none() -> None:
+def test_empty_audio_is_not_remembered() -> None:
     wire = RealtimeWire(DIAL)
     for number in range(50):
-        assert wire.read(part(f"{number}", "")) == []
+        assert wire.read(make_part(f"{number}", "")) == []
     assert (wire._items, wire._has_sounded) == ({}, False)
     started = wire.read('{"type":"input_audio_buffer.speech_started"}')
     assert [event.kind for event in started] == ["user_speech_start"]
@@ -835,19 +841,19 @@ def test_nothing_is_remembered_of_sound_that_is_none() -> None:
         {"type": "response.output_audio_transcript.done", "transcript": "a", "item_id": "x" * 201},
     ],
 )
-def test_an_id_that_would_fill_memory_is_refused(message: dict[str, Any]) -> None:
+def test_an_oversized_id_is_refused(message: dict[str, Any]) -> None:
     wire = RealtimeWire(DIAL)
     with pytest.raises(BrokenReply, match="does not fit the format"):
         wire.read(json.dumps(message))
     assert (wire._items, wire._transcribed_parts, wire._last_response) == ({}, set(), None)
 
 
-def test_a_response_has_so_many_parts_and_no_more() -> None:
+def test_the_number_of_parts_of_a_response_is_bounded() -> None:
     wire = RealtimeWire(DIAL)
     for number in range(1000):
-        wire.read(part("i", index=number))
+        wire.read(make_part("i", index=number))
     with pytest.raises(BrokenReply, match="does not fit the format"):
-        wire.read(part("i", index=1000))
+        wire.read(make_part("i", index=1000))
     for number in range(2000):
         said = {"type": "response.output_audio_transcript.done", "transcript": "a", "content_index": number}
         wire.read(json.dumps(said))

@@ -1,4 +1,4 @@
-"""The WebSocket seam against a hostile server: what it sends before a call stands, and what it says of a key."""
+"""The WebSocket transport against a hostile server: messages before the call is ready, and redaction of keys."""
 
 import asyncio
 import json
@@ -24,8 +24,8 @@ KEY = "sk-secret-ABCDEFGHIJKLMNOP0123456789"
 Serve = Callable[[web.WebSocketResponse], Awaitable[None]]
 
 
-def called(serve: Serve, use: Callable[[SocketChannel], Awaitable[Any]] | None = None, key: str = KEY) -> Any:
-    """Serve one call in a way of one's own, and use it."""
+def serve_call(serve: Serve, use: Callable[[SocketChannel], Awaitable[Any]] | None = None, key: str = KEY) -> Any:
+    """Serve one call with a custom handler, and use it."""
 
     async def handle(request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(max_msg_size=0)
@@ -56,21 +56,21 @@ def called(serve: Serve, use: Callable[[SocketChannel], Awaitable[Any]] | None =
     return asyncio.run(asyncio.wait_for(go(), 20))
 
 
-async def drained(socket: web.WebSocketResponse) -> None:
+async def drain(socket: web.WebSocketResponse) -> None:
     async for _ in socket:
         pass
 
 
-# ── Before the call stands ──
+# ── Before the call is ready ──
 
 
 @real_time()  # a server that never rests leaves virtual time no moment to move in
-def test_who_sends_messages_without_end_before_the_call_stands_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seam, "MOST_EARLY", 50)
+def test_endless_messages_before_the_call_is_ready_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seam, "MAX_EARLY_EVENTS", 50)
     monkeypatch.setattr(seam, "CLOSE_S", 0.1)  # it does not listen to a goodbye either
     sent = 0
 
-    async def chatters(socket: web.WebSocketResponse) -> None:
+    async def send_messages(socket: web.WebSocketResponse) -> None:
         nonlocal sent
         while True:
             await socket.send_str('{"type":"some.thing"}')
@@ -78,51 +78,51 @@ def test_who_sends_messages_without_end_before_the_call_stands_is_broken(monkeyp
             await asyncio.sleep(0)
 
     with pytest.raises(BrokenReply, match=r"Desk \(127.0.0.1:\d+\) sent too much before the call was established"):
-        called(chatters)
+        serve_call(send_messages)
     assert sent >= 50
 
 
-def test_who_sends_bytes_without_end_before_the_call_stands_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seam, "MOST_EARLY_BYTES", 1 << 20)
+def test_endless_bytes_before_the_call_is_ready_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seam, "MAX_EARLY_BYTES", 1 << 20)
     big = json.dumps({"type": "response.output_audio.delta", "item_id": "i", "delta": "AAAA" * 100_000})
 
-    async def floods(socket: web.WebSocketResponse) -> None:
+    async def send_bytes(socket: web.WebSocketResponse) -> None:
         for _ in range(200):
             await socket.send_str(big)
 
     with pytest.raises(BrokenReply, match="sent too much before the call was established"):
-        called(floods)
+        serve_call(send_bytes)
 
 
-def test_what_comes_early_and_in_bounds_is_heard_once_the_call_stands() -> None:
-    async def greets(socket: web.WebSocketResponse) -> None:
+def test_early_messages_within_bounds_are_read_once_the_call_is_ready() -> None:
+    async def send_greeting(socket: web.WebSocketResponse) -> None:
         await socket.send_json({"type": "session.created", "session": {"id": "s"}})
         await socket.receive()
         await socket.send_json({"type": "response.output_audio.delta", "item_id": "i", "delta": "AAA="})
         await socket.send_json({"type": "session.updated", "session": {"id": "s"}})
-        await drained(socket)
+        await drain(socket)
 
     async def kinds(channel: SocketChannel) -> list[str]:
         return [event.kind for _ in range(3) for event in (await channel.receive()).events]
 
-    assert called(greets, kinds) == ["unknown", "agent_audio", "ready"]
+    assert serve_call(send_greeting, kinds) == ["unknown", "agent_audio", "ready"]
 
 
-def test_who_takes_the_connection_and_says_nothing_is_told_from_other_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_is_distinguished_from_other_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seam, "READY_S", 0.2)
-    with pytest.raises(Unavailable, match=r"was not ready for a call within 0\.2 s") as caught:
-        called(drained)
+    with pytest.raises(Unavailable, match=r"was not ready for the call within 0\.2 s") as caught:
+        serve_call(drain)
     assert isinstance(caught.value.__cause__, TimeoutError)
 
-    async def refuses(socket: web.WebSocketResponse) -> None:
+    async def close_at_once(socket: web.WebSocketResponse) -> None:
         await socket.close(code=1011, message=b"busy")
 
     with pytest.raises(ProviderError) as other:
-        called(refuses)
+        serve_call(close_at_once)
     assert other.value.__cause__ is None
 
 
-def test_a_server_that_refuses_is_told_in_the_words_of_the_system() -> None:
+def test_a_refused_connection_is_reported_with_the_system_message() -> None:
     async def go() -> None:
         await connect(
             HttpTransport("Desk", Account("http://127.0.0.1:1")), "ws://127.0.0.1:1/", {}, RealtimeWire(Dial("m"))
@@ -136,30 +136,32 @@ def test_a_server_that_refuses_is_told_in_the_words_of_the_system() -> None:
 # ── Keys ──
 
 
-def safe(key: str, event: Event) -> Event:
+def redact_event(key: str, event: Event) -> Event:
     nothing: Any = None
     return SocketChannel(HttpTransport("Desk", Account("http://h", key)), nothing, nothing, nothing)._redact(event)
 
 
-def test_a_key_of_digits_is_blanked_where_it_comes_as_a_number() -> None:
+def test_a_numeric_key_is_redacted_where_it_appears_as_a_number() -> None:
     number = 1234567890123456
-    found = safe(str(number), Event("unknown", detail={"ms": number, "many": [{"n": -number}], "yes": True, "f": 1.5}))
+    found = redact_event(
+        str(number), Event("unknown", detail={"ms": number, "many": [{"n": -number}], "yes": True, "f": 1.5})
+    )
     assert found.detail == {"ms": "[key]", "many": [{"n": "[key]"}], "yes": True, "f": 1.5}
 
 
-def test_a_key_with_quotes_and_backslashes_is_blanked() -> None:
+def test_a_key_with_quotes_and_backslashes_is_redacted() -> None:
     key = 'abc"def\\ghijklmnopq'
-    found = safe(key, Event("agent_text", f"it is {key}", detail={"a": key, key: {"x": [key]}}))
+    found = redact_event(key, Event("agent_text", f"it is {key}", detail={"a": key, key: {"x": [key]}}))
     assert found.text == "it is [key]"
     assert found.detail == {"a": "[key]", "[key]": {"x": ["[key]"]}}
 
 
-def test_what_holds_no_key_is_left_as_it_is() -> None:
+def test_events_without_the_key_are_unchanged() -> None:
     detail = {"a": 1, "b": [None, "text", 2.5, {"c": False}]}
-    assert safe(KEY, Event("unknown", "words", detail=detail)) == Event("unknown", "words", detail=detail)
+    assert redact_event(KEY, Event("unknown", "words", detail=detail)) == Event("unknown", "words", detail=detail)
 
 
-def test_a_channel_knows_a_key_that_was_said_in_pieces() -> None:
+def test_a_key_spoken_in_pieces_is_detected() -> None:
     nothing: Any = None
     channel = SocketChannel(HttpTransport("Desk", Account("http://h", KEY)), nothing, nothing, nothing)
     assert channel.holds_key(f"so {KEY}.")

@@ -1,4 +1,4 @@
-"""OpenAI's speech endpoints: its own SDK referees server and adapter; then cascades made of them, and every fault."""
+"""OpenAI's speech endpoints: server and adapter checked with its SDK; then cascades of them, and every fault."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ async def speak(server: SpeechLoopback, text: str = "Hello there.") -> bytes:
     return bytes(heard)
 
 
-def test_the_referee_transcribes_and_speaks_here() -> None:
+def test_the_sdk_transcribes_and_speaks() -> None:
     async def use(server: SpeechLoopback) -> tuple[str, bytes]:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             file = ("speech.wav", audio.write_wav(CLIP, 16000), "audio/wav")
@@ -73,7 +73,7 @@ def test_the_referee_transcribes_and_speaks_here() -> None:
     assert len(sound) == 2 * round(0.06 * 12 * 24000)
 
 
-def test_our_requests_equal_the_referees() -> None:
+def test_our_requests_equal_those_of_the_sdk() -> None:
     async def use(server: SpeechLoopback) -> list[Any]:
         async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
             file = ("speech.wav", audio.write_wav(CLIP, 16000), "audio/wav")
@@ -96,7 +96,7 @@ def test_our_requests_equal_the_referees() -> None:
     assert our_mouth[1]["Accept"] == their_mouth[1]["Accept"]
 
 
-def test_sound_comes_in_whole_samples_however_it_was_cut() -> None:
+def test_audio_is_returned_in_whole_samples_for_any_chunks() -> None:
     pieces: list[bytes] = []
 
     async def use(server: SpeechLoopback) -> None:
@@ -127,7 +127,7 @@ def test_sound_comes_in_whole_samples_however_it_was_cut() -> None:
         ({"first_byte_s": 9.0}, Unavailable),
     ],
 )
-def test_faults_are_errors_of_ours(given: dict[str, Any], raised: type[Exception]) -> None:
+def test_faults_are_our_own_errors(given: dict[str, Any], raised: type[Exception]) -> None:
     async def use(server: SpeechLoopback) -> Any:
         if "spoken" in given or "first_byte_s" in given:
             mouth = SpeechEndpoint(Account(server.url, KEY, 0.5), "tts-1")
@@ -143,13 +143,13 @@ def test_faults_are_errors_of_ours(given: dict[str, Any], raised: type[Exception
     assert KEY not in str(caught.value)
 
 
-def test_a_wrong_key_is_told_without_being_shown() -> None:
+def test_a_wrong_key_is_reported_without_showing_it() -> None:
     with pytest.raises(AuthenticationFailed) as caught:
         serve(lambda server: transcribe(server, key="sk-wrong-9876543210"))
     assert "sk-wrong" not in str(caught.value)
 
 
-def test_a_cascade_of_three_endpoints_hears_thinks_and_speaks() -> None:
+def test_a_cascade_of_three_endpoints_answers_a_call() -> None:
     async def go() -> Any:
         said = Utterance(Line("Is it so?"), speak_aloud("Is it so?", "en"), "sha256:x")
         async with SpeechLoopback("Is it so?", key=KEY) as speech, Loopback(OpenAIWire("It is so.")) as chat:
@@ -177,16 +177,16 @@ def test_a_cascade_of_three_endpoints_hears_thinks_and_speaks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ("cascade:stt=a,chat=b", "tts is missing"),
-        ("cascade:", "is not a part of a cascade"),
-        ("cascade:stt=a,chat=b,tts=c,ears=d", "is not a part of a cascade"),
-        ("cascade:stt=,chat=b,tts=c", "is not a part of a cascade"),
+        ("cascade:", "is not an option of a cascade"),
+        ("cascade:stt=a,chat=b,tts=c,ears=d", "is not an option of a cascade"),
+        ("cascade:stt=,chat=b,tts=c", "is not an option of a cascade"),
     ],
 )
-def test_a_cascade_is_written_in_parts(written: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_a_cascade_name_lists_its_parts(written: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         resolve_target(written)
 
 

@@ -1,4 +1,4 @@
-"""What the embedded agent says: plain sentences, within limits, an apology where there is nothing else to say."""
+"""Answers of the embedded agent: plain sentences, within limits, and an apology when there is no answer."""
 
 import asyncio
 import json
@@ -24,11 +24,11 @@ from pramana.providers.text.fake import FakeProvider, parse_fake
 from pramana.providers.text.local import GENERATION_S, MAX_SPOKEN_TOKENS, SPOKEN_SAMPLING, LocalProvider
 from pramana.providers.voice.cascade import (
     ANSWER_S,
-    HEARING_S,
+    FITTING_TIMEOUT_S,
     NO_ANSWER,
     NOT_UNDERSTOOD,
-    THINKING_S,
-    WORDING_S,
+    REPLY_TIMEOUT_S,
+    TRANSCRIPTION_TIMEOUT_S,
     Cascade,
     FailureBehaviour,
     make_embedded_cascade,
@@ -37,7 +37,7 @@ from pramana.providers.voice.embedded import EmbeddedSynthesis
 from pramana.providers.voice.vocabulary import Dial, SpeechRecognition
 from pramana.run.call import Conversation, FinishedCall, Patience
 
-from ...embedded_faults import FaultyServer, installed, loads
+from ...embedded_faults import FaultyServer, make_loader, use_fault
 
 ASKED = "When do you open?"
 GREEDY = {"temperature": 0, "seed": 42}
@@ -47,7 +47,7 @@ GREEDY = {"temperature": 0, "seed": 42}
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "spoken"),
     [
         ("We open at nine.", "We open at nine."),
         ("**Nine** or _ten_, `maybe`.", "Nine or ten, maybe."),
@@ -63,9 +63,9 @@ GREEDY = {"temperature": 0, "seed": 42}
         ("", ""),
     ],
 )
-def test_markup_lists_and_pictures_are_not_spoken(written: str, said: str) -> None:
-    assert make_speakable(written) == said
-    assert make_speakable(said) == said
+def test_markup_lists_and_pictures_are_not_spoken(written: str, spoken: str) -> None:
+    assert make_speakable(written) == spoken
+    assert make_speakable(spoken) == spoken
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_markup_lists_and_pictures_are_not_spoken(written: str, said: str) -> No
         ("", None),
     ],
 )
-def test_a_repetition_is_cut_away(text: str, kept: str | None) -> None:
+def test_repetition_is_removed(text: str, kept: str | None) -> None:
     if kept is None and text.startswith("One cat"):
         kept = "One cat is here now. A dog."  # the same four words, a third time
     assert has_repetition(text) is (kept is not None)
     assert remove_repetition(text) == (text if kept is None else kept)
 
 
-def test_what_is_too_long_ends_at_a_sentence_a_clause_or_a_word() -> None:
+def test_a_long_answer_ends_at_a_sentence_clause_or_word() -> None:
     text = "It is big. It is blue, they say, and deep and wide and cold and old."
     assert shorten_to_words(text, 100) == text
     assert shorten_to_words(text, 9) == "It is big."
@@ -111,8 +111,8 @@ def spoken_model() -> LocalProvider:
     return LocalProvider.open(Target("local", "local", "local", {}), None).for_speech()
 
 
-class Noting(FaultyServer):
-    """A model that notes what it is asked with."""
+class RecordingServer(FaultyServer):
+    """A model server that records the body of its request."""
 
     def handle_chat_completions(self, body: Any, take: Any) -> None:
         self.body = body
@@ -120,8 +120,8 @@ class Noting(FaultyServer):
 
 
 def test_a_spoken_answer_has_its_own_limits_and_sampling() -> None:
-    server = Noting("empty")
-    with patch.object(language.Engine, "_load", loads(server)):
+    server = RecordingServer("empty")
+    with patch.object(language.Engine, "_load", make_loader(server)):
         ask(spoken_model())
         assert server.body["max_tokens"] == MAX_SPOKEN_TOKENS
         assert SPOKEN_SAMPLING.items() <= server.body.items()
@@ -135,14 +135,14 @@ def test_a_spoken_answer_has_its_own_limits_and_sampling() -> None:
 
 
 @pytest.mark.usefixtures("real_models")
-def test_the_runtime_takes_the_sampling_of_a_spoken_answer() -> None:
+def test_the_runtime_accepts_the_sampling_of_spoken_answers() -> None:
     reply = ask(spoken_model(), max_tokens=4)
     assert reply.usage.output_tokens is not None
     assert reply.usage.output_tokens <= 4
 
 
-def test_a_loop_is_stopped_and_said_to_be_one() -> None:
-    with installed("loop"):
+def test_a_looping_answer_is_stopped_and_marked() -> None:
+    with use_fault("loop"):
         reply = ask(spoken_model())
     assert (reply.finish_reason, reply.text) == ("repetition", "")  # half a sentence is no answer
     assert (
@@ -151,8 +151,8 @@ def test_a_loop_is_stopped_and_said_to_be_one() -> None:
 
 
 @pytest.mark.usefixtures("virtual_time")
-def test_a_slow_model_is_stopped_and_what_it_said_is_kept() -> None:
-    with patch.object(language.Engine, "_load", loads(FaultyServer("long", GENERATION_S / 4))):
+def test_a_slow_model_is_stopped_and_its_text_kept() -> None:
+    with patch.object(language.Engine, "_load", make_loader(FaultyServer("long", GENERATION_S / 4))):
         reply = ask(spoken_model())
     assert reply.finish_reason == "time"
     assert reply.text.startswith("word1, word2")
@@ -162,8 +162,8 @@ def test_a_slow_model_is_stopped_and_what_it_said_is_kept() -> None:
 # ── The call ──
 
 
-class Deaf:
-    """Ears that hear nothing, after a while."""
+class DeafRecognition:
+    """Speech recognition that takes a while and recognises nothing."""
 
     def __init__(self, words: str = "", seconds: float = 0.0) -> None:
         self.words, self.seconds = words, seconds
@@ -176,7 +176,7 @@ class Deaf:
         return self.words
 
 
-def held(ears: SpeechRecognition, mind: str, manner: FailureBehaviour) -> FinishedCall:
+def hold_call(ears: SpeechRecognition, mind: str, manner: FailureBehaviour) -> FinishedCall:
     agent = Cascade(ears, FakeProvider(**parse_fake(mind)), EmbeddedSynthesis(), manner=manner)
     said = [Utterance(Line(ASKED), speak(ASKED, "en"), "sha256:x")]
 
@@ -187,12 +187,16 @@ def held(ears: SpeechRecognition, mind: str, manner: FailureBehaviour) -> Finish
     return asyncio.run(call())
 
 
-def texts(of: FinishedCall, kind: str) -> Sequence[str]:
+def find_texts(of: FinishedCall, kind: str) -> Sequence[str]:
     return [each["text"] for each in map(json.loads, of.log.splitlines()) if each["event"] == kind]
 
 
 EMBEDDED = FailureBehaviour(
-    apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S
+    apologises=True,
+    hearing_s=TRANSCRIPTION_TIMEOUT_S,
+    thinking_s=REPLY_TIMEOUT_S,
+    wording_s=FITTING_TIMEOUT_S,
+    answer_s=ANSWER_S,
 )
 
 
@@ -200,48 +204,57 @@ EMBEDDED = FailureBehaviour(
 @pytest.mark.parametrize(
     ("ears", "mind", "answer"),
     [
-        (Deaf(), "fixed=Nine.", NOT_UNDERSTOOD),
-        (Deaf(ASKED, seconds=60), "fixed=Nine.", NOT_UNDERSTOOD),
-        (Deaf(ASKED), "fixed=", NO_ANSWER),
-        (Deaf(ASKED), "fixed=***", NO_ANSWER),
-        (Deaf(ASKED), "fixed=日本", NO_ANSWER),
-        (Deaf(ASKED), "latency=60,fixed=Nine.", NO_ANSWER),
-        (Deaf(ASKED), "rejected=1,fixed=Nine.", NO_ANSWER),
-        (Deaf(ASKED), "fixed=**Nine**.", "Nine."),
+        (DeafRecognition(), "fixed=Nine.", NOT_UNDERSTOOD),
+        (DeafRecognition(ASKED, seconds=60), "fixed=Nine.", NOT_UNDERSTOOD),
+        (DeafRecognition(ASKED), "fixed=", NO_ANSWER),
+        (DeafRecognition(ASKED), "fixed=***", NO_ANSWER),
+        (DeafRecognition(ASKED), "fixed=日本", NO_ANSWER),
+        (DeafRecognition(ASKED), "latency=60,fixed=Nine.", NO_ANSWER),
+        (DeafRecognition(ASKED), "rejected=1,fixed=Nine.", NO_ANSWER),
+        (DeafRecognition(ASKED), "fixed=**Nine**.", "Nine."),
     ],
 )
 def test_an_agent_that_apologises_is_never_silent(ears: SpeechRecognition, mind: str, answer: str) -> None:
-    call = held(ears, mind, EMBEDDED)
+    call = hold_call(ears, mind, EMBEDDED)
     assert (call.reason, call.answers) == ("done", (answer,))
-    assert texts(call, "turn_done") == ["completed"]
+    assert find_texts(call, "turn_done") == ["completed"]
 
 
 @pytest.mark.usefixtures("virtual_time")
-def test_the_limits_of_an_answer_leave_a_caller_enough_patience() -> None:
-    call = held(Deaf(ASKED, seconds=HEARING_S - 0.1), f"latency={THINKING_S - 0.1},fixed=Nine.", EMBEDDED)
+def test_the_limits_of_an_answer_are_within_the_callers_patience() -> None:
+    call = hold_call(
+        DeafRecognition(ASKED, seconds=TRANSCRIPTION_TIMEOUT_S - 0.1),
+        f"latency={REPLY_TIMEOUT_S - 0.1},fixed=Nine.",
+        EMBEDDED,
+    )
     assert (call.reason, call.answers) == ("done", ("Nine.",))
     endpointing_s, voice_s = 0.5, 1.5
-    assert Patience().answer_within_s > endpointing_s + HEARING_S + THINKING_S + WORDING_S + voice_s
+    assert (
+        Patience().answer_within_s
+        > endpointing_s + TRANSCRIPTION_TIMEOUT_S + REPLY_TIMEOUT_S + FITTING_TIMEOUT_S + voice_s
+    )
 
 
 @pytest.mark.usefixtures("virtual_time")
-def test_without_that_manner_a_foreign_model_is_waited_for_and_speaks_as_long_as_it_likes() -> None:
+def test_other_models_are_not_limited_in_time_or_length() -> None:
     long = "This is a long answer, and nobody cuts it short, however long it is going to take to say all of it. " * 3
-    call = held(Deaf(ASKED), f"latency={THINKING_S + 2},fixed={long}", FailureBehaviour())
+    call = hold_call(DeafRecognition(ASKED), f"latency={REPLY_TIMEOUT_S + 2},fixed={long}", FailureBehaviour())
     assert call.answers == (" ".join(long.split()),)
 
 
 @pytest.mark.usefixtures("virtual_time")
 @pytest.mark.parametrize("answer", ["12. That is seven plus five.", "C# is > Java and 2*3*4 is 2^3 * 3.", "1. Tea"])
-def test_what_a_foreign_model_answers_is_said_word_for_word(answer: str) -> None:
-    assert held(Deaf(ASKED), f"fixed={answer}", make_embedded_cascade(FakeProvider()).manner).answers == (answer,)
+def test_other_models_are_spoken_verbatim(answer: str) -> None:
+    assert hold_call(
+        DeafRecognition(ASKED), f"fixed={answer}", make_embedded_cascade(FakeProvider()).manner
+    ).answers == (answer,)
 
 
 @pytest.mark.usefixtures("virtual_time")
-def test_a_foreign_model_without_an_answer_is_given_none() -> None:
-    call = held(Deaf(ASKED), "fixed=", make_embedded_cascade(FakeProvider()).manner)
+def test_other_models_get_no_substitute_answer() -> None:
+    call = hold_call(DeafRecognition(ASKED), "fixed=", make_embedded_cascade(FakeProvider()).manner)
     assert NO_ANSWER not in call.answers
-    assert texts(call, "turn_done") == ["empty"]
+    assert find_texts(call, "turn_done") == ["empty"]
 
 
 def test_only_the_embedded_model_is_limited() -> None:
@@ -249,7 +262,7 @@ def test_only_the_embedded_model_is_limited() -> None:
     assert make_embedded_cascade(FakeProvider()).manner == FailureBehaviour(apologises=True)
 
 
-def test_an_answer_is_as_long_as_it_may_be() -> None:
+def test_an_answer_may_use_its_whole_limit() -> None:
     text = "The sea is deep and the sky is wide, and so it goes. " * 20
     words = asyncio.run(EmbeddedSynthesis().fit_text(text, "en", 6.0))
     assert 3.0 < len(speak(words, "en")) / 16000 <= 6.0
@@ -258,10 +271,10 @@ def test_an_answer_is_as_long_as_it_may_be() -> None:
     assert asyncio.run(EmbeddedSynthesis().fit_text(text, "en", 0.05)) == ""
 
 
-def test_a_timeout_of_a_part_itself_is_an_error_of_the_agent() -> None:
-    class Late(Deaf):
+def test_a_timeout_within_a_part_is_an_error_of_the_agent() -> None:
+    class LateRecognition(DeafRecognition):
         async def transcribe(self, _samples: Any, _language: str) -> str:
             raise TimeoutError("no answer")
 
     with pytest.raises(ProviderError, match="the agent failed: TimeoutError: no answer"):
-        held(Late(), "fixed=Nine.", EMBEDDED)
+        hold_call(LateRecognition(), "fixed=Nine.", EMBEDDED)

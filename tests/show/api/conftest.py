@@ -1,4 +1,4 @@
-"""Servers for the tests beside it."""
+"""Server fixtures for the tests in this folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ def sqlite_url(tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store_url(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[str]:
-    """Either store: for what depends on it."""
+    """The URL of each supported store, for tests that depend on it."""
     if request.param == "sqlite":
         yield sqlite_url
     else:
@@ -26,20 +26,20 @@ def store_url(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def client(sqlite_url: str) -> Iterator[Client]:
-    """A server for one person, on SQLite."""
+    """A single-user server on SQLite."""
     with serve(sqlite_url) as found:
         yield found
 
 
 @pytest.fixture
-def either(store_url: str) -> Iterator[Client]:
-    """The same on each store."""
+def client_per_store(store_url: str) -> Iterator[Client]:
+    """A single-user server on each store."""
     with serve(store_url) as found:
         yield found
 
 
 @pytest.fixture
-def guarded(sqlite_url: str) -> Iterator[Client]:
-    """A server that asks everybody for a token; `with_token(role)` gives one."""
+def secure_client(sqlite_url: str) -> Iterator[Client]:
+    """A server that requires tokens; `with_token(role)` creates one."""
     with serve(sqlite_url, tokens_required=True) as found:
         yield found

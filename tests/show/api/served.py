@@ -1,4 +1,4 @@
-"""A server for tests: in this process with a store of its own, or as the program that people start; and a plain client."""
+"""A server for tests: in this process with its own store, or as the real program; and a plain client."""
 
 import asyncio
 import http.client
@@ -40,7 +40,7 @@ class Answer:
 
     @property
     def data(self) -> Any:
-        """What a good answer holds; anything else is a failed test that says what came instead."""
+        """The data of a successful response; any other response fails the test and is shown."""
         assert self.json["success"] is True, self.body[:2000]
         return self.json["data"]
 
@@ -54,7 +54,7 @@ class Answer:
 
 @dataclass
 class Client:
-    """Asks a server; each request by a connection of its own."""
+    """An HTTP client of one server, with a new connection per request."""
 
     url: str
     token: str | None = None
@@ -111,7 +111,7 @@ class Client:
 
 
 class _Server(uvicorn.Server):
-    """Ends at once: uvicorn looks only ten times a second whether it should, and then waits a tenth more."""
+    """Shuts down at once; uvicorn itself polls ten times a second and then waits another tenth."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -119,14 +119,14 @@ class _Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def end(self) -> None:
-        """End it, from another thread."""
+        """Stop the server, from another thread."""
         self.should_exit = True
         if self._loop and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._ending.set)
 
     async def main_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
-        while not await self.on_tick(0):  # which is what writes the date of the answers
+        while not await self.on_tick(0):  # which writes the Date header
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), 1)
 
@@ -151,10 +151,10 @@ _DESCRIBED: dict[tuple[int, ...], dict[str, Any]] = {}
 
 
 @contextmanager
-def _sharing_routes(app: Any) -> Iterator[None]:
-    """Have FastAPI work out what each route takes and answers, and describe it, once a process and not once a server.
+def _share_routes(app: Any) -> Iterator[None]:
+    """Make FastAPI analyse and describe the routes once per process instead of once per server.
 
-    It does so at the first request, for a tenth of a second and more, and finds the same for every application.
+    It takes over 100 ms at the first request, with the same result for every application.
     """
     routers = []
     for place, route in enumerate(app.router.routes):
@@ -188,7 +188,7 @@ def serve(database_url: str, **given: Any) -> Iterator[Client]:
         await server.serve([listening])
 
     thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
-    with _sharing_routes(gate._app):  # type: ignore[attr-defined]
+    with _share_routes(gate._app):  # type: ignore[attr-defined]
         thread.start()
         try:
             while not server.started:
@@ -213,13 +213,13 @@ class Program:
     """The start-up token that it has printed."""
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """Kill the process, as a power cut would."""
         self.process.kill()
         self.process.wait(20)
 
 
 @contextmanager
-def program(*options: str, **environment: str) -> Iterator[Program]:
+def start_program(*options: str, **environment: str) -> Iterator[Program]:
     """Start `pramana serve` on a free port; it inherits the data folder of the test."""
     import os
 
@@ -245,8 +245,8 @@ def program(*options: str, **environment: str) -> Iterator[Program]:
         process.stdout.close()
 
 
-def rows(server: Client) -> list[dict[str, Any]]:
-    """Return what the community has sent to a server of this process, oldest first."""
+def read_submissions(server: Client) -> list[dict[str, Any]]:
+    """Return the community results stored by a server of this process, oldest first."""
     from sqlalchemy import select
 
     from pramana.store.schema import submission_series, submissions

@@ -1,4 +1,4 @@
-"""What others tell a server to ask or to fetch, through its own routes: no private address, and no code of theirs."""
+"""Addresses and code in requests to a server: no private address is called and no user code is run."""
 
 import socket
 import threading
@@ -22,8 +22,8 @@ CASE = {
 LOCAL_ONLY = ("python:os:getcwd", "command:mine", "websocket:/etc/hostname")
 
 
-class Inner:
-    """A server on loopback that nobody from outside may reach; it counts who connects."""
+class LocalServer:
+    """A server on loopback that must not be reachable from outside; it counts connections."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -41,8 +41,8 @@ class Inner:
 
 
 @contextmanager
-def listening() -> Iterator[Inner]:
-    inner = Inner()
+def run_local_server() -> Iterator[LocalServer]:
+    inner = LocalServer()
     thread = threading.Thread(target=inner.listen, daemon=True)
     thread.start()
     try:
@@ -54,21 +54,21 @@ def listening() -> Iterator[Inner]:
 
 
 @pytest.fixture
-def _resolving(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a name server of somebody else's say that a public name is this machine."""
+def _public_name_of_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a public host name resolve to this machine, as a hostile name server could."""
     real = socket.getaddrinfo
 
-    def resolved(host: Any, *rest: Any, **given: Any) -> Any:
+    def resolve(host: Any, *rest: Any, **given: Any) -> Any:
         return real("127.0.0.1" if host in (NAME, NAME.encode()) else host, *rest, **given)
 
-    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     for name in ("http", "https", "all", "no"):
         monkeypatch.delenv(f"{name}_proxy", raising=False)
         monkeypatch.delenv(f"{name.upper()}_PROXY", raising=False)
 
 
-def outcome(client: Client, body: dict[str, Any]) -> str:
-    """Carry a run out; return what it says of how it and its result ended."""
+def run_and_read_outcome(client: Client, body: dict[str, Any]) -> str:
+    """Execute a run; return its reason and the details of its results as text."""
     run = client.post("/api/runs", {"limits": {"timeoutSeconds": 5}, **body}).data["id"]
     give_up = time.monotonic() + 60
     while (now := client.get(f"/api/runs/{run}?summary=false").data)["status"] in ("queued", "running"):
@@ -78,8 +78,8 @@ def outcome(client: Client, body: dict[str, Any]) -> str:
     return f"{now['reason']} {[client.get(path).data for path in paths]}"
 
 
-def bodies(base: str) -> dict[str, dict[str, Any]]:
-    """Return runs that name an address, each in another field."""
+def make_bodies(base: str) -> dict[str, dict[str, Any]]:
+    """Return run requests that name an address, each in another field."""
     cases: dict[str, Any] = {"scenarios": ["say-it"]}
     return {
         "model": {**cases, "models": [f"http://{base}/v1#m"]},
@@ -99,25 +99,31 @@ def prepare(admin: Client, base: str) -> None:
     assert admin.post("/api/providers", mine).status == 201
 
 
-@pytest.mark.parametrize("field", bodies(""))
+@pytest.mark.parametrize("field", make_bodies(""))
 @pytest.mark.parametrize("host", ["127.0.0.1", NAME])
-@pytest.mark.usefixtures("_resolving")
-def test_no_route_leads_to_a_private_address_until_that_is_allowed(sqlite_url: str, host: str, field: str) -> None:
-    with listening() as inner, serve(sqlite_url, tokens_required=True, allowed_hosts=("bench.example",)) as found:
+@pytest.mark.usefixtures("_public_name_of_loopback")
+def test_no_route_connects_to_a_private_address_unless_allowed(sqlite_url: str, host: str, field: str) -> None:
+    with (
+        run_local_server() as inner,
+        serve(sqlite_url, tokens_required=True, allowed_hosts=("bench.example",)) as found,
+    ):
         base = f"{host}:{inner.port}"
         editor, admin = found.with_token("editor"), found.with_token("admin")
         prepare(admin, base)
-        said = outcome(editor, bodies(base)[field])
+        said = run_and_read_outcome(editor, make_bodies(base)[field])
         assert "is loopback" in said, said
         assert inner.connections == 0
         assert admin.patch("/api/settings", {"allowPrivateAddresses": True}).status == 200
-        said = outcome(editor, bodies(base)[field])
+        said = run_and_read_outcome(editor, make_bodies(base)[field])
         assert inner.connections > 0, said
 
 
-@pytest.mark.usefixtures("_resolving")
-def test_a_provider_is_not_tested_at_a_private_address(sqlite_url: str) -> None:
-    with listening() as inner, serve(sqlite_url, tokens_required=True, allowed_hosts=("bench.example",)) as found:
+@pytest.mark.usefixtures("_public_name_of_loopback")
+def test_testing_a_provider_never_connects_to_a_private_address(sqlite_url: str) -> None:
+    with (
+        run_local_server() as inner,
+        serve(sqlite_url, tokens_required=True, allowed_hosts=("bench.example",)) as found,
+    ):
         admin = found.with_token("admin")
         prepare(admin, f"{NAME}:{inner.port}")
         refused = admin.post("/api/providers/mine/test")
@@ -132,7 +138,7 @@ def test_a_provider_is_not_tested_at_a_private_address(sqlite_url: str) -> None:
 @pytest.mark.parametrize("typed", LOCAL_ONLY)
 @pytest.mark.parametrize("field", ["models", "judge", "stt", "embedder"])
 @pytest.mark.parametrize("dry", [False, True])
-def test_no_route_takes_what_would_run_code_here(client: Client, typed: str, field: str, dry: bool) -> None:
+def test_no_route_accepts_a_model_that_runs_local_code(client: Client, typed: str, field: str, dry: bool) -> None:
     named = {field: [typed] if field == "models" else typed}
     refused = client.post("/api/runs", {"tier": "cheap", "models": ["fake"], "dryRun": dry, **named})
     assert refused.status == 400, refused.body
@@ -141,6 +147,6 @@ def test_no_route_takes_what_would_run_code_here(client: Client, typed: str, fie
 
 
 @pytest.mark.parametrize("kind", ["python", "command"])
-def test_no_provider_that_runs_code_can_be_registered(client: Client, kind: str) -> None:
+def test_providers_that_run_code_cannot_be_registered(client: Client, kind: str) -> None:
     refused = client.post("/api/providers", {"id": "mine", "kind": kind, "arguments": {"model": "os:getcwd"}})
     assert (refused.status, client.get("/api/providers").data) == (400, [])

@@ -1,4 +1,4 @@
-"""Calls through the API: who said what and when, how loud both sides were, and what is said where nothing can be heard."""
+"""Calls through the API: the transcript with times, the peaks of both sides, and errors for missing or damaged recordings."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ EVENTS: list[dict[str, Any]] = [
 LINE = {"voice_to_voice_s": 0.5, "first_audible_s": 1.5, "answer_end_s": 2.5}
 
 
-def sound(seconds: float = 3.0) -> Any:
+def make_sound(seconds: float = 3.0) -> Any:
     """Return a recording: the caller talks from 0.2 s to 1 s, the agent half as loud from 1.5 s to 2.5 s."""
     samples = np.zeros((round(seconds * RATE), 2), np.int16)
     samples[round(0.2 * RATE) : RATE, 0] = -32768
@@ -35,8 +35,10 @@ def sound(seconds: float = 3.0) -> Any:
     return samples
 
 
-def stored(store: Store, recording: bytes, log: bytes, evidence: Any = None, *, spoken: bool = True) -> tuple[str, int]:
-    """Store a run with one result, and return where it is."""
+def store_call(
+    store: Store, recording: bytes, log: bytes, evidence: Any = None, *, spoken: bool = True
+) -> tuple[str, int]:
+    """Store a run with one result; return the run's id and the result's number."""
     case = Case("hours", "scenario", (Turn("user", "When do you open?"),), Facets("x", "easy"))
     run = store.runs.create(Plan("mine", None, (Target("m", "fake", "m"),), variants=("voice",)), [case])
     call = Call(store.blobs.put(recording), store.blobs.put(log)) if spoken else None
@@ -55,7 +57,7 @@ def stored(store: Store, recording: bytes, log: bytes, evidence: Any = None, *, 
     return run.id, seq
 
 
-def log_of(events: list[dict[str, Any]]) -> bytes:
+def encode_log(events: list[dict[str, Any]]) -> bytes:
     return b"\n".join(json.dumps(each).encode() for each in events)
 
 
@@ -65,8 +67,8 @@ def store(client: Client) -> Store:
     return client.store
 
 
-def test_a_call_is_told_with_times_turns_and_the_peaks_of_both_sides(client: Client, store: Store) -> None:
-    run_id, seq = stored(store, audio.write_wav(sound(), RATE), log_of(EVENTS))
+def test_a_call_has_times_turns_and_the_peaks_of_both_sides(client: Client, store: Store) -> None:
+    run_id, seq = store_call(store, audio.write_wav(make_sound(), RATE), encode_log(EVENTS))
     found = client.get(f"/api/runs/{run_id}/results/{seq}/call?columns=300").data
     make_shape(CallView).model_validate(found)
     assert found["durationSeconds"] == 3.0
@@ -82,7 +84,7 @@ def test_a_call_is_told_with_times_turns_and_the_peaks_of_both_sides(client: Cli
     caller, agent = found["peaks"]["caller"], found["peaks"]["agent"]
     assert (len(caller), len(agent)) == (300, 300)
     assert [place for place, each in enumerate(caller) if each] == list(range(20, 100))
-    assert set(caller) == {0.0, 1.0}  # the loudest of all is negative, and has no positive twin
+    assert set(caller) == {0.0, 1.0}  # the loudest sample is negative and has no positive counterpart
     assert [place for place, each in enumerate(agent) if each] == list(range(150, 250))
     assert set(agent) == {0.0, 0.5}
     assert client.get(found["recording"]).headers["content-type"] == "audio/wav"
@@ -91,14 +93,14 @@ def test_a_call_is_told_with_times_turns_and_the_peaks_of_both_sides(client: Cli
 
 
 @pytest.mark.parametrize("columns", ["99", "4001", "many", "-5"])
-def test_a_picture_has_a_width_that_can_be_drawn(client: Client, store: Store, columns: str) -> None:
-    run_id, seq = stored(store, b"", b"")
+def test_an_invalid_number_of_columns_is_refused(client: Client, store: Store, columns: str) -> None:
+    run_id, seq = store_call(store, b"", b"")
     found = client.get(f"/api/runs/{run_id}/results/{seq}/call?columns={columns}")
     assert (found.status, found.json["details"][0]["path"]) == (400, "columns")
 
 
-def test_what_is_no_call_says_so(client: Client, store: Store) -> None:
-    run_id, seq = stored(store, b"", b"", {}, spoken=False)
+def test_a_result_without_a_call_is_an_error(client: Client, store: Store) -> None:
+    run_id, seq = store_call(store, b"", b"", {}, spoken=False)
     found = client.get(f"/api/runs/{run_id}/results/{seq}/call")
     assert (found.status, found.json["code"]) == (404, "not_found")
     assert found.error == f"result {seq} of run {run_id} is not a call, so it has no recording"
@@ -106,8 +108,8 @@ def test_what_is_no_call_says_so(client: Client, store: Store) -> None:
     assert client.get("/api/runs/r0/results/1/call").status == 404
 
 
-def test_a_recording_that_is_not_here_damaged_or_none_says_so(client: Client, store: Store) -> None:
-    run_id, seq = stored(store, audio.write_wav(sound(), RATE), log_of(EVENTS))
+def test_a_missing_or_damaged_recording_is_reported(client: Client, store: Store) -> None:
+    run_id, seq = store_call(store, audio.write_wav(make_sound(), RATE), encode_log(EVENTS))
     path = store.blobs.path(store.results.read(run_id, seq)[1].reply.call.recording)  # type: ignore[union-attr]
     path.write_bytes(b"RIFF")
     for there in (True, False):
@@ -119,34 +121,34 @@ def test_a_recording_that_is_not_here_damaged_or_none_says_so(client: Client, st
         assert str(store.blobs.folder) not in found.error
     for data, why in (
         (b"no sound at all", "not a WAV file"),
-        (audio.write_wav(sound()[:, 0], RATE), "not have two channels"),
+        (audio.write_wav(make_sound()[:, 0], RATE), "not have two channels"),
     ):
-        run_id, seq = stored(store, data, log_of(EVENTS))
+        run_id, seq = store_call(store, data, encode_log(EVENTS))
         found = client.get(f"/api/runs/{run_id}/results/{seq}/call")
         assert found.status == 404
         assert why in found.error
 
 
-def test_a_log_that_cannot_be_read_costs_the_turns_and_not_the_picture(client: Client, store: Store) -> None:
-    run_id, seq = stored(store, audio.write_wav(sound(), RATE), b"{no log")
+def test_an_unreadable_log_loses_the_turns_but_not_the_peaks(client: Client, store: Store) -> None:
+    run_id, seq = store_call(store, audio.write_wav(make_sound(), RATE), b"{no log")
     found = client.get(f"/api/runs/{run_id}/results/{seq}/call").data
     assert found["turns"] == []
-    assert "its log cannot be read" in found["conversation"][0]["note"]
+    assert "the event log of this call cannot be read" in found["conversation"][0]["note"]
     assert max(found["peaks"]["caller"]) == 1.0
 
 
-def test_answers_whose_end_was_not_measured_have_none(client: Client, store: Store) -> None:
+def test_answers_without_a_measured_end_have_no_end(client: Client, store: Store) -> None:
     for evidence, ends in (
         ({"times": {"lines": [{"first_audible_s": 1.5}]}}, [("caller", 1.0), ("agent", None)]),
         ({"times": {"lines": [{"first_audible_s": None}]}}, [("caller", 1.0)]),
         ({}, [("caller", 1.0)]),
     ):
-        run_id, seq = stored(store, audio.write_wav(sound(), RATE), log_of(EVENTS), evidence)
+        run_id, seq = store_call(store, audio.write_wav(make_sound(), RATE), encode_log(EVENTS), evidence)
         found = client.get(f"/api/runs/{run_id}/results/{seq}/call").data
         assert [(each["who"], each["endSeconds"]) for each in found["turns"]] == ends
 
 
-def test_peaks_leave_no_sample_out() -> None:
+def test_peaks_cover_every_sample() -> None:
     dice = np.random.default_rng(3)
     for length in (1, 7, 99, 100, 101, 2_345):
         samples = np.zeros(length, np.int16)
@@ -158,19 +160,19 @@ def test_peaks_leave_no_sample_out() -> None:
     assert measure_peaks(np.zeros(0, np.int16), 100) == (0.0,) * 100
 
 
-def test_only_who_may_look_hears(guarded: Client) -> None:
-    assert guarded.get("/api/runs/latest/results/1/call").status == 401
-    assert guarded.with_token("viewer").get("/api/runs/latest/results/1/call").status == 404
+def test_reading_a_call_requires_a_viewer(secure_client: Client) -> None:
+    assert secure_client.get("/api/runs/latest/results/1/call").status == 401
+    assert secure_client.with_token("viewer").get("/api/runs/latest/results/1/call").status == 404
 
 
-# ── Beside a result, and the bins of a run's times ──
+# ── Neighbouring results ──
 
 
-def test_a_result_says_which_stand_beside_it(client: Client) -> None:
-    from .test_runs import ended, started
+def test_a_result_links_to_the_previous_and_next_one(client: Client) -> None:
+    from .test_runs import start_run, wait_for_run
 
-    run_id = started(client)
-    done = ended(client, run_id)
+    run_id = start_run(client)
+    done = wait_for_run(client, run_id)
     rows = client.get(f"/api/runs/{run_id}/results").data
     seqs = [row["seq"] for row in rows]
     first = client.get(f"/api/runs/{run_id}/results/{seqs[0]}").json["meta"]
@@ -186,9 +188,9 @@ def test_a_result_says_which_stand_beside_it(client: Client) -> None:
     assert latency["histogramByModel"] == {"fake:echo": latency["histogram"]}
 
 
-def test_a_server_beside_sees_the_same(sqlite_url: str) -> None:
+def test_a_second_server_returns_the_same_call(sqlite_url: str) -> None:
     with serve(sqlite_url, api_only=True) as one, serve(sqlite_url, api_only=True) as other:
         assert one.store
-        run_id, seq = stored(one.store, audio.write_wav(sound(), RATE), log_of(EVENTS))
+        run_id, seq = store_call(one.store, audio.write_wav(make_sound(), RATE), encode_log(EVENTS))
         asked = f"/api/runs/{run_id}/results/{seq}/call"
         assert one.get(asked).data == other.get(asked).data

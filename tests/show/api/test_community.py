@@ -24,11 +24,11 @@ CHEAP = "sha256:53bea70c70163a87314783ffc32f333d75de5f8f8de827d29c4bf57486792e01
 NOW = datetime.now(UTC)
 
 
-def one(prompt: str = "reasoning-001", output: str = "Ben", **given: Any) -> dict[str, Any]:
+def make_result(prompt: str = "reasoning-001", output: str = "Ben", **given: Any) -> dict[str, Any]:
     return {"model_id": "gpt-5", "prompt_id": prompt, "output": output, "suite_hash": CHEAP, **given}
 
 
-def case(number: int) -> dict[str, Any]:
+def make_case(number: int) -> dict[str, Any]:
     return {
         "id": f"factual-{number:03}",
         "category": "factual",
@@ -39,8 +39,8 @@ def case(number: int) -> dict[str, Any]:
     }
 
 
-def upload(client: Client, version: str = "mine-1", cases: int = 3) -> str:
-    text = "".join(json.dumps(case(number)) + "\n" for number in range(cases))
+def upload_suite(client: Client, version: str = "mine-1", cases: int = 3) -> str:
+    text = "".join(json.dumps(make_case(number)) + "\n" for number in range(cases))
     said = client.post("/api/suites", {"version": version, "tiers": {"cheap": text}})
     found: str = said.data["tiers"]["cheap"]["hash"]
     return found
@@ -49,12 +49,12 @@ def upload(client: Client, version: str = "mine-1", cases: int = 3) -> str:
 # ── One result ──
 
 
-def test_a_result_gets_its_id_and_time_and_a_status_where_the_client_looks_for_it(either: Client) -> None:
-    first = either.post("/api/submit", one(score=1.0))
+def test_a_submitted_result_gets_an_id_a_time_and_a_status(client_per_store: Client) -> None:
+    first = client_per_store.post("/api/submit", make_result(score=1.0))
     assert (first.status, first.json["status"]) == (200, "accepted")
     assert first.data.keys() == {"id", "status", "verification", "time", "batch"}
     assert datetime.fromisoformat(first.data["time"]) >= NOW - timedelta(seconds=5)
-    again = either.post("/api/submit", one(score=1.0))
+    again = client_per_store.post("/api/submit", make_result(score=1.0))
     assert (again.status, again.json["status"], again.data["id"]) == (200, "duplicate", first.data["id"])
 
 
@@ -69,51 +69,51 @@ def test_a_result_gets_its_id_and_time_and_a_status_where_the_client_looks_for_i
         ({"suite_hash": "sha256:" + "0" * 64, "suite_version": "v1.0-cheap"}, "unverified"),
     ],
 )
-def test_the_hash_says_whether_the_suite_is_known_and_the_version_does_not(
-    either: Client, given: dict[str, Any], verification: str
+def test_a_suite_is_known_by_its_hash_not_by_its_version(
+    client_per_store: Client, given: dict[str, Any], verification: str
 ) -> None:
-    assert either.post("/api/submit", one(**given)).data["verification"] == verification
+    assert client_per_store.post("/api/submit", make_result(**given)).data["verification"] == verification
 
 
-def test_a_prompt_that_the_known_suite_has_not_is_refused_with_the_reason(client: Client) -> None:
-    said = client.post("/api/submit", one("reasoning-01"))
+def test_a_prompt_outside_the_known_suite_is_refused(client: Client) -> None:
+    said = client.post("/api/submit", make_result("reasoning-01"))
     assert said.status == 400
     assert said.error == f'the suite {CHEAP} has no prompt "reasoning-01"; did you mean "reasoning-001"?'
     assert client.get("/api/data/chart").data == []
 
 
-def test_a_suite_that_was_uploaded_is_known(either: Client) -> None:
-    suite_hash = upload(either)
+def test_an_uploaded_suite_is_known(client_per_store: Client) -> None:
+    suite_hash = upload_suite(client_per_store)
     given = {"model_id": "m", "prompt_id": "factual-002", "output": "this", "suite_hash": suite_hash}
-    assert either.post("/api/submit", given).data["verification"] == "verified"
-    assert either.post("/api/submit", {**given, "prompt_id": "factual-003"}).status == 400
+    assert client_per_store.post("/api/submit", given).data["verification"] == "verified"
+    assert client_per_store.post("/api/submit", {**given, "prompt_id": "factual-003"}).status == 400
 
 
-def test_an_administrator_may_refuse_results_of_unknown_suites(client: Client) -> None:
+def test_an_administrator_can_refuse_results_of_unknown_suites(client: Client) -> None:
     client.patch("/api/settings", {"refuseUnverified": True})
-    other = one(suite_hash="sha256:" + "0" * 64)
-    assert "only results of known suites are accepted" in client.post("/api/submit", other).error
-    assert "without a suite_hash" in client.post("/api/submit", one(suite_hash=None)).error
-    batch = client.post("/api/submit/batch", {"results": [other, one()]})
+    other = make_result(suite_hash="sha256:" + "0" * 64)
+    assert "this server accepts only results of known suites" in client.post("/api/submit", other).error
+    assert "without a suite_hash" in client.post("/api/submit", make_result(suite_hash=None)).error
+    batch = client.post("/api/submit/batch", {"results": [other, make_result()]})
     assert [each["status"] for each in batch.data["results"]] == ["refused", "accepted"]
     assert client.post("/api/submit/batch", {"results": [other]}).status == 400
     assert client.get("/api/data/chart?verification=unverified").data == []
 
 
-def test_both_spellings_are_read_also_in_one_request(client: Client) -> None:
+def test_snake_case_and_camel_case_can_be_mixed_in_one_request(client: Client) -> None:
     mixed = {"modelId": "gpt-5", "prompt_id": "reasoning-001", "output": "Ben", "suiteHash": CHEAP, "latencyMs": 3}
     assert client.post("/api/submit", mixed).data["verification"] == "verified"
-    assert client.post("/api/submit", one()).json["status"] == "duplicate"
+    assert client.post("/api/submit", make_result()).json["status"] == "duplicate"
     batch = {"suiteHash": CHEAP, "results": [{"modelId": "gpt-5", "promptId": "reasoning-001", "output": "Ben"}]}
     assert client.post("/api/submit/batch", batch).json["status"] == "duplicate"
-    assert client.post("/api/submit", {**mixed, "suite_hash": CHEAP}).error == "suite_hash: suite_hash is stated twice"
+    assert client.post("/api/submit", {**mixed, "suite_hash": CHEAP}).error == "suite_hash: suite_hash appears twice"
 
 
-def test_any_text_is_taken_as_it_is(either: Client) -> None:
-    strange = one("p\0\ud800", "\0 half \ud83d \ufdd0", suite_hash="\ud800", model_id="\ufdd0\0")
-    assert either.post("/api/submit", strange).json["status"] == "accepted"
-    assert either.post("/api/submit", strange).json["status"] == "duplicate"
-    (point,) = either.get("/api/data/chart?verification=unverified").data
+def test_any_text_is_stored_verbatim(client_per_store: Client) -> None:
+    strange = make_result("p\0\ud800", "\0 half \ud83d \ufdd0", suite_hash="\ud800", model_id="\ufdd0\0")
+    assert client_per_store.post("/api/submit", strange).json["status"] == "accepted"
+    assert client_per_store.post("/api/submit", strange).json["status"] == "duplicate"
+    (point,) = client_per_store.get("/api/data/chart?verification=unverified").data
     assert point["model"] == "\ufdd0\0"
 
 
@@ -138,10 +138,10 @@ def test_any_text_is_taken_as_it_is(either: Client) -> None:
         ({"ouput": "x"}, "body", 'there is no field "ouput"; did you mean "output"?'),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_place(
+def test_an_invalid_field_is_reported_with_its_path(
     client: Client, given: dict[str, Any], path: str, message: str
 ) -> None:
-    said = client.post("/api/submit", one(**given))
+    said = client.post("/api/submit", make_result(**given))
     assert (said.status, said.json["code"]) == (400, "invalid_input")
     assert said.json["details"][0]["path"] == path
     assert message in said.json["details"][0]["message"]
@@ -149,24 +149,26 @@ def test_what_does_not_fit_is_told_with_its_place(
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b'{"a":1}', b"[" * 100_000, b'{"score":1e999}'])
-def test_what_is_no_result_at_all_is_told_too(client: Client, body: bytes) -> None:
+def test_a_body_that_is_not_a_result_is_refused(client: Client, body: bytes) -> None:
     for route in ("/api/submit", "/api/submit/batch"):
         said = client.post(route, body=body)
         assert (said.status, bool(said.error)) == (400, True)
 
 
-def test_the_limits_themselves_are_good(client: Client) -> None:
-    widest = one("p" * 256, "é" * (1 << 19), model_id="m" * 256, score=0, suite_hash=None, seed=2**63 - 1)
+def test_values_at_the_limits_are_accepted(client: Client) -> None:
+    widest = make_result("p" * 256, "é" * (1 << 19), model_id="m" * 256, score=0, suite_hash=None, seed=2**63 - 1)
     assert client.post("/api/submit", widest).json["status"] == "accepted"
-    assert client.post("/api/submit", one(score=None, metadata=None, timestamp=None)).json["status"] == "accepted"
+    assert (
+        client.post("/api/submit", make_result(score=None, metadata=None, timestamp=None)).json["status"] == "accepted"
+    )
 
 
 # ── Batches ──
 
 
-def test_a_batch_says_of_each_result_what_became_of_it(either: Client) -> None:
-    either.post("/api/submit", one("reasoning-001"))
-    said = either.post(
+def test_a_batch_returns_the_status_of_each_result(client_per_store: Client) -> None:
+    client_per_store.post("/api/submit", make_result("reasoning-001"))
+    said = client_per_store.post(
         "/api/submit/batch",
         {
             "suite_hash": CHEAP,
@@ -174,7 +176,12 @@ def test_a_batch_says_of_each_result_what_became_of_it(either: Client) -> None:
             "temperature": None,
             "seed": None,
             "timestamp": NOW.isoformat(),
-            "results": [one("reasoning-001"), one("nobody"), one("reasoning-002"), one("x", suite_hash="other")],
+            "results": [
+                make_result("reasoning-001"),
+                make_result("nobody"),
+                make_result("reasoning-002"),
+                make_result("x", suite_hash="other"),
+            ],
         },
     )
     assert (said.status, said.json["status"]) == (200, "accepted")
@@ -190,7 +197,7 @@ def test_a_batch_says_of_each_result_what_became_of_it(either: Client) -> None:
     assert len({each["id"] for each in said.data["results"]}) == 4
 
 
-def test_what_a_batch_states_holds_where_a_result_does_not_say_otherwise(client: Client) -> None:
+def test_fields_of_a_batch_are_defaults_for_its_results(client: Client) -> None:
     plain = {"model_id": "gpt-5", "prompt_id": "reasoning-001", "output": "Ben"}
     shared = {"suite_hash": CHEAP, "temperature": 0.5, "seed": 7, "timestamp": "2026-01-02T00:00:00Z"}
     assert client.post("/api/submit/batch", {**shared, "results": [plain]}).json["status"] == "accepted"
@@ -199,29 +206,31 @@ def test_what_a_batch_states_holds_where_a_result_does_not_say_otherwise(client:
     assert other.json["status"] == "accepted"
 
 
-def test_one_result_that_does_not_fit_keeps_the_whole_batch_out_and_each_is_told_by_its_number(client: Client) -> None:
-    wrong = [one(), one(score=2), {**one(), "output": 1}, {**one(), "nonsense": 1}]
+def test_one_invalid_result_refuses_the_whole_batch_and_is_reported_by_index(client: Client) -> None:
+    wrong = [make_result(), make_result(score=2), {**make_result(), "output": 1}, {**make_result(), "nonsense": 1}]
     said = client.post("/api/submit/batch", {"results": wrong})
     assert said.status == 400
     assert [each["path"] for each in said.json["details"]] == ["results[1].score", "results[2].output", "results[3]"]
     assert client.get("/api/data/chart").data == []
 
 
-def test_a_thousand_results_are_a_batch_and_one_more_is_not(client: Client) -> None:
-    many = [one(f"p{number}", suite_hash=None) for number in range(1_001)]
+def test_a_batch_has_at_most_1000_results(client: Client) -> None:
+    many = [make_result(f"p{number}", suite_hash=None) for number in range(1_001)]
     said = client.post("/api/submit/batch", {"results": many})
-    assert said.error == "results: at most 1,000 results are taken at once, found 1,001"
+    assert said.error == "results: one request may contain at most 1,000 results, found 1,001"
     assert client.post("/api/submit/batch", {"results": many[1:]}).data["accepted"] == 1_000
     assert client.post("/api/submit/batch", {"results": many[1:]}).json["status"] == "duplicate"
     assert client.post("/api/submit/batch", {"results": []}).status == 400
 
 
-def test_many_submit_at_once_and_nothing_is_lost_or_counted_twice(either: Client) -> None:
+def test_concurrent_submissions_are_counted_exactly_once(client_per_store: Client) -> None:
     statuses: list[str] = []
 
     def work() -> None:
         for number in range(6):
-            said = either.post("/api/submit/batch", {"results": [one(f"p{number}", suite_hash=None), one()]})
+            said = client_per_store.post(
+                "/api/submit/batch", {"results": [make_result(f"p{number}", suite_hash=None), make_result()]}
+            )
             statuses.extend(each["status"] for each in said.data["results"])
 
     threads = [threading.Thread(target=work) for _ in range(6)]
@@ -230,31 +239,31 @@ def test_many_submit_at_once_and_nothing_is_lost_or_counted_twice(either: Client
     for each in threads:
         each.join()
     assert (len(statuses), statuses.count("accepted")) == (72, 7)
-    (verified,) = either.get("/api/data/chart").data
-    (unverified,) = either.get("/api/data/chart?verification=unverified").data
+    (verified,) = client_per_store.get("/api/data/chart").data
+    (unverified,) = client_per_store.get("/api/data/chart?verification=unverified").data
     assert (verified["submissions"], verified["duplicates"]) == (1, 35)
     assert (unverified["submissions"], unverified["duplicates"]) == (6, 30)
 
 
-# ── Who may ──
+# ── Permissions ──
 
 
-def test_strangers_submit_only_where_an_administrator_allows_it(guarded: Client) -> None:
-    assert guarded.post("/api/submit", one()).status == 401
-    assert guarded.post("/api/submit/batch", {"results": [one()]}).status == 401
-    admin, viewer = guarded.with_token("admin"), guarded.with_token("viewer")
-    assert viewer.post("/api/submit", one()).json["status"] == "accepted"
+def test_anonymous_submissions_require_a_setting(secure_client: Client) -> None:
+    assert secure_client.post("/api/submit", make_result()).status == 401
+    assert secure_client.post("/api/submit/batch", {"results": [make_result()]}).status == 401
+    admin, viewer = secure_client.with_token("admin"), secure_client.with_token("viewer")
+    assert viewer.post("/api/submit", make_result()).json["status"] == "accepted"
     admin.patch("/api/settings", {"anonymousSubmission": True})
-    assert guarded.post("/api/submit", one()).json["status"] == "accepted", "another contributor"
-    assert guarded.post("/api/submit", one()).json["status"] == "duplicate"
-    assert guarded.get("/api/data/chart").status == 401
+    assert secure_client.post("/api/submit", make_result()).json["status"] == "accepted", "another contributor"
+    assert secure_client.post("/api/submit", make_result()).json["status"] == "duplicate"
+    assert secure_client.get("/api/data/chart").status == 401
     assert viewer.get("/api/data/chart").data[0]["submissions"] == 2
 
 
-def test_whoever_is_too_fast_is_told_how_many_seconds_to_wait(guarded: Client) -> None:
-    viewer = guarded.with_token("viewer")
-    guarded.with_token("admin").patch("/api/settings", {"requestsPerMinute": 2})
-    found = [viewer.post("/api/submit", one(f"reasoning-00{number}")) for number in (1, 2, 1)]
+def test_too_many_submissions_are_refused_with_retry_after(secure_client: Client) -> None:
+    viewer = secure_client.with_token("viewer")
+    secure_client.with_token("admin").patch("/api/settings", {"requestsPerMinute": 2})
+    found = [viewer.post("/api/submit", make_result(f"reasoning-00{number}")) for number in (1, 2, 1)]
     assert [each.status for each in found] == [200, 200, 429]
     assert 1 <= int(found[2].headers["retry-after"]) <= 31
 
@@ -262,16 +271,16 @@ def test_whoever_is_too_fast_is_told_how_many_seconds_to_wait(guarded: Client) -
 # ── The chart ──
 
 
-def test_the_chart_tells_each_model_and_day_apart(either: Client) -> None:
+def test_the_chart_separates_models_and_days(client_per_store: Client) -> None:
     def send(days_ago: int, *pairs: tuple[str, str], model: str = "gpt-5") -> None:
         when = (NOW - timedelta(days=days_ago)).isoformat()
-        results = [one(prompt, output, model_id=model) for prompt, output in pairs]
-        assert either.post("/api/submit/batch", {"timestamp": when, "results": results}).status == 200
+        results = [make_result(prompt, output, model_id=model) for prompt, output in pairs]
+        assert client_per_store.post("/api/submit/batch", {"timestamp": when, "results": results}).status == 200
 
     send(3, ("reasoning-001", "a"), ("reasoning-002", "a"))
     send(1, ("reasoning-001", "a"), ("reasoning-002", "b"), ("reasoning-002", "c"))
     send(1, ("reasoning-001", "a"), model="other")
-    said = either.get("/api/data/chart")
+    said = client_per_store.get("/api/data/chart")
     assert said.data == [
         {
             "model": model,
@@ -290,17 +299,17 @@ def test_the_chart_tells_each_model_and_day_apart(either: Client) -> None:
         )
     ]
     assert said.json["meta"]["models"] == 2
-    only = either.get("/api/data/chart?model=other").data
+    only = client_per_store.get("/api/data/chart?model=other").data
     assert [each["model"] for each in only] == ["other"]
     day = (NOW - timedelta(days=3)).date().isoformat()
-    assert [each["day"] for each in either.get(f"/api/data/chart?from={day}&to={day}").data] == [day]
-    assert len({each["model"] for each in either.get("/api/data/chart?models=1").data}) == 1
+    assert [each["day"] for each in client_per_store.get(f"/api/data/chart?from={day}&to={day}").data] == [day]
+    assert len({each["model"] for each in client_per_store.get("/api/data/chart?models=1").data}) == 1
 
 
 @pytest.mark.parametrize(
     "query", ["from=2026-02-02&to=2026-02-01", "from=2020-01-01", "from=tomorrow", "models=0", "verification=both"]
 )
-def test_a_chart_of_nonsense_is_refused(client: Client, query: str) -> None:
+def test_a_chart_with_invalid_parameters_is_refused(client: Client, query: str) -> None:
     said = client.get(f"/api/data/chart?{query}")
     assert (said.status, bool(said.error)) == (400, True)
 
@@ -308,15 +317,15 @@ def test_a_chart_of_nonsense_is_refused(client: Client, query: str) -> None:
 # ── The badge ──
 
 
-def test_a_badge_shows_the_share_that_passed_and_how_many_were_scored(client: Client) -> None:
+def test_a_badge_shows_the_pass_rate_and_the_number_scored(client: Client) -> None:
     recent, old = NOW.isoformat(), (NOW - timedelta(days=31)).isoformat()
     results = [
-        one("reasoning-001", score=1.0, timestamp=recent),
-        one("reasoning-002", score=0.0, timestamp=recent),
-        one("factual-001", score=0.9, timestamp=recent),
-        one("coding-001", score=None, timestamp=recent),
-        one("reasoning-001", "old", score=0.0, timestamp=old),
-        one("x", score=0.0, timestamp=recent, suite_hash="unknown"),
+        make_result("reasoning-001", score=1.0, timestamp=recent),
+        make_result("reasoning-002", score=0.0, timestamp=recent),
+        make_result("factual-001", score=0.9, timestamp=recent),
+        make_result("coding-001", score=None, timestamp=recent),
+        make_result("reasoning-001", "old", score=0.0, timestamp=old),
+        make_result("x", score=0.0, timestamp=recent, suite_hash="unknown"),
     ]
     assert client.post("/api/submit/batch", {"results": results}).data["refused"] == 0
     found = client.get("/api/badge/gpt-5")
@@ -339,7 +348,7 @@ def test_a_badge_shows_the_share_that_passed_and_how_many_were_scored(client: Cl
         "界" * 300,
     ],
 )
-def test_whatever_a_model_is_called_its_badge_is_a_picture_with_its_name_as_text(client: Client, model: str) -> None:
+def test_a_badge_escapes_any_model_name(client: Client, model: str) -> None:
     found = client.get(f"/api/badge/{quote(model, safe='')}")
     assert found.status == 200
     picture = ET.fromstring(found.body)  # noqa: S314 - our own
@@ -348,22 +357,22 @@ def test_whatever_a_model_is_called_its_badge_is_a_picture_with_its_name_as_text
     assert "unknown" in "".join(picture.itertext())
 
 
-def test_only_what_has_no_failure_is_a_hundred_percent() -> None:
+def test_a_badge_shows_100_percent_only_without_failures() -> None:
     assert "99 % of 1,000" in draw_badge("m", PassCounts(999, 1_000))
     assert "100 % of 1,000" in draw_badge("m", PassCounts(1_000, 1_000))
 
 
-def test_a_badge_needs_a_token_where_everything_does(guarded: Client) -> None:
-    assert guarded.get("/api/badge/m").status == 401
-    assert "private" in guarded.with_token("viewer").get("/api/badge/m").headers["cache-control"]
-    guarded.with_token("admin").patch("/api/settings", {"anonymousSubmission": True})
-    assert guarded.get("/api/badge/m").headers["cache-control"].startswith("public")
+def test_a_badge_requires_a_token_if_the_server_does(secure_client: Client) -> None:
+    assert secure_client.get("/api/badge/m").status == 401
+    assert "private" in secure_client.with_token("viewer").get("/api/badge/m").headers["cache-control"]
+    secure_client.with_token("admin").patch("/api/settings", {"anonymousSubmission": True})
+    assert secure_client.get("/api/badge/m").headers["cache-control"].startswith("public")
 
 
-# ── What is said of them ──
+# ── Chart and badge ──
 
 
-def test_the_description_of_the_bodies_is_the_one_they_are_read_by(client: Client) -> None:
+def test_the_described_request_bodies_match_the_accepted_ones(client: Client) -> None:
     assert client.store
     paths = describe(make_routes(App(client.store)))["paths"]
 
@@ -373,8 +382,13 @@ def test_the_description_of_the_bodies_is_the_one_they_are_read_by(client: Clien
         return Draft202012Validator(found)
 
     single, batch = schema("/api/submit"), schema("/api/submit/batch")
-    for given, good in ((one(), True), (one(score=2), False), (one(model_id=""), False), ({"output": "x"}, False)):
+    for given, good in (
+        (make_result(), True),
+        (make_result(score=2), False),
+        (make_result(model_id=""), False),
+        ({"output": "x"}, False),
+    ):
         assert single.is_valid(given) is good
         assert batch.is_valid({"results": [given]}) is good
         assert (client.post("/api/submit", given).status == 200) is good
-    assert not batch.is_valid({"results": [one()] * 1_001})
+    assert not batch.is_valid({"results": [make_result()] * 1_001})

@@ -16,18 +16,18 @@ from pramana.store.scoring import Scorings
 from pramana.store.store import Store
 
 from .served import Client
-from .test_models import add_run, case
-from .test_runs import SCENARIOS, ended, started
+from .test_models import add_run, make_case
+from .test_runs import SCENARIOS, start_run, wait_for_run
 
 SHAPE = make_shape(ComparisonView)
 
 
-def test_two_runs_are_compared_with_the_interval_of_the_difference(either: Client) -> None:
-    base = started(either, models=["fake:fixed=tungsten SIGKILL"], judge="fake:fixed=YES")
-    new = started(either, models=["fake:fixed=Ben"], judge="fake:fixed=YES")
+def test_two_runs_are_compared_with_the_interval_of_the_difference(client_per_store: Client) -> None:
+    base = start_run(client_per_store, models=["fake:fixed=tungsten SIGKILL"], judge="fake:fixed=YES")
+    new = start_run(client_per_store, models=["fake:fixed=Ben"], judge="fake:fixed=YES")
     for each in (base, new):
-        ended(either, each)
-    found = either.get(f"/api/compare?base={base}&new={new}&pageSize=1")
+        wait_for_run(client_per_store, each)
+    found = client_per_store.get(f"/api/compare?base={base}&new={new}&pageSize=1")
     data = found.data
     SHAPE.model_validate(data)
     assert (data["base"], data["new"]) == (base, new)
@@ -40,22 +40,22 @@ def test_two_runs_are_compared_with_the_interval_of_the_difference(either: Clien
     flips = [
         flip
         for page in range(1, total + 1)
-        for flip in either.get(f"/api/compare?base={base}&new={new}&pageSize=1&page={page}").data["flips"]
+        for flip in client_per_store.get(f"/api/compare?base={base}&new={new}&pageSize=1&page={page}").data["flips"]
     ]
     assert len({flip["case"] for flip in flips}) == total
     assert [flip["direction"] for flip in flips] == ["lost"] * data["lost"] + ["gained"] * data["gained"]
     for flip in flips:  # each can be opened on both sides
         for run, side in ((base, "base"), (new, "new")):
             (seq,) = flip[f"{side}Results"]
-            result = either.get(f"/api/runs/{run}/results/{seq}").data
+            result = client_per_store.get(f"/api/runs/{run}/results/{seq}").data
             assert result["caseId"] == flip["case"]
             assert (result["outcome"] == "passed") == bool(flip[f"{side}Passed"])
 
 
-def test_replies_that_changed_with_the_same_verdict_are_counted_and_can_be_opened(client: Client) -> None:
-    base, new = (started(client, models=[f"fake:fixed={each}"], judge="fake:fixed=YES") for each in ("Ada", "Eve"))
+def test_changed_replies_with_the_same_verdict_are_counted_and_linked(client: Client) -> None:
+    base, new = (start_run(client, models=[f"fake:fixed={each}"], judge="fake:fixed=YES") for each in ("Ada", "Eve"))
     for each in (base, new):
-        ended(client, each)
+        wait_for_run(client, each)
     changes = client.get(f"/api/compare?base={base}&new={new}").data["replyChanges"]
     assert changes["changed"] == changes["compared"] == len(changes["cases"]) > 0
     count = changes["changed"]
@@ -68,12 +68,12 @@ def test_replies_that_changed_with_the_same_verdict_are_counted_and_can_be_opene
         assert (before["reply"]["text"], now["reply"]["text"]) == ("Ada", "Eve")
 
 
-def test_what_was_not_asked_the_same_is_compared_only_when_that_is_wanted(client: Client) -> None:
+def test_different_suites_are_compared_only_on_request(client: Client) -> None:
     client.post("/api/scenarios/import", {"yaml": SCENARIOS, "mode": "skip"})
-    base = started(client)
+    base = start_run(client)
     new = client.post("/api/runs", {"scenarios": "all", "models": ["fake:echo"]}).data["id"]
     for each in (base, new):
-        ended(client, each)
+        wait_for_run(client, each)
     refused = client.get(f"/api/compare?base={base}&new={new}")
     assert (refused.status, "anySuite=true" in refused.error) == (400, True)
     assert [each["path"] for each in refused.json["details"]] == ["anySuite"]
@@ -87,9 +87,9 @@ def test_what_was_not_asked_the_same_is_compared_only_when_that_is_wanted(client
     assert client.get(f"/api/compare?base={base}").status == 400
 
 
-def test_of_runs_with_several_models_one_is_named(client: Client) -> None:
-    run = started(client, models=["fake:echo", "fake:fixed=Paris", "fake:fixed=Rome"])
-    ended(client, run)
+def test_runs_with_several_models_require_a_model(client: Client) -> None:
+    run = start_run(client, models=["fake:echo", "fake:fixed=Paris", "fake:fixed=Rome"])
+    wait_for_run(client, run)
     refused = client.get(f"/api/compare?base={run}&new={run}")
     assert refused.status == 400
     assert refused.error.endswith(
@@ -101,20 +101,20 @@ def test_of_runs_with_several_models_one_is_named(client: Client) -> None:
     assert [each["path"] for each in refused.json["details"]] == ["newModel"]
 
 
-def test_a_model_is_not_compared_with_itself_in_one_run(client: Client) -> None:
-    run = started(client, models=["fake:echo", "fake:fixed=Paris"])
-    ended(client, run)
+def test_a_model_cannot_be_compared_with_itself_in_one_run(client: Client) -> None:
+    run = start_run(client, models=["fake:echo", "fake:fixed=Paris"])
+    wait_for_run(client, run)
     refused = client.get(f"/api/compare?base={run}&new={run}&model=fake:echo&newModel=fake:echo")
-    assert (refused.status, "fake:echo would be compared with itself" in refused.error) == (400, True)
+    assert (refused.status, "fake:echo cannot be compared with itself" in refused.error) == (400, True)
     assert [each["path"] for each in refused.json["details"]] == ["newModel"]
     found = client.get(f"/api/compare?base={run}&new={run}").data
     assert (found["baseModel"], found["newModel"]) == ("fake:echo", "fake:fixed=Paris")
 
 
-def test_two_models_of_one_run_are_compared_as_two_runs_are(client: Client) -> None:
+def test_two_models_of_one_run_are_compared_like_two_runs(client: Client) -> None:
     first, second = "fake:fixed=tungsten SIGKILL", "fake:fixed=Ben"
-    run = started(client, models=[first, second], judge="fake:fixed=YES")
-    ended(client, run)
+    run = start_run(client, models=[first, second], judge="fake:fixed=YES")
+    wait_for_run(client, run)
     address = f"/api/compare?base={run}&new={run}&model={quote(first)}&newModel={quote(second)}"
     found = client.get(address).data
     assert (found["base"], found["new"]) == (run, run)
@@ -131,7 +131,7 @@ def test_two_models_of_one_run_are_compared_as_two_runs_are(client: Client) -> N
     assert swapped["difference"] == pytest.approx(-found["difference"])
 
 
-def test_answers_that_only_one_side_has_are_counted_and_told(client: Client) -> None:
+def test_answers_on_one_side_only_are_counted(client: Client) -> None:
     assert client.store
     base = add_run(client.store, ["failed", "passed", "passed"] + ["passed"] * 9, repeats=3)
     new = add_run(client.store, ["passed"] * 4)
@@ -141,8 +141,8 @@ def test_answers_that_only_one_side_has_are_counted_and_told(client: Client) -> 
     assert data["over"] == {
         "base": 8,
         "new": 0,
-        "sentence": "Where a case has more verdicts on one side, as many count as both have, the first of them: "
-        "8 answers before are left out, and the rates here are of the rest.",
+        "sentence": "If a case has more verdicts on one side, only as many as on the other are compared, the first ones: "
+        "8 answers before are left out, and the rates here do not count them.",
     }
     assert (data["baseRate"], data["baseWholeRate"]) == (0.75, pytest.approx(11 / 12))
     assert data["baseWholeRate"] == pytest.approx(client.get(f"/api/runs/{base}").data["passRate"])
@@ -157,7 +157,7 @@ def test_answers_that_only_one_side_has_are_counted_and_told(client: Client) -> 
     assert even["over"] == {"base": 0, "new": 0, "sentence": ""}
 
 
-def test_latency_stands_beside_latency(client: Client) -> None:
+def test_latencies_are_compared(client: Client) -> None:
     assert client.store
     times = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
     base = add_run(client.store, ["passed"] * 7, times=times)
@@ -169,7 +169,7 @@ def test_latency_stands_beside_latency(client: Client) -> None:
     assert (found["base"], found["new"]) == ([pytest.approx(0.4)] * 2, [pytest.approx(0.65)] * 2)
     assert found["difference"] == [pytest.approx(0.25)] * 2
     assert found["interval"] == [pytest.approx(0.25)] * 2
-    assert found["sentence"] == "Slower: total time by 250 ms (median of 7 cases), and that is proven."
+    assert found["sentence"] == "Slower: total time by 250 ms (median of 7 cases); statistically significant."
     assert "median difference +250 ms (95 % interval +250 ms to +250 ms, 7 cases" in found["detail"]
     assert (data["words"], data["askedDifferently"], data["verdict"]) == ([], [], "no_change")
     few = [add_run(client.store, ["passed"] * 2, model="few") for _ in range(2)]
@@ -177,8 +177,8 @@ def test_latency_stands_beside_latency(client: Client) -> None:
     assert (found["interval"], found["proven"], found["sentence"]) == (None, False, "")
 
 
-def test_the_sentence_is_about_what_was_tested_each_case_against_itself(client: Client) -> None:
-    """The middle of all times may go the other way, and "faster: from 500 to 540 ms" would contradict itself."""
+def test_the_sentence_states_the_median_of_paired_differences(client: Client) -> None:
+    """The overall medians may go the other way, and "faster: from 500 to 540 ms" would contradict itself."""
     assert client.store
     times = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
     now = [each - 0.05 for each in times]
@@ -186,13 +186,13 @@ def test_the_sentence_is_about_what_was_tested_each_case_against_itself(client: 
     base, new = (add_run(client.store, ["passed"] * 9, times=each) for each in (times, now))
     (found,) = client.get(f"/api/compare?base={base}&new={new}").data["times"]
     assert (found["base"][0], found["new"][0]) == (pytest.approx(0.5), pytest.approx(0.54))
-    assert found["sentence"] == "Faster: total time by 50 ms (median of 9 cases), and that is proven."
+    assert found["sentence"] == "Faster: total time by 50 ms (median of 9 cases); statistically significant."
     hardly = add_run(client.store, ["passed"] * 9, times=[each + 0.009 for each in times])
     (found,) = client.get(f"/api/compare?base={base}&new={hardly}").data["times"]
     assert (found["proven"], found["sentence"]) == (True, "")
 
 
-def test_of_calls_it_is_told_how_long_callers_waited_and_how_they_were_asked(client: Client) -> None:
+def test_comparing_calls_reports_waiting_times_and_variants(client: Client) -> None:
     assert client.store
     base, new = add_calls(client.store, 0.3, "voice"), add_calls(client.store, 2.0, "voice+phone")
     data = client.get(f"/api/compare?base={base}&new={new}").data
@@ -200,7 +200,7 @@ def test_of_calls_it_is_told_how_long_callers_waited_and_how_they_were_asked(cli
     (found,) = data["times"]
     assert (found["what"], found["sentence"]) == (
         "voice to voice",
-        "Slower: voice to voice by 1.70 s (median of 8 cases), and that is proven.",
+        "Slower: voice to voice by 1.70 s (median of 8 cases); statistically significant.",
     )
     (words,) = data["words"]
     assert (words["what"], words["unit"], words["words"]) == ("misheard words", "share of words", [80, 80])
@@ -208,7 +208,7 @@ def test_of_calls_it_is_told_how_long_callers_waited_and_how_they_were_asked(cli
     assert data["askedDifferently"] == [{"what": "variants", "base": "voice", "new": "voice+phone", "detail": detail}]
 
 
-def test_calls_of_one_case_in_two_variants_are_told_as_answers(client: Client) -> None:
+def test_calls_of_one_case_in_two_variants_are_counted_as_answers(client: Client) -> None:
     assert client.store
     ways = ("voice", "voice+phone")
     base, new = (add_calls(client.store, waited, *ways) for waited in (0.3, 2.0))
@@ -217,7 +217,7 @@ def test_calls_of_one_case_in_two_variants_are_told_as_answers(client: Client) -
     (found,) = data["times"]
     assert (found["cases"], found["sentence"]) == (
         16,
-        "Slower: voice to voice by 1.70 s (median of 16 answers), and that is proven.",
+        "Slower: voice to voice by 1.70 s (median of 16 answers); statistically significant.",
     )
     assert "all 16 answers (8 cases, 2 variants) ended as before" in data["sentence"]
 
@@ -225,8 +225,8 @@ def test_calls_of_one_case_in_two_variants_are_told_as_answers(client: Client) -
 def add_calls(
     store: Store, waited_s: float, *variants: str, provider: str = "fake-voice", fingerprint: str | None = None
 ) -> str:
-    """Store a run of eight calls in each variant, whose callers waited so long."""
-    cases = [case(number) for number in range(8)]
+    """Store a run of eight calls in each variant, with the given waiting time."""
+    cases = [make_case(number) for number in range(8)]
     run = store.runs.create(Plan("mine", None, (Target("m", provider, "m"),), variants=variants), cases)
     counts = {"substitutions": 1, "deletions": 0, "insertions": 0, "reference_words": 10}
     evidence = {
@@ -250,7 +250,7 @@ def add_calls(
     return run.id
 
 
-def test_runs_on_different_engines_say_so(client: Client) -> None:
+def test_runs_on_different_engines_are_reported(client: Client) -> None:
     assert client.store
     base, same, new = (
         add_calls(
@@ -273,19 +273,17 @@ def test_runs_on_different_engines_say_so(client: Client) -> None:
     assert (engine["model"], engine["processor"], engine["threads"]) == ("ear", ["AVX2"], 1)
 
 
-def test_pages_of_one_comparison_are_worked_out_once_until_a_run_is_judged_again(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    base, new = started(client), started(client)
+def test_a_comparison_is_computed_once_until_a_run_is_rescored(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, new = start_run(client), start_run(client)
     for each in (base, new):
-        ended(client, each)
+        wait_for_run(client, each)
     worked_out, weigh = [], compare_sides
 
-    def watched(*given: Any, **options: Any) -> Any:
+    def record_and_compare(*given: Any, **options: Any) -> Any:
         worked_out.append(given)
         return weigh(*given, **options)
 
-    monkeypatch.setattr(comparisons, "compare_sides", watched)
+    monkeypatch.setattr(comparisons, "compare_sides", record_and_compare)
     address = f"/api/compare?base={base}&new={new}"
     first = client.get(address).data
     assert client.get(f"{address}&pageSize=1&page=1").data["sentence"] == first["sentence"]

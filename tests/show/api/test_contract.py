@@ -1,4 +1,4 @@
-"""What holds of every route there is: a role, the envelope, names in camelCase, and nothing of the framework's own."""
+"""Rules for every route: a role, the envelope, camelCase names, and no framework errors."""
 
 import http.client
 import re
@@ -39,20 +39,20 @@ def routes() -> Iterator[tuple[str, APIRoute]]:
                 yield method, route
 
 
-def example(path: str) -> str:
+def make_example_path(path: str) -> str:
     return re.sub(r"\{(\w+)(:path)?\}", lambda found: "1" if found[1] in ("seq", "number") else "no-such-thing", path)
 
 
 EVERY = [(method, route.path) for method, route in routes()]
 
 
-def test_nothing_is_served_beside_them(client: Client) -> None:
+def test_no_undeclared_routes_are_served(client: Client) -> None:
     assert client.serving
     beside = {getattr(route, "path", None) for route in make_routes(client.serving).routes}
     assert beside == {None, "/openapi.json", "/docs", "/docs/assets"}  # None: a router that was included
 
 
-def test_there_are_routes_for_all_that_was_promised() -> None:
+def test_all_promised_routes_exist() -> None:
     paths = {path for _, path in EVERY}
     promised = {
         "/api/health", "/api/tokens", "/api/settings", "/audio/{name:path}", "/api/scenarios", "/api/scenarios/import",
@@ -63,20 +63,20 @@ def test_there_are_routes_for_all_that_was_promised() -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), EVERY)
-def test_every_route_asks_who_it_is(method: str, path: str) -> None:
+def test_every_route_authenticates_its_caller(method: str, path: str) -> None:
     (route,) = (each for verb, each in routes() if (verb, each.path) == (method, path))
     roles = {each.call.__name__ for each in route.dependant.dependencies if each.call}
     asks = {name for name in roles if name.startswith(("needs_", "caller_of_"))}
     assert (method, path) in OPEN or asks
     if method not in ("GET", "HEAD"):
-        assert asks != {"needs_viewer"} or path.endswith("/validate")  # whoever only looks changes nothing
+        assert asks != {"needs_viewer"} or path.endswith("/validate")  # viewers change nothing
 
 
 @pytest.mark.parametrize(("method", "path"), [each for each in EVERY if not STREAMS.search(each[1])])
 def test_every_answer_is_in_the_envelope(client: Client, method: str, path: str) -> None:
     given: list[Any] = [None] if method in ("GET", "HEAD", "DELETE") else [None, {}, [], "x", {"no": "such field"}]
     for value in given:
-        found = client.call(method, example(path), value)
+        found = client.call(method, make_example_path(path), value)
         assert found.status not in (422, 500), (found.status, found.body[:500])
         if found.status >= 400 and method != "HEAD":
             assert found.headers["content-type"] == "application/json"
@@ -89,31 +89,31 @@ def test_every_answer_is_in_the_envelope(client: Client, method: str, path: str)
 
 
 @pytest.mark.parametrize(("method", "path"), EVERY)
-def test_every_route_turns_strangers_away(guarded: Client, method: str, path: str) -> None:
+def test_every_route_refuses_anonymous_callers(secure_client: Client, method: str, path: str) -> None:
     if (method, path) not in OPEN:
-        found = guarded.call(method, example(path), None if method in ("GET", "HEAD", "DELETE") else {})
+        found = secure_client.call(method, make_example_path(path), None if method in ("GET", "HEAD", "DELETE") else {})
         assert found.status == 401, found.body[:300]
 
 
 @pytest.mark.parametrize(
     "path", ["/", "/api", "/api/", "/api/no", "/api/health/", "/apiary", "/docs/assets/no.js", "/%00"]
 )
-def test_what_is_not_there_is_told_in_the_envelope(client: Client, path: str) -> None:
+def test_an_unknown_route_is_404_in_the_envelope(client: Client, path: str) -> None:
     found = client.get(path)
     assert (found.status, found.json["code"]) == (404, "not_found")
 
 
-def test_a_wrong_method_is_told_with_those_there_are(client: Client) -> None:
+def test_a_wrong_method_is_405_with_the_allowed_methods(client: Client) -> None:
     found = client.put("/api/health", {})
     assert (found.status, found.json["code"], found.headers["allow"]) == (405, "method_not_allowed", "GET, HEAD")
 
 
-def test_health_is_also_told_to_who_wants_no_body(guarded: Client) -> None:
-    found = guarded.call("HEAD", "/api/health")
+def test_health_answers_head_requests(secure_client: Client) -> None:
+    found = secure_client.call("HEAD", "/api/health")
     assert (found.status, found.body) == (200, b"")
 
 
-def test_what_nobody_expected_is_told_under_a_number_that_the_log_has_too(
+def test_an_unexpected_error_returns_an_id_that_is_in_the_log(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = APIRouter()
@@ -123,7 +123,7 @@ def test_what_nobody_expected_is_told_under_a_number_that_the_log_has_too(
         raise ZeroDivisionError("a secret of ours")
 
     @broken.get("/api/half")
-    def half(_: Viewer) -> StreamingResponse:
+    def stream_and_fail(_: Viewer) -> StreamingResponse:
         def pieces() -> Iterator[bytes]:
             yield b"half"
             raise ZeroDivisionError("a secret of ours")
@@ -140,21 +140,24 @@ def test_what_nobody_expected_is_told_under_a_number_that_the_log_has_too(
         assert "secret" not in found.body.decode()
         logged = [each for each in caplog.records if each.exc_info]
         assert [each.getMessage() for each in logged] == [f"incident {number[1]}"]
-        with pytest.raises(http.client.IncompleteRead):  # nobody takes the half of an answer for the whole
+        with pytest.raises(http.client.IncompleteRead):  # a partial response is not mistaken for a complete one
             client.get("/api/half")
         assert client.get("/api/health").status == 200
 
 
-def test_one_name_in_two_spellings_is_refused_with_both(client: Client) -> None:
+def test_a_key_in_two_spellings_is_refused_with_both(client: Client) -> None:
     both = {"requestsPerMinute": 5, "requests_per_minute": 7}
     said = client.patch("/api/settings", both)
     assert (said.status, said.json["code"]) == (400, "invalid_input")
-    assert "requestsPerMinute and requests_per_minute are two spellings of one name; send one" in said.error
+    assert (
+        "requestsPerMinute and requests_per_minute are two spellings of the same name; send only one of them"
+        in said.error
+    )
     run = {"models": ["fake"], "limits": {"maxCost": 1, "max_cost": 2}}
     assert "maxCost and max_cost are two spellings" in client.post("/api/runs", run).error
 
 
-def nested(depth: int) -> Any:
+def make_nested(depth: int) -> Any:
     found: Any = 1
     for _ in range(depth):
         found = {"a": found}
@@ -162,16 +165,19 @@ def nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("depth", [20, 200, 201, 400, 900])
-def test_what_is_nested_too_deep_is_refused_and_the_rest_is_kept(either: Client, depth: int) -> None:
-    value, refused = nested(depth), depth > 200
+def test_too_deeply_nested_json_is_refused_without_closing_the_connection(client_per_store: Client, depth: int) -> None:
+    value, refused = make_nested(depth), depth > 200
     name = {"name": "deep", "type": "task-completion", "prompt": "x", "expectedOutcome": "y"}
-    scenario = {**name, "assert": [{"type": "json_schema", "schema": {"$comment": "x", "const": nested(depth - 1)}}]}
-    found = either.post("/api/scenarios", scenario)
+    scenario = {
+        **name,
+        "assert": [{"type": "json_schema", "schema": {"$comment": "x", "const": make_nested(depth - 1)}}],
+    }
+    found = client_per_store.post("/api/scenarios", scenario)
     if depth > 40:  # no YAML file could hold it
         assert (found.status, "levels deep" in found.error) == (400, True)
     else:
         assert found.status == 201, found.body[:300]
-        assert either.get("/api/scenarios/deep").data["assert"] == scenario["assert"]
+        assert client_per_store.get("/api/scenarios/deep").data["assert"] == scenario["assert"]
     result = {"model_id": "m", "prompt_id": "p", "output": "o", "metadata": value}
     sent = [
         ("/api/submit", result, "metadata"),
@@ -183,16 +189,16 @@ def test_what_is_nested_too_deep_is_refused_and_the_rest_is_kept(either: Client,
         ("/api/submit/batch", {"results": [{**result, "metadata": {}}, result]}, "results[1].metadata"),
     ]
     for path, body, place in sent:
-        found = either.post(path, body)
+        found = client_per_store.post(path, body)
         assert found.status == (400 if refused else 200), found.body[:300]
         if refused:
             assert found.error == f"{place}: nested more than 200 levels deep"
     run = {"tier": "cheap", "models": ["fake"], "judge": "fake", "dryRun": True, "parameters": value}
-    assert either.post("/api/runs", run).status == (400 if refused else 200)
+    assert client_per_store.post("/api/runs", run).status == (400 if refused else 200)
 
 
 @pytest.mark.parametrize("depth", [5_000, 100_000])
-def test_what_is_nested_beyond_all_measure_is_refused_too(client: Client, depth: int) -> None:
+def test_extremely_nested_json_is_refused(client: Client, depth: int) -> None:
     value = '{"a":' * depth + "1" + "}" * depth
     bodies = {
         "/api/submit": '{"model_id":"m","prompt_id":"p","output":"o","metadata":%s}',
@@ -205,10 +211,10 @@ def test_what_is_nested_beyond_all_measure_is_refused_too(client: Client, depth:
         assert (found.status, bool(found.error)) == (400, True), (path, found.body[:300])
 
 
-def test_the_description_names_every_answer_and_is_in_camel_case(client: Client) -> None:
+def test_the_openapi_description_covers_every_response_in_camel_case(client: Client) -> None:
     described_ = client.get("/openapi.json").json
     assert "422" not in client.get("/openapi.json").body.decode()
-    community = re.compile(r"Submi|Chart")  # whose words the community's client knows
+    community = re.compile(r"Submi|Chart")  # whose messages the community client parses
     for name, schema in described_["components"]["schemas"].items():
         for field in schema.get("properties", {}):
             assert community.search(name) or not SNAKE_CASE.fullmatch(field), (name, field)
@@ -220,7 +226,7 @@ def test_the_description_names_every_answer_and_is_in_camel_case(client: Client)
                 assert int(status) < 400 or said["content"].keys() == {"application/json"}, (method, path, status)
 
 
-def test_who_hangs_up_in_the_middle_leaves_no_traceback(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_disconnects_leaves_no_traceback(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     parts = urlsplit(client.url)
     for path in ("/api/submit", "/api/runs", "/api/scenarios/import", "/audio/a.wav"):
         with socket.create_connection((str(parts.hostname), parts.port or 0)) as connection:
@@ -234,9 +240,7 @@ def test_who_hangs_up_in_the_middle_leaves_no_traceback(client: Client, caplog: 
     assert "incident" not in caplog.text
 
 
-def test_whoever_stops_in_the_middle_is_told_and_holds_no_place(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_stalls_is_refused_and_frees_its_slot(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pramana.show.api.gate.STALL_TIMEOUT_S", 0.3)
     parts = urlsplit(client.url)
     assert parts.hostname
@@ -251,12 +255,12 @@ def test_whoever_stops_in_the_middle_is_told_and_holds_no_place(
     connection.close()
 
 
-def test_a_stream_is_not_ended_by_that(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stall_timeout_does_not_end_event_streams(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pramana.show.api.gate.STALL_TIMEOUT_S", 0.2)
     began = time.monotonic()
     assert client.get("/api/events?seconds=1").status == 200
     assert time.monotonic() - began >= 1
 
 
-def test_no_origin_stands_for_all_others(client: Client) -> None:
+def test_a_wildcard_origin_is_refused(client: Client) -> None:
     assert client.patch("/api/settings", {"corsOrigins": ["http://*"]}).status == 400

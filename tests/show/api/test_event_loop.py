@@ -1,4 +1,4 @@
-"""While a server answers, its event loop is free: others are not kept waiting by whoever asks for much."""
+"""A server's event loop stays free while it answers: large requests do not block other clients."""
 
 import asyncio
 import os
@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from ... import old_stores
-from ...large_store import RESULTS, fill, scenarios_yaml, suite_text
-from ...loop_watch import LIMIT_S, Hold, watched
+from ...large_store import RESULTS, add_two_runs, scenarios_yaml, suite_text
+from ...loop_watch import LIMIT_S, Hold, watch_event_loops
 from .served import Client, serve
-from .test_replay import REQUESTS, Wanted, _answer, _named, get
+from .test_replay import REQUESTS, ApiRequest, _read_names, _send, get
 
 JSON_LINES = {"model_id": "fake", "suite_version": "v1.0", "output": "It is so. " * 40}
 
 
-def large(first: str, second: str) -> list[Wanted]:
-    """Return requests that ask for much, or send much."""
+def make_large_requests(first: str, second: str) -> list[ApiRequest]:
+    """Return requests with large responses or large bodies."""
     yaml = scenarios_yaml(2_000)
     batch = [{**JSON_LINES, "prompt_id": f"factual-{number}"} for number in range(1_000)]
     formats = ("json", "csv", "junit", "markdown", "html")
     return [
-        Wanted("POST", "/api/scenarios/validate?read=true", {"yaml": yaml}),
-        Wanted("POST", "/api/scenarios/import", {"yaml": yaml}),
-        Wanted("POST", "/api/scenarios/import", {"yaml": yaml, "mode": "update"}),
-        Wanted("POST", "/api/library/import", {"files": [], "mode": "update"}),
-        Wanted("POST", "/api/suites", {"version": "large-1", "tiers": {"cheap": suite_text(RESULTS)}}),
-        Wanted("POST", "/api/submit/batch", {"results": batch}),
-        Wanted("POST", "/api/runs", {"models": ["fake:echo"], "scenarios": "all", "dryRun": True}),
-        Wanted("POST", "/api/runs", {"models": ["fake:echo"], "suite": "large-1", "tier": "cheap", "repeats": 2}),
+        ApiRequest("POST", "/api/scenarios/validate?read=true", {"yaml": yaml}),
+        ApiRequest("POST", "/api/scenarios/import", {"yaml": yaml}),
+        ApiRequest("POST", "/api/scenarios/import", {"yaml": yaml, "mode": "update"}),
+        ApiRequest("POST", "/api/library/import", {"files": [], "mode": "update"}),
+        ApiRequest("POST", "/api/suites", {"version": "large-1", "tiers": {"cheap": suite_text(RESULTS)}}),
+        ApiRequest("POST", "/api/submit/batch", {"results": batch}),
+        ApiRequest("POST", "/api/runs", {"models": ["fake:echo"], "scenarios": "all", "dryRun": True}),
+        ApiRequest("POST", "/api/runs", {"models": ["fake:echo"], "suite": "large-1", "tier": "cheap", "repeats": 2}),
         *get(
             "/api/runs?outcomes=true", f"/api/runs/{first}", f"/api/runs/{first}/results?pageSize=100",
             f"/api/runs/{first}/results?page=15&pageSize=100&outcome=failed", f"/api/runs/{first}/events",
@@ -38,30 +38,30 @@ def large(first: str, second: str) -> list[Wanted]:
             "/api/scenarios?pageSize=100&text=number", "/api/scenarios/export", "/api/scenario-facets",
             "/api/suites/large-1/cheap", "/api/suites/large-1/cheap?page=15", "/api/data/chart",
         ),
-        Wanted("GET", "/api/suites/large-1/cheap", headers=(("Accept", "application/x-ndjson"),)),
+        ApiRequest("GET", "/api/suites/large-1/cheap", headers=(("Accept", "application/x-ndjson"),)),
     ]  # fmt: skip
 
 
-def ask_everything(url: str, runs: tuple[str, str], names: dict[str, str]) -> dict[Hold, str]:
-    """Ask every route, and for much; return what held the loop up, and which request it was."""
+def request_everything(url: str, runs: tuple[str, str], names: dict[str, str]) -> dict[Hold, str]:
+    """Request every route, with large data too; return what blocked the loop, and the request."""
     found: dict[Hold, str] = {}
-    with watched() as holds, serve(url, tokens_required=True, api_only=True) as server:
+    with watch_event_loops() as holds, serve(url, tokens_required=True, api_only=True) as server:
         assert server.store
         client = Client(server.url, server.store.tokens.create("admin", "admin")[1])
-        for wanted in (*large(*runs), *REQUESTS):
+        for wanted in (*make_large_requests(*runs), *REQUESTS):
             seen = len(holds)
-            _answer(client, wanted, names)
+            _send(client, wanted, names)
             found |= dict.fromkeys(holds[seen:], f"{wanted.method} {wanted.path}")
     return found
 
 
-def test_no_route_holds_the_event_loop_for_a_tenth_of_a_second(tmp_path: Path) -> None:
+def test_no_route_blocks_the_event_loop_for_100_ms(tmp_path: Path) -> None:
     found: list[dict[str, str]] = []
-    for turn in range(2):  # what only the first finds was somebody else's load on this machine
+    for turn in range(2):  # a hold found only in the first round was other load on this machine
         home = Path(os.environ["PRAMANA_HOME"]) / str(turn)  # noqa: TID251 - set by the tests
         url = old_stores.unpack(old_stores.NOVEMBER, home)
-        names = _named(url)
-        holds = ask_everything(url, fill(url, tmp_path), names)
+        names = _read_names(url)
+        holds = request_everything(url, add_two_runs(url, tmp_path), names)
         found.append({asked: f"{hold.place} held it for {hold.seconds:.3f} s" for hold, asked in holds.items()})
         if not holds:
             break
@@ -72,19 +72,19 @@ HELD_S = 0.8
 """Long enough that whoever samples gets a processor meanwhile, also on a crowded machine."""
 
 
-def test_what_holds_a_loop_is_seen_whether_it_works_or_waits() -> None:
+def test_blocking_of_the_loop_is_detected_for_work_and_waits() -> None:
     def work() -> None:
         until = time.thread_time() + HELD_S
         while time.thread_time() < until:
             pass
 
     async def main(blocking: Any) -> None:
-        await asyncio.to_thread(time.sleep, LIMIT_S * 2)  # a thread holds up nothing
+        await asyncio.to_thread(time.sleep, LIMIT_S * 2)  # a thread does not block the loop
         asyncio.get_running_loop().call_soon(blocking)
         await asyncio.sleep(0)
 
     for blocking, working in ((work, True), (lambda: time.sleep(HELD_S), False)):
-        with watched() as holds:
+        with watch_event_loops() as holds:
             asyncio.run(main(blocking))
         (hold,) = holds
         assert hold.seconds > LIMIT_S

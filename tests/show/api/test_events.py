@@ -1,4 +1,4 @@
-"""Server-sent events: a run followed from any process, everything new, and going on after a break."""
+"""Server-sent events: following a run from any process, the stream of all changes, and reconnecting."""
 
 import http.client
 import json
@@ -14,16 +14,16 @@ import pytest
 from pramana.app import access, tail
 from pramana.store.tokens import Role
 
-from ...credentials import ENDS, End, end_token
-from .served import Client, program, serve
-from .test_runs import ended, started
+from ...credentials import TOKEN_ENDS, TokenEnd, end_token
+from .served import Client, serve, start_program
+from .test_runs import start_run, wait_for_run
 
 Event = tuple[int | None, str, Any]
 
 
 @contextmanager
-def listening(client: Client, path: str, last: int | None = None) -> Iterator[Iterator[Event]]:
-    """Follow a stream: each event as its id, its name and its data; a comment has the name of none."""
+def follow_stream(client: Client, path: str, last: int | None = None) -> Iterator[Iterator[Event]]:
+    """Follow a stream; yield each event as id, name and data. A comment has an empty name."""
     parts = urlsplit(client.url)
     assert parts.hostname
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
@@ -55,12 +55,12 @@ def listening(client: Client, path: str, last: int | None = None) -> Iterator[It
         connection.close()
 
 
-def test_a_run_is_followed_to_its_end(either: Client) -> None:
-    run_id = started(either, models=["fake:latency=0.02"], limits={"concurrency": 2})
-    with listening(either, f"/api/runs/{run_id}/events") as events:
+def test_a_run_stream_delivers_every_event_to_the_end(client_per_store: Client) -> None:
+    run_id = start_run(client_per_store, models=["fake:latency=0.02"], limits={"concurrency": 2})
+    with follow_stream(client_per_store, f"/api/runs/{run_id}/events") as events:
         found = list(events)
     results = [(number, data) for number, name, data in found if name == "result"]
-    assert [data for _, data in results] == either.get(f"/api/runs/{run_id}/results").data
+    assert [data for _, data in results] == client_per_store.get(f"/api/runs/{run_id}/results").data
     assert all(number == data["seq"] for number, data in results)
     progress = [data["stored"] for _, name, data in found if name == "progress"]
     assert progress == sorted(progress)
@@ -70,30 +70,30 @@ def test_a_run_is_followed_to_its_end(either: Client) -> None:
     )
 
 
-def test_whoever_was_cut_off_goes_on_after_the_last_event(either: Client) -> None:
-    run_id = started(either)
-    ended(either, run_id)
-    with listening(either, f"/api/runs/{run_id}/events") as events:
+def test_a_reconnecting_client_continues_after_the_last_event(client_per_store: Client) -> None:
+    run_id = start_run(client_per_store)
+    wait_for_run(client_per_store, run_id)
+    with follow_stream(client_per_store, f"/api/runs/{run_id}/events") as events:
         everything = [number for number, name, _ in events if name == "result"]
     assert len(everything) == 10
-    with listening(either, f"/api/runs/{run_id}/events", last=everything[6]) as events:
+    with follow_stream(client_per_store, f"/api/runs/{run_id}/events", last=everything[6]) as events:
         rest = list(events)
     assert [number for number, name, _ in rest if name == "result"] == everything[7:]
     assert rest[-1][1] == "finished"
-    with listening(either, f"/api/runs/{run_id}/events?after={everything[-1]}") as events:
+    with follow_stream(client_per_store, f"/api/runs/{run_id}/events?after={everything[-1]}") as events:
         assert [name for _, name, _ in events] == ["progress", "finished"]
-    assert either.get("/api/runs/r0/events").status == 404
+    assert client_per_store.get("/api/runs/r0/events").status == 404
 
 
-def test_each_of_many_listeners_hears_every_result_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "MAX_REMEMBERED_EVENTS", 30)  # so that those who come late must read from the store
+def test_each_of_many_clients_receives_every_result_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "MAX_REMEMBERED_EVENTS", 30)  # so that late clients must read from the store
     monkeypatch.setattr(tail, "RESULTS_PER_READ", 20)
-    run_id = started(client, models=["fake:latency=0.05"], repeats=20, limits={"concurrency": 8})
+    run_id = start_run(client, models=["fake:latency=0.05"], repeats=20, limits={"concurrency": 8})
     heard: list[list[int | None]] = [[] for _ in range(6)]
 
     def listen(place: int) -> None:
         time.sleep(0.2 * place)
-        with listening(client, f"/api/runs/{run_id}/events") as events:
+        with follow_stream(client, f"/api/runs/{run_id}/events") as events:
             heard[place] = [number for number, name, _ in events if name == "result"]
 
     threads = [threading.Thread(target=listen, args=(place,)) for place in range(6)]
@@ -105,41 +105,41 @@ def test_each_of_many_listeners_hears_every_result_once(client: Client, monkeypa
     assert all(each == heard[0] for each in heard)
 
 
-def test_everything_new_is_told_once_and_from_any_process(store_url: str) -> None:
+def test_each_change_is_sent_once_from_any_process(store_url: str) -> None:
     with serve(store_url) as one, serve(store_url) as other:
-        with listening(other, "/api/events") as events:
+        with follow_stream(other, "/api/events") as events:
             assert next(events)[1] == ""  # from here on nothing is missed
             one.patch("/api/settings", {"refuseUnverified": True})
-            run_id = started(one)
+            run_id = start_run(one)
             found = [next(events) for _ in range(4)]
             assert [(data["kind"], data["action"]) for _, _, data in found] == [
                 ("settings", "updated"), ("run", "created"), ("run", "started"), ("run", "finished"),
             ]  # fmt: skip
             assert {data["id"] for _, _, data in found[1:]} == {run_id}
         first = found[0][0]
-        with listening(one, "/api/events", last=first) as events:
+        with follow_stream(one, "/api/events", last=first) as events:
             assert next(events)[1] == ""
             assert [next(events) for _ in range(3)] == found[1:]
 
 
-def test_who_was_away_for_too_long_is_told_to_look_at_everything(client: Client) -> None:
+def test_a_client_that_missed_too_much_receives_a_missed_event(client: Client) -> None:
     client.patch("/api/settings", {"refuseUnverified": True})
-    with listening(client, "/api/events?seconds=0.5", last=10**6) as events:
+    with follow_stream(client, "/api/events?seconds=0.5", last=10**6) as events:
         assert next(events)[1] == "missed"
 
 
-def test_the_stream_of_a_run_that_is_deleted_says_so_and_ends(store_url: str) -> None:
+def test_the_stream_of_a_deleted_run_says_so_and_ends(store_url: str) -> None:
     with serve(store_url, api_only=True) as client:  # so that it stays queued
-        run_id = started(client)
-        with listening(client, f"/api/runs/{run_id}/events") as events:
+        run_id = start_run(client)
+        with follow_stream(client, f"/api/runs/{run_id}/events") as events:
             assert next(events)[2]["status"] == "queued"
             assert client.delete(f"/api/runs/{run_id}").status == 200
             assert [name for _, name, _ in events] == ["deleted"]
 
 
-def test_news_of_this_process_come_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "LOOK_S", 30.0)  # nobody looks unless they are woken
-    with listening(client, "/api/events") as events:
+def test_changes_in_this_process_are_sent_immediately(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "LOOK_S", 30.0)  # the stream only reads when notified
+    with follow_stream(client, "/api/events") as events:
         next(events)
         began = time.monotonic()
         client.patch("/api/settings", {"refuseUnverified": True})
@@ -147,21 +147,21 @@ def test_news_of_this_process_come_at_once(client: Client, monkeypatch: pytest.M
         assert time.monotonic() - began < 2
 
 
-def test_a_silent_stream_shows_that_it_is_alive(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_stream_sends_keep_alive_comments(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "HEARTBEAT_S", 0.1)
-    with listening(client, "/api/events") as events:
+    with follow_stream(client, "/api/events") as events:
         assert [next(events)[2] for _ in range(3)] == [": still here"] * 3
 
 
-def test_an_ending_server_ends_its_streams() -> None:
-    with program() as found, listening(found.client, "/api/events") as events:
+def test_a_server_that_shuts_down_ends_its_streams() -> None:
+    with start_program() as found, follow_stream(found.client, "/api/events") as events:
         assert next(events)[1] == ""
         found.process.terminate()
         assert list(events) == []
         assert found.process.wait(10) == 0
 
 
-def end(client: Client, held: Client, how: End) -> None:
+def end_token_of(client: Client, held: Client, how: TokenEnd) -> None:
     assert client.store
     secret = held.token
     assert secret
@@ -170,16 +170,20 @@ def end(client: Client, held: Client, how: End) -> None:
     end_token(client.store, token.id, how)
 
 
-@pytest.mark.parametrize("how", ENDS)
-def test_a_token_that_ends_hears_no_more_by_the_streams_it_has_open(guarded: Client, how: End) -> None:
-    editor, other = guarded.with_token("editor"), guarded.with_token("editor")
-    run_id = started(editor, models=["fake:latency=0.05"], repeats=100, limits={"concurrency": 1})
+@pytest.mark.parametrize("how", TOKEN_ENDS)
+def test_an_ended_token_receives_no_more_events_on_open_streams(secure_client: Client, how: TokenEnd) -> None:
+    editor, other = secure_client.with_token("editor"), secure_client.with_token("editor")
+    run_id = start_run(editor, models=["fake:latency=0.05"], repeats=100, limits={"concurrency": 1})
     busy = f"/api/runs/{run_id}/events"
-    with listening(other, "/api/events") as news, listening(other, busy) as results, listening(editor, busy) as on:
+    with (
+        follow_stream(other, "/api/events") as news,
+        follow_stream(other, busy) as results,
+        follow_stream(editor, busy) as on,
+    ):
         assert next(news)[1] == ""
         assert next(results)[1] in ("result", "progress")
         began = time.monotonic()
-        end(guarded, other, how)
+        end_token_of(secure_client, other, how)
         list(news)
         told = [name for _, name, _ in results]
         assert time.monotonic() - began < 5, "the streams did not end"
@@ -188,53 +192,51 @@ def test_a_token_that_ends_hears_no_more_by_the_streams_it_has_open(guarded: Cli
         assert [name for _, name, _ in on][-1] == "finished", "whose token holds hears all of it"
 
 
-def test_a_stream_that_is_opened_while_tokens_are_looked_up_stays_open(
-    guarded: Client, monkeypatch: pytest.MonkeyPatch
+def test_a_stream_opened_during_a_token_check_stays_open(
+    secure_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access, "LOOKUP_CACHE_S", 0.05)
-    assert guarded.store
-    one, other = guarded.with_token("viewer"), guarded.with_token("viewer")
-    looking, opened, roles = threading.Event(), threading.Event(), guarded.store.tokens.roles
+    assert secure_client.store
+    one, other = secure_client.with_token("viewer"), secure_client.with_token("viewer")
+    looking, opened, roles = threading.Event(), threading.Event(), secure_client.store.tokens.roles
 
     def slowly(token_ids: Collection[str]) -> dict[str, Role]:
         looking.set()
         assert opened.wait(30)
         return roles(token_ids)
 
-    monkeypatch.setattr(guarded.store.tokens, "roles", slowly)
-    with listening(one, "/api/events") as first:
+    monkeypatch.setattr(secure_client.store.tokens, "roles", slowly)
+    with follow_stream(one, "/api/events") as first:
         assert next(first)[1] == ""
         assert looking.wait(30)
-        with listening(other, "/api/events?seconds=2") as second:
+        with follow_stream(other, "/api/events?seconds=2") as second:
             assert next(second)[1] == ""
             opened.set()
             time.sleep(0.2)  # several looks
-            started(guarded.with_token("editor"))
+            start_run(secure_client.with_token("editor"))
             assert "change" in [name for _, name, _ in second]
 
 
-def test_a_token_and_a_process_have_so_many_streams_and_no_more(
-    guarded: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_streams_are_limited_per_token_and_per_process(secure_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "MAX_STREAMS_PER_TOKEN", 2)
     monkeypatch.setattr(access, "MAX_STREAMS_PER_PROCESS", 3)
-    one, other = guarded.with_token("viewer"), guarded.with_token("viewer")
+    one, other = secure_client.with_token("viewer"), secure_client.with_token("viewer")
     with ExitStack() as stack:
 
-        def opened(client: Client) -> Iterator[Event]:
-            events = stack.enter_context(listening(client, "/api/events"))
+        def open_stream(client: Client) -> Iterator[Event]:
+            events = stack.enter_context(follow_stream(client, "/api/events"))
             assert next(events)[1] == ""
             return events
 
         for client in (one, one):
-            opened(client)
+            open_stream(client)
         refused = one.get("/api/events")
         assert (refused.status, refused.json["code"]) == (429, "rate_limited")
         assert refused.error == "this token has 2 streams open, which is the limit; close some"
-        opened(other)
+        open_stream(other)
         full = other.get("/api/events")
         assert (full.status, full.error) == (503, "this server has 3 streams open, which is the limit; try again later")
-        end(guarded, other, "revoked")
+        end_token_of(secure_client, other, "revoked")
     deadline = time.monotonic() + 20
     while (again := one.get("/api/events?seconds=0.1")).status != 200:
         assert time.monotonic() < deadline, again.body

@@ -1,4 +1,4 @@
-"""The gate: hosts, origins, tokens, roles, rates and sizes."""
+"""The gate: hosts, origins, tokens, roles, rate limits and sizes."""
 
 import http.client
 import json
@@ -20,9 +20,9 @@ from click.testing import CliRunner
 from sqlalchemy import text
 
 from pramana import settings
-from pramana.app import AT_ONCE, PROBED_S, WAITING, App
+from pramana.app import MAX_RUNNING_REQUESTS, MAX_WAITING_REQUESTS, PROBE_VALID_S, App
 from pramana.app.access import LOOKUP_CACHE_S
-from pramana.app.server import MeView, ServerView
+from pramana.app.server import CallerView, ServerView
 from pramana.errors import InvalidInput
 from pramana.show.api import THREADS
 from pramana.show.api.gate import Gate
@@ -33,7 +33,7 @@ from pramana.store.scenarios import Scenarios, StoredScenario
 from pramana.store.tokens import Token, Tokens, hash_secret
 
 from ...credentials import end_token
-from .served import Answer, Client, program, serve
+from .served import Answer, Client, serve, start_program
 
 SECURITY = {
     "x-content-type-options": "nosniff",
@@ -59,13 +59,13 @@ SECURITY = {
         ("[::1", 421),
     ],
 )
-def test_only_who_calls_the_server_by_its_name_is_answered(client: Client, host: str, status: int) -> None:
+def test_only_allowed_host_headers_are_answered(client: Client, host: str, status: int) -> None:
     found = client.get("/api/health", headers={"Host": host})
     assert found.status == status
     assert found.headers.items() >= SECURITY.items()
 
 
-def test_pages_of_other_hosts_change_nothing_unless_they_are_allowed(client: Client) -> None:
+def test_cross_origin_requests_change_nothing_unless_allowed(client: Client) -> None:
     other = {"Origin": "https://bench.example"}
     asked = {**other, "Access-Control-Request-Method": "POST"}
     own = {"Origin": client.url}
@@ -77,7 +77,7 @@ def test_pages_of_other_hosts_change_nothing_unless_they_are_allowed(client: Cli
     assert "access-control-allow-origin" not in client.get("/api/health", headers=other).headers
 
     assert client.patch("/api/settings", {"corsOrigins": ["https://bench.example"]}).status == 200
-    assert client.post("/api/scenarios/validate", body, headers=other).status == 401  # with a token of its own alone
+    assert client.post("/api/scenarios/validate", body, headers=other).status == 401  # only with its own token
     client = client.with_token("viewer")
     preflight = client.call("OPTIONS", "/api/scenarios/validate", headers=asked)
     assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, "https://bench.example")
@@ -85,40 +85,40 @@ def test_pages_of_other_hosts_change_nothing_unless_they_are_allowed(client: Cli
     assert client.post("/api/scenarios/validate", body, headers={"Origin": "https://bench.example.evil"}).status == 403
 
 
-def test_a_token_does_what_its_role_may_until_it_is_revoked(guarded: Client) -> None:
-    assert guarded.get("/api/health").status == 200
-    assert guarded.get("/api/tokens").status == 401
-    admin, viewer = guarded.with_token("admin"), guarded.with_token("viewer")
+def test_a_token_has_the_rights_of_its_role_until_it_is_revoked(secure_client: Client) -> None:
+    assert secure_client.get("/api/health").status == 200
+    assert secure_client.get("/api/tokens").status == 401
+    admin, viewer = secure_client.with_token("admin"), secure_client.with_token("viewer")
     refused = viewer.get("/api/tokens")
     assert (refused.status, refused.error) == (
         403,
-        "this needs the role admin, and the token viewer has the role viewer",
+        "this request needs the role admin, and the token viewer has the role viewer",
     )
     made = admin.post("/api/tokens", {"name": "new", "role": "admin"}).data
-    new = Client(guarded.url, made["token"])
+    new = Client(secure_client.url, made["token"])
     listed = {each["name"]: each for each in new.get("/api/tokens").data}
     assert listed.keys() == {"admin", "viewer", "new"}
     assert made["token"] not in str(listed)
     assert admin.delete(f"/api/tokens/{made['id']}").data["revokedAt"]
-    assert Client(guarded.url, made["token"]).get("/api/tokens").status in (200, 401)  # believed for two seconds
+    assert Client(secure_client.url, made["token"]).get("/api/tokens").status in (200, 401)  # cached for two seconds
     assert admin.delete("/api/tokens/t0").status == 404
 
 
-def test_a_token_that_is_nobodys_is_turned_away_also_where_none_is_needed_to_look(guarded: Client) -> None:
-    found = Client(guarded.url, "pramana_invented").get("/openapi.json")
+def test_an_invalid_token_is_refused_even_if_no_token_is_required(secure_client: Client) -> None:
+    found = Client(secure_client.url, "pramana_invented").get("/openapi.json")
     assert (found.status, found.headers["www-authenticate"]) == (401, "Bearer")
 
 
-def test_of_a_token_only_its_hash_is_kept(tmp_path: Path, guarded: Client) -> None:
-    admin = guarded.with_token("admin")
+def test_only_the_hash_of_a_token_is_stored(tmp_path: Path, secure_client: Client) -> None:
+    admin = secure_client.with_token("admin")
     assert admin.token
     files = b"".join(each.read_bytes() for each in tmp_path.glob("store.sqlite3*"))
     assert admin.token.encode() not in files
     assert hash_secret(admin.token).encode() in files
 
 
-def test_too_many_requests_are_told_when_to_come_again(guarded: Client) -> None:
-    admin, other = guarded.with_token("admin"), guarded.with_token("viewer")
+def test_too_many_requests_are_refused_with_retry_after(secure_client: Client) -> None:
+    admin, other = secure_client.with_token("admin"), secure_client.with_token("viewer")
     changed = admin.patch("/api/settings", {"requests_per_minute": 3})
     assert changed.data["requestsPerMinute"] == 3
     found = [other.get("/api/suites") for _ in range(5)]
@@ -126,13 +126,13 @@ def test_too_many_requests_are_told_when_to_come_again(guarded: Client) -> None:
     assert [each.headers["x-ratelimit-remaining"] for each in found] == ["2", "1", "0", "0", "0"]
     assert found[0].headers["x-ratelimit-limit"] == "3"
     assert 1 <= int(found[3].headers["retry-after"]) <= 21
-    # An address has a bucket of its own, of which a token costs one when it is first seen.
-    assert [guarded.get("/openapi.json").status for _ in range(3)] == [200, 200, 429]
-    assert {guarded.get("/api/health").status for _ in range(5)} == {200}  # which is asked by whatever watches over it
+    # Each address has its own bucket; the first use of a token costs one request of it.
+    assert [secure_client.get("/openapi.json").status for _ in range(3)] == [200, 200, 429]
+    assert {secure_client.get("/api/health").status for _ in range(5)} == {200}  # which monitoring polls
 
 
-def test_who_waits_as_told_is_served_however_often_they_were_refused(guarded: Client) -> None:
-    admin, other = guarded.with_token("admin"), guarded.with_token("viewer")
+def test_a_client_that_honours_retry_after_is_served(secure_client: Client) -> None:
+    admin, other = secure_client.with_token("admin"), secure_client.with_token("viewer")
     admin.patch("/api/settings", {"requestsPerMinute": 30})
     while (refused := other.get("/api/suites")).status == 200:
         pass
@@ -142,7 +142,7 @@ def test_who_waits_as_told_is_served_however_often_they_were_refused(guarded: Cl
     assert other.get("/api/suites").status == 200
 
 
-def test_a_request_that_is_too_large_is_refused_whether_or_not_it_says_so(client: Client) -> None:
+def test_a_request_that_is_too_large_is_refused_with_or_without_content_length(client: Client) -> None:
     client.patch("/api/settings", {"largestBodyMb": 1})
     large = b'"' + b"x" * (1 << 20) + b'"'
     kind = {"Content-Type": "application/json"}
@@ -156,32 +156,32 @@ def test_a_request_that_is_too_large_is_refused_whether_or_not_it_says_so(client
     assert unsaid.status == 413
 
 
-def test_who_invents_tokens_is_counted_and_only_what_looks_like_one_is_looked_up(
-    guarded: Client, monkeypatch: pytest.MonkeyPatch
+def test_invalid_tokens_are_rate_limited_and_only_well_formed_ones_looked_up(
+    secure_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_up, holder = [], Tokens.find_by_secret
 
-    def watched(self: Tokens, secret: str) -> Token | None:
+    def record_and_find(self: Tokens, secret: str) -> Token | None:
         looked_up.append(secret)
         return holder(self, secret)
 
-    monkeypatch.setattr(Tokens, "find_by_secret", watched)
-    admin = guarded.with_token("admin")
+    monkeypatch.setattr(Tokens, "find_by_secret", record_and_find)
+    admin = secure_client.with_token("admin")
     assert admin.patch("/api/settings", {"requestsPerMinute": 10}).status == 200
     invented = [f"pramana_{number:043}" if number % 2 else f"x{number}" for number in range(20)]
-    found = [Client(guarded.url, each).get("/api/suites").status for each in invented]
+    found = [Client(secure_client.url, each).get("/api/suites").status for each in invented]
     assert found[0] == 401
     assert 8 <= found.count(401) <= 11
     assert found[-1] == 429
     assert set(looked_up) <= {admin.token, *invented[1::2]}
     assert 2 <= len(looked_up) <= 7
-    assert admin.get("/api/suites").status == 200  # whose token is known, whatever others do at their address
+    assert admin.get("/api/suites").status == 200  # a known token, whatever others do from the same address
 
 
 @pytest.mark.parametrize("path", ["/api/suites", "/api/scenarios/import", "/api/submit", "/audio", "/api/no"])
-def test_strangers_are_turned_away_before_what_they_send_is_read(guarded: Client, path: str) -> None:
-    """Of a body that never comes, nobody waits for the end."""
-    address = urlsplit(guarded.url)
+def test_anonymous_requests_are_refused_before_their_body_is_read(secure_client: Client, path: str) -> None:
+    """The server does not wait for a body that never arrives."""
+    address = urlsplit(secure_client.url)
     assert address.hostname
     with socket.create_connection((address.hostname, address.port or 0), timeout=5) as connection:
         head = f"POST {path} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
@@ -189,13 +189,13 @@ def test_strangers_are_turned_away_before_what_they_send_is_read(guarded: Client
         assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
 
 
-def test_what_strangers_may_ask_for_is_open_to_them(guarded: Client) -> None:
+def test_public_routes_are_open_to_anonymous_callers(secure_client: Client) -> None:
     result = {"model_id": "m", "prompt_id": "p", "output": "o"}
-    assert guarded.get("/openapi.json").status == 200
-    assert guarded.get("/docs").status == 200
-    assert (guarded.post("/api/submit", result).status, guarded.get("/api/badge/m").status) == (401, 401)
-    assert guarded.with_token("admin").patch("/api/settings", {"anonymousSubmission": True}).status == 200
-    assert (guarded.post("/api/submit", result).status, guarded.get("/api/badge/m").status) == (200, 200)
+    assert secure_client.get("/openapi.json").status == 200
+    assert secure_client.get("/docs").status == 200
+    assert (secure_client.post("/api/submit", result).status, secure_client.get("/api/badge/m").status) == (401, 401)
+    assert secure_client.with_token("admin").patch("/api/settings", {"anonymousSubmission": True}).status == 200
+    assert (secure_client.post("/api/submit", result).status, secure_client.get("/api/badge/m").status) == (200, 200)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_what_strangers_may_ask_for_is_open_to_them(guarded: Client) -> None:
         ("10.9.9.9", "10.9.9.9"),
     ],
 )
-def test_behind_a_trusted_proxy_strangers_have_buckets_of_their_own(
+def test_clients_behind_a_trusted_proxy_have_separate_rate_limits(
     sqlite_url: str, forwarded: str | None, address: str
 ) -> None:
     trusted = (ip_network("127.0.0.1"), ip_network("10.0.0.0/8"))
@@ -225,17 +225,17 @@ def test_behind_a_trusted_proxy_strangers_have_buckets_of_their_own(
         store.close()
 
 
-def test_one_stranger_behind_a_proxy_uses_up_nobody_elses_requests(sqlite_url: str) -> None:
+def test_one_client_behind_a_proxy_does_not_exhaust_the_limit_of_others(sqlite_url: str) -> None:
     with serve(sqlite_url, tokens_required=True, trusted_proxies=(ip_network("127.0.0.1"),)) as found:
         assert found.store
         assert found.serving
-        found.serving.set_preferences(found.store.decisions.write({"requests_per_minute": 2}))
+        found.serving.set_preferences(found.store.preferences.write({"requests_per_minute": 2}))
         one, other = ({"X-Forwarded-For": each} for each in ("203.0.113.7", "203.0.113.8"))
         assert [found.get("/docs", headers=one).status for _ in range(3)] == [200, 200, 429]
         assert found.get("/docs", headers=other).status == 200
 
 
-def test_settings_are_all_taken_or_none(client: Client) -> None:
+def test_settings_are_changed_atomically(client: Client) -> None:
     for wrong in ({}, {"requestsPerMinute": 0}, {"corsOrigins": ["javascript:x"], "refuseUnverified": True}, {"a": 1}):
         assert client.patch("/api/settings", wrong).status == 400
     assert client.get("/api/settings").data["refuseUnverified"] is False
@@ -243,24 +243,24 @@ def test_settings_are_all_taken_or_none(client: Client) -> None:
     assert client.patch("/api/settings", {"refuseUnverified": None}).data["refuseUnverified"] is False
 
 
-# ── Who asks, and whom ──
+# ── Callers and providers ──
 
 
-def test_whoever_asks_is_told_who_they_are(guarded: Client, tmp_path: Path) -> None:
+def test_me_returns_the_callers_role_and_name(secure_client: Client, tmp_path: Path) -> None:
     for role in ("viewer", "editor", "admin"):
-        found = guarded.with_token(role).get("/api/me").data
-        assert msgspec.convert(found, MeView) == MeView(name=role, role=role, tokens_required=True)
-    assert guarded.get("/api/me").status == 401
+        found = secure_client.with_token(role).get("/api/me").data
+        assert msgspec.convert(found, CallerView) == CallerView(name=role, role=role, tokens_required=True)
+    assert secure_client.get("/api/me").status == 401
     with serve(f"sqlite:///{tmp_path / 'other.sqlite3'}") as alone:
         assert alone.get("/api/me").data == {"name": "local", "role": "admin", "tokensRequired": False}
 
 
-def test_a_server_says_what_it_is_to_who_may_look(guarded: Client, tmp_path: Path) -> None:
-    found = guarded.with_token("viewer").get("/api/server").data
+def test_viewers_can_read_server_information(secure_client: Client, tmp_path: Path) -> None:
+    found = secure_client.with_token("viewer").get("/api/server").data
     msgspec.convert(found, ServerView)
     assert (found["database"], found["tokensRequired"], found["forThisMachineAlone"]) == ("sqlite", True, False)
-    assert found["address"] == urlsplit(guarded.url).netloc
-    assert guarded.get("/api/server").status == 401
+    assert found["address"] == urlsplit(secure_client.url).netloc
+    assert secure_client.get("/api/server").status == 401
     with serve(f"sqlite:///{tmp_path / 'other.sqlite3'}", api_only=True) as alone:
         other = alone.get("/api/server").data
         assert (other["forThisMachineAlone"], other["privateAddressesAllowed"], other["runsHere"]) == (
@@ -270,7 +270,7 @@ def test_a_server_says_what_it_is_to_who_may_look(guarded: Client, tmp_path: Pat
         )
 
 
-def test_settings_say_what_would_hold_had_nobody_decided_and_wrong_ones_where_they_are(client: Client) -> None:
+def test_settings_include_defaults_and_errors_have_paths(client: Client) -> None:
     client.patch("/api/settings", {"requestsPerMinute": 77})
     found = client.get("/api/settings").json
     assert (found["data"]["requestsPerMinute"], found["meta"]["defaults"]["requestsPerMinute"]) == (77, 1_200)
@@ -284,29 +284,29 @@ def test_settings_say_what_would_hold_had_nobody_decided_and_wrong_ones_where_th
 
 
 @pytest.mark.parametrize("path", ["/", "/runs", "/docs", "/openapi.json", "/sign-in"])
-def test_an_old_cookie_makes_a_stranger_of_a_browser_and_not_an_error(guarded: Client, path: str) -> None:
-    """Here are no pages behind the gate, so that most are not found; what matters is that it lets them through."""
+def test_an_expired_cookie_makes_a_browser_anonymous_without_an_error(secure_client: Client, path: str) -> None:
+    """There are no pages behind the gate here, so most are not found; the gate lets them through."""
     old = {"Cookie": "pramana_session=pramana_" + "x" * 43}
-    assert guarded.get(path, headers=old).status in (200, 404)
-    assert Client(guarded.url, "pramana_" + "x" * 43).get(path).status == 401  # a program is told
-    assert guarded.get("/api/runs", headers=old).status == 401
+    assert secure_client.get(path, headers=old).status in (200, 404)
+    assert Client(secure_client.url, "pramana_" + "x" * 43).get(path).status == 401  # a program gets the error
+    assert secure_client.get("/api/runs", headers=old).status == 401
 
 
-def test_a_cookie_does_what_its_token_may_and_pages_of_other_hosts_cannot_use_it(guarded: Client) -> None:
-    admin = guarded.with_token("admin")
-    assert guarded.store
-    session = guarded.store.tokens.begin_session(admin.get("/api/tokens").data[0]["id"])
+def test_a_cookie_has_the_rights_of_its_token_but_not_cross_origin(secure_client: Client) -> None:
+    admin = secure_client.with_token("admin")
+    assert secure_client.store
+    session = secure_client.store.tokens.begin_session(admin.get("/api/tokens").data[0]["id"])
     cookie = {"Cookie": f"other=1; pramana_session={session}"}
     body = {"name": "by cookie", "role": "viewer"}
-    assert guarded.post("/api/tokens", body, headers=cookie).status == 201
+    assert secure_client.post("/api/tokens", body, headers=cookie).status == 201
     for origin in (
         "https://bench.example",
         "null",
-        f"{guarded.url}0",
-        guarded.url.replace("http:", "https:") + ".evil",
+        f"{secure_client.url}0",
+        secure_client.url.replace("http:", "https:") + ".evil",
     ):
-        assert guarded.post("/api/tokens", body, headers={**cookie, "Origin": origin}).status == 403
-    assert guarded.post("/api/tokens", body, headers={**cookie, "Origin": guarded.url}).status == 201
+        assert secure_client.post("/api/tokens", body, headers={**cookie, "Origin": origin}).status == 403
+    assert secure_client.post("/api/tokens", body, headers={**cookie, "Origin": secure_client.url}).status == 201
     assert len(admin.get("/api/tokens").data) == 3
     for broken in (
         "pramana_session=",
@@ -316,21 +316,21 @@ def test_a_cookie_does_what_its_token_may_and_pages_of_other_hosts_cannot_use_it
         f"pramana_session={admin.token}",
         f"pramana_token={admin.token}",
     ):
-        assert guarded.get("/api/runs", headers={"Cookie": broken}).status == 401
+        assert secure_client.get("/api/runs", headers={"Cookie": broken}).status == 401
 
 
-def test_the_parts_of_a_page_count_against_nobody_and_wrong_tokens_against_their_address(guarded: Client) -> None:
-    admin = guarded.with_token("admin")
+def test_static_files_are_not_rate_limited_and_invalid_tokens_are_per_address(secure_client: Client) -> None:
+    admin = secure_client.with_token("admin")
     assert admin.patch("/api/settings", {"requestsPerMinute": 5}).status == 200
     old = {"Cookie": "pramana_session=pramana_" + "x" * 43}
-    assert {guarded.get("/_nicegui/some/script.js", headers=old).status for _ in range(20)} == {404}
-    found = [guarded.get("/sign-in", headers=old).status for _ in range(6)]
+    assert {secure_client.get("/_nicegui/some/script.js", headers=old).status for _ in range(20)} == {404}
+    found = [secure_client.get("/sign-in", headers=old).status for _ in range(6)]
     assert (found[0], found[-1]) == (404, 429)
-    assert {guarded.get("/_nicegui/some/script.js", headers=old).status for _ in range(20)} == {404}
+    assert {secure_client.get("/_nicegui/some/script.js", headers=old).status for _ in range(20)} == {404}
     assert admin.get("/api/me").status == 200
 
 
-# ── Who else can be reached from here ──
+# ── Private addresses ──
 
 
 @pytest.mark.parametrize(
@@ -343,19 +343,17 @@ def test_the_parts_of_a_page_count_against_nobody_and_wrong_tokens_against_their
         {"host": "0.0.0.0", "tokens_required": True},  # noqa: S104 - it is only asked what that would mean
     ],
 )
-def test_a_server_that_others_may_reach_asks_no_private_address_for_them(
-    sqlite_url: str, given: dict[str, Any]
-) -> None:
+def test_a_public_server_blocks_private_addresses_by_default(sqlite_url: str, given: dict[str, Any]) -> None:
     with serve(sqlite_url, **given) as found:
         assert found.store
         assert found.serving
         assert not found.serving.is_local_only
         assert not found.serving.private_addresses_allowed()
-        found.serving.set_preferences(found.store.decisions.write({"allow_private_addresses": True}))
+        found.serving.set_preferences(found.store.preferences.write({"allow_private_addresses": True}))
         assert found.serving.private_addresses_allowed()
 
 
-def test_a_model_at_a_private_address_is_asked_only_where_that_is_allowed(sqlite_url: str) -> None:
+def test_a_model_at_a_private_address_is_called_only_if_allowed(sqlite_url: str) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as inner,
         serve(sqlite_url, tokens_required=True, allowed_hosts=("bench.example",)) as found,
@@ -379,17 +377,17 @@ def test_a_model_at_a_private_address_is_asked_only_where_that_is_allowed(sqlite
         inner.accept()[0].close()
 
 
-# ── When the store is away, or slow ──
+# ── An unavailable or slow store ──
 
 
-def test_while_the_store_is_away_that_is_told_and_nothing_of_where_it_is(
+def test_an_unavailable_store_is_reported_without_its_location(
     tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serve(sqlite_url, tokens_required=True, api_only=True) as found:
         admin = found.with_token("admin")
         assert admin.patch("/api/settings", {"corsOrigins": ["https://bench.example"]}).status == 200
         engine = found.store._database._engine  # type: ignore[union-attr]
-        while engine.pool.checkedout():  # type: ignore[union-attr] # else somebody's would be left open
+        while engine.pool.checkedout():  # type: ignore[union-attr] # otherwise a connection would stay open
             time.sleep(0.01)
         engine.dispose()  # what is open would still be read
         away = tmp_path / "away"
@@ -397,39 +395,39 @@ def test_while_the_store_is_away_that_is_told_and_nothing_of_where_it_is(
         for each in tmp_path.glob("store.sqlite3*"):
             each.rename(away / each.name)
         (tmp_path / "store.sqlite3").mkdir()
-        time.sleep(max(LOOKUP_CACHE_S, PROBED_S) + 0.5)
+        time.sleep(max(LOOKUP_CACHE_S, PROBE_VALID_S) + 0.5)
         origin = {"Origin": "https://bench.example"}
         for client, path in ((found, "/api/health"), (admin, "/api/health"), (admin, "/api/suites")):
             said = client.get(path, headers=origin)
             assert (said.status, said.json["code"]) == (503, "store_failed")
-            assert said.error == "the store cannot be reached; the server's log says more"
-            assert said.headers["access-control-allow-origin"] == "https://bench.example"  # as was decided last
+            assert said.error == "the store cannot be reached; see the server's log"
+            assert said.headers["access-control-allow-origin"] == "https://bench.example"  # the latest setting
         assert "unable to open" in caplog.text
         assert found.get("/openapi.json").status == 200
 
         (tmp_path / "store.sqlite3").rmdir()
         for each in away.iterdir():
             each.rename(tmp_path / each.name)
-        time.sleep(PROBED_S + 0.1)
+        time.sleep(PROBE_VALID_S + 0.1)
         assert found.get("/api/health").status == 200
         assert admin.get("/api/suites").status == 200
 
 
-def test_health_and_tokens_work_while_every_thread_waits_for_a_writer(
+def test_health_and_tokens_work_while_every_thread_waits_for_a_write_lock(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serve(store_url, tokens_required=True, api_only=True) as found:
         assert found.store
         editor, viewer = found.with_token("editor"), found.with_token("viewer")
-        assert editor.get("/openapi.json").status == 200  # describing the API is not what is timed
+        assert editor.get("/openapi.json").status == 200  # the time to describe the API is not measured
         database = found.store._database
         create, waiting = Scenarios.create, []
 
-        def counted(self: Scenarios, plain: Any, *, may_rename: bool) -> StoredScenario:
+        def record_and_create(self: Scenarios, plain: Any, *, may_rename: bool) -> StoredScenario:
             waiting.append(plain)
             return create(self, plain, may_rename=may_rename)
 
-        monkeypatch.setattr(Scenarios, "create", counted)
+        monkeypatch.setattr(Scenarios, "create", record_and_create)
         scenario = {"name": "a", "type": "task-completion", "prompt": "x", "expectedOutcome": "y"}
         made: list[int] = []
 
@@ -447,7 +445,7 @@ def test_health_and_tokens_work_while_every_thread_waits_for_a_writer(
                 assert time.monotonic() < until
                 time.sleep(0.05)
             began = time.monotonic()
-            assert viewer.get("/openapi.json").status == 200  # its token was never seen before, nor today
+            assert viewer.get("/openapi.json").status == 200  # its token was never used before
             assert found.get("/api/health").status == 200
             assert time.monotonic() - began < 2
             assert made == []
@@ -456,7 +454,7 @@ def test_health_and_tokens_work_while_every_thread_waits_for_a_writer(
         assert made == [201] * 40
 
 
-def test_a_few_slow_requests_of_a_kind_are_worked_on_and_the_rest_are_told_to_come_again(
+def test_slow_requests_are_limited_and_the_rest_get_retry_after(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, go_on = threading.Semaphore(0), threading.Event()
@@ -474,20 +472,20 @@ def test_a_few_slow_requests_of_a_kind_are_worked_on_and_the_rest_are_told_to_co
     for each in asking:
         each.start()
     try:
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_RUNNING_REQUESTS):
             assert began.acquire(timeout=10)
         give_up = time.monotonic() + 10
-        while len(found) < 40 - AT_ONCE - WAITING and time.monotonic() < give_up:
+        while len(found) < 40 - MAX_RUNNING_REQUESTS - MAX_WAITING_REQUESTS and time.monotonic() < give_up:
             time.sleep(0.02)
-        assert len(numbers) == AT_ONCE
-        assert [each.status for each in found] == [503] * (40 - AT_ONCE - WAITING)
+        assert len(numbers) == MAX_RUNNING_REQUESTS
+        assert [each.status for each in found] == [503] * (40 - MAX_RUNNING_REQUESTS - MAX_WAITING_REQUESTS)
         assert {each.headers["retry-after"] for each in found} == {"5"}
         assert client.get("/api/health").status == client.get("/api/suites").status == 200
     finally:
         go_on.set()
         for each in asking:
             each.join(30)
-    assert [each.status for each in found].count(400) == AT_ONCE + WAITING
+    assert [each.status for each in found].count(400) == MAX_RUNNING_REQUESTS + MAX_WAITING_REQUESTS
 
 
 # ── The program ──
@@ -498,21 +496,21 @@ def invoke(*arguments: str) -> tuple[int, str]:
     return found.exit_code, found.output + str(found.exception or "")
 
 
-def test_it_lets_nobody_else_in_before_there_is_a_token() -> None:
+def test_a_public_server_does_not_start_without_a_token() -> None:
     code, said = invoke("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it must not
-    assert (code, "nobody has a token yet; make one first: pramana token create NAME" in said) == (1, True)
+    assert (code, "there is no token yet; create a token first: pramana token create NAME" in said) == (1, True)
     code, said = invoke("serve", "--allow-host", "bench.example", "--port", "0")
-    assert "answering as bench.example lets others in" in said
+    assert "answering as bench.example makes the server reachable for others" in said
     code, said = invoke("serve", "--trust-proxy", "10.0.0.0/24", "--port", "0")
-    assert "answering for the proxy 10.0.0.0/24 lets others in" in said
+    assert "answering for the proxy 10.0.0.0/24 makes the server reachable for others" in said
     assert "takes an address or a network" in invoke("serve", "--trust-proxy", "bench.example")[1]
     assert "is for a team's PostgreSQL" in invoke("serve", "--api-only")[1]
 
 
-def test_a_token_made_on_the_command_line_opens_the_server() -> None:
+def test_a_token_created_on_the_command_line_is_accepted() -> None:
     _, said = invoke("token", "create", "Ann", "--role", "viewer")
     secret = said.split()[0]
-    with program("--allow-host", "bench.example") as found:
+    with start_program("--allow-host", "bench.example") as found:
         assert found.client.get("/api/settings").status == 401
         mine = Client(found.client.url, secret)
         assert mine.get("/api/settings").status == 403
@@ -523,8 +521,8 @@ def test_a_token_made_on_the_command_line_opens_the_server() -> None:
     assert "revoked 20" in invoke("token", "list")[1]
 
 
-def test_the_own_account_needs_no_token_and_whoever_else_may_come_does() -> None:
-    with program() as found:
+def test_the_own_account_needs_no_token_and_other_callers_do() -> None:
+    with start_program() as found:
         plain, passed_on = found.client, {"X-Forwarded-For": "203.0.113.7"}
         assert plain.get("/api/settings").status == 200
         assert plain.get("/api/settings", headers=passed_on).status == 401
@@ -545,20 +543,20 @@ def test_the_own_account_needs_no_token_and_whoever_else_may_come_does() -> None
         assert "create one on the server: pramana token create NAME --role admin" in said.error
         assert plain.get("/api/settings", headers=passed_on).status == 401
     code, said_by = invoke("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it must not
-    assert (code, "every token is revoked or expired; make one first" in said_by) == (1, True)
+    assert (code, "every token is revoked or expired; create a token first" in said_by) == (1, True)
 
 
 @pytest.mark.parametrize(
     "header",
     ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via", "True-Client-IP"],
 )
-def test_a_request_that_is_passed_on_needs_a_token(client: Client, header: str) -> None:
+def test_a_forwarded_request_needs_a_token(client: Client, header: str) -> None:
     assert client.get("/api/me").status == 200
     assert client.get("/api/me", headers={header: ""}).status == 401
     assert client.with_token("viewer").get("/api/me", headers={header: "for=203.0.113.7"}).status == 200
 
 
-def test_another_account_of_this_machine_needs_a_token(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_account_on_this_machine_needs_a_token(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.get("/api/me").data["name"] == "local"
     uid = os.geteuid()
     monkeypatch.setattr("pramana.show.api.peer.os.geteuid", lambda: uid + 1)
@@ -567,7 +565,7 @@ def test_another_account_of_this_machine_needs_a_token(client: Client, monkeypat
     assert client.get("/api/me").status == 401
 
 
-def test_a_process_of_another_account_is_told_apart_by_the_kernel(client: Client) -> None:
+def test_the_kernel_identifies_processes_of_another_account(client: Client) -> None:
     ask = (
         "import http.client, sys; at = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1]));"
         "at.request('GET', '/api/me'); print(at.getresponse().status)"
@@ -587,7 +585,7 @@ def test_a_process_of_another_account_is_told_apart_by_the_kernel(client: Client
     ("family", "host", "to"),
     [(socket.AF_INET, "127.0.0.1", "127.0.0.1"), (socket.AF_INET6, "::1", "::1"), (socket.AF_INET6, "::", "127.0.0.1")],
 )
-def test_the_account_at_the_other_end_is_known_for_each_kind_of_address(family: int, host: str, to: str) -> None:
+def test_the_peer_account_is_found_for_each_address_family(family: int, host: str, to: str) -> None:
     with socket.socket(family) as listening:
         listening.bind((host, 0))
         listening.listen()
@@ -604,11 +602,13 @@ def test_the_account_at_the_other_end_is_known_for_each_kind_of_address(family: 
     assert not is_own_account(("testclient", 1), ("testserver", 2))
 
 
-def test_where_the_kernel_does_not_say_a_token_is_needed(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any, **__: Any) -> Any:
+def test_a_token_is_needed_if_the_kernel_does_not_identify_the_peer(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raise_os_error(*_: Any, **__: Any) -> Any:
         raise OSError("no netlink here")
 
-    monkeypatch.setattr("pramana.show.api.peer._socket_owner", refused)
+    monkeypatch.setattr("pramana.show.api.peer._socket_owner", raise_os_error)
     assert client.get("/api/me").status == 401
     monkeypatch.setattr("pramana.show.api.peer._socket_owner", lambda *_: os.geteuid())
     assert client.get("/api/me").status == 200
@@ -616,14 +616,14 @@ def test_where_the_kernel_does_not_say_a_token_is_needed(client: Client, monkeyp
     assert client.get("/api/me").status == 401
 
 
-def test_the_kernel_is_asked_once_a_connection(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peer_account_is_looked_up_once_per_connection(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def kernel(*given: Any) -> bool:
+    def record_lookup(*given: Any) -> bool:
         asked.append(given)
         return True
 
-    monkeypatch.setattr("pramana.show.api.gate.is_own_account", kernel)
+    monkeypatch.setattr("pramana.show.api.gate.is_own_account", record_lookup)
     parts = urlsplit(client.url)
     for _ in range(2):
         connection = http.client.HTTPConnection(str(parts.hostname), parts.port)
@@ -634,17 +634,21 @@ def test_the_kernel_is_asked_once_a_connection(client: Client, monkeypatch: pyte
     assert len(asked) == len(set(asked)) == 2
 
 
-def test_without_auth_everyone_on_this_machine_may_do_everything() -> None:
-    with program("--no-auth") as found:
+def test_no_auth_gives_every_local_caller_full_access() -> None:
+    with start_program("--no-auth") as found:
         assert found.client.get("/api/settings", headers={"X-Forwarded-For": "203.0.113.7"}).status == 200
         assert Client(found.client.url, "wrong").get("/api/settings").status == 200
-        assert found.client.get("/api/settings", headers={"Host": "bench.example"}).status == 421
+        refused = found.client.get("/api/settings", headers={"Host": "bench.example"})
+        assert (refused.status, refused.error) == (
+            421,
+            "host not allowed: use the server's own address, or start the server with --allow-host NAME",
+        )
     for options in (("--host", "0.0.0.0"), ("--allow-host", "bench.example"), ("--trust-proxy", "10.0.0.1")):  # noqa: S104
         code, said = invoke("serve", "--no-auth", *options)
-        assert (code, "--no-auth would let them do everything" in said) == (1, True)
+        assert (code, "with --no-auth they could do everything" in said) == (1, True)
 
 
-def test_a_token_expires_when_its_maker_says_and_the_list_says_when() -> None:
+def test_a_token_expires_at_the_chosen_time_and_the_list_shows_it() -> None:
     for given, expires in (
         ((), r"expires 20\d\d-"),
         (("--expires", "7"), r"expires 20\d\d-"),
@@ -663,21 +667,21 @@ def test_a_token_expires_when_its_maker_says_and_the_list_says_when() -> None:
     assert "No valid token is left" in invoke("token", "revoke", listed[2]["id"])[1]
 
 
-def test_the_first_token_says_what_becomes_of_models_at_private_addresses(tmp_path: Path) -> None:
+def test_creating_the_first_token_explains_the_private_address_setting(tmp_path: Path) -> None:
     assert "refuses models at private addresses" in invoke("token", "create")[1]
     assert "private" not in invoke("token", "create")[1]  # the second
     with closing(open_store(settings.database_url())) as store:
-        assert not store.decisions.read().allow_private_addresses
+        assert not store.preferences.read().allow_private_addresses
     for flag, allowed in (("--allow-private-addresses", True), ("--no-allow-private-addresses", False)):
         home = {"PRAMANA_HOME": str(tmp_path / flag)}
         made = CliRunner(env=home).invoke(pramana, ["token", "create", flag])
         assert ("refuses models at private addresses" in made.output) is not allowed
         with closing(open_store(f"sqlite:///{tmp_path / flag / 'pramana.sqlite3'}")) as store:
-            assert store.decisions.read().allow_private_addresses is allowed
+            assert store.preferences.read().allow_private_addresses is allowed
 
 
 @pytest.mark.parametrize(("typed", "allowed"), [("y", True), ("n", False), ("", False)])
-def test_at_a_terminal_the_first_token_asks_about_models_at_private_addresses(
+def test_creating_the_first_token_at_a_terminal_asks_about_private_addresses(
     monkeypatch: pytest.MonkeyPatch, typed: str, allowed: bool
 ) -> None:
     monkeypatch.setattr("pramana.show.cli.token._is_interactive", lambda: True)
@@ -686,29 +690,29 @@ def test_at_a_terminal_the_first_token_asks_about_models_at_private_addresses(
         assert ("Allow this for everyone with a token?" in made.stderr) is is_first
         assert made.stdout.startswith("pramana_"), "only the token is on standard output"
         with closing(open_store(settings.database_url())) as store:
-            assert store.decisions.read().allow_private_addresses is allowed
+            assert store.preferences.read().allow_private_addresses is allowed
 
 
-def test_a_token_needs_no_name_and_tells_programs_what_it_is() -> None:
+def test_token_commands_need_no_name_and_print_json() -> None:
     made = json.loads(invoke("token", "create", "--role", "viewer", "--json")[1])
     assert (made["name"], made["role"], made["token"][:8]) == ("viewer", "viewer", "pramana_")
     assert [each["id"] for each in json.loads(invoke("token", "list", "--json")[1])] == [made["id"]]
     assert json.loads(invoke("token", "revoke", made["id"], "--json")[1])["revoked"]
 
 
-def test_a_port_that_is_taken_is_told(client: Client) -> None:
+def test_a_port_in_use_is_reported(client: Client) -> None:
     _, said = invoke("serve", "--port", client.url.rpartition(":")[2])
     assert "choose another port with --port" in said
 
 
-def test_it_ends_at_once_when_it_is_told_to() -> None:
-    with program() as found:
+def test_a_terminated_server_exits_at_once() -> None:
+    with start_program() as found:
         assert found.client.get("/api/health").data["database"] == "sqlite"
         found.process.terminate()
         assert found.process.wait(10) == 0
 
 
-def test_each_store_serves(store_url: str) -> None:
+def test_a_server_starts_on_each_store(store_url: str) -> None:
     with serve(store_url) as found:
         assert found.get("/api/health").data["database"] == store_url.partition(":")[0].removesuffix("+psycopg")
     open_store(store_url).close()

@@ -1,4 +1,4 @@
-"""`/api/models`: what can be asked now, and a model over time, with uncertainty and without mistaking errors for failures."""
+"""`/api/models`: the available models, and a model over time, with intervals and with errors apart from failures."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ from pramana.store.store import Store
 from .served import Client
 
 
-def case(number: int) -> Case:
+def make_case(number: int) -> Case:
     from pramana.model import Facets, Turn
 
     return Case(f"case-{number}", "test_case", (Turn("user", f"{number}?"),), Facets("math", "easy", "en", ()))
@@ -34,8 +34,8 @@ def add_run(
     variant: str = "text",
     **planned: Any,
 ) -> str:
-    """Store a run with results that ended so."""
-    cases = [case(number) for number in range(len(outcomes) // repeats)]
+    """Store a run with the given outcomes."""
+    cases = [make_case(number) for number in range(len(outcomes) // repeats)]
     plan = Plan("mine", None, (Target(model, "fake", model),), repeats, variants=(variant,), **planned)
     run = store.runs.create(plan, cases)
     results = []
@@ -59,19 +59,19 @@ def add_run(
     return run.id
 
 
-def history(client: Client, model: str = "fake") -> Any:
+def read_history(client: Client, model: str = "fake") -> Any:
     found = client.get(f"/api/models/history?model={model}").data
     make_shape(HistoryView).model_validate(found)
     return found
 
 
-def test_a_model_over_time_a_run_and_a_day(either: Client) -> None:
-    assert either.store
+def test_the_history_of_a_model_has_runs_and_days(client_per_store: Client) -> None:
+    assert client_per_store.store
     outcomes = ["passed"] * 7 + ["failed"] * 2 + ["errored"]
-    first = add_run(either.store, outcomes, times=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 9])
-    second = add_run(either.store, ["passed"] * 8 + ["unscored", "failed"])
-    add_run(either.store, ["failed"] * 3, model="other")
-    found = history(either)
+    first = add_run(client_per_store.store, outcomes, times=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 9])
+    second = add_run(client_per_store.store, ["passed"] * 8 + ["unscored", "failed"])
+    add_run(client_per_store.store, ["failed"] * 3, model="other")
+    found = read_history(client_per_store)
     assert [each["run"] for each in found["runs"]] == [first, second]
     one, two = found["runs"]
     interval = wilson_interval(7, 9)
@@ -86,59 +86,64 @@ def test_a_model_over_time_a_run_and_a_day(either: Client) -> None:
     assert day["latencyMs"]["count"] == 19
 
 
-def test_asking_again_narrows_no_interval(either: Client) -> None:
-    assert either.store
-    add_run(either.store, ["passed", "failed"] * 5)
-    (once,) = history(either)["runs"]
-    add_run(either.store, ["passed"] * 5 + ["failed"] * 5 + ["passed"] * 5 + ["failed"] * 5, repeats=2, model="twice")
-    (twice,) = history(either, "twice")["runs"]
+def test_repeats_do_not_narrow_the_interval(client_per_store: Client) -> None:
+    assert client_per_store.store
+    add_run(client_per_store.store, ["passed", "failed"] * 5)
+    (once,) = read_history(client_per_store)["runs"]
+    add_run(
+        client_per_store.store,
+        ["passed"] * 5 + ["failed"] * 5 + ["passed"] * 5 + ["failed"] * 5,
+        repeats=2,
+        model="twice",
+    )
+    (twice,) = read_history(client_per_store, "twice")["runs"]
     assert (twice["n"], twice["cases"]) == (20, 10)
     assert twice["interval"] == once["interval"]
-    add_run(either.store, ["passed", "failed"] * 5)
-    (day,) = history(either)["days"]
+    add_run(client_per_store.store, ["passed", "failed"] * 5)
+    (day,) = read_history(client_per_store)["days"]
     assert (day["n"], day["interval"]) == (20, once["interval"])
 
 
-def test_what_was_judged_again_counts_as_judged_last(either: Client) -> None:
-    assert either.store
-    run_id = add_run(either.store, ["failed"] * 4)
-    assert history(either)["runs"][0]["passed"] == 0
+def test_the_history_uses_the_latest_scoring(client_per_store: Client) -> None:
+    assert client_per_store.store
+    run_id = add_run(client_per_store.store, ["failed"] * 4)
+    assert read_history(client_per_store)["runs"][0]["passed"] == 0
     judged = [
         (result.key, (Check("llm_judge", "1", Outcome.PASSED, "after all"),))
-        for _, result in either.store.results.iterate(run_id)
+        for _, result in client_per_store.store.results.iterate(run_id)
     ]
-    with either.store.scorings.begin(run_id, "again") as scoring:
+    with client_per_store.store.scorings.begin(run_id, "again") as scoring:
         scoring.add(judged[:3])
-    (found,) = history(either)["runs"]
+    (found,) = read_history(client_per_store)["runs"]
     assert (found["passed"], found["failed"]) == (3, 1)
 
 
 GPT, OPUS = Target("gpt-5", "openai", "gpt-5"), Target("opus", "anthropic", "claude-opus-4-6")
 
 
-def setups(store: Store, client: Client, *plans: dict[str, Any], **given: Any) -> list[str]:
-    """Return the setup digest of a run of each plan, and forget the runs."""
+def read_setup_digests(store: Store, client: Client, *plans: dict[str, Any], **given: Any) -> list[str]:
+    """Return the setup digest of a run of each plan, and delete the runs."""
     ids = [add_run(store, ["passed"], **plan, **given) for plan in plans]
-    found = [each["setupDigest"] for each in history(client)["runs"]]
+    found = [each["setupDigest"] for each in read_history(client)["runs"]]
     for each in ids:
         store.runs.delete(each)
     return found
 
 
-def test_what_was_asked_or_judged_in_another_way_has_another_setup(either: Client) -> None:
-    assert either.store
-    found = setups(
-        either.store, either, {}, {"judge": GPT}, {"judge": OPUS}, {"embedder": GPT}, {"system_prompt": "Be brief."},
+def test_a_different_plan_or_judge_has_another_setup_digest(client_per_store: Client) -> None:
+    assert client_per_store.store
+    found = read_setup_digests(
+        client_per_store.store, client_per_store, {}, {"judge": GPT}, {"judge": OPUS}, {"embedder": GPT}, {"system_prompt": "Be brief."},
         {"parameters": {"temperature": 0}}, {"parameters": {"temperature": 0.5}}, {"parameters": {"top_p": 0.5}},
         {"scorers": (PlannedScorer("a", "a", "1"),)}, {"scorers": (PlannedScorer("a", "a", "2"),)},
     )  # fmt: skip
     assert len(set(found)) == len(found) == 10
     assert all(re.fullmatch("[0-9a-f]{16}", each) for each in found)
     aloud: list[dict[str, Any]] = [{}, {"voice": "piper"}, {"stt": GPT}]
-    assert len(set(setups(either.store, either, *aloud, variant="voice"))) == 3
+    assert len(set(read_setup_digests(client_per_store.store, client_per_store, *aloud, variant="voice"))) == 3
 
 
-def test_one_way_of_asking_has_one_setup_however_it_was_typed(client: Client) -> None:
+def test_equivalent_plans_have_the_same_setup_digest(client: Client) -> None:
     assert client.store
     alike: list[list[dict[str, Any]]] = [
         [{}, {"system_prompt": ""}, {"runner_version": "9"}, {"voice": "piper"}, {"stt": GPT}, {"repeats": 1}],
@@ -150,22 +155,24 @@ def test_one_way_of_asking_has_one_setup_however_it_was_typed(client: Client) ->
         ],
     ]
     for each in alike:
-        assert len(set(setups(client.store, client, *each))) == 1, each
+        assert len(set(read_setup_digests(client.store, client, *each))) == 1, each
 
 
-def test_a_run_that_was_judged_again_has_another_setup(either: Client) -> None:
-    assert either.store
-    ids = [add_run(either.store, ["failed"] * 2, judge=GPT) for _ in range(4)]
+def test_a_rescored_run_has_another_setup_digest(client_per_store: Client) -> None:
+    assert client_per_store.store
+    ids = [add_run(client_per_store.store, ["failed"] * 2, judge=GPT) for _ in range(4)]
     for run_id, labels in zip(ids, ((), ("by opus",), ("by opus", "by opus"), ("by opus", "by gpt-5")), strict=True):
         for label in labels:
-            with either.store.scorings.begin(run_id, label) as scoring:
-                scoring.add([(result.key, result.checks) for _, result in either.store.results.iterate(run_id)])
-    as_it_ran, once, twice, other = (each["setupDigest"] for each in history(either)["runs"])
+            with client_per_store.store.scorings.begin(run_id, label) as scoring:
+                scoring.add(
+                    [(result.key, result.checks) for _, result in client_per_store.store.results.iterate(run_id)]
+                )
+    as_it_ran, once, twice, other = (each["setupDigest"] for each in read_history(client_per_store)["runs"])
     assert once == twice
     assert len({as_it_ran, once, other}) == 3
 
 
-def test_only_the_newest_runs_are_shown_and_a_day_that_lacks_some_says_so(client: Client) -> None:
+def test_only_the_newest_runs_are_returned_and_incomplete_days_are_marked(client: Client) -> None:
     assert client.store
     ids = [add_run(client.store, ["passed"]) for _ in range(3)]
     found = client.get("/api/models/history?model=fake&limit=2")
@@ -173,27 +180,29 @@ def test_only_the_newest_runs_are_shown_and_a_day_that_lacks_some_says_so(client
     assert found.json["meta"] == {"total": 3, "shown": 2}
     assert [each["complete"] for each in found.data["days"]] == [False]
     client.store.runs.delete(ids[2])
-    assert [each["run"] for each in history(client)["runs"]] == ids[:2]
+    assert [each["run"] for each in read_history(client)["runs"]] == ids[:2]
 
 
-def test_a_model_nobody_asked_has_no_past(client: Client) -> None:
-    assert history(client, "nobody") == {"model": "nobody", "runs": [], "days": []}
+def test_an_unused_model_has_no_history(client: Client) -> None:
+    assert read_history(client, "nobody") == {"model": "nobody", "runs": [], "days": []}
     for query in ("", "?model=", "?model=m&limit=0", "?model=m&limit=501"):
         assert client.get(f"/api/models/history{query}").status == 400
 
 
-def test_a_long_past_is_shown_quickly_once_it_was_counted(client: Client) -> None:
+def test_a_long_history_is_fast_after_the_first_request(client: Client) -> None:
     assert client.store
     for _ in range(5):
         add_run(client.store, ["passed", "failed"] * 1_000)
-    history(client)
+    read_history(client)
     began = time.process_time()
-    found = history(client)
+    found = read_history(client)
     assert time.process_time() - began < 0.5
     assert [each["n"] for each in found["runs"]] == [2_000] * 5
 
 
-def test_what_can_be_asked_is_listed_registered_ones_first(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_available_models_are_listed_with_registered_ones_first(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("OPENAI", "ANTHROPIC", "GOOGLE", "GEMINI", "COMPATIBLE"):
         for end in ("API_KEY", "BASE_URL", "AUTH_TOKEN"):
             monkeypatch.delenv(f"{name}_{end}", raising=False)

@@ -1,4 +1,4 @@
-"""`/api/providers`: registered by administrators, used by all, tested for real; keys go in and never out."""
+"""`/api/providers`: registered by administrators, used by everyone, tested with real requests; keys are never returned."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from pramana.planning import create_run
 from pramana.request import Limits, RunRequest, Selection
 from pramana.run.accounts import Reach
 from pramana.show.api.envelope import make_shape
-from pramana.show.api.providers import WorthShape
+from pramana.show.api.providers import DescriptionCheckShape
 from pramana.show.cli import pramana
 
 from ...loopback.openai import OpenAIWire
@@ -35,8 +35,8 @@ AGENT = (Path(__file__).parents[3] / "src" / "pramana" / "agents" / "pipecat.yam
 
 
 @contextmanager
-def running(make: Callable[[], Any]) -> Iterator[Any]:
-    """Run a loopback server in a thread of its own, as somebody else's would be."""
+def run_in_thread(make: Callable[[], Any]) -> Iterator[Any]:
+    """Run a loopback server in a separate thread, as a third party's server would be."""
     made: list[Any] = []
     ready, ended, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
 
@@ -59,12 +59,12 @@ def running(make: Callable[[], Any]) -> Iterator[Any]:
 
 @pytest.fixture
 def openai() -> Iterator[Loopback]:
-    with running(lambda: Loopback(OpenAIWire(key=KEY))) as found:
+    with run_in_thread(lambda: Loopback(OpenAIWire(key=KEY))) as found:
         yield found
 
 
-def test_a_provider_is_registered_read_changed_and_deleted(either: Client) -> None:
-    made = either.post("/api/providers", MINE)
+def test_a_provider_is_registered_read_changed_and_deleted(client_per_store: Client) -> None:
+    made = client_per_store.post("/api/providers", MINE)
     assert made.status == 201
     make_shape(ProviderView).model_validate(made.data)
     said = {name: made.data[name] for name in ("id", "kind", "baseUrl", "arguments", "keySet")}
@@ -75,19 +75,23 @@ def test_a_provider_is_registered_read_changed_and_deleted(either: Client) -> No
         "arguments": {"model": None, "description": None},
         "keySet": True,
     }
-    assert either.get("/api/providers").data == [made.data] == [either.get("/api/providers/my-vllm").data]
-    changed = either.patch("/api/providers/my-vllm", {"arguments": {"model": "llama"}})
+    assert (
+        client_per_store.get("/api/providers").data
+        == [made.data]
+        == [client_per_store.get("/api/providers/my-vllm").data]
+    )
+    changed = client_per_store.patch("/api/providers/my-vllm", {"arguments": {"model": "llama"}})
     assert (changed.data["arguments"]["model"], changed.data["keySet"]) == ("llama", True)
-    again = either.post("/api/providers", MINE)
+    again = client_per_store.post("/api/providers", MINE)
     assert (again.status, again.json["code"]) == (409, "already_exists")
-    assert either.delete("/api/providers/my-vllm").data["id"] == "my-vllm"
-    for found in (either.get("/api/providers/my-vllm"), either.delete("/api/providers/my-vllm")):
+    assert client_per_store.delete("/api/providers/my-vllm").data["id"] == "my-vllm"
+    for found in (client_per_store.get("/api/providers/my-vllm"), client_per_store.delete("/api/providers/my-vllm")):
         assert (found.status, found.json["code"]) == (404, "not_found")
-    assert either.patch("/api/providers/my-vllm", {"apiKey": None}).status == 404
-    assert either.get("/api/providers").data == []
+    assert client_per_store.patch("/api/providers/my-vllm", {"apiKey": None}).status == 404
+    assert client_per_store.get("/api/providers").data == []
 
 
-def test_a_key_goes_in_and_never_out(tmp_path: Path, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_is_write_only(tmp_path: Path, client: Client, caplog: pytest.LogCaptureFixture) -> None:
     answers = [
         client.post("/api/providers", MINE),
         client.post("/api/providers", {**MINE, "id": "Wrong"}),
@@ -107,12 +111,12 @@ def test_a_key_goes_in_and_never_out(tmp_path: Path, client: Client, caplog: pyt
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({**MINE, "kind": "python"}, "run code, so they exist only in the local configuration"),
         ({**MINE, "kind": "command"}, "run code"),
-        ({**MINE, "kind": "opena"}, 'there is no kind "opena"; did you mean "openai"'),
-        ({**MINE, "id": "openai"}, "is already the name of something else"),
+        ({**MINE, "kind": "opena"}, 'unknown kind "opena"; did you mean "openai"'),
+        ({**MINE, "id": "openai"}, "is reserved as a name"),
         ({**MINE, "baseUrl": "http://me:word@models.example"}, "leave them out and send the key as apiKey"),
         ({**MINE, "baseUrl": None}, "needs a baseUrl"),
         ({**MINE, "command": ["ls"]}, "command: "),
@@ -121,19 +125,19 @@ def test_a_key_goes_in_and_never_out(tmp_path: Path, client: Client, caplog: pyt
         ({**MINE, "kind": "websocket", "arguments": {"description": "name: [x"}}, "description:1:"),
         ({**MINE, "kind": "websocket", "arguments": {"description": {"name": "x"}}}, "uplink is required"),
         ({"kind": "openai"}, "id: "),
-        ([], "the request does not fit"),
+        ([], "the request is not valid"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_registered_is_told(client: Client, body: Any, said: str) -> None:
+def test_an_invalid_provider_is_refused_with_the_reason(client: Client, body: Any, message: str) -> None:
     found = client.post("/api/providers", body)
     assert (found.status, found.json["code"]) == (400, "invalid_input")
-    assert said in found.error
+    assert message in found.error
     assert client.get("/api/providers").data == []
 
 
-def test_only_an_administrator_changes_them_and_who_looks_sees_no_key(guarded: Client) -> None:
-    admin, editor, viewer = map(guarded.with_token, ("admin", "editor", "viewer"))
-    for who in (guarded, viewer, editor):
+def test_only_administrators_change_providers_and_no_role_reads_keys(secure_client: Client) -> None:
+    admin, editor, viewer = map(secure_client.with_token, ("admin", "editor", "viewer"))
+    for who in (secure_client, viewer, editor):
         assert who.post("/api/providers", MINE).status in (401, 403)
     assert admin.post("/api/providers", MINE).status == 201
     for who in (viewer, editor):
@@ -142,37 +146,37 @@ def test_only_an_administrator_changes_them_and_who_looks_sees_no_key(guarded: C
         assert who.post("/api/providers/rotate").status == 403
         assert who.get("/api/providers/my-vllm").data["keySet"] is True
     assert viewer.post("/api/providers/my-vllm/test").status == 403
-    assert guarded.get("/api/providers").status == 401
+    assert secure_client.get("/api/providers").status == 401
 
 
 @pytest.mark.parametrize(
     "change", [{"baseUrl": "https://elsewhere.example/v1"}, {"base_url": "http://models.example/v1"}]
 )
-def test_a_key_does_not_follow_to_another_address(client: Client, change: dict[str, Any]) -> None:
+def test_changing_the_base_url_requires_the_key_again(client: Client, change: dict[str, Any]) -> None:
     client.post("/api/providers", MINE)
     refused = client.patch("/api/providers/my-vllm", change)
-    assert (refused.status, "a key is only sent to the address it was set for" in refused.error) == (400, True)
+    assert (refused.status, "a key is only sent to the address that it was set for" in refused.error) == (400, True)
     assert client.get("/api/providers/my-vllm").data["baseUrl"] == MINE["baseUrl"]
     assert client.patch("/api/providers/my-vllm", {**change, "apiKey": None}).data["keySet"] is False
     assert client.patch("/api/providers/my-vllm", {"baseUrl": MINE["baseUrl"]}).status == 200
 
 
 @pytest.mark.parametrize("url", ["{model}", "wss://{model}/talk"])
-def test_a_key_does_not_follow_a_model_that_says_another_host(client: Client, url: str) -> None:
+def test_a_key_is_not_sent_to_a_host_named_by_the_model(client: Client, url: str) -> None:
     said = {"description": AGENT.replace('url: "{model}"', f'url: "{url}"')}
     whole = "wss://{}/talk" if url == "{model}" else "{}"
     agent = {"id": "mine", "kind": "websocket", "apiKey": KEY, "arguments": said}
-    assert "say where: arguments.model" in client.post("/api/providers", agent).error
+    assert "set arguments.model" in client.post("/api/providers", agent).error
     made = client.post("/api/providers", {**agent, "arguments": {**said, "model": whole.format("agent.example")}})
     assert made.data["keySet"] is True
     moved = {"arguments": {**said, "model": whole.format("evil.example")}}
     assert "a key is only sent to the address" in client.patch("/api/providers/mine", moved).error
-    assert "say where: arguments.model" in client.patch("/api/providers/mine", {"arguments": said}).error
+    assert "set arguments.model" in client.patch("/api/providers/mine", {"arguments": said}).error
     assert client.patch("/api/providers/mine", {**moved, "apiKey": KEY}).data["keySet"] is True
 
 
-def test_an_editor_cannot_lead_the_key_of_an_agent_to_a_host_of_theirs(guarded: Client) -> None:
-    admin, editor = guarded.with_token("admin"), guarded.with_token("editor")
+def test_an_editor_cannot_redirect_the_key_of_an_agent_to_another_host(secure_client: Client) -> None:
+    admin, editor = secure_client.with_token("admin"), secure_client.with_token("editor")
     admin.patch("/api/settings", {"allowPrivateAddresses": True})
     said = {"description": AGENT, "model": "ws://agent.example/"}
     assert "{model}" in AGENT
@@ -182,7 +186,7 @@ def test_an_editor_cannot_lead_the_key_of_an_agent_to_a_host_of_theirs(guarded: 
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def listen() -> None:
-            """Hang up on whoever comes, also when they try again: unanswered, they would wait until their timeout."""
+            """Close every connection at once; unanswered, a client would wait for its timeout."""
             with suppress(OSError):
                 while True:
                     connection, _ = listening.accept()
@@ -199,12 +203,12 @@ def test_an_editor_cannot_lead_the_key_of_an_agent_to_a_host_of_theirs(guarded: 
     assert not any(KEY.encode() in each for each in seen)
 
 
-def test_nothing_to_change_is_told(client: Client) -> None:
+def test_an_empty_change_is_refused(client: Client) -> None:
     client.post("/api/providers", MINE)
     assert "nothing to change" in client.patch("/api/providers/my-vllm", {}).error
 
 
-def test_what_is_wrong_is_told_at_its_field(client: Client) -> None:
+def test_an_invalid_field_is_reported_with_its_path(client: Client) -> None:
     agent = {"id": "mine", "kind": "websocket", "arguments": {"description": "name: x"}}
     for body, path in (
         ({**MINE, "id": "Wrong"}, "id"),
@@ -221,10 +225,10 @@ def test_what_is_wrong_is_told_at_its_field(client: Client) -> None:
     assert (said["file"], said["line"]) == ("description", 1)
 
 
-def test_a_description_is_checked_without_being_kept(guarded: Client) -> None:
-    viewer = guarded.with_token("viewer")
+def test_a_description_can_be_validated_without_being_stored(secure_client: Client) -> None:
+    viewer = secure_client.with_token("viewer")
     good = viewer.post("/api/providers/validate", {"description": AGENT})
-    WorthShape.model_validate(good.data)
+    DescriptionCheckShape.model_validate(good.data)
     assert good.data == {"valid": True, "problems": []}
     found = viewer.post("/api/providers/validate", {"description": AGENT.replace("greets: true", "greats: true")}).data
     assert found["valid"] is False
@@ -234,9 +238,7 @@ def test_a_description_is_checked_without_being_kept(guarded: Client) -> None:
     assert viewer.get("/api/providers").data == []
 
 
-def test_which_keys_the_environment_has_is_told_and_never_what_they_are(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_keys_are_listed_without_their_values(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.delenv("DEEPGRAM_API_KEY", raising=False)
     found = client.get("/api/providers")
@@ -253,7 +255,7 @@ def test_which_keys_the_environment_has_is_told_and_never_what_they_are(
 # ── Testing ──
 
 
-def test_a_provider_that_answers_is_healthy(client: Client, openai: Loopback) -> None:
+def test_testing_a_working_provider_lists_its_models(client: Client, openai: Loopback) -> None:
     client.post("/api/providers", {**MINE, "baseUrl": openai.url})
     found = client.post("/api/providers/my-vllm/test")
     assert found.status == 200
@@ -263,7 +265,7 @@ def test_a_provider_that_answers_is_healthy(client: Client, openai: Loopback) ->
     assert openai.requests[-1].headers["Authorization"] == f"Bearer {KEY}"
 
 
-def test_one_that_does_not_is_told_with_the_reason_and_the_time(client: Client, openai: Loopback) -> None:
+def test_testing_a_failing_provider_returns_reason_and_duration(client: Client, openai: Loopback) -> None:
     client.post("/api/providers", {**MINE, "baseUrl": openai.url, "apiKey": "sk-wrong-0123456789"})
     found = client.post("/api/providers/my-vllm/test", {})
     assert (found.status, found.json["code"]) == (503, "authentication_failed")
@@ -280,17 +282,17 @@ def test_one_that_does_not_is_told_with_the_reason_and_the_time(client: Client, 
     assert client.post("/api/providers/nobody/test").status == 404
 
 
-def test_one_that_never_answers_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_testing_a_silent_provider_times_out(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pramana.app.providers.PROBE_S", 0.3)
-    with running(lambda: Loopback(OpenAIWire(), faults=[Fault("hang")])) as slow:
+    with run_in_thread(lambda: Loopback(OpenAIWire(), faults=[Fault("hang")])) as slow:
         client.post("/api/providers", {**MINE, "baseUrl": slow.url})
         found = client.post("/api/providers/my-vllm/test")
     assert (found.status, found.json["code"]) == (503, "unavailable")
     assert 250 < found.json["latencyMs"] < 5_000
 
 
-def test_an_agent_is_called_and_hung_up_on(client: Client) -> None:
-    with running(lambda: VoiceLoopback(PipecatAgent, Script(), key=KEY)) as agent:
+def test_testing_a_voice_agent_calls_and_hangs_up(client: Client) -> None:
+    with run_in_thread(lambda: VoiceLoopback(PipecatAgent, Script(), key=KEY)) as agent:
         url = agent.url.replace("http", "ws")
         bot = {"id": "my-bot", "kind": "pipecat", "apiKey": KEY, "arguments": {"model": url}}
         assert client.post("/api/providers", bot).status == 201
@@ -306,13 +308,13 @@ def test_an_agent_is_called_and_hung_up_on(client: Client) -> None:
     assert "testing a voice agent needs a model" in client.post("/api/providers/eleven/test").error
 
 
-def test_those_that_ask_nobody_are_healthy(client: Client) -> None:
+def test_testing_offline_providers_succeeds(client: Client) -> None:
     for kind in ("fake", "fake-voice"):
         client.post("/api/providers", {"id": f"my-{kind}", "kind": kind})
         assert client.post(f"/api/providers/my-{kind}/test").data["models"]
 
 
-def test_a_server_for_others_asks_no_private_address_until_it_may(sqlite_url: str, openai: Loopback) -> None:
+def test_a_public_server_tests_no_private_address_unless_allowed(sqlite_url: str, openai: Loopback) -> None:
     with serve(sqlite_url, host="0.0.0.0", tokens_required=True) as found:  # noqa: S104 - only said, not done
         admin = found.with_token("admin")
         admin.post("/api/providers", {**MINE, "baseUrl": openai.url})
@@ -328,7 +330,9 @@ def test_a_server_for_others_asks_no_private_address_until_it_may(sqlite_url: st
 # ── Rotation ──
 
 
-def test_keys_are_locked_anew_by_a_new_key(client: Client, monkeypatch: pytest.MonkeyPatch, openai: Loopback) -> None:
+def test_keys_are_re_encrypted_with_a_new_secret_key(
+    client: Client, monkeypatch: pytest.MonkeyPatch, openai: Loopback
+) -> None:
     old, new = "A" * 43 + "=", "B" * 42 + "A="
     monkeypatch.setenv("PRAMANA_SECRET_KEY", old)
     client.post("/api/providers", {**MINE, "baseUrl": openai.url})
@@ -371,9 +375,7 @@ def suite(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_run_asks_by_a_registered_provider_and_stores_no_key(
-    client: Client, openai: Loopback, tmp_path: Path
-) -> None:
+def test_a_run_uses_a_registered_provider_and_stores_no_key(client: Client, openai: Loopback, tmp_path: Path) -> None:
     assert client.store
     assert client.serving
     client.post("/api/providers", {**MINE, "baseUrl": openai.url})
@@ -391,7 +393,7 @@ def test_a_run_asks_by_a_registered_provider_and_stores_no_key(
     assert KEY.encode() not in b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
 
 
-def test_the_command_line_knows_what_is_registered_in_its_store(
+def test_the_command_line_uses_providers_registered_in_its_store(
     client: Client, openai: Loopback, tmp_path: Path, suite: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.post("/api/providers", {**MINE, "baseUrl": openai.url, "arguments": {"model": "loopback-small"}})
@@ -405,12 +407,14 @@ def test_the_command_line_knows_what_is_registered_in_its_store(
     assert KEY.encode() not in kept
 
 
-def test_a_run_that_goes_on_needs_its_provider_where_it_was(client: Client, openai: Loopback, suite: Path) -> None:
+def test_resuming_a_run_requires_its_provider_at_the_same_address(
+    client: Client, openai: Loopback, suite: Path
+) -> None:
     assert client.store
     client.post("/api/providers", {**MINE, "baseUrl": openai.url})
     run = create_run(client.store, RunRequest(paths=(suite,), models=("my-vllm:llama",)))
     client.patch("/api/providers/my-vllm", {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": KEY})
-    with pytest.raises(InvalidInput, match="another address than when the run started"):
+    with pytest.raises(InvalidInput, match="has changed since the run started"):
         run_sync(client.store, run, Limits())
     client.patch("/api/providers/my-vllm", {"baseUrl": openai.url, "apiKey": "sk-wrong-0123456789"})
     run = run_sync(
@@ -422,7 +426,7 @@ def test_a_run_that_goes_on_needs_its_provider_where_it_was(client: Client, open
 
 
 @pytest.mark.parametrize("typed", ["python:os:getcwd", "command:mine", "websocket:/etc/hostname"])
-def test_a_server_writes_down_no_run_that_would_run_code_here(client: Client, typed: str) -> None:
+def test_a_server_stores_no_run_that_would_run_local_code(client: Client, typed: str) -> None:
     assert client.store
     assert client.serving
     for given in ({"models": (typed,)}, {"models": ("fake",), "judge": typed}, {"models": ("fake",), "stt": typed}):

@@ -63,7 +63,7 @@ BEEP = _wav()
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ApiRequest:
     """One request.
 
     In its path `{text}`, `{other}`, `{voice}`, `{errored}`, `{stopped}` and `{served}` are the runs of the store, with
@@ -77,19 +77,20 @@ class Wanted:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def get(*paths: str) -> list[Wanted]:
-    return [Wanted("GET", path) for path in paths]
+def get(*paths: str) -> list[ApiRequest]:
+    return [ApiRequest("GET", path) for path in paths]
 
 
 REQUESTS = (
     *get("/openapi.json", "/api/health", "/api/me", "/api/server", "/api/tokens", "/api/settings", "/api/no-such-thing"),
-    Wanted("HEAD", "/api/health"),
+    ApiRequest("HEAD", "/api/health"),
     # Runs
     *get(
         "/api/runs", "/api/runs?pageSize=2&page=2&outcomes=true", "/api/runs?status=stopped", "/api/runs?model=fake",
         "/api/runs?suite=v1.0", "/api/runs?text=made", "/api/runs?status=no", "/api/runs?page=0&pageSize=9999",
         "/api/runs/{text}", "/api/runs/{text}?summary=false", "/api/runs/{voice}", "/api/runs/{errored}",
         "/api/runs/{stopped}", "/api/runs/{served}", "/api/runs/latest", "/api/runs/nobody",
+        "/api/runs/{text}@0?summary=false", "/api/runs/{text}@9", "/api/runs/{text}/scorings", "/api/runs/nobody/scorings",
         "/api/runs/{text}/results?pageSize=3", "/api/runs/{text}/results?outcome=failed&pageSize=2",
         "/api/runs/{text}/results?model=fake:echo&case=reasoning-001", "/api/runs/{text}/results?outcome=no",
         "/api/runs/nobody/results", "/api/runs/{text}/results/{1 of text}", "/api/runs/{text}/results/{1 of text}?outcome=passed",
@@ -102,7 +103,7 @@ REQUESTS = (
         "/api/runs/{errored}/events", "/api/runs/{errored}/events?after=1", "/api/runs/nobody/events",
         "/api/events?seconds=1.5", "/api/events?seconds=no",
     ),
-    Wanted("GET", "/api/events?seconds=1.5", headers=(("Last-Event-ID", "3"),)),
+    ApiRequest("GET", "/api/events?seconds=1.5", headers=(("Last-Event-ID", "3"),)),
     # Comparing
     *get(
         "/api/compare?base={text}&new={other}&model=fake:fixed=Ben&newModel=fake:fixed=16:00", "/api/compare?base={text}&new={other}",
@@ -122,7 +123,7 @@ REQUESTS = (
         "/api/suites/made-up-1/cheap", "/api/suites/made-up-1/no", "/api/suites/v1.0/cheap/hash",
         "/api/suites/v9/cheap/hash",
     ),
-    Wanted("GET", "/api/suites/made-up-1/cheap", headers=(("Accept", "application/x-ndjson"),)),
+    ApiRequest("GET", "/api/suites/made-up-1/cheap", headers=(("Accept", "application/x-ndjson"),)),
     # Scenarios
     *get(
         "/api/scenarios", "/api/scenarios?pageSize=1&page=2", "/api/scenarios?tag=domain:hotel&tag=task:booking",
@@ -136,77 +137,78 @@ REQUESTS = (
         "/api/audio", "/audio/nobody.wav", "/api/data/chart", "/api/data/chart?verification=unverified",
         "/api/badge/fake", "/api/badge/nobody",
     ),
-    Wanted("HEAD", "/audio/nobody.wav"),
-    # What changes something: first wrongly, then as it should be
-    Wanted("POST", "/api/scenarios", {}),
-    Wanted("POST", "/api/scenarios", body=b"{"),
-    Wanted("POST", "/api/scenarios", {**SCENARIO, "type": "no", "difficulty": 3}),
-    Wanted("POST", "/api/scenarios", SCENARIO),
-    Wanted("POST", "/api/scenarios", {**SCENARIO, "id": "desk-opening-hours"}),
-    Wanted("PUT", "/api/scenarios/lost-umbrella", {**SCENARIO, "prompt": "I lost my umbrella."}),
-    Wanted("PUT", "/api/scenarios/nobody", SCENARIO),
-    Wanted("PATCH", "/api/scenarios/lost-umbrella", {"tags": ["a", "b"]}),
-    Wanted("PATCH", "/api/scenarios/lost-umbrella", {"id": "other"}),
-    Wanted("PATCH", "/api/scenarios/lost-umbrella?seen=2020-01-01T00:00:00.000Z", {"name": "Late"}),
-    Wanted("DELETE", "/api/scenarios/lost-umbrella"),
-    Wanted("DELETE", "/api/scenarios/lost-umbrella"),
-    Wanted("POST", "/api/scenarios/lost-umbrella/restore"),
-    Wanted("POST", "/api/scenarios/nobody/restore"),
-    Wanted("POST", "/api/scenarios/desk-llegada/restore"),
-    Wanted("POST", "/api/scenarios/validate", {"yaml": YAML % ("wake-up", "no")}),
-    Wanted("POST", "/api/scenarios/validate?read=true", {"yaml": YAML % ("wake-up", "task-completion")}),
-    Wanted("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "no")}),
-    Wanted("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "task-completion"), "dryRun": True}),
-    Wanted("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "task-completion")}),
-    Wanted("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "task-completion"), "mode": "fail"}),
-    Wanted(
+    ApiRequest("HEAD", "/audio/nobody.wav"),
+    # Changes: first invalid requests, then valid ones
+    ApiRequest("POST", "/api/scenarios", {}),
+    ApiRequest("POST", "/api/scenarios", body=b"{"),
+    ApiRequest("POST", "/api/scenarios", {**SCENARIO, "type": "no", "difficulty": 3}),
+    ApiRequest("POST", "/api/scenarios", SCENARIO),
+    ApiRequest("POST", "/api/scenarios", {**SCENARIO, "id": "desk-opening-hours"}),
+    ApiRequest("PUT", "/api/scenarios/lost-umbrella", {**SCENARIO, "prompt": "I lost my umbrella."}),
+    ApiRequest("PUT", "/api/scenarios/nobody", SCENARIO),
+    ApiRequest("PATCH", "/api/scenarios/lost-umbrella", {"tags": ["a", "b"]}),
+    ApiRequest("PATCH", "/api/scenarios/lost-umbrella", {"id": "other"}),
+    ApiRequest("PATCH", "/api/scenarios/lost-umbrella?seen=2020-01-01T00:00:00.000Z", {"name": "Late"}),
+    ApiRequest("DELETE", "/api/scenarios/lost-umbrella"),
+    ApiRequest("DELETE", "/api/scenarios/lost-umbrella"),
+    ApiRequest("POST", "/api/scenarios/lost-umbrella/restore"),
+    ApiRequest("POST", "/api/scenarios/nobody/restore"),
+    ApiRequest("POST", "/api/scenarios/desk-llegada/restore"),
+    ApiRequest("POST", "/api/scenarios/validate", {"yaml": YAML % ("wake-up", "no")}),
+    ApiRequest("POST", "/api/scenarios/validate?read=true", {"yaml": YAML % ("wake-up", "task-completion")}),
+    ApiRequest("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "no")}),
+    ApiRequest("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "task-completion"), "dryRun": True}),
+    ApiRequest("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "task-completion")}),
+    ApiRequest("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "task-completion"), "mode": "fail"}),
+    ApiRequest(
         "POST", "/api/scenarios/import?mode=update", body=(YAML % ("wake-up", "task-completion")).encode(),
         headers=(("Content-Type", "application/yaml"),),
     ),
-    Wanted("POST", "/api/scenarios/import", body=b"x", headers=(("Content-Type", "text/csv"),)),
-    Wanted("POST", "/api/library/import", {"files": ["no.yaml"]}),
-    Wanted("POST", "/api/library/import", {"files": ["information-retrieval/first-call.yaml"], "mode": "skip"}),
-    Wanted("POST", "/api/suites", {"version": "made-up-2", "tiers": {"cheap": "{}"}}),
-    Wanted("POST", "/api/suites", {"version": "made-up-2", "tiers": {"cheap": JSONL}}),
-    Wanted("POST", "/api/suites", {"version": "made-up-2", "tiers": {"cheap": JSONL}}),
-    Wanted("POST", "/api/suites", {"version": "made-up-1", "tiers": {"cheap": JSONL}}),
-    Wanted("POST", "/api/providers", {"id": "mine", "kind": "no"}),
-    Wanted("POST", "/api/providers", {"id": "mine", "kind": "openai", "baseUrl": "https://models.example/v1"}),
-    Wanted("POST", "/api/providers", {"id": "mine", "kind": "openai", "baseUrl": "https://models.example/v1"}),
-    Wanted("PATCH", "/api/providers/mine", {"arguments": {"model": "large"}}),
-    Wanted("PATCH", "/api/providers/nobody", {"baseUrl": None}),
-    Wanted("POST", "/api/providers/nobody/test", {}),
-    Wanted("POST", "/api/providers/validate", {"description": "name: x"}),
-    Wanted("POST", "/api/providers/rotate"),
-    Wanted("DELETE", "/api/providers/mine"),
-    Wanted("DELETE", "/api/providers/mine"),
-    Wanted("PUT", "/api/prices/house:large", {"inputPerMillion": -1}),
-    Wanted("PUT", "/api/prices/house:large", {"inputPerMillion": 1, "outputPerMillion": 2}),
-    Wanted("DELETE", "/api/prices/house:large"),
-    Wanted("DELETE", "/api/prices/house:large"),
-    Wanted("POST", "/api/weights/nobody/pull"),
-    Wanted("POST", "/audio", body=b"no sound"),
-    Wanted("POST", "/audio", body=BEEP),
-    Wanted("PUT", "/audio/beep.wav", body=b"no sound"),
-    Wanted("PUT", "/audio/beep.wav", body=BEEP),
-    Wanted("PUT", "/audio/beep.wav", body=BEEP + b"\0\0"),
-    Wanted("PUT", "/audio/beep.wav?replace=true", body=BEEP),
-    Wanted("GET", "/api/audio"),
-    Wanted("HEAD", "/audio/beep.wav"),
-    Wanted("GET", "/audio/beep.wav", headers=(("Range", "bytes=0-3"),)),
-    Wanted("GET", "/audio/beep.wav", headers=(("Range", "bytes=999999-"),)),
-    Wanted("DELETE", "/audio/beep.wav"),
-    Wanted("DELETE", "/audio/beep.wav"),
-    Wanted("POST", "/api/submit", {"model_id": "fake", "prompt_id": "factual-901", "output": "red"}),
-    Wanted("POST", "/api/submit", {"model_id": "fake"}),
-    Wanted("POST", "/api/submit/batch", {"results": [{"model_id": "m", "prompt_id": "p", "output": "o"}]}),
-    Wanted("POST", "/api/submit/batch", {"results": []}),
-    Wanted("POST", "/api/runs", {}),
-    Wanted("POST", "/api/runs", {"models": ["no:such"], "tier": "no", "repeats": 0, "limits": {"maxCost": -1}}),
-    Wanted("POST", "/api/runs", {"models": ["fake"], "tier": "cheap", "dryRun": True}),
-    Wanted("POST", "/api/runs", {"models": ["python:os:getcwd"], "tier": "cheap"}),
-    Wanted("POST", "/api/runs", {"models": ["fake", "fake:echo"], "scenarios": "all", "repeats": 2, "judge": "fake"}),
-    Wanted(
+    ApiRequest("POST", "/api/scenarios/import", body=b"x", headers=(("Content-Type", "text/csv"),)),
+    ApiRequest("POST", "/api/library/import", {"files": ["no.yaml"]}),
+    ApiRequest("POST", "/api/library/import", {"files": ["information-retrieval/first-call.yaml"], "mode": "skip"}),
+    ApiRequest("POST", "/api/suites", {"version": "made-up-2", "tiers": {"cheap": "{}"}}),
+    ApiRequest("POST", "/api/suites", {"version": "made-up-2", "tiers": {"cheap": JSONL}}),
+    ApiRequest("POST", "/api/suites", {"version": "made-up-2", "tiers": {"cheap": JSONL}}),
+    ApiRequest("POST", "/api/suites", {"version": "made-up-1", "tiers": {"cheap": JSONL}}),
+    ApiRequest("POST", "/api/providers", {"id": "mine", "kind": "no"}),
+    ApiRequest("POST", "/api/providers", {"id": "mine", "kind": "openai", "baseUrl": "https://models.example/v1"}),
+    ApiRequest("POST", "/api/providers", {"id": "mine", "kind": "openai", "baseUrl": "https://models.example/v1"}),
+    ApiRequest("PATCH", "/api/providers/mine", {"arguments": {"model": "large"}}),
+    ApiRequest("PATCH", "/api/providers/nobody", {"baseUrl": None}),
+    ApiRequest("POST", "/api/providers/nobody/test", {}),
+    ApiRequest("POST", "/api/providers/validate", {"description": "name: x"}),
+    ApiRequest("POST", "/api/providers/rotate"),
+    ApiRequest("DELETE", "/api/providers/mine"),
+    ApiRequest("DELETE", "/api/providers/mine"),
+    ApiRequest("PUT", "/api/prices/house:large", {"inputPerMillion": -1}),
+    ApiRequest("PUT", "/api/prices/house:large", {"inputPerMillion": 1, "outputPerMillion": 2}),
+    ApiRequest("DELETE", "/api/prices/house:large"),
+    ApiRequest("DELETE", "/api/prices/house:large"),
+    ApiRequest("POST", "/api/weights/nobody/pull"),
+    ApiRequest("POST", "/audio", body=b"no sound"),
+    ApiRequest("POST", "/audio", body=BEEP),
+    ApiRequest("PUT", "/audio/beep.wav", body=b"no sound"),
+    ApiRequest("PUT", "/audio/beep.wav", body=BEEP),
+    ApiRequest("PUT", "/audio/beep.wav", body=BEEP + b"\0\0"),
+    ApiRequest("PUT", "/audio/beep.wav?replace=true", body=BEEP),
+    ApiRequest("GET", "/api/audio"),
+    ApiRequest("HEAD", "/audio/beep.wav"),
+    ApiRequest("GET", "/audio/beep.wav", headers=(("Range", "bytes=0-3"),)),
+    ApiRequest("GET", "/audio/beep.wav", headers=(("Range", "bytes=999999-"),)),
+    ApiRequest("DELETE", "/audio/beep.wav"),
+    ApiRequest("DELETE", "/audio/beep.wav"),
+    ApiRequest("POST", "/api/submit", {"model_id": "fake", "prompt_id": "factual-901", "output": "red"}),
+    ApiRequest("POST", "/api/submit", {"model_id": "fake"}),
+    ApiRequest("POST", "/api/submit/batch", {"results": [{"model_id": "m", "prompt_id": "p", "output": "o"}]}),
+    ApiRequest("POST", "/api/submit/batch", {"results": []}),
+    ApiRequest("POST", "/api/runs", {}),
+    ApiRequest("POST", "/api/runs", {"models": ["no:such"], "tier": "no", "repeats": 0, "limits": {"maxCost": -1}}),
+    ApiRequest("POST", "/api/runs", {"models": ["fake"], "tier": "cheap", "dryRun": True}),
+    ApiRequest("POST", "/api/runs", {"models": ["python:os:getcwd"], "tier": "cheap"}),
+    ApiRequest("POST", "/api/runs", {"models": ["fake"], "scenarios": {"ids": []}}),
+    ApiRequest("POST", "/api/runs", {"models": ["fake", "fake:echo"], "scenarios": "all", "repeats": 2, "judge": "fake"}),
+    ApiRequest(
         "POST", "/api/runs",
         {
             "models": ["fake-voice"], "scenarios": {"tag": ["domain:hotel"], "difficulty": "easy"},
@@ -214,35 +216,37 @@ REQUESTS = (
             "maxTokens": 5, "parameters": {"top_k": 3}, "limits": {"maxCost": 1, "concurrency": 2},
         },
     ),
-    Wanted("POST", "/api/runs/{made}/cancel"),
-    Wanted("POST", "/api/runs/{made}/resume", {"limits": {"maxTotalTokens": 1000}}),
-    Wanted("PATCH", "/api/runs/{made}", {"name": "nightly", "note": "The new prompt"}),
-    Wanted("PATCH", "/api/runs/{made}", {"name": 3}),
-    Wanted("PATCH", "/api/runs/nobody", {"name": "nightly"}),
-    Wanted("GET", "/api/runs/{made}"),
-    Wanted("DELETE", "/api/runs/{made}"),
-    Wanted("POST", "/api/runs/latest/cancel"),
-    Wanted("POST", "/api/runs/nobody/cancel"),
-    Wanted("POST", "/api/runs/{text}/cancel"),
-    Wanted("POST", "/api/runs/{text}/resume"),
-    Wanted("POST", "/api/runs/{stopped}/resume", {"limits": {"maxTotalTokens": 1000}}),
-    Wanted("DELETE", "/api/runs/{other}"),
-    Wanted("DELETE", "/api/runs/nobody"),
-    Wanted("POST", "/api/tokens", {"name": "", "role": "king"}),
-    Wanted("POST", "/api/tokens", {"name": "night watch", "role": "viewer"}),
-    Wanted("DELETE", "/api/tokens/{token}"),
-    Wanted("DELETE", "/api/tokens/nobody"),
-    Wanted("GET", "/api/tokens"),
-    Wanted("PATCH", "/api/settings", {}),
-    Wanted("PATCH", "/api/settings", {"requestsPerMinute": 0}),
-    Wanted("PATCH", "/api/settings", {"anonymousSubmission": True, "requestsPerMinute": 10_000}),
-    Wanted("GET", "/api/settings"),
-    Wanted("POST", "/api/health"),
+    ApiRequest("POST", "/api/runs/{made}/cancel"),
+    ApiRequest("POST", "/api/runs/{made}/resume", {"limits": {"maxTotalTokens": 1000}}),
+    ApiRequest("PATCH", "/api/runs/{made}", {"name": "nightly", "note": "The new prompt"}),
+    ApiRequest("PATCH", "/api/runs/{made}", {"name": 3}),
+    ApiRequest("PATCH", "/api/runs/nobody", {"name": "nightly"}),
+    ApiRequest("GET", "/api/runs/{made}"),
+    ApiRequest("DELETE", "/api/runs/{made}"),
+    ApiRequest("POST", "/api/runs/latest/cancel"),
+    ApiRequest("POST", "/api/runs/nobody/cancel"),
+    ApiRequest("POST", "/api/runs/{text}/cancel"),
+    ApiRequest("POST", "/api/runs/{text}/resume"),
+    ApiRequest("POST", "/api/runs/{stopped}/resume", {"limits": {"maxTotalTokens": 1000}}),
+    ApiRequest("POST", "/api/runs/{text}/scorings/0/use"),
+    ApiRequest("POST", "/api/runs/{text}/scorings/9/use"),
+    ApiRequest("DELETE", "/api/runs/{other}"),
+    ApiRequest("DELETE", "/api/runs/nobody"),
+    ApiRequest("POST", "/api/tokens", {"name": "", "role": "king"}),
+    ApiRequest("POST", "/api/tokens", {"name": "night watch", "role": "viewer"}),
+    ApiRequest("DELETE", "/api/tokens/{token}"),
+    ApiRequest("DELETE", "/api/tokens/nobody"),
+    ApiRequest("GET", "/api/tokens"),
+    ApiRequest("PATCH", "/api/settings", {}),
+    ApiRequest("PATCH", "/api/settings", {"requestsPerMinute": 0}),
+    ApiRequest("PATCH", "/api/settings", {"anonymousSubmission": True, "requestsPerMinute": 10_000}),
+    ApiRequest("GET", "/api/settings"),
+    ApiRequest("POST", "/api/health"),
 )  # fmt: skip
 """In this order, for each caller."""
 
 
-class Morning(clock.Clock):
+class FixedDayClock(clock.Clock):
     """The machine's time, but on the day of the recordings."""
 
     def __init__(self) -> None:
@@ -255,27 +259,27 @@ class Morning(clock.Clock):
 @pytest.mark.parametrize("caller", CALLERS)
 def test_every_route_answers_each_caller_as_recorded(caller: str, request: pytest.FixtureRequest) -> None:
     url = old_stores.unpack(old_stores.NOVEMBER, Path(os.environ["PRAMANA_HOME"]))  # noqa: TID251 - set by the tests
-    names = _named(url)
-    with clock.use_clock(Morning()), serve(url, tokens_required=True, api_only=True) as server:
-        client = _calling(server, caller)
-        found = [_answer(client, each, names) for each in REQUESTS]
+    names = _read_names(url)
+    with clock.use_clock(FixedDayClock()), serve(url, tokens_required=True, api_only=True) as server:
+        client = _make_caller(server, caller)
+        found = [_send(client, each, names) for each in REQUESTS]
     if request.config.getoption("--record"):
         _record(caller, found)
         return
-    for (wanted, answer), (was_asked, was) in zip(found, _recorded(caller), strict=True):
+    for (wanted, answer), (was_asked, was) in zip(found, _read_recorded(caller), strict=True):
         assert wanted == was_asked, "REQUESTS changed: record anew"
         assert answer == was, wanted
 
 
-def test_every_route_is_among_the_recorded() -> None:
+def test_every_route_is_recorded() -> None:
     asked = [(each.method, each.path.partition("?")[0]) for each in REQUESTS]
     for method, path in EVERY:
         pattern = re.compile(re.sub(r"\{\w+(:path)?\}", lambda found: ".+" if found[1] else "[^/]+", path))
         assert any(verb == method and pattern.fullmatch(each) for verb, each in asked), f"{method} {path}"
 
 
-def _named(url: str) -> dict[str, str]:
-    """Return what the names in paths stand for."""
+def _read_names(url: str) -> dict[str, str]:
+    """Return the values of the placeholders in paths."""
     found = {"made": "nothing-made", "token": "nothing-made"}
     names = ("text", "other", "voice", "errored", "stopped", "served")
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as store:
@@ -286,18 +290,18 @@ def _named(url: str) -> dict[str, str]:
     return found
 
 
-def _calling(server: Client, caller: str) -> Client:
+def _make_caller(server: Client, caller: str) -> Client:
     assert server.store
     if caller == "none":
         return server
     made, secret = server.store.tokens.create(caller, "admin" if caller == "revoked" else caller)
     if caller == "revoked":
-        server.store.tokens.create("another", "viewer")  # else the refusal would say that none is valid any more
+        server.store.tokens.create("another", "viewer")  # otherwise the error would say that no token is valid
         server.store.tokens.revoke(made.id)
     return Client(server.url, secret)
 
 
-def _answer(client: Client, wanted: Wanted, names: dict[str, str]) -> tuple[Any, Any]:
+def _send(client: Client, wanted: ApiRequest, names: dict[str, str]) -> tuple[Any, Any]:
     path = re.sub(r"\{([\w ]+)\}", lambda found: names[found[1]], wanted.path)
     answer = client.call(wanted.method, path, wanted.value, body=wanted.body, headers=dict(wanted.headers))
     if (wanted.method, wanted.path) == ("POST", "/api/runs") and answer.status == 202:
@@ -306,11 +310,11 @@ def _answer(client: Client, wanted: Wanted, names: dict[str, str]) -> tuple[Any,
         names["token"] = answer.data["id"]
     sent = wanted.value if wanted.body is None else _text(wanted.body)
     asked = {"method": wanted.method, "path": wanted.path, "headers": dict(wanted.headers), "body": sent}
-    return asked, _settled({"status": answer.status, "headers": _headers(answer), "body": _body(answer)}, client)
+    return asked, _normalise({"status": answer.status, "headers": _headers(answer), "body": _body(answer)}, client)
 
 
 def _headers(answer: Answer) -> dict[str, str]:
-    """Return the headers but those that only time and length decide."""
+    """Return the headers, except those that depend on time or length."""
     left_out = {"date", "content-length", "x-ratelimit-remaining", "x-ratelimit-reset", "last-modified"}
     if answer.headers.get("accept-ranges"):
         left_out.add("etag")  # of a file, by its time
@@ -324,7 +328,7 @@ def _body(answer: Answer) -> Any:
 
 
 def _text(data: bytes) -> str:
-    """Return bytes as text; what is none, by its digest."""
+    """Return bytes as text, or as their digest if they are not text."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -344,15 +348,15 @@ _MADE = (
 _OF_THE_MACHINE = ("uptimeSeconds", "present", "changedAt")
 
 
-def _settled(value: Any, client: Client) -> Any:
-    """Return an answer with what is made anew each time replaced by its kind."""
+def _normalise(value: Any, client: Client) -> Any:
+    """Return an answer with generated values (ids, times, ports) replaced by their kind."""
     if isinstance(value, dict):
         return {
-            _settled(name, client): _kind(each) if name in _OF_THE_MACHINE else _settled(each, client)
+            _normalise(name, client): _type_name(each) if name in _OF_THE_MACHINE else _normalise(each, client)
             for name, each in value.items()
         }
     if isinstance(value, list):
-        return [_settled(each, client) for each in value]
+        return [_normalise(each, client) for each in value]
     if isinstance(value, str):
         value = value.replace(client.url.removeprefix("http://"), "<address>")
         for pattern, kind in _MADE:
@@ -360,36 +364,36 @@ def _settled(value: Any, client: Client) -> Any:
     return value
 
 
-def _kind(value: Any) -> Any:
+def _type_name(value: Any) -> Any:
     return value if isinstance(value, dict) else type(value).__name__  # a schema has such names too
 
 
 # ── The recordings: answers by caller, those that are the same together ──
 
 
-def _recorded(caller: str) -> Iterator[tuple[Any, Any]]:
+def _read_recorded(caller: str) -> Iterator[tuple[Any, Any]]:
     parts = {path.stem: iter(json.loads(path.read_text(encoding="utf-8"))) for path in RECORDED.glob("*.json")}
     for wanted in REQUESTS:
-        entry = next(parts[_part(wanted.path)])
+        entry = next(parts[_file_stem(wanted.path)])
         (answer,) = (each["answer"] for each in entry["answers"] if caller in each["callers"])
         yield entry["request"], answer
 
 
-def _record(caller: str, found: list[tuple[Any, Any]]) -> None:
+def _record(caller: str, answers: list[tuple[Any, Any]]) -> None:
     parts: dict[str, list[Any]] = {}
-    for (asked, answer), wanted in zip(found, REQUESTS, strict=True):
-        entries = parts.setdefault(_part(wanted.path), [])
+    for (asked, answer), wanted in zip(answers, REQUESTS, strict=True):
+        entries = parts.setdefault(_file_stem(wanted.path), [])
         entries.append({"request": asked, "answers": [{"callers": [caller], "answer": answer}]})
     for name, entries in parts.items():
         path = RECORDED / f"{name}.json"
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and caller != CALLERS[0] else None
         for index, entry in enumerate(entries):
             if before:
-                _join(before[index], caller, entry["answers"][0]["answer"])
+                _merge_answer(before[index], caller, entry["answers"][0]["answer"])
         path.write_text(json.dumps(before or entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _join(entry: Any, caller: str, answer: Any) -> None:
+def _merge_answer(entry: Any, caller: str, answer: Any) -> None:
     for each in entry["answers"]:
         if each["answer"] == answer:
             each["callers"].append(caller)
@@ -397,5 +401,5 @@ def _join(entry: Any, caller: str, answer: Any) -> None:
     entry["answers"].append({"callers": [caller], "answer": answer})
 
 
-def _part(path: str) -> str:
+def _file_stem(path: str) -> str:
     return re.split(r"[/?.]", path.removeprefix("/").removeprefix("api/"))[0]

@@ -1,4 +1,4 @@
-"""`/api/scenarios` and `/api/library`: the seed's answers to the letter, and everything around them."""
+"""`/api/scenarios` and `/api/library`: the documented responses of the scenario format, and everything around them."""
 
 import json
 import re
@@ -31,7 +31,7 @@ from pramana.show.api.envelope import make_shape
 from pramana.show.api.scenarios import ValidatedShape
 
 from ...examples import examples
-from .served import Answer, Client, program
+from .served import Answer, Client, start_program
 
 DeletedShape, FacetsShape, ImportedShape = make_shape(DeletedView), make_shape(FacetsView), make_shape(ImportedView)
 LibraryShape, ScenarioShape = make_shape(LibraryView), make_shape(ScenarioView)
@@ -55,26 +55,26 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def document(*ids: str, **fields: str) -> str:
+def make_document(*ids: str, **fields: str) -> str:
     more = "".join(f"    {name}: {value}\n" for name, value in fields.items())
     entry = "    name: Test\n    type: task-completion\n    prompt: Hello\n    expected_outcome: Response\n"
     return 'version: "1.0"\nscenarios:\n' + "".join(f"  - id: {each}\n{entry}{more}" for each in ids)
 
 
-def imported(client: Client, yaml: str, **given_: Any) -> Answer:
+def import_yaml(client: Client, yaml: str, **given_: Any) -> Answer:
     return client.post("/api/scenarios/import", {"yaml": yaml, **given_})
 
 
-def ids_of(client: Client, query: str = "") -> list[str]:
+def list_ids(client: Client, query: str = "") -> list[str]:
     return [each["id"] for each in client.get(f"/api/scenarios?pageSize=500&{query}").data]
 
 
 # ── Import ──
 
 
-def test_an_import_answers_as_the_format_says(either: Client) -> None:
-    assert either.get("/api/scenarios").json["data"] == []  # nothing is there unasked
-    first = imported(either, document("test-1"), mode="skip")
+def test_an_import_returns_the_documented_response(client_per_store: Client) -> None:
+    assert client_per_store.get("/api/scenarios").json["data"] == []  # nothing is imported without a request
+    first = import_yaml(client_per_store, make_document("test-1"), mode="skip")
     assert first.status == 201
     assert first.json.keys() == {"success", "data", "meta"}
     (scenario,) = first.data["scenarios"]
@@ -83,20 +83,20 @@ def test_an_import_answers_as_the_format_says(either: Client) -> None:
     assert first.data == {"imported": ["test-1"], "updated": [], "skipped": [], "scenarios": [scenario]}
     assert first.json["meta"] == {"totalParsed": 1, "totalImported": 1, "totalUpdated": 0, "totalSkipped": 0}
 
-    again = imported(either, document("test-1"))  # skip is what happens when no mode is named
+    again = import_yaml(client_per_store, make_document("test-1"))  # skip is the default mode
     assert again.status == 201
     assert again.data == {"imported": [], "updated": [], "skipped": ["test-1"], "scenarios": []}
     assert again.json["meta"] == {"totalParsed": 1, "totalImported": 0, "totalUpdated": 0, "totalSkipped": 1}
 
 
-def test_an_update_replaces_all_but_when_it_was_made_and_adds_what_is_new(either: Client) -> None:
-    full = document(
+def test_mode_update_replaces_all_but_the_creation_time_and_adds_new_ones(client_per_store: Client) -> None:
+    full = make_document(
         "a", tags="[x]", difficulty="hard", language="de", prompt_audio_url="/audio/a.wav", reference="Yes."
     )
-    before = imported(either, full).data["scenarios"][0]
-    done = imported(either, document("b", "a"), mode="update")
+    before = import_yaml(client_per_store, full).data["scenarios"][0]
+    done = import_yaml(client_per_store, make_document("b", "a"), mode="update")
     assert (done.status, done.data["imported"], done.data["updated"]) == (201, ["b"], ["a"])
-    after = either.get("/api/scenarios/a").data
+    after = client_per_store.get("/api/scenarios/a").data
     assert after.items() >= DEFAULTS.items()
     assert after["createdAt"] == before["createdAt"]
     assert after["updatedAt"] > before["updatedAt"]
@@ -104,23 +104,26 @@ def test_an_update_replaces_all_but_when_it_was_made_and_adds_what_is_new(either
     assert done.data["scenarios"][1] == after
 
 
-def test_fail_refuses_everything_with_the_place_of_each_id_that_exists(either: Client) -> None:
-    imported(either, document("a", "c"))
-    found = imported(either, document("a", "b", "c"), mode="fail")
+def test_mode_fail_refuses_everything_with_the_position_of_each_existing_id(client_per_store: Client) -> None:
+    import_yaml(client_per_store, make_document("a", "c"))
+    found = import_yaml(client_per_store, make_document("a", "b", "c"), mode="fail")
     assert (found.status, found.json["code"]) == (409, "already_exists")
     assert found.json["details"] == [
-        {"path": "scenarios[0].id", "message": 'id "a" exists already', "line": 3, "column": 5},
-        {"path": "scenarios[2].id", "message": 'id "c" exists already', "line": 13, "column": 5},
+        {"path": "scenarios[0].id", "message": 'id "a" already exists', "line": 3, "column": 5},
+        {"path": "scenarios[2].id", "message": 'id "c" already exists', "line": 13, "column": 5},
     ]
-    assert ids_of(either) == ["a", "c"]
+    assert list_ids(client_per_store) == ["a", "c"]
     single = "id: c\nname: n\ntype: task-completion\nprompt: p\nexpected_outcome: o\n"
-    assert imported(either, single, mode="fail").json["details"][0].items() >= {"path": "id", "line": 1}.items()
-    assert imported(either, document("b"), mode="fail").status == 201
+    assert (
+        import_yaml(client_per_store, single, mode="fail").json["details"][0].items()
+        >= {"path": "id", "line": 1}.items()
+    )
+    assert import_yaml(client_per_store, make_document("b"), mode="fail").status == 201
 
 
-def test_a_document_that_is_not_valid_changes_nothing_and_every_problem_has_its_place(client: Client) -> None:
-    wrong = document("good", "Bad_One").replace("type: task-completion", "type: tasks", 1)
-    found = imported(client, wrong)
+def test_an_invalid_document_changes_nothing_and_every_problem_has_a_position(client: Client) -> None:
+    wrong = make_document("good", "Bad_One").replace("type: task-completion", "type: tasks", 1)
+    found = import_yaml(client, wrong)
     assert found.status == 400
     assert found.error == "YAML validation failed"
     assert [(each["path"], each["line"], each["column"]) for each in found.json["details"]] == [
@@ -129,25 +132,25 @@ def test_a_document_that_is_not_valid_changes_nothing_and_every_problem_has_its_
     ]
     assert found.json["details"][1]["message"] == "id must be lowercase alphanumeric with hyphens only"
     assert client.get("/api/scenarios").json["meta"]["total"] == 0
-    syntax = imported(client, "a: [")
+    syntax = import_yaml(client, "a: [")
     assert (syntax.error, syntax.json["details"][0]["path"]) == ("YAML validation failed", "yaml")
 
 
-def test_a_dry_run_says_what_would_change_and_changes_nothing(client: Client) -> None:
-    imported(client, document("a"))
+def test_a_dry_run_reports_the_changes_without_making_them(client: Client) -> None:
+    import_yaml(client, make_document("a"))
     before = client.get("/api/scenarios/a").data
-    found = imported(client, document("a", "b", language="fr"), mode="update", dryRun=True)
+    found = import_yaml(client, make_document("a", "b", language="fr"), mode="update", dryRun=True)
     assert (found.status, found.json["meta"]["dryRun"]) == (200, True)
     assert (found.data["imported"], found.data["updated"]) == (["b"], ["a"])
     ImportedShape.model_validate(found.data)
     assert [each["language"] for each in found.data["scenarios"]] == ["fr", "fr"]
     assert client.get("/api/scenarios/a").data == before
-    assert ids_of(client) == ["a"]
-    assert imported(client, document("a"), mode="fail", dry_run=True).status == 409
+    assert list_ids(client) == ["a"]
+    assert import_yaml(client, make_document("a"), mode="fail", dry_run=True).status == 409
 
 
-def test_yaml_is_taken_as_it_is_too(client: Client) -> None:
-    data = b"\xef\xbb\xbf" + document("a", name="Ünï").replace("    name: Test\n", "").encode()
+def test_a_raw_yaml_body_is_accepted(client: Client) -> None:
+    data = b"\xef\xbb\xbf" + make_document("a", name="Ünï").replace("    name: Test\n", "").encode()
     for kind in ("application/yaml", "text/yaml; charset=utf-8", "application/x-yaml"):
         found = client.post("/api/scenarios/import?mode=update", body=data, headers={"Content-Type": kind})
         assert found.status == 201
@@ -163,14 +166,14 @@ def test_yaml_is_taken_as_it_is_too(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
-        (b"", "this is no JSON"),
-        (b"{", "this is no JSON"),
-        (b'{"yaml": "\\ud800"}', "this is no JSON"),
-        (b"\xff", "this is no JSON"),
-        (b"[" * 100_000, "this is no JSON"),
-        (b"[]", "does not fit"),
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b'{"yaml": "\\ud800"}', "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b"[]", "is not valid"),
         (b"{}", "yaml: Field required"),
         (b'{"yaml": 1}', "yaml"),
         (b'{"yaml": "a", "mode": "replace"}', "'skip', 'update' or 'fail'"),
@@ -180,52 +183,54 @@ def test_yaml_is_taken_as_it_is_too(client: Client) -> None:
         (b'{"yaml": "scenarios: []"}', "YAML validation failed"),
     ],
 )
-def test_a_body_that_does_not_fit_is_refused_in_our_envelope(client: Client, body: bytes, said: str) -> None:
+def test_an_invalid_body_is_refused_in_the_envelope(client: Client, body: bytes, message: str) -> None:
     for path in ("/api/scenarios/import", "/api/scenarios/validate"):
         found = client.post(path, body=body, headers={"Content-Type": "application/json"})
-        if path.endswith("validate") and (said == "YAML validation failed" or b"mod" in body):
+        if path.endswith("validate") and (message == "YAML validation failed" or b"mod" in body):
             assert found.status in (200, 400)
             continue
         assert found.status == 400
-        assert said in found.error
+        assert message in found.error
 
 
-def test_validation_says_the_same_as_an_import_would(client: Client) -> None:
-    good = client.post("/api/scenarios/validate", {"yaml": document("a", "b")})
+def test_validation_reports_the_same_problems_as_an_import(client: Client) -> None:
+    good = client.post("/api/scenarios/validate", {"yaml": make_document("a", "b")})
     assert (good.status, good.data) == (200, {"valid": True, "scenarios": 2, "problems": []})
-    for wrong in (document("A", "b"), document("a", "a"), "- a\n", document("a" * 1_001)):
+    for wrong in (make_document("A", "b"), make_document("a", "a"), "- a\n", make_document("a" * 1_001)):
         found = client.post("/api/scenarios/validate", body=wrong.encode(), headers=YAML)
         ValidatedShape.model_validate(found.data)
         assert found.data["valid"] is False
-        assert found.data["problems"] == imported(client, wrong).json["details"]
-    assert ids_of(client) == []
+        assert found.data["problems"] == import_yaml(client, wrong).json["details"]
+    assert list_ids(client) == []
 
 
 # ── One scenario ──
 
 
-def test_a_scenario_is_created_read_replaced_and_changed(either: Client) -> None:
-    made = either.post("/api/scenarios", {**NEW, "tags": ["a"], "turns": [{"say": "Yes.", "barge_in": 2}]})
+def test_a_scenario_can_be_created_read_replaced_and_patched(client_per_store: Client) -> None:
+    made = client_per_store.post("/api/scenarios", {**NEW, "tags": ["a"], "turns": [{"say": "Yes.", "barge_in": 2}]})
     assert made.status == 201
     ScenarioShape.model_validate(made.data)
     turn = {"say": "Yes.", "audioUrl": None, "bargeIn": 2.0, "assert": None, "reference": None}
     assert made.data.items() >= {**DEFAULTS, **NEW, "tags": ["a"], "turns": [turn]}.items()
-    assert either.get("/api/scenarios/ferry").data == made.data
+    assert client_per_store.get("/api/scenarios/ferry").data == made.data
 
-    changed = either.patch("/api/scenarios/ferry", {"expected_outcome": "Other", "language": "de", "tags": None}).data
+    changed = client_per_store.patch(
+        "/api/scenarios/ferry", {"expected_outcome": "Other", "language": "de", "tags": None}
+    ).data
     assert changed.items() >= {"expectedOutcome": "Other", "language": "de", "tags": [], "turns": [turn]}.items()
     assert changed["createdAt"] == made.data["createdAt"]
 
-    replaced = either.put("/api/scenarios/ferry", {**NEW, "name": "New"}).data
+    replaced = client_per_store.put("/api/scenarios/ferry", {**NEW, "name": "New"}).data
     assert replaced.items() >= {**DEFAULTS, **NEW, "name": "New"}.items()
     assert replaced["createdAt"] == made.data["createdAt"]
 
-    sent_back = either.put("/api/scenarios/ferry", replaced)  # as it came, times and all
+    sent_back = client_per_store.put("/api/scenarios/ferry", replaced)  # unchanged, including its times
     assert sent_back.status == 200
     assert {**sent_back.data, "updatedAt": ""} == {**replaced, "updatedAt": ""}
 
 
-def test_assertions_keep_the_names_of_suite_files(client: Client) -> None:
+def test_assertions_keep_the_field_names_of_suite_files(client: Client) -> None:
     stated = {"type": "contains_any", "ideal": ["yes", "sure"], "case_sensitive": False}
     judged = {"type": "llm_judge", "judge_prompt": "Is it kind?"}
     sent = {
@@ -237,7 +242,7 @@ def test_assertions_keep_the_names_of_suite_files(client: Client) -> None:
     assert (made["assert"], made["turns"][0]["assert"]) == ([stated], [judged])
 
 
-def test_an_id_that_is_left_out_is_made_from_the_name(client: Client) -> None:
+def test_a_missing_id_is_generated_from_the_name(client: Client) -> None:
     nameless = {name: value for name, value in NEW.items() if name != "id"}
     ids = [
         client.post("/api/scenarios", {**nameless, "name": name}).data["id"]
@@ -248,11 +253,11 @@ def test_an_id_that_is_left_out_is_made_from_the_name(client: Client) -> None:
     assert (existing.status, existing.json["code"]) == (409, "already_exists")
 
 
-def test_what_does_not_fit_is_refused_in_the_words_of_the_format(client: Client) -> None:
+def test_an_invalid_scenario_is_refused_with_the_messages_of_the_format(client: Client) -> None:
     client.post("/api/scenarios", NEW)
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({**NEW, "id": "Ferry_1"}, "id", "id must be lowercase alphanumeric with hyphens only"),
-        ({**NEW, "id": "x" * 1_001}, "id", "1,000 characters or less"),
+        ({**NEW, "id": "x" * 1_001}, "id", "id must have at most 1,000 characters"),
         ({**NEW, "name": ""}, "name", "name is required"),
         ({**NEW, "name": "x" * 256}, "name", "255 characters or less"),
         ({**NEW, "type": "tasks"}, "type", "Invalid type"),
@@ -278,15 +283,15 @@ def test_what_does_not_fit_is_refused_in_the_words_of_the_format(client: Client)
     assert client.get("/api/scenarios/ferry").data["prompt"] == NEW["prompt"]
 
 
-def test_what_no_file_could_hold_is_not_taken(client: Client) -> None:
+def test_a_scenario_that_yaml_cannot_represent_is_refused(client: Client) -> None:
     deep: Any = True
     for _ in range(60):
         deep = {"not": deep}
     found = client.post("/api/scenarios", {**NEW, "assert": {"type": "json_schema", "schema": deep}})
-    assert (found.status, "no YAML file can hold it" in found.error) == (400, True)
+    assert (found.status, "it cannot be written as a YAML file" in found.error) == (400, True)
 
 
-def test_who_is_not_there_cannot_be_read_changed_or_deleted(client: Client) -> None:
+def test_an_unknown_scenario_cannot_be_read_changed_or_deleted(client: Client) -> None:
     for method, path, body in (
         ("GET", "/api/scenarios/nobody", None),
         ("PUT", "/api/scenarios/nobody", {**NEW, "id": "nobody"}),
@@ -300,25 +305,25 @@ def test_who_is_not_there_cannot_be_read_changed_or_deleted(client: Client) -> N
         assert client.call(method, path, body).status == 404, path
 
 
-def test_a_deleted_scenario_is_listed_and_restored(either: Client) -> None:
-    made = either.post("/api/scenarios", NEW).data
-    gone = either.delete("/api/scenarios/ferry")
+def test_a_deleted_scenario_is_listed_and_can_be_restored(client_per_store: Client) -> None:
+    made = client_per_store.post("/api/scenarios", NEW).data
+    gone = client_per_store.delete("/api/scenarios/ferry")
     DeletedShape.model_validate(gone.data)
     assert (gone.status, gone.data["scenario"]) == (200, made)
-    listed = either.get("/api/deleted-scenarios")
+    listed = client_per_store.get("/api/deleted-scenarios")
     assert (listed.data, listed.json["meta"]["total"]) == ([gone.data], 1)
-    assert "can be restored" in either.get("/api/scenarios/ferry").error
-    assert either.post("/api/scenarios/ferry/restore").data == made
-    assert either.get("/api/scenarios/ferry").data == made
-    assert either.get("/api/deleted-scenarios").data == []
-    either.delete("/api/scenarios/ferry")
-    either.post("/api/scenarios", NEW)
-    assert either.post("/api/scenarios/ferry/restore").status == 409
+    assert "can be restored" in client_per_store.get("/api/scenarios/ferry").error
+    assert client_per_store.post("/api/scenarios/ferry/restore").data == made
+    assert client_per_store.get("/api/scenarios/ferry").data == made
+    assert client_per_store.get("/api/deleted-scenarios").data == []
+    client_per_store.delete("/api/scenarios/ferry")
+    client_per_store.post("/api/scenarios", NEW)
+    assert client_per_store.post("/api/scenarios/ferry/restore").status == 409
 
 
-def test_scenarios_may_be_called_as_our_addresses_are(client: Client) -> None:
+def test_scenario_ids_can_equal_route_names(client: Client) -> None:
     words = ["deleted", "export", "import", "validate"]
-    assert imported(client, document(*words)).status == 201
+    assert import_yaml(client, make_document(*words)).status == 201
     for each in words:
         (found,) = client.get(f"/api/scenarios?id={each}").data
         assert client.patch(f"/api/scenarios/{each}", {"name": "New"}).data == {
@@ -327,7 +332,7 @@ def test_scenarios_may_be_called_as_our_addresses_are(client: Client) -> None:
             "updatedAt": client.get(f"/api/scenarios?id={each}").data[0]["updatedAt"],
         }
         assert client.put(f"/api/scenarios/{each}", {**NEW, "id": each}).status == 200
-        if each != "export":  # to read that address is to export
+        if each != "export":  # GET of that address is the export
             assert client.get(f"/api/scenarios/{each}").data["id"] == each
         assert client.delete(f"/api/scenarios/{each}").status == 200
         assert client.post(f"/api/scenarios/{each}/restore").data["id"] == each
@@ -336,40 +341,42 @@ def test_scenarios_may_be_called_as_our_addresses_are(client: Client) -> None:
 # ── Lists ──
 
 
-def test_a_list_comes_in_pages_and_by_filters(either: Client) -> None:
-    library = either.post("/api/library/import", {})
+def test_scenarios_are_paginated_and_filtered(client_per_store: Client) -> None:
+    library = client_per_store.post("/api/library/import", {})
     total = library.json["meta"]["totalImported"]
-    first = either.get("/api/scenarios")
+    first = client_per_store.get("/api/scenarios")
     assert first.json["meta"] == {"page": 1, "pageSize": 50, "total": total, "totalPages": -(-total // 50)}
-    every = [each for page in range(1, 5) for each in either.get(f"/api/scenarios?page={page}").data]
+    every = [each for page in range(1, 5) for each in client_per_store.get(f"/api/scenarios?page={page}").data]
     assert [each["id"] for each in every] == sorted(library.data["imported"])
     for each in every:
         ScenarioShape.model_validate(each)
 
-    def wanted(**fields: str) -> list[str]:
+    def expected_ids(**fields: str) -> list[str]:
         return [each["id"] for each in every if fields.items() <= each.items()]
 
-    assert ids_of(either, "type=conversation-flow&difficulty=hard") == wanted(
+    assert list_ids(client_per_store, "type=conversation-flow&difficulty=hard") == expected_ids(
         type="conversation-flow", difficulty="hard"
     )
-    assert ids_of(either, "language=fr&language=de") == sorted(wanted(language="fr") + wanted(language="de"))
+    assert list_ids(client_per_store, "language=fr&language=de") == sorted(
+        expected_ids(language="fr") + expected_ids(language="de")
+    )
     tags = next(each["tags"] for each in every if len(each["tags"]) > 1)
     expected = [each["id"] for each in every if {*tags} <= {*each["tags"]}]
-    assert ids_of(either, "&".join(f"allTags={tag}" for tag in tags)) == expected
+    assert list_ids(client_per_store, "&".join(f"allTags={tag}" for tag in tags)) == expected
     any_of_them = [each["id"] for each in every if {*tags} & {*each["tags"]}]
-    assert ids_of(either, "&".join(f"tag={tag}" for tag in tags)) == any_of_them
+    assert list_ids(client_per_store, "&".join(f"tag={tag}" for tag in tags)) == any_of_them
     branch = [each["id"] for each in every if any(tag.startswith("domain:") for tag in each["tags"])]
-    assert ids_of(either, "tag=domain:") == branch
+    assert list_ids(client_per_store, "tag=domain:") == branch
     named = [
         each["id"]
         for each in every
         if "REFUND".casefold()
         in json.dumps([each[name] for name in ("id", "name", "prompt", "expectedOutcome")]).casefold()
     ]
-    assert ids_of(either, "text=REFUND") == named
-    page = either.get("/api/scenarios?text=refund&pageSize=1&page=2")
+    assert list_ids(client_per_store, "text=REFUND") == named
+    page = client_per_store.get("/api/scenarios?text=refund&pageSize=1&page=2")
     assert ([each["id"] for each in page.data], page.json["meta"]["total"]) == (named[1:2], len(named))
-    assert either.get("/api/scenarios?page=1000000").data == []
+    assert client_per_store.get("/api/scenarios?page=1000000").data == []
 
 
 @pytest.mark.parametrize(
@@ -384,23 +391,23 @@ def test_a_list_comes_in_pages_and_by_filters(either: Client) -> None:
         "text=" + "x" * 1001,
     ],
 )
-def test_a_query_that_does_not_fit_is_refused(client: Client, query: str) -> None:
+def test_an_invalid_query_is_refused(client: Client, query: str) -> None:
     assert client.get(f"/api/scenarios?{query}").status == 400
 
 
 @pytest.mark.parametrize(
     "query", ["text=%00", "tag=%00", "language=%00", "id=%00", "text=%25", "tag='%22", "text=%ff", "language=%ED%A0%80"]
 )
-def test_an_odd_query_finds_nothing(either: Client, query: str) -> None:
-    imported(either, document("a"))
-    found = either.get(f"/api/scenarios?{query}")
+def test_a_query_with_unusual_text_finds_nothing(client_per_store: Client, query: str) -> None:
+    import_yaml(client_per_store, make_document("a"))
+    found = client_per_store.get(f"/api/scenarios?{query}")
     assert (found.status, found.data) == (200, [])
 
 
 # ── The library ──
 
 
-def test_the_library_is_offered_and_imported_by_file(client: Client) -> None:
+def test_the_library_is_listed_and_imported_by_file(client: Client) -> None:
     files = client.get("/api/library").data
     for each in files:
         LibraryShape.model_validate(each)
@@ -423,28 +430,28 @@ def test_the_library_is_offered_and_imported_by_file(client: Client) -> None:
 # ── Export ──
 
 
-def test_an_export_imports_to_the_same(either: Client) -> None:
-    either.post("/api/library/import", {})
+def test_an_export_round_trips(client_per_store: Client) -> None:
+    client_per_store.post("/api/library/import", {})
     conversation = {
         **NEW,
         "turns": [{"say": "x", "assert": {"type": "json_schema", "schema": {"const": 10**30, "x": [1.5, None]}}}],
     }
-    either.post("/api/scenarios", conversation)
+    client_per_store.post("/api/scenarios", conversation)
     before = [
         {**each, "updatedAt": ""}
         for page in (1, 2)
-        for each in either.get(f"/api/scenarios?pageSize=100&page={page}").data
+        for each in client_per_store.get(f"/api/scenarios?pageSize=100&page={page}").data
     ]
-    exported = either.get("/api/scenarios/export")
+    exported = client_per_store.get("/api/scenarios/export")
     assert (exported.status, exported.headers["content-type"]) == (200, "application/yaml")
-    done = either.post("/api/scenarios/import?mode=update", body=exported.body, headers=YAML)
+    done = client_per_store.post("/api/scenarios/import?mode=update", body=exported.body, headers=YAML)
     assert done.data["updated"] == [each["id"] for each in before]
     assert [{**each, "updatedAt": ""} for each in done.data["scenarios"]] == before
-    some = either.get("/api/scenarios/export?language=fr&difficulty=hard").body.decode()
-    assert [each.scenario.id for each in parse_scenarios(some, Problems())] == ids_of(
-        either, "language=fr&difficulty=hard"
+    some = client_per_store.get("/api/scenarios/export?language=fr&difficulty=hard").body.decode()
+    assert [each.scenario.id for each in parse_scenarios(some, Problems())] == list_ids(
+        client_per_store, "language=fr&difficulty=hard"
     )
-    nothing = either.get("/api/scenarios/export?tag=nobody")
+    nothing = client_per_store.get("/api/scenarios/export?tag=nobody")
     assert (nothing.status, nothing.body) == (200, b"version: '1.0'\nscenarios: []\n")
 
 
@@ -494,8 +501,8 @@ scenarios = st.fixed_dictionaries(
 @example(
     [{"id": "a", "name": "\0", "type": "task-completion", "prompt": "\ufdd00041", "expected_outcome": "\u202e\u2028"}]
 )
-def test_what_is_kept_and_exported_is_what_was_sent(given_: list[dict[str, Any]]) -> None:
-    """Without a server: through JSON, as a store has them, through YAML, and back."""
+def test_stored_and_exported_scenarios_equal_the_sent_ones(given_: list[dict[str, Any]]) -> None:
+    """Without a server: round trips through JSON, the stored form and YAML."""
     sent = [Scenario.model_validate(each) for each in given_]
     kept = [msgspec.json.decode(msgspec.json.encode(each.to_stored()), type=model.Scenario) for each in sent]
     problems = Problems()
@@ -506,8 +513,8 @@ def test_what_is_kept_and_exported_is_what_was_sent(given_: list[dict[str, Any]]
 
 @given(st.lists(scenarios, min_size=1, max_size=3, unique_by=lambda each: each["id"]))
 @examples(25)
-def test_a_server_gives_back_what_it_was_given(client: Client, given_: list[dict[str, Any]]) -> None:
-    """Through everything: created one by one, exported, imported again."""
+def test_a_server_round_trips_scenarios(client: Client, given_: list[dict[str, Any]]) -> None:
+    """Through the whole API: created one by one, exported and imported again."""
     for each in client.get("/api/scenarios").data:
         assert client.delete(f"/api/scenarios/{each['id']}").status == 200
     for each in given_:
@@ -524,16 +531,16 @@ def test_a_server_gives_back_what_it_was_given(client: Client, given_: list[dict
 
 
 def to_api_json(values: dict[str, Any]) -> dict[str, Any]:
-    return spelled(Scenario.model_validate(values).to_stored())
+    return to_api_fields(Scenario.model_validate(values).to_stored())
 
 
-def spelled(scenario: model.Scenario) -> dict[str, Any]:
+def to_api_fields(scenario: model.Scenario) -> dict[str, Any]:
     view = msgspec.convert(scenario, ScenarioFieldsView, from_attributes=True)
     found: dict[str, Any] = json.loads(msgspec.json.encode(view))
     return found
 
 
-def test_both_spellings_of_a_patch_lead_to_one_field(client: Client) -> None:
+def test_snake_case_and_camel_case_patch_the_same_field(client: Client) -> None:
     made = client.post("/api/scenarios", NEW).data
     for name in ("expected_outcome", "expectedOutcome"):
         changed = client.patch(f"/api/scenarios/{made['id']}", {name: name})
@@ -549,12 +556,12 @@ def test_both_spellings_of_a_patch_lead_to_one_field(client: Client) -> None:
     ["a\0b", "\u202eright to left", "😀" * 1000, "\ufdd0", "\ufdd00041", "\u2028\x85\ufeff", "x" * 1_000_000],
     ids=lambda text: f"{len(text)} {ascii(text)[:10]}",
 )
-def test_hostile_text_survives(either: Client, text: str) -> None:
-    made = either.post("/api/scenarios", {**NEW, "prompt": text})
+def test_hostile_text_is_stored_verbatim(client_per_store: Client, text: str) -> None:
+    made = client_per_store.post("/api/scenarios", {**NEW, "prompt": text})
     assert made.data["prompt"] == text
-    assert either.get("/api/scenarios").data[0]["prompt"] == text
-    exported = either.get("/api/scenarios/export").body
-    done = either.post("/api/scenarios/import?mode=update", body=exported, headers=YAML)
+    assert client_per_store.get("/api/scenarios").data[0]["prompt"] == text
+    exported = client_per_store.get("/api/scenarios/export").body
+    done = client_per_store.post("/api/scenarios/import?mode=update", body=exported, headers=YAML)
     assert done.data["scenarios"][0]["prompt"] == text
 
 
@@ -576,23 +583,23 @@ def test_the_examples_of_the_documentation_work(client: Client, tmp_path: Path) 
     assert valid["valid"] is True
 
 
-# ── Who may, and many at once ──
+# ── Permissions and concurrency ──
 
 
-def test_viewers_look_and_editors_change(guarded: Client) -> None:
-    viewer, editor = guarded.with_token("viewer"), guarded.with_token("editor")
-    assert guarded.get("/api/scenarios").status == 401
+def test_viewers_read_and_editors_change_scenarios(secure_client: Client) -> None:
+    viewer, editor = secure_client.with_token("viewer"), secure_client.with_token("editor")
+    assert secure_client.get("/api/scenarios").status == 401
     assert viewer.post("/api/scenarios", NEW).status == 403
-    assert imported(viewer, document("a")).status == 403
+    assert import_yaml(viewer, make_document("a")).status == 403
     assert editor.post("/api/scenarios", NEW).status == 201
     assert viewer.get("/api/scenarios/ferry").status == 200
     assert viewer.get("/api/scenarios/export").status == 200
-    assert viewer.post("/api/scenarios/validate", {"yaml": document("a")}).status == 200
+    assert viewer.post("/api/scenarios/validate", {"yaml": make_document("a")}).status == 200
     assert viewer.delete("/api/scenarios/ferry").status == 403
     assert viewer.post("/api/library/import", {}).status == 403
 
 
-def test_many_at_once_lose_and_double_nothing(either: Client) -> None:
+def test_concurrent_imports_lose_and_duplicate_nothing(client_per_store: Client) -> None:
     made: list[str] = []
     statuses: set[int] = set()
     lock = threading.Lock()
@@ -600,12 +607,14 @@ def test_many_at_once_lose_and_double_nothing(either: Client) -> None:
     def work(number: int) -> None:
         for turn in range(4):
             found = [
-                either.post("/api/scenarios", {**NEW, "id": None, "name": "Same name"}),
-                imported(
-                    either, document(*(f"i{turn}-{n}" for n in range(20))), mode=("skip", "update", "fail")[number % 3]
+                client_per_store.post("/api/scenarios", {**NEW, "id": None, "name": "Same name"}),
+                import_yaml(
+                    client_per_store,
+                    make_document(*(f"i{turn}-{n}" for n in range(20))),
+                    mode=("skip", "update", "fail")[number % 3],
                 ),
-                either.delete(f"/api/scenarios/i{turn}-{number}"),
-                either.post(f"/api/scenarios/i{turn}-{number}/restore"),
+                client_per_store.delete(f"/api/scenarios/i{turn}-{number}"),
+                client_per_store.post(f"/api/scenarios/i{turn}-{number}/restore"),
             ]
             with lock:
                 statuses.update(each.status for each in found)
@@ -618,32 +627,32 @@ def test_many_at_once_lose_and_double_nothing(either: Client) -> None:
         each.join()
     assert statuses <= {200, 201, 404, 409}
     assert len(set(made)) == 48
-    assert set(ids_of(either)) == {*made, *(f"i{turn}-{n}" for turn in range(4) for n in range(20))}
+    assert set(list_ids(client_per_store)) == {*made, *(f"i{turn}-{n}" for turn in range(4) for n in range(20))}
 
 
-def test_of_twenty_imports_whose_server_is_killed_each_leaves_all_or_nothing() -> None:
+def test_an_import_is_atomic_when_its_server_is_killed() -> None:
     count, before, outcomes = 3_000, 0, []
     pauses = [0.02 + 0.04 * turn for turn in range(19)]
-    whole = document(*(f"s{n}" for n in range(count)))
+    whole = make_document(*(f"s{n}" for n in range(count)))
     for pause in (*pauses, 120.0, None):
-        with program() as running:
+        with start_program() as running:
             total = running.client.get("/api/scenarios").json["meta"]["total"]
             outcomes.append(total - before)
             before = total
             if pause is not None:
                 mine = whole.replace("id: s", f"id: r{total}-")
-                sending = threading.Thread(target=_ignoring_the_end, args=(running.client, mine))
+                sending = threading.Thread(target=_import_until_killed, args=(running.client, mine))
                 sending.start()
                 sending.join(pause)
                 running.kill()
                 sending.join()
     assert len(outcomes) == 21
-    assert set(outcomes) == {0, count}  # the shortest pause leaves nothing, the longest all
+    assert set(outcomes) == {0, count}  # the shortest pause imports nothing, the longest everything
 
 
-def _ignoring_the_end(client: Client, yaml: str) -> None:
+def _import_until_killed(client: Client, yaml: str) -> None:
     with suppress(OSError, HTTPException):
-        imported(client, yaml)
+        import_yaml(client, yaml)
 
 
 anything: st.SearchStrategy[Any] = st.recursive(
@@ -662,18 +671,18 @@ MORE = ("assert", "reference", "turns", "conditions", "expected_outcome", "creat
 
 @given(st.dictionaries(st.sampled_from((*FIELDS, *MORE)), anything, max_size=4))
 @examples(500)
-def test_whatever_a_field_holds_it_is_taken_or_refused(fields: dict[str, Any]) -> None:
+def test_any_field_value_is_accepted_or_refused_without_a_server_error(fields: dict[str, Any]) -> None:
     with suppress(InvalidInput):
         kept = check_scenario_fields({**NEW, **fields})
-        ScenarioShape.model_validate({**spelled(kept), "createdAt": "", "updatedAt": ""})
+        ScenarioShape.model_validate({**to_api_fields(kept), "createdAt": "", "updatedAt": ""})
 
 
-# ── What pages need ──
+# ── For the workbench ──
 
 
-def test_a_document_is_shown_as_it_was_understood(guarded: Client) -> None:
-    viewer = guarded.with_token("viewer")
-    wrong = document("good", "Bad_One", tags="[x]")
+def test_validation_returns_the_parsed_scenarios_on_request(secure_client: Client) -> None:
+    viewer = secure_client.with_token("viewer")
+    wrong = make_document("good", "Bad_One", tags="[x]")
     found = viewer.post("/api/scenarios/validate?read=true", {"yaml": wrong}).data
     ValidatedShape.model_validate(found)
     assert (found["valid"], found["scenarios"], [each["id"] for each in found["read"]]) == (False, 1, ["good"])
@@ -684,11 +693,16 @@ def test_a_document_is_shown_as_it_was_understood(guarded: Client) -> None:
     assert "read" not in viewer.post("/api/scenarios/validate", {"yaml": wrong}).data
 
 
-def test_facets_count_what_scenarios_can_be_chosen_by(either: Client) -> None:
-    assert either.get("/api/scenario-facets").data == {"type": {}, "difficulty": {}, "language": {}, "tag": {}}
-    imported(either, document("a", "b", tags='[x, "日本 \\"語\\"", x]', language="ja"))
-    imported(either, document("c", tags="[x]", difficulty="hard"))
-    found = either.get("/api/scenario-facets").data
+def test_facets_count_the_filter_values_of_scenarios(client_per_store: Client) -> None:
+    assert client_per_store.get("/api/scenario-facets").data == {
+        "type": {},
+        "difficulty": {},
+        "language": {},
+        "tag": {},
+    }
+    import_yaml(client_per_store, make_document("a", "b", tags='[x, "日本 \\"語\\"", x]', language="ja"))
+    import_yaml(client_per_store, make_document("c", tags="[x]", difficulty="hard"))
+    found = client_per_store.get("/api/scenario-facets").data
     FacetsShape.model_validate(found)
     assert found == {
         "type": {"task-completion": 3},
@@ -698,15 +712,15 @@ def test_facets_count_what_scenarios_can_be_chosen_by(either: Client) -> None:
     }
 
 
-def test_a_change_can_be_bound_to_what_was_read(either: Client) -> None:
-    seen = either.post("/api/scenarios", NEW).data["updatedAt"]
+def test_a_change_with_an_outdated_ifupdatedat_is_a_conflict(client_per_store: Client) -> None:
+    seen = client_per_store.post("/api/scenarios", NEW).data["updatedAt"]
     mine = {**NEW, "prompt": "Mine."}
-    later = either.patch("/api/scenarios/ferry", {"prompt": "Theirs."}).data["updatedAt"]
+    later = client_per_store.patch("/api/scenarios/ferry", {"prompt": "Theirs."}).data["updatedAt"]
     for refused in (
-        either.put(f"/api/scenarios/ferry?ifUpdatedAt={seen}", mine),
-        either.patch(f"/api/scenarios/ferry?ifUpdatedAt={seen}", {"prompt": "Mine."}),
+        client_per_store.put(f"/api/scenarios/ferry?ifUpdatedAt={seen}", mine),
+        client_per_store.patch(f"/api/scenarios/ferry?ifUpdatedAt={seen}", {"prompt": "Mine."}),
     ):
         assert (refused.status, refused.json["code"]) == (409, "conflict")
-        assert f"was changed at {later}" in refused.error
-    assert either.get("/api/scenarios/ferry").data["prompt"] == "Theirs."
-    assert either.put(f"/api/scenarios/ferry?ifUpdatedAt={later}", mine).data["prompt"] == "Mine."
+        assert f"was changed by someone else at {later}" in refused.error
+    assert client_per_store.get("/api/scenarios/ferry").data["prompt"] == "Theirs."
+    assert client_per_store.put(f"/api/scenarios/ferry?ifUpdatedAt={later}", mine).data["prompt"] == "Mine."

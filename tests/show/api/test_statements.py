@@ -1,4 +1,4 @@
-"""How many statements an answer about a run takes: its row is read once, however much is told of it."""
+"""SQL statements per response about a run: its row is read only once."""
 
 import re
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from .test_models import add_run
 
 
 @contextmanager
-def statements(store: Store) -> Iterator[list[str]]:
-    """Give the statements that a block runs, without those that begin and end transactions."""
+def record_statements(store: Store) -> Iterator[list[str]]:
+    """Record the SQL statements that a block runs, without those that begin and end transactions."""
     ran: list[str] = []
 
     def note(_: object, __: object, statement: str, *___: object) -> None:
@@ -29,7 +29,7 @@ def statements(store: Store) -> Iterator[list[str]]:
         event.remove(store._database._engine, "before_cursor_execute", note)
 
 
-def reads_the_row(statement: str) -> bool:
+def reads_run_row(statement: str) -> bool:
     return 'runs."plan"' in statement
 
 
@@ -44,14 +44,14 @@ def reads_the_row(statement: str) -> bool:
         ("/api/runs?outcomes=true", 7),
     ],
 )
-def test_the_row_of_a_run_is_read_once(client: Client, path: str, most: int) -> None:
-    """As by a page of the workbench, which calls the same functions."""
+def test_the_row_of_a_run_is_read_only_once(client: Client, path: str, most: int) -> None:
+    """Also for pages of the workbench, which call the same functions."""
     assert client.store
     run = add_run(client.store, ["passed", "failed", "passed"])
     ((seq, _), *_) = client.store.results.iterate(run)
     asked = path.format(run=run, seq=seq)
-    client.get("/api/me")  # whose connection it is, and what was decided for everyone, is asked for every caller
-    with statements(client.store) as ran:
+    client.get("/api/me")  # the caller and the server settings are read for every request
+    with record_statements(client.store) as ran:
         assert client.get(asked).status == 200
-    assert sum(map(reads_the_row, ran)) == 1, ran
+    assert sum(map(reads_run_row, ran)) == 1, ran
     assert len(ran) <= most, ran

@@ -1,4 +1,4 @@
-"""A workbench that asks everybody for a token, and one token of each role."""
+"""A workbench that requires a token, with one token of each role."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +15,8 @@ from .workbench import workbench
 
 
 @dataclass
-class Closed:
-    """Such a server, and who may use it."""
+class TokenBench:
+    """A server that requires tokens, and its tokens by role."""
 
     bench: Bench
     tokens: dict[str, str]
@@ -27,12 +27,12 @@ class Closed:
 
 
 @contextmanager
-def closed(home: Path, browser: Browser, *options: str) -> Iterator[Closed]:
-    """Start a server whose store has a token of each role, named after it."""
+def serve_with_tokens(home: Path, browser: Browser, *options: str) -> Iterator[TokenBench]:
+    """Start a server whose store has a token for each role, named after the role."""
     store = open_store(f"sqlite:///{home}/pramana.sqlite3")
     tokens = {role: store.tokens.create(role, role)[1] for role in ("viewer", "editor", "admin")}
     store.close()
     with workbench("--allow-host", "bench.example", *options, PRAMANA_HOME=str(home)) as client:
         bench = Bench(client, home, browser)
-        yield Closed(bench, tokens)
+        yield TokenBench(bench, tokens)
         bench.close()

@@ -1,4 +1,4 @@
-"""A workbench that people could use: `pramana serve` as a process, and Chromium to look at it."""
+"""A workbench in a real browser: `pramana serve` as a process, and Chromium to open its pages."""
 
 import re
 import time
@@ -27,12 +27,12 @@ EACH_VIEW = pytest.mark.parametrize(
     ],
 )
 """Each width and each theme in CI; every combination by `make slow`."""
-expect.set_options(timeout=30_000)  # two cores that run other tests beside may be slow
+expect.set_options(timeout=30_000)  # two cores shared with other tests may be slow
 
 
 @dataclass
 class Bench:
-    """A server, its data folder, and who looks at it."""
+    """A server, its data folder, and a browser to open its pages."""
 
     client: Client
     home: Path
@@ -55,39 +55,39 @@ class Bench:
         expects_errors: bool = False,
         own: bool = False,
     ) -> Page:
-        """Open a page as a new visitor; whatever goes wrong in it, or asks another host, fails the test.
+        """Open a page as a new visitor; an error on it or a request to another host fails the test.
 
-        A test that adds listeners, routes or scripts to a page wants a tab of its own.
+        A test that adds listeners, routes or scripts to a page needs its own tab (`own=True`).
         """
         tabs = TABS[self.browser]
         page = tabs.take(width, theme, own=own)
         if token:
-            session = session_of(self.client, token)
+            session = create_session(self.client, token)
             page.context.add_cookies([{"name": "pramana_session", "value": session, "url": self.url, "httpOnly": True}])
         host = urlsplit(self.url).netloc
 
-        def broke(error: Error) -> None:
+        def on_page_error(error: Error) -> None:
             self.troubles.append(f"{path}: {error}")
 
-        def said(message: ConsoleMessage) -> None:
+        def on_console_message(message: ConsoleMessage) -> None:
             if message.type == "error":
                 self.troubles.append(f"{path}: {message.text}")
 
-        def asked(request: Request) -> None:
+        def on_request(request: Request) -> None:
             if urlsplit(request.url).netloc not in (host, ""):
                 self.troubles.append(f"{path} asks {request.url}")
 
         def close() -> None:
-            page.remove_listener("request", asked)
+            page.remove_listener("request", on_request)
             if not expects_errors:
-                page.remove_listener("pageerror", broke)
-                page.remove_listener("console", said)
+                page.remove_listener("pageerror", on_page_error)
+                page.remove_listener("console", on_console_message)
             tabs.give_back(page, own=own)
 
-        page.on("request", asked)
+        page.on("request", on_request)
         if not expects_errors:
-            page.on("pageerror", broke)
-            page.on("console", said)
+            page.on("pageerror", on_page_error)
+            page.on("console", on_console_message)
         self._opened.append(close)
         page.goto(self.url + path)
         page.locator("#main").wait_for()
@@ -113,8 +113,8 @@ class Bench:
             self._opened.pop()()
 
 
-def session_of(client: Client, token: str) -> str:
-    """Return a session that a browser gets for a token; of one that is not valid, what no server has made."""
+def create_session(client: Client, token: str) -> str:
+    """Return the session cookie value for a token; for an invalid token, a made-up value."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = client.post("/sign-in", body=urlencode({"token": token}).encode(), headers=form)
     found = re.search(r"pramana_session=([\w-]+)", answer.headers.get("set-cookie", ""))
@@ -126,9 +126,11 @@ TABS: dict[Browser, Tabs] = {}
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium for the tests of a module: while playwright drives it, nothing else in this thread can run a loop."""
+    """Chromium for the tests of a module; while Playwright drives it, no other event loop can run in this thread."""
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium.path(), args=["--no-sandbox", "--disable-gpu"])
+        found = playwright.chromium.launch(
+            executable_path=chromium.find_executable(), args=["--no-sandbox", "--disable-gpu"]
+        )
         TABS[found] = Tabs(found)
         yield found
         TABS.pop(found).close()
@@ -136,7 +138,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Bench]:
+def module_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Bench]:
     """One server for the tests of a module."""
     home = tmp_path_factory.mktemp("home")
     with workbench(PRAMANA_HOME=str(home)) as client:
@@ -144,11 +146,11 @@ def served(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterat
 
 
 @pytest.fixture
-def bench(served: Bench) -> Iterator[Bench]:
-    """The server of the module; pages close with the test, and none may have had trouble."""
-    yield served
-    served.close()
-    troubles, served.troubles = served.troubles, []
+def bench(module_bench: Bench) -> Iterator[Bench]:
+    """The server of the module; its pages close with the test, and an error on any page fails it."""
+    yield module_bench
+    module_bench.close()
+    troubles, module_bench.troubles = module_bench.troubles, []
     assert not troubles, troubles
 
 
@@ -197,7 +199,7 @@ def axe() -> Callable[[Page], None]:
     return check
 
 
-def no_sideways(page: Page) -> None:
+def assert_no_sideways_scroll(page: Page) -> None:
     """Assert that a page does not scroll sideways."""
     over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert over <= 0, f"{page.url} is {over} px too wide"

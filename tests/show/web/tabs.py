@@ -1,4 +1,4 @@
-"""Browser tabs that tests use one after another: each visitor finds an empty tab, and pays for no new one.
+"""Browser tabs that tests reuse: each test gets an empty tab without the cost of opening a new one.
 
 A new browser context loads, parses and compiles every script of a page again, 2.7 seconds of processor time; a tab that
 has shown the same site before needs 0.4. What a visitor can leave behind is removed when a tab is given back: cookies,
@@ -11,19 +11,19 @@ from typing import Literal
 
 from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize
 
-MOST_IDLE = 3
+MAX_IDLE = 3
 """Contexts that are kept; a test that opens more pages at once pays for the others."""
 
 
 @dataclass
 class Tabs:
-    """The tabs of a browser that nobody uses at the moment, the one used last at the end."""
+    """The idle tabs of a browser, the most recently used one last."""
 
     browser: Browser
     _idle: list[Page] = field(default_factory=list)
 
     def take(self, width: int, theme: Literal["light", "dark"], *, own: bool = False) -> Page:
-        """Return an empty tab of a visitor who was never here; one of its own is closed after use."""
+        """Return an empty tab for a new visitor; with `own`, one that is closed after use."""
         viewport: ViewportSize = {"width": width, "height": 900}
         if own or not self._idle:
             context = self.browser.new_context(viewport=viewport, color_scheme=theme)
@@ -32,14 +32,14 @@ class Tabs:
             page = self._idle.pop()
             page.set_viewport_size(viewport)
             page.emulate_media(color_scheme=theme)
-        # A page takes nothing before it is connected; nothing here is done to it before.
+        # A page accepts no input before it is connected, so nothing is done before.
         page.add_locator_handler(page.locator("#main[inert]"), lambda: None)
         return page
 
     def give_back(self, page: Page, *, own: bool = False) -> None:
-        """Empty a tab for the next visitor, or close it when that is not possible."""
+        """Empty a tab for the next visitor, or close it if that fails."""
         context = page.context
-        if own or len(self._idle) >= MOST_IDLE or not _emptied(page, context):
+        if own or len(self._idle) >= MAX_IDLE or not _try_to_empty(page, context):
             context.close()
         else:
             self._idle.append(page)
@@ -50,7 +50,7 @@ class Tabs:
         self._idle.clear()
 
 
-def _emptied(page: Page, context: BrowserContext) -> bool:
+def _try_to_empty(page: Page, context: BrowserContext) -> bool:
     try:
         if page.is_closed() or context.pages != [page]:
             return False
@@ -60,6 +60,6 @@ def _emptied(page: Page, context: BrowserContext) -> bool:
         page.mouse.move(-1, -1)
         context.clear_cookies()
         context.clear_permissions()
-    except Error:  # a page without an origin, as of a server that has ended
+    except Error:  # a page without an origin, as after its server has stopped
         return False
     return True

@@ -1,4 +1,4 @@
-"""Reading many results: filters that stay, the way back, live counts, narrow windows, focus, and replies as prose."""
+"""Browsing many results: filters that persist, back links, live counts, narrow windows, focus, and replies as Markdown."""
 
 import re
 import time
@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Page, expect
 
-from .conftest import Bench, no_sideways
+from .conftest import Bench, assert_no_sideways_scroll
 
 MODELS = ("fake:rejected=0.3,latency=0.01", "fake:rejected=0.3,latency=0.02")
 MARKDOWN = (
@@ -33,7 +33,7 @@ RING = r"""() => {
 """The contrast of the ring around the focused element with the page; 0 where there is no ring of two pixels."""
 
 
-def test_next_previous_and_the_way_back_keep_every_filter(bench: Bench) -> None:
+def test_next_previous_and_back_keep_every_filter(bench: Bench) -> None:
     run = bench.run(models=list(MODELS), repeats=2)
     query = "?outcome=failed&model=fake%3Arejected%3D0.3%2Clatency%3D0.02&text=FACT"
     wanted = [each["seq"] for each in bench.client.get(f"/api/runs/{run}/results{query}").data]
@@ -54,7 +54,7 @@ def test_next_previous_and_the_way_back_keep_every_filter(bench: Bench) -> None:
     expect(rows).to_have_count(len(wanted))
 
 
-def test_a_tag_leads_to_its_results_and_to_the_next_of_them(bench: Bench) -> None:
+def test_a_tag_links_to_its_results_and_their_next_links(bench: Bench) -> None:
     run = bench.run(models=["fake:echo"], tier="moderate")
     summary = bench.client.get(f"/api/runs/{run}").data["summary"]
     tag, count = next((name, rate) for name, rate in summary["by"]["tag"].items() if rate["failed"] > 1)
@@ -71,7 +71,7 @@ def test_a_tag_leads_to_its_results_and_to_the_next_of_them(bench: Bench) -> Non
     expect(page).to_have_url(re.compile(rf"/results/{tagged[1]}\?tag="))
 
 
-def test_back_returns_to_the_filter_and_the_place_on_the_page(bench: Bench) -> None:
+def test_back_restores_the_filter_and_the_scroll_position(bench: Bench) -> None:
     run = bench.run(models=["fake:echo"], repeats=6)
     page = bench.open(f"/runs/{run}?text=00")
     link = page.get_by_role("table", name="Results", exact=True).get_by_role("link").nth(30)
@@ -85,7 +85,7 @@ def test_back_returns_to_the_filter_and_the_place_on_the_page(bench: Bench) -> N
     page.wait_for_function("y => Math.abs(scrollY - y) < 50", arg=before)
 
 
-def test_failures_come_before_all_results_and_these_before_breakdowns(bench: Bench) -> None:
+def test_failures_precede_all_results_which_precede_breakdowns(bench: Bench) -> None:
     run = bench.run(models=["fake:rejected=0.2,echo"], tier="moderate")
     page = bench.open(f"/runs/{run}")
     expect(page.get_by_role("heading", name="By tag")).to_be_visible()
@@ -98,7 +98,7 @@ def test_failures_come_before_all_results_and_these_before_breakdowns(bench: Ben
     expect(page.get_by_role("heading", name="Errored", exact=True)).to_have_count(0)
 
 
-def test_outcomes_of_a_run_under_way_add_up_to_its_results(bench: Bench) -> None:
+def test_outcomes_of_a_running_run_add_up_to_its_results(bench: Bench) -> None:
     run = bench.run(wait=False, models=["fake:latency=0.15"], repeats=8, limits={"concurrency": 1})
     page = bench.open(f"/runs/{run}")
     card = page.locator(".progress")
@@ -122,16 +122,16 @@ def test_a_tablet_needs_no_sideways_scroll(bench: Bench, width: int) -> None:
     run = bench.run(models=["fake:rejected=0.2,latency=0.01,jitter=0.1", "fake:echo"], tier="moderate")
     page = bench.open(f"/runs/{run}", width=width)
     expect(page.get_by_role("heading", name="By tag")).to_be_visible()
-    no_sideways(page)
+    assert_no_sideways_scroll(page)
     page.goto(
         f"{bench.url}/compare?base={run}&new={run}&model=fake:echo&newModel=fake:rejected%3D0.2%2Clatency%3D0.01%2Cjitter%3D0.1"
     )
     expect(page.get_by_role("heading", name="Times")).to_be_visible()
-    no_sideways(page)
+    assert_no_sideways_scroll(page)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_whatever_has_the_focus_has_a_ring_that_is_seen(bench: Bench, theme: Literal["light", "dark"]) -> None:
+def test_every_focused_control_has_a_visible_ring(bench: Bench, theme: Literal["light", "dark"]) -> None:
     run = bench.run(models=["fake:echo"])
     kinds: set[str] = set()
     for path in (f"/runs/{run}", "/settings/server", "/settings"):
@@ -153,7 +153,7 @@ def test_whatever_has_the_focus_has_a_ring_that_is_seen(bench: Bench, theme: Lit
     assert {"a", "button", "checkbox"} <= kinds
 
 
-def test_the_focus_returns_to_the_button_when_a_dialog_is_closed(bench: Bench) -> None:
+def test_closing_a_dialog_returns_the_focus_to_its_button(bench: Bench) -> None:
     run = bench.run(models=["fake:echo"])
     page = bench.open(f"/runs/{run}")
     delete = page.get_by_role("button", name="Delete", exact=True)
@@ -165,7 +165,7 @@ def test_the_focus_returns_to_the_button_when_a_dialog_is_closed(bench: Bench) -
     expect(delete).to_be_focused()
 
 
-def test_a_reply_is_drawn_as_markdown_and_can_be_read_raw(bench: Bench, axe: Callable[[Page], None]) -> None:
+def test_a_reply_is_rendered_as_markdown_and_can_be_read_raw(bench: Bench, axe: Callable[[Page], None]) -> None:
     run = bench.run(models=[f"fake:fixed={MARKDOWN}"])
     seq = bench.client.get(f"/api/runs/{run}/results").data[0]["seq"]
     page = bench.open(f"/runs/{run}/results/{seq}")
@@ -187,7 +187,7 @@ def test_a_reply_is_drawn_as_markdown_and_can_be_read_raw(bench: Bench, axe: Cal
     axe(page)
 
 
-def test_points_of_a_trend_are_dated_and_lead_to_their_runs(bench: Bench) -> None:
+def test_points_of_a_trend_are_dated_and_link_to_their_runs(bench: Bench) -> None:
     runs = [bench.run(models=["fake:fixed=trend"]) for _ in range(3)]
     page = bench.open("/")
     card = page.get_by_role("region", name="fake:fixed=trend")

@@ -1,4 +1,4 @@
-"""While a server shows its pages, its event loop is free: nobody's page waits for somebody else's."""
+"""A server's event loop stays free while it renders pages: no page waits for another user's page."""
 
 import json
 import os
@@ -12,17 +12,17 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from ...large_store import fill, scenarios_yaml
+from ...large_store import add_two_runs, scenarios_yaml
 from ..api.served import Client
 from .conftest import Bench
-from .test_roles import WITH_QUERY, addresses, fill_store, registered
+from .test_roles import WITH_QUERY, fill_addresses, fill_store, list_registered_pages
 
 WATCHED = Path(__file__).parents[2] / "loop_watch.py"
 
 
 @contextmanager
 def watched_workbench(home: Path, report: Path) -> Iterator[Client]:
-    """Serve the workbench in an interpreter of its own, so that what it imports late is seen too."""
+    """Serve the workbench in a fresh interpreter, so that late imports are measured too."""
     command = [sys.executable, str(WATCHED), str(report), "serve", "--port", "0"]
     environment = {**os.environ, "PRAMANA_HOME": str(home)}  # noqa: TID251 - a child gets what we have
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -35,16 +35,16 @@ def watched_workbench(home: Path, report: Path) -> Iterator[Client]:
             process.terminate()
 
 
-def look_at_everything(home: Path, browser: Browser) -> dict[str, str]:
-    """Open every page there is, with large runs too; return which of them held the loop up, and where."""
+def open_every_page(home: Path, browser: Browser) -> dict[str, str]:
+    """Open every page, with large runs too; return the pages that blocked the loop, and where."""
     home.mkdir()
     report = home / "holds.json"
-    with ThreadPoolExecutor(1) as pool:  # a browser's driver has the event loop of this thread
-        first, second = pool.submit(fill, f"sqlite:///{home / 'pramana.sqlite3'}", home).result()
+    with ThreadPoolExecutor(1) as pool:  # Playwright uses the event loop of this thread
+        first, second = pool.submit(add_two_runs, f"sqlite:///{home / 'pramana.sqlite3'}", home).result()
     with watched_workbench(home, report) as client:
         assert client.post("/api/scenarios/import", {"yaml": scenarios_yaml(2_000)}).status == 201
         stands_for = fill_store(client)
-        everywhere = [*addresses(registered(), stands_for), *WITH_QUERY]
+        everywhere = [*fill_addresses(list_registered_pages(), stands_for), *WITH_QUERY]
         large = [f"/runs/{first}", f"/runs/{first}?outcome=failed&page=15", f"/runs/{first}/results/1"]
         bench = Bench(client, home, browser)
         page = bench.open("/")
@@ -55,10 +55,10 @@ def look_at_everything(home: Path, browser: Browser) -> dict[str, str]:
     return {place: f"{place} held it for {seconds:.3f} s" for place, seconds, _ in json.loads(report.read_text())}
 
 
-def test_no_page_holds_the_event_loop_for_a_tenth_of_a_second(tmp_path: Path, browser: Browser) -> None:
+def test_no_page_blocks_the_event_loop_for_100_ms(tmp_path: Path, browser: Browser) -> None:
     found: list[dict[str, str]] = []
-    for turn in range(2):  # what only the first finds was somebody else's load on this machine
-        found.append(look_at_everything(tmp_path / str(turn), browser))
+    for turn in range(2):  # a hold found only in the first round was other load on this machine
+        found.append(open_every_page(tmp_path / str(turn), browser))
         if not found[-1]:
             break
     assert not [said for place, said in found[0].items() if place in found[-1]]

@@ -1,4 +1,4 @@
-"""What a page is told while it is open: it hears again after a refusal, keeps what is newer, and ends when it closes."""
+"""Live updates of an open page: it reconnects after an error, keeps newer data, and stops when it closes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -20,24 +20,24 @@ from pramana.show.web.kit.page_context import UseCaseRefused
 from pramana.show.web.pages import editor, welcome
 from pramana.show.web.pages import run as page
 
-from ...views import made
+from ...views import make_view
 
 
-def apart(work: Coroutine[Any, Any, Any]) -> None:
-    """Run something in a thread of its own: in this one, Playwright's loop may be running."""
+def run_in_thread(work: Coroutine[Any, Any, Any]) -> None:
+    """Run a coroutine in another thread; in this one, Playwright's loop may be running."""
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, work).result()
 
 
-RUN = made(
+RUN = make_view(
     RunDetailView, id="r1", status="running", stored=1, expected=10, models=("m",), variants=("text",), repeats=1
 )
 SUMMARY = Tally().summary()
 AWAY = UseCaseRefused(503, "the store is away", "unavailable")
 
 
-class Desk:
-    """Answers as it is told, and keeps who listens."""
+class FakePageContext:
+    """Gives prepared answers and records its listeners."""
 
     address = "/runs/r1"
     query: dict[str, str] = {}  # noqa: RUF012
@@ -68,8 +68,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def page_context() -> FakePageContext:
+    return FakePageContext()
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
 
 
 @pytest.fixture
-def shown(desk: Desk, timer: MagicMock, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_page(page_context: FakePageContext, timer: MagicMock, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The page of a run, without a browser."""
     del timer
-    found: Any = page._RunPage(desk, RUN, [])  # type: ignore[arg-type]
+    found: Any = page._RunPage(page_context, RUN, [])  # type: ignore[arg-type]
     for name in ("_all", "_about", "_summary", "_breakdowns", "_progress", "_newest", "_suggest_tags", "_timer"):
         setattr(found, name, MagicMock())
     found._all.is_deleted = False
@@ -92,65 +92,67 @@ def shown(desk: Desk, timer: MagicMock, monkeypatch: pytest.MonkeyPatch) -> Any:
     return found
 
 
-def test_one_refusal_does_not_end_following(desk: Desk, shown: Any, timer: MagicMock) -> None:
-    desk.refused = AWAY
-    apart(shown._follow())
-    assert not desk.heard
-    desk.refused = None
+def test_one_error_does_not_stop_live_updates(page_context: FakePageContext, run_page: Any, timer: MagicMock) -> None:
+    page_context.refused = AWAY
+    run_in_thread(run_page._follow())
+    assert not page_context.heard
+    page_context.refused = None
     later = timer.call_args.args[1]
-    apart(later())
-    assert len(desk.heard) == 1
+    run_in_thread(later())
+    assert len(page_context.heard) == 1
 
 
-def test_a_listener_that_breaks_is_replaced_and_an_older_one_is_not_missed(
-    desk: Desk, shown: Any, timer: MagicMock
+def test_a_broken_subscription_is_replaced_only_once(
+    page_context: FakePageContext, run_page: Any, timer: MagicMock
 ) -> None:
-    apart(shown._follow())
-    (_, over), *_ = desk.heard
+    run_in_thread(run_page._follow())
+    (_, over), *_ = page_context.heard
     over()
-    apart(timer.call_args.args[1]())
-    assert len(desk.heard) == 2
+    run_in_thread(timer.call_args.args[1]())
+    assert len(page_context.heard) == 2
     timer.reset_mock()
     over()
-    apart(shown._follow())
-    assert len(desk.heard) == 2, "the newer one listens still"
-    shown._all.is_deleted = True
-    desk.heard[1][1]()
+    run_in_thread(run_page._follow())
+    assert len(page_context.heard) == 2, "the newer one listens still"
+    run_page._all.is_deleted = True
+    page_context.heard[1][1]()
     timer.assert_not_called()
 
 
-def test_two_who_begin_to_follow_at_once_are_one(desk: Desk, shown: Any) -> None:
+def test_concurrent_calls_to_follow_subscribe_once(page_context: FakePageContext, run_page: Any) -> None:
     async def both() -> None:
-        await asyncio.gather(shown._follow(), shown._follow())
+        await asyncio.gather(run_page._follow(), run_page._follow())
 
-    apart(both())
-    assert len(desk.heard) == 1
+    run_in_thread(both())
+    assert len(page_context.heard) == 1
 
 
-def test_a_summary_never_takes_the_place_of_what_was_told_meanwhile(desk: Desk, shown: Any) -> None:
+def test_an_older_summary_never_overwrites_newer_events(page_context: FakePageContext, run_page: Any) -> None:
     newer = replace(RUN, stored=10, status="stopped", cancel_requested=True)
-    desk.meanwhile = lambda: shown._update_run(newer)
-    apart(shown._update_summary())
-    assert shown._run == replace(newer, summary=SUMMARY)
-    desk.meanwhile = lambda: None
-    apart(shown._update_summary())
-    assert shown._run.stored == 1, "what nobody has told since is taken as it is read"
+    page_context.meanwhile = lambda: run_page._update_run(newer)
+    run_in_thread(run_page._update_summary())
+    assert run_page._run == replace(newer, summary=SUMMARY)
+    page_context.meanwhile = lambda: None
+    run_in_thread(run_page._update_summary())
+    assert run_page._run.stored == 1, "what nobody has told since is taken as it is read"
 
 
 # ── The first run ──
 
-WEIGHTS = made(WeightsView, name="w", title="W", pull=made(PullView, done_bytes=1, total_bytes=2))
+WEIGHTS = make_view(WeightsView, name="w", title="W", pull=make_view(PullView, done_bytes=1, total_bytes=2))
 
 
-def test_a_download_is_not_looked_at_when_the_page_is_gone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_the_page_stops_watching_a_download(
+    page_context: FakePageContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     handlers: list[Callable[[], None]] = []
     client = SimpleNamespace(on_delete=handlers.append)
     monkeypatch.setattr(welcome, "ui", SimpleNamespace(context=SimpleNamespace(client=client)))
     monkeypatch.setattr(welcome, "LOOK_S", 0.01)
 
-    async def watched() -> None:
+    async def watch_and_close() -> None:
         told = asyncio.Event()
-        watching = welcome.wait_for_weights(desk, WEIGHTS, lambda *_: told.set())  # type: ignore[arg-type]
+        watching = welcome.wait_for_weights(page_context, WEIGHTS, lambda *_: told.set())  # type: ignore[arg-type]
         looking = asyncio.create_task(watching)
         await told.wait()
         for each in handlers:
@@ -158,45 +160,45 @@ def test_a_download_is_not_looked_at_when_the_page_is_gone(desk: Desk, monkeypat
         with pytest.raises(welcome.WelcomeFailed):
             await asyncio.wait_for(looking, 5)
 
-    apart(watched())
+    run_in_thread(watch_and_close())
 
 
-def test_nobody_waits_for_a_call_that_is_not_followed_any_more(desk: Desk) -> None:
-    async def waited() -> None:
-        waiting = asyncio.create_task(welcome.WelcomePanel(desk)._wait_for_run("r1"))  # type: ignore[arg-type]
+def test_waiting_for_a_call_ends_when_it_is_no_longer_followed(page_context: FakePageContext) -> None:
+    async def wait_and_close() -> None:
+        waiting = asyncio.create_task(welcome.WelcomePanel(page_context)._wait_for_run("r1"))  # type: ignore[arg-type]
         await asyncio.sleep(0)
-        over = desk.heard[0][1]
+        over = page_context.heard[0][1]
         over()
         over()
-        with pytest.raises(welcome.WelcomeFailed, match="See its run, r1"):
+        with pytest.raises(welcome.WelcomeFailed, match="See run r1"):
             await asyncio.wait_for(waiting, 5)
 
-    apart(waited())
+    run_in_thread(wait_and_close())
 
 
 # ── The editor ──
 
 
-def test_a_late_look_does_not_ask_about_a_change_that_was_dealt_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, now = (made(ScenarioView, id="ferry", updated_at=each) for each in ("2026-01-01", "2026-01-02"))
+def test_a_late_reload_does_not_ask_about_a_resolved_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, now = (make_view(ScenarioView, id="ferry", updated_at=each) for each in ("2026-01-01", "2026-01-02"))
     monkeypatch.setattr("nicegui.ui.context", SimpleNamespace(client=MagicMock()))
     editing: Any = editor._EditorPage(MagicMock(), before, "text")
-    editing._editor, editing._say = SimpleNamespace(is_kept=False), MagicMock()
+    editing._editor, editing._show_notice = SimpleNamespace(is_kept=False), MagicMock()
 
     async def read(*_: object) -> ScenarioView:
         await asyncio.sleep(0)
         return now
 
     monkeypatch.setattr(editor, "read_scenario_or_none", read)
-    apart(editing._reload())
-    editing._say.assert_called_once()
+    run_in_thread(editing._reload())
+    editing._show_notice.assert_called_once()
 
     async def meanwhile() -> None:
         looking = asyncio.create_task(editing._reload())
         await asyncio.sleep(0)
-        editing._scenario = now  # as "Keep mine" does
+        editing._scenario = now  # as "Keep my version" does
         await looking
 
-    editing._say.reset_mock()
-    apart(meanwhile())
-    editing._say.assert_not_called()
+    editing._show_notice.reset_mock()
+    run_in_thread(meanwhile())
+    editing._show_notice.assert_not_called()

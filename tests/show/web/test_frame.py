@@ -1,21 +1,21 @@
-"""What holds of every page there is, with an empty store and with one of everything."""
+"""Rules for every page, with an empty store and with one of everything."""
 
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from .conftest import EACH_VIEW, Bench, no_sideways
-from .test_roles import WITH_QUERY, addresses, fill_store, registered
+from .conftest import EACH_VIEW, Bench, assert_no_sideways_scroll
+from .test_roles import WITH_QUERY, fill_addresses, fill_store, list_registered_pages
 
 
 @pytest.fixture(scope="module")
-def every_page(served: Bench) -> list[str]:
-    return [*addresses(registered(), fill_store(served.client)), *WITH_QUERY]
+def every_page(module_bench: Bench) -> list[str]:
+    return [*fill_addresses(list_registered_pages(), fill_store(module_bench.client)), *WITH_QUERY]
 
 
 @EACH_VIEW
-def test_every_page_is_readable_by_everyone(
+def test_every_page_is_accessible(
     bench: Bench, axe: Callable[[Page], None], every_page: list[str], width: int, theme: str
 ) -> None:
     page = bench.open("/", width=width, theme=theme)  # type: ignore[arg-type]
@@ -26,24 +26,24 @@ def test_every_page_is_readable_by_everyone(
         if page.locator(".cm-editor").count():
             page.locator(".cm-editor[data-ready]").wait_for()
         try:
-            no_sideways(page)
+            assert_no_sideways_scroll(page)
             axe(page)
         except AssertionError as error:
             troubles.append(f"{path}: {error}")
     assert not troubles, "\n".join(troubles)
 
 
-def test_the_content_can_be_reached_by_keyboard_past_the_navigation(bench: Bench) -> None:
+def test_a_skip_link_reaches_the_content_by_keyboard(bench: Bench) -> None:
     page = bench.open("/runs")
     page.keyboard.press("Tab")
-    skip = page.get_by_role("link", name="To the content")
+    skip = page.get_by_role("link", name="Skip to content")
     expect(skip).to_be_focused()
     expect(skip).to_be_in_viewport()
     page.keyboard.press("Enter")
     expect(page.locator("#main")).to_be_focused()
 
 
-def test_light_and_dark_are_kept_for_the_next_page(bench: Bench) -> None:
+def test_the_theme_is_kept_on_the_next_page(bench: Bench) -> None:
     page = bench.open("/runs")
     expect(page.locator("body")).not_to_have_class("body--dark")
     page.get_by_role("button", name="Theme").click()

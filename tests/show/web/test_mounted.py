@@ -1,4 +1,4 @@
-"""The API with the workbench on the same port: its envelope holds, and what is not the API's is a page."""
+"""The API and the workbench on one port: API routes answer in the envelope, other addresses with a page."""
 
 import http.client
 import json
@@ -8,20 +8,20 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, expect
 
-from ..api.test_contract import EVERY, NO_JSON, STREAMS, example
-from .closed import Closed, closed
+from ..api.test_contract import EVERY, NO_JSON, STREAMS, make_example_path
+from .closed import TokenBench, serve_with_tokens
 from .conftest import Bench
 
 
 @pytest.fixture(scope="module")
-def shut(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Closed]:
-    with closed(tmp_path_factory.mktemp("closed"), browser) as found:
+def token_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[TokenBench]:
+    with serve_with_tokens(tmp_path_factory.mktemp("closed"), browser) as found:
         yield found
 
 
 @pytest.mark.parametrize(("method", "path"), EVERY)
 def test_every_route_answers_in_the_envelope_beside_the_workbench(bench: Bench, method: str, path: str) -> None:
-    asked = example(path) + ("?seconds=0.1" if STREAMS.search(path) else "")
+    asked = make_example_path(path) + ("?seconds=0.1" if STREAMS.search(path) else "")
     answer = bench.client.call(method, asked, headers={"Content-Type": "application/json"}, body=b"")
     assert answer.status < 500 or path.startswith("/api/providers")
     if method == "HEAD" or (answer.status < 400 and NO_JSON.search(path)):
@@ -32,7 +32,7 @@ def test_every_route_answers_in_the_envelope_beside_the_workbench(bench: Bench, 
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/", "/api/nothing", "/api/runs/x/y/z", "/audio", "/docs/nothing"])
-def test_an_unknown_address_of_the_api_is_refused_in_json(bench: Bench, path: str) -> None:
+def test_an_unknown_api_route_is_refused_in_json(bench: Bench, path: str) -> None:
     answer = bench.client.get(path)
     assert answer.status in (404, 405), answer.body
     assert answer.json["success"] is False
@@ -46,12 +46,12 @@ def test_a_wrong_method_is_refused_in_json(bench: Bench) -> None:
 def test_an_unknown_page_says_where_to_go(bench: Bench) -> None:
     assert bench.client.get("/no-such-page").status == 404
     page = bench.open("/no-such-page", expects_errors=True)
-    expect(page.get_by_role("heading", level=1)).to_have_text("There is no such page")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Page not found")
     page.get_by_role("link", name="Home").click()
     expect(page).to_have_url(f"{bench.url}/")
 
 
-def test_pages_ask_nobody_else_and_are_framed_by_nobody(bench: Bench) -> None:
+def test_pages_load_nothing_from_other_hosts_and_cannot_be_framed(bench: Bench) -> None:
     headers = bench.client.get("/runs").headers
     policy = headers["content-security-policy"]
     assert "default-src 'self'" in policy
@@ -59,7 +59,7 @@ def test_pages_ask_nobody_else_and_are_framed_by_nobody(bench: Bench) -> None:
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_websocket_of_another_page_is_refused(bench: Bench) -> None:
+def test_a_cross_origin_websocket_is_refused(bench: Bench) -> None:
     parts = urlsplit(bench.url)
     assert parts.hostname
     opening = {
@@ -76,7 +76,7 @@ def test_a_websocket_of_another_page_is_refused(bench: Bench) -> None:
     assert statuses == {"http://elsewhere.example": 403, bench.url: 101}
 
 
-def test_what_is_posted_to_the_socket_by_another_page_is_refused(bench: Bench) -> None:
+def test_a_cross_origin_post_to_the_socket_is_refused(bench: Bench) -> None:
     answer = bench.client.call(
         "POST",
         "/_nicegui_ws/socket.io/?EIO=4&transport=polling",
@@ -90,9 +90,9 @@ def test_what_is_posted_to_the_socket_by_another_page_is_refused(bench: Bench) -
 @pytest.mark.parametrize(
     "path", ["/sign-in?why=wrong", "/no-such-page", "/_nicegui/nothing", "/_nicegui/3.18.0/static/no"]
 )
-def test_nothing_is_kept_for_whoever_asks_for_what_strangers_may_see(shut: Closed, path: str) -> None:
-    """A page of the workbench is an object on the server for a minute at least: strangers could fill its memory."""
-    answer = shut.bench.client.get(path)
+def test_anonymous_requests_create_no_page_objects(token_bench: TokenBench, path: str) -> None:
+    """A page is an object on the server for at least a minute; anonymous clients could exhaust its memory."""
+    answer = token_bench.bench.client.get(path)
     assert answer.status == (200 if path.startswith("/sign-in") else 404)
     assert "x-nicegui-content" not in answer.headers
     assert b"<script" not in answer.body

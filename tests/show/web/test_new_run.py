@@ -1,4 +1,4 @@
-"""A new run: chosen on the page, estimated before it starts, refused in words, and started."""
+"""A new run: configured on the page, estimated before it starts, refused with a reason, and started."""
 
 import json
 import re
@@ -15,46 +15,46 @@ from pramana.show.api.runs import DEFAULTS
 from pramana.show.cli.run import run as command
 from pramana.show.web.pages.new_run import NUMBERS
 
-from .closed import closed
-from .conftest import EACH_VIEW, Bench, no_sideways
+from .closed import serve_with_tokens
+from .conftest import EACH_VIEW, Bench, assert_no_sideways_scroll
 
 UNPRICED = "http://127.0.0.1:9/v1#mine"
 HOSTILE = "<img src=x onerror=\"document.title='taken over'\"> مرحبا 你好"
 STARTED = re.compile(r"/runs/r[0-9a-f-]+$")
 
 
-def tile(page: Page, name: str) -> Locator:
+def find_tile(page: Page, name: str) -> Locator:
     return page.locator("aside .tiles > div").filter(has=page.locator("dt", has_text=re.compile(f"^{name}$")))
 
 
-def start(page: Page) -> Locator:
+def find_start(page: Page) -> Locator:
     return page.get_by_role("button", name="Start")
 
 
-def models(page: Page) -> Locator:
+def find_models(page: Page) -> Locator:
     return page.get_by_role("list", name="Each model that was added")
 
 
-def add(page: Page, model: str) -> None:
+def add_model(page: Page, model: str) -> None:
     page.get_by_label("Add a model").fill(model)
     page.keyboard.press("Enter")
 
 
-def choose(page: Page, label: str, option: str) -> None:
+def choose_option(page: Page, label: str, option: str) -> None:
     page.get_by_label(label, exact=True).click()
     page.get_by_role("option", name=option).click()
     page.keyboard.press("Escape")
 
 
-def begun(bench: Bench, page: Page) -> Any:
-    """Press start, and return the run that was started."""
-    expect(start(page)).to_be_enabled()
-    start(page).click()
+def start_run(bench: Bench, page: Page) -> Any:
+    """Press Start; return the started run."""
+    expect(find_start(page)).to_be_enabled()
+    find_start(page).click()
     page.wait_for_url(STARTED)
     return bench.client.get(f"/api/runs/{urlsplit(page.url).path.rpartition('/')[2]}").data
 
 
-def imported(bench: Bench) -> int:
+def import_library(bench: Bench) -> int:
     bench.client.post("/api/library/import", {})
     total: int = bench.client.get("/api/scenarios?pageSize=1").json["meta"]["total"]
     return total
@@ -64,33 +64,33 @@ def test_a_run_is_estimated_before_it_can_be_started(bench: Bench) -> None:
     for each in bench.client.get("/api/scenarios?pageSize=500").data:
         bench.client.delete(f"/api/scenarios/{each['id']}")
     before = bench.client.get("/api/runs").json["meta"]["total"]
-    page = bench.open("/runs/new", expects_errors=True)  # where it leads to is another page's matter
+    page = bench.open("/runs/new", expects_errors=True)  # its target is tested with that page
     expect(page.get_by_role("link", name="import the library")).to_have_attribute("href", "/scenarios/import")
     expect(page.get_by_text("Add a model.")).to_be_visible()
-    expect(start(page)).to_be_disabled()
-    add(page, "fake:echo")
+    expect(find_start(page)).to_be_disabled()
+    add_model(page, "fake:echo")
     expect(page.get_by_label("Add a model")).to_have_value("")
-    expect(tile(page, "Calls")).to_contain_text("12")  # ten of the model, two of itself as the judge
-    expect(tile(page, "Calls")).to_contain_text("10 cases, 10 results")
-    expect(tile(page, "Cost")).to_contain_text("$0.00")
-    expect(tile(page, "Tokens in")).to_contain_text(re.compile(r"\d,\d{3}"))
+    expect(find_tile(page, "Calls")).to_contain_text("12")  # ten of the model, two of itself as the judge
+    expect(find_tile(page, "Calls")).to_contain_text("10 cases, 10 results")
+    expect(find_tile(page, "Cost")).to_contain_text("$0.00")
+    expect(find_tile(page, "Tokens in")).to_contain_text(re.compile(r"\d,\d{3}"))
     page.get_by_label("Repeats per case").fill("3")
-    expect(tile(page, "Calls")).to_contain_text("36")
-    add(page, "fake:seed=2")
-    expect(tile(page, "Calls")).to_contain_text("72")
+    expect(find_tile(page, "Calls")).to_contain_text("36")
+    add_model(page, "fake:seed=2")
+    expect(find_tile(page, "Calls")).to_contain_text("72")
     page.get_by_text("Breakdown").click()
     expect(page.locator("aside li")).to_have_count(4)
     expect(page.locator("aside li").last).to_contain_text("fake:seed=2: as the judge, 6 calls")
     page.get_by_role("button", name="Remove fake:seed=2").click()
-    expect(tile(page, "Calls")).to_contain_text("36")
+    expect(find_tile(page, "Calls")).to_contain_text("36")
     assert bench.client.get("/api/runs").json["meta"]["total"] == before
-    run = begun(bench, page)
+    run = start_run(bench, page)
     assert (run["suite"], run["models"], run["repeats"], run["creator"]) == ("v1.0-cheap", ["fake:echo"], 3, "local")
 
 
-def test_nothing_can_be_started_while_an_estimate_is_on_its_way(bench: Bench) -> None:
+def test_start_is_disabled_while_an_estimate_loads(bench: Bench) -> None:
     page = bench.open("/runs/new?model=fake")
-    expect(start(page)).to_be_enabled()
+    expect(find_start(page)).to_be_enabled()
     page.evaluate(
         """() => {
           window.seen = [];
@@ -109,67 +109,67 @@ def test_nothing_can_be_started_while_an_estimate_is_on_its_way(bench: Bench) ->
           field.dispatchEvent(new Event("input", {bubbles: true}));
         })"""
     )
-    expect(tile(page, "Calls")).to_contain_text("48")
-    expect(start(page)).to_be_enabled()
+    expect(find_tile(page, "Calls")).to_contain_text("48")
+    expect(find_start(page)).to_be_enabled()
     repeats.fill("5")
-    expect(start(page)).to_be_disabled()
-    expect(tile(page, "Calls")).to_contain_text("60")
+    expect(find_start(page)).to_be_disabled()
+    expect(find_tile(page, "Calls")).to_contain_text("60")
     seen = {tuple(each) for each in page.evaluate("window.seen")}
     assert seen <= {("4", "48"), ("5", "60")}, seen
     assert seen
 
 
-def test_an_unknown_price_is_said_with_what_to_do(bench: Bench) -> None:
+def test_an_unknown_price_is_shown_with_advice(bench: Bench) -> None:
     page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=gpt-5")
-    expect(tile(page, "Cost")).to_contain_text(re.compile(r"\$0\.0\d+"))
-    add(page, UNPRICED)
-    expect(tile(page, "Cost")).to_contain_text("at least $")
+    expect(find_tile(page, "Cost")).to_contain_text(re.compile(r"\$0\.0\d+"))
+    add_model(page, UNPRICED)
+    expect(find_tile(page, "Cost")).to_contain_text("at least $")
     warned = page.locator("aside .warn")
     expect(warned).to_contain_text(f"No price is known for {UNPRICED}")
     expect(warned).to_contain_text("The run can start, but its cost stays unknown")
     expect(warned.get_by_role("link", name="Set a price")).to_have_attribute("href", "/settings/prices")
     page.get_by_text("Limits", exact=True).click()
     page.get_by_label("Cost limit (USD)").fill("2")
-    expect(warned).to_contain_text("cannot start without one")
+    expect(warned).to_contain_text("needs a price for every model")
     page.get_by_role("button", name="Remove gpt-5").click()
-    expect(tile(page, "Cost")).to_contain_text("unknown")
+    expect(find_tile(page, "Cost")).to_contain_text("unknown")
     page.get_by_role("button", name=f"Remove {UNPRICED}").click()
     expect(warned).to_have_count(0)
-    expect(start(page)).to_be_disabled()
-    add(page, "fake-voice")
-    expect(tile(page, "Tokens in")).to_contain_text("unknown")
+    expect(find_start(page)).to_be_disabled()
+    add_model(page, "fake-voice")
+    expect(find_tile(page, "Tokens in")).to_contain_text("unknown")
     expect(page.get_by_text("Token counts of voice conversations are not known in advance.")).to_be_visible()
 
 
-def test_cases_without_a_judge_and_providers_without_a_key_are_told_before_the_start(bench: Bench) -> None:
+def test_cases_without_a_judge_and_missing_keys_are_shown_before_the_start(bench: Bench) -> None:
     page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=local")
     warned = page.locator("aside .warn")
     expect(warned).to_have_text("2 cases will have no verdict: name a judge.")
-    expect(tile(page, "Calls")).to_contain_text("10")
-    expect(start(page)).to_be_enabled()
+    expect(find_tile(page, "Calls")).to_contain_text("10")
+    expect(find_start(page)).to_be_enabled()
     page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=local&judge=gpt-5")
     warned = page.locator("aside .warn")
     expect(warned).to_contain_text("openai has no key here: set one in Settings › Providers or OPENAI_API_KEY.")
     expect(warned).not_to_contain_text("verdict")
     expect(warned.get_by_role("link", name="Providers")).to_have_attribute("href", "/settings/providers")
-    expect(tile(page, "Calls")).to_contain_text("12")
-    expect(start(page)).to_be_enabled()
+    expect(find_tile(page, "Calls")).to_contain_text("12")
+    expect(find_start(page)).to_be_enabled()
 
 
 def test_a_model_that_judges_itself_is_named_before_the_start(bench: Bench) -> None:
     page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=fake:echo")
     expect(page.get_by_text("fake:echo judges its own replies; you can name another judge under More.")).to_be_visible()
     page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=fake:echo&judge=fake:fixed%3DYES")
-    expect(tile(page, "Calls")).to_contain_text("12")
+    expect(find_tile(page, "Calls")).to_contain_text("12")
     expect(page.get_by_text("judges its own replies")).to_have_count(0)
 
 
-def test_what_is_refused_is_said_where_it_belongs(bench: Bench) -> None:
+def test_an_invalid_field_shows_its_own_error(bench: Bench) -> None:
     page = bench.open("/runs/new?model=fake")
-    expect(start(page)).to_be_enabled()
-    add(page, "my-thing")
+    expect(find_start(page)).to_be_enabled()
+    add_model(page, "my-thing")
     expect(page.get_by_role("alert")).to_contain_text('Unknown model "my-thing"')
-    expect(start(page)).to_be_disabled()
+    expect(find_start(page)).to_be_disabled()
     page.get_by_role("button", name="Remove my-thing").click()
     expect(page.get_by_label("Add a model")).to_be_focused()
     expect(page.get_by_role("alert")).to_have_count(0)
@@ -179,76 +179,76 @@ def test_what_is_refused_is_said_where_it_belongs(bench: Bench) -> None:
     expect(field.get_by_role("alert")).to_have_text(
         re.compile("^Temperature: enter a number from 0 to 100 or leave it empty")
     )
-    expect(start(page)).to_be_disabled()
+    expect(find_start(page)).to_be_disabled()
     page.get_by_label("Temperature").fill("")
     expect(field.get_by_role("alert")).to_have_count(0)
-    expect(start(page)).to_be_enabled()
+    expect(find_start(page)).to_be_enabled()
     page.get_by_label("Judge model", exact=True).fill("local")
     expect(page.locator("aside").get_by_role("alert")).to_contain_text("cannot judge")
-    page = bench.open("/runs/new?model=fake&concurrency=99999")  # and what was folded away opens
+    page = bench.open("/runs/new?model=fake&concurrency=99999")  # and the folded section opens
     expect(page.get_by_label("Concurrency per provider")).to_be_visible()
     expect(page.get_by_text("expected a whole number from 1 to 10,000, found 99999").first).to_be_visible()
 
 
-def test_scenarios_are_chosen_and_counted(bench: Bench) -> None:
-    total = imported(bench)
+def test_selected_scenarios_are_counted(bench: Bench) -> None:
+    total = import_library(bench)
     page = bench.open("/runs/new?model=fake&judge=fake", expects_errors=True)
     expect(page.get_by_label("Difficulty")).to_be_hidden()
     page.get_by_role("checkbox", name=f"Scenarios of this server ({total})").click()
     expect(page.get_by_text(f"All {total} scenarios are selected")).to_be_visible()
-    expect(tile(page, "Calls")).to_contain_text(f"{total + 10} cases")
+    expect(find_tile(page, "Calls")).to_contain_text(f"{total + 10} cases")
     page.get_by_role("button", name="Clear").first.click()  # the suite
-    expect(tile(page, "Calls")).to_contain_text(f"{total} cases")
-    choose(page, "Type", "conversation-flow")
-    choose(page, "Difficulty", "easy")
+    expect(find_tile(page, "Calls")).to_contain_text(f"{total} cases")
+    choose_option(page, "Type", "conversation-flow")
+    choose_option(page, "Difficulty", "easy")
     wanted = "type=conversation-flow&difficulty=easy"
     some = bench.client.get(f"/api/scenarios?{wanted}&pageSize=1").json["meta"]["total"]
     assert 1 < some < total
     expect(page.get_by_text(f"{some} of {total} scenarios match.")).to_be_visible()
-    expect(tile(page, "Calls")).to_contain_text(f"{some} cases")
+    expect(find_tile(page, "Calls")).to_contain_text(f"{some} cases")
     page.get_by_label("Contains text").fill("nobody says this")
     expect(page.get_by_text(f"0 of {total} scenarios match.")).to_be_visible()
     expect(page.get_by_role("alert")).to_contain_text("No scenario passes these filters", ignore_case=True)
-    expect(start(page)).to_be_disabled()
+    expect(find_start(page)).to_be_disabled()
     page.get_by_label("Contains text").fill("")
-    run = begun(bench, page)
+    run = start_run(bench, page)
     assert run["selection"] == {"type": ["conversation-flow"], "difficulty": ["easy"]}
     assert (run["suite"], run["expected"], run["judge"]) == ("scenarios (selection)", some, "fake")
 
 
-def test_an_address_chooses_and_what_is_chosen_stands_in_the_address(bench: Bench) -> None:
-    imported(bench)
+def test_the_form_and_the_address_stay_in_sync(bench: Bench) -> None:
+    import_library(bench)
     first, second = (each["id"] for each in bench.client.get("/api/scenarios?pageSize=2").data)
     page = bench.open(
         f"/runs/new?scenario={first}&scenario={second}&model=fake&model=fake:echo&modality=text&temperature=none",
         expects_errors=True,
     )
-    expect(page.get_by_text(f"2 of {imported(bench)} scenarios match.")).to_be_visible()
+    expect(page.get_by_text(f"2 of {import_library(bench)} scenarios match.")).to_be_visible()
     expect(page.get_by_role("button", name=f"Remove {first}")).to_be_visible()
-    expect(tile(page, "Calls")).to_contain_text("2 cases, 4 results")
-    expect(page.get_by_label("Temperature")).to_have_value("")  # opened, since it was chosen
+    expect(find_tile(page, "Calls")).to_contain_text("2 cases, 4 results")
+    expect(page.get_by_label("Temperature")).to_have_value("")  # opened because it has a value
     page.get_by_role("button", name=f"Remove {second}").click()
-    expect(tile(page, "Calls")).to_contain_text("1 case, 2 results")
+    expect(find_tile(page, "Calls")).to_contain_text("1 case, 2 results")
     page.get_by_label("Repeats per case").fill("2")
-    choose(page, "Suite", "v1.0")
-    expect(tile(page, "Calls")).to_contain_text("11 cases, 44 results")
+    choose_option(page, "Suite", "v1.0")
+    expect(find_tile(page, "Calls")).to_contain_text("11 cases, 44 results")
     said = parse_qs(urlsplit(page.url).query)
     assert said == {
         "scenario": [first], "model": ["fake", "fake:echo"], "modality": ["text"], "temperature": ["none"],
         "repeats": ["2"], "suite": ["v1.0"], "tier": ["cheap"],
     }  # fmt: skip
     page.reload()
-    expect(tile(page, "Calls")).to_contain_text("11 cases, 44 results")
-    run = begun(bench, page)
+    expect(find_tile(page, "Calls")).to_contain_text("11 cases, 44 results")
+    run = start_run(bench, page)
     assert (run["suite"], run["repeats"], run["variants"]) == ("v1.0-cheap+scenarios (selection)", 2, ["text"])
     assert (run["selection"], run["plan"]["parameters"]["temperature"]) == ({"ids": [first]}, None)
 
 
-def test_everything_that_can_be_said_of_a_run_is_sent(bench: Bench) -> None:
+def test_every_field_of_the_form_is_sent(bench: Bench) -> None:
     page = bench.open("/runs/new?tier=moderate", expects_errors=True)
     for folded in ("More: judge, embedding, speech-to-text, parameters", "Limits"):
         page.get_by_text(folded, exact=True).click()
-    add(page, "fake-voice:fixed=Yes.")
+    add_model(page, "fake-voice:fixed=Yes.")
     for label, value in (
         ("Audio condition", "phone"), ("Judge model", "fake:fixed=YES"), ("Embedding model", "local"), ("Seed", "7"),
         ("Max output tokens", "50"), ("System prompt", "Be brief."), ("Cost limit (USD)", "1.5"),
@@ -256,8 +256,8 @@ def test_everything_that_can_be_said_of_a_run_is_sent(bench: Bench) -> None:
         ("Name", "nightly"), ("Note", "The new prompt"),
     ):  # fmt: skip
         page.get_by_label(label, exact=True).fill(value)
-    choose(page, "Modality", "noisy: speech with background noise")
-    run = begun(bench, page)
+    choose_option(page, "Modality", "noisy: speech with background noise")
+    run = start_run(bench, page)
     assert (run["suite"], run["variants"], run["judge"]) == (
         "v1.0-moderate",
         ["voice+noise=10dB,phone"],
@@ -270,7 +270,7 @@ def test_everything_that_can_be_said_of_a_run_is_sent(bench: Bench) -> None:
     assert kept == {"maxCost": 1.5, "maxTotalTokens": 100_000, "concurrency": 2, "deadlineSeconds": 1}
 
 
-def test_a_run_of_the_command_line_is_asked_again_within_its_limits(bench: Bench) -> None:
+def test_a_run_of_the_command_line_can_be_repeated_with_its_limits(bench: Bench) -> None:
     typed = ["--max-cost", "2.5", "--max-total-tokens", "90000", "--deadline", "600", "--concurrency", "3"]
     made = subprocess.run(
         [sys.executable, "-m", "pramana", "run", "--model", "fake", "--judge", "fake:fixed=YES", "--json", *typed],
@@ -288,10 +288,10 @@ def test_a_run_of_the_command_line_is_asked_again_within_its_limits(bench: Bench
         ("Time limit (seconds)", "600"),
     ):  # fmt: skip
         expect(page.get_by_label(label, exact=True)).to_have_value(value)
-    assert begun(bench, page)["limits"] == kept[0]
+    assert start_run(bench, page)["limits"] == kept[0]
 
 
-def test_what_nobody_says_is_the_same_for_the_page_the_api_the_command_and_the_engine(bench: Bench) -> None:
+def test_defaults_are_equal_for_page_api_command_line_and_engine(bench: Bench) -> None:
     page = bench.open("/runs/new")
     fields = {path: page.get_by_label(label, exact=True).input_value() for path, label in NUMBERS.items()}
     assert fields == {path: "" if DEFAULTS[path] is None else f"{DEFAULTS[path]:g}" for path in NUMBERS}
@@ -304,7 +304,7 @@ def test_what_nobody_says_is_the_same_for_the_page_the_api_the_command_and_the_e
     assert {path: options[name] for path, name in typed.items()} == {path: DEFAULTS[path] for path in typed}
 
 
-def test_providers_are_asked_what_they_offer_and_their_troubles_are_told(bench: Bench) -> None:
+def test_models_of_providers_are_listed_and_errors_shown(bench: Bench) -> None:
     bench.client.post("/api/providers", {"id": "my-fake", "kind": "fake"})
     bench.client.post(
         "/api/providers", {"id": "my-bot", "kind": "pipecat", "arguments": {"model": "wss://bot.example"}}
@@ -321,47 +321,47 @@ def test_providers_are_asked_what_they_offer_and_their_troubles_are_told(bench: 
         bench.client.delete(f"/api/providers/{each}")
 
 
-def test_names_of_others_are_shown_and_never_run(bench: Bench) -> None:
+def test_scripts_in_names_are_escaped(bench: Bench) -> None:
     page = bench.open("/runs/new")
-    add(page, HOSTILE)
+    add_model(page, HOSTILE)
     expect(page.get_by_role("alert")).to_contain_text("<img src=x onerror=")
-    expect(models(page)).to_contain_text(HOSTILE)
+    expect(find_models(page)).to_contain_text(HOSTILE)
     expect(page.get_by_role("button", name=f"Remove {HOSTILE}")).to_be_visible()
     page.reload()  # from the address too
-    expect(models(page)).to_contain_text(HOSTILE)
+    expect(find_models(page)).to_contain_text(HOSTILE)
     assert page.locator("#main img").count() == 0
     assert "taken over" not in page.title()
 
 
-def test_a_viewer_is_told_which_role_starts_a_run_and_finds_no_form(browser: Browser, tmp_path: Any) -> None:
-    with closed(tmp_path, browser) as door:
+def test_a_viewer_sees_the_required_role_instead_of_the_form(browser: Browser, tmp_path: Any) -> None:
+    with serve_with_tokens(tmp_path, browser) as door:
         page = door.bench.open("/runs/new?model=fake", token=door.tokens["viewer"])
         expect(page.get_by_role("alert")).to_have_text("This needs the role editor, and yours is viewer")
-        expect(start(page)).to_have_count(0)
+        expect(find_start(page)).to_have_count(0)
         assert urlsplit(page.url).path == "/runs/new"
         assert door.client("viewer").get("/api/runs").data == []
         door.bench.close()
         assert not door.bench.troubles
 
 
-def test_a_run_is_started_by_keyboard_alone(bench: Bench) -> None:
+def test_a_run_can_be_started_by_keyboard_alone(bench: Bench) -> None:
     page = bench.open("/runs/new", expects_errors=True)
     page.get_by_label("Add a model").focus()
     page.keyboard.type("fake")
     page.keyboard.press("Tab")  # leaving the field adds it, too
-    expect(models(page)).to_contain_text("fake")
-    expect(start(page)).to_be_enabled()
+    expect(find_models(page)).to_contain_text("fake")
+    expect(find_start(page)).to_be_enabled()
     for _ in range(30):
         page.keyboard.press("Tab")
-        if start(page).evaluate("made => made === document.activeElement"):
+        if find_start(page).evaluate("made => made === document.activeElement"):
             break
     page.keyboard.press("Enter")
     page.wait_for_url(STARTED)
 
 
 @EACH_VIEW
-def test_everyone_can_put_a_run_together(bench: Bench, axe: Callable[[Page], None], width: int, theme: str) -> None:
-    imported(bench)
+def test_the_new_run_page_is_accessible(bench: Bench, axe: Callable[[Page], None], width: int, theme: str) -> None:
+    import_library(bench)
     page = bench.open(
         f"/runs/new?suite=v1.0&tag=domain:food&difficulty=easy&model=fake:fixed={'x' * 200}&model=gpt-5"
         f"&model={UNPRICED.replace('#', '%23')}&modality=text&temperature=200&concurrency=4",
@@ -369,10 +369,10 @@ def test_everyone_can_put_a_run_together(bench: Bench, axe: Callable[[Page], Non
         theme=theme,  # type: ignore[arg-type]
     )
     expect(page.get_by_text("Temperature: enter a number from 0 to 100").first).to_be_visible()
-    no_sideways(page)
+    assert_no_sideways_scroll(page)
     axe(page)
     page.get_by_label("Temperature").fill("0")
     expect(page.locator("aside .warn")).to_contain_text("No price is known")
-    expect(start(page)).to_have_css("opacity", "1")
-    no_sideways(page)
+    expect(find_start(page)).to_have_css("opacity", "1")
+    assert_no_sideways_scroll(page)
     axe(page)

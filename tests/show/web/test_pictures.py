@@ -1,4 +1,4 @@
-"""Pictures of numbers: what is drawn stands where it should, says itself in words, and runs nothing of others."""
+"""Charts: values are drawn at the right position, have a text alternative, and run no scripts."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pramana.analyse.spread import Bin, Histogram, ModelTimes, RunTimes, Spread, make_histogram, step_index
 from pramana.analyse.summary import Rate, Reason, Summary, Times, Total
-from pramana.app.calls import CallView, PeaksView, SaidView, TurnTakenView
+from pramana.app.calls import CallView, PeaksView, TranscriptEntryView, TurnTakenView
 from pramana.app.models import HistoryView, LatencyView, RunPointView
 from pramana.app.suites import ListedView, TierView
 from pramana.app.views import (
@@ -48,16 +48,16 @@ from pramana.show.web.kit import waveform
 from pramana.show.web.kit.forms import FileSelection, PickedFile
 from pramana.show.web.pages import comparison_markup, home, results, run, suites
 
-from ...views import made
+from ...views import make_view
 
 HOSTILE = "<script>alert(1)</script>"
 
 
-def bins(*times: float) -> list[Bin]:
+def make_bins(*times: float) -> list[Bin]:
     return make_histogram([Histogram(map(step_index, times))])
 
 
-def test_bars_are_as_high_as_their_counts_and_stand_in_order() -> None:
+def test_bars_have_the_height_of_their_counts_in_order() -> None:
     some = [
         Bin(0.1, 0.2, 4),
         Bin(0.2, 0.5, 0),
@@ -72,15 +72,29 @@ def test_bars_are_as_high_as_their_counts_and_stand_in_order() -> None:
     assert "p50 200 ms" in drawn
 
 
-def test_one_among_thousands_is_seen() -> None:
+def test_bars_of_charts_side_by_side_have_one_scale() -> None:
+    few, many = make_bins(0.1, 0.52), make_bins(0.1, *[0.52] * 3)
+    spreads = {name: Spread(count=2, median=0.2, p95=0.5, min=0.1, max=0.52) for name in "ab"}
+    latency = ModelTimes(overall=spreads["a"], by_provider={}, by_model=spreads, histogram=many,
+                         histogram_by_model={"a": few, "b": many})  # fmt: skip
+    times = RunTimes(latency_seconds=latency, voice_to_voice_seconds=latency)
+    shown = render_summary(make_summary(), models=("a", "b"), aggregates=times)
+    first, second = shown.split("<figure")[1:3]
+    assert [max(map(float, re.findall(r' height="([\d.]+)" />', each))) for each in (first, second)] == [33.33, 100]
+    assert "highest bar 1" in first
+    assert "highest bar 3" in second
+    assert shown.count('class="halves"><figure') == 2, "latency and the waits in calls have scales of their own"
+
+
+def test_a_single_value_among_thousands_is_visible() -> None:
     some = [Bin(0.1, 0.2, 100_000), Bin(0.2, 0.5, 1)]
     heights = re.findall(r'height="([\d.]+)"', pictures.draw_histogram(some, [], "x"))
     assert [float(each) for each in heights] == [100, 1.5]
 
 
 @pytest.mark.parametrize("times", [(0.1, 0.2), (0.0, 0.5), (0.9, 0.95, 0.9), (0.0001, 4000.0), (1.0,) * 50])
-def test_few_ticks_stand_at_bounds_of_bins(times: tuple[float, ...]) -> None:
-    some = bins(*times)
+def test_a_few_ticks_are_at_bin_boundaries(times: tuple[float, ...]) -> None:
+    some = make_bins(*times)
     found = choose_ticks(some)
     assert 2 <= len(found) <= pictures.MAX_TICKS
     assert set(found) <= {*(each.start for each in some), some[-1].end}
@@ -89,8 +103,8 @@ def test_few_ticks_stand_at_bounds_of_bins(times: tuple[float, ...]) -> None:
     assert 0 <= min(places) <= max(places) <= 1
 
 
-def test_a_time_stands_within_its_bin() -> None:
-    some = bins(0.0005, 0.01, 0.5, 20.0)
+def test_a_time_is_placed_within_its_bin() -> None:
+    some = make_bins(0.0005, 0.01, 0.5, 20.0)
     for seconds in (0.0005, 0.0123, 0.4, 19.0):
         place = position_in_bins(some, seconds) * len(some)
         assert some[int(place)].start <= seconds < some[int(place)].end
@@ -98,20 +112,22 @@ def test_a_time_stands_within_its_bin() -> None:
     assert position_in_bins(some, 1e9) == 1.0
 
 
-def test_a_distribution_says_itself_and_one_time_is_no_picture() -> None:
+def test_a_distribution_has_a_text_alternative_and_one_time_has_no_chart() -> None:
     spread = Spread(count=3, median=0.2, p95=0.5, min=0.1, max=0.52)
-    drawn = draw_distribution(f"Latency, {HOSTILE}", "answers", bins(0.1, 0.2, 0.52), spread)
+    drawn = draw_distribution(f"Latency, {HOSTILE}", "answers", make_bins(0.1, 0.2, 0.52), spread)
     assert HOSTILE not in drawn
     assert "3 answers · fastest 100 ms, slowest 520 ms. p50 200 ms; p95 500 ms; most, 1, took" in drawn
-    one = draw_distribution("Latency", "answers", bins(0.2), Spread(count=1, median=0.2, p95=0.2, min=0.2, max=0.2))
+    one = draw_distribution(
+        "Latency", "answers", make_bins(0.2), Spread(count=1, median=0.2, p95=0.2, min=0.2, max=0.2)
+    )
     assert "<svg" not in one
-    assert "200 ms, the only one that was timed" in one
-    assert "nothing was timed" in draw_distribution("Latency", "answers", [], Spread())
-    assert drawn.count("time axis logarithmic, highest bar 1") == 2  # to be seen, and to be heard
+    assert "200 ms, the only time measured" in one
+    assert "no times measured" in draw_distribution("Latency", "answers", [], Spread())
+    assert drawn.count("time axis logarithmic, highest bar 1") == 2  # visible, and for screen readers
     assert "6 lines have no time" in draw_distribution("Voice to voice", "lines", [], Spread(), "6 lines have no time")
 
 
-def test_rates_have_bars_intervals_and_what_they_are_of() -> None:
+def test_rates_show_bars_intervals_and_counts() -> None:
     rate = Rate(passed=3, failed=1, errored=2, skipped=1)
     nothing = Rate(errored=2, skipped=1)
     drawn = draw_rates("Category", {HOSTILE: rate, "empty": nothing})
@@ -144,10 +160,10 @@ def test_an_axis_has_round_times_that_fit() -> None:
 CALL = CallView(
     duration_seconds=4.0,
     conversation=(
-        SaidView("caller", HOSTILE, 0.5),
-        SaidView("heard as", "script", 0.5),
-        SaidView("agent", "שלום", 2.25, "voice to voice 902 ms"),
-        SaidView("agent", ""),
+        TranscriptEntryView("caller", HOSTILE, 0.5),
+        TranscriptEntryView("heard as", "script", 0.5),
+        TranscriptEntryView("agent", "שלום", 2.25, "voice to voice 902 ms"),
+        TranscriptEntryView("agent", ""),
     ),
     turns=(
         TurnTakenView(who="caller", start_seconds=0.5, end_seconds=1.5),
@@ -159,7 +175,7 @@ CALL = CallView(
 )
 
 
-def test_both_sides_stand_on_one_scale_the_caller_above() -> None:
+def test_both_sides_share_one_scale_with_the_caller_on_top() -> None:
     drawn = waveform.draw_call(CALL)
     caller, agent = re.findall(r'class="side \w+" d="M([^"]+)Z"', drawn)
     tops = [[float(point.split()[1]) for point in side.split("L")[:4]] for side in (caller, agent)]
@@ -169,36 +185,36 @@ def test_both_sides_stand_on_one_scale_the_caller_above() -> None:
     assert 'class="turn" x="2.25" width="0.00" y="50" height="50"' in drawn
 
 
-def test_a_call_of_silence_or_of_nothing_can_be_drawn() -> None:
+def test_a_silent_or_empty_call_can_be_drawn() -> None:
     silent = replace(CALL, peaks=PeaksView(caller=(0.0,) * 4, agent=(0.001,) * 4))
     assert "side caller" in waveform.draw_call(silent)
     assert "side agent" in waveform.draw_call(replace(silent, duration_seconds=0.0))
 
 
-def test_what_was_spoken_has_a_button_and_what_was_heard_has_none() -> None:
+def test_spoken_lines_have_a_seek_button_and_transcripts_have_none() -> None:
     told = waveform.render_conversation(CALL.conversation)
     assert re.findall(r'data-seek="([\d.]+)"', told) == ["0.500", "2.250"]
-    assert 'aria-label="Hear the agent from 2.25 s"' in told
+    assert 'aria-label="Play the agent from 2.25 s"' in told
     assert HOSTILE not in told
     assert "(nothing)" in told
 
 
 PLAN = {"parameters": {"temperature": None, "seed": 42, "max_tokens": 9}, "system_prompt": "Be brief.",
-        "stt": made(TargetView, typed="whisper"), "voice": "espeak"}  # fmt: skip
+        "stt": make_view(TargetView, typed="whisper"), "voice": "espeak"}  # fmt: skip
 RUN = {"suite": "team-1-smoke", "suite_hash": "sha256:1", "selection": {}, "models": ("a", "b"), "variants": ("text",),
        "repeats": 1, "limits": {"max_cost": 5, "concurrency": 32, "timeout_seconds": 120.0}, "plan": PLAN,
        "owner": "server"}  # fmt: skip
 
 
-def stored(changed: dict[str, Any]) -> RunDetailView:
+def make_run_view(changed: dict[str, Any]) -> RunDetailView:
     stated = {**RUN, **changed}
-    nested = {"plan": made(PlanView, **stated.pop("plan")), "limits": LimitsView(**stated.pop("limits"))}
-    return made(RunDetailView, **stated, **nested)
+    nested = {"plan": make_view(PlanView, **stated.pop("plan")), "limits": LimitsView(**stated.pop("limits"))}
+    return make_view(RunDetailView, **stated, **nested)
 
 
 SUITES = [
-    made(ListedView, version="team-1", tiers={"smoke": made(TierView, hash="sha256:1")}),
-    made(ListedView, version="v1.0", tiers={"cheap": made(TierView, hash="sha256:2")}),
+    make_view(ListedView, version="team-1", tiers={"smoke": make_view(TierView, hash="sha256:1")}),
+    make_view(ListedView, version="v1.0", tiers={"cheap": make_view(TierView, hash="sha256:2")}),
 ]
 KEPT = {"suite": "scenarios (selection)", "suite_hash": None}
 OF_TIER = {"owner": "cli", "suite": "v1.0-cheap (selection)", "suite_hash": None}
@@ -225,8 +241,8 @@ OF_TIER = {"owner": "cli", "suite": "v1.0-cheap (selection)", "suite_hash": None
         ({"limits": {"max_cost": 5, "concurrency": 2}}, {"concurrency": ["2"]}),
     ],
 )  # fmt: skip
-def test_a_run_once_more_is_asked_as_it_was(changed: dict[str, Any], there: dict[str, list[str]]) -> None:
-    path, _, query = (results.new_run_url(stored(changed), SUITES) or "").partition("?")
+def test_repeating_a_run_uses_the_same_plan(changed: dict[str, Any], there: dict[str, list[str]]) -> None:
+    path, _, query = (results.new_run_url(make_run_view(changed), SUITES) or "").partition("?")
     found = parse_qs(query)
     assert path == "/runs/new"
     usual = {"model": ["a", "b"], "temperature": ["none"], "maxTokens": ["9"], "systemPrompt": ["Be brief."],
@@ -243,8 +259,8 @@ def test_a_run_once_more_is_asked_as_it_was(changed: dict[str, Any], there: dict
     [
         pytest.param({"owner": "cli", "suite": "mine", "suite_hash": None}, id="a file"),
         pytest.param({"owner": "cli", "suite": "my-cases", "suite_hash": "sha256:9"}, id="a file of a suite"),
-        pytest.param({"owner": "cli", "suite_hash": "sha256:9"}, id="a file that is called as a tier"),
-        pytest.param({"owner": "cli", "suite": "scenarios", "suite_hash": None}, id="a file that is called scenarios"),
+        pytest.param({"owner": "cli", "suite_hash": "sha256:9"}, id="a file named like a tier"),
+        pytest.param({"owner": "cli", "suite": "scenarios", "suite_hash": None}, id="a file named scenarios"),
         pytest.param({"suite": "gone-smoke"}, id="a suite that was removed"),
         pytest.param({**OF_TIER, "selection": {"limit": 5}}, id="a limit"),
         pytest.param({**OF_TIER, "selection": {"ids": ["factual-001"]}}, id="ids of a tier"),
@@ -257,40 +273,46 @@ def test_a_run_once_more_is_asked_as_it_was(changed: dict[str, Any], there: dict
         pytest.param({"plan": {**PLAN, "parameters": {"top_k": 5}}}, id="another parameter"),
         pytest.param({"plan": {**PLAN, "scorers": [{"typed": "a", "name": "a", "version": "1"}]}}, id="a scorer"),
         pytest.param({"plan": {**PLAN, "system_prompt": "x" * 1_501}}, id="a long system prompt"),
-        pytest.param({"limits": {"timeout_seconds": 5}}, id="another patience"),
+        pytest.param({"limits": {"timeout_seconds": 5}}, id="another timeout"),
     ],
 )
-def test_a_run_that_no_address_can_say_is_not_offered_once_more(changed: dict[str, Any]) -> None:
-    assert results.new_run_url(stored(changed), SUITES) is None
+def test_a_run_that_an_address_cannot_express_cannot_be_repeated(changed: dict[str, Any]) -> None:
+    assert results.new_run_url(make_run_view(changed), SUITES) is None
 
 
-def test_models_whose_times_are_left_out_are_counted() -> None:
+def test_models_with_omitted_times_are_counted() -> None:
     spread = Spread(count=2, median=0.2, p95=0.5, min=0.1, max=0.52)
-    drawn = bins(0.1, 0.52)
+    drawn = make_bins(0.1, 0.52)
 
     def times(count: int) -> str:
         names = [f"m{number}" for number in range(count)]
         latency = ModelTimes(overall=spread, by_provider={}, by_model=dict.fromkeys(names, spread), histogram=drawn,
                              histogram_by_model=dict.fromkeys(names, drawn))  # fmt: skip
         times = RunTimes(latency_seconds=latency, voice_to_voice_seconds=None)
-        return run_summary._render_times(times, summed()) or ""
+        return run_summary._render_times(times, make_summary()) or ""
 
     assert "and 3 more models; the exports have their times" in times(9)
     assert "and 1 more model; the exports have their times" in times(7)
     assert "more model" not in times(6)
 
 
-# ── What a run amounts to ──
+# ── Run summaries ──
 
-COUNTED = Rate(passed=3, failed=1)
+THREE_OF_FOUR = Rate(passed=3, failed=1)
 NONE = Rate()
 
 
-def summed(**changed: Any) -> Summary:
+def make_summary(**changed: Any) -> Summary:
     usual: dict[str, Any] = dict.fromkeys(
         ("input_tokens", "output_tokens", "cost_usd", "judge_cost_usd", "judge_tokens"), Total()
     )
-    usual |= {"overall": COUNTED, "by": {"model": {}}, "latency": Times(), "first_token": Times(), "undecided": {}}
+    usual |= {
+        "overall": THREE_OF_FOUR,
+        "by": {"model": {}},
+        "latency": Times(),
+        "first_token": Times(),
+        "undecided": {},
+    }
     usual |= {
         "cached": 0,
         "judged_again": 0,
@@ -299,78 +321,80 @@ def summed(**changed: Any) -> Summary:
     return Summary(**{**usual, **changed})
 
 
-def told(summary: Summary, **changed: Any) -> str:
+def render_summary(summary: Summary, **changed: Any) -> str:
     usual = {"id": "r1", "status": "finished", "models": ("m",), "variants": ("text",), "repeats": 1, "expected": 4,
              "stored": 4}  # fmt: skip
-    return run_summary.render_summary(made(RunDetailView, **{**usual, **changed, "summary": summary}), "/runs/r1")
+    return run_summary.render_summary(make_view(RunDetailView, **{**usual, **changed, "summary": summary}), "/runs/r1")
 
 
-def test_repeats_are_answers_and_the_interval_is_of_cases() -> None:
-    assert "passed, of 4 with a verdict. With 95 % confidence the true rate is 30.1–95.4 %.<" in told(summed())
-    twice = told(summed(), repeats=2, expected=160)
+def test_repeats_count_as_answers_and_the_interval_is_over_cases() -> None:
+    assert "passed, of 4 with a verdict. With 95 % confidence the true rate is 30.1–95.4 %.<" in render_summary(
+        make_summary()
+    )
+    twice = render_summary(make_summary(), repeats=2, expected=160)
     assert "passed, of 4 with a verdict. With 95 % confidence the true rate is 30.1–95.4 %.<" in twice
     assert "80 cases, 2 repeats: the intervals count cases, not answers.<" in twice
-    both = told(summed(), variants=("text", "voice"), expected=160, models=("m", "n"))
+    both = render_summary(make_summary(), variants=("text", "voice"), expected=160, models=("m", "n"))
     assert "40 cases, 2 models, 2 variants: the intervals count cases, not answers.<" in both
 
 
-def test_a_run_that_never_began_is_not_called_undecided() -> None:
+def test_a_run_that_never_started_is_not_called_undecided() -> None:
     for models in (("m",), ("m", "n")):
-        ended = told(summed(overall=NONE), models=models, status="stopped")
+        ended = render_summary(make_summary(overall=NONE), models=models, status="stopped")
         assert "No results" in ended
         assert "The run ended before any request was answered." in ended
         assert "No verdict" not in ended
-    assert "No verdicts yet." in told(summed(overall=NONE), status="running")
+    assert "No verdicts yet." in render_summary(make_summary(overall=NONE), status="running")
     errors = Rate(errored=4)
-    assert "No result got a verdict." in told(summed(overall=errors))
+    assert "No result has a verdict." in render_summary(make_summary(overall=errors))
 
 
-def test_cases_without_a_verdict_that_are_not_named_are_counted_and_can_be_judged() -> None:
+def test_unnamed_cases_without_a_verdict_are_counted_and_can_be_judged() -> None:
     cases = [f"case-{number}" for number in range(10)]
     unscored = Rate(unscored=12)
 
-    def undecided(count: int, named: int = 10, **changed: Any) -> str:
+    def render_undecided(count: int, named: int = 10, **changed: Any) -> str:
         reason = Reason(tuple(cases[:named]), outcome=Outcome.UNSCORED, text="no judge", count=count)
-        return told(summed(overall=unscored, reasons=(reason,)), **{"expected": 50, **changed})
+        return render_summary(make_summary(overall=unscored, reasons=(reason,)), **{"expected": 50, **changed})
 
-    assert "case-9</bdi> and 2 more<" in undecided(12)
-    assert "case-9</bdi><" in undecided(10)
-    assert "case-2</bdi><" in undecided(12, 3)
-    assert "case-9</bdi>, …<" in undecided(24, repeats=2)
-    assert "case-9</bdi><" in undecided(20, repeats=2, expected=20), "there are but ten cases"
-    assert "pramana rescore r1 --judge MODEL" in undecided(12)
-    assert "pramana rescore" not in undecided(12, status="running")
-    assert "pramana rescore" not in told(summed())
+    assert "case-9</bdi> and 2 more<" in render_undecided(12)
+    assert "case-9</bdi><" in render_undecided(10)
+    assert "case-2</bdi><" in render_undecided(12, 3)
+    assert "case-9</bdi>, …<" in render_undecided(24, repeats=2)
+    assert "case-9</bdi><" in render_undecided(20, repeats=2, expected=20), "there are but ten cases"
+    assert "pramana rescore r1 --judge MODEL" in render_undecided(12)
+    assert "pramana rescore" not in render_undecided(12, status="running")
+    assert "pramana rescore" not in render_summary(make_summary())
 
 
-def test_what_is_not_reproducible_is_said_once_and_quietly() -> None:
+def test_non_reproducible_settings_are_noted_once_without_a_warning() -> None:
     left_out = {"left_out": {"flaky": ["seed", "temperature"]}}
-    noted = [f"flaky would not take {each}: asked without it 4 times" for each in ("seed", "temperature")]
-    ran = made(RunDetailView, status="finished", reason=None, notes=left_out, stored=4, expected=4)
+    noted = [f"flaky does not accept {each}: 4 requests sent without it" for each in ("seed", "temperature")]
+    ran = make_view(RunDetailView, status="finished", reason=None, notes=left_out, stored=4, expected=4)
     head = run._render_reason(ran) or ""
     assert "Not reproducible: " in head
     assert "flaky does not take seed, temperature" in head
     assert "warn" not in head
-    assert "eproducible" not in told(summed(not_reproducible=tuple(noted)), notes=left_out)
-    live = told(summed(not_reproducible=tuple(noted)), status="running")
+    assert "eproducible" not in render_summary(make_summary(not_reproducible=tuple(noted)), notes=left_out)
+    live = render_summary(make_summary(not_reproducible=tuple(noted)), status="running")
     assert live.count("Not reproducible") == 1
     assert "warn" not in live
     stopped = run._render_reason(replace(ran, status="stopped", reason="no money", stored=2)) or ""
     assert re.search(
-        r'no money</bdi>\. 2 of 4 results are here\. Resume[^<]+</p><p class="quiet small">Not rep', stopped
+        r'no money</bdi>\. 2 of 4 results are stored\. Resume[^<]+</p><p class="quiet small">Not rep', stopped
     )
     assert run._render_reason(replace(ran, notes={})) is None
 
 
-def test_models_stand_in_the_order_of_the_plan() -> None:
-    drawn = bins(0.1, 0.52)
+def test_models_are_in_plan_order() -> None:
+    drawn = make_bins(0.1, 0.52)
     spread = Spread(count=2, median=0.2, p95=0.5, min=0.1, max=0.52)
     both = {"a": spread, "b": spread}
     latency = ModelTimes(
         overall=spread, by_provider={}, by_model=both, histogram=drawn, histogram_by_model={"a": drawn, "b": drawn}
     )
-    shown = told(
-        summed(by={"model": {"a": COUNTED, "b": COUNTED}}),
+    shown = render_summary(
+        make_summary(by={"model": {"a": THREE_OF_FOUR, "b": THREE_OF_FOUR}}),
         models=("b", "a"),
         aggregates=RunTimes(latency_seconds=latency, voice_to_voice_seconds=None),
     )
@@ -378,7 +402,7 @@ def test_models_stand_in_the_order_of_the_plan() -> None:
     assert re.findall(r"<b>Latency, (\w)</b>", shown) == ["b", "a"]
 
 
-def test_calls_say_how_long_one_waits_with_each_model_and_who_did_not_answer() -> None:
+def test_calls_show_the_waiting_time_of_each_model_and_missing_answers() -> None:
     from pramana.analyse.voice import MeasuredLine, RunVoice, VoiceSummary, WordErrors, measure_turn_taking
 
     answered = [MeasuredLine(voice_to_voice_s=each, first_audible_s=1.0) for each in (0.5, 0.9, 1.3)]
@@ -391,32 +415,34 @@ def test_calls_say_how_long_one_waits_with_each_model_and_who_did_not_answer() -
         )
         return RunVoice(tuple(by), ())
 
-    one = told(summed(voice=voice(m=answered)))
+    one = render_summary(make_summary(voice=voice(m=answered)))
     assert "<dt>Voice to voice, median</dt><dd>900 ms<small>p95 1.26 s (n=3)</small>" in one
     assert one.index("<dt>Cost") < one.index("<dt>Voice to voice") < one.index("<dt>Tokens in")
-    assert "<dt>Voice to voice" not in told(summed())
+    assert "<dt>Voice to voice" not in render_summary(make_summary())
     spread = Spread(count=3, median=0.9, p95=1.26, min=0.5, max=1.3)
-    drawn = bins(0.5, 0.9, 1.3)
+    drawn = make_bins(0.5, 0.9, 1.3)
     waits = ModelTimes(overall=spread, by_provider={}, by_model={"a": spread, "b": Spread()}, histogram=drawn,
                        histogram_by_model={"a": drawn, "b": []})  # fmt: skip
-    two = told(
-        summed(voice=voice(a=answered, b=silent)),
+    two = render_summary(
+        make_summary(voice=voice(a=answered, b=silent)),
         models=("b", "a"),
         aggregates=RunTimes(latency_seconds=None, voice_to_voice_seconds=waits),
     )
     assert re.findall(r"median, <bdi[^>]+>(\w)</bdi></dt><dd>([^<]+)<", two) == [("b", "&gt; 15.0 s"), ("a", "900 ms")]
     b, a = two.split("<figure")[1:]
-    assert "nothing was timed" in b
-    assert "6 lines that nobody answered have no time" in b
-    assert "nobody answered" not in a
+    assert "no times measured" in b
+    assert "6 lines without an answer have no time" in b
+    assert "without an answer" not in a
 
 
-def test_a_call_has_its_wait_first_and_no_first_token() -> None:
+def test_a_call_shows_its_waiting_time_first_and_no_first_token() -> None:
     lines = [{"voice_to_voice_s": each, "first_audible_s": 1.0} for each in (4.41025, 0.5, 0.75)]
-    check = made(CheckView, name="call", version="1", reason="so", value=4.41025, evidence={"times": {"lines": lines}})
-    reply = made(ReplyView, cached_tokens=0)
-    data = made(
-        ResultDetailView, reply=reply, audio=made(AudioView), checks=(check,), output="Hi.", latency_seconds=20.0,
+    check = make_view(
+        CheckView, name="call", version="1", reason="so", value=4.41025, evidence={"times": {"lines": lines}}
+    )
+    reply = make_view(ReplyView, cached_tokens=0)
+    data = make_view(
+        ResultDetailView, reply=reply, audio=make_view(AudioView), checks=(check,), output="Hi.", latency_seconds=20.0,
         input_tokens=1, output_tokens=1, cost_usd=0.0,
     )  # fmt: skip
     shown = results._render_numbers(data)
@@ -430,10 +456,10 @@ def test_a_call_has_its_wait_first_and_no_first_token() -> None:
     assert "Voice to voice" not in results._render_numbers(replace(data, checks=(other,)))
 
 
-def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:
+def test_unfinished_runs_are_not_in_the_trend() -> None:
     def point(status: str, rate: float) -> RunPointView:
         times = LatencyView(count=4, median=20.0, p95=None)
-        return made(
+        return make_view(
             RunPointView, run="r", status=status, suite="mine", variant="text", cases_digest="sha256:1",
             setup_digest="0", pass_rate=rate, interval=(0.1, 1.0), latency_ms=times, created_at="2026-11-15T09:26:53Z",
         )  # fmt: skip
@@ -452,35 +478,37 @@ def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:
     assert '<strong class="number">100 %</strong>' in card(point("finished", 1.0))
 
 
-def test_whoever_judged_is_named_beside_the_rate() -> None:
-    assert "Judged by &lt;b&gt;opus&lt;/b&gt;." in told(summed(judged_by="Judged by <b>opus</b>."))
+def test_the_judge_is_named_beside_the_rate() -> None:
+    assert "Judged by &lt;b&gt;opus&lt;/b&gt;." in render_summary(make_summary(judged_by="Judged by <b>opus</b>."))
 
 
-# ── What was said ──
+# ── Replies and scripts ──
 
 LINES = ["One?", f"مرحبا {HOSTILE}", "Three."]
 
 
-def spoken(lines: Sequence[str], reply: ReplyView | None = None, audio: AudioView | None = None) -> ResultDetailView:
-    """Return a result of a script, in which the first line expects something."""
-    rule = ExpectedView(assertion=made(AssertionView, type="contains"), ideals=("a one",))
-    script = [made(LineView, text=each) for each in lines]
-    case = made(
+def make_script_result(
+    lines: Sequence[str], reply: ReplyView | None = None, audio: AudioView | None = None
+) -> ResultDetailView:
+    """Return a result of a script whose first line has an expectation."""
+    rule = ExpectedView(assertion=make_view(AssertionView, type="contains"), ideals=("a one",))
+    script = [make_view(LineView, text=each) for each in lines]
+    case = make_view(
         CaseView, turns=(TurnView(role="user", text=lines[0]),), expected_outcome="Counts.",
         script=(replace(script[0], expected=(rule,)), *script[1:]),
     )  # fmt: skip
-    said = reply or made(ReplyView, text="1\n2", answers=("1", "2") if len(lines) > 1 else ())
-    return made(ResultDetailView, case=case, reply=said, audio=audio)
+    said = reply or make_view(ReplyView, text="1\n2", answers=("1", "2") if len(lines) > 1 else ())
+    return make_view(ResultDetailView, case=case, reply=said, audio=audio)
 
 
-def blocks(shown: str) -> list[tuple[str, str]]:
+def find_text_blocks(shown: str) -> list[tuple[str, str]]:
     return re.findall(r'aria-label="([^"]+)"[^>]*>(.*?)</(?:pre|div)>', shown, re.DOTALL)
 
 
 def test_a_line_that_was_not_reached_has_no_answer() -> None:
-    shown = result_detail.render_exchange(spoken(LINES))
+    shown = result_detail.render_exchange(make_script_result(LINES))
     assert HOSTILE not in shown
-    assert blocks(shown) == [
+    assert find_text_blocks(shown) == [
         ("Message of the user, line 1", "One?"),
         ("Reply to line 1", "1"),
         ("Expected at line 1", "a one"),
@@ -492,17 +520,17 @@ def test_a_line_that_was_not_reached_has_no_answer() -> None:
     assert shown.count("No reply.") == 1
 
 
-def test_what_an_agent_says_it_said_is_shown_although_nobody_heard_it() -> None:
-    reply = made(ReplyView, text="1\nnot heard", answers=("1", "", ""))
-    assert ("Full reply", "1\nnot heard") in blocks(
-        result_detail.render_exchange(spoken(LINES, audio=made(AudioView), reply=reply))
+def test_the_agents_own_text_is_shown_even_if_inaudible() -> None:
+    reply = make_view(ReplyView, text="1\nnot heard", answers=("1", "", ""))
+    assert ("Full reply", "1\nnot heard") in find_text_blocks(
+        result_detail.render_exchange(make_script_result(LINES, audio=make_view(AudioView), reply=reply))
     )
-    assert "Full reply" not in result_detail.render_exchange(spoken(LINES, reply=reply))
+    assert "Full reply" not in result_detail.render_exchange(make_script_result(LINES, reply=reply))
 
 
-def test_answers_that_are_not_split_reason_stand_below_all_lines() -> None:
-    shown = result_detail.render_exchange(spoken(LINES, reply=made(ReplyView, text="1 2 3")))
-    assert [name for name, _ in blocks(shown)] == [
+def test_unsplit_answers_are_shown_below_all_lines() -> None:
+    shown = result_detail.render_exchange(make_script_result(LINES, reply=make_view(ReplyView, text="1 2 3")))
+    assert [name for name, _ in find_text_blocks(shown)] == [
         *["Message of the user"] * 3,
         "Reply",
         "Expected at line 1",
@@ -510,8 +538,8 @@ def test_answers_that_are_not_split_reason_stand_below_all_lines() -> None:
     ]
 
 
-def test_of_a_single_line_that_expects_something_the_rest_is_expected_too() -> None:
-    shown = blocks(result_detail.render_exchange(spoken(["One?"])))
+def test_a_single_line_lists_both_its_own_and_the_overall_expectation() -> None:
+    shown = find_text_blocks(result_detail.render_exchange(make_script_result(["One?"])))
     assert shown == [
         ("Message of the user", "One?"),
         ("Reply", "1\n2"),
@@ -520,15 +548,15 @@ def test_of_a_single_line_that_expects_something_the_rest_is_expected_too() -> N
     ]
 
 
-def test_what_was_asked_is_said_once_beside_both_replies() -> None:
-    def asked(*lines: str) -> str:
-        return blocks(comparison_markup._render_request(spoken(lines).case))[0][1]
+def test_the_prompt_is_shown_once_beside_both_replies() -> None:
+    def render_request(*lines: str) -> str:
+        return find_text_blocks(comparison_markup._render_request(make_script_result(lines).case))[0][1]
 
-    assert asked("One?") == "One?"
-    assert asked("One?", "Two?") == "user: One?\n\nuser: Two?"
+    assert render_request("One?") == "One?"
+    assert render_request("One?", "Two?") == "user: One?\n\nuser: Two?"
     turns = TurnView(role="system", text="Be."), TurnView(role="user", text="One?")
-    typed = replace(spoken(["One?"]).case, script=(), turns=turns)
-    assert blocks(comparison_markup._render_request(typed))[0][1] == "system: Be.\n\nuser: One?"
+    typed = replace(make_script_result(["One?"]).case, script=(), turns=turns)
+    assert find_text_blocks(comparison_markup._render_request(typed))[0][1] == "system: Be.\n\nuser: One?"
 
 
 @pytest.mark.parametrize(
@@ -544,8 +572,8 @@ def test_what_was_asked_is_said_once_beside_both_replies() -> None:
         {"a": {"b": [1, {"c": HOSTILE}]}, "字": [[]]},
     ],
 )
-def test_data_is_written_as_json_is(data: Any) -> None:
-    ((_, shown),) = blocks(render_json(data, "x"))
+def test_data_is_formatted_as_json(data: Any) -> None:
+    ((_, shown),) = find_text_blocks(render_json(data, "x"))
     expected = json.dumps(data, indent=2, ensure_ascii=False)
     assert shown.replace("&quot;", '"').replace("&lt;", "<").replace("&gt;", ">") == expected
 
@@ -558,18 +586,18 @@ def test_data_is_written_as_json_is(data: Any) -> None:
         pytest.param([{"delta": "word " * 12}] * 1_000_000, id="many events"),
     ],
 )
-def test_of_sixty_megabytes_no_more_is_written_than_is_shown(data: Any) -> None:
+def test_of_60_mb_of_data_only_the_shown_part_is_formatted(data: Any) -> None:
     began = time.process_time()
     shown = render_json(data, "Raw response")
     assert time.process_time() - began < 0.05
-    ((_, text),) = blocks(shown)
+    ((_, text),) = find_text_blocks(shown)
     assert text.endswith(" … and more")
     whole = text.replace("&quot;", '"').removesuffix(" … and more")
     assert len(whole) == MAX_TEXT_LENGTH
     assert whole.startswith(("{\n  ", "[\n  {\n"))
 
 
-def test_data_is_cut_only_where_that_saves_something() -> None:
+def test_data_is_truncated_only_where_that_saves_space() -> None:
     quotes = len('""')
     for length, cut in (
         (MAX_TEXT_LENGTH + MIN_CUT_LENGTH - quotes - 1, False),
@@ -578,15 +606,15 @@ def test_data_is_cut_only_where_that_saves_something() -> None:
         assert ("… and more" in render_json("x" * length, "x")) == cut
 
 
-def test_what_is_uploaded_is_read_while_others_are_served() -> None:
+def test_reading_uploads_does_not_block_the_event_loop() -> None:
     class Uploading(suites._UploadForm):
         def _list(self, counts: Mapping[str, int], failed: Sequence[tuple[str, str]] = ()) -> None:
-            self.told = dict(counts), list(failed)
+            self.listed = dict(counts), list(failed)
 
     lines = "é" * 99 + "\r\n \t\n\n" + "\u2028x"
     files = [PickedFile("a/smoke.jsonl", lines.encode() * 100_000), PickedFile("b.jsonl", b"{}\n\xc3")]
 
-    async def turns_of_others() -> int:
+    async def count_loop_turns() -> int:
         reading, turns = asyncio.ensure_future(uploading._on_files_picked(FileSelection(files, ["c.txt"], []))), 0
         while not reading.done():
             await asyncio.sleep(0)
@@ -594,10 +622,10 @@ def test_what_is_uploaded_is_read_while_others_are_served() -> None:
         return turns
 
     uploading = Uploading(cast("Any", None))
-    with ThreadPoolExecutor(1) as thread:  # Playwright may have a loop in this one
-        assert thread.submit(lambda: asyncio.run(turns_of_others())).result() > 10
-    assert uploading.told == (
+    with ThreadPoolExecutor(1) as thread:  # Playwright may have an event loop in this thread
+        assert thread.submit(lambda: asyncio.run(count_loop_turns())).result() > 10
+    assert uploading.listed == (
         {"smoke": 100_001},
-        [("c.txt", "it is no .jsonl file"), ("b.jsonl", "it is no text in UTF-8")],
+        [("c.txt", "not a .jsonl file"), ("b.jsonl", "not UTF-8 text")],
     )
     assert uploading._tiers == {"smoke": files[0].data}

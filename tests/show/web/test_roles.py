@@ -1,4 +1,4 @@
-"""Whoever may only look finds no control that would be refused, and presses every other without changing anything.
+"""A viewer finds no control that would be refused, and every other control changes nothing.
 
 Pages are those that are registered, so that one that is added is covered by itself; it only has to be said what stands
 for a new part of an address.
@@ -20,7 +20,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Locator, Page, expect
 
 from ..api.served import Client
-from .closed import Closed, closed
+from .closed import TokenBench, serve_with_tokens
 from .conftest import Bench
 
 LIST_PAGES = """
@@ -38,10 +38,10 @@ WITH_QUERY = (
 )  # fmt: skip
 """Forms that only stand where the address says more."""
 PRESSED = "#main button:visible, #main [role=button]:visible"
-SAID = ".q-notification, [role=alert], [role=status]"
+MESSAGES = ".q-notification, [role=alert], [role=status]"
 CHANGES = re.compile(
     r"Delete|Revoke|Save|Add$|Create token|Set price|Remove the price|Test |Cancel$|Resume|Duplicate|Restore|Start|"
-    r"Import$|Import all|Ask the embedded|Hear a call|Download"
+    r"Import$|Import all|Ask the embedded|Hear a call|Download|Make (scoring|current)"
 )
 """What buttons are called that change something, or cost somebody money."""
 AT_ONCE_S = 0.4
@@ -49,19 +49,19 @@ NEEDS = re.compile("needs the role (editor|admin)", re.IGNORECASE)
 
 
 @pytest.fixture(scope="module")
-def shut(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Closed]:
-    with closed(tmp_path_factory.mktemp("closed"), browser) as found:
+def token_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[TokenBench]:
+    with serve_with_tokens(tmp_path_factory.mktemp("closed"), browser) as found:
         yield found
 
 
-def registered() -> list[str]:
+def list_registered_pages() -> list[str]:
     done = subprocess.run([sys.executable, "-c", LIST_PAGES], capture_output=True, text=True, check=True)
     found: list[str] = json.loads(done.stdout)
     return found
 
 
 def fill_store(client: Client) -> dict[str, list[str]]:
-    """Make one of everything; return what stands for each part of an address."""
+    """Create one of everything; return the values for each part of an address."""
 
     def run(**wanted: Any) -> str:
         made = client.post("/api/runs", {"tier": "cheap", "models": ["fake"], **wanted})
@@ -88,8 +88,8 @@ def fill_store(client: Client) -> dict[str, list[str]]:
     }  # fmt: skip
 
 
-def addresses(pages: list[str], stands_for: dict[str, list[str]]) -> list[str]:
-    """Return every page, with something there is for each part of its address."""
+def fill_addresses(pages: list[str], stands_for: dict[str, list[str]]) -> list[str]:
+    """Return the address of every page, with existing values for each part."""
     found = []
     for page in pages:
         names = re.findall(r"\{(\w+)", page)
@@ -98,7 +98,7 @@ def addresses(pages: list[str], stands_for: dict[str, list[str]]) -> list[str]:
         for values in product(*(stands_for[name] for name in names)):
             said = dict(zip(names, values, strict=True))
             if "seq" in said and said["run_id"] != stands_for["run_id"][0]:
-                continue  # of the first run
+                continue  # only for the first run
             address = page
             for name, value in said.items():
                 address = re.sub(rf"\{{{name}[^}}]*\}}", value, address)
@@ -106,8 +106,8 @@ def addresses(pages: list[str], stands_for: dict[str, list[str]]) -> list[str]:
     return found
 
 
-def kept(client: Client) -> dict[str, Any]:
-    """Return everything that somebody could have changed."""
+def read_everything(client: Client) -> dict[str, Any]:
+    """Return everything that a user could have changed."""
     runs = client.get("/api/runs?pageSize=500").data
     return {
         "runs": {each["id"]: (each["status"], each.get("cancelRequested")) for each in runs},
@@ -124,7 +124,7 @@ def kept(client: Client) -> dict[str, Any]:
 
 
 def fill_in(page: Page) -> None:
-    """Fill in whatever a page asks for, so that its buttons have something to send."""
+    """Fill in every field of a page, so that its buttons have something to send."""
     page.locator("#main:not([inert])").wait_for()
     if page.locator(".cm-editor").count():
         page.locator(".cm-editor[data-ready]").first.wait_for()
@@ -141,7 +141,7 @@ def fill_in(page: Page) -> None:
             field.fill("1")
 
 
-def names_of(page: Page) -> list[str]:
+def list_button_names(page: Page) -> list[str]:
     return [
         str(each)
         for each in page.locator(PRESSED).evaluate_all(
@@ -150,8 +150,8 @@ def names_of(page: Page) -> list[str]:
     ]
 
 
-def press(page: Page, button: Locator, patience_s: float) -> str:
-    """Press a button, and what it asks about; return what is said then, at the latest after a while."""
+def press_button(page: Page, button: Locator, patience_s: float) -> str:
+    """Press a button and confirm its dialog; return the messages shown within the time limit."""
     page.evaluate(f"document.querySelectorAll({'.q-notification .q-btn'!r}).forEach(e => e.click())")
     button.evaluate("e => e.click()")  # whatever lies above it
     asked = page.locator("[role=alertdialog] .btn.danger")
@@ -159,9 +159,9 @@ def press(page: Page, button: Locator, patience_s: float) -> str:
     while True:
         page.wait_for_timeout(100)
         if asked.count():
-            with suppress(playwright.sync_api.TimeoutError):  # it has closed meanwhile, as after a press it should
+            with suppress(playwright.sync_api.TimeoutError):  # it has closed after the press, as it should
                 asked.first.evaluate("e => e.click()", timeout=1_000)
-        said = " ".join(page.locator(SAID).all_inner_texts())
+        said = " ".join(page.locator(MESSAGES).all_inner_texts())
         if NEEDS.search(said) or time.monotonic() > until:
             return said
 
@@ -170,28 +170,28 @@ def accept(dialog: Dialog) -> None:
     dialog.accept()
 
 
-def look_at(bench: Bench, token: str, address: str) -> Iterator[tuple[str, str]]:
-    """Open a page and press every button of it; yield what it is called, and what was said."""
+def press_every_button(bench: Bench, token: str, address: str) -> Iterator[tuple[str, str]]:
+    """Open a page and press each of its buttons; yield the button's name and the messages shown."""
     page = bench.open(address, token=token, expects_errors=True)
     page.on("dialog", accept)
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
     fill_in(page)
     page.wait_for_timeout(500)
-    for number, name in enumerate(names_of(page)):
-        now = names_of(page)
-        if page.url != bench.url + address or number >= len(now) or now[number] != name:  # it led elsewhere
+    for number, name in enumerate(list_button_names(page)):
+        now = list_button_names(page)
+        if page.url != bench.url + address or number >= len(now) or now[number] != name:  # it opened another page
             page.goto(bench.url + address)
             fill_in(page)
             page.wait_for_timeout(500)
-            now = names_of(page)
+            now = list_button_names(page)
         if number < len(now) and now[number]:
-            yield now[number], press(page, page.locator(PRESSED).nth(number), AT_ONCE_S)
+            yield now[number], press_button(page, page.locator(PRESSED).nth(number), AT_ONCE_S)
     page.remove_listener("dialog", accept)
     bench.close()
 
 
-def test_a_viewer_finds_no_control_that_would_be_refused(shut: Closed) -> None:
-    admin, viewer, pages = shut.client("admin"), shut.tokens["viewer"], registered()
+def test_a_viewer_sees_no_control_that_would_be_refused(token_bench: TokenBench) -> None:
+    admin, viewer, pages = token_bench.client("admin"), token_bench.tokens["viewer"], list_registered_pages()
     assert len(pages) > 15
     wrong: list[str] = []
     stands_for: dict[str, list[str]] = {}
@@ -199,27 +199,27 @@ def test_a_viewer_finds_no_control_that_would_be_refused(shut: Closed) -> None:
         if stage == "full":
             stands_for = fill_store(admin)
         there = pages if stage == "full" else [each for each in pages if "{" not in each]
-        before = kept(admin)
-        for address in [*addresses(there, stands_for), *(WITH_QUERY if stage == "full" else ())]:
-            for name, said in look_at(shut.bench, viewer, address):
+        before = read_everything(admin)
+        for address in [*fill_addresses(there, stands_for), *(WITH_QUERY if stage == "full" else ())]:
+            for name, said in press_every_button(token_bench.bench, viewer, address):
                 if CHANGES.search(name) or NEEDS.search(said):
                     wrong.append(f"{address}: {name}: {said!r}")
-        after = kept(admin)
+        after = read_everything(admin)
         assert after == before
     assert not wrong, "\n".join(wrong)
 
 
-def test_an_administrator_finds_the_controls_that_a_viewer_does_not(shut: Closed) -> None:
-    """Or the test above would prove nothing."""
-    run = shut.client("admin").get("/api/runs?status=stopped").data[0]["id"]
+def test_an_administrator_sees_the_controls_that_a_viewer_does_not(token_bench: TokenBench) -> None:
+    """Otherwise the test above would prove nothing."""
+    run = token_bench.client("admin").get("/api/runs?status=stopped").data[0]["id"]
     found: dict[str, set[str]] = {}
     for role in ("viewer", "admin"):
         for address in (f"/runs/{run}", "/scenarios", "/scenarios/kept", "/settings/providers", "/suites", "/"):
-            page = shut.bench.open(address, token=shut.tokens[role])
+            page = token_bench.bench.open(address, token=token_bench.tokens[role])
             expect(page.get_by_role("heading", level=1)).to_have_count(1)
             page.locator("#main:not([inert])").wait_for()
-            found.setdefault(role, set()).update(filter(None, names_of(page)))
-            shut.bench.close()
+            found.setdefault(role, set()).update(filter(None, list_button_names(page)))
+            token_bench.bench.close()
     hidden = found["admin"] - found["viewer"]
     assert {"Resume", "Delete", "Save", "Duplicate", "Upload", "Test mine", "Delete mine"} <= hidden
     assert not {each for each in found["viewer"] if CHANGES.search(each)}
@@ -228,52 +228,52 @@ def test_an_administrator_finds_the_controls_that_a_viewer_does_not(shut: Closed
 @pytest.mark.parametrize(
     "path", ["/runs/new", "/scenarios/new", "/scenarios/import", "/settings/new-provider", "/settings/tokens"]
 )
-def test_a_page_that_needs_a_higher_role_says_which(shut: Closed, path: str) -> None:
-    page = shut.bench.open(path, token=shut.tokens["viewer"])
+def test_a_page_that_requires_a_higher_role_names_it(token_bench: TokenBench, path: str) -> None:
+    page = token_bench.bench.open(path, token=token_bench.tokens["viewer"])
     expect(page.get_by_role("alert")).to_have_text(
         re.compile("This needs the role (editor|admin), and yours is viewer")
     )
     expect(page.locator("#main").get_by_role("textbox")).to_have_count(0)
-    shut.bench.close()
+    token_bench.bench.close()
 
 
-def test_the_same_presses_of_an_administrator_do_change_something(shut: Closed) -> None:
-    """Or the test above would prove nothing."""
-    admin = shut.client("admin")
+def test_the_same_controls_change_something_for_an_administrator(token_bench: TokenBench) -> None:
+    """Otherwise the test above would prove nothing."""
+    admin = token_bench.client("admin")
     if "mine" not in {each["id"] for each in admin.get("/api/providers").data}:
         admin.post("/api/providers", {"id": "mine", "kind": "fake"})
-    before = kept(admin)
-    pressed = dict(look_at(shut.bench, shut.tokens["admin"], "/settings/providers"))
+    before = read_everything(admin)
+    pressed = dict(press_every_button(token_bench.bench, token_bench.tokens["admin"], "/settings/providers"))
     assert {"Test mine", "Delete mine"} <= pressed.keys()
     assert not NEEDS.search(" ".join(pressed.values()))
-    after = kept(admin)
+    after = read_everything(admin)
     assert after != before
     assert after["providers"] == []
 
 
-def test_a_viewer_may_look_at_every_page_and_everybody_at_their_role(shut: Closed) -> None:
-    for role, token in shut.tokens.items():
-        page = shut.bench.open("/settings", token=token)
+def test_every_role_can_open_settings_and_only_admins_see_tokens(token_bench: TokenBench) -> None:
+    for role, token in token_bench.tokens.items():
+        page = token_bench.bench.open("/settings", token=token)
         expect(page.get_by_text(f"{role}, {role}")).to_be_visible()
         told = page.locator(".card").filter(has_text="Tokens")
         expect(told).to_contain_text("3 tokens in use" if role == "admin" else "This needs the role admin")
-    shut.bench.close()
-    assert shut.bench.troubles == []
+    token_bench.bench.close()
+    assert token_bench.bench.troubles == []
 
 
-def test_a_socket_speaks_only_for_pages_of_the_same_person(shut: Closed) -> None:
-    """Whoever has read the id of somebody's page somewhere can neither join it, press its buttons nor bring it files."""
-    page = shut.bench.open("/settings/tokens", token=shut.tokens["admin"])
+def test_a_socket_controls_only_pages_of_the_same_user(token_bench: TokenBench) -> None:
+    """Knowing the id of another user's page does not allow joining it, pressing its buttons or uploading to it."""
+    page = token_bench.bench.open("/settings/tokens", token=token_bench.tokens["admin"])
     client_id = page.evaluate("window.clientId ?? new URLSearchParams(window.socket.io.opts.query).get('client_id')")
     assert client_id
     tab_id = page.evaluate("sessionStorage.__nicegui_tab_id")
-    before = kept(shut.client("admin"))
+    before = read_everything(token_bench.client("admin"))
     join = (
         f"/_nicegui_ws/socket.io/?EIO=4&transport=polling&implicit_handshake=true&client_id={client_id}&tab_id={tab_id}"
         "&document_id=x&next_message_id=0"
     )
-    for token in (None, shut.tokens["viewer"]):
-        other = replace(shut.bench.client, token=token)
+    for token in (None, token_bench.tokens["viewer"]):
+        other = replace(token_bench.bench.client, token=token)
         opened = other.get(join)
         if token is None:
             assert opened.status == 401
@@ -284,15 +284,15 @@ def test_a_socket_speaks_only_for_pages_of_the_same_person(shut: Closed) -> None
         for message in ("40", f"42{json.dumps(['event', event])}", '42["event", {}]', '42["log", {"message": "no"}]'):
             assert other.call("POST", session, body=message.encode()).status == 200
         said = other.get(session).body
-        assert b"44" in said, said  # the answer to a page that is not one's own
-    brought = replace(shut.bench.client, token=shut.tokens["viewer"])
+        assert b"44" in said, said  # the answer for a page of another user
+    brought = replace(token_bench.bench.client, token=token_bench.tokens["viewer"])
     assert brought.call("POST", f"/_nicegui/client/{client_id}/upload/1", body=b"x").status == 404
-    assert kept(shut.client("admin")) == before
-    shut.bench.close()
+    assert read_everything(token_bench.client("admin")) == before
+    token_bench.bench.close()
 
 
 @pytest.mark.parametrize(
     "path", ["/suites/%00", "/settings/providers/%00", "/runs/new?repeats=NaN", "/runs/new?seed=inf"]
 )
-def test_an_odd_address_is_no_defect(shut: Closed, path: str) -> None:
-    assert shut.client("admin").get(path).status < 500
+def test_a_malformed_address_causes_no_server_error(token_bench: TokenBench, path: str) -> None:
+    assert token_bench.client("admin").get(path).status < 500

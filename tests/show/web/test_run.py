@@ -1,4 +1,4 @@
-"""A run's page: live, cancelled and resumed, summed up, filtered, deleted; seen by everyone, and by several at once."""
+"""The page of a run: live updates, cancel and resume, summary, filters and deletion; accessible, and used by several people."""
 
 import re
 from collections.abc import Callable
@@ -6,16 +6,16 @@ from typing import Literal
 
 from playwright.sync_api import Page, expect
 
-from .conftest import EACH_VIEW, NARROW, Bench, no_sideways
+from .conftest import EACH_VIEW, NARROW, Bench, assert_no_sideways_scroll
 
 HOSTILE = "<script>window.caught=1</script><img src=x onerror=window.caught=1> שלום 👋 مرحبا"
 
 
-def caption(page: Page) -> str:
+def read_caption(page: Page) -> str:
     return page.locator("#main .card p.quiet").first.inner_text()
 
 
-def test_a_run_is_followed_live_cancelled_and_resumed_by_keyboard_while_others_look_on(bench: Bench) -> None:
+def test_a_run_is_followed_live_cancelled_and_resumed_by_keyboard(bench: Bench) -> None:
     run = bench.run(wait=False, models=["fake:latency=2.5"], limits={"concurrency": 1})
     page, theirs = bench.open(f"/runs/{run}"), bench.open(f"/runs/{run}")
     expect(page.get_by_role("heading", level=1)).to_have_text("v1.0-cheap")
@@ -33,16 +33,16 @@ def test_a_run_is_followed_live_cancelled_and_resumed_by_keyboard_while_others_l
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Delete run").click()
     expect(page.locator(".q-notification")).to_contain_text("cancel")  # the API refuses, and the page says why
-    press(page, "Cancel")
+    press_by_keyboard(page, "Cancel")
     for each in (page, theirs):
         expect(each.get_by_role("status").filter(has_text="cancelled")).to_be_visible()
-    expect(page.locator(".warn")).to_contain_text(re.compile(r"The run is cancelled.*\. \d of 10 results are here"))
+    expect(page.locator(".warn")).to_contain_text(re.compile(r"The run is cancelled.*\. \d of 10 results are stored"))
     expect(meter).to_have_count(0)
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
     stored = bench.client.get(f"/api/runs/{run}?summary=false").data["stored"]
     assert 0 < stored < 10
     expect(page.locator(".pager")).to_have_text(f"1 to {stored} of {stored} results")
-    press(page, "Resume")
+    press_by_keyboard(page, "Resume")
     for each in (page, theirs):
         expect(each.get_by_role("progressbar")).to_be_visible()
     for each in (page, theirs):
@@ -52,7 +52,7 @@ def test_a_run_is_followed_live_cancelled_and_resumed_by_keyboard_while_others_l
     expect(newest).to_have_count(0)
 
 
-def press(page: Page, words: str) -> None:
+def press_by_keyboard(page: Page, words: str) -> None:
     """Press a button by keyboard alone."""
     expect(page.get_by_role("button", name=words)).to_be_visible()
     page.locator("#main").focus()
@@ -64,7 +64,7 @@ def press(page: Page, words: str) -> None:
     raise AssertionError(f"{words} cannot be reached by keyboard")
 
 
-def test_the_summary_says_what_the_api_says_with_its_interval_and_apart(bench: Bench) -> None:
+def test_the_summary_matches_the_api_with_interval_and_other_outcomes(bench: Bench) -> None:
     run = bench.run(models=["fake:rejected=0.3,latency=0.01,jitter=0.2"], systemPrompt="Be <b>brief</b>.")
     found = bench.client.get(f"/api/runs/{run}").data
     overall = found["summary"]["overall"]
@@ -73,7 +73,10 @@ def test_the_summary_says_what_the_api_says_with_its_interval_and_apart(bench: B
     expect(page.locator(".big")).to_have_text("0 %")
     low, high = (f"{100 * end:.1f}" for end in overall["interval"])
     scored = overall["passed"] + overall["failed"]
-    assert caption(page) == f"passed, of {scored} with a verdict. With 95 % confidence the true rate is {low}–{high} %."
+    assert (
+        read_caption(page)
+        == f"passed, of {scored} with a verdict. With 95 % confidence the true rate is {low}–{high} %."
+    )
     for name in ("failed", "errored", "unscored"):
         if overall[name]:
             expect(page.locator(".outcomes")).to_contain_text(f"{overall[name]} {name}")
@@ -100,12 +103,12 @@ def test_the_summary_says_what_the_api_says_with_its_interval_and_apart(bench: B
     assert page.get_by_role("link", name="Compare").last.get_attribute("href") == f"/compare?new={run}"
 
 
-def test_several_models_have_a_rate_each_and_none_together(bench: Bench) -> None:
+def test_several_models_have_separate_rates_and_no_pooled_one(bench: Bench) -> None:
     run = bench.run(models=["fake:latency=0.02", "fake:echo"], repeats=2)
     page = bench.open(f"/runs/{run}")
     rates = page.get_by_role("table", name="Pass rate by model")
     expect(rates.get_by_role("row")).to_have_count(3)
-    expect(rates.get_by_role("rowheader")).to_have_text(["fake:latency=0.02", "fake:echo"])  # as the head has them
+    expect(rates.get_by_role("rowheader")).to_have_text(["fake:latency=0.02", "fake:echo"])  # as in the heading
     expect(page.get_by_text("10 cases, 2 models, 2 repeats: the intervals count cases, not answers.")).to_be_visible()
     expect(page.locator(".big")).to_have_count(0)
     expect(page.locator(".figure")).to_have_count(2)
@@ -124,7 +127,7 @@ def test_several_models_have_a_rate_each_and_none_together(bench: Bench) -> None
     expect(page.locator(".pager")).to_have_text("1 to 20 of 20 results")
 
 
-def test_results_are_filtered_by_the_address_and_the_back_button_undoes_it(bench: Bench) -> None:
+def test_results_are_filtered_by_the_address_and_back_undoes_it(bench: Bench) -> None:
     run = bench.run(models=["fake:rejected=0.4,echo"])
     counts = bench.client.get(f"/api/runs/{run}").data["summary"]["overall"]
     assert counts["failed"]
@@ -147,7 +150,7 @@ def test_results_are_filtered_by_the_address_and_the_back_button_undoes_it(bench
     page.go_back()
     expect(rows).to_have_count(10)
     case = page.get_by_label("Case", exact=True)
-    case.fill("TUAL-001")  # a part of it, whatever the case of its letters
+    case.fill("TUAL-001")  # a part of it, in any case
     case.press("Enter")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("factual-001")
@@ -161,7 +164,7 @@ def test_results_are_filtered_by_the_address_and_the_back_button_undoes_it(bench
     expect(rows).to_have_count(counts["failed"])
 
 
-def test_an_address_that_is_mistyped_says_so_and_shows_the_run(bench: Bench) -> None:
+def test_an_invalid_filter_in_the_address_is_reported_and_the_run_shown(bench: Bench) -> None:
     run = bench.run(models=["fake:echo"])
     for query in ("outcome=odd", "page=0", "page=many"):
         page = bench.open(f"/runs/{run}?{query}")
@@ -172,14 +175,14 @@ def test_an_address_that_is_mistyped_says_so_and_shows_the_run(bench: Bench) -> 
     expect(page.locator(".results tbody tr")).to_have_count(10)
 
 
-def test_a_run_that_is_not_there_is_told_without_the_routes_of_the_api(bench: Bench) -> None:
+def test_an_unknown_run_error_mentions_no_api_routes(bench: Bench) -> None:
     page = bench.open("/runs/nope")
     told = page.locator("#main")
     expect(told).to_contain_text("There is no run")
     expect(told).not_to_contain_text("GET /api")
 
 
-def test_a_run_that_no_form_can_begin_says_what_can(bench: Bench) -> None:
+def test_a_run_that_the_form_cannot_repeat_says_how_to_repeat_it(bench: Bench) -> None:
     elsewhere = "To run it again, use the command line or the API"
     page = bench.open(f"/runs/{bench.run(parameters={'top_k': 5})}")
     expect(page.get_by_text(elsewhere)).to_be_visible()
@@ -189,16 +192,16 @@ def test_a_run_that_no_form_can_begin_says_what_can(bench: Bench) -> None:
     expect(page.get_by_text(elsewhere)).to_have_count(0)
 
 
-def test_a_run_that_ended_before_any_result_says_so(bench: Bench) -> None:
+def test_a_run_without_results_says_so(bench: Bench) -> None:
     run = bench.run(models=["fake:authentication_failed=1"])
     assert bench.client.get(f"/api/runs/{run}?summary=false").data["stored"] == 0
     page = bench.open(f"/runs/{run}", width=NARROW)
     expect(page.locator(".big")).to_have_text("No results")
     expect(page.get_by_text("The run ended before any request was answered.")).to_be_visible()
-    expect(page.get_by_text("could be decided")).to_have_count(0)
+    expect(page.get_by_text("no check gave a verdict")).to_have_count(0)
 
 
-def test_results_come_by_the_page(bench: Bench) -> None:
+def test_results_are_paginated(bench: Bench) -> None:
     run = bench.run(models=["fake:echo"], repeats=6)
     page = bench.open(f"/runs/{run}")
     rows = page.get_by_role("table", name="Results", exact=True).locator("tbody tr")
@@ -209,7 +212,7 @@ def test_results_come_by_the_page(bench: Bench) -> None:
     expect(page.locator(".pager")).to_contain_text("51 to 60 of 60 results")
 
 
-def test_a_run_is_deleted_only_when_that_is_meant_and_everybody_sees_it(bench: Bench) -> None:
+def test_deleting_a_run_needs_confirmation_and_is_seen_by_all_viewers(bench: Bench) -> None:
     run = bench.run(models=["fake:echo"])
     mine, theirs = bench.open(f"/runs/{run}"), bench.open(f"/runs/{run}")
     mine.get_by_role("button", name="Delete").click()
@@ -227,7 +230,7 @@ def test_a_run_is_deleted_only_when_that_is_meant_and_everybody_sees_it(bench: B
     expect(gone.get_by_role("alert")).to_contain_text("There is no run")
 
 
-def test_scripts_in_names_and_answers_are_shown_and_never_run(bench: Bench) -> None:
+def test_scripts_in_names_and_replies_are_escaped(bench: Bench) -> None:
     run = bench.run(models=[f"fake:fixed={HOSTILE}"], systemPrompt=HOSTILE)
     page = bench.open(f"/runs/{run}")
     expect(page.locator(".results tbody tr").first).to_contain_text("<script>window.caught=1</script><img src=x")
@@ -240,21 +243,21 @@ def test_scripts_in_names_and_answers_are_shown_and_never_run(bench: Bench) -> N
 
 
 @EACH_VIEW
-def test_everyone_can_read_it(
+def test_the_run_page_is_accessible(
     bench: Bench, axe: Callable[[Page], None], width: int, theme: Literal["light", "dark"]
 ) -> None:
     live = bench.run(wait=False, models=["fake:latency=1"], repeats=10, limits={"concurrency": 1})
     page = bench.open(f"/runs/{live}", width=width, theme=theme)
     expect(page.get_by_role("heading", name="Newest failures")).to_be_visible()
-    no_sideways(page)
+    assert_no_sideways_scroll(page)
     axe(page)
     link = page.locator(".results").first.get_by_role("link").first
     link.hover()
-    moved = next_result(page)  # until the server knows of the pointer, the list may still move
+    moved = wait_for_next_result(page)  # the list may still move until the server knows where the pointer is
     case = link.inner_text()
     for _ in range(2):
-        moved = next_result(page, moved)
-        expect(link).to_have_text(case)  # what one is about to press does not move away
+        moved = wait_for_next_result(page, moved)
+        expect(link).to_have_text(case)  # a control under the pointer does not move away
     link.click()
     expect(page.get_by_role("heading", level=1)).to_have_text(case)
     bench.client.post(f"/api/runs/{live}/cancel")
@@ -262,12 +265,12 @@ def test_everyone_can_read_it(
     page.goto(f"{bench.url}/runs/{run}")
     expect(page.locator(".pager")).to_be_visible()
     page.get_by_text("The plan: parameters").click()
-    no_sideways(page)
+    assert_no_sideways_scroll(page)
     axe(page)
 
 
-def next_result(page: Page, after: str | None = None) -> str:
-    """Wait until the page tells of one more result than it did; return how many it tells of."""
+def wait_for_next_result(page: Page, after: str | None = None) -> str:
+    """Wait until the page shows one more result; return the new count."""
     meter = page.get_by_role("progressbar")
     before = after or meter.get_attribute("aria-valuenow") or ""
     expect(meter).not_to_have_attribute("aria-valuenow", before)

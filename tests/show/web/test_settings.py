@@ -1,4 +1,4 @@
-"""Settings, as an administrator uses them: providers with their keys, tokens, prices, looks, and what holds for all."""
+"""Settings, as an administrator uses them: providers and keys, tokens, prices, appearance, and server settings."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from pramana.show.web.pages.provider_kinds import KINDS, TEMPLATE
 
 from ...loopback.openai import OpenAIWire
 from ...loopback.server import Loopback
-from ..api.test_providers import running
-from .conftest import EACH_VIEW, Bench, no_sideways
+from ..api.test_providers import run_in_thread
+from .conftest import EACH_VIEW, Bench, assert_no_sideways_scroll
 from .workbench import workbench
 
 KEY = "sk-loopback-0123456789abcdef"
@@ -23,22 +23,22 @@ EVIL = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture(scope="module")
 def openai() -> Iterator[Loopback]:
-    """Somebody's server, which knows one key."""
-    with running(lambda: Loopback(OpenAIWire(key=KEY))) as found:
+    """A third-party server that accepts one key."""
+    with run_in_thread(lambda: Loopback(OpenAIWire(key=KEY))) as found:
         yield found
 
 
 @pytest.fixture(autouse=True)
-def tidy(bench: Bench) -> Iterator[None]:
-    """Take away what a test has left."""
+def restore_settings(bench: Bench) -> Iterator[None]:
+    """Remove what a test has left behind."""
     yield
     for each in bench.client.get("/api/providers").data:
         bench.client.delete(f"/api/providers/{each['id']}")
     bench.client.patch("/api/settings", dict.fromkeys(bench.client.get("/api/settings").data))
 
 
-def heard(page: Page) -> list[str]:
-    """Collect what a page is told from now on, by its socket and by every answer."""
+def record_traffic(page: Page) -> list[str]:
+    """Record everything that a page receives from now on, by socket and by HTTP."""
     frames: list[str] = []
 
     def listen(socket: WebSocket) -> None:
@@ -59,11 +59,9 @@ def register(bench: Bench, url: str, **more: Any) -> None:
 # ── Providers ──
 
 
-def test_a_provider_is_added_tested_given_a_wrong_key_and_deleted_and_its_key_is_never_told(
-    bench: Bench, openai: Loopback
-) -> None:
+def test_a_provider_is_added_tested_and_deleted_without_revealing_its_key(bench: Bench, openai: Loopback) -> None:
     page = bench.open("/settings", own=True)
-    told = heard(page)
+    told = record_traffic(page)
     page.get_by_role("link", name="Providers").first.click()
     expect(page.get_by_role("heading", name="No provider is registered")).to_be_visible()
     page.get_by_role("link", name="Add a provider").first.click()
@@ -83,7 +81,7 @@ def test_a_provider_is_added_tested_given_a_wrong_key_and_deleted_and_its_key_is
     page.get_by_role("button", name="Test my-vllm").click()
     status = page.get_by_role("status")
     expect(status).to_contain_text(re.compile(r"healthy, answered in [\d.,]+ ms"))
-    expect(status).to_contain_text("It offers 2 models: loopback-large, loopback-small")
+    expect(status).to_contain_text("Offers 2 models: loopback-large, loopback-small")
     assert openai.requests[-1].headers["Authorization"] == f"Bearer {KEY}"
 
     page.get_by_role("link", name="Change my-vllm").click()
@@ -93,7 +91,7 @@ def test_a_provider_is_added_tested_given_a_wrong_key_and_deleted_and_its_key_is
     page.get_by_role("button", name="Test my-vllm").click()
     expect(status).to_contain_text(re.compile(r"failed after [\d.,]+ ms"))
     expect(status).to_contain_text("rejected the API key (401)")
-    page.get_by_role("link", name="Change my-vllm").click()  # a key is not shown to who changes something else either
+    page.get_by_role("link", name="Change my-vllm").click()  # the key is not shown when another field is changed either
     expect(page.get_by_label("New key (optional)")).to_have_value("")
     page.get_by_label("Model (optional)").fill("loopback-small")
     page.get_by_role("button", name="Save").click()
@@ -114,13 +112,13 @@ def test_a_provider_is_added_tested_given_a_wrong_key_and_deleted_and_its_key_is
         assert key not in page.content()
 
 
-def test_a_browser_that_does_not_say_which_key_was_typed_is_told_of_and_nothing_is_saved(bench: Bench) -> None:
+def test_a_key_that_the_browser_did_not_submit_is_reported_and_nothing_is_saved(bench: Bench) -> None:
     page = bench.open("/settings/new-provider?kind=openai")
     key = page.get_by_label("Key", exact=True)
     key.fill(KEY)
     key.evaluate("each => Object.defineProperty(each, 'value', {configurable: true, get: () => new Promise(() => {})})")
     page.get_by_role("button", name="Add").click()
-    told = page.get_by_text("Nothing was saved: the browser did not answer in time; press the button again")
+    told = page.get_by_text("Not saved: the browser did not respond in time; press the button again")
     expect(told).to_be_visible()
     assert bench.client.get("/api/providers").data == []
     key.evaluate("each => { delete each.value }")
@@ -129,30 +127,30 @@ def test_a_browser_that_does_not_say_which_key_was_typed_is_told_of_and_nothing_
     assert [each["keySet"] for each in bench.client.get("/api/providers").data] == [True]
 
 
-def test_a_provider_is_added_by_keyboard_alone(bench: Bench, openai: Loopback) -> None:
+def test_a_provider_can_be_added_by_keyboard_alone(bench: Bench, openai: Loopback) -> None:
     page = bench.open("/settings/new-provider")
-    press_until(page, "OpenAI-compatible server")
+    tab_to(page, "OpenAI-compatible server")
     page.keyboard.press("Enter")
     page.wait_for_url("**kind=compatible")
-    press_until(page, "Id")
+    tab_to(page, "Id")
     for typed in ("keyed", openai.url, "loopback-small", KEY):
         page.keyboard.type(typed)
         page.keyboard.press("Tab")
-    press_until(page, "Add")
+    tab_to(page, "Add")
     page.keyboard.press("Enter")
     page.wait_for_url("**/settings/providers")
-    press_until(page, "Test keyed")
+    tab_to(page, "Test keyed")
     page.keyboard.press("Enter")
     expect(page.get_by_role("status")).to_contain_text("healthy")
-    press_until(page, "Delete keyed")
+    tab_to(page, "Delete keyed")
     page.keyboard.press("Enter")
-    press_until(page, "Delete")
+    tab_to(page, "Delete")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="No provider is registered")).to_be_visible()
 
 
-def press_until(page: Page, name: str) -> None:
-    """Press Tab until what is called so has the focus."""
+def tab_to(page: Page, name: str) -> None:
+    """Press Tab until the control with this name has the focus."""
     page.locator("#main").wait_for()
     for _ in range(80):
         said = page.evaluate(
@@ -165,12 +163,12 @@ def press_until(page: Page, name: str) -> None:
     raise AssertionError(f"{name} cannot be reached by keyboard")
 
 
-def test_a_key_goes_to_no_other_address_and_can_be_removed(bench: Bench, openai: Loopback) -> None:
+def test_a_key_is_bound_to_its_address_and_can_be_removed(bench: Bench, openai: Loopback) -> None:
     register(bench, openai.url)
     page = bench.open("/settings/providers/my-vllm")
     page.get_by_label("Address").fill("https://elsewhere.example/v1")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("a key is only sent to the address it was set for")).to_be_visible()
+    expect(page.get_by_text("a key is only sent to the address that it was set for")).to_be_visible()
     page.get_by_role("checkbox", name="Remove the key").click()
     page.get_by_role("button", name="Save").click()
     page.wait_for_url("**/settings/providers")
@@ -179,7 +177,7 @@ def test_a_key_goes_to_no_other_address_and_can_be_removed(bench: Bench, openai:
     assert (found["keySet"], found["baseUrl"]) == (False, "https://elsewhere.example/v1")
 
 
-def test_every_kind_has_a_form_with_what_it_takes(bench: Bench) -> None:
+def test_every_provider_kind_has_a_form_with_its_fields(bench: Bench) -> None:
     assert set(KINDS) == set(REGISTERED)
     page = bench.open("/settings/new-provider")
     for kind in KINDS.values():
@@ -194,8 +192,8 @@ def test_every_kind_has_a_form_with_what_it_takes(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", [each for each in KINDS if each not in ("compatible", "websocket")])
-def test_the_api_takes_what_the_form_of_a_kind_sends(bench: Bench, name: str) -> None:
-    """With its suggested id, or another, and whatever is needed."""
+def test_the_api_accepts_what_the_form_of_each_kind_sends(bench: Bench, name: str) -> None:
+    """With the suggested id or another one, and all required fields."""
     kind = KINDS[name]
     page = bench.open(f"/settings/new-provider?kind={name}")
     if not page.get_by_label("Id", exact=True).input_value():
@@ -210,7 +208,7 @@ def test_the_api_takes_what_the_form_of_a_kind_sends(bench: Bench, name: str) ->
     assert (made["kind"], made["keySet"]) == (name, bool(kind.key))
 
 
-def test_an_agent_is_described_with_its_mistakes_marked_where_they_are(bench: Bench) -> None:
+def test_errors_in_an_agent_description_are_marked_on_their_line(bench: Bench) -> None:
     page = bench.open("/settings/new-provider?kind=websocket")
     page.get_by_label("Id", exact=True).fill("desk")
     editor = page.get_by_role("textbox", name="Description of the agent, in YAML")
@@ -225,7 +223,7 @@ def test_an_agent_is_described_with_its_mistakes_marked_where_they_are(bench: Be
     editor.click()
     page.keyboard.press("ControlOrMeta+A")
     page.keyboard.insert_text(TEMPLATE.replace("My agent", EVIL))
-    expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+    expect(page.get_by_text("No errors")).to_be_visible()
     page.get_by_role("button", name="Add").click()
     page.wait_for_url("**/settings/providers")
     expect(page.locator(".facts").get_by_text(EVIL)).to_be_visible()
@@ -238,14 +236,14 @@ def test_an_agent_is_described_with_its_mistakes_marked_where_they_are(bench: Be
     assert (made["model"], made["description"]["name"]) == ("front", EVIL)
 
 
-def test_two_people_see_each_others_providers_arrive(bench: Bench) -> None:
+def test_two_administrators_see_each_others_providers_appear(bench: Bench) -> None:
     page = bench.open("/settings/providers")
     expect(page.get_by_role("heading", name="No provider is registered")).to_be_visible()
     register(bench, "https://models.example/v1")
     expect(page.get_by_role("heading", name="my-vllm")).to_be_visible()
 
 
-def test_keys_of_the_environment_are_told_as_set_and_never_shown(bench: Bench, tmp_path_factory: Any) -> None:
+def test_environment_keys_are_shown_as_set_without_their_value(bench: Bench, tmp_path_factory: Any) -> None:
     secret = "sk-of-the-environment-0123"
     with workbench(PRAMANA_HOME=str(tmp_path_factory.mktemp("home")), ANTHROPIC_API_KEY=secret) as client:
         found = client.get("/api/providers")
@@ -277,7 +275,7 @@ def test_the_first_token_asks_about_local_models_and_is_shown_once(browser: Brow
             page.get_by_role("checkbox", name="Allow private addresses for models and recordings")
         ).not_to_be_checked()
         expect(page.get_by_role("link", name="Server settings")).to_have_attribute("href", "/settings/server")
-        page.get_by_role("button", name="Create token").click()  # with the role that is offered
+        page.get_by_role("button", name="Create token").click()  # with the suggested role
         expect(page.get_by_text(re.compile("1 to 100 printable characters"))).to_be_visible()
         page.get_by_label("Name").fill(f"Ann {EVIL}")
         page.get_by_role("button", name="Create token").click()
@@ -289,7 +287,7 @@ def test_the_first_token_asks_about_local_models_and_is_shown_once(browser: Brow
         page.get_by_role("button", name="Copy").click()
         expect(page.get_by_role("alert").filter(has_text="Copied")).to_be_visible()
         assert page.evaluate("navigator.clipboard.readText()") == secret
-        page.wait_for_timeout(6_000)  # longer than a server needs to know that there is a token now
+        page.wait_for_timeout(6_000)  # longer than a server needs to notice the new token
         expect(page.get_by_label("Token, an admin’s")).to_have_value(secret)
         assert client.get("/api/server").data["privateAddressesAllowed"] is False
         page.get_by_role("link", name="Done").click()
@@ -314,12 +312,12 @@ def test_the_first_token_asks_about_local_models_and_is_shown_once(browser: Brow
         expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text(re.compile(r"20\d\d-\d\d-\d\d"))
         expect(page.get_by_role("button", name="Revoke nightly")).to_have_count(0)
         page.get_by_role("button", name=re.compile("^Revoke Ann")).click()
-        expect(dialog).to_contain_text("It is the one you are signed in with")
-        expect(dialog).to_contain_text("only the command line of the server can make tokens")
+        expect(dialog).to_contain_text("You are signed in with this token")
+        expect(dialog).to_contain_text("only the account that runs the server can create tokens")
         bench.close()
 
 
-def test_with_the_first_token_local_models_can_stay_allowed(browser: Browser, tmp_path_factory: Any) -> None:
+def test_local_models_can_stay_allowed_with_the_first_token(browser: Browser, tmp_path_factory: Any) -> None:
     home = tmp_path_factory.mktemp("home")
     with workbench(PRAMANA_HOME=str(home)) as client:
         bench = Bench(client, home, browser)
@@ -327,7 +325,7 @@ def test_with_the_first_token_local_models_can_stay_allowed(browser: Browser, tm
         page.get_by_label("Name").fill("Ann")
         allowed = page.get_by_role("checkbox", name="Allow private addresses for models and recordings")
         allowed.click()
-        expect(allowed).to_be_checked()  # once the server has heard of it
+        expect(allowed).to_be_checked()  # once the server has received it
         page.get_by_role("button", name="Create token").click()
         expect(page.get_by_role("heading", name="The token of Ann")).to_be_visible()
         expect(page.get_by_text("refused from now on")).to_have_count(0)
@@ -340,7 +338,7 @@ def test_with_the_first_token_local_models_can_stay_allowed(browser: Browser, tm
 # ── Prices ──
 
 
-def test_a_price_is_set_used_by_the_next_run_and_taken_back(bench: Bench, openai: Loopback) -> None:
+def test_a_price_is_set_used_by_the_next_run_and_removed(bench: Bench, openai: Loopback) -> None:
     register(bench, openai.url, arguments={"model": "loopback-small"})
     wanted: dict[str, Any] = {"models": ["my-vllm"], "judge": "fake", "limits": {"maxCost": 1_000_000}}
     stopped = bench.client.get(f"/api/runs/{bench.run(**wanted)}?summary=false").data
@@ -360,11 +358,11 @@ def test_a_price_is_set_used_by_the_next_run_and_taken_back(bench: Bench, openai
     page.get_by_role("button", name="Set price").click()
     expect(row).to_contain_text("set here")
     expect(row).to_contain_text("$2.50")
-    expect(page.get_by_text("Now my-vllm: $2.50 in and $1,000,000.00 out a million tokens.")).to_be_visible()
+    expect(page.get_by_text("Now my-vllm: $2.50 in and $1,000,000.00 out per million tokens.")).to_be_visible()
     expect(page.get_by_text("No price is known for my-vllm")).to_have_count(0)
     run = bench.client.get(f"/api/runs/{bench.run(**wanted)}").data
     assert run["status"] == "finished"
-    cost = next(json_values(run["summary"], "costUsd"))
+    cost = next(find_json_values(run["summary"], "costUsd"))
     assert cost
     page.get_by_role("button", name="Remove the price of my-vllm").click()
     page.get_by_role("alertdialog").get_by_role("button", name="Remove it").click()
@@ -373,24 +371,24 @@ def test_a_price_is_set_used_by_the_next_run_and_taken_back(bench: Bench, openai
     assert bench.client.get("/api/prices?model=my-vllm").data[0]["origin"] is None
 
 
-def json_values(data: Any, name: str) -> Iterator[Any]:
-    """Find what has a name, wherever it stands."""
+def find_json_values(data: Any, name: str) -> Iterator[Any]:
+    """Yield every value with a key, at any depth."""
     if isinstance(data, dict):
         for key, value in data.items():
             if key == name:
                 yield value
-            yield from json_values(value, name)
+            yield from find_json_values(value, name)
     elif isinstance(data, list):
         for each in data:
-            yield from json_values(each, name)
+            yield from find_json_values(each, name)
 
 
-def test_a_model_is_looked_up_with_who_says_what_it_costs(bench: Bench) -> None:
+def test_a_model_lookup_shows_its_price_and_source(bench: Bench) -> None:
     page = bench.open("/settings/prices")
     page.get_by_label("Model").fill("gpt-5")
     page.get_by_role("button", name="Look up").click()
     page.wait_for_url("**model=gpt-5")
-    expect(page.get_by_text("Now gpt-5: $1.25 in and $10.00 out a million tokens.")).to_be_visible()
+    expect(page.get_by_text("Now gpt-5: $1.25 in and $10.00 out per million tokens.")).to_be_visible()
     expect(page.get_by_label("Input price", exact=True)).to_have_value("1.25")
     page.get_by_label("Model").fill("gpt5")
     page.get_by_role("button", name="Set price").click()
@@ -411,7 +409,7 @@ def test_a_model_is_looked_up_with_who_says_what_it_costs(bench: Bench) -> None:
 # ── Server ──
 
 
-def test_settings_are_saved_and_what_does_not_fit_is_told_at_its_field(bench: Bench) -> None:
+def test_settings_are_saved_and_errors_are_shown_at_their_field(bench: Bench) -> None:
     page = bench.open("/settings/server")
     expect(page.locator(".tiles")).to_contain_text("this machine only")
     expect(page.locator(".tiles")).to_contain_text("SQLite")
@@ -447,10 +445,10 @@ def test_settings_are_saved_and_what_does_not_fit_is_told_at_its_field(bench: Be
     assert bench.client.get("/api/settings").data["requestsPerMinute"] == 1_200
 
 
-# ── Looks ──
+# ── Appearance ──
 
 
-def test_looks_are_chosen_and_kept(bench: Bench) -> None:
+def test_the_appearance_is_chosen_and_kept(bench: Bench) -> None:
     page = bench.open("/settings", theme="light")
 
     def is_dark() -> bool:
@@ -480,7 +478,7 @@ PAGES = (
 
 
 @EACH_VIEW
-def test_everyone_can_read_them(
+def test_settings_pages_are_accessible(
     bench: Bench, axe: Callable[[Page], None], width: int, theme: Literal["light", "dark"]
 ) -> None:
     register(bench, f"https://{'very-' * 20}long.example/v1")
@@ -489,12 +487,12 @@ def test_everyone_can_read_them(
     for path in PAGES:
         page.goto(bench.url + path)
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
-        no_sideways(page)
+        assert_no_sideways_scroll(page)
         axe(page)
     bench.client.delete("/api/prices/openai:gpt-5")
 
 
-def test_what_is_not_there_is_told(bench: Bench) -> None:
+def test_an_unknown_settings_page_shows_an_error(bench: Bench) -> None:
     page = bench.open("/settings/providers/nobody")
     expect(page.get_by_role("alert")).to_contain_text('No provider "nobody" is registered')
     page.goto(f"{bench.url}/settings/new-provider?kind={json.dumps(EVIL)}")

@@ -1,4 +1,4 @@
-"""Attacks through the socket of a page, by hand and without a browser: whatever is sent, the role of the session decides.
+"""Attacks through the socket of a page, without a browser: the role of the session decides about every message.
 
 A page is opened as a program would, its parts are read from its markup, and messages are sent as NiceGUI's script would
 send them: also for buttons that are hidden, inert, or of somebody else's page.
@@ -19,11 +19,11 @@ from websockets.sync.client import connect
 
 from pramana.store import open_store
 
-from ...credentials import ENDS, End, end_token
+from ...credentials import TOKEN_ENDS, TokenEnd, end_token
 from ..api.served import Client
-from .closed import Closed, closed
-from .conftest import session_of
-from .test_roles import fill_store, kept
+from .closed import TokenBench, serve_with_tokens
+from .conftest import create_session
+from .test_roles import fill_store, read_everything
 
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
 ESCAPED = (("&#36;", "$"), ("&#96;", "`"), ("&gt;", ">"), ("&lt;", "<"), ("&amp;", "&"))
@@ -32,36 +32,36 @@ TYPED = {"Name": "intruder", "Id": "intruder"}
 
 
 @pytest.fixture(scope="module")
-def shut(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Closed]:
-    with closed(tmp_path_factory.mktemp("closed"), browser) as found:
+def token_bench(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[TokenBench]:
+    with serve_with_tokens(tmp_path_factory.mktemp("closed"), browser) as found:
         fill_store(found.client("admin"))
         found.client("admin").patch("/api/settings", {"requestsPerMinute": 100_000})
         yield found
 
 
-def signed_in(door: Closed, token: str) -> Client:
-    """Return a client with the cookie of a session of its own."""
-    session = session_of(door.bench.client, token)
+def make_session_client(door: TokenBench, token: str) -> Client:
+    """Return a client with the cookie of a new session."""
+    session = create_session(door.bench.client, token)
     return replace(door.bench.client, headers={"Cookie": f"pramana_session={session}"})
 
 
 @dataclass
-class Opened:
-    """A page, and a socket that takes part in it."""
+class OpenPage:
+    """A page and a socket connected to it."""
 
     client: Client
     client_id: str
     parts: dict[int, Any]
     socket: str = ""
 
-    def joining(self, transport: str) -> str:
+    def socket_path(self, transport: str) -> str:
         query = f"&implicit_handshake=true&client_id={self.client_id}&tab_id=t&document_id=d&next_message_id=0"
         return SOCKET.replace("polling", transport) + query
 
     def join(self, client: Client | None = None) -> bytes:
-        """Open a socket, of somebody else perhaps; return what the server says to it."""
+        """Open a socket, optionally as another client; return the server's answer."""
         client = client or self.client
-        opened = client.get(self.joining("polling"))
+        opened = client.get(self.socket_path("polling"))
         if opened.status != 200:
             return opened.body
         self.socket = f"{SOCKET}&sid={json.loads(opened.body[1:])['sid']}"
@@ -69,7 +69,7 @@ class Opened:
         return client.get(self.socket).body
 
     def event(self, part: int, listener: str, *arguments: Any) -> str:
-        """Return the message of an event of a part of the page."""
+        """Return the message for an event of a part of the page."""
         event = {"client_id": self.client_id, "id": part, "listener_id": listener}
         return "42" + json.dumps(["event", {**event, "args": [json.dumps(each) for each in arguments]}])
 
@@ -94,7 +94,7 @@ class Opened:
         return len(pressed)
 
 
-def opened(client: Client, path: str) -> Opened:
+def open_page(client: Client, path: str) -> OpenPage:
     page = client.get(path)
     assert page.status == 200, page
     markup = page.body.decode()
@@ -105,20 +105,20 @@ def opened(client: Client, path: str) -> Opened:
     text = found[1]
     for escape, character in ESCAPED:
         text = text.replace(escape, character)
-    return Opened(client, client_id[1], {int(part): each for part, each in json.loads(text).items()})
+    return OpenPage(client, client_id[1], {int(part): each for part, each in json.loads(text).items()})
 
 
-def settled(client: Client) -> dict[str, Any]:
-    """Return everything that somebody could have changed, when nothing more changes."""
-    before = kept(client)
+def wait_until_unchanged(client: Client) -> dict[str, Any]:
+    """Wait until nothing changes any more; return everything that a user could have changed."""
+    before = read_everything(client)
     while True:
         time.sleep(0.5)
-        if (now := kept(client)) == before:
+        if (now := read_everything(client)) == before:
             return now
         before = now
 
 
-def tokens(door: Closed) -> list[str]:
+def list_tokens(door: TokenBench) -> list[str]:
     return [each["name"] for each in door.client("admin").get("/api/tokens").data]
 
 
@@ -129,50 +129,52 @@ PAGES = (
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_viewers_socket_changes_nothing_whatever_it_sends(shut: Closed, path: str) -> None:
-    before = settled(shut.client("admin"))
-    page = opened(signed_in(shut, shut.tokens["viewer"]), path)
+def test_a_viewers_socket_changes_nothing(token_bench: TokenBench, path: str) -> None:
+    before = wait_until_unchanged(token_bench.client("admin"))
+    page = open_page(make_session_client(token_bench, token_bench.tokens["viewer"]), path)
     assert not page.join().startswith(b"44")
     assert page.press_everything() >= 1
-    assert settled(shut.client("admin")) == before
+    assert wait_until_unchanged(token_bench.client("admin")) == before
 
 
-def test_the_same_messages_of_an_administrator_do_what_they_say(shut: Closed) -> None:
-    page = opened(signed_in(shut, shut.tokens["admin"]), "/settings/tokens")
+def test_the_same_messages_take_effect_for_an_administrator(token_bench: TokenBench) -> None:
+    page = open_page(make_session_client(token_bench, token_bench.tokens["admin"]), "/settings/tokens")
     assert not page.join().startswith(b"44")
     (name, listener), *_ = [(part, each) for part, each, label in page.listeners("update:value") if label == "Name"]
     page.send(name, listener, "by socket")
     (make, press), *_ = [(part, each) for part, each, label in page.listeners("click") if label == "Create token"]
     page.send(make, press)
     give_up = time.monotonic() + 20
-    while "by socket" not in tokens(shut):
+    while "by socket" not in list_tokens(token_bench):
         assert time.monotonic() < give_up
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("whose", ["viewer", "admin"])  # of another person, and of the same in another browser
-def test_a_socket_of_another_session_neither_joins_a_page_nor_presses_its_buttons(shut: Closed, whose: str) -> None:
-    page = opened(signed_in(shut, shut.tokens["admin"]), "/settings/tokens")
-    other = signed_in(shut, shut.tokens[whose])
-    before = settled(shut.client("admin"))
+@pytest.mark.parametrize("role", ["viewer", "admin"])  # another user, and the same user in another browser
+def test_a_socket_of_another_session_cannot_join_or_control_a_page(token_bench: TokenBench, role: str) -> None:
+    page = open_page(make_session_client(token_bench, token_bench.tokens["admin"]), "/settings/tokens")
+    other = make_session_client(token_bench, token_bench.tokens[role])
+    before = wait_until_unchanged(token_bench.client("admin"))
     assert page.join(other).startswith(b"44"), "refused"
-    own = opened(other, "/runs")
+    own = open_page(other, "/runs")
     assert not own.join().startswith(b"44")
-    page.socket = own.socket  # a socket that is open, with messages that name somebody else's page
+    page.socket = own.socket  # an open socket, with messages that name another user's page
     page.press_everything(other)
-    assert settled(shut.client("admin")) == before
+    assert wait_until_unchanged(token_bench.client("admin")) == before
     assert other.call("POST", f"/_nicegui/client/{page.client_id}/upload/1", body=b"x").status == 404
-    stranger = replace(shut.bench.client, headers={})
-    assert b"this needs a token" in page.join(stranger)
+    stranger = replace(token_bench.bench.client, headers={})
+    assert b"a token is required" in page.join(stranger)
 
 
-@pytest.mark.parametrize("how", ENDS)
-def test_a_socket_ends_within_seconds_when_its_token_does_and_does_nothing_more(shut: Closed, how: End) -> None:
-    """By a WebSocket, which passes the gate once; its other end does not go where the page is led to."""
-    made = shut.client("admin").post("/api/tokens", {"name": how, "role": "admin"}).data
-    client = signed_in(shut, made["token"])
-    page = opened(client, "/settings/tokens")
-    address = f"{client.url.replace('http', 'ws', 1)}{page.joining('websocket')}"
+@pytest.mark.parametrize("how", TOKEN_ENDS)
+def test_a_socket_ends_within_seconds_of_its_token_and_does_nothing_more(
+    token_bench: TokenBench, how: TokenEnd
+) -> None:
+    """Over a WebSocket, which passes the gate only once; the test's end does not follow the redirect."""
+    made = token_bench.client("admin").post("/api/tokens", {"name": how, "role": "admin"}).data
+    client = make_session_client(token_bench, made["token"])
+    page = open_page(client, "/settings/tokens")
+    address = f"{client.url.replace('http', 'ws', 1)}{page.socket_path('websocket')}"
     with connect(address, additional_headers=client.headers, proxy=None) as socket:
         socket.send("40")
         while not str(socket.recv(10)).startswith("40"):
@@ -180,7 +182,7 @@ def test_a_socket_ends_within_seconds_when_its_token_does_and_does_nothing_more(
         for part, each, label in page.listeners("update:value"):
             if label == "Name":
                 socket.send(page.event(part, each, "intruder"))
-        with closing(open_store(f"sqlite:///{shut.bench.home}/pramana.sqlite3")) as store:
+        with closing(open_store(f"sqlite:///{token_bench.bench.home}/pramana.sqlite3")) as store:
             end_token(store, made["id"], how)
         press = [(part, each) for part, each, label in page.listeners("click") if label == "Create token"]
         began, ended = time.monotonic(), False
@@ -190,18 +192,18 @@ def test_a_socket_ends_within_seconds_when_its_token_does_and_does_nothing_more(
                 with suppress(TimeoutError):
                     socket.recv(0.2)
                     continue
-                socket.send("40")  # it tries to open again what was closed
-                if time.monotonic() - began > 2.1:  # believed no more, whether the socket is open yet or not
+                socket.send("40")  # it tries to reopen the closed socket
+                if time.monotonic() - began > 2.1:  # no longer accepted, whether or not the socket is open
                     socket.send(page.event(*press[0]))
             except ConnectionClosed:
                 ended = True
         assert time.monotonic() - began < 5
-    before = settled(shut.client("admin"))
-    assert "intruder" not in tokens(shut), "nobody has made one"
-    if how == "demoted":  # a viewer may look at the page again, and no more
+    before = wait_until_unchanged(token_bench.client("admin"))
+    assert "intruder" not in list_tokens(token_bench), "nobody has made one"
+    if how == "demoted":  # a viewer can open the page again, but nothing more
         assert not page.join().startswith(b"44")
         page.press_everything()
     else:
         assert b"needs a token" in page.join()
-    assert settled(shut.client("admin")) == before
+    assert wait_until_unchanged(token_bench.client("admin")) == before
     assert client.get("/api/tokens").status == (403 if how == "demoted" else 401)

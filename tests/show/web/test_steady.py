@@ -1,4 +1,4 @@
-"""A server that dies, comes back, and people who look at it meanwhile."""
+"""A server that crashes and restarts while people have its pages open."""
 
 import re
 import socket
@@ -6,15 +6,15 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, WebSocketRoute, expect
 
-from ..api.served import program
+from ..api.served import start_program
 from .conftest import Bench
 
 
-def test_a_server_that_dies_shows_as_such_and_the_page_recovers(tmp_path: Path, browser: Browser) -> None:
+def test_a_page_shows_a_crashed_server_and_recovers(tmp_path: Path, browser: Browser) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     home = str(tmp_path / "home")
-    with program("--port", str(port), PRAMANA_HOME=home) as first:
+    with start_program("--port", str(port), PRAMANA_HOME=home) as first:
         bench = Bench(first.client, tmp_path, browser)
         page = bench.open("/runs", expects_errors=True, own=True)
         lost = page.locator("#popup")
@@ -22,7 +22,7 @@ def test_a_server_that_dies_shows_as_such_and_the_page_recovers(tmp_path: Path, 
         first.kill()
         expect(lost).to_be_visible()
         expect(lost).to_contain_text("Connection lost")
-    with program("--port", str(port), PRAMANA_HOME=home) as second:
+    with start_program("--port", str(port), PRAMANA_HOME=home) as second:
         bench.client = second.client
         run = bench.run(models=["fake:echo"])
         expect(lost).not_to_be_visible()
@@ -30,14 +30,14 @@ def test_a_server_that_dies_shows_as_such_and_the_page_recovers(tmp_path: Path, 
         bench.close()
 
 
-def test_two_people_see_each_others_runs_arrive(bench: Bench) -> None:
+def test_two_users_see_each_others_runs_appear(bench: Bench) -> None:
     one, other = bench.open("/runs"), bench.open("/runs")
     run = bench.run(models=["fake:echo"])
     for page in (one, other):
         expect(page.get_by_text(run)).to_be_visible()
 
 
-def test_nothing_can_be_pressed_before_the_server_can_hear_of_it(bench: Bench) -> None:
+def test_controls_are_disabled_until_the_socket_is_connected(bench: Bench) -> None:
     page = bench.open("/settings/prices", own=True)
     page.locator("#main:not([inert])").wait_for()
     held: list[WebSocketRoute] = []

@@ -1,4 +1,4 @@
-"""Suites: versions, hashes and cases, and a new version that never changes."""
+"""Suites: versions, hashes and cases, and immutable uploads."""
 
 import json
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, expect
 
-from .conftest import EACH_VIEW, Bench, no_sideways
+from .conftest import EACH_VIEW, Bench, assert_no_sideways_scroll
 
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 
 
-def case(number: int, **changed: Any) -> str:
+def make_case(number: int, **changed: Any) -> str:
     found = {
         "id": f"factual-{number:03}",
         "category": "factual",
@@ -25,19 +25,19 @@ def case(number: int, **changed: Any) -> str:
     return json.dumps({**found, **changed}) + "\n"
 
 
-def jsonl(count: int) -> str:
-    return "".join(map(case, range(count)))
+def make_jsonl(count: int) -> str:
+    return "".join(map(make_case, range(count)))
 
 
-def upload(page: Page, version: str, *files: Path) -> None:
+def upload_suite(page: Page, version: str, *files: Path) -> None:
     page.get_by_role("textbox", name="Version").fill(version)
     page.get_by_label("Choose .jsonl files").set_input_files(files)
     expect(page.locator("main li b")).to_have_count(len(files))
-    expect(page.locator("main [role=alert] .warn")).to_have_count(0)  # gone once these files are taken for those before
+    expect(page.locator("main [role=alert] .warn")).to_have_count(0)  # gone once the new files replace the earlier ones
     page.get_by_role("button", name="Upload").click()
 
 
-def test_versions_have_tiers_counts_and_hashes_that_can_be_copied(bench: Bench) -> None:
+def test_versions_show_tiers_counts_and_copyable_hashes(bench: Bench) -> None:
     said = bench.client.get("/api/suites/v1.0").data["tiers"]["cheap"]
     page = bench.open("/suites")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -52,15 +52,15 @@ def test_versions_have_tiers_counts_and_hashes_that_can_be_copied(bench: Bench) 
     assert (urlsplit(run).path, parse_qs(urlsplit(run).query)) == ("/runs/new", {"suite": ["v1.0"], "tier": ["cheap"]})
 
 
-def test_a_version_is_uploaded_looked_into_and_never_changed(bench: Bench, tmp_path: Path) -> None:
+def test_an_uploaded_version_can_be_viewed_and_never_changes(bench: Bench, tmp_path: Path) -> None:
     full, smoke = tmp_path / "full.jsonl", tmp_path / "smoke.jsonl"
-    full.write_text(jsonl(60), encoding="utf-8")
+    full.write_text(make_jsonl(60), encoding="utf-8")
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"مرحبا {HOSTILE}"}]
-    smoke.write_text(case(1, input=chat, ideal=None, assertion={"type": "is_json"}), encoding="utf-8")
+    smoke.write_text(make_case(1, input=chat, ideal=None, assertion={"type": "is_json"}), encoding="utf-8")
     page = bench.open("/suites", expects_errors=True)
     page.get_by_role("button", name="Upload").click()
     expect(page.get_by_text("Choose a .jsonl file first")).to_be_visible()
-    upload(page, "team-1", full, smoke)
+    upload_suite(page, "team-1", full, smoke)
     page.wait_for_url("**/suites/team-1")
     expect(page.get_by_role("heading", level=1)).to_have_text("team-1")
 
@@ -89,52 +89,52 @@ def test_a_version_is_uploaded_looked_into_and_never_changed(bench: Bench, tmp_p
     assert page.evaluate("window.hacked") is None
 
     page.goto(bench.url + "/suites")
-    smoke.write_text(jsonl(2), encoding="utf-8")
-    upload(page, "team-1", full, smoke)
-    refused = page.get_by_role("alert").filter(has_text="so what is under a name must never change")
+    smoke.write_text(make_jsonl(2), encoding="utf-8")
+    upload_suite(page, "team-1", full, smoke)
+    refused = page.get_by_role("alert").filter(has_text="so the content of a version must never change")
     expect(refused).to_contain_text("team-1")
-    upload(page, "v1.0", full, smoke)
+    upload_suite(page, "v1.0", full, smoke)
     expect(page.get_by_role("alert").filter(has_text="v1.0 is built-in with other content")).to_be_visible()
     assert bench.client.get("/api/suites/team-1").data["tiers"]["smoke"]["testCount"] == 1
 
 
-def test_every_mistake_of_an_upload_has_its_place_and_the_files_stay(bench: Bench, tmp_path: Path) -> None:
+def test_every_error_in_an_upload_has_a_position_and_the_files_are_kept(bench: Bench, tmp_path: Path) -> None:
     wrong = tmp_path / "smoke.jsonl"
-    wrong.write_text(case(1) + case(2, category="factal"), encoding="utf-8")
+    wrong.write_text(make_case(1) + make_case(2, category="factal"), encoding="utf-8")
     (tmp_path / "notes.txt").write_text("no suite", encoding="utf-8")
     page = bench.open("/suites")
-    upload(page, "team-2", wrong)
+    upload_suite(page, "team-2", wrong)
     expect(page.get_by_role("alert")).to_contain_text("smoke.jsonl:2:35")
     expect(page.locator("main li b")).to_have_text(["smoke"])
-    wrong.write_text(case(1), encoding="utf-8")
+    wrong.write_text(make_case(1), encoding="utf-8")
     page.get_by_label("Choose .jsonl files").set_input_files(wrong)
     expect(page.locator("main li", has=page.locator("b"))).to_have_text("smoke: 1 line")  # the new one has arrived
     page.get_by_role("button", name="Upload").click()
     page.wait_for_url("**/suites/team-2")
 
 
-def test_repeated_mistakes_of_an_upload_are_listed_once(bench: Bench, tmp_path: Path) -> None:
+def test_repeated_errors_in_an_upload_are_listed_once(bench: Bench, tmp_path: Path) -> None:
     wrong = tmp_path / "smoke.jsonl"
-    wrong.write_text("".join(case(number, category="factal") for number in range(50)), encoding="utf-8")
+    wrong.write_text("".join(make_case(number, category="factal") for number in range(50)), encoding="utf-8")
     page = bench.open("/suites")
-    upload(page, "team-3", wrong)
+    upload_suite(page, "team-3", wrong)
     refused = page.get_by_role("alert").filter(has_text="Not uploaded: 50 errors.")
     expect(refused.locator("li")).to_have_count(1)
     expect(refused.locator("li")).to_contain_text("(50 times)")
     expect(refused.locator("li")).to_contain_text("smoke.jsonl:1:")
 
 
-def test_a_version_or_tier_that_is_not_there_says_so(bench: Bench) -> None:
+def test_an_unknown_version_or_tier_shows_an_error(bench: Bench) -> None:
     expect(bench.open("/suites/v9").get_by_role("alert")).to_contain_text('o suite version "v9"')
     expect(bench.open("/suites/v1.0?tier=none").get_by_role("alert")).to_contain_text('has no tier "none"')
 
 
 @EACH_VIEW
-def test_everyone_can_read_suites(bench: Bench, axe: Callable[[Page], None], width: int, theme: Any) -> None:
+def test_the_suites_pages_are_accessible(bench: Bench, axe: Callable[[Page], None], width: int, theme: Any) -> None:
     page = bench.open("/suites", width=width, theme=theme)
-    no_sideways(page)
+    assert_no_sideways_scroll(page)
     axe(page)
     page.goto(bench.url + "/suites/v1.0?tier=comprehensive")
     page.locator("summary").first.click()
-    no_sideways(page)
+    assert_no_sideways_scroll(page)
     axe(page)

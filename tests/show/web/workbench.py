@@ -1,6 +1,6 @@
-"""Servers for page tests: `pramana serve` as a process, at ports that are used again.
+"""Servers for page tests: `pramana serve` as a process, on reused ports.
 
-A server at the address of one before it finds browsers that have its scripts already.
+A server on the port of an earlier one benefits from scripts that browsers have cached.
 """
 
 import atexit
@@ -10,28 +10,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ..api.served import Client, program
+from ..api.served import Client, start_program
 
 
 @dataclass
 class Ports:
-    """Ports that are held for the servers of this process: nobody else is given them meanwhile."""
+    """Ports reserved for the servers of this process."""
 
     _idle: list[socket.socket] = field(default_factory=list)
 
     @contextmanager
-    def taken(self) -> Iterator[int]:
-        if sys.platform != "linux":  # only there may another process listen at a port that is held
+    def hold(self) -> Iterator[int]:
+        if sys.platform != "linux":  # only there can another process listen on a reserved port
             yield 0
             return
-        held = self._idle.pop() if self._idle else _held()
+        held = self._idle.pop() if self._idle else _hold_port()
         try:
             yield held.getsockname()[1]
         finally:
             self._idle.append(held)
 
 
-def _held() -> socket.socket:
+def _hold_port() -> socket.socket:
     found = socket.socket()
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     found.bind(("127.0.0.1", 0))
@@ -45,5 +45,5 @@ PORTS = Ports()
 @contextmanager
 def workbench(*options: str, **environment: str) -> Iterator[Client]:
     """Serve the workbench in a process until the context ends."""
-    with PORTS.taken() as port, program("--port", str(port), *options, **environment) as started:
+    with PORTS.hold() as port, start_program("--port", str(port), *options, **environment) as started:
         yield started.client

@@ -10,10 +10,11 @@ from itertools import takewhile
 from typing import Any
 from urllib.parse import quote as quoted
 
-from pramana.model import Reply, Request, Usage, parse_token_count
+from pramana.model import Reply, Request, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.http import VendorProvider
 from pramana.providers.reading import ReplyReader, arguments_text
+from pramana.replies import parse_token_count
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2026-10-21"
@@ -75,7 +76,7 @@ class _MessageReader(ReplyReader):
     _finish: Any = None
     _complete = False
 
-    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - unused: the data contains the type too
         kind = data["type"]
         if kind == "content_block_delta":
             delta = data["delta"]

@@ -17,9 +17,10 @@ from pathlib import Path
 
 from pramana import clock
 from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable, escape_control_characters, quote_text
-from pramana.model import Reply, Request, Target, encode_raw_response
+from pramana.model import Reply, Request, Target
 from pramana.providers import redaction
 from pramana.providers.text.function import join_turns
+from pramana.replies import encode_raw_response
 
 DEFAULT_TIMEOUT_S = 120.0
 OUTPUT_LIMIT = 16 << 20
@@ -41,7 +42,7 @@ class CommandProvider:
             raise InvalidInput(f"the command {quote_text(argv[0])} is not found or not executable; give its full path")
 
     @classmethod
-    def open(cls, target: Target, account: object = None) -> "CommandProvider":  # noqa: ARG003 - it has no account
+    def open(cls, target: Target, account: object = None) -> "CommandProvider":  # noqa: ARG003 - unused: this provider has no account
         """Return the provider for the target."""
         return cls(target.arguments["argv"], target.arguments.get("timeout_s", DEFAULT_TIMEOUT_S))
 
@@ -62,7 +63,7 @@ class CommandProvider:
             raise ProviderError(f"the command {self._name} {how}{self._last_error_line(complained)}")
         text = printed.decode("utf-8", "replace").rstrip("\r\n")
         if self._keys.is_in(text):
-            raise KeyInAnswer(redaction.describe_held_key(f"the answer of the command {self._name}"))
+            raise KeyInAnswer(redaction.describe_leaked_key(f"the answer of the command {self._name}"))
         return Reply(
             text,
             served_model=self._name,
@@ -140,4 +141,4 @@ async def _terminate(process: Process) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(5):
             await process.wait()
-    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - pipes that a stray child still holds
+    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - closes pipes that an orphaned child process holds open

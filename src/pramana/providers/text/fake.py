@@ -37,13 +37,14 @@ from pramana.errors import (
     quote_text,
     suggest_similar,
 )
-from pramana.model import Reply, Request, Target, Usage, encode_raw_response
+from pramana.model import Reply, Request, Target, Usage
+from pramana.replies import encode_raw_response
 
 ERRORS: Mapping[str, type[ProviderError]] = {
     each.code: each
     for each in (RateLimited, Unavailable, BrokenReply, Rejected, AuthenticationFailed, OutOfCredit, UnknownModel)
 }
-NUMBERS: Mapping[str, float] = {
+NUMBER_OPTIONS: Mapping[str, float] = {
     "seed": 10**9,
     "tokens": 100_000,
     "latency": 3600,
@@ -84,7 +85,7 @@ class FakeProvider:
         """How often each request has failed since it last succeeded."""
 
     @classmethod
-    def open(cls, target: Target, account: object = None) -> "FakeProvider":  # noqa: ARG003 - it has no account
+    def open(cls, target: Target, account: object = None) -> "FakeProvider":  # noqa: ARG003 - unused: this provider has no account
         """Return the provider for the target."""
         return cls(**target.arguments)
 
@@ -133,7 +134,7 @@ class FakeProvider:
     def _maybe_raise(self, digest: bytes, chance: random.Random) -> None:
         if code := draw_fault(self._errors, chance):
             self._failed[digest] = self._failed.get(digest, 0) + 1
-            raise ERRORS[code](f"the fake provider fails on purpose: {code}")
+            raise ERRORS[code](f"error requested from the fake provider: {code}")
         self._failed.pop(digest, None)  # keeps memory flat: only requests that are failing now are stored
 
 
@@ -156,7 +157,7 @@ def parse_fake(options_text: str) -> dict[str, Any]:
     {'answer': 'fixed', 'text': 'yes, surely'}
     """
     return parse_options(
-        options_text, "fake", ("echo", "words"), NUMBERS, {"errors": ERRORS}, "provider", "fake:latency=0.1,echo"
+        options_text, "fake", ("echo", "words"), NUMBER_OPTIONS, {"errors": ERRORS}, "provider", "fake:latency=0.1,echo"
     )
 
 
@@ -197,7 +198,7 @@ def parse_options(
                 f"write {provider}, {provider}:{answers[0]}, {provider}:fixed=TEXT, or options first: {example}"
             )
     if (share := sum(found.get(together, {}).values())) > 1:
-        raise InvalidInput(f"{provider}: the shares of {together} add up to {share:g}; at most 1 is possible")
+        raise InvalidInput(f"{provider}: the shares of {together} add up to {share:g}, which is more than 1")
     return found
 
 

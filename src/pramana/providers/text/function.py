@@ -18,12 +18,13 @@ folder can be imported; installed ones take precedence.
 
 import asyncio
 import inspect
+import json
 import logging
 import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -38,15 +39,25 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from pramana import clock
-from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, describe_exception, quote_text, suggest_similar
-from pramana.model import Reply, Request, Target, Turn, describe_invalid_reply, encode_raw_response, parse_usage
+from pramana.errors import (
+    Hint,
+    InvalidInput,
+    KeyInAnswer,
+    ProviderError,
+    describe_exception,
+    quote_text,
+    suggest_similar,
+)
+from pramana.model import Reply, Request, Target, Turn
 from pramana.providers import redaction
+from pramana.replies import describe_invalid_reply, encode_raw_response, parse_usage
 
 log = logging.getLogger("pramana.providers")
 THREADS = 10_000
 """Threads per function: the highest concurrency of a run. The run's limiter decides how many calls are made."""
 MESSAGE_LIMIT = 300
 SYSTEM_PROMPT = "system_prompt"
+RESUME_ADVICE = "pramana.resume(run_id, model=function), or judge=function"
 USE_MESSAGES = "a function with a parameter `messages` gets the whole conversation, as a list of messages"
 _PACKAGE = Path(__file__).parents[2]
 _STANDARD_LIBRARY = tuple({Path(sysconfig.get_path(each)) for each in ("stdlib", "platstdlib")})
@@ -69,10 +80,10 @@ class FunctionProvider:
         self._asynchronous = is_asynchronous(self._function)
         self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
         self._keys = redaction.environment_secrets()
-        self._hinted = False
+        self._hint_was_logged = False
 
     @classmethod
-    def open(cls, target: Target, account: object = None) -> "FunctionProvider":  # noqa: ARG003 - it has no account
+    def open(cls, target: Target, account: object = None) -> "FunctionProvider":  # noqa: ARG003 - unused: this provider has no account
         """Return the provider for the target."""
         return cls(target.model)
 
@@ -86,9 +97,9 @@ class FunctionProvider:
             ended = await self._coroutines.call(lambda: awaited)
         if ended.error is not None:
             self._raise(ended.error)
-        reply = self._reply(ended.value)
-        if self._keys.is_in("\n".join([reply.text, *(f"{each.id} {each}" for each in reply.tool_calls)])):
-            raise KeyInAnswer(redaction.describe_held_key(f"the answer of {self._path}"))
+        reply = self._judge_reply(ended.value) if request.purpose == "judge" else self._reply(ended.value)
+        if self._holds_key(reply):
+            raise KeyInAnswer(redaction.describe_leaked_key(f"the answer of {self._path}"))
         not_taken = self._accepted.ignored_parameters(request.parameters)
         return replace(
             reply,
@@ -100,8 +111,8 @@ class FunctionProvider:
 
     def refuse_missing(self, parameters: Mapping[str, Any]) -> None:
         """Raise `InvalidInput` if the function requires a parameter that is not given."""
-        if message := self._missing(parameters):
-            raise InvalidInput(message)
+        if missing := self._accepted.missing_parameters(parameters):
+            raise InvalidInput(self._describe_missing(missing), hint=Hint("send_parameter", missing[0]))
 
     async def models(self) -> list[str]:
         """Return the path, its only model."""
@@ -111,6 +122,13 @@ class FunctionProvider:
         """Stop the threads without waiting for functions that still run."""
         self._threads.close()
         self._coroutines.close()
+
+    def _holds_key(self, reply: Reply) -> bool:
+        """Return whether anything that is stored of a reply contains a key from the environment."""
+        calls = (f"{each.id} {each}" for each in reply.tool_calls)
+        texts = (reply.text, reply.served_model, reply.fingerprint, reply.finish_reason, *reply.dropped, *calls)
+        held = self._keys.is_in("\n".join(filter(None, texts)))
+        return held or (reply.raw is not None and self._keys.blank_json(reply.raw) is not reply.raw)
 
     def _reply(self, answer: object) -> Reply:
         """Return a function's return value as a reply, with the text as a plain `str` whatever its class."""
@@ -122,6 +140,16 @@ class FunctionProvider:
             raise ProviderError(f"{self._path} returned a Reply whose {wrong}")
         return replace(answer, text=str.__str__(answer.text), usage=parse_usage(answer.usage))
 
+    def _judge_reply(self, verdict: object) -> Reply:
+        """Return a judge function's return value as a reply, with the text that a judge model would write."""
+        answer = _judge_answer(verdict)
+        if isinstance(answer, str | Reply):
+            return self._reply(answer)
+        found = f"{self._path} returned {type(verdict).__name__}"
+        raise ProviderError(
+            f"{found}; a judge returns True or False, text, or a dictionary; for numbers, write a scorer with pass_at"
+        )
+
     def _raise(self, error: BaseException) -> NoReturn:
         """Raise a function's exception as a provider error."""
         if isinstance(error, ProviderError) and self._keys.is_in(str(error)):
@@ -131,24 +159,17 @@ class FunctionProvider:
         message = self._keys.blank(describe_exception(error))[:MESSAGE_LIMIT]
         raise ProviderError(f"{self._path} raised {message}{_describe_location(error)}") from error
 
-    def _missing(self, parameters: Mapping[str, Any]) -> str | None:
-        """Return what to do about required parameters that are not given; None if there are none."""
-        missing = [name for name in self._accepted.required if name not in parameters]
-        if not missing:
-            return None
-        first, default = missing[0], "it a default" if len(missing) == 1 else "each a default"
+    def _describe_missing(self, missing: Sequence[str]) -> str:
+        """Describe required parameters that are not given."""
         instead = f"for the conversation, {USE_MESSAGES}"
         if self._accepted.messages:
             instead = "`messages` replaces the prompt"
-        return (
-            f"{self._path} requires {', '.join(missing)}, which the run does not send; give {default}, or send it: "
-            f'--param {first}=VALUE, in Python parameters={{"{first}": VALUE}} ({instead})'
-        )
+        return f"{self._path} requires {', '.join(missing)}, which the run does not send ({instead})"
 
     def _call(self, request: Request) -> Callable[[], Any]:
         given, accepted = request.parameters, self._accepted
-        if missing := self._missing(given):
-            raise ProviderError(missing)
+        if missing := accepted.missing_parameters(given):
+            raise ProviderError(f"{self._describe_missing(missing)}; give {missing[0]} a default")
         more = accepted.make_arguments(given)
         turns = request.turns
         if accepted.system_prompt:
@@ -160,12 +181,29 @@ class FunctionProvider:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
         # a judge's instructions and its question are one text by design
-        if request.purpose != "judge" and is_conversation(turns) and not self._hinted:
-            self._hinted = True
+        if request.purpose != "judge" and is_conversation(turns) and not self._hint_was_logged:
+            self._hint_was_logged = True
             log.warning(
                 "%s takes only a prompt, so it gets each conversation as one text; %s", self._path, USE_MESSAGES
             )
         return partial(self._function, join_turns(turns), **more)
+
+
+def _judge_answer(value: object) -> object:
+    """Return a judge function's verdict as the text that a judge model would write; anything else as it is.
+
+    >>> [*map(_judge_answer, (True, {"completed": False, "accuracy": 3}, "It says so.\\nYES", 7))]
+    ['YES', '{"completed": false, "accuracy": 3}', 'It says so.\\nYES', 7]
+    """
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "shape", None) == ():  # a bool of numpy
+        value = item()
+    if isinstance(value, bool):
+        return "YES" if value else "NO"
+    if isinstance(value, Mapping):
+        with suppress(TypeError, ValueError, RecursionError):
+            return json.dumps(dict(value), ensure_ascii=False, allow_nan=False)
+    return value
 
 
 def _describe_location(error: BaseException, *, elsewhere: bool = True) -> str:
@@ -182,6 +220,12 @@ def _describe_location(error: BaseException, *, elsewhere: bool = True) -> str:
         return ""
     code, line = found[-1]
     return f" ({_shown_path(code.co_filename)}, line {line}, in {code.co_name})"
+
+
+def has_user_frames(error: BaseException) -> bool:
+    """Return whether an exception, or its cause, was raised in a file of the user."""
+    raised = [frame.f_code for each in (error, error.__cause__) if each for frame, _ in walk_tb(each.__traceback__)]
+    return any(not _is_internal(code) and _is_in_users_file(code) for code in raised)
 
 
 def _is_internal(code: CodeType) -> bool:
@@ -208,14 +252,30 @@ def _shown_path(name: str) -> str:
 def function_path(function: Callable[..., Any]) -> str:
     """Return the name a callable is stored under: `package.module:function`.
 
+    A `lambda` has the name of the module's variable that holds it, and can be imported by that; one that is written in
+    a call has no name but `<lambda>`.
+
     >>> import json, functools
     >>> *map(function_path, (json.dumps, functools.partial(json.dumps, indent=1), json.JSONEncoder())),
     ('json:dumps', 'json:dumps', 'json.encoder:JSONEncoder')
     """
     named = _unwrap_partial(function)
-    if not hasattr(named, "__qualname__"):
-        named = type(named)
-    return f"{getattr(named, '__module__', None) or '__main__'}:{named.__qualname__}"
+    name = _read_name(named, "__qualname__")
+    if name is None:
+        named, name = type(named), type(named).__qualname__
+    module = _read_name(named, "__module__") or "__main__"
+    if name == "<lambda>":
+        variables = vars(sys.modules[module]) if module in sys.modules else {}
+        name = next((each for each, value in variables.items() if value is named and each != "_"), name)
+    return f"{module}:{name}"
+
+
+def _read_name(named: Any, attribute: str) -> str | None:
+    """Return a name that a callable has; None without one, or with one that is no text."""
+    with suppress(Exception):  # the attribute may be the user's code
+        if isinstance(name := getattr(named, attribute, None), str):
+            return name
+    return None
 
 
 def is_asynchronous(function: Callable[..., Any]) -> bool:
@@ -263,17 +323,17 @@ def is_importable(path: str) -> bool:
     return module != "__main__" and "<" not in name
 
 
-def find_function(path: str, advice: str = "pramana.resume(run_id, model=function)") -> Callable[..., Any]:
+def find_function(path: str, advice: str = RESUME_ADVICE) -> Callable[..., Any]:
     """Import `package.module:function`; raise `InvalidInput` with what to do if that fails."""
     module, colon, attribute = path.partition(":")
     if not module or not colon or not attribute:
-        raise InvalidInput(f"python:{path} names no function; write python:package.module:function")
+        raise InvalidInput(f"python:{path} lacks a function; write python:package.module:function")
     if not is_importable(path):
         raise InvalidInput(
-            f"python:{path} cannot be imported: it exists only in the program that started the run; resume it there "
-            f"with {advice}, or put the function in a module"
+            f"python:{path} cannot be imported: the function exists only in the program that started the run; resume "
+            f"the run there with {advice}, or put the function in a module"
         )
-    if (here := str(Path.cwd())) not in sys.path:
+    if (here := _current_folder()) and here not in sys.path:
         sys.path.append(here)  # last, so that no file in the folder shadows an installed module
     found: Any = None
     try:
@@ -291,12 +351,19 @@ def find_function(path: str, advice: str = "pramana.resume(run_id, model=functio
     return function
 
 
+def _current_folder() -> str:
+    """Return the current folder, or an empty text if it was deleted."""
+    with suppress(FileNotFoundError):
+        return str(Path.cwd())
+    return ""
+
+
 def _import_advice(module: str, progress: Any, error: BaseException) -> str:
     """Return what to do about a failed import; `progress` is the last object that was found."""
     if progress is not None:
         named = [name for name in dir(progress) if not name.startswith("_") and callable(getattr(progress, name, None))]
         return suggest_similar(str(getattr(error, "name", None) or ""), named) or "; check the name of the function"
-    here = f"{Path.cwd()}/"
+    here = f"{_current_folder()}/"
     if (dotted := re.sub(r"[/\\]", ".", module.removeprefix(here)).removesuffix(".py").strip(".")) != module:
         return f"; name the module as Python imports it: {dotted}"
     if isinstance(error, ModuleNotFoundError) and error.name:
@@ -322,7 +389,7 @@ class _Signature:
     """Parameters of the run that it takes by name."""
     required: tuple[str, ...] = ()
     """Those of them without a default."""
-    any_name: bool = False
+    accepts_any_name: bool = False
     """Takes every other parameter that is set, as `**kwargs`."""
     taken_names: frozenset[str] = frozenset()
     """Names not available to parameters: the prompt's, `messages`, `parameters`, and those bound by a partial."""
@@ -330,26 +397,30 @@ class _Signature:
     def make_arguments(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a run as keyword arguments."""
         found = {name: parameters[name] for name in self.named if name in parameters}
-        if self.any_name:
+        if self.accepts_any_name:
             set_here = {name: value for name, value in parameters.items() if value is not None}
             found |= {name: value for name, value in set_here.items() if name not in self.taken_names}
         if self.parameters:
             found["parameters"] = dict(parameters)
         return found
 
+    def missing_parameters(self, parameters: Mapping[str, Any]) -> list[str]:
+        """Return the names of required parameters that are not given."""
+        return [name for name in self.required if name not in parameters]
+
     def ignored_parameters(self, parameters: Mapping[str, Any]) -> list[str]:
         """Return the names of parameters that are set but not passed to the function."""
         if self.parameters:
             return []
         others = (name for name, value in parameters.items() if value is not None and name not in self.named)
-        return [name for name in others if not self.any_name or name in self.taken_names]
+        return [name for name in others if not self.accepts_any_name or name in self.taken_names]
 
 
 def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
     """Return what a function takes; raise `InvalidInput` if it cannot be called with these arguments."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-ins have no signature
+    except Exception:  # noqa: BLE001 - some built-ins have no signature, and attributes may be the user's code
         return _Signature()
     by_name = {
         name: each
@@ -366,9 +437,10 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
     try:
         signature.bind(*([] if messages else [""]), **dict.fromkeys(required))
     except TypeError as error:
-        raise InvalidInput(
-            f"python:{path} cannot be called: {error}; expected a function of the prompt, or of `messages`"
-        ) from None
+        expected = "expected a function of the prompt, or of `messages`"
+        if inspect.isclass(function):
+            expected = f"it is a class, so pass an object of it: {function.__name__}()"
+        raise InvalidInput(f"python:{path} cannot be called: {error}; {expected}") from None
     any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
     return _Signature(
         messages=messages,
@@ -377,7 +449,7 @@ def _read_signature(path: str, function: Callable[..., Any]) -> _Signature:
         parameters=takes_all,
         named=named,
         required=tuple(name for name in required if name in named and name != SYSTEM_PROMPT),
-        any_name=any_name,
+        accepts_any_name=any_name,
         taken_names=taken,
     )
 
@@ -409,25 +481,25 @@ class Threads:
     """
 
     def __init__(self, most: int) -> None:
-        self._room = asyncio.Semaphore(most)
-        self._idle: list[_Thread] = []
+        self._free_slots = asyncio.Semaphore(most)
+        self._idle_threads: list[_Thread] = []
 
     async def call(self, function: Callable[[], Any]) -> CallOutcome:
         """Call a function in a thread."""
-        async with self._room:
-            thread = self._idle.pop() if self._idle else _Thread()
+        async with self._free_slots:
+            thread = self._idle_threads.pop() if self._idle_threads else _Thread()
             try:
                 ended = await thread.call(partial(copy_context().run, function))
             except BaseException:
                 thread.stop()
                 raise
-            self._idle.append(thread)
+            self._idle_threads.append(thread)
             return ended
 
     def close(self) -> None:
         """Stop the idle threads without waiting for the busy ones."""
-        while self._idle:
-            self._idle.pop().stop()
+        while self._idle_threads:
+            self._idle_threads.pop().stop()
 
 
 class _Thread:
@@ -448,7 +520,7 @@ class _Thread:
             function, told = given
             try:
                 ended = CallOutcome(function())
-            except BaseException as error:  # noqa: BLE001 - a value from here on
+            except BaseException as error:  # noqa: BLE001 - passed on as a value
                 ended = CallOutcome(error=error)
             told(ended)
             del given, function, told, ended  # otherwise an idle thread would keep its last references alive
@@ -468,7 +540,7 @@ class Coroutines:
         async def run_coroutine() -> None:
             try:
                 ended = CallOutcome(await function())
-            except BaseException as error:  # noqa: BLE001 - a value from here on
+            except BaseException as error:  # noqa: BLE001 - passed on as a value
                 ended = CallOutcome(error=error)
             told(ended)
 

@@ -13,17 +13,18 @@ from urllib.parse import quote as quoted
 from msgspec.structs import astuple
 
 from pramana.errors import AuthenticationFailed, Rejected
-from pramana.model import Reply, Request, Usage, parse_token_count
+from pramana.model import Reply, Request, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.failures import AccountErrors
 from pramana.providers.http import HttpTransport, VendorProvider
 from pramana.providers.reading import ReplyReader, arguments_text
 from pramana.providers.text.openai import make_midstream_error
+from pramana.replies import parse_token_count
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 TOP_LEVEL_PARAMETERS = ("safetySettings", "tools", "toolConfig", "cachedContent", "serviceTier", "store", "labels")
 """Parameters beside `generationConfig`."""
-MAX_HOPS = 100
+MAX_PAGES = 100
 _RENAMED = {"top_p": "topP", "max_tokens": "maxOutputTokens", "stop": "stopSequences"}
 _ROLES = {"user": "user", "assistant": "model"}
 _BAD_KEY = ("API key not valid", "API key expired", "API_KEY_INVALID")
@@ -48,8 +49,11 @@ class Google(VendorProvider):
         path, body = f"/v1/{quoted(model)}:{how}", _request_body(request)
         content = _ContentReader(self._http.failures)
         failures = self._http.failures
-        with failures.reading_errors("does not fit the format of generateContent", _RENAMED), _bad_key_errors(failures):
-            for _ in range(MAX_HOPS):
+        with (
+            failures.reading_errors("does not fit the format of generateContent", _RENAMED),
+            _explain_bad_key(failures),
+        ):
+            for _ in range(MAX_PAGES):
                 await self._http.post(path, headers=self._headers, body=body, reading=content)
                 if (token := content.next_token()) is None:
                     break
@@ -74,13 +78,13 @@ async def list_models_for(http: HttpTransport, headers: Mapping[str, str], metho
         after = page.get("nextPageToken")
         return f"&pageToken={quoted(after, safe='')}" if after else None
 
-    with _bad_key_errors(http.failures):
+    with _explain_bad_key(http.failures):
         await http.pages("/v1/models?pageSize=1000", headers=headers, take=handle_page)
     return sorted(names)
 
 
 @contextmanager
-def _bad_key_errors(failures: AccountErrors) -> Iterator[None]:
+def _explain_bad_key(failures: AccountErrors) -> Iterator[None]:
     """Raise a rejected key as `AuthenticationFailed`: Google sends status 400 where others send 401."""
     try:
         yield
@@ -101,7 +105,7 @@ class _ContentReader(ReplyReader):
     _calls_seen = 0
     _used = Usage()
 
-    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - unused: this format has no event names
         if data.get("error"):
             raise make_midstream_error(self.failures, data)
         self._served = data.get("modelVersion") or self._served

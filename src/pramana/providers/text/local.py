@@ -47,7 +47,7 @@ class LocalProvider:
         self._is_spoken = False
 
     @classmethod
-    def open(cls, target: Target, account: object = None) -> Self:  # noqa: ARG003 - it has no account
+    def open(cls, target: Target, account: object = None) -> Self:  # noqa: ARG003 - unused: this provider has no account
         """Return the provider of a target; its `threads` argument is how many threads the engine may use.
 
         Default: half of the processors, at most four. The number changes speed, and in rare cases rounding.

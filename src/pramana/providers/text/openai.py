@@ -18,11 +18,12 @@ from typing import Any
 from msgspec import structs
 
 from pramana.errors import ProviderError, Rejected
-from pramana.model import Reply, Request, Target, Usage, parse_token_count
+from pramana.model import Reply, Request, Target, Usage
 from pramana.providers.accounts import Account
 from pramana.providers.failures import AccountErrors
 from pramana.providers.http import HttpTransport, VendorProvider
 from pramana.providers.reading import ReplyReader, WholeReader
+from pramana.replies import parse_token_count
 
 BASE_URL = "https://api.openai.com/v1"
 _TEXT_FIELDS = frozenset(("content", "refusal", "role"))
@@ -97,7 +98,7 @@ class _CompletionReader(ReplyReader):
     _choices = False
     _unnumbered = 0
 
-    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - unused: this format has no event names
         get = data.get
         if get("error"):
             raise make_midstream_error(self.failures, data)
@@ -151,7 +152,7 @@ def make_headers(account: Account) -> dict[str, str]:
 async def list_models_of(http: HttpTransport, headers: Mapping[str, str]) -> list[str]:
     """Return the names at `/models`."""
     answer = await http.get("/models", headers=headers)
-    with http.failures.reading_errors("is no list of models"):
+    with http.failures.reading_errors("is not a list of models"):
         return sorted(str(each["id"]) for each in answer["data"])
 
 
@@ -243,7 +244,7 @@ class Responses(VendorProvider):
 class _ResponseReader(ReplyReader):
     _answer: Any = None
 
-    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
+    def handle_event(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - unused: the data contains the type too
         kind = data.get("type")
         if kind in _DELTAS:
             if data["delta"]:

@@ -48,7 +48,7 @@ SPOKEN_STYLE_PROMPT = (
 """Added to the text model's system prompt, since its output is spoken."""
 NOT_UNDERSTOOD = "Sorry, I didn't catch that."
 NO_ANSWER = "Sorry, I don't have an answer to that."
-HEARING_S, THINKING_S, WORDING_S = 6.0, 5.0, 1.5
+TRANSCRIPTION_TIMEOUT_S, REPLY_TIMEOUT_S, FITTING_TIMEOUT_S = 6.0, 5.0, 1.5
 """Timeouts of the embedded agent for recognition, for its model, and for finding out how much of an answer it can
 speak, before it apologises. Together with the voice itself that is less than the 15 s a caller waits, on a slow
 machine too."""
@@ -178,7 +178,7 @@ def parse_cascade(parts_text: str) -> dict[str, Any]:
         name, _, value = option.strip().partition("=")
         if name not in CASCADE_PARTS or not value:
             hint = suggest_similar(name, CASCADE_PARTS)
-            raise InvalidInput(f"cascade: {quote_text(option)} is not a part of a cascade{hint}; {_CASCADE}")
+            raise InvalidInput(f"cascade: {quote_text(option)} is not an option of a cascade{hint}; {_CASCADE}")
         _check_address(name, value)
         parts[name] = value
     if missing := [name for name in ("stt", "chat", "tts") if name not in parts]:
@@ -196,7 +196,7 @@ def _check_address(name: str, value: str) -> None:
     if "://" not in value and (name == "voice" or not address):
         return  # a bare name
     if name == "voice" or not model or not re.match("https?://", address):
-        raise InvalidInput(f"cascade: {name} is neither a name nor a server's address with a model; {_CASCADE}")
+        raise InvalidInput(f"cascade: {name} is neither a model name nor a server address with a model; {_CASCADE}")
     check_url(address, f"write {name}=http://HOST/v1#NAME", "set COMPATIBLE_API_KEY")
 
 
@@ -217,8 +217,8 @@ def _make_endpoint_cascade(parts: Mapping[str, Any], account: "Account | None") 
         address, _, model = str(parts[part]).rpartition("#")
         if address:
             there = replaced(
-                whole, base_url=address.rstrip("/"), key=whole.elsewhere, variable="COMPATIBLE_API_KEY", ours=False,
-                timeout_s=None, headers={}, proxy=None,
+                whole, base_url=address.rstrip("/"), key=whole.part_server_key, variable="COMPATIBLE_API_KEY",
+                is_trusted_address=False, timeout_s=None, headers={}, proxy=None,
             )  # fmt: skip
             return there, model, True
         return whole, model, False
@@ -275,7 +275,11 @@ def make_embedded_cascade(model: Provider) -> Cascade:
     if not isinstance(model, EmbeddedModel):
         return Cascade(EmbeddedRecognition(), model, EmbeddedSynthesis(), manner=FailureBehaviour(apologises=True))
     manner = FailureBehaviour(
-        apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S
+        apologises=True,
+        hearing_s=TRANSCRIPTION_TIMEOUT_S,
+        thinking_s=REPLY_TIMEOUT_S,
+        wording_s=FITTING_TIMEOUT_S,
+        answer_s=ANSWER_S,
     )
     return Cascade(EmbeddedRecognition(), model.for_speech(), EmbeddedSynthesis(), manner=manner)
 
@@ -298,8 +302,8 @@ class CascadeChannel(InProcessChannel):
         turn."""
         self._has_sounded = False
         """Whether sound was sent since the caller last spoke. How much of it is still playing, only the call knows."""
-        self._tell(Event("ready"))
-        self._working = asyncio.create_task(self._report("the agent failed to listen", self._listen))
+        self._put_events(Event("ready"))
+        self._working = asyncio.create_task(self._report("the agent's speech recognition failed", self._listen))
 
     @property
     def synthesised_here(self) -> bool:
@@ -342,7 +346,7 @@ class CascadeChannel(InProcessChannel):
                     raise ProviderError(f"a turn is longer than {MAX_TURN_S:g} s without a pause")
                 elif speaking and signal == "end":
                     speaking = False
-                    self._tell(Event("user_speech_stop"))
+                    self._put_events(Event("user_speech_stop"))
                     self._unanswered += b"".join(said)
                     answer = partial(self._answer, self._unanswered)
                     self._answering = asyncio.create_task(self._report("the agent failed", answer))
@@ -351,13 +355,13 @@ class CascadeChannel(InProcessChannel):
                     del said[:-before]
 
     def _on_speech_start(self) -> None:
-        self._tell(Event("user_speech_start"))
+        self._put_events(Event("user_speech_start"))
         answering = self._answering if self._answering and not self._answering.done() else None
         if answering:
             answering.cancel()
         if answering or self._has_sounded:
             self._has_sounded = False
-            self._tell(Event("interrupted"))
+            self._put_events(Event("interrupted"))
 
     async def _answer(self, data: bytes) -> None:
         heard = await self._transcribe(data)
@@ -365,7 +369,7 @@ class CascadeChannel(InProcessChannel):
             self._report_answer(Event("user_text", heard, final=True))  # only noise was recognised
             return
         if heard.strip():
-            self._tell(Event("user_text", heard))
+            self._put_events(Event("user_text", heard))
             asked = Turn("user", heard)
             words = await self._spoken_text(await self._reply(asked))
             said = [asked, Turn("assistant", words)]
@@ -389,7 +393,7 @@ class CascadeChannel(InProcessChannel):
             await self._agent.synthesis.synthesise(words, self._dial.language, play)
         else:
             begin()
-        self._tell(Event("turn_done", "completed" if words.strip() else "empty"))
+        self._put_events(Event("turn_done", "completed" if words.strip() else "empty"))
 
     async def _transcribe(self, data: bytes) -> str:
         """Return the caller's words; empty if recognition times out."""
@@ -410,7 +414,7 @@ class CascadeChannel(InProcessChannel):
         if reply is None:
             return ""
         usage = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
-        self._tell(Event("usage", detail={**usage, "served_model": reply.served_model}))
+        self._put_events(Event("usage", detail={**usage, "served_model": reply.served_model}))
         return reply.text
 
     async def _spoken_text(self, reply: str) -> str:
@@ -424,11 +428,11 @@ class CascadeChannel(InProcessChannel):
     def _report_answer(self, *events: Event) -> None:
         """Report a final answer: the caller's turn is answered, and not recognised again."""
         self._unanswered = b""
-        self._tell(*events)
+        self._put_events(*events)
 
     def _play(self, data: bytes) -> None:
         self._has_sounded = True
-        self._tell(Event("agent_audio", audio=data))
+        self._put_events(Event("agent_audio", audio=data))
 
 
 async def _run_within(seconds: float | None, work: Awaitable[_Made]) -> _Made | None:

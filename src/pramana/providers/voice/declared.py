@@ -23,7 +23,7 @@ from pramana.providers.failures import MESSAGE_LIMIT
 from pramana.providers.http import HttpTransport, VendorProvider
 from pramana.providers.reading import WholeReader
 from pramana.providers.voice.declared_wire import DeclaredWire
-from pramana.providers.voice.description import Before, Description, find_description_problems
+from pramana.providers.voice.description import Description, DialRequest, find_description_problems
 from pramana.providers.voice.socket import SocketChannel, connect
 from pramana.providers.voice.templates import Missing, fill_template, fill_url, find_at_path, find_names, parse_path
 from pramana.providers.voice.vocabulary import Dial, VoiceCapabilities
@@ -56,7 +56,7 @@ class DeclaredProvider(VendorProvider):
         used = find_template_names(given)
         if dial.system_prompt and "system_prompt" not in used:
             raise Rejected(
-                f"{given.name} takes no system prompt: it has its own; remove yours", parameter="system_prompt"
+                f"{given.name} has its own system prompt and accepts no other; remove yours", parameter="system_prompt"
             )
         values = {
             "model": dial.model,
@@ -73,7 +73,7 @@ class DeclaredProvider(VendorProvider):
             answer = await self._request_address(given.dial, values)
             named = find_at_path(answer, parse_path(given.dial.socket))
             if not isinstance(named, str):
-                raise self._http.failures.make_broken_reply(f"names no address of a call at {given.dial.socket}")
+                raise self._http.failures.make_broken_reply(f"has no call address at {given.dial.socket}")
             url = self._address(named)
         else:
             url = self._address(fill_url(given.url, values))
@@ -82,7 +82,12 @@ class DeclaredProvider(VendorProvider):
             # An address from a response is untrusted: neither the key nor the account's own headers go there.
             http = HttpTransport(
                 given.name,
-                replace(account, base_url=re.sub("^ws", "http", str(url.with_query(None))), headers={}, ours=False),
+                replace(
+                    account,
+                    base_url=re.sub("^ws", "http", str(url.with_query(None))),
+                    headers={},
+                    is_trusted_address=False,
+                ),
             )
             http.failures.secrets = self._http.failures.secrets
             open_to_all = {name: value for name, value in given.headers.items() if "key" not in find_names(value)}
@@ -94,7 +99,7 @@ class DeclaredProvider(VendorProvider):
         """Return nothing: a description does not list agents."""
         return []
 
-    async def _request_address(self, step: Before, values: Mapping[str, Any]) -> Any:
+    async def _request_address(self, step: DialRequest, values: Mapping[str, Any]) -> Any:
         path, headers = fill_url(step.path, values), self._headers(step.headers, values)
         if step.method == "GET":
             return await self._http.get(path, headers=headers)
@@ -159,7 +164,7 @@ def _read_shipped() -> dict[str, Any]:
 def shipped_description(name: str) -> Description:
     """Return a description that ships with Pramana."""
     if name not in _read_shipped():
-        raise InvalidInput(f"no description of {quote_text(name)} was given, and none ships with Pramana")
+        raise InvalidInput(f"no description of {quote_text(name)} was passed, and Pramana has no built-in one")
     return parse_description(_read_shipped()[name])
 
 

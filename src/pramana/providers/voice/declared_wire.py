@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from pramana.errors import BrokenReply, Rejected, quote_text
 from pramana.providers.voice import pipecat
-from pramana.providers.voice.description import LEAST_RATE, MOST_RATE, Announced, Description, Match, Rule
+from pramana.providers.voice.description import MAX_RATE, MIN_RATE, Announced, Description, Match, Rule
 from pramana.providers.voice.frames import parse_lenient_json
 from pramana.providers.voice.templates import (
     ABSENT,
@@ -36,7 +36,7 @@ MAX_LOGGED_LENGTH = 300
 MAX_LOGGED_DEPTH = 8
 """Nesting depth of plain data in a log."""
 MAX_LOGGED_ITEMS = 100
-MOST_OWED, MOST_OWED_BYTES = 50_000, 4 << 20
+MAX_DUE_REPLIES, MAX_DUE_BYTES = 50_000, 4 << 20
 """Limits for replies that wait until a sound has been played, and for the bytes of the messages they reply to: more
 than a mark for each 20 ms of all the sound that may wait."""
 _CLOSE_CODE_ERRORS: Mapping[int, ErrorClass | None] = {
@@ -255,8 +255,8 @@ class DeclaredWire:
 
     def _schedule_reply(self, reply: Any, data: Any) -> None:
         self._due_bytes += self._size
-        if len(self._due_replies) >= MOST_OWED or self._due_bytes > MOST_OWED_BYTES:
-            raise BrokenReply(f"{self._description.name} asks for more replies than any call owes")
+        if len(self._due_replies) >= MAX_DUE_REPLIES or self._due_bytes > MAX_DUE_BYTES:
+            raise BrokenReply(f"{self._description.name} sent too many messages that need a reply")
         self._due_replies.append((self._marked_s, reply, data, self._size))
 
     def _sound(self, rule: Rule, data: Any, sound: bytes | None) -> bytes:
@@ -266,7 +266,7 @@ class DeclaredWire:
                 sound = base64.b64decode(written, validate=True)
             except (binascii.Error, ValueError):
                 raise BrokenReply(
-                    f"{rule.audio} of {self._description.name} is no base64: {len(written):,} characters"
+                    f"{rule.audio} of {self._description.name} is not valid base64: {len(written):,} characters"
                 ) from None
         whole = self._partial_sample + (sound or b"")
         if self.downlink.codec == "pcm":
@@ -291,10 +291,10 @@ class DeclaredWire:
     def _describe_format_change(self, link: str, before: Format, now: Format) -> str:
         named = [each for each in find_names(getattr(self._description, link).rate) if each.startswith("parameters.")]
         what = (
-            f"set the parameter {named[0].partition('.')[2]} to" if named else f"let the description say {link}.rate:"
+            f"set the parameter {named[0].partition('.')[2]} to" if named else f"in the description, set {link}.rate to"
         )
         was = f"{before.codec} of {before.rate} Hz was agreed"
-        return f"the sound of {self._description.name} is {now.codec} of {now.rate} Hz, and {was}; {what} {now.rate}"
+        return f"the sound of {self._description.name} is {now.codec} of {now.rate} Hz, but {was}; {what} {now.rate}"
 
     # ── Message encoding ──
 
@@ -334,7 +334,7 @@ class DeclaredWire:
         try:
             kind, fields = pipecat.decode_frame(message)
         except ValueError as error:
-            raise BrokenReply(f"a message of {self._description.name} is no frame of Pipecat: {error}") from None
+            raise BrokenReply(f"a message of {self._description.name} is not a Pipecat frame: {error}") from None
         if kind == "message":
             return self._parse_json(str(fields.get("data", ""))), None
         if kind != "audio":
@@ -450,7 +450,7 @@ CODECS: Mapping[str, Codec] = {
     **dict.fromkeys(("mulaw", "ulaw", "pcmu", "g711_ulaw", "audio/pcmu", "audio/x-mulaw", "audio/mulaw"), "mulaw"),
     **dict.fromkeys(("alaw", "pcma", "g711_alaw", "audio/pcma", "audio/x-alaw", "audio/alaw"), "alaw"),
 }
-_PARTS = {"codec": r"(?P<codec>[\w./-]{1,40})", "rate": r"(?P<rate>[0-9]{1,7})"}
+_FORMAT_PATTERNS = {"codec": r"(?P<codec>[\w./-]{1,40})", "rate": r"(?P<rate>[0-9]{1,7})"}
 
 
 def stated_format(codec: Codec, rate: int | str, values: Mapping[str, Any]) -> Format:
@@ -474,30 +474,30 @@ def announced_format(current: Format, announced: Announced, data: Any) -> Format
 
 def _match_format(given: Any, pattern: str) -> dict[str, str]:
     expected = "".join(
-        _PARTS[part.name] if isinstance(part, Hole) else re.escape(part) for part in parse_template(pattern)
+        _FORMAT_PATTERNS[part.name] if isinstance(part, Hole) else re.escape(part) for part in parse_template(pattern)
     )
     found = re.fullmatch(expected, given) if isinstance(given, str) else None
     if found is None:
-        raise Rejected(f"a format of sound is {quote_text(str(given))}, expected one as in {pattern}")
+        raise Rejected(f"the announced sound format is {quote_text(str(given))}; expected a format such as {pattern}")
     return found.groupdict()
 
 
 def _parse_codec(given: Any) -> Codec:
     if isinstance(given, str) and (known := CODECS.get(given.lower())):
         return known
-    raise Rejected(f"sound would travel as {quote_text(str(given))}; what is known here is pcm, mulaw and alaw")
+    raise Rejected(f"the announced codec is {quote_text(str(given))}; supported are pcm, mulaw and alaw")
 
 
 def _parse_rate(given: Any) -> int:
     rate = int(given) if isinstance(given, str) and re.fullmatch(r"[0-9]{1,7}", given) else given
-    if type(rate) is not int or not LEAST_RATE <= rate <= MOST_RATE:
+    if type(rate) is not int or not MIN_RATE <= rate <= MAX_RATE:
         raise Rejected(
-            f"a rate of sound is {quote_text(str(given))}, expected {LEAST_RATE} to {MOST_RATE} samples a second"
+            f"the announced sample rate is {quote_text(str(given))}, expected {MIN_RATE} to {MAX_RATE} samples a second"
         )
     return rate
 
 
 def _find_required(data: Any, path: str) -> Any:
     if (found := find_at_path(data, parse_path(path))) is ABSENT:
-        raise Rejected(f"nothing stands at {path}, where the format of the sound is announced")
+        raise Rejected(f"{path}, which should announce the sound format, is missing")
     return found

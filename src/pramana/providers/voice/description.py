@@ -41,7 +41,7 @@ RuleEvent = Literal[
 ]
 """Event kinds for rules; `ready`, `turn_done` and `closed` come from `handshake`, `turn_end` and `close`."""
 
-LEAST_RATE, MOST_RATE = 4000, 192_000
+MIN_RATE, MAX_RATE = 4000, 192_000
 MAX_SILENCE_MS = 60_000
 MAX_RULES = 1000
 
@@ -107,14 +107,14 @@ class Downlink(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     """A key that holds the actual message, where present."""
 
 
-class Step(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class HandshakeStep(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One step of a handshake: the message to wait for, and the messages to send then."""
 
     wait: Match | None = None
     send: Templates = field(default_factory=list)
 
 
-class Before(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class DialRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A request whose response has the address of the call."""
 
     path: str
@@ -149,12 +149,12 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """The value of `{base_url}`, unless the account has another."""
     headers: dict[str, str] = field(default_factory=dict)
     """A header that needs a key is left out if there is none."""
-    dial: Before | None = None
+    dial: DialRequest | None = None
     greets: bool | str = False
     """Whether the agent speaks first, or a text with a placeholder: `{parameters.greeting|false}` is true if a
     greeting is set."""
     framing: Literal["json", "pipecat-protobuf"] = "json"
-    handshake: list[Step] = field(default_factory=list)
+    handshake: list[HandshakeStep] = field(default_factory=list)
     interrupt: Templates = field(default_factory=list)
     """Messages to send when the caller interrupts; `{played_ms}` is how much of the answer was heard."""
     bye: Templates = field(default_factory=list)
@@ -166,12 +166,14 @@ _ALWAYS_KNOWN = frozenset(
     ("model", "base_url", "language", "call_id", "uplink.codec", "uplink.rate", "downlink.codec", "downlink.rate")
 )
 _SOMETIMES_KNOWN = frozenset(("key", "system_prompt", "voice"))
-CALL = TemplateScope(_ALWAYS_KNOWN, _SOMETIMES_KNOWN, {"parameters": False})
+CALL_SCOPE = TemplateScope(_ALWAYS_KNOWN, _SOMETIMES_KNOWN, {"parameters": False})
 """Names known before a call is open."""
-SENT = TemplateScope(_ALWAYS_KNOWN | {"sequence"}, _SOMETIMES_KNOWN, {"parameters": False})
-SOUND = TemplateScope(SENT.always | {"audio", "frame", "milliseconds"}, _SOMETIMES_KNOWN, {"parameters": False})
-REPLY = TemplateScope(SENT.always, _SOMETIMES_KNOWN, {"parameters": False, "message": True})
-INTERRUPT = TemplateScope(SENT.always | {"played_ms"}, _SOMETIMES_KNOWN, {"parameters": False})
+MESSAGE_SCOPE = TemplateScope(_ALWAYS_KNOWN | {"sequence"}, _SOMETIMES_KNOWN, {"parameters": False})
+SOUND_SCOPE = TemplateScope(
+    MESSAGE_SCOPE.always | {"audio", "frame", "milliseconds"}, _SOMETIMES_KNOWN, {"parameters": False}
+)
+REPLY_SCOPE = TemplateScope(MESSAGE_SCOPE.always, _SOMETIMES_KNOWN, {"parameters": False, "message": True})
+INTERRUPT_SCOPE = TemplateScope(MESSAGE_SCOPE.always | {"played_ms"}, _SOMETIMES_KNOWN, {"parameters": False})
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HANDSHAKE_HEADERS = frozenset(
@@ -201,23 +203,23 @@ def find_description_problems(description: Description) -> DescriptionProblems:
     """Yield every problem of a description whose keys and types are valid."""
     if not description.url and (description.dial is None or description.dial.when == "key"):
         yield "", "url is missing: the address to call"
-    yield from problems(description.url, "url", CALL, alone=True)
+    yield from problems(description.url, "url", CALL_SCOPE, alone=True)
     yield from _check_open_secrets(description.url, "url")
     yield from _check_open_secrets(description.base_url.replace("{", "{{").replace("}", "}}"), "base_url")
     if isinstance(description.greets, str):
-        yield from problems(description.greets, "greets", CALL, alone=True)
+        yield from problems(description.greets, "greets", CALL_SCOPE, alone=True)
         if "{" not in description.greets:
             yield "greets", f"expected true or false, found {quote_text(description.greets)}"
     yield from _check_headers(description.headers, "headers")
     if description.dial:
-        yield from _check_before(description.dial)
+        yield from _check_dial(description.dial)
     for number, step in enumerate(description.handshake):
         place = f"handshake[{number}]"
         if step.wait is None and not step.send:
             yield place, "the step neither waits for a message nor sends one"
         if step.wait is not None:
             yield from _check_match(step.wait, f"{place}.wait")
-        yield from _check_templates(step.send, f"{place}.send", SENT)
+        yield from _check_templates(step.send, f"{place}.send", MESSAGE_SCOPE)
     yield from _check_uplink(description.uplink, has_dial=description.dial is not None)
     yield from _check_downlink(description.downlink, has_dial=description.dial is not None)
     end = description.turn_end
@@ -227,34 +229,34 @@ def find_description_problems(description: Description) -> DescriptionProblems:
         yield from _check_match(end.match, "turn_end.match")
     if end.silence_ms is not None and not 100 <= end.silence_ms <= MAX_SILENCE_MS:
         yield "turn_end.silence_ms", f"silence_ms must be 100 to {MAX_SILENCE_MS}, found {end.silence_ms}"
-    yield from _check_templates(description.interrupt, "interrupt", INTERRUPT)
-    yield from _check_templates(description.bye, "bye", SENT)
+    yield from _check_templates(description.interrupt, "interrupt", INTERRUPT_SCOPE)
+    yield from _check_templates(description.bye, "bye", MESSAGE_SCOPE)
     for code in description.close:
         if not (code.isascii() and code.isdecimal() and len(code) == 4 and 1000 <= int(code) <= 4999):
             yield f"close.{code}", f"{quote_text(code)} is not a WebSocket close code; they are 1000 to 4999"
 
 
-def _check_before(dial: Before) -> DescriptionProblems:
+def _check_dial(dial: DialRequest) -> DescriptionProblems:
     if not dial.path.startswith("/"):
         yield "dial.path", f"the path must begin with /, found {quote_text(dial.path)}; the base URL goes before it"
-    yield from problems(dial.path, "dial.path", CALL, alone=True)
+    yield from problems(dial.path, "dial.path", CALL_SCOPE, alone=True)
     yield from _check_open_secrets(dial.path, "dial.path")
     yield from _check_headers(dial.headers, "dial.headers")
     if dial.body is not None and dial.method == "GET":
         yield "dial.body", "a GET has no body; write method: POST"
-    yield from problems(dial.body or {}, "dial.body", CALL)
-    yield from _path(dial.socket, "dial.socket")
+    yield from problems(dial.body or {}, "dial.body", CALL_SCOPE)
+    yield from _check_path(dial.socket, "dial.socket")
 
 
 def _check_headers(headers: Mapping[str, str], place: str) -> DescriptionProblems:
     for name, value in headers.items():
         here = f"{place}.{name}"
-        yield from problems(value, here, CALL, unsure=True)
+        yield from problems(value, here, CALL_SCOPE, unsure=True)
         if not _TOKEN.fullmatch(name):
             yield here, f"{quote_text(name)} is not a header name; use letters, digits and - only"
         elif name.lower() in _HANDSHAKE_HEADERS:
-            yield here, f"{name} is part of how a connection is made, and is written by Pramana"
-        parts = _safe_parts(value)
+            yield here, f"{name} is set by Pramana when it connects; remove this header"
+        parts = _parse_template_or_nothing(value)
         plain = "".join(part for part in parts if isinstance(part, str))
         ends = len(parts) == 1 and plain != plain.strip()
         if not (plain.isascii() and plain.isprintable()) or ends:
@@ -265,11 +267,11 @@ def _check_headers(headers: Mapping[str, str], place: str) -> DescriptionProblem
 
 def _check_open_secrets(address: str, place: str) -> DescriptionProblems:
     """Yield the problems of an address that contains a literal secret: descriptions are stored and shown."""
-    parts = _safe_parts(address)
+    parts = _parse_template_or_nothing(address)
     written = "".join(part if isinstance(part, str) else _HOLE_MARK for part in parts).partition("#")[0]
     bare, _, query = written.partition("?")
     if "@" in bare.partition("://")[2].partition("/")[0]:
-        yield place, f"the address has a user or a password, and descriptions are stored; {_KEY_HINT}"
+        yield place, f"the address contains a user name or a password, and descriptions are stored; {_KEY_HINT}"
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
         if value and _HOLE_MARK not in value and _is_secret_name(name):
@@ -279,7 +281,7 @@ def _check_open_secrets(address: str, place: str) -> DescriptionProblems:
             )
 
 
-def _safe_parts(text: str) -> tuple[str | Hole, ...]:
+def _parse_template_or_nothing(text: str) -> tuple[str | Hole, ...]:
     """Return the pieces of a text, empty for an invalid template; a default for `{key}` counts as literal text."""
     try:
         parts = parse_template(text)
@@ -306,7 +308,7 @@ def _is_secret_name(name: str) -> bool:
 
 def _check_uplink(uplink: Uplink, *, has_dial: bool) -> DescriptionProblems:
     if isinstance(uplink.send, Mapping):
-        yield from problems(uplink.send, "uplink.send", SOUND)
+        yield from problems(uplink.send, "uplink.send", SOUND_SCOPE)
         if "{audio" not in str(uplink.send):
             yield "uplink.send", "the message has no {audio}, so it would send no sound"
     elif uplink.send != "binary":
@@ -324,30 +326,30 @@ def _check_downlink(downlink: Downlink, *, has_dial: bool) -> DescriptionProblem
     for number, rule in enumerate(downlink.rules):
         yield from _check_rule(rule, f"downlink.rules[{number}]")
     if not any("agent_audio" in rule.event for rule in downlink.rules):
-        yield "downlink.rules", "no rule yields agent_audio, so the agent would never be heard"
+        yield "downlink.rules", "no rule produces agent_audio, so the agent could never be heard"
 
 
 def _check_rule(rule: Rule, place: str) -> DescriptionProblems:
     if (rule.match is None) == (not rule.binary):
-        yield place, "a rule needs match or binary: true, and not both"
+        yield place, "a rule needs either match or binary: true, not both"
     if rule.match is not None:
         yield from _check_match(rule.match, f"{place}.match")
     for name in ("text", "audio", "id"):
         if (path := getattr(rule, name)) is not None:
-            yield from _path(path, f"{place}.{name}")
+            yield from _check_path(path, f"{place}.{name}")
     if isinstance(rule.final, str):
-        yield from _path(rule.final, f"{place}.final")
+        yield from _check_path(rule.final, f"{place}.final")
     for name, path in rule.detail.items():
-        yield from _path(path, f"{place}.detail.{name}")
+        yield from _check_path(path, f"{place}.detail.{name}")
     if "agent_audio" in rule.event and rule.audio is None and not rule.binary:
         yield place, "agent_audio needs audio: the path of the sound in base64"
     if rule.audio is not None and "agent_audio" not in rule.event:
-        yield f"{place}.audio", "audio belongs to event: agent_audio"
+        yield f"{place}.audio", "audio is only allowed with event: agent_audio"
     if rule.text is None and {"agent_text", "user_text"} & {*rule.event}:
         yield place, "a rule for words needs text: the path of the words"
     if rule.when == "played" and not rule.reply:
-        yield f"{place}.when", "when: played is about reply, and there is none"
-    yield from _check_templates(rule.reply, f"{place}.reply", REPLY)
+        yield f"{place}.when", "when: played needs a reply, and the rule has none"
+    yield from _check_templates(rule.reply, f"{place}.reply", REPLY_SCOPE)
 
 
 def _check_announced(announced: Announced | None, place: str, *, has_dial: bool) -> DescriptionProblems:
@@ -356,12 +358,12 @@ def _check_announced(announced: Announced | None, place: str, *, has_dial: bool)
     if announced.match is not None:
         yield from _check_match(announced.match, f"{place}.match")
     elif not has_dial:
-        yield place, "match is missing: without a dial there is no other answer that could announce it"
+        yield place, "match is missing: without a dial, only a message can announce the format"
     if (announced.format is None) == (announced.codec is None and announced.rate is None):
-        yield place, "write format, the path of a text such as pcm_16000, or codec and rate, and not both"
+        yield place, "write either format (the path of a text such as pcm_16000) or codec and rate, not both"
     for name in ("format", "codec", "rate"):
         if (path := getattr(announced, name)) is not None:
-            yield from _path(path, f"{place}.{name}")
+            yield from _check_path(path, f"{place}.{name}")
     yield from problems(announced.pattern, f"{place}.pattern", TemplateScope(frozenset(("codec", "rate"))))
     if "{rate}" not in announced.pattern:
         yield f"{place}.pattern", "the pattern has no {rate}"
@@ -369,27 +371,27 @@ def _check_announced(announced: Announced | None, place: str, *, has_dial: bool)
 
 def _check_rate(rate: int | str, place: str) -> DescriptionProblems:
     if isinstance(rate, str):
-        yield from problems(rate, place, CALL, alone=True)
+        yield from problems(rate, place, CALL_SCOPE, alone=True)
         if "{" not in rate:
             yield place, f"rate must be a number of samples per second, found {quote_text(rate)}"
-    elif not LEAST_RATE <= rate <= MOST_RATE:
-        yield place, f"rate must be {LEAST_RATE} to {MOST_RATE} samples per second, found {rate}"
+    elif not MIN_RATE <= rate <= MAX_RATE:
+        yield place, f"rate must be {MIN_RATE} to {MAX_RATE} samples per second, found {rate}"
 
 
 def _check_templates(templates: Templates, place: str, scope: TemplateScope) -> DescriptionProblems:
     for number, each in enumerate(templates):
         if not isinstance(each, Mapping | str):
-            yield f"{place}[{number}]", "a message is an object, or a text that is sent as it is"
+            yield f"{place}[{number}]", "a message must be an object, or a text that is sent unchanged"
         else:
             yield from problems(each, f"{place}[{number}]", scope)
 
 
 def _check_match(match: Match, place: str) -> DescriptionProblems:
     if not match:
-        yield place, "match names no path, so every message would match"
+        yield place, "match is empty, so every message would match"
     for path, value in match.items():
         here = f"{place}.{path}"
-        yield from _path(path, here)
+        yield from _check_path(path, here)
         if isinstance(value, list) or (isinstance(value, Mapping) and not _is_condition(value)):
             yield here, "expected a value, {one_of: [a, b]} or {present: true}"
 
@@ -402,7 +404,7 @@ def _is_condition(value: Mapping[str, Any]) -> bool:
     return plain or isinstance(value.get("present"), bool)
 
 
-def _path(path: str, place: str) -> DescriptionProblems:
+def _check_path(path: str, place: str) -> DescriptionProblems:
     try:
         parse_path(path)
     except BadTemplate as bad:

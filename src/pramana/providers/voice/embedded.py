@@ -34,7 +34,7 @@ class InProcessChannel:
         self._working: asyncio.Task[Any] | None = None
         """The task that runs beside the answer."""
 
-    def holds_key(self, text: str) -> bool:  # noqa: ARG002 - it has none; its parts refuse an answer with one
+    def holds_key(self, text: str) -> bool:  # noqa: ARG002 - unused: no key of its own; its parts check their own answers
         return False
 
     async def receive(self) -> ReceivedEvents:
@@ -54,7 +54,7 @@ class InProcessChannel:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _tell(self, *events: Event) -> None:
+    def _put_events(self, *events: Event) -> None:
         self._events.put_nowait(ReceivedEvents(clock.monotonic(), events))
 
 
@@ -78,7 +78,7 @@ class EmbeddedRecognition:
         """Load the model."""
         await asyncio.to_thread(_load_whisper, self._owner)
 
-    async def transcribe(self, samples: "Samples", language: str) -> str:  # noqa: ARG002 - it knows one only
+    async def transcribe(self, samples: "Samples", language: str) -> str:  # noqa: ARG002 - unused: the model supports one language only
         return await asyncio.to_thread(lambda: _load_whisper(self._owner).transcribe(samples))
 
 
@@ -89,12 +89,12 @@ class BenchRecognition(EmbeddedRecognition):
         super().__init__("bench")
 
     async def transcribe(self, samples: "Samples", language: str) -> str:
-        async with machine.work:
+        async with process_limits.work:
             return await super().transcribe(samples, language)
 
 
 @cache
-def _load_whisper(owner: str) -> "Whisper":  # noqa: ARG001 - it is what they are told apart by
+def _load_whisper(owner: str) -> "Whisper":  # noqa: ARG001 - unused here: a key of the cache
     """Return this process's model for an owner; loading takes half a second."""
     from pramana.embedded.ears import WhisperModel as Whisper
 
@@ -120,7 +120,7 @@ class EmbeddedSynthesis:
         try:
             take(audio.encode("pcm", await asyncio.to_thread(speak, text, language)))
         except CannotSpeak as refused:
-            raise ProviderError(f"the agent's voice cannot say its answer: {refused}") from None
+            raise ProviderError(f"the agent's voice cannot speak the answer: {refused}") from None
 
 
 def _fit_to_duration(text: str, language: str, longest_s: float) -> str:
@@ -141,7 +141,7 @@ def _fit_to_duration(text: str, language: str, longest_s: float) -> str:
     return ""
 
 
-CALLS_AT_ONCE = 8
+MAX_CALLS = 8
 """Calls per process, of any provider: the clock is proven for as many."""
 _Kind = Literal["call", "alone", "work"]
 
@@ -155,7 +155,7 @@ class ProcessLimits:
     the next call. It supports several event loops, as a process may have.
     """
 
-    def __init__(self, most: int = CALLS_AT_ONCE) -> None:
+    def __init__(self, most: int = MAX_CALLS) -> None:
         self.call, self.alone, self.work = (Slot(self, kind) for kind in ("call", "alone", "work"))
         self._most = most
         self._in_use: dict[_Kind, int] = {"call": 0, "alone": 0, "work": 0}
@@ -169,10 +169,10 @@ class ProcessLimits:
         with self._lock:
             self._waiting.append(waiting)
             self._admit_waiting()
-        if waiting.admitted:
+        if waiting.is_admitted:
             return
         try:
-            await waiting.turn
+            await waiting.future
         except asyncio.CancelledError:
             with self._lock:
                 if waiting in self._waiting:
@@ -205,16 +205,16 @@ class ProcessLimits:
             if free:
                 self._waiting.remove(waiting)
                 with suppress(RuntimeError):  # its event loop is closed
-                    waiting.loop.call_soon_threadsafe(_wake, waiting.turn)
-                    waiting.admitted = True
+                    waiting.loop.call_soon_threadsafe(_wake, waiting.future)
+                    waiting.is_admitted = True
                     taken[waiting.kind] += 1
 
 
 class Slot:
     """A slot of one kind, for `async with`."""
 
-    def __init__(self, machine: ProcessLimits, kind: _Kind) -> None:
-        self._machine, self._kind = machine, kind
+    def __init__(self, limits: ProcessLimits, kind: _Kind) -> None:
+        self._machine, self._kind = limits, kind
 
     async def __aenter__(self) -> None:
         await self._machine.enter(self._kind)
@@ -229,8 +229,8 @@ class Slot:
 class _Waiting:
     kind: _Kind
     loop: asyncio.AbstractEventLoop
-    turn: asyncio.Future[None]
-    admitted: bool = False
+    future: asyncio.Future[None]
+    is_admitted: bool = False
 
 
 def _wake(turn: asyncio.Future[None]) -> None:
@@ -238,5 +238,5 @@ def _wake(turn: asyncio.Future[None]) -> None:
         turn.set_result(None)
 
 
-machine = ProcessLimits()
+process_limits = ProcessLimits()
 """The limits of this process."""

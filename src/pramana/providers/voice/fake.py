@@ -66,7 +66,7 @@ class FakeVoice:
     capabilities = VoiceCapabilities()
 
     @classmethod
-    def open(cls, target: Target, account: object = None) -> "FakeVoice":  # noqa: ARG003 - it has no account
+    def open(cls, target: Target, account: object = None) -> "FakeVoice":  # noqa: ARG003 - unused: this provider has no account
         """Return the provider for the target."""
         return cls(**target.arguments)
 
@@ -95,7 +95,7 @@ class FakeChannel(InProcessChannel):
         self._last_sound: float | None = None
         self._may_play = False
         """Whether sound was sent since the caller last spoke; how much of it is heard, only the call knows."""
-        self._tell(Event("ready"))
+        self._put_events(Event("ready"))
         self._prepare()
 
     async def send(self, frame: bytes) -> None:
@@ -109,17 +109,17 @@ class FakeChannel(InProcessChannel):
                 self._on_speech_start()
             self._last_sound = now - (len(samples) - 1 - last) / self.uplink.rate
         elif self._last_sound is not None and now - self._last_sound >= HANGOVER_S - FRAME_S:
-            self._tell(Event("user_speech_stop"))
+            self._put_events(Event("user_speech_stop"))
             self._answering = asyncio.create_task(self._answer(self._last_sound))
             self._last_sound = None
 
     def _on_speech_start(self) -> None:
-        self._tell(Event("user_speech_start"))
+        self._put_events(Event("user_speech_start"))
         if self._answering and not self._answering.done():
             self._answering.cancel()
         if self._may_play:
             self._may_play = False
-            self._tell(Event("interrupted"))
+            self._put_events(Event("interrupted"))
 
     def _prepare(self) -> None:
         """Prepare the sound of the next answer, so that making it adds nothing to the delay."""
@@ -147,7 +147,7 @@ class FakeChannel(InProcessChannel):
         try:
             text, samples = await self._ready
         except InvalidInput as refused:  # the voice cannot speak these words
-            self._tell(Event("error", str(refused), error="provider"))
+            self._put_events(Event("error", str(refused), error="provider"))
             return
         agent, chance = self._agent, random.Random(f"{self._agent.seed} {self._turn} fate")
         self._turn += 1
@@ -161,12 +161,12 @@ class FakeChannel(InProcessChannel):
             text = " ".join(chance.choice(WORDS) for _ in range(agent.tokens))
         data = audio.encode("pcm", samples)
         if fate == "cut":
-            self._tell(Event("agent_audio", audio=data[: len(data) // 4 * 2]))
-            self._tell(Event("closed", "cut off on purpose", error="network"))
+            self._put_events(Event("agent_audio", audio=data[: len(data) // 4 * 2]))
+            self._put_events(Event("closed", "cut off on purpose", error="network"))
             return
         self._may_play = True
         words = [] if fate == "wordless" or not text else [Event("agent_text", text, final=True)]
-        self._tell(Event("agent_audio", audio=data), *words, Event("turn_done", "completed"))
+        self._put_events(Event("agent_audio", audio=data), *words, Event("turn_done", "completed"))
 
 
 def parse_fake_voice(options_text: str) -> dict[str, Any]:

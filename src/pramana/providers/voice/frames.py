@@ -13,9 +13,9 @@ import msgspec
 from yarl import URL
 
 from pramana.errors import BrokenReply
-from pramana.model import parse_token_count
 from pramana.providers.failures import ErrorBody
 from pramana.providers.voice.vocabulary import ErrorClass, Event, Format, Message
+from pramana.replies import parse_token_count
 
 MAX_NAME_LENGTH = 200
 _decode = msgspec.json.Decoder().decode
@@ -53,7 +53,7 @@ class SessionWire:
         """Translate the close of the connection to an event."""
         return make_close_event(code, reason)
 
-    def interruption_messages(self, played_s: float) -> list[Message]:  # noqa: ARG002 - the server keeps the time itself
+    def interruption_messages(self, played_s: float) -> list[Message]:  # noqa: ARG002 - unused: the server tracks the playback time itself
         """Return nothing: the server detects it in the caller's sound."""
         return []
 
@@ -151,7 +151,7 @@ def make_close_event(code: int, reason: str) -> Event:
 
 def _classify_words(message: str) -> ErrorClass | None:
     message = message[:2000]
-    if ErrorBody.parse(message).unpaid:
+    if ErrorBody.parse(message).is_out_of_credit:
         return "quota"
     return next((kind for kind, words in _ERROR_CLASS_PATTERNS if words.search(message)), None)
 

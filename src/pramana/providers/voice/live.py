@@ -173,7 +173,7 @@ class LiveWire(SessionWire):
         found = decode_sound(blob["data"], self.downlink)
         rate = _RATE.match(mime)
         if rate and int(rate[1]) != self.downlink.rate:
-            said = f"sound came with {rate[1]} samples a second, where {self.downlink.rate} were expected"
+            said = f"the agent sent sound with {rate[1]} samples per second, expected {self.downlink.rate}"
             return [Event("error", said, error="unsupported_format", detail={"mime_type": mime})]
         if not found:
             return []

@@ -58,7 +58,7 @@ def decode_frame(data: bytes) -> tuple[str, dict[str, int | str | bytes]]:
         if number not in _BY_NUMBER:
             continue
         if not isinstance(value, bytes):
-            raise ValueError(f"field {number} is no frame")  # noqa: TRY004 - whatever does not fit is a ValueError
+            raise ValueError(f"field {number} is no frame")  # noqa: TRY004 - every malformed frame raises ValueError
         found, known = _BY_NUMBER[number]
         if found != kind:  # of several kinds the last counts; two of one kind are merged
             kind, fields = found, {}

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from pramana.model import parse_token_count
 from pramana.providers.accounts import Account
 from pramana.providers.failures import MALFORMED_RESPONSE_ERRORS
 from pramana.providers.http import VendorProvider
@@ -41,6 +40,7 @@ from pramana.providers.voice.vocabulary import (
     Message,
     VoiceCapabilities,
 )
+from pramana.replies import parse_token_count
 
 VENDOR = "OpenAI"
 DEFAULT_TRANSCRIPTION_MODEL = "gpt-4o-mini-transcribe"

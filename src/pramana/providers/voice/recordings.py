@@ -48,7 +48,7 @@ async def read_prompt_audio(
         raise InvalidInput(f"{quote_text(url, 120)} names a Windows drive, which this machine does not have")
     if not absolute and scenario_file is None:
         raise InvalidInput(
-            f"{quote_text(url, 120)} is relative to the scenario's file, and there is none; {_PATH_HINT}"
+            f"{quote_text(url, 120)} is relative to the scenario's file, but the scenario has no file; {_PATH_HINT}"
         )
     path = scenario_file.parent / url if scenario_file and not absolute else Path(url)
     return await asyncio.to_thread(_read_regular_file, path, escape_control_characters(str(path)))
@@ -99,7 +99,7 @@ def _make_too_large_error(label: str) -> InvalidInput:
 def _make_unreadable_error(label: str, error: Exception) -> PramanaError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return NotFound(f"{label} does not exist; a missing recording is never replaced by a synthetic voice")
-    why = error.strerror if isinstance(error, OSError) else "it is no path"
+    why = error.strerror if isinstance(error, OSError) else "it is not a valid path"
     if isinstance(error, RuntimeError):
-        why = "its links go in a circle"
+        why = "its symbolic links form a loop"
     return InvalidInput(f"{label} cannot be read: {why}")

@@ -42,7 +42,7 @@ MAX_MESSAGE_BYTES = 16 << 20
 READY_S = 30.0
 """Timeout for the handshake, from the first message to `ready`."""
 CLOSE_S = 2.0
-MOST_EARLY, MOST_EARLY_BYTES = 1_000, 32 << 20
+MAX_EARLY_EVENTS, MAX_EARLY_BYTES = 1_000, 32 << 20
 """Limits on messages and their bytes before a call is open: an agent that sends more is broken, since it has no
 listener yet."""
 
@@ -131,7 +131,7 @@ class SocketChannel:
         while True:
             heard = await self._next_event()
             self._early_events.append(heard)
-            if len(self._early_events) > MOST_EARLY or self._early_bytes > MOST_EARLY_BYTES:
+            if len(self._early_events) > MAX_EARLY_EVENTS or self._early_bytes > MAX_EARLY_BYTES:
                 raise BrokenReply(f"{self._http.failures.provider_label} sent too much before the call was established")
             for event in heard.events:
                 await self._send(event.send)
@@ -154,7 +154,9 @@ class SocketChannel:
         if message.type is aiohttp.WSMsgType.CLOSE:
             code, reason = message.data or 1005, message.extra or ""
         elif message.type is aiohttp.WSMsgType.ERROR:
-            return ReceivedEvents(at, (Event("closed", f"not a WebSocket any more: {message.data}", error="protocol"),))
+            return ReceivedEvents(
+                at, (Event("closed", f"the WebSocket connection broke: {message.data}", error="protocol"),)
+            )
         return ReceivedEvents(at, (self._redact(self._wire.read_close(code, reason)),))
 
     async def _send(self, messages: "list[Message] | tuple[Message, ...]") -> None:
@@ -169,7 +171,7 @@ class SocketChannel:
 
     def _redact(self, event: Event) -> Event:
         secrets = self._http.failures.secrets
-        if not secrets.long:
+        if not secrets.long_secrets:
             return event
         detail = _redact_data(dict(event.detail), secrets) if event.detail else event.detail
         return replace(event, text=secrets.blank(event.text), detail=detail)
@@ -207,7 +209,7 @@ async def connect(http: HttpTransport, url: str, headers: Mapping[str, str], wir
         if isinstance(error, TimeoutError):
             # The cause marks an agent that was never ready for any call, so that no other call waits for it again.
             raise Unavailable(
-                f"{http.failures.provider_label} was not ready for a call within {READY_S:g} s"
+                f"{http.failures.provider_label} was not ready for the call within {READY_S:g} s"
             ) from error
         if isinstance(error, aiohttp.InvalidURL):
             raise _make_address_error(http, url) from None

@@ -69,7 +69,7 @@ class SpeechEndpoint:
         self._http, self._model, self._voice = HttpTransport(vendor, account), model, voice
         self._headers = {**make_headers(account), "Accept": "application/octet-stream"}
 
-    async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:  # noqa: ARG002 - it can tell
+    async def synthesise(self, text: str, language: str, take: Callable[[bytes], None]) -> None:  # noqa: ARG002 - unused: the endpoint detects the language
         """Speak a text; `take` receives samples as they arrive, whole ones only."""
         body = {"model": self._model, "voice": self._voice, "input": text, "response_format": "pcm"}
         odd, some = b"", False

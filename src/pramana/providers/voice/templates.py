@@ -246,9 +246,12 @@ def problems(
             if not scope.allows(hole.name):
                 known = sorted({*scope.always, *scope.maybe, *(f"{root}.NAME" for root in scope.roots)})
                 near = suggest_similar(hole.name, known)
-                yield path, f"{{{hole.name}}} is not a value that can be used here{near}; there are {', '.join(known)}"
+                yield (
+                    path,
+                    f"{{{hole.name}}} is not a value that can be used here{near}; known values: {', '.join(known)}",
+                )
             elif hole.otherwise is ABSENT and not unsure and not scope.is_always_known(hole.name):
-                known_not = f"{{{hole.name}}} is not known in every call"
+                known_not = f"{{{hole.name}}} is not set in every call"
                 otherwise = f"write {{{hole.name}|what stands there otherwise}}"
                 if alone and hole.name == "key":
                     yield path, f"{known_not}; a key belongs in a header: Authorization: Bearer {{key}}"

@@ -59,7 +59,7 @@ def make_routes(serving: App) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS[serving.store.kind]
-        await serving.look()
+        await serving.refresh_if_readable()
         fresh = asyncio.create_task(serving.refresh_periodically())
         jobs = None
         if not serving.api_only:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from pramana import clock
 from pramana.app import Credential, server
-from pramana.app.server import MeView, NewTokenView, ServerView, SettingsView, TokenView
+from pramana.app.server import CallerView, NewTokenView, ServerView, SettingsView, TokenView
 from pramana.show.api.envelope import (
     AppDependency,
     Body,
@@ -21,7 +21,7 @@ from pramana.show.api.envelope import (
     require_caller,
 )
 from pramana.store.preferences import ORIGIN_PATTERN, Preferences
-from pramana.store.tokens import EXPIRES_DAYS, MAX_NAME_LENGTH, MOST_DAYS, Role
+from pramana.store.tokens import EXPIRES_DAYS, MAX_DAYS, MAX_NAME_LENGTH, Role
 
 router = APIRouter(tags=["administration"])
 health = APIRouter(tags=["health"])
@@ -29,7 +29,7 @@ health = APIRouter(tags=["health"])
 
 def _check_origin(origin: str) -> str:
     if not re.fullmatch(ORIGIN_PATTERN, origin):
-        raise ValueError("it is no address of a page's server; expected https://HOST, with a port perhaps, and no path")
+        raise ValueError("not an origin; expected https://HOST or https://HOST:PORT, without a path")
     return origin
 
 
@@ -41,7 +41,7 @@ class TokenBody(Body):
 
     name: str = Field(min_length=1, max_length=MAX_NAME_LENGTH)
     role: Role
-    expires_in_days: int | None = Field(EXPIRES_DAYS, ge=1, le=MOST_DAYS, description="null: never")
+    expires_in_days: int | None = Field(EXPIRES_DAYS, ge=1, le=MAX_DAYS, description="null: never")
 
 
 @add_fields_of(Preferences, partial=True, cors_origins=(list[_Origin] | None, Field(None, max_length=100)))
@@ -59,30 +59,30 @@ class Health(Shape):
     api_only: bool
 
 
-@health.get("/api/health", name="health", summary="Whether the server can do its work", **document_route(Health))
+@health.get("/api/health", name="health", summary="Health check", **document_route(Health))
 @health.head("/api/health", include_in_schema=False)
 async def check_health(app: AppDependency) -> Response:
     """Report whether the store can be read, however many other requests are waiting."""
     if not await app.is_store_available():
-        return make_error_response(503, "the store cannot be reached; the server's log says more", code="store_failed")
+        return make_error_response(503, "the store cannot be reached; see the server's log", code="store_failed")
     return make_answer(
         {
             "status": "healthy",
             "version": version("pramana"),
-            "uptimeSeconds": round(clock.timestamp() - app.began, 3),
+            "uptimeSeconds": round(clock.timestamp() - app.started_at, 3),
             "database": app.store.kind,
             "apiOnly": app.api_only,
         }
     )
 
 
-@router.get("/api/me", summary="Who I am", **document_route(MeView))
+@router.get("/api/me", summary="Get the current user", **document_route(CallerView))
 async def me(app: AppDependency, caller: Annotated[Credential, require_caller(server.describe_caller)]) -> Response:
     """Return the current user and role: a viewer reads, an editor also changes data, an admin manages the server."""
     return make_answer(await server.describe_caller(app, caller))
 
 
-@router.get("/api/server", name="server", summary="What the server is", **document_route(ServerView))
+@router.get("/api/server", name="server", summary="Get the server's status", **document_route(ServerView))
 async def describe_server(
     app: AppDependency, caller: Annotated[Credential, require_caller(server.describe_server)]
 ) -> Response:
@@ -98,7 +98,7 @@ async def list_tokens(
     return make_answer(await server.list_tokens(app, caller))
 
 
-@router.post("/api/tokens", summary="Make a token", **document_route(NewTokenView, status=201))
+@router.post("/api/tokens", summary="Create a token", **document_route(NewTokenView, status=201))
 async def create_token(
     body: TokenBody, app: AppDependency, caller: Annotated[Credential, require_caller(server.create_token)]
 ) -> Response:

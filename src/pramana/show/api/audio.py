@@ -50,7 +50,7 @@ async def list_recordings(
 
 
 @router.post(
-    "/audio", summary="Bring a recording", **document_route(UploadedView, 409, status=201), openapi_extra=_BODY
+    "/audio", summary="Upload a recording", **document_route(UploadedView, 409, status=201), openapi_extra=_BODY
 )
 async def upload(request: Request, app: AppDependency, caller: _Uploader) -> Response:
     """Store the body, a WAV, FLAC, OGG or MP3, under its digest: `/audio/sha256:…`."""
@@ -59,7 +59,7 @@ async def upload(request: Request, app: AppDependency, caller: _Uploader) -> Res
 
 @router.put(
     "/audio/{name:path}",
-    summary="Bring a recording by name",
+    summary="Upload a recording under a name",
     **document_route(UploadedView, 409, status=201),
     openapi_extra=_BODY,
 )
@@ -82,7 +82,7 @@ def _upload_response(uploaded: UploadedRecording) -> Response:
         404,
         416,
         status_200={"content": {"audio/*": {}}, "description": "The file"},
-        status_206={"content": {"audio/*": {}}, "description": "The part of it that was asked for"},
+        status_206={"content": {"audio/*": {}}, "description": "The requested part of the file"},
     ),
 )
 @router.head("/audio/{name:path}", include_in_schema=False)
@@ -138,7 +138,7 @@ def _range_response(file: IO[bytes], request: Request) -> Response:
         if first > last or first >= size or (begin and end and int(end) < int(begin)):
             outside = {"content-range": f"bytes */{size}"}
             return make_error_response(
-                416, f"the recording has {size:,} bytes, and none of those were asked for", headers=outside
+                416, f"the recording has {size:,} bytes, and the requested range is outside it", headers=outside
             )
         status = 206
         headers["content-range"] = f"bytes {first}-{last}/{size}"

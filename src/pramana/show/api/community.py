@@ -121,17 +121,19 @@ async def submit_batch(
     return _status_response("accepted" if found.accepted else "duplicate", found)
 
 
-@router.get("/api/data/chart", summary="What models said, day by day", **document_route(list[ChartPointView]))
+@router.get("/api/data/chart", summary="Results of models by day", **document_route(list[ChartPointView]))
 async def chart(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(submissions.chart)],
     verification: Annotated[Verification, Query(description=f"{KNOWN_SUITE}; a chart never mixes them")] = "verified",
     model: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
     first: Annotated[
-        date | None, Query(alias="from", description="A day, in UTC; by default 89 days before to")
+        date | None, Query(alias="from", description="First day (UTC); default: 89 days before `to`")
     ] = None,
-    last: Annotated[date | None, Query(alias="to", description="A day, in UTC; by default today")] = None,
-    models: Annotated[int, Query(ge=1, le=100, description="At most so many: those with the most submissions")] = 20,
+    last: Annotated[date | None, Query(alias="to", description="Last day (UTC); default: today")] = None,
+    models: Annotated[
+        int, Query(ge=1, le=100, description="Maximum number of models, those with the most submissions first")
+    ] = 20,
 ) -> Response:
     """Return a point for each model and day with submissions, by model and day."""
     wanted = ChartRequest(verification=verification, model=model, first=first, last=last, models=models)
@@ -181,13 +183,13 @@ def _read_strictly(body: bytes, kind: type[_Read]) -> _Read:
     except UnicodeDecodeError as error:
         raise InvalidInput.from_problems([Problem(f"not UTF-8, from byte {error.start + 1:,}", "body")]) from None
     except jsonl.BadLine as bad:
-        raise InvalidInput.from_problems([Problem(f"this is no JSON: {bad.message}", "body", 1, bad.column)]) from None
+        raise InvalidInput.from_problems([Problem(f"not valid JSON: {bad.message}", "body", 1, bad.column)]) from None
     problems: list[Problem] = []
     value = _use_file_names(value, kind, "", problems)
     if kind is Batch and isinstance(value, dict) and isinstance(value.get("results"), list):
         sent = value["results"]
         if len(sent) > MAX_RESULTS:
-            many = f"at most {MAX_RESULTS:,} results are taken at once, found {len(sent):,}"
+            many = f"one request may contain at most {MAX_RESULTS:,} results, found {len(sent):,}"
             raise InvalidInput.from_problems([Problem(many, "results")])
         places = [f"results[{index}]" for index in range(len(sent))]
         value["results"] = [
@@ -210,7 +212,7 @@ def _use_file_names(value: Any, kind: type[msgspec.Struct], place: str, problems
     for name, each in value.items():
         known = spelled.get(str(name), str(name))
         if known in read:
-            problems.append(Problem(f"{name} is stated twice", f"{place}.{known}".removeprefix(".")))
+            problems.append(Problem(f"{name} appears twice", f"{place}.{known}".removeprefix(".")))
         read[known] = each
     return read
 
@@ -240,7 +242,7 @@ def _find_type_problems(value: Any, kind: type[msgspec.Struct], place: str) -> I
         None,
         404,
         status_200={"description": "The badge", "content": {_SVG_MEDIA_TYPE: {"schema": {"type": "string"}}}},
-        status_304={"description": "As it was"},
+        status_304={"description": "Unchanged since the last request"},
     )
     | {"response_class": Response},
 )

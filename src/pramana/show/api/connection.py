@@ -91,13 +91,15 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self) -> None:
         self._refused = True
-        said = f"the head of a request has at most {MAX_HEAD_BYTES >> 10} KiB and {MAX_HEADERS} headers".encode()
+        said = f"the head of a request may have at most {MAX_HEAD_BYTES >> 10} KiB and {MAX_HEADERS} headers".encode()
         self._send_error(b"431 Request Header Fields Too Large", said)
 
     def _time_out(self) -> None:
         self._deadline = None
         if not self.transport.is_closing():
-            self._send_error(b"408 Request Timeout", f"no whole request within {HEAD_TIMEOUT_S:g} seconds".encode())
+            self._send_error(
+                b"408 Request Timeout", f"the request was not complete within {HEAD_TIMEOUT_S:g} seconds".encode()
+            )
 
     def _send_error(self, status: bytes, words: bytes) -> None:
         head = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
@@ -108,7 +110,7 @@ class Connection(HttpToolsProtocol):
         """Close the connection that has waited longest for its head, or this one if none is waiting."""
         waiting = [each for each in self.connections if isinstance(each, Connection) and each._deadline]  # noqa: SLF001
         oldest = min(waiting, key=lambda each: each._deadline.when() if each._deadline else 0.0, default=self)  # noqa: SLF001
-        oldest._stop_waiting()  # noqa: SLF001 - it ends only with the loop's next turn, and is chosen once
+        oldest._stop_waiting()  # noqa: SLF001 - it ends in the loop's next iteration and is chosen only once
         oldest.transport.abort()
 
     def _stop_waiting(self) -> None:

@@ -20,7 +20,7 @@ _EVENT = {
     "type": "object",
     "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
     "required": ["event", "data"],
-    "description": "One of the stream; data is JSON",
+    "description": "One event of the stream; its data is JSON",
 }
 
 

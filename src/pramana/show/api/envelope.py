@@ -94,7 +94,7 @@ class Body(BaseModel):
             for name in cls.model_fields:
                 camel = to_camel(name)
                 if camel != name and name in value and camel in value:
-                    raise ValueError(f"{camel} and {name} are two spellings of one name; send one")
+                    raise ValueError(f"{camel} and {name} are two spellings of the same name; send only one of them")
         return value
 
 
@@ -138,7 +138,7 @@ def _use_pydantic_bounds(type_: Any) -> Any:
             bounds["allow_inf_nan"] = False
         return Annotated[bare, Field(**bounds)] if bounds else bare
     if get_origin(type_) in (Union, UnionType):
-        return Union[tuple(_use_pydantic_bounds(each) for each in inner)]  # noqa: UP007 - made of a tuple
+        return Union[tuple(_use_pydantic_bounds(each) for each in inner)]  # noqa: UP007 - built from a tuple
     if get_origin(type_) is tuple:
         return list[_use_pydantic_bounds(inner[0])]  # type: ignore[misc]
     return dict[str, Any] if get_origin(type_) is Mapping else type_
@@ -208,9 +208,9 @@ class Refused(BaseModel):
     """An error response."""
 
     success: Literal[False]
-    error: str = Field(description="In one sentence, with what to do about it")
-    code: str = Field(description="In one word, for programs")
-    details: list[Detail] = Field(description="Each with its place")
+    error: str = Field(description="The error and what to do about it, in one sentence")
+    code: str = Field(description="Error code for programs")
+    details: list[Detail] = Field(description="Individual errors, each with its location")
 
 
 def make_answer(data: Any, meta: Mapping[str, Any] | None = None, *, status: int = 200, **top: Any) -> Response:
@@ -357,10 +357,11 @@ def problem_to_detail(problem: Problem) -> dict[str, Any]:
 API_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "see GET /api/runs",
+    "list_scorings": "see GET /api/runs/{}/scorings",
     "start_run": "start one: POST /api/runs",
     "list_scenarios": "see GET /api/scenarios",
     "import_scenarios": "import some: POST /api/scenarios/import",
-    "run_stored": "name it in scenarios: {}",
+    "run_stored": "send its ID in scenarios: {}",
     "list_library": "see GET /api/library",
     "list_models": "see GET /api/models",
     "list_server_models": "see what that server offers: GET {}/models",
@@ -368,7 +369,11 @@ API_HINTS: Mapping[HintKey, str] = {
     "list_tokens": "see GET /api/tokens",
     "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "pull them: POST /api/weights/{}/pull",
-    "any_suite": "compare {} by anySuite=true",
+    "any_suite": "to compare {}, send anySuite=true",
+    "check_filters": "check the spelling of {:json}",
+    "name_judge": "name another model as judge",
+    "choose_modalities": 'choose the modalities: "modality": ["text", "voice"]',
+    "send_parameter": 'give {0} a default, or send it: "parameters": {{"{0}": VALUE}}',
 }
 """Hints for clients of the API; some of them name commands, where the API has no equivalent."""
 
@@ -389,8 +394,8 @@ def public_message(error: PramanaError, hints: Mapping[HintKey, str] = API_HINTS
     if not isinstance(error, StoreFailed):
         return escape_control_characters(error.explain(hints))
     log.warning("%s", escape_control_characters(str(error)))
-    said = "the store cannot be reached" if error.__cause__ is not None else "the store could not do that"
-    return f"{said}; the server's log says more"
+    said = "the store cannot be reached" if error.__cause__ is not None else "the store failed"
+    return f"{said}; see the server's log"
 
 
 def install_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
@@ -403,17 +408,17 @@ def install_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     @app.exception_handler(RequestValidationError)
     async def handle_validation_error(_: Request, error: RequestValidationError) -> Response:
         details = [_validation_detail(each) for each in error.errors()[:MAX_DETAILS]]
-        first = f"{details[0]['path']}: {details[0]['message']}" if details else "it does not fit"
+        first = f"{details[0]['path']}: {details[0]['message']}" if details else "invalid value"
         more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
         return make_error_response(
-            400, f"the request does not fit: {first}{more}", code="invalid_input", details=details
+            400, f"the request is not valid: {first}{more}", code="invalid_input", details=details
         )
 
     @app.exception_handler(HTTPException)
     async def handle_http_error(request: Request, error: HTTPException) -> Response:
         said = {
-            404: "there is nothing at this address; /docs shows what there is",
-            405: "this address does not take this method",
+            404: "no such address; see /docs for all addresses",
+            405: "this address does not support this method",
         }
         text, headers = said.get(error.status_code) or str(error.detail), dict(error.headers or {})
         if error.status_code == 405:  # the framework lists the methods of the first route only
@@ -428,7 +433,9 @@ def install_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def handle_client_disconnect(_: Request, __: ClientDisconnect) -> Response:
-        return make_error_response(400, "the request was not sent to its end")  # the client has gone; no server error
+        return make_error_response(
+            400, "the request is incomplete: the connection ended"
+        )  # the client has gone; no server error
 
 
 def make_defect_response(error: Exception) -> Response:
@@ -440,7 +447,7 @@ def log_defect(error: Exception) -> str:
     """Log an unexpected exception and return the public message for it."""
     number = secrets.token_hex(4)
     log.error("incident %s", number, exc_info=error)
-    return f"this is a defect of Pramana; its log tells more under incident {number}"
+    return f"internal error in Pramana; see incident {number} in the server's log"
 
 
 def _validation_detail(error: Mapping[str, Any]) -> dict[str, Any]:
@@ -448,7 +455,7 @@ def _validation_detail(error: Mapping[str, Any]) -> dict[str, Any]:
     where, *inside = error["loc"]
     if error["type"] == "json_invalid":
         place = inside[0] if inside and isinstance(inside[0], int) else 0
-        return {"path": "body", "message": f"this is no JSON, from character {place + 1:,}: {error['ctx']['error']}"}
+        return {"path": "body", "message": f"not valid JSON at character {place + 1:,}: {error['ctx']['error']}"}
     path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in inside).removeprefix(".")
     message = str(error["msg"]).removeprefix("Value error, ")
     return {"path": escape_control_characters(path[:200]) or where, "message": escape_control_characters(message[:300])}

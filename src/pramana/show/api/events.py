@@ -29,9 +29,11 @@ from pramana.show.api.runs import RunId
 router = APIRouter(tags=["events"])
 MAX_SEQ = 2**63 - 1
 _Last = Annotated[
-    int | None, Header(alias="Last-Event-ID", ge=0, le=MAX_SEQ, description="The last number that was seen")
+    int | None, Header(alias="Last-Event-ID", ge=0, le=MAX_SEQ, description="Number of the last event received")
 ]
-_For = Annotated[float | None, Query(alias="seconds", gt=0, le=86_400, description="End after so long")]
+_For = Annotated[
+    float | None, Query(alias="seconds", gt=0, le=86_400, description="End the stream after this many seconds")
+]
 
 
 END_TIMEOUT_S = 1.0
@@ -87,13 +89,13 @@ class EventStream(StreamingResponse):
 def _describe_stream(*errors: int) -> dict[str, Any]:
     told = document_route(None, *errors)
     told["responses"][200] = {
-        "description": "Events, until the connection ends",
+        "description": "Stream of events until the connection ends",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
     return told | {"response_class": EventStream}
 
 
-@router.get("/api/events", summary="Follow everything new", **_describe_stream())
+@router.get("/api/events", summary="Follow all events", **_describe_stream())
 async def follow(
     request: Request,
     app: AppDependency,

@@ -70,7 +70,7 @@ class Gate:
             refused = await self._check_host_and_origin(scope)
         except PramanaError as error:  # not allowed, or the store cannot be read
             refused = error_response(error)
-        except Exception as error:  # noqa: BLE001 - it is logged under its number, and told as any other defect is
+        except Exception as error:  # noqa: BLE001 - logged with a number and answered like any other internal error
             refused = make_defect_response(error)
         guarded = self._add_headers(scope, send)
         if refused is not None:
@@ -112,7 +112,9 @@ class Gate:
         host = headers.get("host", "")
         if not self._is_own_host(host):
             return make_error_response(
-                421, "this server is not called so; start it with --allow-host NAME", code="unknown_host"
+                421,
+                "host not allowed: use the server's own address, or start the server with --allow-host NAME",
+                code="unknown_host",
             )
         origin = headers.get("origin")
         is_own = origin is None or _is_origin_of(origin, host)
@@ -120,7 +122,7 @@ class Gate:
             changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
             if changes or _is_preflight(scope, headers):
                 return make_error_response(
-                    403, "pages of other hosts may not use this server; an administrator can allow them: corsOrigins"
+                    403, "origin not allowed; an administrator can add it to the setting corsOrigins"
                 )
         if scope["type"] == "http" and _is_preflight(scope, headers):
             from starlette.responses import Response
@@ -222,7 +224,7 @@ class Gate:
                 async with asyncio.timeout(STALL_TIMEOUT_S):
                     message = await receive()
             except TimeoutError:
-                raise RequestAborted(408, f"nothing more of this request has come for {STALL_TIMEOUT_S:g} s") from None
+                raise RequestAborted(408, f"no more data of this request arrived for {STALL_TIMEOUT_S:g} s") from None
             if message["type"] == "http.request":
                 taken += len(message.get("body", b""))
                 whole = not message.get("more_body", False)

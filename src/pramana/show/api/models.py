@@ -36,12 +36,12 @@ async def list_models(
     return make_answer(await model_cases.list_models(app, caller, refresh=refresh))
 
 
-@router.get("/api/models/history", summary="A model over time", **document_route(HistoryView))
+@router.get("/api/models/history", summary="Get the history of a model", **document_route(HistoryView))
 async def model_history(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(model_cases.model_history)],
-    model: Annotated[str, Query(min_length=1, max_length=2_000, description="As it was typed")],
-    limit: Annotated[int, Query(ge=1, le=500, description="Of runs, the newest")] = 100,
+    model: Annotated[str, Query(min_length=1, max_length=2_000, description="Model, as typed in its runs")],
+    limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of runs, newest first")] = 100,
 ) -> Response:
     """Return pass rate and latency of a model, per run and per day."""
     found = await model_cases.model_history(app, caller, HistoryRequest(model=model, limit=limit))
@@ -60,12 +60,12 @@ class PriceBody(Body):
         return NewPrice(**{name: getattr(self, name) for name in NewPrice.__struct_fields__})
 
 
-@prices.get("/api/prices", summary="What models cost", **document_route(list[PriceView]))
+@prices.get("/api/prices", summary="List prices of models", **document_route(list[PriceView]))
 async def list_prices(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(price_cases.list_prices)],
     model: Annotated[
-        list[str] | None, Query(max_length=MAX_PRICED_MODELS, description="As it is typed; repeat for several")
+        list[str] | None, Query(max_length=MAX_PRICED_MODELS, description="Model as typed in runs; repeat for several")
     ] = None,
 ) -> Response:
     """Return the prices of the named models; by default, of those in the newest runs and those with a set price.
@@ -91,12 +91,12 @@ async def set_price(
     return make_answer(await price_cases.set_price(app, caller, model, body.price()))
 
 
-@prices.delete("/api/prices/{model:path}", summary="Take a price back", **document_route(PriceView, 404))
-async def forget_price(
-    model: str, app: AppDependency, caller: Annotated[Credential, require_caller(price_cases.forget_price)]
+@prices.delete("/api/prices/{model:path}", summary="Delete a price", **document_route(PriceView, 404))
+async def delete_price(
+    model: str, app: AppDependency, caller: Annotated[Credential, require_caller(price_cases.delete_price)]
 ) -> Response:
     """Remove the price that was set for a model; return the price that applies then."""
-    return make_answer(await price_cases.forget_price(app, caller, model))
+    return make_answer(await price_cases.delete_price(app, caller, model))
 
 
 # ── Weights ──
@@ -117,8 +117,8 @@ async def list_weights(
         WeightsView,
         404,
         status=202,
-        description="Under way: look again how far it is",
-        status_200={"model": make_envelope_model(WeightsView), "description": "They are here already"},
+        description="Download in progress; request this address again for its progress",
+        status_200={"model": make_envelope_model(WeightsView), "description": "The weights are already downloaded"},
     ),
 )
 async def pull_weights(

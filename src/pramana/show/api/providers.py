@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from pramana.app import Credential, providers
-from pramana.app.providers import HealthyView, NewProvider, ProviderView
+from pramana.app.providers import NewProvider, ProbeResultView, ProviderView
 from pramana.providers.names import KINDS, MAX_LENGTH
 from pramana.show.api.envelope import (
     AppDependency,
@@ -29,7 +29,9 @@ class ArgumentsBody(Body):
     """Further settings of a provider."""
 
     model: str | None = Field(None, max_length=MAX_LENGTH)
-    description: str | dict[str, Any] | None = Field(None, description="Of a WebSocket agent: YAML or JSON")
+    description: str | dict[str, Any] | None = Field(
+        None, description="Description of a WebSocket agent, as YAML or JSON"
+    )
 
 
 class ChangeBody(Body):
@@ -51,7 +53,7 @@ class ChangeBody(Body):
 class ProviderBody(ChangeBody):
     """A provider to register."""
 
-    id: str = Field(max_length=64, description="What is typed before the colon: id:MODEL")
+    id: str = Field(max_length=64, description="Name to type before the colon: id:MODEL")
     kind: str = Field(max_length=64, description=f"One of {', '.join(KINDS)}")
 
 
@@ -61,7 +63,7 @@ class DescriptionBody(Body):
     description: str | dict[str, Any]
 
 
-class WorthShape(Shape):
+class DescriptionCheckShape(Shape):
     """The result of validating an agent description."""
 
     valid: bool
@@ -101,7 +103,7 @@ async def create_provider(
     return make_answer(await providers.create_provider(app, caller, NewProvider(**body.sent_fields())), status=201)
 
 
-@router.post("/api/providers/rotate", summary="Lock all keys anew", **document_route(RotatedShape))
+@router.post("/api/providers/rotate", summary="Re-encrypt all stored keys", **document_route(RotatedShape))
 async def rotate_keys(
     app: AppDependency, caller: Annotated[Credential, require_caller(providers.rotate_keys)]
 ) -> Response:
@@ -109,7 +111,7 @@ async def rotate_keys(
     return make_answer({"rotated": await providers.rotate_keys(app, caller)})
 
 
-@router.post("/api/providers/validate", summary="Check a description", **document_route(WorthShape))
+@router.post("/api/providers/validate", summary="Check a description", **document_route(DescriptionCheckShape))
 async def validate_description(
     body: DescriptionBody,
     app: AppDependency,
@@ -147,7 +149,7 @@ async def delete_provider(
     return make_answer(await providers.delete_provider(app, caller, provider_id))
 
 
-@router.post("/api/providers/{provider_id}/test", summary="Ask a provider", **document_route(HealthyView, 404))
+@router.post("/api/providers/{provider_id}/test", summary="Test a provider", **document_route(ProbeResultView, 404))
 async def probe_provider(
     provider_id: str,
     app: AppDependency,
@@ -160,7 +162,7 @@ async def probe_provider(
     """
     found = await providers.probe_provider(app, caller, provider_id, body.model if body else None)
     if found.failure is None:
-        return make_answer(HealthyView(status="healthy", latency_ms=found.latency_ms, models=found.models))
+        return make_answer(ProbeResultView(status="healthy", latency_ms=found.latency_ms, models=found.models))
     said = public_message(found.failure)
     detail = {"path": provider_id, "message": said, "latencyMs": found.latency_ms}
     return make_error_response(503, said, code=found.failure.code, details=[detail], latencyMs=found.latency_ms)

@@ -14,10 +14,10 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from msgspec.structs import replace
 from pydantic import Field
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel, to_snake
 
 from pramana.analyse.summary import Summary
-from pramana.app import Credential, calls, comparisons, runs
+from pramana.app import Credential, calls, comparisons, rescoring, runs
 from pramana.app.comparisons import ComparisonView
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
 from pramana.errors import InvalidInput
@@ -44,9 +44,13 @@ from pramana.show.api.envelope import (
 
 router = APIRouter(tags=["runs"])
 compare = APIRouter(tags=["compare"])
-RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest")]
+RunId = Annotated[str, Path(description="ID of the run, the beginning of the ID, or latest")]
 """The run to read. Routes that change a run accept only a full id: `latest` may be another run by then."""
-MOST_IDS = 1_000
+ScoredRunId = Annotated[
+    str, Path(description="ID of the run, the beginning of the ID, or latest; with @1 at the end, with its scoring 1")
+]
+"""The run to read, by its current scoring or by another."""
+MAX_IDS = 1_000
 LONGEST_NAME = MAX_NAME_CHARS
 _EXPORT_MEDIA_TYPES: Mapping[Format, tuple[str, str]] = {
     "json": ("application/json", "json"),
@@ -84,22 +88,24 @@ class LimitsBody(Body):
 class ScenariosBody(Body):
     """Filters for the scenarios of this server. Within one filter any value matches, except in `allTags`."""
 
-    ids: Annotated[list[_Name], Field(max_length=MOST_IDS)] = Field(default_factory=list)
+    ids: Annotated[list[_Name], Field(max_length=MAX_IDS)] = Field(default_factory=list)
     type: ScenarioType | list[ScenarioType] | None = None
     difficulty: Difficulty | list[Difficulty] | None = None
     language: _Several = None
-    tag: _Several = Field(default=None, description="Any of these; `domain:` stands for its branch")
-    all_tags: _Several = Field(default=None, description="All of these")
+    tag: _Several = Field(
+        default=None, description="Any of these tags; `domain:` matches every tag that starts with it"
+    )
+    all_tags: _Several = Field(default=None, description="All of these tags")
     text: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
 
 
 @add_fields_of(
     RunRequest,
     scenarios=(
-        Literal["all"] | Annotated[list[_Name], Field(max_length=MOST_IDS)] | ScenariosBody | None,
+        Literal["all"] | Annotated[list[_Name], Field(max_length=MAX_IDS)] | ScenariosBody | None,
         Field(
             default=None,
-            description="Scenarios of this server: all, some by their ids, or those that pass filters",
+            description="Scenarios stored on this server: all, a list of IDs, or filters",
         ),
     ),
     modality=(_Several, Field(default=None, description="text, voice, noisy; several as a list")),
@@ -108,7 +114,7 @@ class ScenariosBody(Body):
 class RunBody(Body):
     """A run to create."""
 
-    dry_run: bool = Field(default=False, description="Only estimate what it would take")
+    dry_run: bool = Field(default=False, description="Only estimate the run; send and store nothing")
 
     def to_request(self) -> RunRequest:
         """Return the body as a `RunRequest`."""
@@ -116,8 +122,8 @@ class RunBody(Body):
         sent |= {"models": tuple(sent["models"]), "scenarios": _make_selection(sent["scenarios"])}
         limits: LimitsBody | None = sent["limits"]
         sent["limits"] = limits.to_limits() if limits else Limits()
-        modality = _as_list(getattr(self, "modality"))  # noqa: B009 - a field that the decorator makes
-        return RunRequest(**sent, modalities=tuple(modality) if modality else None)
+        modality = getattr(self, "modality")  # noqa: B009 - a field created by the decorator
+        return RunRequest(**sent, modalities=tuple(_as_list(modality)) if modality else None)
 
 
 def _body_defaults(body: type[Body], within: str = "") -> dict[str, Any]:
@@ -144,8 +150,8 @@ class ResumeBody(Body):
     limits: LimitsBody | None = None
 
 
-def _as_list(given: Any) -> list[Any] | None:
-    return given if given is None or isinstance(given, list) else [given]
+def _as_list(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
 
 
 def _make_selection(given: Any) -> Selection | None:
@@ -157,15 +163,14 @@ def _make_selection(given: Any) -> Selection | None:
         if not given:
             raise InvalidInput('scenarios is an empty list; name some, or write "all"')
         return Selection(ids=tuple(given))
-    return Selection(
-        ids=tuple(given.ids),
-        categories=tuple(_as_list(given.type) or ()),
-        difficulties=tuple(_as_list(given.difficulty) or ()),
-        languages=tuple(_as_list(given.language) or ()),
-        tags=tuple(_as_list(given.tag) or ()),
-        all_tags=tuple(_as_list(given.all_tags) or ()),
-        text=given.text,
-    )
+    names = {name: to_snake(runs.SELECTION_NAMES.get(name, name)) for name in Selection.__struct_fields__}
+    sent = {name: getattr(given, field) for name, field in names.items() if field in given.model_fields_set}
+    filters: dict[str, Any] = {
+        name: value if name == "text" else tuple(_as_list(value)) for name, value in sent.items() if value is not None
+    }
+    selection = Selection(**filters)
+    selection.refuse_empty_filters("scenarios", runs.SELECTION_NAMES)
+    return selection
 
 
 # ── Routes ──
@@ -178,8 +183,8 @@ def _make_selection(given: Any) -> Selection | None:
         RunView,
         404,
         status=202,
-        description="Queued: a server carries it out",
-        status_200={"model": make_envelope_model(EstimateView), "description": "What it would take (dryRun)"},
+        description="The run is queued; a server will execute it",
+        status_200={"model": make_envelope_model(EstimateView), "description": "Estimate of the run (dryRun)"},
     ),
 )
 async def create_run(
@@ -199,11 +204,11 @@ async def list_runs(
     page_size: PageSize = 50,
     status: RunStatus | None = None,
     model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
-    suite: Annotated[str | None, Query(max_length=LONGEST_NAME, description="Its name, or the beginning")] = None,
+    suite: Annotated[str | None, Query(max_length=LONGEST_NAME, description="Suite name, or its beginning")] = None,
     text: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
     *,
     outcomes: Annotated[
-        bool, Query(description="Count how the results of each ended, and say by `casesDigest` which asked the same")
+        bool, Query(description="Include outcome counts and `casesDigest`, which is equal for runs of the same cases")
     ] = False,
 ) -> Response:
     """Return runs, newest first."""
@@ -216,11 +221,11 @@ async def list_runs(
 
 @router.get("/api/runs/{run_id}", summary="Read a run", **document_route(RunDetailView, 404))
 async def read_run(
-    run_id: RunId,
+    run_id: ScoredRunId,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.read_run)],
     *,
-    summary: Annotated[bool, Query(description="false: only how far it is, which takes no adding up")] = True,
+    summary: Annotated[bool, Query(description="false: only the progress, which is faster")] = True,
 ) -> Response:
     """Return a run's plan, progress, summary and distribution of times."""
     read = runs.read_run if summary else runs.read_progress
@@ -241,14 +246,14 @@ def _summary_data(summary: Summary) -> dict[str, Any]:
     return {**to_camel_case(data), **rubric, "by": by, **({"byModel": by_model} if by_model else {})}
 
 
-_CASE = "The id of a case, or its digest"
-_TEXT = "A part of the id of a case"
-_TAG = "A tag of the case"
+_CASE = "ID or digest of a case"
+_TEXT = "Part of a case's ID"
+_TAG = "Tag of the case"
 
 
 @router.get("/api/runs/{run_id}/results", summary="List results", **document_route(list[ResultView], 404))
 async def list_results(
-    run_id: RunId,
+    run_id: ScoredRunId,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.list_results)],
     page: PageNumber = 1,
@@ -269,7 +274,7 @@ async def list_results(
 
 @router.get("/api/runs/{run_id}/results/{seq}", summary="Read a result", **document_route(ResultDetailView, 404))
 async def read_result(
-    run_id: RunId,
+    run_id: ScoredRunId,
     seq: Annotated[int, Path(ge=0, lt=2**63)],
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.read_result)],
@@ -290,11 +295,13 @@ async def read_result(
 
 @router.get("/api/runs/{run_id}/results/{seq}/call", summary="Read a call", **document_route(calls.CallView, 404))
 async def read_call(
-    run_id: RunId,
+    run_id: ScoredRunId,
     seq: Annotated[int, Path(ge=0, lt=2**63)],
     app: AppDependency,
     caller: Annotated[Credential, require_caller(calls.read_call)],
-    columns: Annotated[int, Query(ge=calls.FEWEST, le=calls.MOST, description="Parts of which the peaks are")] = 800,
+    columns: Annotated[
+        int, Query(ge=calls.MIN_COLUMNS, le=calls.MAX_COLUMNS, description="Number of peaks to return")
+    ] = 800,
 ) -> Response:
     """Return a call's conversation, its turns, and the peaks of both sides, for drawing and seeking."""
     return make_answer(await calls.read_call(app, caller, run_id, seq, columns))
@@ -318,6 +325,31 @@ async def resume_run(
     """Queue a stopped, interrupted or cancelled run again; it continues with the missing results."""
     limits = body.limits.to_changed_limits() if body and body.limits else None
     return make_answer(await runs.resume_run(app, caller, run_id, limits), status=202)
+
+
+@router.get("/api/runs/{run_id}/scorings", summary="List scorings", **document_route(list[rescoring.ScoringView], 404))
+async def list_scorings(
+    run_id: RunId,
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(rescoring.list_scorings)],
+) -> Response:
+    """Return the scorings of a run, oldest first. Number 0 came with the replies, and each `rescore` adds one."""
+    return make_answer(await rescoring.list_scorings(app, caller, run_id))
+
+
+@router.post(
+    "/api/runs/{run_id}/scorings/{number}/use",
+    summary="Make a scoring current",
+    **document_route(list[rescoring.ScoringView], 404),
+)
+async def use_scoring(
+    run_id: str,
+    number: Annotated[int, Path(ge=0, lt=2**31)],
+    app: AppDependency,
+    caller: Annotated[Credential, require_caller(rescoring.use_scoring)],
+) -> Response:
+    """Read a run by this scoring until it is rescored, and return all of its scorings."""
+    return make_answer(await rescoring.use_scoring(app, caller, run_id, number))
 
 
 @router.patch("/api/runs/{run_id}", summary="Change a run", **document_route(RunView, 404))
@@ -354,7 +386,7 @@ async def delete_run(
     ),
 )
 async def export_run(
-    run_id: RunId,
+    run_id: ScoredRunId,
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.render_run)],
     format_: Annotated[Format, Query(alias="format")] = "json",
@@ -368,7 +400,7 @@ async def export_run(
 
 def _write_export(format_: Format, run: Run, results: Iterator[tuple[Case, Result]]) -> tuple[str, IO[bytes]]:
     """Write the file to a temporary one, so that a failure can still be reported; return the run's id and the file."""
-    file = SpooledTemporaryFile(4 << 20)  # noqa: SIM115 - whoever sends it closes it
+    file = SpooledTemporaryFile(4 << 20)  # noqa: SIM115 - closed after sending
     try:
         if find_exporter(format_).binary:
             export(format_, run, results, file)

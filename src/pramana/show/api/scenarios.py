@@ -63,9 +63,9 @@ class ValidatedShape(Shape):
     """The result of validating a document."""
 
     valid: bool
-    scenarios: int = Field(description="How many of its scenarios are valid")
-    problems: list[Detail] = Field(description="Errors, and warnings of what is valid all the same")
-    read: list[_FieldsShape] | None = Field(None, description="Those that are valid, where they were asked for")
+    scenarios: int = Field(description="Number of valid scenarios in the document")
+    problems: list[Detail] = Field(description="Errors and warnings")
+    read: list[_FieldsShape] | None = Field(None, description="The valid scenarios, if requested with `read`")
 
 
 # ── Bodies ──
@@ -80,14 +80,16 @@ class YamlBody(Body):
 class ImportBody(YamlBody):
     """A YAML document to import."""
 
-    mode: Mode | None = Field(None, description="What becomes of existing ids; skip when it is not said")
-    dry_run: bool | None = Field(None, description="Only say what would change")
+    mode: Mode | None = Field(None, description="Action for IDs that already exist; default: skip")
+    dry_run: bool | None = Field(None, description="Only report what would change")
 
 
 class LibraryBody(Body):
     """The files of the library to import."""
 
-    files: list[str] | None = Field(None, min_length=1, max_length=1_000, description="All when none is named")
+    files: list[str] | None = Field(
+        None, min_length=1, max_length=1_000, description="Files to import; if omitted, all"
+    )
     mode: Mode = "skip"
     dry_run: bool = False
 
@@ -111,9 +113,7 @@ def _parse_body(model: type[YamlBody], raw: _RawBody) -> Any:
     except ValidationError as wrong:
         found = wrong.errors(include_url=False)
         if found[0]["type"] == "json_invalid":
-            raise InvalidInput.from_problems(
-                [Problem(f"this is no JSON: {found[0]['ctx']['error']}", "body")]
-            ) from None
+            raise InvalidInput.from_problems([Problem(f"not valid JSON: {found[0]['ctx']['error']}", "body")]) from None
         raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in found]) from None
 
 
@@ -139,14 +139,20 @@ _Fields = Annotated[dict[str, Any], Sent()]
 _REQUIRED_FIELDS = ("name", "type", "prompt", "expectedOutcome")
 _Seen = Annotated[
     str | None,
-    Query(alias="ifUpdatedAt", max_length=40, description="Only if its updatedAt is still this; else 409"),
+    Query(
+        alias="ifUpdatedAt",
+        max_length=40,
+        description="Delete or change only if `updatedAt` still has this value; otherwise 409",
+    ),
 ]
 
 
 def _describe_import(*errors: int) -> dict[str, Any]:
     """Return the documentation of an import's responses: 201 if it was done, 200 for a dry run."""
-    told = document_route(ImportedView, *errors, status=201, description="Done, also when every scenario was skipped")
-    told["responses"][200] = {**told["responses"][201], "description": "What would change, of a dry run"}
+    told = document_route(
+        ImportedView, *errors, status=201, description="The import is complete, even if every scenario was skipped"
+    )
+    told["responses"][200] = {**told["responses"][201], "description": "Changes that the import would make (dryRun)"}
     return told
 
 
@@ -181,7 +187,7 @@ async def validate_scenarios(
     raw: Annotated[_RawBody, Depends(_read_raw)],
     app: AppDependency,
     caller: Annotated[Credential, require_caller(scenarios.validate_document)],
-    read: Annotated[bool, Query(description="Also answer with the scenarios, as they were understood")] = False,
+    read: Annotated[bool, Query(description="Also return the scenarios as parsed")] = False,
 ) -> Response:
     """Return whether a document could be imported, and all of its problems, each with its place."""
     data = raw.data if raw.is_yaml else (await app.run_in_thread(lambda: _parse_body(YamlBody, raw))).yaml
@@ -204,7 +210,7 @@ async def import_scenarios(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(scenarios.import_documents)],
     raw: Annotated[_RawBody, Depends(_read_raw)],
-    mode: Annotated[Mode, Query(description="As in the body, for YAML that is sent as it is")] = "skip",
+    mode: Annotated[Mode, Query(description="The same as in the JSON body, for requests that send YAML")] = "skip",
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
 ) -> Response:
     """Import the scenarios of a document, all or none; with `dryRun`, only return what would change, with status 200.
@@ -245,7 +251,7 @@ class _AsYaml(Response):
     **document_route(
         str,
         status_200={
-            "description": "YAML that imports to the same",
+            "description": "YAML that can be imported again unchanged",
             "content": {_YAML: {"schema": {"type": "object", "required": ["version", "scenarios"]}}},
         },
     )
@@ -358,7 +364,7 @@ async def list_deleted_scenarios(
     return make_answer(found.items, make_page_meta(page, page_size, found.total))
 
 
-@router.get("/api/scenario-facets", summary="What scenarios can be chosen by", **document_route(FacetsView))
+@router.get("/api/scenario-facets", summary="List filter values of scenarios", **document_route(FacetsView))
 async def list_facets(
     app: AppDependency, caller: Annotated[Credential, require_caller(scenarios.list_facets)]
 ) -> Response:

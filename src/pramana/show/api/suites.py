@@ -21,7 +21,7 @@ from pramana.show.api.envelope import (
 
 router = APIRouter(tags=["suites"])
 _JSONL = "application/jsonl"
-_TEXT = "Only cases with this in their id or input, in capitals or not; the whole file is always whole"
+_TEXT = "Only cases with this text in their ID or input, ignoring case; jsonl always returns the whole file"
 
 
 class SuiteBody(Body):
@@ -29,7 +29,7 @@ class SuiteBody(Body):
 
     version: str = Field(max_length=64)
     tiers: dict[str, str] = Field(
-        description="JSONL text by the name of its tier", min_length=1, max_length=suites.MAX_TIERS
+        description="JSONL text of each tier, by tier name", min_length=1, max_length=suites.MAX_TIERS
     )
 
 
@@ -48,8 +48,8 @@ async def list_suites(
         SuiteView,
         409,
         status=201,
-        description="It is new",
-        status_200={"model": make_envelope_model(SuiteView), "description": "It is there already, and the same"},
+        description="The suite was stored",
+        status_200={"model": make_envelope_model(SuiteView), "description": "The same suite already exists"},
     ),
 )
 async def upload_suite(
@@ -68,7 +68,7 @@ async def read_suite(
     return make_answer(await suites.read_suite(app, caller, version))
 
 
-@router.get("/api/suites/{version}/hash", summary="The hashes of a suite", **document_route(HashView, 404))
+@router.get("/api/suites/{version}/hash", summary="Get the hashes of a suite", **document_route(HashView, 404))
 async def suite_hashes(
     version: str, app: AppDependency, caller: Annotated[Credential, require_caller(suites.read_hashes)]
 ) -> Response:
@@ -78,7 +78,7 @@ async def suite_hashes(
 
 @router.get(
     "/api/suites/{version}/{tier}",
-    summary="The cases of a tier",
+    summary="List the cases of a tier",
     **document_route(
         list[dict[str, Any]],
         404,
@@ -97,7 +97,7 @@ async def read_tier(
     caller: Annotated[Credential, require_caller(suites.list_cases)],
     page: PageNumber = 1,
     page_size: PageSize = 50,
-    kind: Annotated[Literal["json", "jsonl"], Query(alias="format", description="jsonl: the file itself")] = "json",
+    kind: Annotated[Literal["json", "jsonl"], Query(alias="format", description="jsonl returns the file")] = "json",
     text: Annotated[str, Query(max_length=suites.MAX_TEXT_CHARS, description=_TEXT)] = "",
 ) -> Response:
     """Return a page of a tier's cases, with field names as in the file, or the whole file."""
@@ -109,7 +109,7 @@ async def read_tier(
     return make_answer(found.items, make_page_meta(page, page_size, found.total))
 
 
-@router.get("/api/suites/{version}/{tier}/hash", summary="The hash of a tier", **document_route(TierHashView, 404))
+@router.get("/api/suites/{version}/{tier}/hash", summary="Get the hash of a tier", **document_route(TierHashView, 404))
 async def tier_hash(
     version: str, tier: str, app: AppDependency, caller: Annotated[Credential, require_caller(suites.read_tier_hash)]
 ) -> Response:

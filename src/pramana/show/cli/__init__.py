@@ -47,13 +47,13 @@ class HelpfulGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
-            meant = OTHERWISE_CALLED.get(args[0]) if isinstance(self, CommandTable) else None
+            meant = ALTERNATIVE_COMMANDS.get(args[0]) if isinstance(self, CommandTable) else None
             hint = f"; run: {meant}" if meant else suggest_similar(args[0], known)
             ctx.fail(f'unknown command "{args[0]}"{hint}')
         return super().resolve_command(ctx, args)
 
 
-OTHERWISE_CALLED = {"resume": "pramana run --resume RUN", "estimate": "pramana run --dry-run"}
+ALTERNATIVE_COMMANDS = {"resume": "pramana run --resume RUN", "estimate": "pramana run --dry-run"}
 """Operations that are options here, but have a name of their own elsewhere, such as in Python."""
 
 
@@ -120,7 +120,7 @@ def main() -> NoReturn:
         with suppress(OSError):  # the terminal itself may be gone
             _print_error(f"{where}{error.strerror or error}", "os_error")
         code = 3
-    except Exception as error:  # noqa: BLE001 - the last resort: 1 would say that an answer is bad
+    except Exception as error:  # noqa: BLE001 - exit code 1 would mean a negative answer
         _print_error(_report_defect(error), "defect")
         code = 3
     gc.freeze()  # otherwise the interpreter searches all imported objects for cycles on exit
@@ -171,4 +171,4 @@ def _report_defect(error: Exception) -> str:
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     what = escape_control_characters(f"{type(first).__name__}: {first}" if str(first) else type(first).__name__)
-    return f"internal error, please report it as a bug: {what[:300]}; {where}"
+    return f"internal error, please report this bug: {what[:300]}; {where}"

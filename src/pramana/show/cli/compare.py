@@ -44,8 +44,8 @@ def _parse_limit(context: click.Context, option: click.Parameter, value: str | N
 @click.command()
 @click.argument("base")
 @click.argument("new", required=False)
-@click.option("--model", default=None, help="Of runs with several models, which one.")
-@click.option("--new-model", default=None, help="On the new side, when it is another [default: as --model]")
+@click.option("--model", default=None, help="Model to compare, if runs have several.")
+@click.option("--new-model", default=None, help="Model to compare on the new side [default: as --model]")
 @click.option("--any-suite", is_flag=True, help="Compare although the suites differ; cases are still paired.")
 @click.option("--any-judge", is_flag=True, help="Compare verdicts although different judges gave them.")
 @click.option(
@@ -53,7 +53,7 @@ def _parse_limit(context: click.Context, option: click.Parameter, value: str | N
     callback=_parse_limit,
     default=None,
     metavar="LIMIT",
-    help="Exit 1 when proven slower by more than 200ms, or 20%; 4 when that is not decided.",
+    help="Exit 1 if proven slower by more than this (200ms or 20%), 4 if undecided.",
 )
 @click.option(
     "--show",
@@ -78,16 +78,16 @@ def compare(
 ) -> int:
     """Compare two runs, or two models of one run, case by case.
 
-    BASE and NEW are runs or results.json files. Without NEW, two models of BASE are compared; if it has more than two,
-    name them with --model and --new-model. Cases that flipped are shown with both replies and the reasons; after them,
-    replies that changed while the verdict stayed the same.
+    BASE and NEW are runs (by ID, name, or `latest`) or results.json files. Without NEW, two models of BASE are
+    compared; if it has more than two, name them with --model and --new-model. Cases that flipped are shown with both
+    replies and the reasons; after them, replies that changed while the verdict stayed the same.
 
-    Verdicts by different judges, or by different versions of a check, are left out; if each model judges itself, two
-    models are two judges. Exit code: 1 for a regression, 0 for none, 4 if the evidence is not enough; for two models
-    of one run, 1 means that the second is worse. With --max-slower the time counts too, and the worse of the two
-    decides (1, then 4, then 0).
+    Cases that the two sides judged with different judges, or with different versions of a check, are left out. If each
+    model judges itself, two models have different judges. Exit code: 1 for a regression, 0 for none, 4 if the evidence
+    is not enough; for two models of one run, 1 means that the second is worse. With --max-slower, the exit code is the
+    worse one of times and verdicts (1, then 4, then 0).
     """
-    from pramana.analyse.changes import GATED, decide_slowdown
+    from pramana.analyse.changes import TIMES_WITH_LIMIT, decide_slowdown
     from pramana.app.comparison_sides import compare_sides, describe_request_differences
     from pramana.app.comparisons import comparison_view
     from pramana.app.references import resolve_sides
@@ -117,7 +117,8 @@ def compare(
     if decision:
         click.echo(terminal.wrap_text(decision.sentence))
     for each in changed:
-        if each.sentence and not (decision and decision.code and each.what in GATED):  # the decision covers it
+        covered = decision is not None and decision.code and each.what in TIMES_WITH_LIMIT
+        if each.sentence and not covered:
             click.echo(terminal.wrap_text(each.sentence))
     if differences := describe_request_differences(each.detail for each in made.asked_differently):
         click.echo(terminal.wrap_text(differences))
@@ -129,14 +130,18 @@ def compare(
     if found.excluded:
         count = len(found.excluded)
         left = "1 case has" if count == 1 else f"{count:,} cases have"
-        click.echo(terminal.wrap_text(f"{left} no verdict on one side or both: all this is about the others alone."))
+        click.echo(
+            terminal.wrap_text(f"{left} no verdict on one side or both; this comparison is about the other cases only.")
+        )
     if found.describe_unpaired:
         click.echo(terminal.wrap_text(found.describe_unpaired))
     if view.reply_changes.sentence:
         click.echo(terminal.wrap_text(view.reply_changes.sentence))
     _print_cases(made, view.examples)
-    if found.apart and not any_judge:
-        click.echo("\nJudge both by one: pramana rescore RUN --judge MODEL. Or compare as they are: --any-judge")
+    if found.differently_judged and not any_judge:
+        click.echo(
+            "\nTo use one judge for both, run: pramana rescore RUN --judge MODEL. To compare anyway, add --any-judge"
+        )
     return code
 
 
@@ -181,7 +186,7 @@ def _format_flip(name: str, pair: "Pair", labels: "SideLabels") -> str:
     from pramana.app.comparison_sides import describe_pass_counts
 
     line = f"  {terminal.fit_to_width(name, 78)}"
-    if pair.repeats == 1 and not pair.base_over.answers and not pair.new_over.answers:
+    if pair.repeats == 1 and not pair.base_unpaired.answers and not pair.new_unpaired.answers:
         return line
     counts = describe_pass_counts(pair, labels)
     return f"{line}, {counts}" if terminal.text_width(line) + 2 + len(counts) <= 80 else f"{line}\n    {counts}"

@@ -82,14 +82,14 @@ def export(
 ) -> None:
     """Export the results of RUN [default: latest] as JSON, JSON Lines, CSV, Parquet, JUnit, Markdown or one HTML page.
 
-    RUN is an ID, the beginning of one, or `latest`; RUN@0 is the run with its first scoring. JSON, JSON Lines, CSV and
-    Parquet take several runs in one file.
+    RUN is an ID, the beginning of one, a run's name, or `latest`; RUN@0 is the run with its first scoring. JSON,
+    JSON Lines, CSV and Parquet take several runs in one file.
     """
     if output is None and audio is None and sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
     found = exporter_for(output, format_)
     if found.binary and output is None and audio is None and sys.stdout.isatty():
-        raise click.UsageError(f"{found.name} is not text for a terminal; name a file: --output RUN{found.ending}")
+        raise click.UsageError(f"{found.name} is binary and cannot be printed; name a file: --output RUN{found.ending}")
     with local_store() as store:
         chosen = {each.reference: each for each in map(store.runs.find_scored, runs or ("latest",))}
         if len(chosen) > 1:
@@ -154,7 +154,7 @@ def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", fold
         calls = terminal.pluralise(written, "call")
         click.echo(f"{calls}: a stereo WAV (caller left, agent right) and an event log each, in {folder}")
     elif not damaged:
-        click.echo("No result of this run was spoken, so there is nothing to hear.", err=True)
+        click.echo("No result of this run is a call, so there are no recordings.", err=True)
     return damaged
 
 

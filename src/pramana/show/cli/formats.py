@@ -20,7 +20,7 @@ from pramana.report import terminal
     help="Maximum number of problems to show",
 )
 @click.option("--lint", is_flag=True, help="Also warn about style: vague IDs, short outcomes, mixed tags")
-@click.option("--all", "print_all", is_flag=True, help="Print every warning, also equal ones")
+@click.option("--all", "print_all", is_flag=True, help="Print every warning, including repeated ones")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 @click.option("--github", is_flag=True, help="Print GitHub annotations")
 def validate(

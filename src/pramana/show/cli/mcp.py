@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pramana.store.tokens import Role
 
 SET_LIMIT_ADVICE = "ask the user to start it with a cost limit in US dollars: pramana mcp --max-cost 5"
-RAISE_LIMIT_ADVICE = "ask the user to start it again, with a higher --max-cost if need be"
+RAISE_LIMIT_ADVICE = "ask the user to start it again, with a higher --max-cost if necessary"
 
 
 @click.command()

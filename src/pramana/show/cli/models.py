@@ -22,9 +22,7 @@ class ModelsGroup(click.Group):
         return "list", self.commands["list"], args
 
 
-_refresh = click.option(
-    "--refresh", is_flag=True, help="Ask the providers again; otherwise their answers are kept for a day."
-)
+_refresh = click.option("--refresh", is_flag=True, help="Fetch the lists again; otherwise they are cached for a day.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -38,7 +36,7 @@ def models(context: click.Context, *, refresh: bool, as_json: bool) -> int:
     \b
     pramana models                             every configured provider
     pramana models openai                      one provider
-    pramana models http://localhost:8000/v1    a server that speaks OpenAI's chat completions
+    pramana models http://localhost:8000/v1    an OpenAI-compatible server
     """
     return _list((), refresh=refresh, as_json=as_json) if context.invoked_subcommand is None else 0
 
@@ -75,8 +73,9 @@ def _list(named: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
             for name in each.models:
                 click.echo(f"  {escape_control_characters(name)}")
         if not named:
-            always = "Always available: local-voice (an embedded voice agent), fake:… and fake-voice:… (fakes)."
-            click.echo(always, err=True)
+            click.echo(
+                "Also without a key: local-voice (embedded voice agent), fake:… and fake-voice:… (fakes).", err=True
+            )
     return 3 if named and any(each.problem for each in offers) else 0
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pramana.store.store import Store
 
 
+_Command = Callable[..., Any]
+
+
 class GroupedCommand(click.Command):
     """A command whose help lists options in groups, then exit codes and examples.
 
@@ -85,7 +88,7 @@ class FiniteRange(click.FloatRange):
 POSITIVE = FiniteRange(min=0, min_open=True)
 
 
-class OrNone(click.ParamType[Any]):
+class NumberOrNone(click.ParamType[Any]):
     """A limit, or `none`, which removes the limit of a resumed run."""
 
     def __init__(self, limit: click.ParamType[Any]) -> None:
@@ -144,6 +147,59 @@ def local_store() -> "closing[Store]":
     return closing(open_store(settings.database_url()))
 
 
+CONCURRENCY = click.option(
+    "--concurrency",
+    default=32,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Concurrent requests per provider",
+)
+QUIET = click.option("--quiet", is_flag=True, help="Print no progress, only the summary")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON")
+
+
+def add_scoring_options(judge: str, embedder: str) -> Callable[[_Command], _Command]:
+    """Add the options that say what scores replies; `judge` and `embedder` describe the defaults."""
+    return _add_options(
+        click.option("--judge", metavar="MODEL", help=f"Judge model [default: {judge}]"),
+        click.option("--embedder", metavar="MODEL", help=f"Embedding model, or local [default: {embedder}]"),
+        click.option(
+            "--scorer",
+            "scorers",
+            multiple=True,
+            metavar="NAME",
+            help="Scorer to add, or python:MODULE:FUNCTION (repeatable)",
+        ),
+    )
+
+
+def add_cost_limits(
+    limit_type: Callable[[click.ParamType[Any]], click.ParamType[Any]] = lambda plain: plain,
+) -> Callable[[_Command], _Command]:
+    """Add the limits on cost and tokens; `limit_type` makes their types from the plain ones, such as `OrNone`."""
+    return _add_options(
+        click.option("--max-cost", "max_cost_usd", type=limit_type(POSITIVE), metavar="USD", help="Cost limit (USD)"),
+        click.option(
+            "--max-total-tokens",
+            type=limit_type(click.IntRange(1)),
+            metavar="N",
+            help="Token limit, input and output",
+        ),
+    )
+
+
+def _add_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds options to a command in this order."""
+
+    def add(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
 _FILTERS = (
     click.option("--category", "categories", multiple=True, metavar="NAME", help="Filter by category (repeatable)"),
     click.option("--type", "types", multiple=True, metavar="NAME", help="Filter by scenario type (repeatable)"),
@@ -176,6 +232,4 @@ def add_selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         selection = Selection(**{name: given.pop(name) for name in Selection.__struct_fields__})
         return command(*arguments, selection=selection, **given)
 
-    for option in reversed(_FILTERS):
-        run_with_selection = option(run_with_selection)
-    return run_with_selection
+    return _add_options(*_FILTERS)(run_with_selection)

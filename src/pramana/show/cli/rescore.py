@@ -8,7 +8,17 @@ from click.core import ParameterSource
 from pramana.errors import PramanaError
 from pramana.model import Run
 from pramana.report import terminal
-from pramana.show.cli.options import CASE_OPTIONS, POSITIVE, GroupedCommand, add_selection_options, local_store
+from pramana.show.cli.options import (
+    CASE_OPTIONS,
+    CONCURRENCY,
+    JSON,
+    QUIET,
+    GroupedCommand,
+    add_cost_limits,
+    add_scoring_options,
+    add_selection_options,
+    local_store,
+)
 from pramana.show.cli.run import name_options_in_errors
 
 if TYPE_CHECKING:
@@ -17,7 +27,7 @@ if TYPE_CHECKING:
     from pramana.store.store import Store
 
 COLUMNS = 80
-_ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict they had."
+_ENDED_EARLY = "Ended early: replies that were not scored again keep their earlier verdicts."
 
 
 @click.command(
@@ -40,42 +50,15 @@ _ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict
     ),
 )
 @click.argument("run", default="latest")
-@click.option("--judge", default=None, metavar="MODEL", help="Judge model [default: as in the run]")
-@click.option(
-    "--embedder",
-    default=None,
-    metavar="MODEL",
-    help="Embedding model, or local [default: as in the run]",
-)
-@click.option(
-    "--scorer",
-    "scorers",
-    multiple=True,
-    metavar="NAME",
-    help="Scorer to add, or python:MODULE:FUNCTION (repeatable)",
-)
+@add_scoring_options(judge="as in the run", embedder="as in the run")
 @add_selection_options
-@click.option("--max-cost", type=POSITIVE, default=None, metavar="USD", help="Cost limit (USD)")
+@add_cost_limits()
+@CONCURRENCY
 @click.option(
-    "--max-total-tokens",
-    type=click.IntRange(1),
-    default=None,
-    metavar="N",
-    help="Token limit, input and output",
+    "--use", "number", type=click.IntRange(0), metavar="N", help="Make scoring N current again; score nothing"
 )
-@click.option(
-    "--concurrency",
-    default=32,
-    show_default=True,
-    type=click.IntRange(1, 10_000),
-    metavar="N",
-    help="Concurrent requests per provider",
-)
-@click.option(
-    "--use", "number", type=click.IntRange(0), metavar="N", help="Make scoring N current again; judge nothing"
-)
-@click.option("--quiet", is_flag=True, help="Print no progress, only the summary")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+@QUIET
+@JSON
 def rescore(
     run: str,
     *,
@@ -84,7 +67,7 @@ def rescore(
     scorers: tuple[str, ...],
     selection: "Selection",
     concurrency: int,
-    max_cost: float | None,
+    max_cost_usd: float | None,
     max_total_tokens: int | None,
     number: int | None,
     quiet: bool,
@@ -94,7 +77,8 @@ def rescore(
 
     The tested models get no new calls. The verdicts that changed are listed at the end, and `show`, `export` and
     `compare` use the new ones. `show RUN --scorings` lists all scorings, RUN@0 is the run with its first one, and --use
-    makes an earlier one current again, until the next `rescore`. A reply that gets no new verdict keeps the one it had.
+    makes an earlier one current again, until the next `rescore`. A reply that gets no new verdict keeps its old one.
+
     """
     import asyncio
 
@@ -115,7 +99,7 @@ def rescore(
     with local_store() as store:
         selected = select_results(store, store.runs.find(run), selection)
         found = selected.run
-        limits = Limits(concurrency=concurrency, max_cost_usd=max_cost, max_total_tokens=max_total_tokens)
+        limits = Limits(concurrency=concurrency, max_cost_usd=max_cost_usd, max_total_tokens=max_total_tokens)
         earlier = store.scorings.describe(found)[-1].number
         stop, expected = Stop(), sum(1 for _ in selected.results()) if selection else found.stored
         with LiveProgress(expected, quiet=quiet or as_json) as live, SignalHandler(stop):
@@ -162,16 +146,16 @@ def _refuse_beside_use(context: click.Context) -> None:
         if each.name not in may_stand and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
     ]
     if typed:
-        raise click.UsageError(f"{', '.join(typed)} cannot go with --use, which judges nothing")
+        raise click.UsageError(f"{', '.join(typed)} cannot be combined with --use, which scores nothing")
 
 
 def _use_scoring(run: str, number: int, *, as_json: bool) -> None:
     """Make a scoring of a run current, and list all of them."""
-    from pramana.app.rescoring import use_scoring
+    from pramana.app.rescoring import make_scoring_current
     from pramana.report.rescoring import print_scorings
 
     with local_store() as store:
-        found = use_scoring(store, store.runs.find(run), number)
+        found = make_scoring_current(store, store.runs.find(run), number)
     if as_json:
         terminal.print_json(terminal.views_to_plain(found))
     else:

@@ -16,11 +16,16 @@ from pramana.model import Run
 from pramana.report import terminal
 from pramana.show.cli.options import (
     CASE_OPTIONS,
+    CONCURRENCY,
+    JSON,
     POSITIVE,
+    QUIET,
     FiniteRange,
     GroupedCommand,
-    OrNone,
+    NumberOrNone,
     OutputPath,
+    add_cost_limits,
+    add_scoring_options,
     add_selection_options,
     exporter_for,
     local_store,
@@ -78,21 +83,13 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
     metavar="FILE",
     help="System prompt",
 )
-@click.option("--judge", metavar="MODEL", help="Judge model [default: each model judges itself]")
-@click.option("--embedder", metavar="MODEL", help="Embedding model [default: MiniLM, embedded]")
-@click.option(
-    "--scorer",
-    "scorers",
-    multiple=True,
-    metavar="NAME",
-    help="Scorer to add, or python:MODULE:FUNCTION (repeatable)",
-)
+@add_scoring_options(judge="each model judges itself", embedder="MiniLM, embedded")
 @click.option(
     "--modality",
     "modalities",
     metavar="LIST",
     callback=lambda _, __, value: None if value is None else tuple(value.split(",")),
-    help="text, voice, noisy [default: as the model takes them]",
+    help="text, voice, noisy [default: text or voice, by model]",
 )
 @click.option("--condition", metavar="LIST", help="Sound effects, such as noise=10dB,phone,loss=5%")
 @click.option(
@@ -127,9 +124,8 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
 @click.option(
     "--param", "params", multiple=True, metavar="NAME=VALUE", help="Any other parameter, as JSON or text (repeatable)"
 )
-@click.option("--max-cost", "max_cost_usd", type=OrNone(POSITIVE), metavar="USD", help="Cost limit (USD)")
-@click.option("--max-total-tokens", type=OrNone(click.IntRange(1)), metavar="N", help="Token limit, input and output")
-@click.option("--deadline", "deadline_s", type=OrNone(POSITIVE), metavar="SECONDS", help="Time limit for the run")
+@add_cost_limits(NumberOrNone)
+@click.option("--deadline", "deadline_s", type=NumberOrNone(POSITIVE), metavar="SECONDS", help="Time limit for the run")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -139,14 +135,7 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
     metavar="SECONDS",
     help="Timeout per request",
 )
-@click.option(
-    "--concurrency",
-    default=32,
-    show_default=True,
-    type=click.IntRange(1, 10_000),
-    metavar="N",
-    help="Concurrent requests per provider",
-)
+@CONCURRENCY
 @click.option("--name", default=None, metavar="NAME", help="Name of the run, for lists")
 @click.option("--note", default=None, metavar="TEXT", help="Note on the run")
 @click.option(
@@ -161,15 +150,16 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
 @click.option("--id-file", type=OutputPath(), metavar="FILE", help="Write the run ID to this file")
 @click.option("--dry-run", is_flag=True, help="Print calls, tokens and cost; send nothing")
 @click.option("--cache", is_flag=True, help="Reuse cached replies to identical requests")
-@click.option("--quiet", is_flag=True, help="Print no progress, only the summary")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+@QUIET
+@JSON
 @click.pass_context
 def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selection", **given: Any) -> int:
     """Test models on the cases in PATHS: suites, scenarios, or folders of them.
 
     PATHS may also be `library:` (the built-in scenarios), `store:` (all scenarios of the store) or `store:ID`. Without
-    PATHS, runs a tier of the built-in suite. Without --model, tests the small embedded model. A limit that is
-    reached sends no new requests; those in flight finish and are paid for.
+    PATHS, runs a tier of the built-in suite. Without --model, tests the small embedded model. When a limit is reached,
+    no new requests are sent; those in flight are finished and paid for.
+
     """
     from pramana.bench import reduced_garbage_collection, run_sync
     from pramana.planning import create_run, pull_missing_weights
@@ -219,7 +209,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         return _report_run(store, ended, stop, given)
     except KeyboardInterrupt:
         if begun:
-            _record_left(store, begun)
+            _record_abandoned(store, begun)
         raise
     finally:
         store.close()
@@ -277,12 +267,12 @@ def _pull_weights(name: str) -> None:
     pull_weights(name)
 
 
-def _record_left(store: "Store", begun: Run) -> None:
+def _record_abandoned(store: "Store", begun: Run) -> None:
     """Record that a run was stopped at once by a signal, and print how to resume it."""
     import signal
 
-    from pramana.bench import INTERRUPTED
     from pramana.report.resuming import resume_advice
+    from pramana.run.engine import INTERRUPTED
     from pramana.store.queue import process_name
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignored for a moment only
@@ -311,7 +301,7 @@ def _check_option_conflicts(context: click.Context, paths: tuple[Path, ...], giv
 
     if given["resume"] is not None:
         may_differ = {*_OPTIONS_OUTSIDE_PLAN, *Limits.__struct_fields__}
-        typed = [each for each in context.command.params if _was_typed(context, each.name or "")]
+        typed = [each for each in context.command.params if _is_option_given(context, each.name or "")]
         planned = [each for each in typed if each.name not in may_differ]
         if planned:
             names = [each.opts[0] if isinstance(each, click.Option) else "PATHS" for each in planned]
@@ -320,13 +310,13 @@ def _check_option_conflicts(context: click.Context, paths: tuple[Path, ...], giv
                 "without --resume"
             )
     for name in ("output", "id_file", "fail_under"):
-        if given["dry_run"] and _was_typed(context, name):
+        if given["dry_run"] and _is_option_given(context, name):
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(
                 f"{option} cannot be combined with --dry-run: an estimate stores no run and no results"
             )
     for name in ("tier", "suite"):
-        if paths and _was_typed(context, name):
+        if paths and _is_option_given(context, name):
             raise click.UsageError(f"--{name} cannot be combined with PATHS: name files or a tier of a suite, not both")
 
 
@@ -355,19 +345,17 @@ def _resumed_limits(context: click.Context, begun: Run) -> "Limits":
     """Return the limits of a resumed run: its stored limits, overridden by the options given."""
     from pramana.request import Limits
 
-    typed = [name for name in Limits.__struct_fields__ if _was_typed(context, name)]
+    typed = [name for name in Limits.__struct_fields__ if _is_option_given(context, name)]
     return Limits.for_resumed_run(begun.limits, {name: context.params[name] for name in typed})
 
 
-def _was_typed(context: click.Context, name: str) -> bool:
+def _is_option_given(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 @contextmanager
 def name_options_in_errors(context: click.Context) -> Iterator[None]:
     """Name the option instead of the request field in errors raised in the context."""
-    from dataclasses import replace
-
     from msgspec.structs import fields
 
     from pramana.request import Limits, RunRequest, published_name
@@ -383,11 +371,7 @@ def name_options_in_errors(context: click.Context) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        if not error.problems or any(each.file for each in error.problems):
-            raise
-        raise InvalidInput.from_problems(
-            [replace(each, path=option_name(each.path)) for each in error.problems]
-        ) from None
+        raise error.with_paths(option_name) from None
 
 
 def _system_prompt(path: Path | None) -> str | None:

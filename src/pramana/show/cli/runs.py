@@ -91,7 +91,7 @@ def runs(
     elif found.runs:
         click.echo(render_runs(found, terminal.terminal_columns()))
     elif not (model or suite or name or status):
-        click.echo("No runs yet: `pramana run` makes the first.")
+        click.echo("No runs yet. Start the first one: pramana run")
     else:
         meant = suggest_similar(model, known, 0.5) if model else ""
         click.echo(f"No run matches these filters{meant or '.'}")
@@ -108,11 +108,11 @@ def _listed_data(each: "ListedRun") -> dict[str, Any]:
 @click.option("--note", default=None, metavar="TEXT", help="New note; empty removes it")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def edit(run_id: str, *, name: str | None, note: str | None, as_json: bool) -> None:
-    """Change the name or the note of RUN: an id, the beginning of one, or `latest`."""
+    """Change the name or the note of RUN: an ID, the beginning of one, its name, or `latest`."""
     from pramana.request import RunEdit
 
     if name is None and note is None:
-        raise click.UsageError("say what to change: --name NAME, --note TEXT, or both")
+        raise click.UsageError("nothing to change; add --name NAME, --note TEXT, or both")
     with local_store() as store:
         changed = store.runs.edit(store.runs.find(run_id).id, RunEdit(name=name, note=note))
     if as_json:
@@ -135,7 +135,7 @@ def delete(run_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
         found = {run.id: run for run in map(store.runs.find, run_ids)}
         for run in found.values():
             if run.status == "running" and run.holder:
-                raise AlreadyRunning(f"run {run.id} is under way; end it first, then delete it")
+                raise AlreadyRunning(f"run {run.id} is still running; cancel it or wait for its end, then delete it")
         results = terminal.pluralise(sum(run.stored for run in found.values()), "result")
         what = f"{terminal.pluralise(len(found), 'run')} with {results}"
         if not yes:
@@ -165,16 +165,16 @@ def delete(run_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> None:
     """Show the summary of RUN [default: latest], or of some of its cases.
 
-    RUN is an ID, the beginning of one, or `latest`; RUN@0 is the run with its first scoring, before any `rescore`. With
-    --id, shows those results in full: system prompt, conversation, every check with its reason, and the judge's
-    prompt and answer.
+    RUN is an ID, the beginning of one, a run's name, or `latest`; RUN@0 is the run with its first scoring, before
+    any `rescore`. With --id, shows those results in full: system prompt, conversation, every check with its reason, and
+    the judge's prompt and answer.
     """
     from pramana.report.resuming import resume_advice
     from pramana.report.selection import select_results
     from pramana.report.summary import decide_run_exit, print_summary, summarise_results
 
     if scorings and selection:
-        raise click.UsageError("--scorings lists those of the whole run; leave the filters out")
+        raise click.UsageError("--scorings lists all scorings of the run; remove the filters")
     with local_store() as store:
         found = store.runs.find_scored(run)
         if scorings:
@@ -213,7 +213,9 @@ def _chosen_scoring(store: "Store", run: Run) -> str:
     if chosen is None or run.scoring is not None:
         return ""
     newest = scorings[-1].number
-    return f"Scoring {chosen} is current by choice; the newest is {newest}: pramana show {run.id} --scorings"
+    return (
+        f"Scoring {chosen} is current because it was chosen; the newest is {newest}: pramana show {run.id} --scorings"
+    )
 
 
 def _print_in_full(store: "Store", selected: "SelectedRun") -> None:
@@ -229,7 +231,7 @@ def _print_in_full(store: "Store", selected: "SelectedRun") -> None:
         more = count - SHOWN_CONVERSATIONS
         click.echo(f"\n… and {more:,} more: pramana export {run.reference} has them all.")
     elif not count:
-        click.echo(f"Run {run.reference} has no result of these cases yet: {run.expected:,} to come.")
+        click.echo(f"Run {run.reference} has no results of these cases yet; {run.expected:,} are expected.")
 
 
 def _result_records(store: "Store", selected: "SelectedRun") -> list[dict[str, Any]]:

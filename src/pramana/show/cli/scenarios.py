@@ -27,7 +27,7 @@ PROGRESS_AFTER_S = 2.0
 """Work that takes less time shows no progress."""
 PAGE_SIZE = 500
 """Scenarios per request to a server."""
-MOST_LISTED = 10_000_000
+MAX_LISTED = 10_000_000
 
 
 @click.group(cls=HelpfulGroup)
@@ -86,7 +86,7 @@ def import_(
         _print_import_result(done, len(files), dry_run=dry_run, as_json=as_json)
         return 0
     exist = "exists" if len(done) == 1 else "exist"
-    nothing = f"{terminal.pluralise(len(done), 'id')} {exist} already, so nothing was imported; see --mode"
+    nothing = f"{terminal.pluralise(len(done), 'id')} already {exist}, so nothing was imported; see --mode"
     if as_json:
         raise InvalidInput(nothing, done)
     for each in done:
@@ -167,19 +167,25 @@ def _print_import_result(done: "ImportResult", files: int, *, dry_run: bool, as_
 
 # ── Filters ──
 
-_many: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
+_repeatable: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
 _TYPES = ("task-completion", "information-retrieval", "conversation-flow")
 _DIFFICULTIES = ("easy", "medium", "hard")
 _FILTERS = (
-    click.option("--type", type=click.Choice(_TYPES), multiple=True, help="Only these types."),
-    click.option("--difficulty", type=click.Choice(_DIFFICULTIES), multiple=True, help="Only these difficulties."),
-    click.option("--language", **_many, help="Only these languages."),
-    click.option("--tag", **_many, help="Only with one of these tags; `domain:` matches every tag that starts so."),
-    click.option("--all-tags", **_many, help="Only with all of these tags."),
-    click.option("--text", default="", help="Only with this text in id, name, prompt or expected outcome."),
-    click.option("--id", **_many, help="Only these ids."),
+    click.option("--type", type=click.Choice(_TYPES), multiple=True, help="Filter by type (repeatable)"),
+    click.option(
+        "--difficulty", type=click.Choice(_DIFFICULTIES), multiple=True, help="Filter by difficulty (repeatable)"
+    ),
+    click.option("--language", **_repeatable, help="Filter by language (repeatable)"),
+    click.option(
+        "--tag",
+        **_repeatable,
+        help="Filter by tag; any must match; `domain:` matches all tags with that prefix (repeatable)",
+    ),
+    click.option("--all-tags", **_repeatable, help="Filter by tag; all must match (repeatable)"),
+    click.option("--text", default="", help="Filter by text in ID, name, prompt or expected outcome"),
+    click.option("--id", **_repeatable, help="Filter by ID (repeatable)"),
 )
-_FROM = click.option("--from", "url", metavar="URL", help="A server [default: the local store]")
+_FROM = click.option("--from", "url", metavar="URL", help="Server to use [default: local store]")
 _IDS = click.argument("ids", nargs=-1, required=True, metavar="ID...")
 
 
@@ -203,17 +209,17 @@ def _add_filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @scenarios.command("list")
 @_add_filter_options
-@click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="At most this many.")
+@click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="Maximum number of scenarios")
 @_FROM
 @SERVER_TOKEN
-@click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def list_(*, filters: "ScenarioFilter", limit: int | None, url: str | None, token: str | None, as_json: bool) -> None:
     """List the scenarios of the local store or a server, by id."""
     from pramana.report.scenarios import render_scenarios
 
-    found, total = _found_on(_open_remote(url, token), filters, limit) if url else _found_here(filters, limit)
+    found, total = _list_remotely(_open_remote(url, token), filters, limit) if url else _list_locally(filters, limit)
     if as_json:
-        terminal.print_json([_as_data(each) for each in found])
+        terminal.print_json([_scenario_to_data(each) for each in found])
         return
     if not found:
         any_filter = filters != type(filters)()
@@ -228,14 +234,14 @@ def list_(*, filters: "ScenarioFilter", limit: int | None, url: str | None, toke
 _HOW_TO_IMPORT = "import some with pramana scenarios import FILE"
 
 
-def _found_here(filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
+def _list_locally(filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
     from pramana.app.scenarios import scenario_views
 
     with local_store() as store:
-        return scenario_views(store, filters.selection(), 0, limit or MOST_LISTED)
+        return scenario_views(store, filters.selection(), 0, limit or MAX_LISTED)
 
 
-def _found_on(remote: "ServerClient", filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
+def _list_remotely(remote: "ServerClient", filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
     from msgspec import convert, to_builtins
 
     from pramana.app.scenarios import ScenarioView
@@ -253,7 +259,7 @@ def _found_on(remote: "ServerClient", filters: "ScenarioFilter", limit: int | No
     return Listed(found[:limit], total)
 
 
-def _as_data(scenario: "ScenarioView") -> dict[str, Any]:
+def _scenario_to_data(scenario: "ScenarioView") -> dict[str, Any]:
     """Return a scenario with its field names as in files."""
     from msgspec import convert, to_builtins
 
@@ -271,7 +277,7 @@ def _as_data(scenario: "ScenarioView") -> dict[str, Any]:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @_FROM
 @SERVER_TOKEN
-@click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | None, as_json: bool) -> None:
     """Delete scenarios by ID, or none if one of the IDs is unknown.
 
@@ -284,7 +290,7 @@ def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | Non
     if not yes and sys.stdin is not None and sys.stdin.isatty():
         click.confirm(f"Delete {escape_control_characters(what)}?", abort=True, err=True)
     if url:
-        deleted = _delete_on(_open_remote(url, token), ids)
+        deleted = _delete_remotely(_open_remote(url, token), ids)
     else:
         with local_store() as store:
             deleted = [(each.scenario.id, each.restorable_until) for each in delete_scenarios(store, ids)]
@@ -298,7 +304,7 @@ def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | Non
     )
 
 
-def _delete_on(remote: "ServerClient", ids: Sequence[str]) -> list[tuple[str, str]]:
+def _delete_remotely(remote: "ServerClient", ids: Sequence[str]) -> list[tuple[str, str]]:
     for each in ids:  # so that nothing is deleted when one is unknown
         _read_envelope(remote, "GET", _address_of(each))
     answers = [_read_envelope(remote, "DELETE", _address_of(each))["data"] for each in ids]
@@ -309,7 +315,7 @@ def _delete_on(remote: "ServerClient", ids: Sequence[str]) -> list[tuple[str, st
 @_IDS
 @_FROM
 @SERVER_TOKEN
-@click.option("--json", "as_json", is_flag=True, help="Print a list of ids.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def restore(ids: tuple[str, ...], *, url: str | None, token: str | None, as_json: bool) -> None:
     """Restore scenarios that were deleted within the last day."""
     from pramana.app.scenarios import restore_scenarios
@@ -353,7 +359,7 @@ def _read_envelope(
 @SERVER_TOKEN
 def export(path: Path | None, *, filters: "ScenarioFilter", url: str | None, token: str | None) -> None:
     """Export scenarios as one YAML document to PATH [default: standard output], ready to import again."""
-    text = _exported_remotely(_open_remote(url, token), filters) if url else _exported_locally(filters)
+    text = _export_remotely(_open_remote(url, token), filters) if url else _export_locally(filters)
     count = text.count("\n- id: ")  # no other line starts like this
     if path is None:
         sys.stdout.write(text)
@@ -364,7 +370,7 @@ def export(path: Path | None, *, filters: "ScenarioFilter", url: str | None, tok
         click.echo(f"{terminal.pluralise(count, 'scenario')} written{where}", err=True)
 
 
-def _exported_locally(filters: "ScenarioFilter") -> str:
+def _export_locally(filters: "ScenarioFilter") -> str:
     from pramana.load.scenario import write_yaml
 
     wanted = filters.selection()
@@ -381,7 +387,7 @@ def _open_remote(url: str, token: str | None) -> "ServerClient":
     return ServerClient(url, token)
 
 
-def _exported_remotely(remote: "ServerClient", filters: "ScenarioFilter") -> str:
+def _export_remotely(remote: "ServerClient", filters: "ScenarioFilter") -> str:
     from msgspec import to_builtins
 
     query = {name: value for name, value in to_builtins(filters).items() if value}

@@ -78,8 +78,8 @@ def serve(
     with local_store() as store:
         if api_only and store.kind == "sqlite":
             raise InvalidInput(
-                "--api-only is for a team's PostgreSQL, where another process runs what this one accepts; set "
-                "PRAMANA_DATABASE_URL, or leave it out"
+                "--api-only is for a team's PostgreSQL, where another process executes the runs; set "
+                "PRAMANA_DATABASE_URL, or remove --api-only"
             )
         for_others = not is_loopback(host) or bool(hosts) or bool(trusted)
         if for_others:
@@ -91,13 +91,17 @@ def serve(
                 else f"answering for the proxy {proxies[0]}"
             )
             if no_auth:
-                raise InvalidInput(f"{whom} lets others in, and --no-auth would let them do everything; leave it out")
+                raise InvalidInput(
+                    f"{whom} makes the server reachable for others, and with --no-auth they could do everything; "
+                    "remove --no-auth"
+                )
             if not store.tokens.has_valid_token():
                 why = (
-                    "every token is revoked or expired" if store.tokens.has_ever_existed() else "nobody has a token yet"
+                    "every token is revoked or expired" if store.tokens.has_ever_existed() else "there is no token yet"
                 )
                 raise InvalidInput(
-                    f"{whom} lets others in, and {why}; make one first: pramana token create NAME --role admin"
+                    f"{whom} makes the server reachable for others, and {why}; create a token first: pramana token "
+                    "create NAME --role admin"
                 )
         serving = App(
             store,
@@ -161,14 +165,14 @@ def _run_server(serving: "App", listening: socket.socket) -> None:
                 what = "API" if serving.api_only else "workbench"
                 who = "Everyone needs a token"
                 if serving.open_to_all:
-                    who = "Everyone on this machine may do everything, without a token"
+                    who = "No token is needed: everyone on this machine can do everything"
                 elif serving.trusts_own_account:
                     if sys.platform == "linux":  # its kernel reports the account of a connection
                         who = "Your own account on this machine needs no token; everyone else needs one"
                     if not serving.api_only:  # as Jupyter does: the URL signs its reader in
                         url += f"/sign-in?token={serving.access.make_startup_token()}"
-                        who += ", such as the one in this URL, until the server ends"
-                click.echo(f"Pramana serves its {what}: {url}\n{who}. API at /docs. Ctrl-C ends it.")
+                        who += "(the one in this URL is valid until the server stops)"
+                click.echo(f"Pramana serves its {what}: {url}\n{who}. API at /docs. Press Ctrl-C to stop.")
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -199,4 +203,4 @@ def _run_server(serving: "App", listening: socket.socket) -> None:
     server = Server(config)
     asyncio.run(server.serve([listening]))
     if not server.started:
-        raise CannotListen("the server could not start; what it printed says why")
+        raise CannotListen("the server could not start; see its output above")

@@ -38,14 +38,14 @@ class SignalHandler:
             signal.signal(each, before)
 
     def _on_signal(self, number: int, _: object) -> None:
-        from pramana.bench import INTERRUPTED
+        from pramana.run.engine import INTERRUPTED
 
         self._stop(INTERRUPTED)
         self._signal_count += 1
         if self._signal_count == 1:
             again = "press Ctrl-C again" if number == signal.SIGINT else "signal again"
             with suppress(OSError, RuntimeError):  # the terminal is gone, or a write to it was interrupted
-                click.echo(f"Finishing what is under way; {again} to stop at once.", err=True)
+                click.echo(f"Finishing requests in flight; {again} to stop at once.", err=True)
         elif self._clock() - self._last_signal_at > SECOND_SIGNAL_WINDOW_S:  # repeated presses count as one
             self._last_signal_at = self._clock()
             raise KeyboardInterrupt

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pramana.load.results import ModelResults
     from pramana.store.store import Store
 
-MOST_RESULTS, MOST_BYTES = 1_000, 8 << 20
+MAX_RESULTS, MAX_BYTES = 1_000, 8 << 20
 """Limits of one request; the second is a quarter of a server's default limit."""
 LONGEST_OUTPUT, LONGEST_NAME = 1 << 20, 256
-LONGEST_WAIT_S, MOST_WAITS = 300.0, 10
+LONGEST_WAIT_S, MAX_WAITS = 300.0, 10
 _COUNT_NAMES = ("sent", "accepted", "duplicates", "refused", "left_out")
 _SENT_FIELDS = (
-    "What is sent: model, prompt id, output, score and verdict, time, temperature, seed, suite version and hash; "
-    "never keys, raw responses or system prompts."
+    "Sent to the server: model, prompt ID, output, score and verdict, time, temperature, seed, suite version and "
+    "hash; never keys, raw responses or system prompts."
 )
 
 
@@ -58,15 +58,17 @@ class _Delivery:
 def submit(what: str | None, *, url: str, token: str | None, again: bool, as_json: bool) -> int:
     """Submit results to a community server: a run, a results.json, or every finished run not submitted yet.
 
-    Runs are sent one at a time; the first failure stops, and the same command continues with the rest. Exit code: 0 if
-    everything was submitted, 2 if something is not valid or not allowed, 3 if the work could not be finished.
+    Runs are sent one at a time. After a failure, no more runs are sent; repeat the command to submit the rest. Exit
+    code: 0 if everything was submitted, 2 if something is not valid or not allowed, 3 if the work could not be
+    finished.
+
     """
 
     def say(line: str) -> None:
         if not as_json:
             click.echo(escape_control_characters(line), err=True)
 
-    receiver = ServerClient(_normalise_url(url), token, may_ask_to_wait=True)
+    receiver = ServerClient(_normalise_url(url), token, returns_rate_limits=True)
     done: list[_Delivery] = []
     failure: PramanaError | None = None
     with local_store() as store:
@@ -98,11 +100,11 @@ def _normalise_url(url: str) -> str:
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), parts.query, ""))
 
 
-def _describe_delivery(parcel: _Delivery) -> str:
-    counts = parcel.counts
+def _describe_delivery(delivery: _Delivery) -> str:
+    counts = delivery.counts
     said = [f"{counts['accepted']:,} accepted"]
     said += [f"{counts[name]:,} {name.replace('_', ' ')}" for name in _COUNT_NAMES[2:] if counts[name]]
-    return ", ".join(said) + "".join(f"; {each}" for each in parcel.notes)
+    return ", ".join(said) + "".join(f"; {each}" for each in delivery.notes)
 
 
 def _report(
@@ -118,7 +120,7 @@ def _report(
         click.echo(f"pramana: {escape_control_characters(str(failure))}", err=True)
         for problem in failure.problems[:10] if isinstance(failure, InvalidInput) else ():
             click.echo(f"  {escape_control_characters(str(problem))}", err=True)
-        click.echo(f"{terminal.pluralise(left, 'run')} not submitted: the same command goes on with them.", err=True)
+        click.echo(f"{terminal.pluralise(left, 'run')} not submitted; repeat the command to submit the rest.", err=True)
     elif not done:
         known = f"; {terminal.pluralise(before, 'run')} submitted before" if before else ""
         click.echo(f"Nothing to submit{known}.")
@@ -193,7 +195,7 @@ def _delivery_of_run(store: "Store", run: Run) -> _Delivery:
     return parcel
 
 
-_OWN_PROMPT_NOTE = "sent as of an unknown suite, because the run had a system prompt of its own"
+_OWN_PROMPT_NOTE = "sent as results of an unknown suite, because the run had its own system prompt"
 _PASSED = {Outcome.PASSED: True, Outcome.FAILED: False}
 
 
@@ -251,33 +253,33 @@ def _as_integer(value: Any) -> int | None:
 # ── Sending ──
 
 
-def _deliver(receiver: ServerClient, parcel: _Delivery, say: Callable[[str], None]) -> None:
+def _deliver(receiver: ServerClient, delivery: _Delivery, print_line: Callable[[str], None]) -> None:
     """Send all of a run; raise if the server refuses anything."""
-    for body, count in _request_bodies(parcel):
-        data = _send_body(receiver, body, say)
-        parcel.counts["sent"] += count
+    for body, count in _request_bodies(delivery):
+        data = _send_body(receiver, body, print_line)
+        delivery.counts["sent"] += count
         for name in ("accepted", "duplicates", "refused"):
-            parcel.counts[name] += data[name]
-        if data["refused"] and len(parcel.notes) < 3:
-            parcel.notes.append(str(next((each["reason"] for each in data["results"] if each["reason"]), "")))
+            delivery.counts[name] += data[name]
+        if data["refused"] and len(delivery.notes) < 3:
+            delivery.notes.append(str(next((each["reason"] for each in data["results"] if each["reason"]), "")))
 
 
-def _request_bodies(parcel: _Delivery) -> Iterator[tuple[bytes, int]]:
+def _request_bodies(delivery: _Delivery) -> Iterator[tuple[bytes, int]]:
     """Yield the request bodies of a run, each within the limits, with the number of its results."""
-    head = terminal.to_json(parcel.shared)[:-1].encode()
+    head = terminal.to_json(delivery.shared)[:-1].encode()
     gathered: list[bytes] = []
     size = 0
 
     def encode_body() -> bytes:
         return head + b', "results": [' + b",".join(gathered) + b"]}"
 
-    for each in parcel.results(parcel):
+    for each in delivery.results(delivery):
         long = max(len(each["model_id"]), len(each["prompt_id"])) > LONGEST_NAME
         if long or not each["prompt_id"] or len(each["output"].encode("utf-8", "surrogatepass")) > LONGEST_OUTPUT:
-            parcel.counts["left_out"] += 1
+            delivery.counts["left_out"] += 1
             continue
         one = terminal.to_json(each).encode()
-        if gathered and (len(gathered) == MOST_RESULTS or size + len(one) > MOST_BYTES):
+        if gathered and (len(gathered) == MAX_RESULTS or size + len(one) > MAX_BYTES):
             yield encode_body(), len(gathered)
             gathered, size = [], 0
         gathered.append(one)
@@ -286,15 +288,15 @@ def _request_bodies(parcel: _Delivery) -> Iterator[tuple[bytes, int]]:
         yield encode_body(), len(gathered)
 
 
-def _send_body(receiver: ServerClient, body: bytes, say: Callable[[str], None]) -> dict[str, Any]:
-    for attempt in range(MOST_WAITS + 1):
+def _send_body(receiver: ServerClient, body: bytes, print_line: Callable[[str], None]) -> dict[str, Any]:
+    for attempt in range(MAX_WAITS + 1):
         said = receiver.ask("POST", "/api/submit/batch", body=body)
         if said.status != 429:
             break
         wait = _retry_after(said, attempt)
-        if attempt == MOST_WAITS or wait > LONGEST_WAIT_S:
-            raise ServerFailed(f"{receiver.url} wants nothing for {wait:.0f} s; try again later")
-        say(f"  the server asks to wait {wait:.0f} s")
+        if attempt == MAX_WAITS or wait > LONGEST_WAIT_S:
+            raise ServerFailed(f"{receiver.url} accepts no requests for {wait:.0f} s; try again later")
+        print_line(f"  the server asks to wait {wait:.0f} s")
         clock.sleep(wait)
     answer = said.json
     if not said.ok:
@@ -305,7 +307,9 @@ def _send_body(receiver: ServerClient, body: bytes, say: Callable[[str], None]) 
     try:
         return {**{name: int(data[name]) for name in _COUNT_NAMES[1:4]}, "results": data["results"]}
     except (TypeError, KeyError, ValueError):
-        raise ServerFailed("what answers there does not take submissions as Pramana does") from None
+        raise ServerFailed(
+            "the server at this address does not answer as a Pramana server does; check the address"
+        ) from None
 
 
 def _retry_after(response: ServerResponse, attempt: int) -> float:

@@ -8,7 +8,7 @@ from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
 from pramana.show.cli.options import local_store
 from pramana.store.engine import timestamp
-from pramana.store.tokens import EXPIRES_DAYS, MOST_DAYS, Token
+from pramana.store.tokens import EXPIRES_DAYS, MAX_DAYS, Token
 
 _FIRST_TOKEN_NOTE = (
     "This is the first token. So far, a server may call models at private addresses, such as Ollama on localhost."
@@ -22,8 +22,8 @@ def _is_interactive() -> bool:
 def _parse_days(_: click.Context, __: click.Parameter, text: str) -> int | None:
     if text == "never":
         return None
-    if not (text.isdecimal() and 1 <= int(text) <= MOST_DAYS):
-        raise click.BadParameter(f"expected a number of days from 1 to {MOST_DAYS:,}, or never")
+    if not (text.isdecimal() and 1 <= int(text) <= MAX_DAYS):
+        raise click.BadParameter(f"expected a number of days from 1 to {MAX_DAYS:,}, or never")
     return int(text)
 
 
@@ -59,14 +59,14 @@ def token() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def create(name: str, *, role: str, days: int | None, allow: bool | None, as_json: bool) -> None:
-    """Create a token called NAME [default: its role] and print it. It is shown only once: the store keeps its hash."""
+    """Create a token called NAME [default: its role] and print it. It is shown only once: only its hash is stored."""
     with local_store() as store:
-        is_first = not store.tokens.has_ever_existed() and not store.decisions.read().allow_private_addresses
+        is_first = not store.tokens.has_ever_existed() and not store.preferences.read().allow_private_addresses
         if is_first and allow is None and _is_interactive():
             allow = click.confirm(f"{_FIRST_TOKEN_NOTE} Allow this for everyone with a token?", err=True)
         made, secret = store.tokens.create(name or role, role, days)
         if allow is not None:
-            store.decisions.write({"allow_private_addresses": allow})
+            store.preferences.write({"allow_private_addresses": allow})
     if as_json:
         shown = {"id": made.id, "name": made.name, "role": made.role, "expires": made.expires, "token": secret}
         terminal.print_json(shown)

@@ -130,7 +130,7 @@ class SecretField:
         try:
             found: Any = await asked
         except TimeoutError:
-            words = "nothing was saved: the browser did not answer in time; press the button again"
+            words = "not saved: the browser did not respond in time; press the button again"
             raise UseCaseRefused(408, words, "timeout") from None
         return str(found or "")
 

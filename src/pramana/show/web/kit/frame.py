@@ -64,7 +64,7 @@ def register_page(path: str, title: str, *needs: Callable[..., Any]) -> Callable
 
 def _forbidden(context: PageContext, *needs: Callable[..., Any]) -> UseCaseRefused:
     role = next(role_of(each) for each in needs if not context.may(each))
-    return UseCaseRefused(403, f"this needs the role {role}, and yours is {context.user.role}", "forbidden")
+    return UseCaseRefused(403, f"this page needs the role {role}, and yours is {context.user.role}", "forbidden")
 
 
 def _add_content() -> ui.element:
@@ -88,8 +88,8 @@ def install_not_found_page() -> None:
         return render_plain_page(
             request,
             "No such page",
-            tag("h1", "There is no such page"),
-            tag("p", "What was here may have been deleted, or the address is mistyped."),
+            tag("h1", "Page not found"),
+            tag("p", "The page may have been deleted, or the address is mistyped."),
             tag("p", render_link("/", "Home")),
             status=404,
         )
@@ -121,7 +121,7 @@ def _begin_page(context: PageContext) -> None:
     """Start a page: apply the chosen theme, or the system's, then add the navigation."""
     ui.query(".q-page").props("role=none")  # not a landmark: it contains our header too
     ui.dark_mode(None if context.theme not in ("light", "dark") else context.theme == "dark")
-    parts.add_markup(render_link("#main", "To the content", class_="skip"))
+    parts.add_markup(render_link("#main", "Skip to content", class_="skip"))
     with ui.element("header").classes("top"), parts.open_box("top-inner"):
         parts.add_markup(render_link("/", "Pramana", class_="brand"))
         with ui.element("nav").classes("nav").props('aria-label="Pages"'):

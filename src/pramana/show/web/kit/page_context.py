@@ -34,10 +34,11 @@ DEBOUNCE_S = 0.3
 PAGE_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "see Runs",
+    "list_scorings": "see Scorings on the page of run {}",
     "start_run": "start one: New run",
     "list_scenarios": "see Scenarios",
     "import_scenarios": "import some under Scenarios",
-    "run_stored": "choose it under New run: {}",
+    "run_stored": "choose the scenario under New run: {}",
     "list_library": "see the library under Scenarios",
     "list_models": "New run suggests models",
     "list_server_models": "see what that server offers: GET {}/models",
@@ -45,7 +46,11 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     "list_tokens": "see Settings, Tokens",
     "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "download them: Home offers it",
-    "any_suite": "compare {}: Compare offers it",
+    "any_suite": "to compare {}, use the Compare page",
+    "check_filters": "check their spelling",
+    "name_judge": "choose another judge model",
+    "choose_modalities": "choose text and voice",
+    "send_parameter": "give {} a default",
 }
 """What to do about an error, worded for users of the workbench; some fixes need a command."""
 
@@ -76,7 +81,7 @@ class PageContext:
 
     async def begin(self) -> None:
         """Record the position in the change feed before the page reads any data, so that no later change is missed."""
-        self._since = await self._app.tail.now()
+        self._since = await self._app.tail.latest_change_number()
 
     # ── Calls ──
 

@@ -22,7 +22,7 @@ COPY = """(event) => {
   if (!found) return;
   Quasar.copyToClipboard(found.dataset.copy).then(
     () => Quasar.Notify.create({ message: "Copied", position: "bottom", timeout: 2000 }),
-    () => Quasar.Notify.create({ message: "The browser did not let us copy: select it, and copy it yourself" }));
+    () => Quasar.Notify.create({ message: "Copying failed: select the text and copy it with the keyboard" }));
 }"""
 """Browser handler of a copy button: copies the text that the button carries."""
 

@@ -53,7 +53,7 @@ def _wrap_connect(connect: Callable[..., Any], serving: App) -> Callable[..., An
         fits = len(query.get("tab_id", "")) <= MAX_TAB_ID_LENGTH
         scope = environ["asgi.scope"]
         if "client_id" in query and not (fits and _is_own_client(query["client_id"], scope)):
-            raise Turned("this page is not yours")
+            raise Turned("this page belongs to another session")
         await connect(sid, environ, *more)
         watched = _WATCHED_SOCKETS[sid] = ExitStack()
         watched.enter_context(serving.streams.watch_user(_socket_user(scope), lambda: _redirect_to_sign_in(sid)))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from nicegui import ui
 
-from pramana.app.calls import CallView, SaidView
+from pramana.app.calls import CallView, TranscriptEntryView
 from pramana.report.figures import format_duration
 from pramana.report.markup import Safe, join, render_foreign_text, tag
 from pramana.report.pictures import draw_time_axis
@@ -70,12 +70,12 @@ def _draw_side(peaks: Sequence[float], middle: float, loudest: float) -> str:
     return f"M{there}L{back}Z"
 
 
-def render_conversation(conversation: Sequence[SaidView]) -> Safe:
+def render_conversation(conversation: Sequence[TranscriptEntryView]) -> Safe:
     """Return the transcript as a list; each spoken line has a button that plays from there."""
     return tag("ol", (_render_line(each) for each in conversation), class_="talk", id=TRANSCRIPT_ID)
 
 
-def _render_line(each: SaidView) -> Safe:
+def _render_line(each: TranscriptEntryView) -> Safe:
     who, at = each.who, each.at_s or 0.0
     spoken = who in _SPEAKERS and each.at_s is not None
     button = tag(
@@ -85,7 +85,7 @@ def _render_line(each: SaidView) -> Safe:
         type="button",
         class_="native small",
         data_seek=f"{at:.3f}" if spoken else None,
-        aria_label=f"Hear the {who} from {at:.2f} s" if spoken else None,
+        aria_label=f"Play the {who} from {at:.2f} s" if spoken else None,
     )
     return tag(
         "li",
@@ -119,9 +119,8 @@ def add_player(call: CallView) -> None:
             parts.add_markup(
                 tag(
                     "p",
-                    f"{format_duration(seconds)}; caller above, agent below; left and right in the recording. Press "
-                    "the "
-                    "picture, or use the arrow keys on it, to go elsewhere. ",
+                    f"{format_duration(seconds)}; caller above, agent below (left and right channel of the recording). "
+                    "Click the picture or use the arrow keys to move within the call. ",
                     tag("a", "Recording", href=call.recording, download="call.wav"),
                     ", ",
                     tag("a", "event log", href=call.log),
@@ -135,7 +134,7 @@ def _add_picture(call: CallView, seconds: float) -> None:
     with ui.element("div").classes("wave") as place:
         parts.add_markup(draw_call(call))
     place.props(
-        f'id={PICTURE_ID} role=slider tabindex=0 aria-label="Place in the call" aria-valuemin=0 aria-valuenow=0'
+        f'id={PICTURE_ID} role=slider tabindex=0 aria-label="Position in the call" aria-valuemin=0 aria-valuenow=0'
     )
     place.props(f'aria-valuemax={seconds:.3f} aria-valuetext="0.0 of {seconds:.1f} seconds"')
     place.on("click", js_handler=_PRESSED).on("keydown", js_handler=_KEYS)

@@ -177,13 +177,11 @@ class YamlEditor:
             self.mark_saved(self.saved_text)
 
         with self._notice, parts.open_box("warn row spread", role="status"):
-            parts.add_paragraph("What you had typed before this page was loaded again is back. It is not saved.")
-            parts.add_button("Forget it", discard, small=True)
+            parts.add_paragraph("Your unsaved changes from before the page was reloaded are restored.")
+            parts.add_button("Discard changes", discard, small=True)
 
 
-_TOO_LONG_MESSAGE = (
-    f"This would be longer than {MAX_LENGTH:,} characters, which is too much for this page: import it as a file"
-)
+_TOO_LONG_MESSAGE = f"The text would exceed the limit of {MAX_LENGTH:,} characters for this page: import it as a file"
 
 
 def normalise_line_breaks(text: str) -> str:
@@ -215,7 +213,7 @@ def _render_summary(checked: CheckedDocument) -> Safe:
     if not checked.text.strip() and not checked.all_problems:
         return Safe("")
     if not checked.all_problems:
-        return render_with_sign("✓", "Nothing is wrong", "passed")
+        return render_with_sign("✓", "No errors", "passed")
     sign, look = ("!", "errored") if checked.is_valid else ("✗", "failed")
     return render_with_sign(sign, describe_problem_counts(checked.all_problems), look)
 

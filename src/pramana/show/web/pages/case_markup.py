@@ -16,9 +16,9 @@ _ASSERTION_PHRASES = {
     "contains_any": "contains one of",
     "contains_none": "contains none of",
     "is_json": "is JSON",
-    "json_schema": "is JSON that fits a schema",
+    "json_schema": "is JSON that matches a schema",
     "llm_judge": "satisfies an LLM judge",
-    "semantic_similarity": "means about the same as",
+    "semantic_similarity": "has a similar meaning to",
     "regex": "matches the pattern",
 }
 """The wording of an assertion by type; other types are shown by name."""
@@ -91,7 +91,7 @@ def _render_words(words: str) -> Safe:
 def _render_line(line: ScenarioTurn) -> Safe:
     """Return a caller's line and what the agent's answer must fulfil."""
     barged, recorded = line.barge_in, line.audio_url
-    when = "The caller says" if barged is None else f"The caller breaks in, {barged:g} s into the answer"
+    when = "The caller says" if barged is None else f"The caller interrupts after {barged:g} s of the answer"
     must = [tag("li", "Passes when the answer ", *_render_assertion(each)) for each in line.assert_ or ()]
     if line.reference:
         must.append(tag("li", "The agent must say: ", render_foreign_text(line.reference)))
@@ -124,7 +124,7 @@ def _render_assertion(assertion: StatedAssertion) -> list[Child]:
     if assertion.threshold is not None:
         found.append(f" (similarity of {assertion.threshold:g} or more)")
     if not assertion.case_sensitive:
-        found.append(" (in capitals or not)")
+        found.append(" (ignoring case)")
     if assertion.schema is not None:
         found += [" ", tag("code", render_foreign_text(json.dumps(assertion.schema, ensure_ascii=False)))]
     return found

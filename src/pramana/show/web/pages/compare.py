@@ -7,12 +7,13 @@ models. If only the base is given, the new side is the newest other run of the s
 never suggested.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice, zip_longest
 
 from msgspec.structs import replace
 from nicegui import ui
 
+from pramana.analyse.labels import shorten_middle, shorten_names
 from pramana.app.comparisons import CompareRequest, ComparisonView, FlipView, compare_runs
 from pramana.app.runs import RunFilter, create_run, list_runs, read_progress, read_result
 from pramana.app.views import RunView
@@ -23,6 +24,8 @@ from pramana.show.web.kit import PageContext, UseCaseRefused, frame, make_url, p
 from pramana.show.web.pages.comparison_markup import (
     Noun,
     choose_noun,
+    describe_flips,
+    name_sides,
     render_engine_changes,
     render_excluded,
     render_flip_line,
@@ -40,6 +43,8 @@ MAX_SHOWN_REPEATS = 5
 """Repeats of a case whose replies are shown."""
 MAX_RECENT_RUNS = 50
 """Runs to choose from."""
+LONGEST_NAME, NARROW_NAME = 80, 40
+"""Characters of a name in a select field: by itself, and beside others."""
 _SIDES = {"base": "before", "new": "now"}
 
 
@@ -48,7 +53,7 @@ async def compare(context: PageContext) -> None:
     """Show the comparison of the two sides in the address, and the form to choose others."""
     query = context.query
     both = bool(query.get("base") and query.get("new"))
-    with frame.add_page_heading("Compare", "Two runs, or two models, on the same cases: is one better, and where?"):
+    with frame.add_page_heading("Compare", "Two runs, or two models, on the same cases: which is better, and where?"):
         if both:
             swapped = context.page_url(
                 base=query["new"],
@@ -60,7 +65,8 @@ async def compare(context: PageContext) -> None:
             parts.add_link_button("Swap the sides", swapped)
     if both:
         await _show_answer(context)
-    await _draw_chooser(context, both=both)
+    with parts.open_box("screen-only" if both else ""):
+        await _draw_chooser(context, both=both)
 
 
 async def _show_answer(context: PageContext) -> None:
@@ -72,17 +78,18 @@ async def _show_answer(context: PageContext) -> None:
         nonlocal under_way
         try:
             base, new = [await _read_run(context, context.query[which]) for which in _SIDES]
-            wanted = context.read_request(CompareRequest, {**context.query, "base": base.id, "new": new.id})
+            both = {"base": base.reference, "new": new.reference}
+            wanted = context.read_request(CompareRequest, {**context.query, **both})
         except UseCaseRefused as error:
             parts.show_refusal_page(error)
             return
         under_way = any(run.status in UNDER_WAY for run in (base, new))
         # Two models of one run are compared, and the address names neither.
-        if base.id == new.id and len(base.models) > 1 and not context.query.get("model"):
+        if base.reference == new.reference and len(base.models) > 1 and not context.query.get("model"):
             _add_model_choice(context, "model", base, new)
             return
         # The address names one of several models of a run, but not the one to compare it with.
-        if base.id == new.id and context.query.get("model") and not context.query.get("newModel"):
+        if base.reference == new.reference and context.query.get("model") and not context.query.get("newModel"):
             _add_model_choice(context, "newModel", base, new)
             return
         try:
@@ -107,9 +114,8 @@ async def _draw_answer(context: PageContext, wanted: CompareRequest, base: RunVi
     with parts.open_box("stack wide"):
         parts.add_markup(render_verdict(data, noun))
         parts.add_markup(render_sides(base, new, data, noun))
-        for run, word in ((base, "before"), (new, "now")):
-            if run.status != "finished":
-                parts.add_markup(tag("p", _unfinished_note(run, word), class_="warn"))
+        for name, run in _unfinished_runs(base, new):
+            parts.add_markup(tag("p", _unfinished_note(run, name), class_="warn"))
         if data.asked_differently:
             parts.add_markup(render_request_differences(data))
         if data.engine_changes:
@@ -121,35 +127,52 @@ async def _draw_answer(context: PageContext, wanted: CompareRequest, base: RunVi
     parts.add_markup(render_excluded(data, any_judge, choose_noun(base.variants, new.variants, left_out=True)))
 
 
-def _unfinished_note(run: RunView, word: str) -> str:
+def _unfinished_runs(base: RunView, new: RunView) -> list[tuple[str, RunView]]:
+    """Return the compared runs that are not finished, each with what a sentence calls it."""
+    if base.id == new.id:
+        found = [("The run", new)]
+    else:
+        found = [(f"The run {word}", run) for word, run in zip(_SIDES.values(), (base, new), strict=True)]
+    return [(name, run) for name, run in found if run.status != "finished"]
+
+
+def _unfinished_note(run: RunView, name: str) -> str:
     so_far = f"{run.stored:,} of {run.expected:,} results"
     if run.status in UNDER_WAY:
-        return f"The run {word} is under way: this is about its {so_far} so far, and follows when it has ended."
-    return f"The run {word} is {run.status}, with {so_far}: cases it did not end are left out. Resume it on its page."
+        return (
+            f"{name} is still {run.status}: this comparison covers its {so_far} so far, and updates when the run has "
+            "ended."
+        )
+    return f"{name} is {run.status}, with {so_far}: unfinished cases are left out. Resume the run on its page."
 
 
 # ── Changes ──
 
 
 def _draw_flips(data: ComparisonView, page: int, noun: Noun, context: PageContext) -> None:
-    parts.add_heading("What changed")
+    sides = name_sides(data)
+    parts.add_heading("What differs" if sides.models else "What changed")
     if not (total := data.lost + data.gained):
-        parts.add_paragraph(f"No {noun} that was compared ended otherwise.", quiet=True)
+        differs = "has different outcomes" if sides.models else "changed its outcome"
+        parts.add_paragraph(f"No compared {noun} {differs}.", quiet=True)
         return
     with parts.open_box("stack"):
-        said = f"{data.lost:,} {'passes' if data.lost == 1 else 'pass'} less often now"
-        parts.add_paragraph(f"{said}, {data.gained:,} more often. Open one to see both replies.", quiet=True)
+        parts.add_paragraph(render_foreign_text(describe_flips(data, sides)), quiet=True)
         with ui.element("div"):
             for flip in data.flips:
                 _draw_flip(flip, data, context)
     parts.add_markup(
-        render_pager(make_page_meta(page, FLIPS_PER_PAGE, total), context.page_url, f"{noun}s that changed")
+        render_pager(
+            make_page_meta(page, FLIPS_PER_PAGE, total),
+            context.page_url,
+            f"{noun}s that {'differ' if sides.models else 'changed'}",
+        )
     )
 
 
 def _draw_flip(flip: FlipView, data: ComparisonView, context: PageContext) -> None:
     """Add a changed case."""
-    _openable(render_flip_line(flip), flip.base_results, flip.new_results, data, context)
+    _openable(render_flip_line(flip, name_sides(data)), flip.base_results, flip.new_results, data, context)
 
 
 def _changed_replies(data: ComparisonView, context: PageContext) -> None:
@@ -181,7 +204,7 @@ def _openable(
         if within.default_slot.children:
             return
         with within:
-            waiting = parts.add_paragraph("Fetching both replies …", quiet=True)
+            waiting = parts.add_paragraph("Loading both replies …", quiet=True)
         try:
             pairs = [
                 [
@@ -195,7 +218,7 @@ def _openable(
         with within:
             parts.add_markup(render_replies(pairs, data))
             if (more := max(len(base_results), len(new_results)) - MAX_SHOWN_REPEATS) > 0:
-                parts.add_paragraph(f"{more:,} more repeats stand on the pages of the runs.", quiet=True)
+                parts.add_paragraph(f"{more:,} more repeats are on the pages of the runs.", quiet=True)
 
     made.on("toggle", parts.show_errors(load), js_handler="(event) => event.target.open && emit()")
 
@@ -211,28 +234,34 @@ def _draw_model_choice(context: PageContext, error: UseCaseRefused, base: RunVie
     elif asked == "anySuite":
         with parts.open_box("warn stack", role="alert"):
             parts.add_paragraph(
-                "These two were not asked the same cases, as far as we know: before ",
+                "The two runs may have different cases: before ",
                 render_foreign_text(base.suite),
                 ", now ",
                 render_foreign_text(new.suite),
-                ". What both have been asked can be compared all the same.",
+                ". You can compare the cases that both have.",
             )
             with parts.open_box("row"):
-                parts.add_link_button("Compare what both have", context.page_url(anySuite=True), "primary")
+                parts.add_link_button("Compare shared cases", context.page_url(anySuite=True), "primary")
     else:
         parts.show_refusal_page(error)
 
 
 def _add_model_choice(context: PageContext, asked: str, base: RunView, new: RunView) -> None:
     run, word = (base, "before") if asked == "model" else (new, "now")
+    one_run = base.reference == new.reference
     with parts.open_box("warn stack", role="alert"):
-        parts.add_paragraph(f"The run {word} holds {len(run.models):,} models. Which one is meant?")
+        if not one_run:
+            parts.add_paragraph(f"The run {word} has {len(run.models):,} models. Choose one:")
+        elif asked == "model":
+            parts.add_paragraph(f"The run has {len(run.models):,} models. Choose the first to compare:")
+        else:
+            parts.add_paragraph("Choose the model to compare it with:")
         with parts.open_box("row"):
             for model in run.models:
                 changed = {asked: model, "page": None}
                 if asked == "model" and not context.query.get("newModel"):
                     changed["newModel"] = _matching_model(model, base, new)
-                if base.id != new.id or asked == "model" or model != context.query.get("model"):
+                if not one_run or asked == "model" or model != context.query.get("model"):
                     parts.add_markup(
                         tag("a", render_foreign_text(model, 80), href=context.page_url(**changed), class_="btn")
                     )
@@ -240,7 +269,7 @@ def _add_model_choice(context: PageContext, asked: str, base: RunView, new: RunV
 
 def _matching_model(model: str, base: RunView, new: RunView) -> str | None:
     """Return the model of the new run that corresponds to one of the base run; None if the user must choose."""
-    others = [each for each in new.models if base.id != new.id or each != model]
+    others = [each for each in new.models if base.reference != new.reference or each != model]
     return model if model in others else others[0] if len(others) == 1 else None
 
 
@@ -258,12 +287,12 @@ async def _draw_chooser(context: PageContext, *, both: bool) -> None:
     listed = (await context.call(list_runs, RunFilter(page_size=MAX_RECENT_RUNS, outcomes=True))).items
     if not listed:
         with parts.open_empty_state(
-            "There is no run yet", "A comparison needs two runs of the same cases, or one of two models."
+            "No runs yet", "A comparison needs two runs of the same cases, or one run of two models."
         ):
             if context.may(create_run):
                 parts.add_link_button("New run", "/runs/new", "primary")
         return
-    choosing = _Choice({run.id: run for run in listed}, dict(context.query))
+    choosing = _Choice({run.reference: run for run in listed}, dict(context.query))
     for which in _SIDES:
         if named := context.query.get(which):
             try:
@@ -287,9 +316,9 @@ async def _suggest_other_side(context: PageContext, choosing: "_Choice", missing
     found, of = await _find_similar_run(context, named, before=before)
     if found or len(named.models) > 1:
         choosing.choose(missing, found or named)
-        other = "the run before it of the same cases" if before else "the newest other run of the same cases"
+        other = "the previous run of the same cases" if before else "the newest other run of the same cases"
         return f"Suggested: {other if found else 'two models of the same run'}."
-    return f"No {'run before it' if before else 'other run'} was asked the same{of}. Choose what to compare it with."
+    return f"No {'earlier' if before else 'other'} run has the same cases{of}. Choose a run to compare it with."
 
 
 async def _find_similar_run(context: PageContext, run: RunView, *, before: bool) -> tuple[RunView | None, str]:
@@ -319,42 +348,56 @@ class _Choice:
 
     def choose(self, which: str, run: RunView) -> None:
         """Choose a run for a side, with the model in the address or its first; within one run, two different models."""
-        self.runs[run.id] = self.chosen[which] = run
+        self.runs[run.reference] = self.chosen[which] = run
         if self.model[which] not in run.models:
             self.model[which] = run.models[0]
         same = self.chosen.get("base") == self.chosen.get("new") and self.model["base"] == self.model["new"]
         if same and len(run.models) > 1 and not self._named:  # comparing a model with itself says nothing
             self.model["new"] = next(each for each in run.models if each != self.model["base"])
 
+    @property
+    def is_one_run(self) -> bool:
+        """Whether the same run is chosen for both sides."""
+        return len({run.reference for run in self.chosen.values()}) == 1 == len(self.chosen) - 1
+
     def address(self) -> str:
         base, new = self.chosen["base"], self.chosen["new"]
         several = len(base.models) > 1 or len(new.models) > 1
         models = {"model": self.model["base"], "newModel": self.model["new"]} if several else {}
-        return make_url("/compare", base=base.id, new=new.id, **models)
+        return make_url("/compare", base=base.reference, new=new.reference, **models)
 
 
 def _draw_form(choosing: _Choice) -> None:
-    options = {run_id: _run_label(run) for run_id, run in choosing.runs.items()}
+    options = {reference: _run_label(run) for reference, run in choosing.runs.items()}
+
+    runs: dict[str, ui.select] = {}
+
+    def side_words() -> Mapping[str, str]:
+        return {"base": "A", "new": "B"} if choosing.is_one_run else _SIDES
+
+    def add_run_field(which: str) -> None:
+        def on_choice(value: str) -> None:
+            choosing.choose(which, choosing.runs[value])
+            for each, word in side_words().items():  # the field stays as it is, with the focus in it
+                runs[each].props["label"] = f"Run {word}"
+            add_model_field.refresh()
+
+        now = choosing.chosen.get(which)
+        label = f"Run {side_words()[which]}"
+        runs[which] = parts.add_select(label, options, now and now.reference, on_choice).classes("wide")
+        add_model_field(which)
 
     @ui.refreshable
     def add_model_field(which: str) -> None:
         some = choosing.chosen[which].models if which in choosing.chosen else ()
         if len(some) > 1:
+            short = shorten_names(some, LONGEST_NAME)
             parts.add_select(
-                f"Model {_SIDES[which]}",
-                {each: escape_unprintable(each[:80]) for each in some},
+                f"Model {side_words()[which]}",
+                {each: escape_unprintable(short[each]) for each in some},
                 choosing.model[which],
                 lambda value: choosing.model.update({which: value}),
             ).classes("wide")
-
-    def add_run_field(which: str) -> None:
-        def on_choice(value: str) -> None:
-            choosing.choose(which, choosing.runs[value])
-            add_model_field.refresh()
-
-        now = choosing.chosen.get(which)
-        parts.add_select(f"Run {_SIDES[which]}", options, now and now.id, on_choice).classes("wide")
-        add_model_field(which)
 
     def open_comparison() -> None:
         if choosing.chosen.keys() == _SIDES.keys():
@@ -373,7 +416,10 @@ def _draw_form(choosing: _Choice) -> None:
 
 def _run_label(run: RunView) -> str:
     """Return the label of a run in a select field."""
-    models = ", ".join(each[:40] for each in run.models[:3]) + (" …" if len(run.models) > 3 else "")
+    some = run.models[:3]
+    short = shorten_names(some, NARROW_NAME)
+    models = ", ".join(short[each] for each in some) + (" …" if len(run.models) > 3 else "")
     rate, several = run.pass_rate, len(run.models) > 1  # a rate over several models describes none of them
     end = f" · {len(run.models)} models" if several else f" · {format_percent(rate)} passed" if rate is not None else ""
-    return escape_unprintable(f"{run.suite[:60]} · {models} · {run.created_at[:16].replace('T', ' ')}{end}")
+    suite = shorten_middle(run.suite, LONGEST_NAME)
+    return escape_unprintable(f"{suite} · {models} · {run.created_at[:16].replace('T', ' ')}{end}")

@@ -1,8 +1,9 @@
 """Markup of a comparison: takes a view, returns the verdict, its evidence, and both replies of a case."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+from pramana.analyse.labels import TWO_RUNS, make_model_labels, shorten_names
 from pramana.analyse.numbers import (
     format_duration,
     format_error_rate,
@@ -13,6 +14,7 @@ from pramana.analyse.numbers import (
 from pramana.app.comparison_sides import describe_request_differences
 from pramana.app.comparisons import ChangeView, ComparisonView, FlipView
 from pramana.app.views import CaseView, ResultDetailView, RunView
+from pramana.report.figures import reply_text
 from pramana.report.markup import (
     Child,
     Column,
@@ -27,7 +29,7 @@ from pramana.report.markup import (
     tag,
 )
 from pramana.report.pictures import draw_difference
-from pramana.report.prose import prose, render_reply
+from pramana.report.prose import render_prose, render_reply
 from pramana.report.result_detail import prompt_turns
 from pramana.show.web.kit import make_url
 
@@ -38,13 +40,15 @@ VERDICTS = {
     "inconclusive": ("?", "unscored"),
 }
 """The sign and colour of each verdict; its sentence begins with the word."""
+MAX_HEAD_LENGTH = 24
+"""Characters of a model's name above a column."""
 _TESTS = {
     "exact McNemar": "exact McNemar test, by the {}s that changed",
     "sign flips by case": "sign-flip test, with {}s as the units",
 }
 _MEDIANS = (
-    "Of times, before and now are each the median over all {0}s, and the difference is the median of the {0}s' own "
-    "differences: it need not be the one of the two medians, nor have its sign."
+    "Each time is the median over all {0}s. The difference is the median of the differences of each {0}, so it can "
+    "differ from the difference of the two medians, even in sign."
 )
 Noun = Literal["case", "answer"]
 
@@ -61,6 +65,46 @@ def choose_noun(base: Sequence[str], new: Sequence[str], *, left_out: bool = Fal
     ways = set(base), set(new)
     several = max(map(len, ways)) if left_out else len(ways[0] & ways[1])
     return "answer" if several > 1 else "case"
+
+
+class SideNames(NamedTuple):
+    """The names of the two sides on the page: before and now, or two models of one run."""
+
+    base: str
+    new: str
+    models: bool
+
+    def label_share(self, side: str) -> Safe:
+        """Return the label of the share that a side passed."""
+        return join(["Passed, ", render_foreign_text(side)]) if self.models else Safe(f"Passed {side}")
+
+    def reply(self, side: str) -> str:
+        """Return the accessible name of a side's reply."""
+        return f"Reply of {side}" if self.models else f"Reply {side}"
+
+    def head(self, side: str) -> str:
+        """Return a side as a heading."""
+        return side if self.models else side.capitalize()
+
+    def phrase(self, side: str) -> str:
+        """Return a side at the end of a phrase."""
+        return f"for {side}" if self.models else side
+
+
+def name_sides(data: ComparisonView) -> SideNames:
+    """Return the names of the two sides; models of one run are called by their names, shortened alike.
+
+    >>> from types import SimpleNamespace
+    >>> name_sides(SimpleNamespace(base="r1", new="r1", base_model="gpt-5", new_model="opus"))[:2]
+    ('gpt-5', 'opus')
+    >>> name_sides(SimpleNamespace(base="r1", new="r2", base_model="gpt-5", new_model="opus"))[:2]
+    ('before', 'now')
+    """
+    if data.base == data.new and data.base_model != data.new_model:
+        models = make_model_labels(data.base_model, data.new_model).models
+        if models:
+            return SideNames(*models, models=True)
+    return SideNames(TWO_RUNS.base, TWO_RUNS.new, models=False)
 
 
 # ── The verdict ──
@@ -91,13 +135,12 @@ def render_verdict(data: ComparisonView, noun: Noun = "case") -> Safe:
 
 
 def explain_p_value(p_value: float, test: str | None, noun: Noun = "case") -> str:
-    """Explain a p-value in plain words."""
+    """Return a p-value with its test, and what it means in plain words."""
     by = _TESTS[test].format(noun) if test in _TESTS else test
-    if p_value >= 0.9995:
-        return f"Had nothing changed, chance alone would do at least this much every time ({by}, p = 1)."
-    exact = f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
+    exact = "p = 1" if p_value >= 0.9995 else f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
+    often = "every time" if p_value >= 0.9995 else _format_frequency(p_value)
     return (
-        f"Had nothing changed, chance alone would do at least this much {_format_frequency(p_value)} ({by}, {exact})."
+        f"{exact} ({by}): if both sides were equally good, chance alone would cause at least this difference {often}."
     )
 
 
@@ -115,19 +158,20 @@ def _format_frequency(share: float) -> str:
 
 def render_sides(base: RunView, new: RunView, data: ComparisonView, noun: Noun = "case") -> Safe:
     """Return both sides: their runs, and the share of compared cases that each passed."""
+    sides = name_sides(data)
     return render_tiles(
         [
             (
-                "Passed before",
+                sides.label_share(sides.base),
                 _format_passed(data.base_rate),
-                _render_side(base, data.base_model, data.base_rate, data.base_whole_rate),
+                _render_side(base, sides.base, data.base_model, data.base_rate, data.base_whole_rate),
             ),
             (
-                "Passed now",
+                sides.label_share(sides.new),
                 _format_passed(data.new_rate),
-                _render_side(new, data.new_model, data.new_rate, data.new_whole_rate),
+                _render_side(new, sides.new, data.new_model, data.new_rate, data.new_whole_rate),
             ),
-            ("Compared", f"{data.pairs:,}", f"{noun}s with a verdict on both sides, each with itself"),
+            ("Compared", f"{data.pairs:,}", f"{noun}s with a verdict on both sides, compared in pairs"),
             ("Changed", f"{data.lost + data.gained:,}", f"{data.lost:,} lost, {data.gained:,} gained"),
         ]
     )
@@ -137,15 +181,16 @@ def _format_passed(share: float | None) -> str:
     return "nothing to compare" if share is None else format_percent(share)
 
 
-def _render_side(run: RunView, model: str, compared_rate: float | None, overall_rate: float | None) -> Safe:
+def _render_side(run: RunView, side: str, model: str, compared_rate: float | None, overall_rate: float | None) -> Safe:
     """Return one side, with its overall pass rate where that differs from the rate over the compared cases."""
-    named = render_link(make_url(f"/runs/{run.id}"), render_foreign_text(run.suite, 200))
-    said: list[Child] = [render_foreign_text(model, 200), tag("br"), named, ", ", render_time(run.created_at)]
+    named = render_link(make_url(f"/runs/{run.reference}"), render_foreign_text(run.suite, 200))
+    called = [] if model == side else [render_foreign_text(model, 200), tag("br")]
+    said: list[Child] = [*called, named, ", ", render_time(run.created_at)]
     if format_percent(compared_rate) != format_percent(overall_rate):
         what = "the whole run" if len(run.models) == 1 else "this model in the whole run"
         said += [
             tag("br"),
-            f"{'on what is compared; ' if compared_rate is not None else ''}{what}: {format_percent(overall_rate)}",
+            f"{'of the compared cases; ' if compared_rate is not None else ''}{what}: {format_percent(overall_rate)}",
         ]
     return join(said)
 
@@ -173,18 +218,28 @@ def render_measurements(data: ComparisonView, noun: Noun = "case") -> Safe:
     heading = tag("h2", "Times")
     if not rows:
         return join([heading, tag("p", "No case was timed on both sides.", class_="quiet")])
+    base, new = _measurement_heads(data, noun)
     columns = (
         Column("What", head=True),
-        Column(f"Before, over all {noun}s", number=True),
-        Column(f"Now, over all {noun}s", number=True),
+        Column(base, number=True),
+        Column(new, number=True),
         Column(f"Difference, {noun} by {noun}", number=True),
         Column("95 % interval", number=True),
         Column(f"{noun.capitalize()}s", number=True),
     )
-    shown = [heading, render_table(f"What was measured on both sides, each {noun} with itself", columns, rows)]
+    shown = [heading, render_table(f"Measurements on both sides, paired by {noun}", columns, rows)]
     if data.times:
         shown.append(tag("p", _MEDIANS.format(noun), class_="quiet small"))
     return join(shown)
+
+
+def _measurement_heads(data: ComparisonView, noun: Noun) -> tuple[str, str]:
+    """Return the heads of the two columns; names of models are shortened, so that the table fits on a page."""
+    sides = name_sides(data)
+    if sides.models:
+        short = shorten_names([data.base_model, data.new_model], MAX_HEAD_LENGTH)
+        return short[data.base_model], short[data.new_model]
+    return f"{sides.head(sides.base)}, over all {noun}s", f"{sides.head(sides.new)}, over all {noun}s"
 
 
 def _measurement_row(each: ChangeView, noun: Noun) -> tuple[Child, ...]:
@@ -219,31 +274,42 @@ def _with_minus_sign(difference: str) -> str:
 # ── Cases ──
 
 
-def render_flip_line(flip: FlipView) -> Safe:
+def render_flip_line(flip: FlipView, sides: SideNames) -> Safe:
     """Return a changed case in one line."""
     lost = flip.direction == "lost"
-    if flip.base_in_all.answers == flip.new_in_all.answers == 1:
-        said = render_outcome("failed" if lost else "passed")
-        return join([said, tag("span", " now: ", class_="quiet"), render_foreign_text(flip.case, 200)])
-    sign, colour = ("▼", "failed") if lost else ("▲", "passed")
-    words = tag("b", sign, aria_hidden="true"), " less often: " if lost else " more often: "
-    return join(
-        [
-            tag("span", words, class_=colour),
-            render_foreign_text(flip.case, 200),
-            tag("span", f", {flip.detail}", class_="quiet"),
-        ]
-    )
+    case = render_foreign_text(flip.case, 200)
+    once = flip.base_in_all.answers == flip.new_in_all.answers == 1
+    if once and not sides.models:
+        return join([render_outcome("failed" if lost else "passed"), tag("span", " now: ", class_="quiet"), case])
+    if sides.models:  # neither model is worse because it was named first
+        better = render_foreign_text(sides.base if lost else sides.new)
+        said = join(["passed only for " if once else "passed more often for ", better])
+        colour = ""
+    else:
+        said = join([tag("b", "▼" if lost else "▲", aria_hidden="true"), " less often" if lost else " more often"])
+        colour = "failed" if lost else "passed"
+    counts = None if once else tag("span", render_foreign_text(f", {flip.detail}"), class_="quiet")
+    return join([tag("span", said, ": ", class_=colour), case, counts])
+
+
+def describe_flips(data: ComparisonView, sides: SideNames) -> str:
+    """Return how many cases passed less and more often, or more often for each of two models."""
+    if sides.models:
+        lost = f"{data.lost:,} passed more often for {sides.base}"
+        return f"{lost}, {data.gained:,} more often for {sides.new}. Open one to see both replies."
+    lost = f"{data.lost:,} {'passes' if data.lost == 1 else 'pass'} less often now"
+    return f"{lost}, {data.gained:,} more often. Open one to see both replies."
 
 
 def render_replies(pairs: Sequence[Sequence[ResultDetailView | None]], data: ComparisonView) -> Safe:
     """Return the prompt, the expected answer and both replies side by side, one row per repeat."""
     first = next(each for pair in pairs for each in pair if each)
-    both = ("Before", data.base), ("Now", data.new)
+    sides = name_sides(data)
+    both = (sides.base, data.base), (sides.new, data.new)
     halves = [
         tag(
             "div",
-            (_render_reply(word, run, each) for each, (word, run) in zip(pair, both, strict=True)),
+            (_render_reply(sides, side, run, each) for each, (side, run) in zip(pair, both, strict=True)),
             class_="halves",
         )
         for pair in pairs
@@ -258,43 +324,51 @@ def _render_request(case: CaseView) -> Safe:
     how = case.assertion.type if case.assertion else None
     return tag(
         "div",
-        tag("div", tag("h3", "Prompt"), prose(prompt, "Prompt")),
+        tag("div", tag("h3", "Prompt"), render_prose(prompt, "Prompt")),
         tag(
             "div",
             tag("h3", f"Expected ({how})" if how else "Expected"),
-            prose(expected or "", "Expected"),
+            render_prose(expected or "", "Expected"),
         ),
         class_="halves",
     )
 
 
-def _render_reply(word: str, run: str, result: ResultDetailView | None) -> Safe:
+def _render_reply(sides: SideNames, side: str, run: str, result: ResultDetailView | None) -> Safe:
+    head = render_foreign_text(sides.head(side))
     if result is None:
-        return tag("div", tag("h3", word), tag("p", "There is no such repeat.", class_="quiet"))
+        return tag("div", tag("h3", head), tag("p", "This side has no such repeat.", class_="quiet"))
     repeat = f", repeat {result.repeat + 1}" if result.repeat else ""
-    reply = result.reply
     took = f" in {format_duration(result.latency_seconds)}" if result.latency_seconds is not None else ""
+    link = render_link(make_url(f"/runs/{run}/results/{result.seq}"), f"Full result {sides.phrase(side)}{repeat}")
     return tag(
         "div",
-        tag("h3", f"{word}{repeat}: ", render_outcome(result.outcome), tag("span", took, class_="quiet")),
-        render_reply(reply.text or "\n\n".join(reply.answers), f"Reply {word.lower()}{repeat}")
-        if reply
-        else tag(
-            "p", render_foreign_text(result.failure.message if result.failure else "There is no reply."), class_="warn"
-        ),
+        tag("h3", head, f"{repeat}: ", render_outcome(result.outcome), tag("span", took, class_="quiet")),
+        _render_reply_text(result, f"{sides.reply(side)}{repeat}"),
         tag("p", render_foreign_text(result.reason, 400), class_="small quiet") if result.reason else None,
-        tag(
-            "p", render_link(make_url(f"/runs/{run}/results/{result.seq}"), f"The whole result {word.lower()}{repeat}")
-        ),
+        tag("p", link),
     )
+
+
+def _render_reply_text(result: ResultDetailView, label: str) -> Safe:
+    """Return the text of a reply, the tools that it called instead, or that there is none."""
+    if result.reply is None:
+        why = result.failure.message if result.failure else "There is no reply."
+        return tag("p", render_foreign_text(why), class_="warn")
+    text = reply_text(result.reply) or "\n\n".join(result.reply.answers)
+    if not text.strip():
+        return tag("p", "The reply is empty.", class_="quiet")
+    return render_reply(text, label)
 
 
 def render_excluded(data: ComparisonView, any_judge: str | None, noun: Noun = "case") -> Safe:
     """Return what was excluded: the number of answers, and the first cases of each kind by name."""
+    sides = name_sides(data)
+    base, new = sides.phrase(sides.base), sides.phrase(sides.new)
     kinds = (
-        (data.excluded, "No verdict on one side or both", "They ended in an error, or nothing could be decided."),
-        (data.only_base, "Only before", "The run now has no result of them."),
-        (data.only_new, "Only now", "The run before has no result of them."),
+        (data.excluded, "No verdict on one side or both", "These ended with an error, or no check gave a verdict."),
+        (data.only_base, f"Only {base}", f"There is no result {new}."),
+        (data.only_new, f"Only {new}", f"There is no result {base}."),
     )
     said = [
         _render_named_cases(title, why, noun, those.count, [render_foreign_text(case, 200) for case in those.cases])
@@ -306,20 +380,22 @@ def render_excluded(data: ComparisonView, any_judge: str | None, noun: Noun = "c
             join(
                 [
                     render_foreign_text(each.case, 200),
-                    tag("span", f": {_join_judges(each.base)} before, {_join_judges(each.new)} now"),
+                    tag("span", f": {_join_judges(each.base)} {base}, {_join_judges(each.new)} {new}"),
                 ]
             )
             for each in apart.cases
         )
-        why: Child = "Different judges, or versions of a check, decided about these; they are compared as you asked."
+        why: Child = (
+            "Different judges, or versions of a check, gave these verdicts; they are compared because you chose to."
+        )
         if any_judge:
-            left = "Two judges may decide otherwise about the same reply, so these are left out. "
+            left = "Two judges may give different verdicts for the same reply, so these are left out. "
             why = join([left, render_link(any_judge, "Compare them anyway")])
         said.append(_render_named_cases("Judged by different judges", why, noun, apart.count, names))
     found = [each for each in said if each]
     if data.over.sentence:
         found.insert(0, tag("p", data.over.sentence))
-    return join([tag("h2", "Not compared, or with care"), *found]) if found else Safe("")
+    return join([tag("h2", "Excluded or flagged"), *found]) if found else Safe("")
 
 
 def _render_named_cases(title: str, why: Child, noun: Noun, count: int, names: Any) -> Safe | None:
@@ -332,4 +408,4 @@ def _render_named_cases(title: str, why: Child, noun: Noun, count: int, names: A
 
 
 def _join_judges(judges: Sequence[str]) -> str:
-    return " and ".join(judges) or "nobody known"
+    return " and ".join(judges) or "an unknown judge"

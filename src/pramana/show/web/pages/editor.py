@@ -52,7 +52,7 @@ scenarios:
     # What the caller says afterwards; leave it out for a single question.
     turns:
       - say: The number on my card is four four seven one.
-        # What must hold of the answer, whatever a judge thinks.
+        # Checks on the answer, in addition to the judge.
         assert:
           type: contains_any
           ideal: ["4471", four four seven one]
@@ -75,7 +75,9 @@ async def edit(context: PageContext) -> None:
     if found is None:
         frame.add_page_heading("No such scenario", crumbs=(("/scenarios", "Scenarios"),))
         parts.add_paragraph(
-            "There is no scenario ", render_foreign_text(wanted, 80), ". It may have been deleted, or never been here."
+            "There is no scenario ",
+            render_foreign_text(wanted, 80),
+            ". It may have been deleted, or the ID is mistyped.",
         )
         parts.add_paragraph(
             render_link("/scenarios/deleted", "Recently deleted"), ", ", render_link("/scenarios", "all scenarios")
@@ -101,7 +103,7 @@ class _EditorPage:
 
     async def begin(self) -> None:
         self._top = ui.element("div")
-        self._head()
+        self._draw_heading()
         self._notice = parts.Panel("notices")
         with parts.open_box("halves editing"):
             with parts.open_box("stack"):
@@ -125,7 +127,7 @@ class _EditorPage:
         if self._scenario:
             self._context.on_change({"scenario"}, self._reload)
 
-    def _head(self) -> None:
+    def _draw_heading(self) -> None:
         """Draw the heading, again after every change, since the name may have changed."""
         found, crumbs = self._scenario, (("/scenarios", "Scenarios"),)
         if found is None:
@@ -167,18 +169,19 @@ class _EditorPage:
             return []
         if len(checked.read) > 1:
             message = (
-                f"here stand {len(checked.read):,} scenarios, and this page saves one; import several at once instead"
+                f"the document has {len(checked.read):,} scenarios, but this page saves only one; use Import for "
+                "several"
             )
             return [_problem_at_id(message, checked.read[1])]
         stated = checked.read[0].scenario.id
         message = ""
         if self._scenario and stated != self._scenario.id:
             message = (
-                f'the id of a scenario never changes: write "{self._scenario.id}" again, or make a duplicate and '
+                f'the ID of a scenario cannot change: restore "{self._scenario.id}", or duplicate the scenario and '
                 "delete this one"
             )
         elif stated in self._taken_ids:
-            message = f'there is a scenario "{stated}" already; choose another id'
+            message = f'a scenario "{stated}" already exists; choose another ID'
         return [_problem_at_id(message, checked.read[0])] if message else []
 
     # ── Saving ──
@@ -202,7 +205,7 @@ class _EditorPage:
                 raise
             self._taken_ids.add(checked.read[0].scenario.id)
             await self._editor.check()
-            parts.show_notification("Not saved: there is a scenario with this id already; choose another", "negative")
+            parts.show_notification("Not saved: a scenario with this ID already exists; choose another ID", "negative")
             return
         self._editor.mark_saved(checked.text)
         ui.navigate.to(scenario_url(done.imported[0]))
@@ -217,20 +220,21 @@ class _EditorPage:
             if error.status not in (404, 409):
                 raise
             parts.show_notification(
-                "Not saved: somebody else has changed or deleted it; what you wrote is still here", "negative"
+                "Not saved: another user has changed or deleted this scenario; your text is still in the editor",
+                "negative",
             )
             await self._reload()
             return
-        self._accept(done)
+        self._set_scenario(done)
         self._saving = False
         self._editor.mark_saved(checked.text)
         self._show_state()
         parts.show_notification("Saved", "positive")
 
-    def _accept(self, scenario: ScenarioView) -> None:
+    def _set_scenario(self, scenario: ScenarioView) -> None:
         self._scenario = scenario
-        self._say()
-        self._head()
+        self._show_notice()
+        self._draw_heading()
         frame.set_window_title(scenario.name)
 
     # ── Changes by other users ──
@@ -244,8 +248,8 @@ class _EditorPage:
         if self._scenario is not before:  # it was saved or replaced here meanwhile
             return
         if now is None:
-            self._say(
-                "Somebody has deleted this scenario. What stands here is all there is of it.",
+            self._show_notice(
+                "Another user has deleted this scenario. Only the text in this editor is left.",
                 ("Restore it", self._restore),
             )
             return
@@ -256,19 +260,19 @@ class _EditorPage:
             return
         if text is not None and self._editor.is_kept:  # check again: the user may have typed during the export
             await self._replace_text(now, text)
-            parts.show_notification("Somebody else has changed this scenario: this is what it is now")
+            parts.show_notification("Another user has changed this scenario; the editor now shows the new version")
         else:
-            self._say(
+            self._show_notice(
                 tag(
                     "span",
-                    "Somebody else has changed this scenario at ",
+                    "Another user changed this scenario at ",
                     render_time(now.updated_at),
-                    ", while you did.",
+                    ", while you were editing.",
                 ),
-                ("Take theirs", self._take_their_version), ("Keep mine", self._keep_own_version),
+                ("Use their version", self._take_their_version), ("Keep my version", self._keep_own_version),
             )  # fmt: skip
 
-    def _say(self, words: str | Safe = "", *choices: tuple[str, Callable[[], Awaitable[None]]]) -> None:
+    def _show_notice(self, words: str | Safe = "", *choices: tuple[str, Callable[[], Awaitable[None]]]) -> None:
         """Show a notice with buttons above the editor; without words, remove it."""
 
         def draw() -> None:
@@ -286,22 +290,22 @@ class _EditorPage:
 
     async def _replace_text(self, scenario: ScenarioView, text: str) -> None:
         """Replace the text with the version that another user saved."""
-        self._accept(scenario)
+        self._set_scenario(scenario)
         self._editor.mark_saved(text)
         await self._editor.replace(text)
 
     async def _keep_own_version(self) -> None:
         """Keep the text: the next save overwrites the other user's version."""
         if self._scenario and (found := await read_scenario_or_none(self._context, self._scenario.id)):
-            self._accept(found)
-            parts.show_notification("Saving replaces their change with yours")
+            self._set_scenario(found)
+            parts.show_notification("When you save, your version replaces theirs")
 
     # ── Deleting ──
 
     async def _on_deleted(self, scenario_id: str) -> None:
         if not self._editor.is_kept and not await parts.confirm(
-            "Delete it, with unsaved changes?",
-            "The scenario can be restored for a day, what you have not saved cannot.",
+            "Delete the scenario and your unsaved changes?",
+            "The scenario can be restored for one day; unsaved changes cannot be restored.",
             "Delete",
         ):
             return
@@ -311,7 +315,7 @@ class _EditorPage:
 
     async def _restore(self) -> None:
         if self._scenario:
-            self._accept(await self._context.call(restore_scenario, self._scenario.id))
+            self._set_scenario(await self._context.call(restore_scenario, self._scenario.id))
 
 
 def _problem_at_id(message: str, read: ReadScenario) -> Problem:

@@ -57,7 +57,7 @@ class _HomePage:
     """The content of the page. All data is read before anything is redrawn, and unchanged parts stay as they are."""
 
     def __init__(self, context: PageContext, beside: ui.element) -> None:
-        self._context, self._aside = context, beside
+        self._context, self._heading_box = context, beside
         self._place = ui.element("div")
         self._welcome: welcome.WelcomePanel | None = None
         """Shown in an empty store; None while there are runs."""
@@ -105,11 +105,11 @@ class _HomePage:
     def _offer(self, untried: tuple[str, ...]) -> None:
         self._untried_panel = welcome.WelcomePanel(self._context)
         if untried:
-            self._untried_panel.show_rest(untried)
+            self._untried_panel.show_untried_steps(untried)
 
     def _draw(self) -> "tuple[_AttentionPanel, LiveTable, _ModelCards]":
-        if self._context.may(create_run) and not self._aside.default_slot.children:
-            with self._aside:
+        if self._context.may(create_run) and not self._heading_box.default_slot.children:
+            with self._heading_box:
                 parts.add_link_button("New run", "/runs/new", "primary")
         with parts.redraw(self._place):
             attention = _AttentionPanel(self._context)
@@ -270,7 +270,7 @@ def _run_trouble(run: RunView) -> Safe | None:
         return join([about, " has stopped", why, ". Fix it, then resume the run on its page."])
     errored = run.outcomes.errored if run.outcomes else 0
     if errored:
-        said = "1 result is an error" if errored == 1 else f"{errored:,} results are errors"
+        said = "1 result errored" if errored == 1 else f"{errored:,} results errored"
         to = render_link(make_url(f"/runs/{run.id}", outcome="errored") + "#results", "See why")
-        return join([about, f": {said}, and no verdict on the model. ", to, "."])
+        return join([about, f": {said}, which counts neither for nor against the model. ", to, "."])
     return None

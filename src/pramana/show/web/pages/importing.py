@@ -39,12 +39,12 @@ MODES = {
     "update": "Replace the existing scenario; fields the file omits get their defaults",
     "fail": "Fail: import nothing if any ID exists",
 }
-NOTHING_CHOSEN = tag("p", "Nothing yet: choose files, or paste a document.", class_="quiet")
+NOTHING_CHOSEN = tag("p", "Nothing selected yet: choose files, or paste a document.", class_="quiet")
 MAX_SHOWN = 100
 """Maximum number of ids shown, and of problems per document."""
 MAX_LISTED = 50
 """Maximum number of documents listed, each with its buttons; those with errors come first."""
-PASTED_NAME = "what was pasted"
+PASTED_NAME = "pasted text"
 _FIELDS = {
     "name": "name", "type": "type", "prompt": "prompt", "expected_outcome": "expected outcome", "tags": "tags",
     "prompt_audio_url": "recording", "language": "language", "difficulty": "difficulty", "assert_": "assertions",
@@ -91,7 +91,7 @@ def _find_conflicts(documents: Sequence[Document]) -> list[CheckedImport]:
         for each in document.checked.read:
             earlier = first.setdefault(each.scenario.id, document)
             if earlier is not document:
-                said = f"id {each.scenario.id} stands in {earlier.name} too; only one of them can be kept"
+                said = f"id {each.scenario.id} is also used in {earlier.name}; an ID can be imported only once"
                 elsewhere.append(Problem(said, "id", each.line, each.column))
         found.append(CheckedImport(document, elsewhere))
     return found
@@ -106,7 +106,8 @@ async def show_import_page(context: PageContext) -> None:
     page = _ImportPage(context)
     frame.add_page_heading(
         "Import scenarios",
-        "Everything is checked first, and you see what would change. If anything is invalid, nothing is imported.",
+        "All documents are checked first, and you see the changes before the import. If any document is invalid, "
+        "nothing is imported.",
         crumbs=(("/scenarios", "Scenarios"),),
     )
     await page.begin()
@@ -133,7 +134,7 @@ class _ImportPage:
         self._rows: dict[Document, parts.Panel] = {}
 
     async def begin(self) -> None:
-        parts.add_heading("What to import")
+        parts.add_heading("Files to import")
         with parts.open_box("stack"):
             with parts.open_box("row"):
                 add_file_picker("Choose files", ENDINGS, self._on_files_picked)
@@ -156,7 +157,7 @@ class _ImportPage:
             "modes"
         )
         modes.props('aria-label="If an ID already exists"')
-        parts.add_heading("What would change")
+        parts.add_heading("Changes")
         with parts.open_box("stack"):
             self._preview = parts.add_markup(NOTHING_CHOSEN).props("role=status")
             with parts.open_box("row"):
@@ -178,14 +179,14 @@ class _ImportPage:
         stay = [each for each in self._documents if each.name not in brought]
         if sum(len(each.checked.text) for each in (*stay, *brought.values())) > MAX_BYTES:
             parts.show_notification(
-                f"All of it together has more than {MAX_BYTES >> 20} MB; import some of it first", "negative"
+                f"The files have more than {MAX_BYTES >> 20} MB in total; import fewer at once", "negative"
             )
             await self._list_files()
             return
         self._documents = [*stay, *brought.values()]
-        self._list_left_out([*((name, "it is no .yaml or .yml file") for name in pick.ignored), *pick.failed])
+        self._list_left_out([*((name, "not a .yaml or .yml file") for name in pick.ignored), *pick.failed])
         if not pick.files:
-            parts.show_notification("There is no .yaml or .yml file in what you chose", "warning")
+            parts.show_notification("Your selection contains no .yaml or .yml file", "warning")
         await self._edit_document(brought.get(self._edited.name, self._edited))
 
     async def _read(self, data: bytes) -> CheckedDocument:
@@ -195,7 +196,7 @@ class _ImportPage:
             )
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            return CheckedDocument("", [Problem("this is no text in UTF-8", "", line, 1)])
+            return CheckedDocument("", [Problem("the file is not UTF-8 text", "", line, 1)])
 
     async def _list_files(self) -> None:
         self._listing += 1
@@ -336,7 +337,7 @@ class _ImportPage:
         brought, left_out = self._all_documents(), self._left_out
         documents = [Document(each.name, each.checked) for each in brought]  # copies, as the text may change meanwhile
         if not documents:
-            parts.show_notification("There is nothing to import: choose files, or paste a document", "warning")
+            parts.show_notification("Nothing to import: choose files, or paste a document", "warning")
             return
         if any(is_error(each) for looked in await find_conflicts(documents) for each in looked.problems):
             parts.show_notification("Nothing was imported. Fix the marked errors first.", "negative")
@@ -399,14 +400,14 @@ def _render_verdict(document: Document, problems: Sequence[Problem]) -> Safe:
 
 def _render_import_changes(would: ImportedView, differences: dict[str, list[str]]) -> Safe:
     notes = {
-        scenario_id: f" ({', '.join(changed)})" if changed else " (nothing differs)"
+        scenario_id: f" ({', '.join(changed)})" if changed else " (no changes)"
         for scenario_id, changed in differences.items()
     }
     return join(
         [
             _render_ids("would be new", would.imported),
             _render_ids("would be replaced", would.updated, notes),
-            _render_ids("would stay as it is", would.skipped, plural="would stay as they are"),
+            _render_ids("would not change", would.skipped, plural="would not change"),
         ]
     )
 
@@ -417,7 +418,7 @@ def _render_import_done(done: ImportedView) -> Safe:
             tag("p", tag("b", "Done. "), render_link("/scenarios", "See all scenarios")),
             _render_ids("is new", done.imported, plural="are new", links=True),
             _render_ids("was replaced", done.updated, plural="were replaced", links=True),
-            _render_ids("stayed as it was", done.skipped, plural="stayed as they were", links=True),
+            _render_ids("was skipped", done.skipped, plural="were skipped", links=True),
         ]
     )
 

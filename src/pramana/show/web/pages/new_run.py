@@ -209,7 +209,7 @@ class _RunForm:
                 self._models.suggest([*ALWAYS_OFFERED, *_list_typed_models(said, own)])
                 problems.set_content(_render_offer_problems(said))
 
-        background_tasks.create(load_offers(), name="ask what can be asked", context=problems)
+        background_tasks.create(load_offers(), name="List available models", context=problems)
 
     def _draw_sampling(self) -> None:
         chosen = [each for each in self._query.getlist("modality") if each in MODALITIES]
@@ -449,7 +449,7 @@ def _render_warnings(estimate: EstimateView, *, capped: bool) -> Safe | None:
         listed = join((render_foreign_text(each, 120) for each in names[:5]), ", ")
         more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
         then = (
-            "A run with a cost limit cannot start without one."
+            "A run with a cost limit needs a price for every model."
             if capped
             else "The run can start, but its cost stays unknown."
         )

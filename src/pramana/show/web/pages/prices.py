@@ -4,7 +4,7 @@ from functools import partial
 
 from nicegui import ui
 
-from pramana.app.prices import NewPrice, PriceList, PriceView, forget_price, list_prices, set_price
+from pramana.app.prices import NewPrice, PriceList, PriceView, delete_price, list_prices, set_price
 from pramana.report.markup import Child, Column, Safe, join, render_foreign_text, render_time, tag
 from pramana.show.web.kit import PageContext, frame, parts
 from pramana.show.web.kit.forms import Form, add_number_field
@@ -15,7 +15,7 @@ _FIELDS = {
     "output_per_million": ("Output price", "US dollars per million tokens"),
     "cached_per_million": (
         "Cached input price (optional)",
-        "input tokens from the provider’s cache; empty: the input price",
+        "per input token read from the provider’s cache; empty: the input price",
     ),
 }
 
@@ -93,9 +93,7 @@ class _PriceForm:
             now = await self._context.call(set_price, model, NewPrice(**body))
             self._shown_model = model
             self._show_current(now)
-            parts.show_notification(
-                f"The price of {model} is set: runs that begin from now on are counted by it.", "positive"
-            )
+            parts.show_notification(f"The price of {model} is set: new runs use this price.", "positive")
 
 
 # ── Known prices ──
@@ -104,11 +102,11 @@ class _PriceForm:
 def _render_notes(price_list: PriceList) -> Safe:
     words = (
         f"Prices set here apply to every process on this store. They take precedence over prices.toml on the machine "
-        f"that runs it, and that file over {price_list.published}."
+        f"that runs it, and that file takes precedence over {price_list.published}."
     )
     said = [tag("p", words, class_="quiet")]
     if price_list.file_problem:
-        wrong = "This server’s own prices.toml cannot be read, and no run begins until it can: "
+        wrong = "This server’s prices.toml cannot be read, and no run can start until it is fixed: "
         said.append(tag("div", tag("div", wrong, render_foreign_text(price_list.file_problem)), class_="warn trouble"))
     return join(said)
 
@@ -125,7 +123,7 @@ def _draw_list(context: PageContext, prices_: list[PriceView], published: str) -
         Column("Source"),
     )
     rows = [(_price_cells(each, published), partial(_draw_actions, context, each)) for each in prices_]
-    draw_action_table("Prices in dollars a million tokens", columns, rows)
+    draw_action_table("Prices in US dollars per million tokens", columns, rows)
 
 
 def _price_cells(price: PriceView, published: str) -> tuple[Child, ...]:
@@ -152,7 +150,7 @@ def _render_origin(price: PriceView, published: str) -> Safe:
         case "set":
             return tag("span", "set here", named, ", ", render_time(price.updated_at))
         case "file":
-            return tag("span", "prices.toml of this server’s machine", named)
+            return tag("span", "prices.toml on the server’s machine", named)
         case "published":
             return tag("span", published)
         case "free":
@@ -167,7 +165,7 @@ def _describe_source(price: PriceView) -> Safe:
         return tag("span", "No price is known for ", tag("b", render_foreign_text(price.model)), ".")
     first = price.steps[0]
     cost = f"{format_price(first.input_per_million)} in and {format_price(first.output_per_million)} out"
-    return tag("span", "Now ", tag("b", render_foreign_text(price.model)), f": {cost} a million tokens.")
+    return tag("span", "Now ", tag("b", render_foreign_text(price.model)), f": {cost} per million tokens.")
 
 
 def format_price(value: float | None) -> str:
@@ -190,14 +188,17 @@ def _draw_actions(context: PageContext, price: PriceView) -> None:
     name = price.name or model
 
     async def forget() -> None:
-        consequence = "Runs that begin from now on are counted by what others say of it. What was counted stays."
+        consequence = (
+            "New runs use the price from prices.toml or the published list, if any. Costs of earlier runs do not "
+            "change."
+        )
         if await parts.confirm(f"Remove the price of {name}?", consequence, "Remove it"):
-            then = await context.call(forget_price, name)
+            then = await context.call(delete_price, name)
             now = "unknown" if not then.steps else f"{format_price(then.steps[0].input_per_million)} in"
             parts.show_notification(f"Removed. {name} is now {now}.", "positive")
 
     if price.origin != "free" and context.may(set_price):
         to = context.page_url(model=price.name if price.origin == "set" else model)
         parts.add_markup(tag("a", "Set", href=to, class_="btn small", aria_label=f"Set the price of {model}"))
-    if price.origin == "set" and context.may(forget_price):
+    if price.origin == "set" and context.may(delete_price):
         parts.add_button("Remove", forget, "danger", small=True, label=f"Remove the price of {model}")

@@ -26,30 +26,35 @@ class Kind:
     described: bool = False
 
 
-_MODEL_HINT = "the one that is meant where the id stands alone; empty: none"
+_MODEL_HINT = "used if a run names only the provider; empty: none"
 
 
 def _embedded_kind(title: str, about: str) -> Kind:
     """Return the kind of an embedded provider, which calls no service."""
-    return Kind(title, about, model="Options", model_hint="what would stand after the colon; empty: none")
+    return Kind(
+        title,
+        about,
+        model="Options",
+        model_hint="the part after the colon, used if a run names only the provider; empty: none",
+    )
 
 
 GROUPS: Mapping[str, Mapping[str, Kind]] = {
     "Your own server": {
         "compatible": Kind(
             "OpenAI-compatible server",
-            "vLLM, Ollama, LM Studio, llama.cpp, a gateway: whatever speaks OpenAI’s chat completions.",
+            "vLLM, Ollama, LM Studio, llama.cpp, a gateway, or any other server with OpenAI’s chat completions API.",
             url="such as https://vllm.example/v1",
             model="Model",
             model_hint=_MODEL_HINT,
-            key="if the server asks for one",
+            key="if the server requires one",
             key_needed=False,
         ),
     },
     "Vendors": {
         "openai": Kind(
             "OpenAI",
-            "GPT models, by chat completions.",
+            "GPT models, over the Chat Completions API.",
             url=_VENDOR_URL.format("https://api.openai.com/v1"),
             model="Model",
             model_hint=_MODEL_HINT,
@@ -57,7 +62,7 @@ GROUPS: Mapping[str, Mapping[str, Kind]] = {
         ),
         "openai-responses": Kind(
             "OpenAI (responses)",
-            "The same models by OpenAI’s newer interface.",
+            "GPT models, over the Responses API.",
             url=_VENDOR_URL.format("https://api.openai.com/v1"),
             model="Model",
             model_hint=_MODEL_HINT,
@@ -77,7 +82,7 @@ GROUPS: Mapping[str, Mapping[str, Kind]] = {
             url=_VENDOR_URL.format("https://generativelanguage.googleapis.com"),
             model="Model",
             model_hint=_MODEL_HINT,
-            key="of Google AI Studio",
+            key="from Google AI Studio",
         ),
     },
     "Voice agents": {
@@ -91,18 +96,18 @@ GROUPS: Mapping[str, Mapping[str, Kind]] = {
         ),
         "gemini-live": Kind(
             "Gemini Live",
-            "Google’s speech to speech.",
+            "Google’s speech-to-speech models, called over a WebSocket.",
             url=_VENDOR_URL.format("https://generativelanguage.googleapis.com"),
             model="Model",
             model_hint=_MODEL_HINT,
-            key="of Google AI Studio",
+            key="from Google AI Studio",
         ),
         "elevenlabs": Kind(
             "ElevenLabs",
             "An agent of ElevenLabs.",
             url=_OWN_URL,
             model="Agent’s id",
-            model_hint="of the agent to call; empty: said in each run",
+            model_hint="ID of the agent to call; empty: named in each run",
             key="empty for a public agent",
             key_needed=False,
             called=True,
@@ -112,8 +117,8 @@ GROUPS: Mapping[str, Mapping[str, Kind]] = {
             "Deepgram’s voice agent, with a language model of your choice.",
             url=_OWN_URL,
             model="Language model",
-            model_hint="such as gpt-4o-mini; empty: said in each run",
-            key="of Deepgram",
+            model_hint="such as gpt-4o-mini; empty: named in each run",
+            key="your Deepgram API key",
             called=True,
         ),
         "vapi": Kind(
@@ -121,16 +126,16 @@ GROUPS: Mapping[str, Mapping[str, Kind]] = {
             "An assistant of Vapi.",
             url=_OWN_URL,
             model="Assistant’s id",
-            model_hint="of the assistant to call; empty: said in each run",
-            key="of Vapi, the private one",
+            model_hint="ID of the assistant to call; empty: named in each run",
+            key="your private Vapi key",
             called=True,
         ),
         "twilio": Kind(
             "Twilio Media Streams",
             "Your own server, called as Twilio would call it.",
             model="Address to call",
-            model_hint="such as wss://agent.example/media; a key goes to this address alone",
-            key="sent as a bearer’s, if your server asks for one; never Twilio’s",
+            model_hint="such as wss://agent.example/media; the key is only sent to this address",
+            key="sent as a bearer token, if your server requires one; not your Twilio key",
             key_needed=False,
             called=True,
         ),
@@ -138,8 +143,8 @@ GROUPS: Mapping[str, Mapping[str, Kind]] = {
             "Pipecat",
             "A bot behind Pipecat’s WebSocket transport.",
             model="Address to call",
-            model_hint="such as wss://bot.example/ws; a key goes to this address alone",
-            key="sent as a bearer’s, if your bot asks for one",
+            model_hint="such as wss://bot.example/ws; the key is only sent to this address",
+            key="sent as a bearer token, if your bot requires one",
             key_needed=False,
             called=True,
         ),
@@ -148,27 +153,30 @@ GROUPS: Mapping[str, Mapping[str, Kind]] = {
             "Speech recognition, a text model and a voice, made into one agent.",
             url=_VENDOR_URL.format("https://api.openai.com/v1"),
             model="Parts",
-            model_hint="such as stt=whisper-1,chat=gpt-5-mini,tts=tts-1; empty: said in each run",
-            key="of the server above",
+            model_hint="such as stt=whisper-1,chat=gpt-5-mini,tts=tts-1; empty: named in each run",
+            key="key of the server above",
             key_needed=False,
             called=True,
         ),
         "websocket": Kind(
             "An agent you describe",
-            "Any agent that talks over a WebSocket: a YAML text says how it is greeted and what its messages mean.",
-            url="what {base_url} in the description is; empty: what the description says",
+            "Any agent that talks over a WebSocket: a YAML description defines how to connect and what its messages "
+            "mean.",
+            url="value of {base_url} in the description; empty: its default there",
             model="Model",
-            model_hint="what {model} in the description is; empty: said in each run, where it has one",
-            key="what {key} in the description is",
+            model_hint="value of {model} in the description; empty: named in each run, if the description uses it",
+            key="value of {key} in the description",
             key_needed=False,
             described=True,
         ),
     },
     "On this machine": {
         "local": _embedded_kind("Embedded model", "The small language model that comes with Pramana."),
-        "local-voice": _embedded_kind("Embedded voice agent", "Ears, model and voice of this machine."),
-        "fake": _embedded_kind("Fake", "Answers at once what you tell it to: to try things out."),
-        "fake-voice": _embedded_kind("Fake voice agent", "Talks at once, as you tell it to: to try things out."),
+        "local-voice": _embedded_kind(
+            "Embedded voice agent", "Speech recognition, language model and voice, all on this machine."
+        ),
+        "fake": _embedded_kind("Fake", "Returns fixed replies at once, to try things out."),
+        "fake-voice": _embedded_kind("Fake voice agent", "Speaks fixed replies at once, to try things out."),
     },
 }
 KINDS: Mapping[str, Kind] = {name: kind for group in GROUPS.values() for name, kind in group.items()}

@@ -79,7 +79,7 @@ class _ProviderCard:
         with parts.open_card(self._id):
             parts.add_markup(_provider_facts(provider))
             unsaid = find_kind(provider.kind).called and not provider.arguments.model
-            hint = "the agent is called and the call is ended"
+            hint = "the agent is called, and the call ends at once"
             may_test = context.may(probe_provider)
             self._model = parts.add_text_field("Model to test with", hint=hint) if unsaid and may_test else None
             with parts.open_box("row"):
@@ -106,10 +106,12 @@ class _ProviderCard:
             self._result.set_content(_render_probe(found))
 
     async def _delete(self) -> None:
-        consequence = "Its key is forgotten. Runs that were made with it stay; those that are unfinished cannot go on."
+        consequence = (
+            "Its key is deleted too. Finished runs with this provider stay; unfinished ones cannot be resumed."
+        )
         if await parts.confirm(f"Delete {self._id}?", consequence, "Delete"):
             await self._context.call(delete_provider, self._id)
-            parts.show_notification(f"{self._id} is deleted.", "positive")
+            parts.show_notification(f"Provider {self._id} deleted.", "positive")
 
 
 def _provider_facts(provider: ProviderView) -> Safe:
@@ -139,7 +141,7 @@ def _render_probe(probe: Probe) -> Safe:
     if probe.failure:
         return _render_failure(public_message(probe.failure, PAGE_HINTS), f" after {took}")
     shown = ", ".join(models[:8]) + (" …" if len(models) > 8 else "")
-    offered = join([f"It offers {len(models):,} model{'' if len(models) == 1 else 's'}: ", render_foreign_text(shown)])
+    offered = join([f"Offers {len(models):,} model{'' if len(models) == 1 else 's'}: ", render_foreign_text(shown)])
     return join(
         [
             tag("p", render_with_sign("✓", "healthy", "passed"), f", answered in {took}"),
@@ -173,8 +175,8 @@ def _render_environment(variables: Sequence[VariableView]) -> Safe:
         for each in sorted(variables, key=lambda each: not each.set)
     ]
     words = (
-        "What Pramana knows by name needs only a key in the environment of the server. A registered provider brings "
-        "its own key or none, and goes before these."
+        "Well-known vendors need only a key in the environment of the server. A registered provider has its own key or "
+        "none, and takes precedence over these."
     )
     return join(
         [
@@ -195,7 +197,7 @@ async def new(context: PageContext) -> None:
     """Choose a kind, then register a provider of it."""
     name = context.query.get("kind", "")
     if name not in KINDS:
-        frame.add_page_heading("Add a provider", "Which kind is it?", _CRUMBS)
+        frame.add_page_heading("Add a provider", "Choose a kind", _CRUMBS)
         parts.add_markup(join(_render_group(context, title, kinds) for title, kinds in GROUPS.items()))
         return
     kind = KINDS[name]
@@ -260,9 +262,9 @@ class _ProviderForm:
     def _add_id_field(self, name: str, known: set[str]) -> None:
         stands_for_all = bool(KINDS[name].key) and name not in ("websocket", "compatible")
         suggested = name if stands_for_all and name not in known else ""
-        hint = "what is typed before the colon, as in id:MODEL; small letters, digits, dots, hyphens, underscores"
+        hint = "typed before the colon, as in id:MODEL; lowercase letters, digits, dots, hyphens and underscores"
         if suggested:
-            hint += f". As {name} it is the account of every {name} model here"
+            hint += f". With the ID {name}, it is used for every {name} model on this server"
         self._add_field("id", "Id", hint, suggested)
 
     def _add_field(self, path: str, label: str, hint: str, value: str | None) -> None:
@@ -273,8 +275,8 @@ class _ProviderForm:
         text = TEMPLATE if now is None else json.dumps(_without_defaults(now.arguments.description), indent=2)
         parts.add_markup(tag("h2", "Description"))
         parts.add_paragraph(
-            "Where the agent is, how sound travels, what its messages mean. Everybody sees it: write {key} where the "
-            "key belongs.",
+            "The agent’s address, its audio format and the meaning of its messages. Every user can read the "
+            "description: write {key} in place of the key.",
             quiet=True,
         )
         return _DescriptionEditor(self._context, "Description of the agent, in YAML", text, _ignore_check)
@@ -284,7 +286,7 @@ class _ProviderForm:
         label = "Key" if kind.key_needed and not is_set else "New key (optional)" if is_set else "Key (optional)"
         hint = "a key is set; leave this empty to keep it" if is_set else kind.key
         self._fields["apiKey"] = self._key = SecretField(
-            label, f"{hint}. It is stored encrypted, and never shown again"
+            label, f"{hint}. The key is stored encrypted and never shown again"
         )
         if is_set:
             self._remove_key = parts.add_checkbox("Remove the key")
@@ -327,9 +329,7 @@ class _ProviderForm:
             return UseCaseRefused(error.status, str(error), error.reason, [Problem(str(error), "id")])
         if any(each.file == "description" for each in error.problems):
             self._editor.show(CheckedDocument(self._editor.text, error.problems))
-            return UseCaseRefused(
-                error.status, "the description is not valid; see below it what is wrong", error.reason
-            )
+            return UseCaseRefused(error.status, "the description is not valid; see the errors below it", error.reason)
         return error
 
 

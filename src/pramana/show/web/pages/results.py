@@ -19,7 +19,7 @@ from pramana.app.runs import ResultFilter, read_progress, read_result
 from pramana.app.suites import ListedView
 from pramana.app.views import CheckView, LimitsView, PlanView, ResultDetailView, ResultView, RunDetailView, TargetView
 from pramana.errors import InvalidInput
-from pramana.model import describe_calls
+from pramana.replies import describe_reply
 from pramana.report import figures
 from pramana.report.markup import (
     Child,
@@ -36,7 +36,7 @@ from pramana.report.markup import (
     render_tiles,
     tag,
 )
-from pramana.report.prose import prose
+from pramana.report.prose import render_prose
 from pramana.report.result_detail import render_checks, render_exchange, render_expected, render_system_prompt
 from pramana.report.run_summary import wait_tile
 from pramana.report.selection import SELECTION_SUFFIX
@@ -75,13 +75,13 @@ def draw_filters(context: PageContext, run: RunDetailView) -> Callable[[Iterable
 
     with parts.open_box("filters", role="search", label="Filter results"):
         parts.add_select(
-            "Outcome", OUTCOMES, _if_known(query.get("outcome"), OUTCOMES), add_filter("outcome"), clearable=True
+            "Outcome", OUTCOMES, _value_if_listed(query.get("outcome"), OUTCOMES), add_filter("outcome"), clearable=True
         )
         if len(run.models) > 1:
             parts.add_select(
                 "Model",
                 list(run.models),
-                _if_known(query.get("model"), run.models),
+                _value_if_listed(query.get("model"), run.models),
                 add_filter("model"),
                 clearable=True,
             )
@@ -97,7 +97,7 @@ def _kept_query(context: PageContext) -> dict[str, str]:
     return {name: value for name in (*FILTERS, "page") if (value := context.query.get(name))}
 
 
-def _if_known(value: str | None, among: Sequence[str]) -> str | None:
+def _value_if_listed(value: str | None, among: Sequence[str]) -> str | None:
     return value if value in among else None
 
 
@@ -162,8 +162,7 @@ def _answer(each: ResultView) -> Safe:
     """Return the beginning of an answer, or its tool calls if it has no text."""
     if each.output is None:
         return tag("i", "no reply", class_="quiet")
-    only_calls = each.tool_calls and not each.output.strip()
-    return _render_excerpt(f"(no text; {describe_calls(each.tool_calls)})" if only_calls else each.output)
+    return _render_excerpt(describe_reply(each.output, each.tool_calls))
 
 
 def _render_excerpt(words: str) -> Safe:
@@ -216,7 +215,7 @@ def render_plan(run: RunDetailView) -> Safe:
         "details",
         tag("summary", "The plan: parameters, system prompt, judge, versions"),
         render_facts(said, "sheet"),
-        join([tag("h3", "System prompt"), prose(prompt, "System prompt")]) if prompt else None,
+        join([tag("h3", "System prompt"), render_prose(prompt, "System prompt")]) if prompt else None,
         join([tag("h3", "Notes"), render_json(notes, "Notes")]) if notes else None,
         class_="plan",
     )
@@ -239,7 +238,7 @@ def _render_pairs(data: Mapping[str, Any]) -> Safe:
 # ── Run again ──
 
 MODALITIES = {"text": "text", "voice": "voice", "voice+noise=10dB": "noisy"}
-LONGEST_PROMPT, MOST_IDS, LONGEST = 1_500, 50, 16_000
+LONGEST_PROMPT, MAX_IDS, LONGEST = 1_500, 50, 16_000
 """Limits of an address: characters of the system prompt, ids of scenarios, characters in total."""
 
 
@@ -272,7 +271,7 @@ def _case_parameters(run: RunDetailView, suites: Iterable[ListedView]) -> dict[s
         named = named.removesuffix(SELECTION_SUFFIX).removesuffix("scenarios").removesuffix("+")
         found = {name: selection.pop(name, None) for name in ("type", "difficulty", "language", "tag", "text")}
         ids = selection.pop("ids", [])
-        if len(ids) > MOST_IDS:
+        if len(ids) > MAX_IDS:
             return None
         found["scenario"] = ids if run.selection else "all"
         if not named:
@@ -343,9 +342,9 @@ async def result(context: PageContext) -> None:
     among = context.read_request(ResultFilter, {name: context.query.get(name) for name in FILTERS})
     data, *beside = await context.call(read_result, run_id, wanted.seq, among)
     frame.set_window_title(f"{data.case_id} {run.suite}")
-    crumbs = (("/runs", "Runs"), (f"/runs/{run.id}", run.suite[:80]))
+    crumbs = (("/runs", "Runs"), (f"/runs/{run.reference}", run.suite[:80]))
     with frame.add_page_heading(render_foreign_text(data.case_id, 200), _render_head(run, data), crumbs):
-        parts.add_markup(_render_neighbours(context, run.id, *beside), classes="row")
+        parts.add_markup(_render_neighbours(context, run.reference, *beside), classes="row")
     if data.failure:
         parts.add_markup(
             tag(
@@ -357,7 +356,7 @@ async def result(context: PageContext) -> None:
             )
         )
     if data.audio:
-        await _draw_call(context, run.id, data)
+        await _draw_call(context, run.reference, data)
     else:
         parts.add_markup(render_exchange(data))
     parts.add_markup(render_checks(data.checks))
@@ -468,6 +467,10 @@ def _render_details(run: RunDetailView, data: ResultDetailView) -> Safe:
             tag("details", tag("summary", "Raw response"), render_json(raw, "Raw response"))
             if raw is not None
             else None,
-            tag("p", render_link(f"/api/runs/{run.id}/results/{data.seq}", "View as JSON"), class_="small"),
+            tag(
+                "p",
+                render_link(f"/api/runs/{run.reference}/results/{data.seq}", "View as JSON"),
+                class_="small screen-only",
+            ),
         ]
     )

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec.structs import asdict, replace
 from nicegui import background_tasks, ui
@@ -44,6 +45,12 @@ from pramana.show.web.pages.results import (
     render_result_page,
     render_rows,
 )
+from pramana.show.web.pages.run_controls import (
+    ScoringsPanel,
+    reached_limit,
+    render_scoring_note,
+    resume_with_limits,
+)
 from pramana.show.web.pages.runs import render_status_inline
 from pramana.store.queue import UNDER_WAY
 
@@ -67,7 +74,7 @@ _TO_RESULTS = """
 if (location.hash === "#results" && !window.pramanaScrolled) document.getElementById("results")?.scrollIntoView()
 """
 """Scroll to the results if the address says so, unless the page restores another scroll position."""
-_SLOW_FIRST_TIME_NOTE = "After a start of the server the first time takes some seconds."
+_SLOW_FIRST_TIME_NOTE = "The first time after a server start, this takes a few seconds."
 
 
 @frame.register_page("/runs/{run_id}", "Run")
@@ -83,6 +90,7 @@ class _RunPage:
     def __init__(self, context: PageContext, data: RunDetailView, suites: Sequence[ListedView]) -> None:
         self._context, self._run, self._suites = context, data, suites
         self._id: str = data.id
+        self._reference = data.reference
         self._failures: dict[int, ResultView] = {}
         self._seen: deque[tuple[float, int]] = deque([(clock.monotonic(), data.stored)])
         self._changed = self._are_failures_held = False
@@ -105,6 +113,7 @@ class _RunPage:
             with frame.add_page_heading(render_foreign_text(self._run.suite, 200), crumbs=(("/runs", "Runs"),)):
                 self._buttons = parts.Panel("row")
             self._about = parts.add_markup(Safe())
+            parts.add_markup(render_scoring_note(self._run) or Safe())
             self._progress, self._newest = parts.add_markup(Safe()), parts.add_markup(Safe())
             parts.add_heading("Summary")
             adding_up = f"Summarizing {self._run.stored:,} results. {_SLOW_FIRST_TIME_NOTE}"
@@ -113,6 +122,7 @@ class _RunPage:
             parts.add_markup(tag("h2", "Results", id="results", tabindex="-1"))
             self._suggest_tags = draw_filters(self._context, self._run)
             self._rows, self._pager = parts.add_markup(Safe()), parts.add_markup(Safe())
+            self._scorings = ScoringsPanel(self._context, self._run, self._refresh)
             self._breakdowns = parts.add_markup(Safe(), classes="breakdowns")
             parts.add_markup(render_plan(self._run))
         for event, held in (("mouseenter", True), ("focusin", True), ("mouseleave", False), ("focusout", False)):
@@ -120,6 +130,7 @@ class _RunPage:
         self._timer = ui.timer(TICK_S, self._tick, active=False)
         summed = background_tasks.create(self._update_summary(), name="add up a run", context=ui.context.client)
         await self._list()
+        await self._scorings.refresh()
         await asyncio.wait([summed], timeout=PATIENCE_S)
         self._draw_head()
         self._context.on_change({"run"}, self._on_change)
@@ -138,7 +149,7 @@ class _RunPage:
                 parts.add_button("Cancel", self._cancel)
         elif status in ("stopped", "interrupted", "cancelled") and may(resume_run):
             parts.add_button("Resume", self._resume, "primary")
-        parts.add_link_button("Compare with another run", make_url("/compare", new=self._id))
+        parts.add_link_button("Compare with another run", make_url("/compare", new=self._reference))
         if may(create_run) and (once_more := new_run_url(self._run, self._suites)):
             parts.add_link_button("Run again", once_more)
         if may(delete_run):
@@ -197,7 +208,7 @@ class _RunPage:
     async def _read_summary(self) -> None:
         self._summed_at, told = clock.monotonic(), self._update_count
         try:
-            found = await self._context.call(read_run, self._id)
+            found = await self._context.call(read_run, self._reference)
             if self._update_count != told:  # a newer state arrived while the summary was computed
                 found = replace(self._run, summary=found.summary, aggregates=found.aggregates)
             self._run = found
@@ -206,7 +217,7 @@ class _RunPage:
             if error.status == 404:
                 self._on_deleted()
             elif not self._run.summary:  # too many are waiting, or the store is unavailable; keep an older summary
-                said = f"{parts.describe_refusal(error)}. It is tried again in some seconds."
+                said = f"{parts.describe_refusal(error)}. Pramana tries again in a few seconds."
                 self._summary.set_content(tag("p", render_foreign_text(said), class_="warn"))
                 with self._all:
                     ui.timer(AGAIN_S, self._update_summary, once=True)
@@ -214,7 +225,7 @@ class _RunPage:
     async def _list(self) -> None:
         try:
             wanted = self._context.read_request(ResultFilter, page_size=PAGE_SIZE)
-            found = await self._context.call(list_results, self._id, wanted)
+            found = await self._context.call(list_results, self._reference, wanted)
         except UseCaseRefused as error:  # the address is mistyped, or the run was just deleted
             back = render_link(f"{self._context.address}#results", "Show all results")
             self._rows.set_content(
@@ -233,7 +244,7 @@ class _RunPage:
         where, shown = self._context.address, []
         for outcome in (Outcome.FAILED, Outcome.ERRORED):
             some = ResultFilter(outcome=outcome, page_size=FIRST_FAILURES)
-            found = await self._context.call(list_results, self._id, some)
+            found = await self._context.call(list_results, self._reference, some)
             if found.items:
                 listed = render_rows(where, self._run, found.items, {"outcome": outcome}, f"First {outcome} results")
                 every = render_link(
@@ -295,7 +306,7 @@ class _RunPage:
 
         async def list_page(page: int, outcome: Outcome | None = None) -> Listed[ResultView]:
             wanted = ResultFilter(page=page, page_size=PAGE_SIZE, outcome=outcome)
-            return await self._context.call(list_results, self._id, wanted)
+            return await self._context.call(list_results, self._reference, wanted)
 
         newest_page = _page_count(self._run.stored)
         found = await list_page(newest_page)
@@ -347,7 +358,9 @@ class _RunPage:
         if self._follow_token:
             return
         try:
-            found = await self._context.call(read_progress, self._id)
+            found = await self._context.call(read_progress, self._reference)
+            before = self._scorings.current
+            await self._scorings.refresh()
         except UseCaseRefused as error:
             if error.status == 404:
                 self._on_deleted()
@@ -355,7 +368,8 @@ class _RunPage:
         if (found.name, found.note) != (self._run.name, self._run.note):
             self._update_run(found)
             self._draw_head()
-        if found.status == self._run.status and found.stored == self._run.stored:
+        rescored = self._run.scoring is None and self._scorings.current != before
+        if found.status == self._run.status and found.stored == self._run.stored and not rescored:
             return
         self._update_run(found)
         self._seen = deque([(clock.monotonic(), found.stored)])
@@ -380,7 +394,15 @@ class _RunPage:
         parts.show_notification("Cancelling. Stored results are kept, and you can resume the run.")
 
     async def _resume(self) -> None:
-        self._update_run(await self._context.call(resume_run, self._id))
+        """Resume the run; if a limit ended it, with the limits that the user enters."""
+        reached = reached_limit(self._run)
+        if reached and self._run.owner == "server":
+            await resume_with_limits(self._run, reached, self._resume_within)
+        else:
+            await self._resume_within(None)
+
+    async def _resume_within(self, limits: Mapping[str, Any] | None) -> None:
+        self._update_run(await self._context.call(resume_run, self._id, limits))
         self._seen = deque([(clock.monotonic(), self._run.stored)])
         self._draw_head()
         await self._follow()
@@ -423,7 +445,7 @@ def _render_head(run: RunDetailView, once_more: str | None) -> Safe:
     by = join([" by ", render_foreign_text(run.creator, 80)]) if run.creator else None
     ended = join([", ended ", render_time(run.finished_at)]) if run.finished_at else None
     exports = (
-        join([" · " if place else None, render_link(make_url(f"/api/runs/{run.id}/export", format=name), words)])
+        join([" · " if place else None, render_link(make_url(f"/api/runs/{run.reference}/export", format=name), words)])
         for place, (name, words) in enumerate(EXPORTS.items())
     )
     some = figures.describe_selection(run.selection)
@@ -433,8 +455,8 @@ def _render_head(run: RunDetailView, once_more: str | None) -> Safe:
         tag("p", "Name: ", render_foreign_text(run.name)) if run.name else None,
         tag("p", "Note: ", render_foreign_text(run.note)) if run.note else None,
         tag("p", "Filtered cases: ", render_foreign_text(some, 300)) if some else None,
-        tag("p", render_link("#results", "Results"), " · Export: ", exports),
-        None if once_more else tag("p", _RUN_AGAIN_HINT),
+        tag("p", render_link("#results", "Results"), " · Export: ", exports, class_="screen-only"),
+        None if once_more else tag("p", _RUN_AGAIN_HINT, class_="screen-only"),
     ]
     return join([tag("div", lines[0], tag("div", lines[1:], class_="quiet small")), _render_reason(run)])
 
@@ -462,7 +484,7 @@ def _render_reason(run: RunDetailView) -> Safe | None:
     if run.status == "finished" and not run.reason:
         return quietly
     why = join([": ", render_foreign_text(run.reason)]) if run.reason else None
-    here = f". {run.stored:,} of {run.expected:,} results are here."
+    here = f". {run.stored:,} of {run.expected:,} results are stored."
     missing = " Resume runs the missing cases." if run.stored < run.expected else ""
     return join([tag("p", f"The run is {run.status}", why, here, missing, class_="warn"), quietly])
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import asdict
 from nicegui import ui
 
+from pramana.analyse.labels import label_models
 from pramana.app.runs import RunFilter, create_run, list_runs
 from pramana.app.views import Listed, RunView
 from pramana.report.figures import describe_selection
@@ -48,6 +49,12 @@ STATUSES: Mapping[str, tuple[str, str]] = {
 }
 """The sign and the colour class of each status; its word is always shown too."""
 FILTERS = ("text", "status", "model", "suite")
+SHOWN_MODELS = 4
+"""The most models listed per run."""
+MAX_RATED_MODELS = 3
+"""The most models of a run whose rates are listed."""
+NARROW_NAME = 28
+"""Characters of a model's name beside its rate."""
 COLUMNS = ("Run", "Models", "Status", "Passed", "Results", "Started (UTC)")
 
 
@@ -240,8 +247,8 @@ def _render_models(run: RunView) -> Safe:
     if run.repeats > 1:
         how.append(Safe(f"{run.repeats:,} repeats"))
     return _render_cell(
-        *(render_foreign_text(each, 200) for each in run.models[:4]),
-        f"and {len(run.models) - 4} more" if len(run.models) > 4 else None,
+        *(render_foreign_text(each, 200) for each in run.models[:SHOWN_MODELS]),
+        f"and {len(run.models) - SHOWN_MODELS} more" if len(run.models) > SHOWN_MODELS else None,
         tag("small", join(how, "; "), class_="quiet") if how else None,
     )
 
@@ -263,19 +270,35 @@ def render_status_inline(run: RunView) -> Safe:
 
 
 def render_passed(run: RunView) -> Safe:
-    """Return the pass rate of a run; with several models, the outcome counts: a shared rate describes none of them."""
+    """Return the pass rate of a run; with several models the rate of each, since rates of several are never pooled."""
     counts = asdict(run.outcomes) if run.outcomes else {}
     if not any(counts.values()):
         return tag("span", "–", class_="quiet")
     undecided = [render_outcome(name, counts[name]) for name in ("errored", "unscored", "skipped") if counts[name]]
+    rates: list[Safe | None]
     if len(run.models) > 1:
-        decided = [render_outcome(name, counts[name]) for name in ("passed", "failed")]
-        return _render_cell(tag("small", join(decided + undecided, " "), class_="undecided"))
-    return _render_cell(
-        render_rate_text(run.pass_rate, run.interval),
-        render_rate_bar(run.pass_rate, run.interval) if run.pass_rate is not None else None,
-        tag("small", join(undecided, " "), class_="undecided") if undecided else None,
-    )
+        rates = [*_render_model_rates(run)]
+    else:
+        bar = render_rate_bar(run.pass_rate, run.interval) if run.pass_rate is not None else None
+        rates = [render_rate_text(run.pass_rate, run.interval), bar]
+    return _render_cell(*rates, tag("small", join(undecided, " "), class_="undecided") if undecided else None)
+
+
+def _render_model_rates(run: RunView) -> list[Safe]:
+    """Return the pass rate of each model, in their order; of more than a few, a link to the run, which has them."""
+    found = run.model_rates or ()
+    if len(found) > MAX_RATED_MODELS:
+        return [render_link(make_url(f"/runs/{run.id}"), f"{len(found):,} models")]
+    names = label_models([each.model for each in found], NARROW_NAME)
+    return [
+        tag(
+            "div",
+            tag("small", render_foreign_text(names[each.model]), class_="quiet"),
+            render_rate_text(each.pass_rate, each.interval),
+            class_="model-rate",
+        )
+        for each in found
+    ]
 
 
 def _render_progress(run: RunView) -> Safe:

@@ -217,7 +217,7 @@ def _offer_undo(context: PageContext, notice: ui.element, scenario_id: str, agai
         )
         if not context.may(restore_scenario):
             return
-        made = parts.add_button("Undo", undo, small=True, label=f"Undo: bring {scenario_id[:80]} back")
+        made = parts.add_button("Undo", undo, small=True, label=f"Undo: restore {scenario_id[:80]}")
     ui.run_javascript(f"getHtmlElement({made.id})?.focus()")  # the row that had the focus is gone
 
 
@@ -272,7 +272,7 @@ async def _render_deleted(context: PageContext) -> Safe:
         for each in found.items
     ]  # fmt: skip
     pages = render_pager(make_page_meta(asked.page, PAGE_SIZE, found.total), context.page_url, "scenarios")
-    return join([render_table("What can be restored", columns, rows, hidden=True), pages])
+    return join([render_table("Scenarios that can be restored", columns, rows, hidden=True), pages])
 
 
 # ── Empty store and library ──
@@ -311,9 +311,7 @@ async def library(context: PageContext) -> None:
         ui.navigate.to("/scenarios")
 
     parts.add_heading("The built-in library")
-    parts.add_paragraph(
-        f"{total:,} scenarios in {len(files):,} files. What is here already stays as it is.", quiet=True
-    )
+    parts.add_paragraph(f"{total:,} scenarios in {len(files):,} files. Existing scenarios are not changed.", quiet=True)
     with parts.open_box("row below"):
         parts.add_button(f"Import all {total:,}", lambda: import_files(None))
         parts.add_button(
@@ -327,8 +325,8 @@ def _file_label(file: LibraryView) -> str:
     """Return the label of a library file.
 
     >>> _file_label(LibraryView(file="multilingual/hindi.yaml", ids=("a", "b"), languages=("hi",), imported=1))
-    'multilingual/hindi.yaml: 2 scenarios (hi), 1 here'
+    'multilingual/hindi.yaml: 2 scenarios (hi), 1 imported'
     """
     count, here = len(file.ids), file.imported
-    there = "" if not here else ", all here" if here == count else f", {here:,} here"
+    there = "" if not here else ", all imported" if here == count else f", {here:,} imported"
     return f"{file.file}: {count:,} scenario{'' if count == 1 else 's'} ({', '.join(file.languages)}){there}"

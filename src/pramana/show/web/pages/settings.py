@@ -134,7 +134,8 @@ async def _summarise_prices(context: PageContext) -> str:
     unknown = sum(each.origin is None for each in found)
     set_here = sum(each.origin == "set" for each in found)
     return (
-        f"{pluralise(set_here, 'price')} set here; of {pluralise(unknown, 'model')} that ran lately no price is known."
+        f"{pluralise(set_here, 'price')} set here; of {pluralise(unknown, 'model')} that ran recently no price is "
+        "known."
     )
 
 
@@ -150,7 +151,7 @@ _DATABASES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 PRIVATE_ADDRESSES = "Allow private addresses for models and recordings, such as 192.168.0.5 or localhost"
 _CHECKBOXES = {
     "anonymous_submission": "Accept results and show badges without a token",
-    "refuse_unverified": "Reject results of unknown suites instead of storing them apart",
+    "refuse_unverified": "Reject results of unknown suites instead of storing them separately",
     "allow_private_addresses": PRIVATE_ADDRESSES,
 }
 _NUMBERS = {
@@ -171,7 +172,7 @@ async def server(context: PageContext) -> None:
             [
                 ("Version", found.version, None),
                 ("Store", _DATABASES[found.database], None),
-                ("Address", found.address, f"also called {hosts}" if hosts else None),
+                ("Address", render_foreign_text(found.address), f"also called {hosts}" if hosts else None),
                 (
                     "Access",
                     "this machine only" if found.for_this_machine_alone else "anyone with a token",
@@ -234,8 +235,8 @@ ROLES = {"viewer": "Viewer", "editor": "Editor", "admin": "Administrator"}
 EXPIRES = {30: "In 30 days", EXPIRES_DAYS: "In 90 days", 365: "In a year", 0: "Never"}
 _SETTING = tag("span", "Change it in ", render_link("/settings/server", "Server settings"), ".")
 _FIRST_TOKEN_NOTE = (
-    "This is the first token. Your own account on this machine still needs none. Until now, models may be on this "
-    "machine and in your network; choose whether they may be when others use the server too. "
+    "This is the first token. Your own account on this machine still needs none. So far, runs may use models on this "
+    "machine and in your network; choose whether this stays allowed when other users have access. "
 )
 _ROLE_DESCRIPTIONS = (
     "A viewer reads everything but settings and tokens. An editor also changes scenarios and starts runs. An "
@@ -336,11 +337,11 @@ def _add_revoke_button(context: PageContext, token: TokenView, holding: Sequence
     """Add the button that revokes a token, with the consequences in its confirmation."""
     words = "It stops working within seconds. This cannot be undone; you can create a new token."
     if token.id == context.user.token_id:
-        words = f"It is the one you are signed in with: you will need another. {words}"
+        words = f"You are signed in with this token and will need another one. {words}"
     if token.role == "admin" and not any(each.role == "admin" for each in holding if each.id != token.id):
         words += (
-            " No other administrator has one: after this, only the command line of the server can make tokens, or "
-            "the account that it runs as."
+            " This is the last administrator token: afterwards, only the account that runs the server can create "
+            "tokens, for example with pramana token create."
         )
 
     async def revoke() -> None:

@@ -27,8 +27,8 @@ MAX_URL_LENGTH = 2_000
 Why = Literal["wrong", "often", "away"]
 _MESSAGES: dict[Why, str] = {
     "wrong": "This token is not valid. It may be mistyped, revoked or expired.",
-    "often": "Too many tokens were tried from here. Wait a minute, and try again.",
-    "away": "The server cannot look up tokens now. Try again in a minute.",
+    "often": "Too many sign-in attempts from your address. Wait a minute and try again.",
+    "away": "The server cannot check tokens at the moment. Try again in a minute.",
 }
 
 
@@ -60,9 +60,9 @@ async def sign_in(request: Request) -> Response:
         method="post", action="/sign-in", class_="stack",
     )  # fmt: skip
     told = (
-        "No token of this server is valid any more. Make one on its machine:"
+        "All tokens of this server are revoked or expired. Create one on the server’s machine:"
         if serving.tokens_ended
-        else "Ask an administrator of this server for a token, or make one on its machine:"
+        else "Ask an administrator of this server for a token, or create one on the server’s machine:"
     )
     return render_plain_page(
         request,

@@ -35,7 +35,7 @@ ORIGINS = {"built-in": "built in", "published": "published into the data folder"
 @frame.register_page("/suites", "Suites")
 async def suites(context: PageContext) -> None:
     """Show every version, and the form to upload one."""
-    frame.add_page_heading("Suites", "Test cases with a version and a hash. A version never changes.")
+    frame.add_page_heading("Suites", "Collections of test cases with a version and a hash. A version never changes.")
     listed = ui.html("").on("click", js_handler=parts.COPY)
 
     async def refresh() -> None:
@@ -173,7 +173,7 @@ class _UploadForm:
         parts.add_heading("Upload a version")
         with parts.open_box("stack"):
             parts.add_paragraph(
-                "A .jsonl file is a tier, and gives it its name. What was uploaded never changes.", quiet=True
+                "Each .jsonl file becomes a tier with the file’s name. An uploaded version never changes.", quiet=True
             )
             with parts.open_box("search"):
                 self._version = parts.add_text_field(
@@ -189,14 +189,14 @@ class _UploadForm:
 
     async def _on_files_picked(self, pick: FileSelection) -> None:
         """Use the picked files in place of the previous ones."""
-        failed = [*((name, "it is no .jsonl file") for name in pick.ignored), *pick.failed]
+        failed = [*((name, "not a .jsonl file") for name in pick.ignored), *pick.failed]
         tiers, counts = {}, {}
         for each in pick.files:
             tier = each.name.rpartition("/")[2][: -len(".jsonl")]
             try:
                 counts[tier] = await asyncio.to_thread(_count_cases, each.data)
             except UnicodeDecodeError:
-                failed.append((each.name, "it is no text in UTF-8"))
+                failed.append((each.name, "not UTF-8 text"))
             else:
                 tiers[tier] = each.data
         self._tiers = tiers
@@ -208,7 +208,7 @@ class _UploadForm:
             for name, count in counts.items()
         ]
         not_taken = [tag("li", render_foreign_text(name, 200), f": {why}") for name, why in failed]
-        chosen = tag("ul", tiers, class_="plain-list") if tiers else tag("p", "No file is chosen yet.", class_="quiet")
+        chosen = tag("ul", tiers, class_="plain-list") if tiers else tag("p", "No file selected yet.", class_="quiet")
         left_out = join([tag("p", "Left out:"), tag("ul", not_taken, class_="ids small")]) if not_taken else None
         self._listed.set_content(join([chosen, left_out]))
         self._message.set_content("")
@@ -231,7 +231,7 @@ def _render_refusal(error: UseCaseRefused) -> Safe:
     found = f"{pluralise(len(error.problems), 'error')}." if error.problems else render_foreign_text(str(error))
     words = join(["Not uploaded: ", found])
     if error.status == 409:
-        why = "Runs are compared by the version and hash of their suite, so what is under a name must never change."
+        why = "Runs are compared by the version and hash of their suite, so the content of a version must never change."
         return tag("div", tag("p", words), tag("p", why), class_="warn trouble")
     places = [
         tag(

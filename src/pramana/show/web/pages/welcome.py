@@ -72,7 +72,7 @@ async def wait_for_weights(
     while not found.present:
         pull = found.pull
         if pull is None or pull.status == "failed":
-            why = pull.problem if pull else "the download is gone; try again"
+            why = pull.problem if pull else "the download was lost; try again"
             raise WelcomeFailed(f"{found.title} could not be downloaded. {why}")
         done, total = pull.done_bytes, max(1, pull.total_bytes)
         doing = "Downloading" if pull.phase == "download" else "Unpacking"
@@ -81,7 +81,7 @@ async def wait_for_weights(
             async with asyncio.timeout(LOOK_S):
                 await gone.wait()
         if gone.is_set():
-            raise WelcomeFailed("The page was closed meanwhile.")
+            raise WelcomeFailed("The page was closed during the download.")
         found = next(each for each in await context.call(list_weights) if each.name == weights.name)
 
 
@@ -98,13 +98,12 @@ def offer_download(context: PageContext, weights: WeightsView) -> None:
         except WelcomeFailed as error:
             progress.warn(str(error))
         else:
-            progress.show_progress(f"{weights.title} is here now.")
+            progress.show_progress(f"{weights.title} is installed.")
 
     with parts.open_box("card stack"):
         parts.add_paragraph(
             tag("strong", weights.title),
-            f" is not on this machine yet ({weights.download_bytes / 1e6:,.0f} MB). "
-            f"It is needed for {weights.needed_for}.",
+            f" is not installed yet ({weights.download_bytes / 1e6:,.0f} MB). Needed for {weights.needed_for}.",
         )
         if context.may(pull_weights):
             with parts.open_box("row"):
@@ -145,10 +144,11 @@ class WelcomePanel:
             parts.add_paragraph("No runs yet. Starting one needs the role editor.")
             return
         missing = sum(each.download_bytes for each in weights if each.models and not each.present)
-        first = f" Before the first, {missing / 1e6:,.0f} MB are downloaded." if missing else ""
+        first = f" Before the first run, {missing / 1e6:,.0f} MB are downloaded." if missing else ""
         with parts.open_box("stack wide"):
             parts.add_paragraph(
-                f"No runs yet. Both of these run on this machine: no key, no cost, and no data leaves it.{first}"
+                "No runs yet. Both examples run on this machine: no key, no cost, and no data leaves the "
+                f"machine.{first}"
             )
             with parts.open_box("halves"):
                 self._offer_question()
@@ -164,7 +164,7 @@ class WelcomePanel:
                 ".",
             )
 
-    def show_rest(self, untried: Sequence[str]) -> None:
+    def show_untried_steps(self, untried: Sequence[str]) -> None:
         """Show the steps that have not been tried yet, below the runs."""
         parts.add_heading("Try it")
         with parts.open_box("stack wide"):
@@ -186,7 +186,7 @@ class WelcomePanel:
     def _offer_call(self) -> None:
         with parts.open_card("Hear a call"):
             parts.add_paragraph(
-                "A caller asks the embedded voice agent one question aloud, and you hear both. This imports ",
+                "A caller asks the embedded voice agent one question, and you hear both of them. This imports ",
                 tag("span", FILE, class_="mono"),
                 ", a file of the built-in library, into ",
                 render_link("/scenarios", "Scenarios"),
@@ -201,7 +201,7 @@ class WelcomePanel:
 
         async def run_handler() -> None:
             if self.busy:
-                parts.show_notification("One thing after the other: something is under way already.")
+                parts.show_notification("Another step is still running. Wait until it has finished.")
                 return
             self.busy = True
             try:
@@ -260,12 +260,12 @@ class WelcomePanel:
 
         def on_end() -> None:  # page closed, token revoked, or stream failed: then the user reads this
             if not ended.done():
-                ended.set_exception(WelcomeFailed(f"The call is not followed any more. See its run, {run}."))
+                ended.set_exception(WelcomeFailed(f"Live progress of the call ended. See run {run}."))
 
         self._context.follow(run, 0, on_event, on_end)
         await ended
         found = await self._context.call(list_results, run, ResultFilter())
         if not found.items:
             state = await self._context.call(read_progress, run)
-            raise WelcomeFailed(f"The call did not come about: {state.reason or state.status}. See its run, {run}.")
+            raise WelcomeFailed(f"The call did not take place: {state.reason or state.status}. See run {run}.")
         return found.items[0].seq
