@@ -105,7 +105,7 @@ def test_labels_from_elsewhere_are_rogan_and_gladens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("elsewhere", "here", "reason"),
+    ("elsewhere", "own", "reason"),
     [
         (LabelCounts(90, 20, 10, 80), LabelCounts(4, 1, 1, 4), "10 replies of this run are labelled"),
         (LabelCounts(60, 1, 1, 1), LabelCounts(8, 2, 2, 8), "the labels of other runs are 61 passes and 2 failures"),
@@ -113,9 +113,9 @@ def test_labels_from_elsewhere_are_rogan_and_gladens() -> None:
     ],
 )
 def test_labels_from_elsewhere_are_refused_with_a_reason(
-    elsewhere: LabelCounts, here: LabelCounts, reason: str
+    elsewhere: LabelCounts, own: LabelCounts, reason: str
 ) -> None:
-    found = correct_rate_from_elsewhere(elsewhere, here, 210, 300)
+    found = correct_rate_from_elsewhere(elsewhere, own, 210, 300)
     assert found.value is None
     assert reason in found.refusal
 

@@ -112,17 +112,17 @@ def correct_rate(labels: LabelCounts, passed: int, total: int, *, confidence: fl
 
 
 def correct_rate_from_elsewhere(
-    elsewhere: LabelCounts, here: LabelCounts, passed: int, total: int, *, confidence: float = CONFIDENCE
+    elsewhere: LabelCounts, own: LabelCounts, passed: int, total: int, *, confidence: float = CONFIDENCE
 ) -> Corrected:
     """Return the pass rate of a run by people's standards, from labels of other runs with the same judge.
 
-    A judge that errs otherwise on this run would go unnoticed, so some labels of the run itself (`here`) are required.
+    A judge that errs otherwise on this run would go unnoticed, so some labels of the run itself (`own`) are required.
     """
-    if here.total < MIN_OF_THE_RUN:
+    if own.total < MIN_OF_THE_RUN:
         return Corrected(
             None,
             None,
-            f"{here.total} replies of this run are labelled; labels of other runs need {MIN_OF_THE_RUN} beside them, "
+            f"{own.total} replies of this run are labelled; labels of other runs need {MIN_OF_THE_RUN} beside them, "
             "to notice a judge that errs otherwise here",
         )
     good, bad = elsewhere.true_yes + elsewhere.false_no, elsewhere.true_no + elsewhere.false_yes
@@ -162,10 +162,10 @@ def measure_agreement(
     if not labels.yes or not labels.no:
         return None
 
-    def kappa(said: float, right: float, wrong: float) -> float:
-        agreed = said * right + (1 - said) * (1 - wrong)
-        people = said * right + (1 - said) * wrong
-        by_chance = said * people + (1 - said) * (1 - people)
+    def kappa(passing: float, right: float, wrong: float) -> float:
+        agreed = passing * right + (1 - passing) * (1 - wrong)
+        people = passing * right + (1 - passing) * wrong
+        by_chance = passing * people + (1 - passing) * (1 - people)
         return (agreed - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
 
     def parts(rng: Random) -> tuple[float, float, float]:
