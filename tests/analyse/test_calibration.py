@@ -112,9 +112,7 @@ def test_labels_from_elsewhere_are_rogan_and_gladens() -> None:
         (LabelCounts(20, 30, 30, 20), LabelCounts(8, 2, 2, 8), "no better than chance"),
     ],
 )
-def test_labels_from_elsewhere_are_refused_with_a_reason(
-    elsewhere: LabelCounts, own: LabelCounts, reason: str
-) -> None:
+def test_labels_from_elsewhere_are_refused_with_a_reason(elsewhere: LabelCounts, own: LabelCounts, reason: str) -> None:
     found = correct_rate_from_elsewhere(elsewhere, own, 210, 300)
     assert found.value is None
     assert reason in found.refusal

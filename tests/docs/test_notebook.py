@@ -67,4 +67,4 @@ def test_the_notebook_shows_progress_reports_failures_and_the_comparison(folder:
     (table,) = find_outputs(cells["pandas"], "execute_result")
     assert table.data["text/html"].count("<td>passed</td>") == 6
     assert "We open at 9 am." in table.data["text/html"]
-    assert "better_bot" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "better_bot" in (folder / "report.html").read_text(encoding="utf-8").replace("<wbr />", "")

@@ -183,7 +183,7 @@ def test_a_budget_stops_the_run_and_reports_what_is_left(tmp_path: Path) -> None
         assert 0 < said["overall"]["passed"] < 200
         refused = run_pramana("run", suite, "--model", f"{url}#any", "--max-cost", "1")
     assert refused.returncode == 2
-    assert "no price is known for" in refused.stderr
+    assert "a cost limit needs a price, and none is known for" in refused.stderr
 
 
 CHILD = """
@@ -369,7 +369,10 @@ def test_a_process_that_lost_its_lease_leaves_the_run_to_its_successor(
 
     ended = run_sync(store, run, Limits(concurrency=4), sleep_through_it, stop)
     assert isinstance(stop.error, AlreadyRunning)
-    assert "a rival has taken over run" in str(stop.error)
+    noticed = (
+        r"a rival (has taken over|is running) run"  # when a result is stored, or by the heartbeat: whichever is first
+    )
+    assert re.search(noticed, str(stop.error))
     assert (ended.status, store.queue.holder(run.id)) == ("running", "a rival"), "how it ends is the other's to say"
     assert 0 < ended.stored < 500
     store.close()

@@ -199,7 +199,7 @@ def test_a_listed_run_is_named_by_itself() -> None:
 
 def test_a_callable_that_raises_when_it_is_looked_at_is_called() -> None:
     assert pramana.evaluate(HELLO, model=BrokenAgent()).pass_rate == 1.0
-    with pytest.raises(InvalidInput, match="two functions are both called"):
+    with pytest.raises(InvalidInput, match="two functions have the same name"):
         pramana.evaluate(HELLO, models=[BrokenAgent(), BrokenAgent()])
 
 

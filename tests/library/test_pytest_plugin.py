@@ -439,7 +439,7 @@ def test_stored_scenarios_are_parametrized_and_evaluated_by_name() -> None:
             InvalidInput,
             r'filters; check the spelling of selection=\{"tags": \["b"\]\}$',
         ),
-        ({"input": "a"}, {"tag": ["b"]}, InvalidInput, r'there is no filter .tag.; did you mean "tags"'),
+        ({"input": "a"}, {"tag": ["b"]}, InvalidInput, r'selection: unknown filter .tag.; did you mean "tags"'),
         ("library:nothing", None, NotFound, 'the library has no "nothing"'),
         ("store:nothing", None, NotFound, 'there is no scenario "nothing"'),
     ],

@@ -172,7 +172,7 @@ def test_no_redirect_is_followed() -> None:
 
 
 def test_behind_a_proxy_literal_private_addresses_are_refused_and_names_left_to_the_proxy() -> None:
-    through = {"proxy": "http://127.0.0.1:9", "ours": False, "allow_private": False}
+    through = {"proxy": "http://127.0.0.1:9", "is_trusted_address": False, "allow_private": False}
     with pytest.raises(AddressRefused, match="its host is private"):
         HttpTransport("Mine", Account("http://10.0.0.1/v1", **through))  # type: ignore[arg-type]
 

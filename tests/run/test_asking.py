@@ -249,7 +249,7 @@ def test_an_exception_of_a_third_party_provider_is_an_error_of_the_case() -> Non
         (Reply("a", finish_reason={"a": 1}), "finish_reason is a dict"),  # type: ignore[arg-type]
         (Reply("a", first_token_s=[1]), "first_token_s is a list"),  # type: ignore[arg-type]
         (Reply("a", total_s=float("nan")), "total_s is nan"),
-        (Reply("a", total_s=-1.0), "total_s is -1.0"),
+        (Reply("a", total_s=-1.0), "total_s is -1"),
         (Reply("a", raw="{}"), "raw is a str"),  # type: ignore[arg-type]
         (Reply("a", dropped=(1,)), "dropped is a tuple"),  # type: ignore[arg-type]
         (Reply("a", cached="no"), "cached is a str"),  # type: ignore[arg-type]

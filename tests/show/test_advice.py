@@ -83,8 +83,8 @@ def test_every_route_in_a_hint_exists(tmp_path: Path) -> None:
         described = client.get("/openapi.json").json["paths"]
     for words in API_HINTS.values():
         for method, route in re.findall(r"\b(GET|POST) (/api/\S+)", words):
-            path = route.replace("{}", "{name}")
-            assert method.lower() in described.get(path, {}), words
+            paths = [re.sub(r"\{\w+\}", "{}", each) for each, methods in described.items() if method.lower() in methods]
+            assert route in paths, words
 
 
 @pytest.fixture

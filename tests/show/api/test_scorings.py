@@ -55,7 +55,9 @@ def test_scorings_are_listed_and_each_can_be_shown(client_per_store: Client, run
     assert count_passed(client_per_store, f"{run_id}@0") == (3,) * 4
     assert [client_per_store.get(f"/api/runs/{run_id}{each}").data["scoring"] for each in ("", "@0")] == [None, 0]
     seq = client_per_store.get(f"/api/runs/{run_id}@0/results?outcome=failed").data[0]["seq"]
-    outcomes = [client_per_store.get(f"/api/runs/{each}/results/{seq}").data["outcome"] for each in (run_id, f"{run_id}@0")]
+    outcomes = [
+        client_per_store.get(f"/api/runs/{each}/results/{seq}").data["outcome"] for each in (run_id, f"{run_id}@0")
+    ]
     assert outcomes == ["passed", "failed"]
     exported = client_per_store.get(f"/api/runs/{run_id}@0/export").json
     assert exported[0]["run_metadata"]["run_id"] == f"{run_id}@0"
@@ -97,10 +99,10 @@ def test_only_an_existing_scoring_of_a_full_id_becomes_current(client_per_store:
     assert current(client_per_store.get(f"/api/runs/{run_id}/scorings").data) == [False, True]
 
 
-def test_a_viewer_lists_scorings_and_does_not_choose(guarded: Client) -> None:
-    assert guarded.store
-    run = add_run(guarded.store, ["passed"])
-    viewer, editor = guarded.with_token("viewer"), guarded.with_token("editor")
+def test_a_viewer_lists_scorings_and_does_not_choose(secure_client: Client) -> None:
+    assert secure_client.store
+    run = add_run(secure_client.store, ["passed"])
+    viewer, editor = secure_client.with_token("viewer"), secure_client.with_token("editor")
     assert current(viewer.get(f"/api/runs/{run}/scorings").data) == [True]
     assert viewer.post(f"/api/runs/{run}/scorings/0/use").status == 403
     assert editor.post(f"/api/runs/{run}/scorings/0/use").status == 200

@@ -87,7 +87,7 @@ def test_a_regression_is_shown_first(bench: Bench, runs: Runs) -> None:
     expect(said).to_contain_text(re.compile(r"Difference of the pass rate: −80\.0 points, 95 % interval −\d"))
     expect(said).to_contain_text(
         "p < 0.0001 (exact McNemar test, by the cases that changed): if both sides were equally good, chance alone would "
-        "differ by this much less than once in 10,000 times."
+        "cause at least this difference less than once in 10,000 times."
     )
     expect(said).to_contain_text("Slower: total time by")
     expect(page.get_by_text("Passed before", exact=True).locator("..")).to_contain_text("93.3 %")
@@ -176,7 +176,7 @@ def test_two_models_of_one_run_can_be_compared(bench: Bench, runs: Runs) -> None
     for model, rate in (("tungsten", "93.3 %"), ("SIGKILL", "13.3 %")):
         passed = page.get_by_text(f"Passed, fake:fixed={model}", exact=True)
         expect(passed.locator("..")).to_contain_text(rate)
-    heads = page.get_by_role("table", name="What was measured on both sides").get_by_role("columnheader")
+    heads = page.get_by_role("table", name="Measurements on both sides, paired by case").get_by_role("columnheader")
     expect(heads.nth(1)).to_have_text("fake:fixed=tungsten")
     expect(page.get_by_role("heading", name="What differs")).to_be_visible()
     expect(page.get_by_text("26 passed more often for fake:fixed=tungsten, 2 more often for")).to_be_visible()

@@ -336,7 +336,7 @@ def test_scripts_in_names_are_escaped(bench: Bench) -> None:
 def test_a_viewer_sees_the_required_role_instead_of_the_form(browser: Browser, tmp_path: Any) -> None:
     with serve_with_tokens(tmp_path, browser) as door:
         page = door.bench.open("/runs/new?model=fake", token=door.tokens["viewer"])
-        expect(page.get_by_role("alert")).to_have_text("This needs the role editor, and yours is viewer")
+        expect(page.get_by_role("alert")).to_have_text("This page needs the role editor, and yours is viewer")
         expect(find_start(page)).to_have_count(0)
         assert urlsplit(page.url).path == "/runs/new"
         assert door.client("viewer").get("/api/runs").data == []

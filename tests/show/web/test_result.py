@@ -239,7 +239,7 @@ def test_a_call_can_be_played_viewed_and_seeked(bench: Bench, call: str) -> None
     assert abs(page.evaluate("document.getElementById('call-sound').duration") - length) < 0.05
     assert sound.get_attribute("src") == told["recording"]
     page.evaluate("document.getElementById('call-sound').playbackRate = 0.2")  # otherwise it may end between two steps
-    place = page.get_by_role("slider", name="Place in the call")
+    place = page.get_by_role("slider", name="Position in the call")
     expect(place).to_have_attribute("aria-valuenow", "0.000")
 
     box = place.bounding_box()

@@ -231,7 +231,7 @@ def test_an_administrator_sees_the_controls_that_a_viewer_does_not(token_bench: 
 def test_a_page_that_requires_a_higher_role_names_it(token_bench: TokenBench, path: str) -> None:
     page = token_bench.bench.open(path, token=token_bench.tokens["viewer"])
     expect(page.get_by_role("alert")).to_have_text(
-        re.compile("This needs the role (editor|admin), and yours is viewer")
+        re.compile("This page needs the role (editor|admin), and yours is viewer")
     )
     expect(page.locator("#main").get_by_role("textbox")).to_have_count(0)
     token_bench.bench.close()
@@ -256,7 +256,7 @@ def test_every_role_can_open_settings_and_only_admins_see_tokens(token_bench: To
         page = token_bench.bench.open("/settings", token=token)
         expect(page.get_by_text(f"{role}, {role}")).to_be_visible()
         told = page.locator(".card").filter(has_text="Tokens")
-        expect(told).to_contain_text("3 tokens in use" if role == "admin" else "This needs the role admin")
+        expect(told).to_contain_text("3 tokens in use" if role == "admin" else "This request needs the role admin")
     token_bench.bench.close()
     assert token_bench.bench.troubles == []
 

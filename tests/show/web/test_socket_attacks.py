@@ -204,6 +204,6 @@ def test_a_socket_ends_within_seconds_of_its_token_and_does_nothing_more(
         assert not page.join().startswith(b"44")
         page.press_everything()
     else:
-        assert b"needs a token" in page.join()
+        assert b"a token is required" in page.join()
     assert wait_until_unchanged(token_bench.client("admin")) == before
     assert client.get("/api/tokens").status == (403 if how == "demoted" else 401)

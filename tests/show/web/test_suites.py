@@ -94,7 +94,7 @@ def test_an_uploaded_version_can_be_viewed_and_never_changes(bench: Bench, tmp_p
     refused = page.get_by_role("alert").filter(has_text="so the content of a version must never change")
     expect(refused).to_contain_text("team-1")
     upload_suite(page, "v1.0", full, smoke)
-    expect(page.get_by_role("alert").filter(has_text="v1.0 is built-in with other content")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="v1.0 is already built-in with other content")).to_be_visible()
     assert bench.client.get("/api/suites/team-1").data["tiers"]["smoke"]["testCount"] == 1
 
 

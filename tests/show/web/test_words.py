@@ -37,12 +37,12 @@ BROKEN_WORDS = """() => {
 
 
 @pytest.fixture(scope="module")
-def every_page(served: Bench) -> list[str]:
-    found = [*fill_addresses(list_registered_pages(), fill_store(served.client)), *WITH_QUERY]
+def every_page(module_bench: Bench) -> list[str]:
+    found = [*fill_addresses(list_registered_pages(), fill_store(module_bench.client)), *WITH_QUERY]
     wanted: dict[str, Any] = {"models": MODELS, "repeats": 2, "name": "Nightly comparison of the three candidates"}
-    several = served.run(**wanted)
-    other = served.run(models=MODELS[:1])
-    seq = served.client.get(f"/api/runs/{several}/results").data[0]["seq"]
+    several = module_bench.run(**wanted)
+    other = module_bench.run(models=MODELS[:1])
+    seq = module_bench.client.get(f"/api/runs/{several}/results").data[0]["seq"]
     compared = f"/compare?base={several}&new={several}&model={MODELS[0]}&newModel={MODELS[2]}"
     two_runs = f"/compare?base={other}&new={several}&newModel={MODELS[2]}"
     return [*found, f"/runs/{several}", f"/runs/{several}/results/{seq}", compared, two_runs, f"/compare?new={several}"]
