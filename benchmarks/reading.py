@@ -122,7 +122,7 @@ def _texts(path: Path, least_words: int) -> Iterator[Drawn]:
             text = ast.unparse(node)[2:-1]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in not_prose:
             text = node.value
-        code = re.search(r"[;{<]\s*$|=\"|SELECT |UPDATE |[a-z-]+: [^;]+;", text)
+        code = re.search(r"[;{<]\s*$|=\"|SELECT |UPDATE |[a-z-]+: [^;]+;|\\b|\(\?|^btn ", text)
         if len(text.split()) >= least_words and re.search(r"[a-z]{3} [a-z]", text) and not code:
             line = getattr(node, "lineno", 0)
             yield Drawn(re.sub(r"\s+", " ", text).strip(), f"{path.relative_to(ROOT)}:{line}")
