@@ -51,7 +51,7 @@ def test_ratings_are_optional_and_kept_where_they_are_given() -> None:
     assert (decided.summary.rubric, next(decided.results()).checks[0].rubric_scores) == (None, {})
     assert next(rated.results()).checks[0].rubric_scores == RATINGS
     assert next(judge_by(TASK, "It names no days.\nNO")[1].results()).reason == (
-        f"python:{__name__}:judged.<locals>.judge: task not completed: It names no days."
+        f"python:{__name__}:judge_by.<locals>.judge: task not completed: It names no days."
     )
 
 
