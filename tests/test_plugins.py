@@ -127,9 +127,9 @@ def test_a_decorated_function_is_an_assertion_type(tmp_path: Path, install_plugi
 
 
 def test_a_name_that_two_packages_register_is_refused_with_both(
-    tmp_path: Path, stranger: Callable[[str], None]
+    tmp_path: Path, install_plugin: Callable[[str], None]
 ) -> None:
-    stranger(SHOUTING)
+    install_plugin(SHOUTING)
     info = tmp_path / "copycat-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: copycat\nVersion: 1.0\n", encoding="utf-8")
@@ -141,8 +141,8 @@ def test_a_name_that_two_packages_register_is_refused_with_both(
         assert named in str(refused.value)
 
 
-def test_a_package_that_is_found_twice_registers_once(tmp_path: Path, stranger: Callable[[str], None]) -> None:
-    stranger(SHOUTING)
+def test_a_package_that_is_found_twice_registers_once(tmp_path: Path, install_plugin: Callable[[str], None]) -> None:
+    install_plugin(SHOUTING)
     info = tmp_path / "shouting_again-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting-again\nVersion: 1.0\n", encoding="utf-8")

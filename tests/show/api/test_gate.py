@@ -602,6 +602,13 @@ def test_the_peer_account_is_found_for_each_address_family(family: int, host: st
     assert not is_own_account(("testclient", 1), ("testserver", 2))
 
 
+def test_a_socket_that_listens_on_the_port_is_not_the_peer() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        assert not is_own_account(listening.getsockname(), ("127.0.0.1", 9))
+
+
 def test_a_token_is_needed_if_the_kernel_does_not_identify_the_peer(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

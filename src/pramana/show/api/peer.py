@@ -19,6 +19,8 @@ _HEADER, _QUESTION = struct.Struct("=IHHII"), struct.Struct("=BBBxI")
 _ANSWER_HEADER = struct.Struct("=2I")
 _UID_OFFSET = _HEADER.size + 4 + 48 + 3 * 4
 """The user and the inode follow the state, the addresses and three other numbers."""
+_STATE_OFFSET, _LISTENING = _HEADER.size + 1, 10
+"""Where no connection has the client's address, the kernel answers with a socket that listens on that port."""
 _OVERFLOW_UID = 65_534
 """The user that the kernel reports for any account of another user namespace."""
 Address = tuple[str, int]
@@ -59,6 +61,8 @@ def _socket_owner(client: Address, server: Address) -> int | None:
         kernel.sendto(_HEADER.pack(_HEADER.size + len(asked), _BY_FAMILY, _REQUEST, 1, 0) + asked, (0, 0))
         said, sender = kernel.recvfrom(4096)
     if sender[0] != 0 or _HEADER.unpack_from(said)[1] != _BY_FAMILY:  # not the kernel, or no such connection
+        return None
+    if said[_STATE_OFFSET] == _LISTENING:
         return None
     uid, inode = _ANSWER_HEADER.unpack_from(said, _UID_OFFSET)
     return uid if inode else None
