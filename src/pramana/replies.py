@@ -59,23 +59,31 @@ class NamedCall(Protocol):
     def arguments(self) -> str: ...
 
 
-def describe_calls(calls: Iterable[NamedCall], longest: int = 160) -> str:
-    """Return tool calls on one line, each cut to `longest` characters.
+MAX_SHOWN_CALL = 160
+"""Characters of a tool call in a list or a reason."""
+
+
+def describe_calls(calls: Iterable[NamedCall], longest: int | None = MAX_SHOWN_CALL) -> str:
+    """Return tool calls on one line, each cut to `longest` characters; None cuts none.
 
     >>> describe_calls([ToolCall("get_weather", '{"city": "Paris"}'), ToolCall("get_time")])
     'called get_weather({"city": "Paris"}), get_time({})'
     """
     lines = (" ".join(f"{each.name}({each.arguments})".split()) for each in calls)
-    return f"called {', '.join(line if len(line) <= longest else f'{line[: longest - 1]}…' for line in lines)}"
+    if longest is not None:
+        lines = (line if len(line) <= longest else f"{line[: longest - 1]}…" for line in lines)
+    return f"called {', '.join(lines)}"
 
 
-def describe_reply(text: str, calls: Sequence[NamedCall]) -> str:
+def describe_reply(text: str, calls: Sequence[NamedCall], longest: int | None = MAX_SHOWN_CALL) -> str:
     """Return the text of a reply, or the tools that it called instead; empty if there is neither.
+
+    Who decides by it, a judge or a comparison, needs whole calls: `longest` None.
 
     >>> describe_reply(" ", [ToolCall("get_time")]), describe_reply("Noon.", [ToolCall("get_time")])
     ('(no text; called get_time({}))', 'Noon.')
     """
-    return text if text.strip() or not calls else f"(no text; {describe_calls(calls)})"
+    return text if text.strip() or not calls else f"(no text; {describe_calls(calls, longest)})"
 
 
 def encode_raw_response(response: Any) -> bytes:

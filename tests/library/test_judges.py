@@ -35,6 +35,7 @@ def judge_by(case: Mapping[str, Any], verdict: object) -> tuple[str, pramana.Rep
         ({"completed": True}, "passed"),
         ({"passed": "no"}, "failed"),
         ({"completed": True, **RATINGS}, "passed"),
+        ({"reason": "it quotes " + '{"a": {}}' * 100, "passed": False}, "failed"),
     ],
 )
 def test_a_function_decides_by_what_it_returns(case: Mapping[str, Any], verdict: object, outcome: str) -> None:

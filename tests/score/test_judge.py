@@ -7,12 +7,13 @@ that argues with it, no test without one can show.
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, ProviderError, Unavailable
-from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, ToolCall, Turn, Usage
+from pramana.model import Assertion, Case, Check, Facets, Line, Outcome, Reply, Request, ToolCall, Turn, Usage
 from pramana.score.judge import Judge, make_delimiter, score_by_judge, score_by_rubric
 from pramana.score.scoring import NO_JUDGE, Scoring
 from pramana.score.verdicts import SCORES, parse_verdict, read_ratings
@@ -73,6 +74,25 @@ def test_a_judge_reads_which_tools_a_reply_without_text_called() -> None:
             sent = script.requests[0].turns[-1].text
             assert f"\n{output}\n=====[" in sent
             assert case is SCENARIO or f"\n{fence}\n{output}\n{fence}\n" in sent
+
+
+def test_a_judge_of_several_lines_reads_tool_calls_if_no_line_has_an_answer() -> None:
+    lines = tuple(Line(text) for text in ("Two adults.", "And a van."))
+    case = replace(SCENARIO, script=lines)
+    calls = (ToolCall("book", '{"adults": 2}'),)
+    for answers, output in ((("", " "), '(no text; called book({"adults": 2}))'), (("Yes.", ""), "1. Yes.\n2. ")):
+        script = ScriptedJudge(RATINGS)
+        reply = Reply("".join(answers), answers=answers, tool_calls=calls)
+        asyncio.run(score_by_rubric(script.judge(), case, reply))
+        assert f"=====\n{output}\n=====[" in script.requests[0].turns[-1].text
+
+
+@pytest.mark.parametrize("score", [score_by_judge, score_by_rubric])
+def test_a_judge_reads_long_tool_calls_to_their_end(score: Any) -> None:
+    calls = (ToolCall("send", f'{{"text": "{"a" * 1_000}", "to": "everyone"}}'), ToolCall("stop"))
+    script = ScriptedJudge("YES", "YES")
+    asyncio.run(score(script.judge(), JUDGED if score is score_by_judge else SCENARIO, Reply("", tool_calls=calls)))
+    assert '"to": "everyone"}), stop({}))\n=====[' in script.requests[0].turns[-1].text
 
 
 @pytest.mark.parametrize(

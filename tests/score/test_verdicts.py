@@ -88,6 +88,7 @@ def test_an_ambiguous_or_empty_verdict_is_not_read(answer: str) -> None:
         json.dumps({**OBJECT, "passed": True}),
         json.dumps({**OBJECT, "completed": "Yes"}),
         f'The form is {{"completed": "yes" or "no", "accuracy": 1-10}}.\n{json.dumps(OBJECT)}',
+        json.dumps({"quoted": '{"each": {}}, ' * 100, **OBJECT}),
     ],
 )
 def test_ratings_on_one_line_pretty_printed_or_fenced_are_read(answer: str) -> None:

@@ -30,6 +30,12 @@ def now(prompt):
 def calls(prompt):
     return Reply("", tool_calls=(ToolCall("find", '{"number": %s}' % prompt[-2]),))
 
+def long_calls(prompt):
+    return Reply("", tool_calls=(ToolCall("find", '{"text": "%s", "city": "Rome"}' % ("a" * 300)),))
+
+def other_long_calls(prompt):
+    return Reply("", tool_calls=(ToolCall("find", '{"text": "%s", "city": "Oslo"}' % ("a" * 300)),))
+
 def empty(prompt):
     if "0" in prompt:
         raise ValueError("no answer")
@@ -168,6 +174,29 @@ def test_a_reply_without_text_is_shown_by_its_tool_calls_or_as_empty() -> None:
     assert (found["reply_changes"]["compared"], found["reply_changes"]["changed"]) == (5, 5)
     flipped = run_models("before")
     assert "(no text; called find" in invoke("compare", flipped, calls, "--show", "1")
+
+
+def test_tool_calls_in_a_file_are_compared_with_those_of_a_run() -> None:
+    run = run_models("calls")
+    invoke("export", run, "--output", "calls.json")
+    for sides in (("calls.json", run), (run, "calls.json")):
+        changes = compare_as_json(*sides)["reply_changes"]
+        assert (changes["compared"], changes["changed"]) == (6, 0)
+    found = compare_as_json("calls.json", run_models("empty"))
+    assert found["examples"][0]["base"]["tool_calls"] == [{"id": None, "name": "find", "arguments": '{"number": 1}'}]
+    foreign = json.loads(Path("calls.json").read_text(encoding="utf-8"))
+    for wrong, each in zip(("no list", [7, {"name": 7}], None), foreign[0]["results"], strict=False):
+        each["tool_calls"] = wrong
+    Path("calls.json").write_text(json.dumps(foreign), encoding="utf-8")
+    assert compare_as_json("calls.json", run)["reply_changes"]["changed"] == 3
+
+
+def test_tool_calls_are_compared_and_shown_beyond_the_beginning_of_their_arguments() -> None:
+    base, new = run_models("long_calls"), run_models("other_long_calls")
+    text = invoke("compare", base, new)
+    assert "6 of 6 replies changed while the verdict stayed the same." in text
+    assert "Rome" in text
+    assert "Oslo" in text
 
 
 def test_repeats_are_compared_one_by_one() -> None:

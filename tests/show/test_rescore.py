@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import pramana as library
+from pramana.errors import InvalidInput
 from pramana.report.rescoring import NO_NEW_VERDICT
 from pramana.show.cli import pramana
 
@@ -126,6 +127,9 @@ def test_a_judge_function_of_a_script_is_refused_with_advice(run_id: str) -> Non
 def test_a_report_makes_a_scoring_current(run_id: str) -> None:
     invoke_and_check("rescore", run_id, *STRICT)
     report = library.load_report(run_id)
+    wrong: Any = "1"
+    with pytest.raises(InvalidInput, match="number: expected the number of a scoring, found '1'"):
+        report.use_scoring(wrong)
     assert [each.current for each in report.use_scoring(0)] == [True, False]
     assert count_outcomes(run_id) == (4, 0)
     assert [each.current for each in library.load_report(run_id).scorings] == [True, False]

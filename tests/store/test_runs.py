@@ -157,6 +157,26 @@ def test_a_run_is_found_by_its_whole_name_if_only_one_has_it(store: Store) -> No
             store.runs.find(part)
 
 
+def test_a_name_may_end_like_the_reference_to_a_scoring(store: Store) -> None:
+    one, two, three = (store.runs.create(make_plan(), [make_case(1)]) for _ in range(3))
+    store.runs.edit(one.id, RunEdit(name="prompt@2"))
+    for reference in ("prompt@2", "PROMPT@2"):
+        found = store.runs.find_scored(reference)
+        assert (found.id, found.scoring) == (one.id, None)
+    assert store.runs.find_scored("prompt@2@0").scoring == 0
+    store.runs.edit(two.id, RunEdit(name="prompt"))
+    assert store.runs.find_scored("prompt@2").id == one.id, "the other run has no scoring 2"
+    store.runs.edit(one.id, RunEdit(name=f"{two.id}@0"))
+    assert store.runs.find_scored(f"{two.id}@0").reference == f"{two.id}@0", "a scoring is preferred to a name"
+    for name in ("a@b", "a@7"):
+        for run in (one, three):
+            store.runs.edit(run.id, RunEdit(name=name))
+        with pytest.raises(NotFound, match="several runs are named"):
+            store.runs.find_scored(name)
+    with pytest.raises(NotFound, match="there is no run"):
+        store.runs.find_scored(f"{'x' * 100_000}@1")
+
+
 def test_a_run_is_found_by_id_prefix_or_latest(store: Store) -> None:
     with pytest.raises(NotFound, match="there is no run yet; start one: pramana run"):
         store.runs.find("latest")

@@ -143,12 +143,12 @@ def _make_file_source(path: Path, block: "ModelResults") -> Source:
     from pramana.load.results import mismatched_hashes
 
     digests = frozenset(each.case_digest for each in block.results if each.case_digest)
-    has_outputs = any(each.output for each in block.results)
+    has_outputs = any(each.output or each.tool_calls for each in block.results)
 
     def read(places: Sequence[int]) -> dict[int, RecordedReply]:
         chosen = ((place, block.results[place]) for place in places)
         return {
-            place: RecordedReply(None, each.output if has_outputs else None, each.outcome, each.reason)
+            place: RecordedReply(None, each.output if has_outputs else None, each.outcome, each.reason, each.tool_calls)
             for place, each in chosen
         }
 
@@ -174,7 +174,7 @@ def _make_file_source(path: Path, block: "ModelResults") -> Source:
                 each.variant,
                 each.latency_ms / 1000 if each.latency_ms else None,  # 0 is written if there was no reply
                 place=place,
-                reply=each.output if has_outputs else None,
+                reply=describe_reply(each.output, each.tool_calls, longest=None) if has_outputs else None,
             )
             for place, each in enumerate(block.results)
         ),
@@ -231,7 +231,7 @@ def _make_run_source(store: Store, run: Run, target: Target, title: str) -> Sour
                 timed.first_token_s if timed else None,
                 seq,
                 reply.fingerprint if reply else None,
-                describe_reply(reply.text, reply.tool_calls) if reply else None,
+                describe_reply(reply.text, reply.tool_calls, longest=None) if reply else None,
             )
 
     def read(places: Sequence[int]) -> dict[int, RecordedReply]:

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
+from msgspec.structs import replace
 
-from pramana.analyse.summary import Rate, explain_outcome
+from pramana.analyse.rates import model_rates
+from pramana.analyse.summary import explain_outcome
 from pramana.app import App, User, use_case
 from pramana.app.views import OutcomesView, View
 from pramana.bench import VERDICTS
@@ -172,14 +174,21 @@ def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
             label=each.label if each.number else make_scoring_label(plan.judge, plan.embedder, plan.scorers),
             created_at=each.created,
             current=each.current,
-            models=tuple(
-                ScoredModelView(
-                    model=model,
-                    outcomes=OutcomesView(**{outcome.value: counts[outcome] for outcome in Outcome}),
-                    pass_rate=Rate(passed=counts[Outcome.PASSED], failed=counts[Outcome.FAILED]).value,
-                )
-                for model, counts in store.results.count_outcomes_by_model(run, each.number).items()
-            ),
+            models=_scored_model_views(store, replace(run, scoring=each.number)),
         )
         for each in found
     ]
+
+
+def _scored_model_views(store: Store, run: Run) -> tuple[ScoredModelView, ...]:
+    """Return the outcomes of each model of a run by its scoring, in the order of the plan; counts are cached."""
+    (ended,) = store.history.count_ended([run])
+    rates = model_rates(run, ended.outcomes, ended.by_model, ended.scored_variants) if ended else {}
+    return tuple(
+        ScoredModelView(
+            model=model,
+            outcomes=OutcomesView(**{outcome.value: getattr(rate, outcome.value) for outcome in Outcome}),
+            pass_rate=rate.value,
+        )
+        for model, rate in rates.items()
+    )

@@ -195,6 +195,9 @@ class Report:
         """
         from pramana.app.rescoring import make_scoring_current
 
+        __tracebackhide__ = True
+        if not isinstance(number, int):
+            raise InvalidInput(f"number: expected the number of a scoring, found {describe_value(number)}")
         with closing(open_store(self._store_url)) as store:
             return make_scoring_current(store, self.run, number)
 

@@ -19,7 +19,7 @@ from pramana import jsonl
 from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.hash import hash_result
 from pramana.load.problems import describe_value, format_path, join_alternatives
-from pramana.model import Check, Outcome
+from pramana.model import Check, Outcome, ToolCall
 
 MAX_PROBLEMS = 100
 """Enough for a reader."""
@@ -44,6 +44,8 @@ class RecordedResult:
     checks: tuple[Check, ...] = ()
     """The checks of the result; empty if the file has none."""
     variant: str = "text"
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The tools that the model called; empty if the file has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +268,7 @@ class _ResultsReader:
             outcome=self.read_outcome(passed, details, below),
             reason=reason if isinstance(reason, str) else None,
             checks=tuple(_parse_checks(details.get("checks"))),
+            tool_calls=tuple(_parse_tool_calls(value.get("tool_calls"))),
             **{**optional, "variant": optional["variant"] or "text"},
         )
 
@@ -299,3 +302,12 @@ def _parse_checks(records: Any) -> Iterator[Check]:
                 evidence = each.get("evidence")
                 kept = evidence if isinstance(evidence, dict) else {}
                 yield Check(name, version, Outcome(outcome), str(each.get("reason", "")), evidence=kept)
+
+
+def _parse_tool_calls(records: Any) -> Iterator[ToolCall]:
+    """Yield the tool calls in the published shape; skip anything else that a program wrote there."""
+    for each in records if isinstance(records, list) else ():
+        match each:
+            case {"name": str(name), "arguments": str(arguments)}:
+                call_id = each.get("id")
+                yield ToolCall(name, arguments, call_id if isinstance(call_id, str) else None)

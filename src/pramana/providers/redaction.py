@@ -35,6 +35,10 @@ class Secrets:
                 return True
         return False
 
+    def is_in_json(self, data: bytes) -> bool:
+        """Return whether JSON contains such a secret, in any escaping; the data need not be valid."""
+        return self._blank_bytes(data) != data
+
     def blank(self, text: str) -> str:
         """Return a message with all secrets blanked, long or short."""
         for secret in self.all:

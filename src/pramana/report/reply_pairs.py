@@ -20,9 +20,10 @@ def render_reply_pair(pair: ReplyPairView, labels: SideLabels, columns: int) -> 
     if pair.prompt is not None:
         yield _wrap_reply("prompt", pair.prompt, columns, room)
     names = labels.models or (labels.base, labels.new)
-    base, new = (" ".join(describe_reply(each.reply or "", each.tool_calls).split()) for each in (pair.base, pair.new))
+    sides = (pair.base, pair.new)
+    base, new = (" ".join(describe_reply(each.reply or "", each.tool_calls, longest=None).split()) for each in sides)
     replies = shorten_alike(base, new, room // 2)
-    for name, side, reply in zip(names, (pair.base, pair.new), replies, strict=True):
+    for name, side, reply in zip(names, sides, replies, strict=True):
         yield _wrap_reply(f"{name}, {side.outcome.value}", _reply(side, reply), columns, room)
         if side.reason:
             yield _wrap_reply("  reason", side.reason, columns, room)

@@ -149,7 +149,7 @@ class Judge(Struct, frozen=True):
 async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
     """Score an `llm_judge` assertion."""
     criterion = (case.assertion.judge_prompt if case.assertion else None) or ""
-    output = describe_reply(reply.text, reply.tool_calls)
+    output = describe_reply(reply.text, reply.tool_calls, longest=None)
     mark = make_delimiter(output, criterion)
     turns = (
         Turn("system", INSTRUCTIONS.format(mark=mark)),
@@ -230,12 +230,11 @@ def _number_lines(texts: Sequence[str]) -> str:
 async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     """Score whether a scenario's task was completed."""
     rubric, expected = RUBRICS.get(case.facets.category, GENERAL_RUBRIC), case.expected_outcome or ""
-    prompt, output = case.turns[-1].text, describe_reply(reply.text, reply.tool_calls)
+    prompt, output = case.turns[-1].text, describe_reply(reply.text, reply.tool_calls, longest=None)
     if len(case.script) > 1:  # each line with its answer, numbered
-        prompt, output = (
-            _number_lines([line.text for line in case.script]),
-            _number_lines(reply.answers or (output,)),
-        )
+        prompt = _number_lines([line.text for line in case.script])
+        if not reply.tool_calls or any(map(str.strip, (reply.text, *reply.answers))):  # calls belong to no line
+            output = _number_lines(reply.answers or (output,))
     mark = make_delimiter(output, prompt, expected)
     turns = (
         Turn("system", RUBRIC_INSTRUCTIONS.format(rubric=rubric, mark=mark)),

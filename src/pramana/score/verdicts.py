@@ -38,7 +38,7 @@ _CLAIM_IN_JSON = re.compile(
 _VERDICT_KEYS = ("verdict", "answer", "passed", "completed", "criterion_met")
 _COMPLETED_KEYS = ("completed", "passed")
 _MAX_BRACES = 32
-"""Maximum number of opening braces tried from the end; no judge's answer needs more."""
+"""Maximum number of opening braces tried from the end, after the very first: an object may quote a reply with many."""
 
 
 def parse_verdict(answer: str) -> bool | None:
@@ -109,7 +109,8 @@ def _find_final_object(answer: str) -> _FinalObject | None:
     text = answer.rstrip().removesuffix("```").rstrip()
     if not text.endswith("}"):
         return None
-    for start in [found.start() for found in re.finditer(r"\{", text)][-_MAX_BRACES:]:
+    starts = [found.start() for found in re.finditer(r"\{", text)]
+    for start in (*starts[:1], *starts[1:][-_MAX_BRACES:]):
         try:
             value = parse_line(text[start:])
         except BadLine:

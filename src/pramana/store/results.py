@@ -156,15 +156,6 @@ class Results(StorePart):
             rows = count_outcomes(connection, found.number, among)
             return dict.fromkeys(Outcome, 0) | {outcome: number for outcome, number, _ in rows}
 
-    def count_outcomes_by_model(self, run: Run, scoring: int) -> Mapping[str, Mapping[Outcome, int]]:
-        """Count each model's results by outcome, as of a scoring; in the plan's order of models."""
-        counts = {target.typed: dict.fromkeys(Outcome, 0) for target in run.plan.targets}
-        with self._database.read_transaction() as connection:
-            among = list_finished_scorings(connection, run.number, scoring)
-            for model, outcome, number, _ in count_outcomes(connection, run.number, among, results.c.model):
-                counts[unescape_text(model)][outcome] = number
-        return counts
-
     # ── Rescoring and spending ──
 
     def iterate_rescored(self, run: Run, scoring: int) -> Iterator["RescoredResult"]:

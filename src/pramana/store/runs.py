@@ -11,7 +11,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import product
 from typing import Any, Literal
 
@@ -178,6 +178,11 @@ def _has_name(part: str) -> ColumnElement[bool]:
     return runs.c.name.ilike(f"%{_like_pattern(escape_text(part))}%", escape="\\")
 
 
+def _is_named(name: str) -> ColumnElement[bool]:
+    """Return the condition that a run has this whole name, in upper or lower case."""
+    return runs.c.name.ilike(_like_pattern(escape_text(name)), escape="\\")
+
+
 class Runs(StorePart):
     """The runs of a store."""
 
@@ -257,8 +262,7 @@ class Runs(StorePart):
             for found in matches:
                 if found["id"] == reference or len(matches) == 1:
                     return self._run_from_row(connection, found)
-            called = runs.c.name.ilike(_like_pattern(escape_text(reference)), escape="\\")
-            same_name = connection.execute(newest.where(called).limit(4)).mappings().all()
+            same_name = connection.execute(newest.where(_is_named(reference)).limit(4)).mappings().all()
             if len(same_name) == 1:
                 return self._run_from_row(connection, same_name[0])
             if same_name:
@@ -275,13 +279,23 @@ class Runs(StorePart):
             raise NotFound(f"{message}{suggest_similar(reference, known)}", hint=Hint("list_runs"))
 
     def find_scored(self, reference: str) -> Run:
-        """Return a run by a reference; `RUN@1` is the run as of its scoring 1."""
+        """Return a run by a reference; `RUN@1` is the run as of its scoring 1.
+
+        A name may end in `@1` too; the scoring of another run is preferred to it.
+        """
         name, mark, number = reference.rpartition("@")
         if not mark:
             return self.find(reference)
+        try:
+            return self._find_scoring(reference, name, number)
+        except NotFound:
+            if not self._is_name(reference):
+                raise
+        return self.find(reference)
+
+    def _find_scoring(self, reference: str, name: str, number: str) -> Run:
+        """Return a run as of one of its scorings."""
         if not re.fullmatch(r"[0-9]{1,9}", number):
-            with suppress(NotFound):  # a name may contain @
-                return self.find(reference)
             raise NotFound(
                 f"{quote_text(reference)} is not a scoring; write RUN@1", hint=Hint("list_scorings", name or "RUN")
             )
@@ -289,6 +303,13 @@ class Runs(StorePart):
         with self._database.read_transaction() as connection:
             list_finished_scorings(connection, run.number, int(number))
         return replace(run, scoring=int(number))
+
+    def _is_name(self, reference: str) -> bool:
+        """Return whether a reference is the whole name of a run, or of several."""
+        if len(reference) > MAX_REFERENCE:
+            return False
+        with self._database.read_transaction() as connection:
+            return connection.execute(select(runs.c.run_no).where(_is_named(reference)).limit(1)).first() is not None
 
     def page(
         self,

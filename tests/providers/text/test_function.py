@@ -17,7 +17,7 @@ import pytest
 from pramana import settings
 from pramana.bench import execute
 from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, RateLimited
-from pramana.model import Reply, Request, Turn
+from pramana.model import Reply, Request, ToolCall, Turn
 from pramana.planning import create_run
 from pramana.providers.names import resolve_target
 from pramana.providers.text import function
@@ -302,6 +302,31 @@ def test_keys_of_the_environment_are_redacted(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(RateLimited, match=r"^it is \[key\], a word$"):
         ask("leaks_ours", turn)
     assert ask("hang", Turn("user", "a word")).text == "a word"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply("yes", raw=b"no JSON: sk-of-the-environment"),
+        Reply("yes", raw=b'{"key": sk-of-the-environment}'),
+        Reply("yes", raw=b'{"key": "\\u0073k-of-the-environment"}'),
+        Reply("", tool_calls=(ToolCall("send", '{"key": "\\u0073k-of-the-environment"}'),)),
+    ],
+)
+def test_a_key_is_found_in_any_raw_response_and_in_escaped_arguments(
+    reply: Reply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def go(key: str) -> Reply:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+        provider = FunctionProvider("tests:answers", lambda _: reply)
+        try:
+            return await provider.ask(Request("x", (Turn("user", "hi"),)))
+        finally:
+            await provider.close()
+
+    with pytest.raises(KeyInAnswer):
+        asyncio.run(go("sk-of-the-environment"))
+    assert asyncio.run(go("sk-another-of-the-environment")).text == reply.text
 
 
 def test_a_function_may_raise_our_errors() -> None:

@@ -523,6 +523,8 @@ def test_a_token_created_on_the_command_line_is_accepted() -> None:
 
 def test_the_own_account_needs_no_token_and_other_callers_do() -> None:
     with start_program() as found:
+        assert found.process.stdout
+        assert " one (the one in this URL is valid until the server stops). API at" in found.process.stdout.readline()
         plain, passed_on = found.client, {"X-Forwarded-For": "203.0.113.7"}
         assert plain.get("/api/settings").status == 200
         assert plain.get("/api/settings", headers=passed_on).status == 401

@@ -125,10 +125,10 @@ class FunctionProvider:
 
     def _holds_key(self, reply: Reply) -> bool:
         """Return whether anything that is stored of a reply contains a key from the environment."""
-        calls = (f"{each.id} {each}" for each in reply.tool_calls)
-        texts = (reply.text, reply.served_model, reply.fingerprint, reply.finish_reason, *reply.dropped, *calls)
+        calls = (f"{each.id} {each}".encode("utf-8", "surrogatepass") for each in reply.tool_calls)
+        texts = (reply.text, reply.served_model, reply.fingerprint, reply.finish_reason, *reply.dropped)
         held = self._keys.is_in("\n".join(filter(None, texts)))
-        return held or (reply.raw is not None and self._keys.blank_json(reply.raw) is not reply.raw)
+        return held or any(map(self._keys.is_in_json, (reply.raw or b"", *calls)))
 
     def _reply(self, answer: object) -> Reply:
         """Return a function's return value as a reply, with the text as a plain `str` whatever its class."""

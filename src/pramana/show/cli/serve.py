@@ -171,7 +171,7 @@ def _run_server(serving: "App", listening: socket.socket) -> None:
                         who = "Your own account on this machine needs no token; everyone else needs one"
                     if not serving.api_only:  # as Jupyter does: the URL signs its reader in
                         url += f"/sign-in?token={serving.access.make_startup_token()}"
-                        who += "(the one in this URL is valid until the server stops)"
+                        who += " (the one in this URL is valid until the server stops)"
                 click.echo(f"Pramana serves its {what}: {url}\n{who}. API at /docs. Press Ctrl-C to stop.")
 
         @contextmanager
