@@ -79,7 +79,7 @@ def test_routes_and_pages_do_not_refer_to_commands_for_their_own_actions() -> No
 def test_an_error_shows_its_message_and_hint_even_after_copying() -> None:
     assert str(NotFound("there is none")) == "there is none"
     found = pickle.loads(pickle.dumps(UnknownModel("no such model", status=404, hint=Hint("list_models"))))  # noqa: S301 - ours
-    assert (str(found), found.status) == ("no such model; list its models: pramana models", 404)
+    assert (str(found), found.status) == ("no such model; list the models on offer: pramana models", 404)
 
 
 def test_an_error_with_an_unknown_field_is_refused() -> None:

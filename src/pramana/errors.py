@@ -97,18 +97,18 @@ HintKey = Literal[
 ]  # fmt: skip
 COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_runs": "see: pramana runs",
-    "list_scorings": "list them: pramana show {} --scorings",
-    "start_run": "start one: pramana run",
-    "resume_run": "resume it there: pramana run --resume {}",
+    "list_scorings": "list the scorings: pramana show {} --scorings",
+    "start_run": "start a run: pramana run",
+    "resume_run": "resume the run on the command line: pramana run --resume {}",
     "list_scenarios": "see: pramana scenarios list",
-    "import_scenarios": "import some: pramana scenarios import FILE",
+    "import_scenarios": "import scenarios: pramana scenarios import FILE",
     "run_stored": "run: pramana run store:{}",
-    "list_library": "name all built-in scenarios with library:, or one folder with library:task-completion",
-    "list_models": "list its models: pramana models {}",
-    "list_server_models": "list its models: pramana models {}",
+    "list_library": "write library: for all built-in scenarios, or library:task-completion for one folder",
+    "list_models": "list the models on offer: pramana models {}",
+    "list_server_models": "list the models on offer: pramana models {}",
     "name_model": "to test a Python function, write python:module:function; list models: pramana models",
     "list_tokens": "see: pramana token list",
-    "create_token": "create one on the server: pramana token create NAME --role admin",
+    "create_token": "create a token on the server: pramana token create NAME --role admin",
     "pull_weights": "run: pramana models pull {}",
     "any_suite": "to compare {}, add --any-suite",
     "publish_suite": "restore the file, or publish the new content as a new version: pramana suite publish",
@@ -121,9 +121,9 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
 PYTHON_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "see: pramana.runs()",
-    "list_scorings": "list them: pramana.load_report({!r}).scorings",
-    "start_run": "start one: pramana.evaluate(...)",
-    "resume_run": "resume it there: pramana.resume({!r})",
+    "list_scorings": "list the scorings: pramana.load_report({!r}).scorings",
+    "start_run": "start a run: pramana.evaluate(...)",
+    "resume_run": "resume the run in Python: pramana.resume({!r})",
     "any_suite": "to compare {}, pass any_suite=True",
     "name_model": "to test a Python function, pass it: model=function; list models: pramana models, in a shell",
     "check_filters": "check the spelling of selection={:fields}",
@@ -182,7 +182,7 @@ class PramanaError(Exception):
         """Return the message and the hint, in a front end's words.
 
         >>> NotFound("there is no run yet", hint=Hint("start_run")).explain(COMMAND_HINTS)
-        'there is no run yet; start one: pramana run'
+        'there is no run yet; start a run: pramana run'
         """
         message = super().__str__()
         told = f"{message}; {hints[self.hint.key].format(self.hint.about).rstrip()}" if self.hint else message

@@ -36,7 +36,10 @@ def hash_suite(path: str | PathLike[str], content: bytes | None = None) -> str:
                 raise InvalidInput.from_problems([place]) from None
 
         def refuse_duplicate(first: CasePosition, again: CasePosition, case_id: str) -> None:
-            message = f"duplicate id {quote_text(case_id)}: lines {first.line} and {again.line}; remove one to hash it"
+            message = (
+                f"duplicate id {quote_text(case_id)}: lines {first.line} and {again.line}; remove one of the two "
+                "cases to hash the suite"
+            )
             raise InvalidInput.from_problems([Problem(message, f"[{again.case}].id", again.line, 1, str(path))])
 
         return cases.digest(refuse_duplicate)
@@ -244,7 +247,7 @@ class SortedCases:
         except OSError as error:
             where = gettempdir()
             raise PramanaError(
-                f"sorting needs disk space in {where}: {error.strerror}; free some, or set TMPDIR"
+                f"sorting needs disk space in {where}: {error.strerror}; free some space, or set TMPDIR"
             ) from None
         self._gathered, self._size = [], 0
 

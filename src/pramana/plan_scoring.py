@@ -74,9 +74,9 @@ def open_scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Lim
     def judge_by_name(typed: str) -> Judge:
         target = resolve_model(typed, reach)
         if limits.max_cost_usd is not None and not prices.can_count(target):
-            raise InvalidInput(f"a cost limit needs a price, and none is known for {typed}")
+            raise InvalidInput(f"a cost limit needs a price, and no price is known for {typed}")
         if reach.free_models_only and prices.may_cost(target):
-            raise InvalidInput(f"{typed} may cost money, and this run has no cost limit; set one")
+            raise InvalidInput(f"{typed} may cost money, and this run has no cost limit; set a cost limit")
         judge = _make_judge(target, accounts)
         if judge is None:
             raise InvalidInput(f"{typed} cannot be asked: {NOT_WRITTEN_TO if is_voice_agent(target) else NO_JUDGE}")
@@ -107,12 +107,12 @@ def refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Rea
         where = settings.prices_file_path()
         if reach.for_others:  # users of a server can neither see nor change its files
             raise InvalidInput(
-                f"a cost limit needs a price, and none is known for {names}; an administrator can set one: Settings, "
-                "Prices"
+                f"a cost limit needs a price, and no price is known for {names}; an administrator can set the "
+                "price: Settings, Prices"
             )
         raise InvalidInput(
-            f"a cost limit needs a price, and none is known for {names}; give one in {where}, in dollars a million "
-            "tokens:\n"
+            f"a cost limit needs a price, and no price is known for {names}; add the price to {where}, in "
+            "dollars per million tokens:\n"
             f"  [prices.{json.dumps(unknown[0])}]\n  input_per_million = 1.25\n  output_per_million = 10.0"
         )
 
@@ -122,9 +122,9 @@ def _refuse_uncountable_cost(plan: Plan, prices: Prices, limits: Limits) -> None
     stt = plan.stt
     if stt and limits.max_cost_usd is not None and prices.cost(stt, None, Usage(1, 1)) != 0:
         raise InvalidInput(
-            f"a cost limit cannot count what the speech recognition {stt.typed} costs; leave one of them out, "
-            "or give it prices of 0 in "
-            f"{settings.prices_file_path()} if nobody is to pay for it"
+            f"a cost limit cannot count what the speech recognition {stt.typed} costs; run without a cost limit or "
+            "without speech recognition, or, if it is free of charge, set its prices to 0 in "
+            f"{settings.prices_file_path()}"
         )
 
 

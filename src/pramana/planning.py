@@ -219,7 +219,7 @@ class CaseSelection:
             return InvalidInput(f"no case of {name} passes the filters", hint=Hint("check_filters", filters))
         if self.filters():
             what = "case" if self.files or self.built else "scenario"
-            return InvalidInput(f"no {what} passes these filters; check their spelling")
+            return InvalidInput(f"no {what} passes these filters; check the spelling of the filters")
         return InvalidInput("no scenarios are stored yet", hint=Hint("import_scenarios"))
 
     def _stored_scenarios(self, selection: Selection) -> Iterator[Case]:
@@ -344,7 +344,7 @@ def providers_missing_keys(store: Store, request: RunRequest, reach: Reach) -> d
             account = target.arguments.get("account")
             name = str(account or target.provider)
             or_in = "" if account else f" or {' or '.join(VARIABLES[name].keys)}"
-            found[name] = f"{name} has no key here: set one in Settings › Providers{or_in}"
+            found[name] = f"no API key is set for {name} on this machine: set the key in Settings › Providers{or_in}"
         except PramanaError:  # a different error, which the run itself reports
             continue
     return found
@@ -405,7 +405,8 @@ def _refuse_keys(request: RunRequest) -> None:
         raise InvalidInput.from_problems(
             [
                 Problem(
-                    "contains an API key from the environment, and is stored with the run; read it where it is used",
+                    "contains an API key from the environment and is stored with the run; read the key where "
+                    "it is used",
                     name,
                 )
                 for name in held

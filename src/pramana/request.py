@@ -198,7 +198,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         Seconds | None,
         Meta(
             title="Time limit (seconds)",
-            description="Time limit in seconds, starting again when a run is resumed",
+            description="Time limit in seconds; a resumed run gets the full time again",
             extra={"published": "deadline_seconds"},
         ),
     ] = None
@@ -208,7 +208,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         Meta(ge=1, le=10_000, title="Concurrency per provider", description="Concurrent requests per provider"),
     ] = 32
     timeout_s: Annotated[
-        Seconds, Meta(description="Timeout per request in seconds", extra={"published": "timeout_seconds"})
+        Seconds, Meta(description="Time limit per request in seconds", extra={"published": "timeout_seconds"})
     ] = 120.0
 
     def to_stored(self) -> dict[str, Any]:
@@ -295,7 +295,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
         msgspec.field(default_factory=dict)
     )
     """Sent unchanged. A parameter that has its own field, such as `temperature`, overrides that field."""
-    name: Annotated[RunName | None, Meta(title="Name", description="Name of the run, for lists")] = None
+    name: Annotated[RunName | None, Meta(title="Name", description="Name of the run, shown in lists")] = None
     note: Annotated[RunNote | None, Meta(title="Note", description="Note on the run")] = None
     limits: Limits = Limits()
     cache: Annotated[bool, Meta(extra=_LOCAL_ONLY)] = False

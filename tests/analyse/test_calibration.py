@@ -86,7 +86,7 @@ def test_a_judge_without_errors_keeps_its_rate() -> None:
             LabelCounts(3, 3, 30, 30),
             "6 of the labelled replies were passed by the judge; a corrected pass rate needs 10",
         ),
-        (LabelCounts(13, 12, 12, 13), "the corrected pass rate is uncertain by 27 points; label more"),
+        (LabelCounts(13, 12, 12, 13), "the corrected pass rate is uncertain by 27 points; label more replies"),
     ],
 )
 def test_too_few_labels_are_refused_with_what_is_missing(labels: LabelCounts, reason: str) -> None:

@@ -272,7 +272,7 @@ def test_the_reason_comes_from_the_deciding_check() -> None:
     )
     assert (
         explain_outcome(Result(Key("sha256:1", "m"), "a-1", Reply("x"), None, (), None, None))
-        == "the reply has no check"
+        == "no check applied to the reply"
     )
 
 

@@ -219,7 +219,9 @@ def test_the_error_says_how_to_create_a_token_when_none_is_valid(app: App) -> No
     app.store.tokens.revoke(made.id)
     for again in (app, App(app.store, tokens_required=True)):  # the same process, and after a restart
         again.refresh()
-        with pytest.raises(Unauthorized, match="revoked or expired; create one on the server: pramana token create"):
+        with pytest.raises(
+            Unauthorized, match="revoked or expired; create a token on the server: pramana token create"
+        ):
             run(server.describe_caller(again, Credential(secret)))
         assert resolve_role(again, Credential()) is None
 

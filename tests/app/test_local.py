@@ -211,5 +211,5 @@ def test_a_scorer_calls_paid_models_only_if_program_and_run_have_a_cost_limit(
     assert count == (1 if is_asked else 0)
     assert (spending.left_usd < (of_program or 0)) == is_asked, "what a scorer spends counts"
     if not is_asked:
-        why = "openai:gpt-5 may cost money, and this run has no cost limit; set one"
+        why = "openai:gpt-5 may cost money, and this run has no cost limit; set a cost limit"
         assert check.reason == f"grade could not score: InvalidInput: {why}"

@@ -149,7 +149,7 @@ def test_data_that_no_codec_wrote_is_an_error(codec: Any, data: bytes, reason: s
 
 
 def test_an_unknown_codec_cannot_be_encoded() -> None:
-    with pytest.raises(BadAudio, match="pcm, mulaw or alaw"):
+    with pytest.raises(BadAudio, match="pcm, mulaw and alaw"):
         audio.encode("opus", make_tone())  # type: ignore[arg-type]
 
 

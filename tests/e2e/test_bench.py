@@ -280,7 +280,7 @@ def test_a_cost_limit_stops_the_run_and_requires_the_judges_price(judged_suite: 
     async def use(server: Loopback, store: Store) -> Run:
         write_prices(**{f"{server.url}#m": 1.0})
         refused = create_run_of(store, judged_suite, f"{server.url}#m", judge=f"{server.url}#other")
-        with pytest.raises(InvalidInput, match=r"a cost limit needs a price, and none is known for .*#other"):
+        with pytest.raises(InvalidInput, match=r"a cost limit needs a price, and no price is known for .*#other"):
             await execute(store, refused, Limits(max_cost_usd=1))
         write_prices(**{f"{server.url}#m": 100_000.0, f"{server.url}#other": 100_000.0})
         run = create_run_of(store, judged_suite, f"{server.url}#m", judge=f"{server.url}#other")

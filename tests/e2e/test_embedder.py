@@ -176,12 +176,12 @@ def test_the_cost_of_embeddings_counts_toward_the_cost_limit(tmp_path: Path) -> 
 def test_an_unknown_embedder_price_is_refused_under_a_cost_limit(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> int:
         run = create_run_of(store, suite, server)
-        with pytest.raises(InvalidInput, match=r"none is known for .*#embed; give one in"):
+        with pytest.raises(InvalidInput, match=r"no price is known for .*#embed; add the price to"):
             await execute(store, run, Limits(max_cost_usd=1))
         write_price(0.02, server.url)
         run = await execute(store, create_run_of(store, suite, server), Limits(max_cost_usd=1))
         settings.prices_file_path().unlink()
-        with pytest.raises(InvalidInput, match="none is known for"):
+        with pytest.raises(InvalidInput, match="no price is known for"):
             await judge_again(store, run, None, Limits(max_cost_usd=1))
         return server.count
 

@@ -183,7 +183,7 @@ def test_a_budget_stops_the_run_and_reports_what_is_left(tmp_path: Path) -> None
         assert 0 < said["overall"]["passed"] < 200
         refused = run_pramana("run", suite, "--model", f"{url}#any", "--max-cost", "1")
     assert refused.returncode == 2
-    assert "a cost limit needs a price, and none is known for" in refused.stderr
+    assert "a cost limit needs a price, and no price is known for" in refused.stderr
 
 
 CHILD = """

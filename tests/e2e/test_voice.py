@@ -434,7 +434,7 @@ def test_a_prompt_recording_is_played_bit_for_bit_and_never_replaced_by_speech(t
         "missing": f"{folder / 'missing.wav'} does not exist",
         "silent": "the recording silent.wav cannot be used: silent",
         "clipped": "the recording clipped.wav cannot be used: clipped",
-        "text": "the recording text.wav cannot be used: it is not a WAV",
+        "text": "the recording text.wav cannot be used: the audio is not a WAV",
     }
     for name, reason in reasons.items():
         failed = spoken.find(name, models[0], "voice")

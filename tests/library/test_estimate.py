@@ -47,7 +47,7 @@ def test_an_estimate_prints_as_text() -> None:
     assert " (between $0.00" in lines[2]
     assert lines[3].startswith("Model gpt-5: 3 calls, ")
     assert lines[4] == "Judge: not needed"
-    assert lines[5].startswith("Warning: openai has no key here")
+    assert lines[5].startswith("Warning: no API key is set for openai on this machine")
     assert lines[-1].startswith("Nothing was sent or stored.")
 
 

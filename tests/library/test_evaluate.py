@@ -629,7 +629,9 @@ def test_resume_refuses_changes_to_the_plan() -> None:
 
 def test_a_model_that_the_run_does_not_test_is_refused_when_resuming() -> None:
     left = pramana.evaluate(SUMS, model="fake:echo", deadline_s=0.000001)
-    with pytest.raises(InvalidInput, match=f"run {left.run_id} tests fake:echo, not fake:fixed=yes; resume it without"):
+    with pytest.raises(
+        InvalidInput, match=f"run {left.run_id} tests fake:echo, not fake:fixed=yes; resume the run without"
+    ):
         pramana.resume(left, model="fake:fixed=yes")
     assert pramana.resume(left, model="fake:echo", deadline_s=60).finished
 

@@ -86,7 +86,9 @@ def test_a_judge_function_is_passed_again_as_judge() -> None:
     assert f"pramana.resume('{left.run_id}', judge=function)" in str(left)
     with pytest.raises(InvalidInput, match=r"exists only in the program .*, or judge=function, or put the function in"):
         pramana.resume(left)
-    with pytest.raises(InvalidInput, match=f"is judged by {re.escape(judge_name(left))}, not gpt-5; resume it without"):
+    with pytest.raises(
+        InvalidInput, match=f"is judged by {re.escape(judge_name(left))}, not gpt-5; resume the run without"
+    ):
         pramana.resume(left, judge="gpt-5")
     assert pramana.resume(left, judge=judge, deadline_s=60).passed
 

@@ -61,7 +61,7 @@ def test_different_suites_are_compared_on_common_cases_only_on_request() -> None
     after = pramana.evaluate([*CASES, {"id": "c", "input": "Say so.", "ideal": "so"}], model="fake:echo")
     with pytest.raises(InvalidInput) as refused:
         pramana.compare(before, after)
-    assert str(refused.value).endswith("; to compare the 2 cases that both have, pass any_suite=True")
+    assert str(refused.value).endswith("; to compare the 2 cases that both sides have, pass any_suite=True")
     assert "--any-suite" not in str(refused.value)
     assert str(pramana.compare(before, after, any_suite=True)).endswith("Left out: 1 case only in new.")
 

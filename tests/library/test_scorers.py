@@ -240,7 +240,7 @@ def test_a_scorer_cannot_call_an_unpriced_model_under_a_cost_limit() -> None:
         return context.ask("x", model="http://localhost:9/v1#unpriced").text
 
     report = pramana.evaluate(CASES[:1], model="fake:echo", scorers=[asks], max_cost_usd=1)
-    assert "a cost limit needs a price, and none is known for http://localhost:9/v1#unpriced" in (
+    assert "a cost limit needs a price, and no price is known for http://localhost:9/v1#unpriced" in (
         report.errors[0].reason or ""
     )
 

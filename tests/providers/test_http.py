@@ -383,7 +383,7 @@ def test_an_unknown_model_is_distinguished_from_a_wrong_address(status: int, bod
     error = expect_refusal(answer(body, f"{status} Odd"))
     assert isinstance(error, UnknownModel)
     assert "has no such model" in str(error)
-    assert str(error).endswith("; list its models: pramana models")
+    assert str(error).endswith("; list the models on offer: pramana models")
 
 
 @pytest.mark.parametrize(

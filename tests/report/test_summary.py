@@ -185,7 +185,7 @@ def test_a_run_in_which_everything_errored_has_no_tokens_cost_or_times(capsys: p
     for word in ("Tokens", "cost", "$", "latency"):
         assert word not in text
     assert "3 errored: no answer of a-0 (a-0, a-1, a-2)" in text
-    assert "One in full: pramana show r20260101-000000-abcd --id a-0" in text
+    assert "Full result: pramana show r20260101-000000-abcd --id a-0" in text
 
 
 @pytest.mark.parametrize("kind", ["html", "markdown"])
@@ -230,7 +230,7 @@ def test_failures_are_listed_with_reasons_and_a_command_for_the_rest(capsys: pyt
     assert sum(line.startswith("  failed a-") for line in lines) == SHOWN_REASONS
     text = " ".join(" ".join(lines).split())
     assert "… and 4 more failed: pramana export r20260101-000000-abcd --format csv has them all." in text
-    assert "One in full: pramana show r20260101-000000-abcd --id a-0" in text
+    assert "Full result: pramana show r20260101-000000-abcd --id a-0" in text
     assert "failed" not in print_to_text(make_run(), [make_result("a-0", Outcome.PASSED)], capsys)
 
 

@@ -181,7 +181,7 @@ def test_a_recording_is_resampled_to_the_callers_rate() -> None:
         (audio.write_wav(np.where(TONE > 0, 32767, -32768).astype(np.int16), 16000), "clipped"),
         (audio.write_wav(TONE[:800], 16000), "too short"),
         (audio.write_wav(TONE, 16000)[:-100], "cut off"),
-        (b"This is no sound.", "it is not a WAV"),
+        (b"This is no sound.", "the audio is not a WAV"),
         (b"", "empty"),
     ],
 )

@@ -105,7 +105,7 @@ def test_an_unknown_model_error_says_once_how_to_list_the_servers_models(suite: 
             said = " ".join((done.stdout + done.stderr).split())
             assert done.returncode == 3
             assert said.count("has no such model") == 1, said
-            assert f"list its models: pramana models {server.url}" in said
+            assert f"list the models on offer: pramana models {server.url}" in said
 
 
 def test_a_log_lists_each_failure_once(suite: Path) -> None:

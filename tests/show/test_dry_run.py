@@ -23,7 +23,7 @@ def test_a_dry_run_prints_an_estimate_and_stores_nothing() -> None:
     assert " (between $0." in lines[2]
     assert [line.partition(":")[0] for line in lines[3:6]] == ["Model gpt-5", "Model local", "Judge gpt-5"]
     assert lines[6] == "Warning: 2 cases of local will have no verdict: name a judge"
-    assert lines[7].startswith("Warning: openai has no key here")
+    assert lines[7].startswith("Warning: no API key is set for openai on this machine")
     assert lines[-1].startswith("Nothing was sent or stored.")
     assert json.loads(pramana("runs", "--json").stdout) == []
 

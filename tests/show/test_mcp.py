@@ -635,8 +635,8 @@ def test_a_viewer_can_only_read_and_validate(app: App, folder: Path) -> None:
                 text, said = await call_failing_tool(client, tool, **arguments)
                 assert said["code"] == "forbidden"
                 assert text == (
-                    "this request needs the role editor, and the token of this MCP server has the role viewer; ask the user to "
-                    "start the server without --role viewer"
+                    "this request needs the role editor, and the token of this MCP server has the role viewer; to allow "
+                    "this, whoever configured the MCP server must start it without --role viewer"
                 )
             assert (await call_tool(client, "validate", paths=suite))["valid"]
             assert (await call_tool(client, "show", run="latest"))["run"]["id"] == made["id"]

@@ -340,7 +340,7 @@ def test_a_selection_of_stored_scenarios_is_recorded_once(scenario_folder: Path)
         (["store:a", "--id", "b"], "no scenario that store: names passes the filters; check the spelling of --id b"),
         (
             ["store:", "--language", "de"],
-            "no scenario passes these filters; check their spelling",
+            "no scenario passes these filters; check the spelling of the filters",
         ),
     ],
 )
@@ -353,5 +353,5 @@ def test_an_unknown_stored_scenario_is_an_error_that_suggests_a_command(
 
 def test_an_empty_store_suggests_the_import_command() -> None:
     assert str(run_and_read_plan("store:").exception) == (
-        "no scenarios are stored yet; import some: pramana scenarios import FILE"
+        "no scenarios are stored yet; import scenarios: pramana scenarios import FILE"
     )

@@ -59,7 +59,7 @@ def test_damaged_notes_are_reported_in_one_sentence(store: Store) -> None:
 
 def test_an_empty_name_finds_no_run_even_if_there_is_only_one(store: Store) -> None:
     run = store.runs.create(make_plan(), [make_case(1)])
-    with pytest.raises(NotFound, match="the run is empty"):
+    with pytest.raises(NotFound, match="no run is named"):
         store.runs.find("")
     assert store.runs.find("r").id == run.id
 

@@ -178,7 +178,7 @@ def test_a_name_may_end_like_the_reference_to_a_scoring(store: Store) -> None:
 
 
 def test_a_run_is_found_by_id_prefix_or_latest(store: Store) -> None:
-    with pytest.raises(NotFound, match="there is no run yet; start one: pramana run"):
+    with pytest.raises(NotFound, match="there is no run yet; start a run: pramana run"):
         store.runs.find("latest")
     made = [store.runs.create(make_plan(), [make_case(1)]) for _ in range(5)]
     assert store.runs.page()[0] == made[::-1]

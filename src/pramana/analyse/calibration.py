@@ -122,8 +122,8 @@ def correct_rate_from_elsewhere(
         return Corrected(
             None,
             None,
-            f"{own.total} replies of this run are labelled; labels of other runs need {MIN_OF_THE_RUN} beside them, "
-            "to notice a judge that errs otherwise here",
+            f"{own.total} replies of this run are labelled; labels of other runs count only with at least "
+            f"{MIN_OF_THE_RUN} of this run, in case the judge errs differently here",
         )
     good, bad = elsewhere.true_yes + elsewhere.false_no, elsewhere.true_no + elsewhere.false_yes
     if elsewhere.total < MIN_LABELS or min(good, bad) < MIN_OF_EACH_VERDICT:
@@ -233,5 +233,7 @@ def _posterior(draw: Callable[[Random], float], confidence: float) -> Interval:
 
 def _refuse_wide(value: float, interval: Interval) -> Corrected:
     if (width := interval.high - interval.low) > MAX_WIDTH:
-        return Corrected(None, None, f"the corrected pass rate is uncertain by {100 * width:.0f} points; label more")
+        return Corrected(
+            None, None, f"the corrected pass rate is uncertain by {100 * width:.0f} points; label more replies"
+        )
     return Corrected(value, interval)

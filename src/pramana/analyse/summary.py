@@ -487,7 +487,7 @@ def explain_outcome(result: Result) -> str:
     if result.reply is None and result.outcome is not Outcome.SKIPPED:
         return result.failure.message if result.failure else "no reply, and no reason was recorded"
     if not result.checks:
-        return result.failure.message if result.failure else "the reply has no check"
+        return result.failure.message if result.failure else "no check applied to the reply"
     outcome, deciding = result.outcome, [check for check in result.checks if check.decides]
     if not deciding:
         names = ", ".join(check.name for check in result.checks)

@@ -199,7 +199,7 @@ class App:
         most = self.preferences().largest_body_mb
         sizes = (len(each if isinstance(each, bytes) else each.encode(errors="surrogatepass")) for each in sent)
         if sum(sizes) > most << 20:
-            raise TooLarge(f"a request may have at most {most} MB; send less")
+            raise TooLarge(f"a request may have at most {most} MB; send a smaller request")
 
     # ── Reachability ──
 

@@ -199,7 +199,7 @@ class Access:
     def begin_session(self, user: User) -> str:
         """Start a session for the user's token and return its secret. Writes to the store."""
         if user.token_id is None or user.session is not None:
-            raise Forbidden("a session needs a token; sign in with one")
+            raise Forbidden("a session needs a token; sign in with a token")
         if user.token_id != STARTUP_ID:
             return self._app.store.tokens.begin_session(user.token_id)
         secret = make_secret()
@@ -290,7 +290,7 @@ class OpenStreams:
         counts = Counter(each.user.token_id for each in self._open if each.is_counted)
         if user.token_id and counts[user.token_id] >= MAX_STREAMS_PER_TOKEN:
             raise TooManyStreams(
-                f"this token has {MAX_STREAMS_PER_TOKEN:,} streams open, which is the limit; close some"
+                f"this token has {MAX_STREAMS_PER_TOKEN:,} streams open, which is the limit; close a stream first"
             )
         if counts.total() >= MAX_STREAMS_PER_PROCESS:
             raise TooManyServerStreams(

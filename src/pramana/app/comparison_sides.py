@@ -74,12 +74,12 @@ class HashMismatch(NamedTuple):
     def sentence(self) -> str:
         """Return the mismatch as a sentence.
 
-        >>> print(HashMismatch("old.json", 2, "capital-peru").sentence)
-        old.json: the result_hash of 2 results does not match their output (first: capital-peru); check its origin.
+        >>> print(HashMismatch("old.json", 2, "peru").sentence)
+        old.json: the result_hash of 2 results does not match their output (first: peru); check the origin of the file.
         """
         those = "1 result does not match its" if self.results == 1 else f"{self.results:,} results does not match their"
         first = self.first_case if self.results == 1 else f"first: {self.first_case}"
-        return f"{self.file}: the result_hash of {those} output ({first}); check its origin."
+        return f"{self.file}: the result_hash of {those} output ({first}); check the origin of the file."
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,9 @@ def compare_sides(before: Source, after: Source, *, any_suite: bool, any_judge: 
             f"the two sides may not have the same cases:\n{''.join(said).rstrip()}",
             hint=Hint(
                 "any_suite",
-                "the cases that both have" if shared is None else f"the {pluralise(shared, 'case')} that both have",
+                "the cases that both sides have"
+                if shared is None
+                else f"the {pluralise(shared, 'case')} that both sides have",
             ),
         )
     by_id = not (before.by_digest and after.by_digest)

@@ -42,7 +42,9 @@ class FlipView(View, frozen=True, kw_only=True):
     direction: Literal["lost", "gained"]
     base_passed: int
     new_passed: int
-    repeats: Annotated[int, Meta(description="Replies compared on each side: as many as have a verdict on both")]
+    repeats: Annotated[
+        int, Meta(description="Number of replies compared on each side: as many as have a verdict on both sides")
+    ]
     base_in_all: AnswerTotalsView
     new_in_all: AnswerTotalsView
     detail: Annotated[str, Meta(description="The counts as text")]
@@ -90,7 +92,7 @@ class ChangeView(View, frozen=True, kw_only=True):
 
     what: Annotated[str, Meta(description="total time, time to first token, voice to voice, misheard words …")]
     unit: Literal["seconds", "share of words"]
-    cases: Annotated[int, Meta(description="Number of compared cases, or answers where a case has several")]
+    cases: Annotated[int, Meta(description="Number of cases compared, or of answers if a case has several")]
     only_base: Annotated[int, Meta(description="Cases measured before but not now")]
     base: Annotated[
         _Bounds,
@@ -156,7 +158,7 @@ class EngineChangeView(View, frozen=True, kw_only=True):
         Meta(description="Engines before, several if a run was resumed on another machine; empty if not recorded"),
     ]
     new: tuple[EngineView, ...]
-    sentence: Annotated[str, Meta(description="The same in plain words")]
+    sentence: Annotated[str, Meta(description="The change of the engine in a sentence")]
 
 
 class UnpairedAnswersView(View, frozen=True, kw_only=True):
@@ -201,7 +203,7 @@ class HashMismatchView(View, frozen=True, kw_only=True):
     file: str
     count: int
     first_case: str
-    sentence: Annotated[str, Meta(description="The same in plain words")]
+    sentence: Annotated[str, Meta(description="The mismatch in a sentence")]
 
 
 class ComparisonNumbersView(View, frozen=True, kw_only=True):
@@ -211,7 +213,9 @@ class ComparisonNumbersView(View, frozen=True, kw_only=True):
     sentence: Annotated[str, Meta(description="The answer in a sentence; show it first")]
     detail: str
     pairs: int
-    base_rate: Annotated[float | None, Meta(description="Pass rate of the compared replies; null if none are")]
+    base_rate: Annotated[
+        float | None, Meta(description="Pass rate of the compared replies; null if no reply is compared")
+    ]
     new_rate: float | None
     base_whole_rate: Annotated[float | None, Meta(description="Pass rate of all replies of that side with a verdict")]
     new_whole_rate: float | None
@@ -219,7 +223,9 @@ class ComparisonNumbersView(View, frozen=True, kw_only=True):
     interval: Annotated[
         tuple[float, float] | None, Meta(description="95 % interval of the difference; null if nothing is compared")
     ]
-    p_value: Annotated[float | None, Meta(description="p-value of the test; both are null if nothing is compared")]
+    p_value: Annotated[
+        float | None, Meta(description="p-value of the test; null if nothing is compared, as `test` is then")
+    ]
     test: Test | None
     over: UnpairedAnswersView
     reply_changes: ReplyChangesView
@@ -296,7 +302,7 @@ def compare_runs(app: App, _: User, request: CompareRequest) -> ComparisonView:
         whole = _compare_sources(app, before, after, request)
     except DifferentCasesError:
         raise _model_required_error(
-            "the two runs may not have the same cases; to compare the cases that both have, send anySuite=true",
+            "the two runs may not have the same cases; to compare the cases that both runs have, send anySuite=true",
             "anySuite",
         ) from None
     begin = (request.page - 1) * request.page_size

@@ -187,7 +187,7 @@ class ProblemView(View, frozen=True, kw_only=True):
     """One problem at one place. Lines and columns count from 1; 0 means the whole file."""
 
     file: str
-    path: Annotated[str, Meta(description="Where in the document: [3].assertion.type")]
+    path: Annotated[str, Meta(description="Place in the document, such as [3].assertion.type")]
     line: int
     column: int
     message: str
@@ -197,11 +197,11 @@ class ProblemView(View, frozen=True, kw_only=True):
 class ValidationView(View, frozen=True, kw_only=True):
     """Whether files are valid, and all of their problems."""
 
-    valid: Annotated[bool, Meta(description="Whether there are no errors; warnings do not count")]
+    valid: Annotated[bool, Meta(description="True if there are no errors; warnings are allowed")]
     files: int
-    test_cases: Annotated[int, Meta(description="Valid ones")]
-    scenarios: Annotated[int, Meta(description="Valid ones")]
-    agents: Annotated[int, Meta(description="Valid descriptions of voice agents")]
+    test_cases: Annotated[int, Meta(description="Number of valid test cases")]
+    scenarios: Annotated[int, Meta(description="Number of valid scenarios")]
+    agents: Annotated[int, Meta(description="Number of valid descriptions of voice agents")]
     errors: int
     warnings: int
     hashes: Annotated[Mapping[str, str], Meta(description="The hash of each suite file without errors")]

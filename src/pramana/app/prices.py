@@ -31,7 +31,9 @@ class NewPrice(Struct, frozen=True, kw_only=True):
 
     input_per_million: Annotated[Dollars, Meta(description="US dollars per million tokens")]
     output_per_million: Annotated[Dollars, Meta(description="US dollars per million tokens")]
-    cached_per_million: Annotated[Dollars | None, Meta(description="If omitted, the input price")] = None
+    cached_per_million: Annotated[
+        Dollars | None, Meta(description="Price of cached input tokens; if omitted, the input price")
+    ] = None
 
 
 class StepView(View, frozen=True, kw_only=True):
@@ -57,7 +59,7 @@ class PriceView(View, frozen=True, kw_only=True):
             "of charge"
         ),
     ]
-    name: Annotated[str | None, Meta(description="Name in the source of the price")]
+    name: Annotated[str | None, Meta(description="Name of the model in the source of the price")]
     steps: tuple[StepView, ...]
     updated_at: Annotated[str | None, Meta(description="When the price was set")]
     problem: Annotated[str | None, Meta(description="Why the price of this model is unknown")]

@@ -50,7 +50,7 @@ class ProviderView(View, frozen=True, kw_only=True):
 
     id: str
     kind: Kind
-    base_url: Annotated[str | None, Meta(description="null: the vendor's own address")]
+    base_url: Annotated[str | None, Meta(description="Address of the server; null: the vendor's own address")]
     arguments: ArgumentsView
     key_set: bool
     created_at: str

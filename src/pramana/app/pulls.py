@@ -67,7 +67,7 @@ class Downloads:
         except PramanaError as error:
             self._fail(name, str(error))
         except Exception:
-            log.exception("the pull of %s broke off", name)
+            log.exception("the download of %s was interrupted", name)
             self._fail(name, "the download failed; see the server's log and try again")
         else:
             self._pulls.pop(name, None)

@@ -24,7 +24,9 @@ class SideReplyView(View, frozen=True, kw_only=True):
 
     outcome: Outcome
     reason: str | None
-    reply: Annotated[str | None, Meta(description="null: there is none, or it was not recorded")]
+    reply: Annotated[
+        str | None, Meta(description="Text of the reply; null if there is none, or if it was not recorded")
+    ]
     tool_calls: Annotated[tuple[ToolCallView, ...], Meta(description="Tools that the model called")] = ()
     result: Annotated[int | None, Meta(description="The number of the result in its run; null in a file")]
 

@@ -100,7 +100,7 @@ class LibraryView(View, frozen=True, kw_only=True):
     file: str
     ids: tuple[str, ...]
     languages: tuple[str, ...]
-    imported: Annotated[int, Meta(description="Number of its scenarios that are already stored")]
+    imported: Annotated[int, Meta(description="Number of scenarios of this file that are already stored")]
 
 
 # ── Requests ──
@@ -125,7 +125,7 @@ class ScenarioFilter(Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[str, ...],
         Meta(
             max_length=MAX_NAMED,
-            description="All of these tags; one that ends in a colon matches every tag that starts with it",
+            description="All of these tags; a tag that ends in a colon matches every tag that starts with it",
         ),
     ] = ()
     text: Annotated[

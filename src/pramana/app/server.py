@@ -21,7 +21,7 @@ class CallerView(View, frozen=True, kw_only=True):
 
     name: str
     role: Role
-    tokens_required: Annotated[bool, Meta(description="Whether the server's own account needs a token too")]
+    tokens_required: Annotated[bool, Meta(description="Whether the account that runs the server needs a token too")]
 
 
 class ServerView(View, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class ServerView(View, frozen=True, kw_only=True):
     address: Annotated[str, Meta(description="Address on which the server listens")]
     allowed_hosts: Annotated[tuple[str, ...], Meta(description="Further host names that the server accepts")]
     for_this_machine_alone: Annotated[bool, Meta(description="Whether only this machine can reach the server")]
-    tokens_required: Annotated[bool, Meta(description="Whether the server's own account needs a token too")]
+    tokens_required: Annotated[bool, Meta(description="Whether the account that runs the server needs a token too")]
     private_addresses_allowed: Annotated[
         bool, Meta(description="Whether models and recordings may be at private addresses")
     ]

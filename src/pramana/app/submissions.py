@@ -168,7 +168,7 @@ def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
     last = wanted.last or clock.now().date()
     first = wanted.first or last - min(timedelta(days=89), last - date.min)
     if not 0 <= (last - first).days < MAX_DAYS:
-        raise InvalidInput(f"from must not be after to, and at most {MAX_DAYS} days are shown at once")
+        raise InvalidInput(f"`from` must not be after `to`, and at most {MAX_DAYS} days are shown at once")
     points, there = app.store.submissions.chart(
         verified=wanted.verification == "verified",
         first=first.isoformat(),

@@ -157,17 +157,20 @@ class LimitsView(View, frozen=True, kw_only=True):
     max_cost: Annotated[float | UnsetType, Meta(description="US dollars")] = UNSET
     max_total_tokens: int | UnsetType = UNSET
     deadline_seconds: Annotated[
-        float | UnsetType, Meta(description="Time limit, starting again when a run is resumed")
+        float | UnsetType, Meta(description="Time limit; a resumed run gets the full time again")
     ] = UNSET
     concurrency: Annotated[int | UnsetType, Meta(description="Concurrent requests per provider")] = UNSET
-    timeout_seconds: Annotated[float | UnsetType, Meta(description="Timeout per request")] = UNSET
+    timeout_seconds: Annotated[float | UnsetType, Meta(description="Time limit per request")] = UNSET
 
 
 class RunDetailView(RunView, frozen=True, kw_only=True):
     """A run in full, without its results."""
 
     scoring: Annotated[
-        int | None, Meta(description="The scoring that it is read by, where `RUN@1` named one; null: the current one")
+        int | None,
+        Meta(
+            description="Number of the scoring shown, if the request named it as in `RUN@1`; null: the current scoring"
+        ),
     ] = None
     plan: PlanView
     judges: Annotated[

@@ -31,7 +31,7 @@ class WeightsView(View, frozen=True, kw_only=True):
     needed_for: str
     models: Annotated[tuple[str, ...], Meta(description="Model names that need these weights")]
     present: bool
-    optional: Annotated[bool, Meta(description="Whether they are downloaded only by name")]
+    optional: Annotated[bool, Meta(description="Whether the weights are downloaded only if they are named")]
     download_bytes: int
     licence: str
     remark: Annotated[str, Meta(description="Note to read before use")]

@@ -48,7 +48,7 @@ def read_sound(data: bytes) -> SoundFile:
             return _decode_sound(file)
     except soundfile.SoundFileError as error:
         said = str(getattr(error, "error_string", "") or "no reason given").rstrip(".")
-        raise BadAudio(f"it cannot be decoded ({said}): the file is damaged or ends too early") from None
+        raise BadAudio(f"the audio cannot be decoded ({said}): the file is damaged or ends too early") from None
 
 
 def write_wav(samples: Samples, rate: int) -> bytes:
@@ -82,24 +82,28 @@ def read_wav(data: bytes) -> tuple[Samples, int]:
 def _decode_sound(file: "soundfile.SoundFile") -> SoundFile:
     rate, channels = int(file.samplerate), int(file.channels)
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-        raise BadAudio(f"it has {rate} samples per second, outside {LOWEST_RATE} to {HIGHEST_RATE}")
+        raise BadAudio(f"the audio has {rate} samples per second, outside {LOWEST_RATE} to {HIGHEST_RATE}")
     if channels > MAX_CHANNELS:
-        raise BadAudio(f"it has {channels} channels, and at most {MAX_CHANNELS} are supported")
+        raise BadAudio(f"the audio has {channels} channels, and at most {MAX_CHANNELS} are supported")
     longest = int(LONGEST_S * rate)
     if file.frames > longest:
-        raise BadAudio(f"it states a length of {file.frames / rate:,.0f} s, and at most {LONGEST_S:.0f} s are read")
+        raise BadAudio(
+            f"the audio states a length of {file.frames / rate:,.0f} s, and at most {LONGEST_S:.0f} s are read"
+        )
     blocks, frames = [], 0
     while len(block := file.read(_BLOCK, dtype="float64", always_2d=True)):
         if not np.isfinite(block).all():
-            raise BadAudio("it contains samples that are not numbers (NaN or infinite)")
+            raise BadAudio("the audio contains samples that are not numbers (NaN or infinite)")
         blocks.append(from_float(block.mean(axis=1) * FULL_SCALE))
         frames += len(block)
         if frames > longest:
-            raise BadAudio(f"it is longer than {LONGEST_S:.0f} s")
+            raise BadAudio(f"the audio is longer than {LONGEST_S:.0f} s")
     if frames < file.frames:
-        raise BadAudio(f"it is cut off: {file.frames / rate:.2f} s are declared, {frames / rate:.2f} s are there")
+        raise BadAudio(
+            f"the audio is cut off: {file.frames / rate:.2f} s are declared, {frames / rate:.2f} s are there"
+        )
     if not frames:
-        raise BadAudio("it contains no samples")
+        raise BadAudio("the audio contains no samples")
     return SoundFile(np.concatenate(blocks), rate)
 
 
@@ -117,13 +121,13 @@ def _check_structure(data: bytes) -> None:
     elif data[:3] == b"ID3" or (data[0] == 0xFF and len(data) > 1 and data[1] >= 0xE0):
         _check_mp3(data)
     elif data[:4] != b"fLaC":
-        raise BadAudio(f"it is not a {_FORMATS} file: it begins with {data[:8]!r}")
+        raise BadAudio(f"the audio is not a {_FORMATS} file: it begins with {data[:8]!r}")
 
 
 def _wav_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the chunks of a WAV, each complete."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
-        raise BadAudio(f"it is not a WAV file: it begins with {data[:12]!r}")
+        raise BadAudio(f"the audio is not a WAV file: it begins with {data[:12]!r}")
     place = 12
     while place + 8 <= len(data):
         name, size = struct.unpack_from("<4sI", data, place)
@@ -132,8 +136,8 @@ def _wav_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             size = there
         if size > there:
             raise BadAudio(
-                f"it is cut off: its {name.decode('latin-1').strip()} chunk declares {size:,} bytes, {there:,} are "
-                "there"
+                f"the audio is cut off: its {name.decode('latin-1').strip()} chunk declares {size:,} bytes, "
+                f"{there:,} are there"
             )
         yield name, data[place + 8 : place + 8 + size]
         place += 8 + size + size % 2
@@ -145,14 +149,14 @@ def _check_ogg(data: bytes) -> None:
     while place < len(data):
         head = data[place : place + 27]
         if len(head) < 27 or head[:4] != b"OggS":
-            raise BadAudio(f"it is cut off or damaged: no OGG page begins at byte {place:,}")
+            raise BadAudio(f"the audio is cut off or damaged: no OGG page begins at byte {place:,}")
         table = data[place + 27 : place + 27 + head[26]]
         end = place + 27 + head[26] + sum(table)
         if len(table) < head[26] or end > len(data):
-            raise BadAudio(f"it is cut off: its last page, at byte {place:,}, is not whole")
+            raise BadAudio(f"the audio is cut off: its last page, at byte {place:,}, is not whole")
         place, last = end, bool(head[5] & 4)
     if not last:
-        raise BadAudio("it is cut off: its last page does not end the stream")
+        raise BadAudio("the audio is cut off: its last page does not end the stream")
 
 
 _MP3_BITRATES = {  # kbit/s of layer III by index: of MPEG 1, and of MPEG 2 and 2.5
@@ -174,20 +178,20 @@ def _check_mp3(data: bytes) -> None:
     while place < end and not data.startswith(_MP3_TAGS, place):
         frame = _mp3_frame(data, place)
         if frame is None:
-            raise BadAudio(f"it is not an MP3, or damaged: no layer III frame begins at byte {place:,}")
+            raise BadAudio(f"the audio is not an MP3, or damaged: no layer III frame begins at byte {place:,}")
         length, lasts_s = frame
         if place + length > len(data):
-            raise BadAudio(f"it is cut off: its last frame, at byte {place:,}, is not whole")
+            raise BadAudio(f"the audio is cut off: its last frame, at byte {place:,}, is not whole")
         if not frames:
             promised = _mp3_frame_count(data[place : place + length])
         seconds += lasts_s
         if seconds > LONGEST_S:
-            raise BadAudio(f"it is longer than {LONGEST_S:.0f} s")
+            raise BadAudio(f"the audio is longer than {LONGEST_S:.0f} s")
         frames, place = frames + 1, place + length
     if frames < 2:
-        raise BadAudio("it is not an MP3, or cut off: it has fewer than two frames")
+        raise BadAudio("the audio is not an MP3, or cut off: it has fewer than two frames")
     if promised > frames:
-        raise BadAudio(f"it is cut off: it declares {promised:,} frames, {frames:,} are there")
+        raise BadAudio(f"the audio is cut off: it declares {promised:,} frames, {frames:,} are there")
 
 
 def _mp3_frame(data: bytes, place: int) -> tuple[int, float] | None:

@@ -82,7 +82,7 @@ def problem(samples: Samples, rate: int) -> str | None:
     """Return why the sound cannot be used as a prompt, or None if it can."""
     seconds = len(samples) / rate
     if not samples.size:
-        return "empty: it contains no samples"
+        return "empty: the audio contains no samples"
     if seconds < SHORTEST_S:
         return f"too short: {seconds:.3f} s, and speech takes at least {SHORTEST_S} s"
     if seconds > LONGEST_S:
@@ -119,7 +119,7 @@ def encode(codec: Codec, samples: Samples) -> bytes:
         return samples.astype("<i2", copy=False).tobytes()
     if codec in {"mulaw", "alaw"}:
         return _encoder(codec)[samples.astype(np.int16, copy=False).view(np.uint16)].tobytes()
-    raise BadAudio(f'codec "{codec}" is not known: pcm, mulaw or alaw')
+    raise BadAudio(f'codec "{codec}" is not known; supported are pcm, mulaw and alaw')
 
 
 def decode(codec: Codec, data: bytes) -> Samples:
@@ -130,7 +130,7 @@ def decode(codec: Codec, data: bytes) -> Samples:
         return np.frombuffer(data, "<i2").astype(np.int16)
     if codec in {"mulaw", "alaw"}:
         return _decoder(codec)[np.frombuffer(data, np.uint8)]
-    raise BadAudio(f'codec "{codec}" is not known: pcm, mulaw or alaw')
+    raise BadAudio(f'codec "{codec}" is not known; supported are pcm, mulaw and alaw')
 
 
 @lru_cache(maxsize=2)

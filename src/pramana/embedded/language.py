@@ -100,7 +100,7 @@ class Engine:
             import xllamacpp  # type: ignore[import-untyped]
         except ImportError as error:
             what_to_do = (
-                "apt-get install libgomp1, or what your system calls GNU OpenMP"
+                "install the GNU OpenMP library, on Debian and Ubuntu with: apt-get install libgomp1"
                 if "libgomp" in str(error)
                 else install_command("local")
             )

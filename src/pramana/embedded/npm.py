@@ -115,7 +115,7 @@ def _folder_size(folder: Path, max_bytes: int) -> int:
             except OSError:
                 continue  # npm has moved the file
     if total > max_bytes:
-        raise NpmError(f"it is far larger than expected: the download was stopped after {total:,} bytes")
+        raise NpmError(f"the download is far larger than expected: it was stopped after {total:,} bytes")
     return total
 
 
@@ -132,10 +132,10 @@ def _unzip(archive: Path, unzipped: Path) -> None:
             while block := packed.read(_BLOCK):
                 length += len(block)
                 if length > MAX_UNPACKED_BYTES:
-                    raise NpmError(f"it unpacks to more than {MAX_UNPACKED_BYTES:,} bytes")
+                    raise NpmError(f"the archive unpacks to more than {MAX_UNPACKED_BYTES:,} bytes")
                 out.write(block)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise NpmError(f"it is not an npm archive ({error})") from error
+        raise NpmError(f"the download is not an npm archive ({error})") from error
 
 
 def _find_files(unzipped: Path, wanted: set[str]) -> dict[str, range]:
@@ -145,15 +145,17 @@ def _find_files(unzipped: Path, wanted: set[str]) -> dict[str, range]:
         with tarfile.open(unzipped, "r:") as package:
             for count, member in enumerate(package, 1):
                 if count > MAX_FILES:
-                    raise NpmError(f"it contains more than {MAX_FILES:,} files")
+                    raise NpmError(f"the archive contains more than {MAX_FILES:,} files")
                 if member.name in wanted:
                     if not member.isreg() or member.issparse() or member.name in found:
                         raise NpmError(f"{member.name} is not a regular file in the archive")
                     found[member.name] = range(member.offset_data, member.offset_data + member.size)
     except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError, OSError) as error:
-        raise NpmError(f"it is not an npm archive ({error})") from error  # a forged header may raise any of these
+        raise NpmError(
+            f"the download is not an npm archive ({error})"
+        ) from error  # a forged header may raise any of these
     if missing := sorted(wanted - set(found)):
-        raise NpmError(f"it does not contain {missing[0]}")
+        raise NpmError(f"the archive does not contain {missing[0]}")
     return found
 
 
@@ -162,6 +164,8 @@ def _parse_file_list(script: str, size: int) -> dict[str, tuple[int, int]]:
     listed = {}
     for path, start, end in _LISTED_FILE_RE.findall(script):
         if not int(start) <= int(end) <= size:
-            raise NpmError(f"{path} is listed at bytes {start} to {end}, but the data has {size} bytes")
+            raise NpmError(
+                f"the file list places {path} at bytes {start} to {end}, but the data file has only {size} bytes"
+            )
         listed[path] = (int(start), int(end))
     return listed

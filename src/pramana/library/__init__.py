@@ -379,12 +379,15 @@ def _refuse_unknown_models(names: Sequence[str], judge: str | None, run: Run) ->
     tested = [each.typed for each in run.plan.targets]
     if other := [each for each in names if each not in tested]:
         raise InvalidInput(
-            f"run {run.id} tests {', '.join(tested)}, not {', '.join(other)}; resume it without naming models, or "
+            f"run {run.id} tests {', '.join(tested)}, not {', '.join(other)}; resume the run without naming models, or "
             "start a new run"
         )
     planned = run.plan.judge.typed if run.plan.judge else "its own models"
     if judge is not None and judge != planned and not judge.startswith(PYTHON_PREFIX):
-        raise InvalidInput(f"run {run.id} is judged by {planned}, not {judge}; resume it without, or start a new run")
+        raise InvalidInput(
+            f"run {run.id} is judged by {planned}, not {judge}; resume the run without naming a judge, or start a new "
+            "run"
+        )
 
 
 def _refuse_unknown_functions(functions: Mapping[str, Callable[..., Any]], run: Run) -> None:

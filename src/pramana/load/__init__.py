@@ -62,7 +62,7 @@ class ValidationReport:
 
     @property
     def ok(self) -> bool:
-        """Whether there are no errors; warnings do not count."""
+        """True if there are no errors; warnings are allowed."""
         return self.problems.errors == 0
 
 

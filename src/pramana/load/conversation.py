@@ -98,7 +98,7 @@ def _check_json(value: Any) -> Any:
     except (TypeError, ValueError, RecursionError):
         sound = False
     if not sound:
-        raise make_error("schema must be plain JSON: finite numbers, whole characters")
+        raise make_error("schema must be plain JSON: finite numbers and valid Unicode text")
     return value
 
 

@@ -241,7 +241,10 @@ def _replace_breaks(text: str) -> tuple[str, dict[int, str]]:
     unused = (code for code in (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE)) if code not in used)
     stand_ins = dict(zip(unused, _BREAKS_OF_1_1, strict=False))
     if len(stand_ins) < len(_BREAKS_OF_1_1):
-        raise BadYaml("contains U+0085, U+2028 or U+2029, and also every private-use character", TextPosition(1, 1))
+        raise BadYaml(
+            "contains U+0085, U+2028 or U+2029, and also every private-use character; remove U+0085, U+2028 and U+2029",
+            TextPosition(1, 1),
+        )
     return text.translate({ord(each): code for code, each in stand_ins.items()}), stand_ins
 
 

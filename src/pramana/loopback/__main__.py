@@ -75,7 +75,12 @@ def main() -> None:
         help="the agent does not stop when the caller interrupts",
     )
     add("--unknown-event", action="store_true", default=None, help="also send unknown events")
-    add("--wrong-rate", type=int, metavar="HZ", help="announce or send this rate, not the requested one")
+    add(
+        "--wrong-rate",
+        type=int,
+        metavar="HZ",
+        help="announce or send sound at this sample rate, not at the requested rate",
+    )
     add("--status", type=int, help="refuse every connection with this HTTP status")
     add("--hang", choices=("ready", "answer"), help="never send anything, or never answer")
     try:

@@ -123,7 +123,8 @@ def _describe_state(run: RunView) -> str:
         return f"Run {run.id} of {run.suite} finished: {run.stored:,} results."
     reason = f": {run.reason}" if run.reason else ""
     kept = f"{run.stored:,} of {run.expected:,} results are stored"
-    return f"Run {run.id} of {run.suite} is {run.status}{reason}. {kept}. If no process works on it, resume it."
+    advice = "If no process is executing the run, resume the run."
+    return f"Run {run.id} of {run.suite} is {run.status}{reason}. {kept}. {advice}"
 
 
 def _run_line(run: RunView) -> str:

@@ -392,7 +392,8 @@ def describe_judged_by_recording(run: Run, calls: RunVoice) -> str:
         f"({recognition_name(run.plan)})"
     )
     better = "" if run.plan.stt else "; choose a better speech recognition with --stt"
-    return f"{those}: for these answers, the agent sent no transcript, or one of more than was played{better}."
+    why = "the agent sent no transcript of these answers, or its transcript has words that were not played"
+    return f"{those}: {why}{better}."
 
 
 def describe_engines(infos: Sequence[EngineInfo]) -> str:

@@ -195,7 +195,11 @@ def _describe_judges(summary: Summary) -> str:
 
 def _render_end(run: Run, summary: Summary) -> str:
     notes = [f"\nNot reproducible: {_escape_inline(note)}\n" for note in summary.not_reproducible]
-    more = f"\nand {len(notes) - SHOWN_NOTES:,} more that are not reproducible\n" if len(notes) > SHOWN_NOTES else ""
+    more = (
+        f"\nand {len(notes) - SHOWN_NOTES:,} more notes on what is not reproducible\n"
+        if len(notes) > SHOWN_NOTES
+        else ""
+    )
     version = _escape_inline(run.plan.runner_version)
     made = f"Run {_escape_inline(run.reference)}, {_escape_inline(run.created)}, Pramana {version}"
     measured = describe_voice(summary.voice) if summary.voice else ()

@@ -126,7 +126,8 @@ class _Table:
         if len(each.rates) > SHOWN_MODELS:
             yield f"{indent}and {len(each.rates) - SHOWN_MODELS} more models"
         if names.prefix:
-            yield f"{_INDENT}{fit_to_width(f'Models begin with {names.prefix}', self._columns - len(_INDENT))}"
+            shared = f"Every model name begins with {names.prefix}"
+            yield f"{_INDENT}{fit_to_width(shared, self._columns - len(_INDENT))}"
         for label, text in (("Name", each.run.name), ("Note", each.run.note)):
             if text:
                 line = f"{label}: {' '.join(text.split())}"

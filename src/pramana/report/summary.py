@@ -274,7 +274,7 @@ class _Page:
             name = f"{fit_to_width(each.case, LONGEST_NAME)}{f' ({which})' if which else ''}"
             self._add_wrapped(f"failed {name}: {fit_to_width(' '.join(each.reason.split()), SHOWN_REASON)}")
         more = f"… and {count - len(shown):,} more failed: pramana export {run.reference} --format csv has them all. "
-        one = f"One in full: pramana show {run.reference} --id {_id_to_type(shown[0].case)}"
+        one = f"Full result: pramana show {run.reference} --id {_id_to_type(shown[0].case)}"
         self._add_wrapped(f"{more if count > len(shown) else ''}{one}")
 
     def _print_reasons(self) -> None:
@@ -287,7 +287,7 @@ class _Page:
             self._add_wrapped(f"… and {len(summary.reasons) - SHOWN_REASONS} further reasons")
         first = next((reason.cases[0] for reason in summary.reasons if reason.cases), "CASE")
         if summary.overall.errored and not summary.failures and not summary.voice:
-            self._add_wrapped(f"One in full: pramana show {run.reference} --id {_id_to_type(first)}")
+            self._add_wrapped(f"Full result: pramana show {run.reference} --id {_id_to_type(first)}")
         if summary.voice:
             self._add_wrapped(f"Read a call: pramana show {run.reference} --id {_id_to_type(first)}")
             self._add_wrapped(f"Hear the calls: pramana export {run.reference} --audio DIR")

@@ -173,8 +173,8 @@ class OpenAccounts:
             account = self._sources.find_account(stt)
             if account is None:
                 raise InvalidInput(
-                    f"{quote_text(stt.typed)} is not a speech-to-text model; name one of OpenAI or of a compatible "
-                    "server"
+                    f"{quote_text(stt.typed)} is not a speech-to-text model; name a speech-to-text model "
+                    "of OpenAI or of a compatible server"
                 )
             from pramana.providers.voice.speech import RecognitionEndpoint
 

@@ -42,7 +42,7 @@ AGENT_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "call the tool runs to see their ids",
     "list_scorings": "the first scoring of {0} is {0}@0",
-    "start_run": "call the tool run to start one",
+    "start_run": "call the tool run to start a run",
     "resume_run": "call the tool resume with the run {}",
     "any_suite": "to compare {}, set anySuite",
     "run_stored": "give the path store:{}",
@@ -142,7 +142,7 @@ def _make_error_result(error: PramanaError, more: str = "") -> types.CallToolRes
     """Return the result for an error: its message, its hint, and every problem with its place."""
     message = error.explain(AGENT_HINTS)
     if isinstance(error, Forbidden):
-        message += "; ask the user to start the server without --role viewer"
+        message += "; to allow this, whoever configured the MCP server must start it without --role viewer"
     details = [problem_view(each) for each in error.problems]
     lines = [briefs.render_problem(each) for each in details] if len(details) > 1 else [message]
     text = "\n".join([*lines, *([more] if more else [])])

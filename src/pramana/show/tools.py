@@ -78,7 +78,9 @@ class Tool(NamedTuple):
 
 # ── Arguments ──
 
-_RunId = Annotated[str, Meta(min_length=1, max_length=200, description="Id of a run, the beginning of one, or latest")]
+_RunId = Annotated[
+    str, Meta(min_length=1, max_length=200, description="Id of a run, the beginning of an id, or latest")
+]
 _Model = Annotated[str | None, Meta(description="Filter by model, as named in the run")]
 _Page = Annotated[PageNumber, Meta(description="Number of the page, from 1")]
 _PageSize = Annotated[int, Meta(ge=1, le=100, description="Items per page")]
@@ -95,7 +97,7 @@ class ValidateArguments(_Arguments, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="Suites (.jsonl), scenarios, descriptions of voice agents (.yaml, .yml), or folders"),
     ] = ()
-    text: Annotated[str | None, Meta(description="Content to check instead of files")] = None
+    text: Annotated[str | None, Meta(description="Text to check instead of files")] = None
     kind: Annotated[
         Literal["suite", "scenarios"], Meta(description="Format of the text: a suite (JSONL) or scenarios (YAML)")
     ] = "suite"
@@ -108,7 +110,7 @@ _RUN_FIELDS = {
     "selection": "Filters on these cases",
     "suite": "A suite version such as v1.0, instead of paths; `pramana suite list` prints them",
     "tier": "A tier of the suite: cheap, moderate or comprehensive; without paths, suite or tier, none is run",
-    "scenarios": "Filters on the scenarios in the store, to run them; {} for all of them",
+    "scenarios": "Run the stored scenarios that match these filters; {} runs all of them",
     "models": "Models to test: names, python:package.module:function, command:NAME, local, fake:echo",
     "repeats": "Repeats per case",
     "modality": "How cases are sent: text, voice, noisy; default: text to text models, voice to voice agents",
@@ -144,7 +146,7 @@ _LIMIT_FIELDS = {
     "max_total_tokens": "Token limit, input and output together; requests in flight are finished",
     "deadline_seconds": "Time limit in seconds",
     "concurrency": "Concurrent requests per provider",
-    "timeout_seconds": "Timeout per request",
+    "timeout_seconds": "Time limit per request",
 }
 SelectionArguments = make_arguments_struct(
     Selection, _SELECTION_FIELDS, types={"limit": Annotated[int, Meta(ge=1)] | None}
@@ -213,7 +215,9 @@ class CompareArguments(_Arguments, frozen=True, kw_only=True):
     """The two runs to compare."""
 
     base: _RunId
-    new: Annotated[_RunId | None, Meta(description="Without it, two models of base are compared")] = None
+    new: Annotated[
+        _RunId | None, Meta(description="Run to compare with base; if omitted, two models of base are compared")
+    ] = None
     model: Annotated[str | None, Meta(description="Model to compare, if runs have several")] = None
     new_model: Annotated[str | None, Meta(description="Model to compare on the new side; default: as model")] = None
     any_suite: Annotated[bool, Meta(description="Compare although the suites differ; cases are still paired")] = False

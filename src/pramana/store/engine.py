@@ -351,8 +351,8 @@ def _explain_errors() -> Iterator[None]:
 
 
 _ADVICE = {
-    "database or disk is full": "; free some space: what is stored stays",
-    "database is locked": "; another program is writing to it: try again once that has ended",
+    "database or disk is full": "; free some space: stored data is kept",
+    "database is locked": "; another program is writing to it: try again when that program has ended",
 }
 """What to do about an error of the database, by its message."""
 

@@ -134,7 +134,9 @@ class SetPrices(StorePart):
         with self._database.write_transaction() as connection:
             mine = preferences.c.name == _PRICE_PREFIX + escape_text(model)
             if not connection.execute(delete(preferences).where(mine)).rowcount or model not in every:
-                raise NotFound(f"no price is set for {quote_text(model)}{suggest_similar(model, every)}")
+                raise NotFound(
+                    f"no price for {quote_text(model)} was set on this server{suggest_similar(model, every)}"
+                )
             record_change(connection, "price", model, "deleted")
         return every[model]
 

@@ -248,7 +248,7 @@ class Runs(StorePart):
         An ID, or a start that only one ID has, is preferred to a name.
         """
         if not reference:
-            raise NotFound("the run is empty; pass an ID, the beginning of one, a name, or latest")
+            raise NotFound("no run is named; pass an ID, the beginning of an ID, a name, or latest")
         if len(reference) > MAX_REFERENCE:
             raise NotFound(f"there is no run {quote_text(reference)}", hint=Hint("list_runs"))
         newest = select(runs).order_by(runs.c.run_no.desc())

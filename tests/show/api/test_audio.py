@@ -179,4 +179,4 @@ def test_a_recording_can_exceed_the_request_limit_up_to_its_own_limit(client: Cl
     noise = (rng.standard_normal(1_200_000) * 3000).astype(np.int16)
     assert upload(client, "long.wav", audio.write_wav(noise[:800_000], 16_000)).status == 201
     refused = upload(client, "longer.wav", audio.write_wav(noise, 16_000))
-    assert (refused.status, refused.error) == (413, "a recording may have at most 2 MB; send less")
+    assert (refused.status, refused.error) == (413, "a recording may have at most 2 MB; send a smaller recording")

@@ -232,7 +232,7 @@ def test_streams_are_limited_per_token_and_per_process(secure_client: Client, mo
             open_stream(client)
         refused = one.get("/api/events")
         assert (refused.status, refused.json["code"]) == (429, "rate_limited")
-        assert refused.error == "this token has 2 streams open, which is the limit; close some"
+        assert refused.error == "this token has 2 streams open, which is the limit; close a stream first"
         open_stream(other)
         full = other.get("/api/events")
         assert (full.status, full.error) == (503, "this server has 3 streams open, which is the limit; try again later")

@@ -542,7 +542,7 @@ def test_the_own_account_needs_no_token_and_other_callers_do() -> None:
             assert time.monotonic() < give_up, said.body
             time.sleep(0.2)
         assert said.status == 401
-        assert "create one on the server: pramana token create NAME --role admin" in said.error
+        assert "create a token on the server: pramana token create NAME --role admin" in said.error
         assert plain.get("/api/settings", headers=passed_on).status == 401
     code, said_by = invoke("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it must not
     assert (code, "every token is revoked or expired; create a token first" in said_by) == (1, True)

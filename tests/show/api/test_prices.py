@@ -134,7 +134,7 @@ def test_a_run_uses_the_prices_set_at_its_start(client: Client) -> None:
         assert read_costs(client, before) == {None}  # which is not the same as nothing
         assert client.post("/api/runs", body).data["unknownPrices"] == [model]
         refused = run_to_end(client, models=[model], limits={"maxCost": 1})
-        assert (refused["status"], "an administrator can set one" in str(refused["reason"])) == ("stopped", True)
+        assert (refused["status"], "an administrator can set the price" in str(refused["reason"])) == ("stopped", True)
         assert client.put(price_path(model), {"inputPerMillion": 1_000_000, "outputPerMillion": 0}).status == 200
         assert client.post("/api/runs", body).data["unknownPrices"] == []
         after = run_to_end(client, models=[model], limits={"maxCost": 1_000_000})

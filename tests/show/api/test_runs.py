@@ -344,8 +344,8 @@ def test_an_estimate_lists_providers_without_a_key(client: Client, monkeypatch: 
     found = estimate(client, "gpt-5", "openai:gpt-5-mini", "fake", judge="opus")
     assert found["missingKeys"] == ["openai", "anthropic"]
     assert found["warnings"] == [
-        "openai has no key here: set one in Settings › Providers or OPENAI_API_KEY",
-        "anthropic has no key here: set one in Settings › Providers or ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
+        "no API key is set for openai on this machine: set the key in Settings › Providers or OPENAI_API_KEY",
+        "no API key is set for anthropic on this machine: set the key in Settings › Providers or ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
     ]
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     found = estimate(client, "gpt-5", "http://127.0.0.1:9/v1#mine")
@@ -353,7 +353,9 @@ def test_an_estimate_lists_providers_without_a_key(client: Client, monkeypatch: 
     monkeypatch.delenv("OPENAI_API_KEY")
     mine = {"id": "mine", "kind": "openai"}
     assert client.post("/api/providers", mine).status in (200, 201)
-    assert estimate(client, "mine:gpt-5")["warnings"] == ["mine has no key here: set one in Settings › Providers"]
+    assert estimate(client, "mine:gpt-5")["warnings"] == [
+        "no API key is set for mine on this machine: set the key in Settings › Providers"
+    ]
 
 
 def test_stored_scenarios_can_be_run_by_id_by_filter_or_all(client: Client) -> None:
@@ -555,7 +557,7 @@ def test_an_api_only_server_executes_no_runs(store_url: str) -> None:
 
 def test_a_run_is_read_by_prefix_or_latest_but_changed_only_by_full_id(client_per_store: Client) -> None:
     none = client_per_store.get("/api/runs/latest")
-    assert (none.status, none.error) == (404, "there is no run yet; start one: POST /api/runs")
+    assert (none.status, none.error) == (404, "there is no run yet; start a run: POST /api/runs")
     earlier = start_run(client_per_store)
     wait_for_run(client_per_store, earlier)
     while (run_id := start_run(client_per_store))[:-1] == earlier[:-1]:

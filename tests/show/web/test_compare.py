@@ -86,8 +86,8 @@ def test_a_regression_is_shown_first(bench: Bench, runs: Runs) -> None:
     expect(said).to_contain_text("Of 30 cases, 26 that passed before fail now; 2 that failed before pass now.")
     expect(said).to_contain_text(re.compile(r"Difference of the pass rate: −80\.0 points, 95 % interval −\d"))
     expect(said).to_contain_text(
-        "p < 0.0001 (exact McNemar test, by the cases that changed): if both sides were equally good, chance alone would "
-        "cause at least this difference less than once in 10,000 times."
+        "p < 0.0001 (exact McNemar test on the cases that changed between passed and failed): if both sides were equally good, "
+        "chance alone would cause at least this difference less than once in 10,000 times."
     )
     expect(said).to_contain_text("Slower: total time by")
     expect(page.get_by_text("Passed before", exact=True).locator("..")).to_contain_text("93.3 %")
@@ -179,7 +179,7 @@ def test_two_models_of_one_run_can_be_compared(bench: Bench, runs: Runs) -> None
     heads = page.get_by_role("table", name="Measurements on both sides, paired by case").get_by_role("columnheader")
     expect(heads.nth(1)).to_have_text("fake:fixed=tungsten")
     expect(page.get_by_role("heading", name="What differs")).to_be_visible()
-    expect(page.get_by_text("26 passed more often for fake:fixed=tungsten, 2 more often for")).to_be_visible()
+    expect(page.get_by_text("Cases that passed more often for fake:fixed=tungsten: 26; for")).to_be_visible()
     flip = page.locator("details").first
     expect(flip.locator("summary")).to_contain_text("passed more often for fake:fixed=tungsten: metal-")
     expect(flip.locator("summary")).to_contain_text(
@@ -367,8 +367,8 @@ def test_a_word_error_rate_above_100_percent_is_rendered() -> None:
     shown = comparison_markup.render_measurements(make_view(ComparisonView, times=(times,), words=(words,)))
     assert re.findall(r"<th[^>]*>([^<]+)", shown)[:3] == [
         "What",
-        "Before, over all cases",
-        "Now, over all cases",
+        "Before: value over all cases",
+        "Now: value over all cases",
     ]
     assert "Total time (median)" in shown
     assert "Word error rate (share of all)" in shown

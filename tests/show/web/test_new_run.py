@@ -149,7 +149,9 @@ def test_cases_without_a_judge_and_missing_keys_are_shown_before_the_start(bench
     expect(find_start(page)).to_be_enabled()
     page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=local&judge=gpt-5")
     warned = page.locator("aside .warn")
-    expect(warned).to_contain_text("openai has no key here: set one in Settings › Providers or OPENAI_API_KEY.")
+    expect(warned).to_contain_text(
+        "no API key is set for openai on this machine: set the key in Settings › Providers or OPENAI_API_KEY."
+    )
     expect(warned).not_to_contain_text("verdict")
     expect(warned.get_by_role("link", name="Providers")).to_have_attribute("href", "/settings/providers")
     expect(find_tile(page, "Calls")).to_contain_text("12")
@@ -177,7 +179,7 @@ def test_an_invalid_field_shows_its_own_error(bench: Bench) -> None:
     page.get_by_label("Temperature").fill("200")
     field = page.locator(".q-field", has=page.get_by_label("Temperature"))
     expect(field.get_by_role("alert")).to_have_text(
-        re.compile("^Temperature: enter a number from 0 to 100 or leave it empty")
+        re.compile("^Temperature: enter a number from 0 to 100 or leave the field empty")
     )
     expect(find_start(page)).to_be_disabled()
     page.get_by_label("Temperature").fill("")

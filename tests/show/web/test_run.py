@@ -217,7 +217,7 @@ def test_deleting_a_run_needs_confirmation_and_is_seen_by_all_viewers(bench: Ben
     mine, theirs = bench.open(f"/runs/{run}"), bench.open(f"/runs/{run}")
     mine.get_by_role("button", name="Delete").click()
     dialog = mine.get_by_role("alertdialog")
-    expect(dialog).to_contain_text("Its 10 results are deleted too")
+    expect(dialog).to_contain_text("The 10 results of this run are deleted too")
     dialog.get_by_role("button", name="Cancel").click()
     expect(dialog).to_have_count(0)
     assert bench.client.get(f"/api/runs/{run}?summary=false").status == 200

@@ -51,7 +51,7 @@ def test_an_earlier_scoring_is_shown_and_made_current(bench: Bench) -> None:
 
     page.get_by_role("button", name="Make scoring 0 current").click()
     expect(page.get_by_text("Scoring 0 is current until the run is re-scored.")).to_be_visible()
-    expect(page.get_by_text("Scoring 0 is current by choice; the newest is 1.")).to_be_visible()
+    expect(page.get_by_text("Scoring 0 is current by choice; the newest scoring is 1.")).to_be_visible()
     expect(page.locator(".outcomes")).to_contain_text(f"{passed[0]} passed")
     assert bench.client.get(f"/api/runs/{run}").data["outcomes"]["passed"] == passed[0]
 
@@ -62,13 +62,13 @@ def test_a_run_that_a_limit_ended_is_resumed_with_a_higher_one(bench: Bench) -> 
     expect(page.get_by_text(re.compile("The run is stopped: .*token"))).to_be_visible()
     page.get_by_role("button", name="Resume").click()
     dialog = page.get_by_role("dialog", name="Resume with other limits")
-    expect(dialog).to_contain_text("The run reached its token limit (1), which includes what it has already used.")
+    expect(dialog).to_contain_text("The run reached its token limit (1), which includes what the run has already used.")
     tokens = dialog.get_by_label("Token limit")
     expect(tokens).to_have_value("1")
     expect(dialog.get_by_label("Cost limit (USD)")).to_have_value("")
     assert_no_sideways_scroll(page)
     dialog.get_by_role("button", name="Resume").click()
-    expect(dialog).to_contain_text("Token limit: enter more than 1, or leave it empty for no limit")
+    expect(dialog).to_contain_text("Token limit: enter more than 1, or leave the field empty for no limit")
     tokens.fill("1.5")
     tokens.press("Enter")
     expect(dialog).to_contain_text("Token limit: enter a whole number from 1")
@@ -92,7 +92,9 @@ def test_a_run_that_reached_its_time_limit_is_resumed_with_another(bench: Bench)
     page = bench.open(f"/runs/{run}")
     page.get_by_role("button", name="Resume").click()
     dialog = page.get_by_role("dialog", name="Resume with other limits")
-    expect(dialog).to_contain_text("The run reached its time limit (0.5). It starts again when the run is resumed.")
+    expect(dialog).to_contain_text(
+        "The run reached its time limit (0.5). When you resume the run, this limit counts from zero again."
+    )
     dialog.get_by_label("Time limit (seconds)").fill("")
     dialog.get_by_role("button", name="Resume").click()
     expect(dialog).to_have_count(0)

@@ -270,7 +270,7 @@ def test_the_first_token_asks_about_local_models_and_is_shown_once(browser: Brow
         bench = Bench(client, home, browser)
         page = bench.open("/settings/tokens", expects_errors=True)
         expect(page.get_by_text("No tokens yet")).to_be_visible()
-        expect(page.get_by_text("Your own account on this machine still needs none")).to_be_visible()
+        expect(page.get_by_text("Your own account on this machine still needs no token")).to_be_visible()
         expect(
             page.get_by_role("checkbox", name="Allow private addresses for models and recordings")
         ).not_to_be_checked()
@@ -342,7 +342,7 @@ def test_a_price_is_set_used_by_the_next_run_and_removed(bench: Bench, openai: L
     register(bench, openai.url, arguments={"model": "loopback-small"})
     wanted: dict[str, Any] = {"models": ["my-vllm"], "judge": "fake", "limits": {"maxCost": 1_000_000}}
     stopped = bench.client.get(f"/api/runs/{bench.run(**wanted)}?summary=false").data
-    assert (stopped["status"], "an administrator can set one" in stopped["reason"]) == ("stopped", True)
+    assert (stopped["status"], "an administrator can set the price" in stopped["reason"]) == ("stopped", True)
     page = bench.open("/settings/prices")
     row = page.get_by_role("row").filter(has_text="my-vllm")
     expect(row).to_contain_text("unknown")

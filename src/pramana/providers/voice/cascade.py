@@ -201,7 +201,7 @@ def _check_address(name: str, value: str) -> None:
 
 
 _CASCADE = (
-    "write cascade:stt=MODEL,chat=MODEL,tts=MODEL and perhaps voice=NAME, each MODEL a name or http://HOST/v1#NAME"
+    "write cascade:stt=MODEL,chat=MODEL,tts=MODEL, optionally with voice=NAME; a MODEL is a name or http://HOST/v1#NAME"
 )
 
 

@@ -113,7 +113,7 @@ def parse_template(text: str) -> tuple[str | Hole, ...]:
             plain += found[0][0]
             continue
         if found[1] is None:
-            raise BadTemplate(f"single brace in {quote_text(text)}; double it to write a brace")
+            raise BadTemplate(f"single brace in {quote_text(text)}; write two braces for a literal brace")
         if plain:
             parts.append(plain)
         plain = ""
@@ -126,7 +126,9 @@ def _parse_hole(inner: str) -> Hole:
     name, bar, otherwise = inner.partition("|")
     bare = name.removesuffix(":text")
     if not _NAME.fullmatch(bare):
-        raise BadTemplate(f"{{{inner}}} names no value; a name is as in {{model}}, and two braces write one".strip())
+        raise BadTemplate(
+            f"{{{inner}}} names no value; write a name as in {{model}}, or two braces for a literal brace".strip()
+        )
     parse_path(bare)
     return Hole(bare, bare != name, _parse_literal(otherwise) if bar else ABSENT)
 
@@ -252,8 +254,8 @@ def problems(
                 )
             elif hole.otherwise is ABSENT and not unsure and not scope.is_always_known(hole.name):
                 known_not = f"{{{hole.name}}} is not set in every call"
-                otherwise = f"write {{{hole.name}|what stands there otherwise}}"
+                otherwise = f"write {{{hole.name}|DEFAULT}}, where DEFAULT is the value for the other calls"
                 if alone and hole.name == "key":
                     yield path, f"{known_not}; a key belongs in a header: Authorization: Bearer {{key}}"
                 else:
-                    yield path, f"{known_not}; {otherwise}{'' if alone else ', or end the key in ?'}"
+                    yield path, f"{known_not}; {otherwise}{'' if alone else ', or end the name of the field in ?'}"

@@ -211,7 +211,7 @@ class Gate:
 
     def _too_large_message(self, scope: Scope) -> str:
         what = "recording" if _is_below(scope["path"], UPLOAD_PATH) else "request"
-        return f"a {what} may have at most {self._max_body_bytes(scope) >> 20} MB; send less"
+        return f"a {what} may have at most {self._max_body_bytes(scope) >> 20} MB; send a smaller {what}"
 
     def _limit_body(self, scope: Scope, receive: Receive) -> Receive:
         most, taken, whole = self._max_body_bytes(scope), 0, scope["type"] != "http"

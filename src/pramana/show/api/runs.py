@@ -161,7 +161,7 @@ def _make_selection(given: Any) -> Selection | None:
         return Selection()
     if isinstance(given, list):
         if not given:
-            raise InvalidInput('scenarios is an empty list; name some, or write "all"')
+            raise InvalidInput('scenarios is an empty list; name scenarios by ID, or write "all"')
         return Selection(ids=tuple(given))
     names = {name: to_snake(runs.SELECTION_NAMES.get(name, name)) for name in Selection.__struct_fields__}
     sent = {name: getattr(given, field) for name, field in names.items() if field in given.model_fields_set}
@@ -225,7 +225,9 @@ async def read_run(
     app: AppDependency,
     caller: Annotated[Credential, require_caller(runs.read_run)],
     *,
-    summary: Annotated[bool, Query(description="false: only the progress, which is faster")] = True,
+    summary: Annotated[
+        bool, Query(description="false: return only the progress, without the summary, which is faster")
+    ] = True,
 ) -> Response:
     """Return a run's plan, progress, summary and distribution of times."""
     read = runs.read_run if summary else runs.read_progress

@@ -82,7 +82,7 @@ def export(
 ) -> None:
     """Export the results of RUN [default: latest] as JSON, JSON Lines, CSV, Parquet, JUnit, Markdown or one HTML page.
 
-    RUN is an ID, the beginning of one, a run's name, or `latest`; RUN@0 is the run with its first scoring. JSON,
+    RUN is an ID, the beginning of an ID, a run's name, or `latest`; RUN@0 is the run with its first scoring. JSON,
     JSON Lines, CSV and Parquet take several runs in one file.
     """
     if output is None and audio is None and sys.stdout is None:

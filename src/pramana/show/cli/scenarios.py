@@ -279,9 +279,9 @@ def _scenario_to_data(scenario: "ScenarioView") -> dict[str, Any]:
 @SERVER_TOKEN
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | None, as_json: bool) -> None:
-    """Delete scenarios by ID, or none if one of the IDs is unknown.
+    """Delete scenarios by ID; if an ID is unknown, no scenario is deleted.
 
-    They can be restored for a day: pramana scenarios restore ID. At a terminal, asks for confirmation.
+    Deleted scenarios can be restored for one day: pramana scenarios restore ID. At a terminal, asks for confirmation.
     """
     from pramana.app.scenarios import delete_scenarios
 

@@ -19,10 +19,12 @@ def selftest() -> None:
 @click.option(
     "--turns", default=200, show_default=True, type=click.IntRange(8, 10_000), metavar="N", help="Turns per wire format"
 )
-@click.option("--calls", default=8, show_default=True, type=click.IntRange(1, 64), metavar="N", help="Concurrent calls")
+@click.option(
+    "--calls", default=8, show_default=True, type=click.IntRange(1, 64), metavar="N", help="Number of concurrent calls"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def voice(wires: tuple[str, ...], *, turns: int, calls: int, as_json: bool) -> int:
-    """Measure the error of response times, against local agents that log when they spoke.
+    """Measure the error in Pramana's response times, with local agents that log when they spoke.
 
     Exit code: 0 if, for every wire format, 95 % of the errors are at most 20 ms above the lateness of a 20 ms timer in
     the same process; 1 otherwise.

@@ -51,8 +51,10 @@ class CannotListen(PramanaError, code="cannot_listen", exit_code=3):
     metavar="N",
     help="Port to listen on; 0 for any free one",
 )
-@click.option("--api-only", is_flag=True, help="API without pages or runs, beside a full server")
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Host name to accept (repeatable)")
+@click.option("--api-only", is_flag=True, help="Serve only the API; another server executes the runs")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="Further host name to accept requests for (repeatable)"
+)
 @click.option(
     "--trust-proxy",
     "proxies",
@@ -66,9 +68,9 @@ def serve(
 ) -> int:
     """Start the web workbench and the HTTP API, and carry out the runs they start, until Ctrl-C.
 
-    On Linux, your own account on this machine needs no token. Everyone else does; the printed URL contains one that is
-    valid until the server stops. A server that other machines can reach requires a token of everyone: create one first
-    with `pramana token create`.
+    On Linux, your own account on this machine needs no token. Everyone else needs a token; the printed URL contains a
+    token that is valid until the server stops. A server that other machines can reach requires a token of everyone:
+    create a token first with `pramana token create`.
     """
     from pramana.app import App, is_loopback
 

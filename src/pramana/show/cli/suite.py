@@ -40,7 +40,7 @@ def list_(*, as_json: bool) -> int:
 @_files
 @_json_option
 def hash_(files: tuple[Path, ...], *, as_json: bool) -> None:
-    """Print the hash of suite files. It depends on the cases only, not on their order or spacing."""
+    """Print the hash of suite files. The hash depends only on the cases, not on their order or spacing."""
     hashes = {str(path): hash_suite(path) for path in files}
     if as_json:
         terminal.print_json(hashes)
@@ -53,9 +53,11 @@ def hash_(files: tuple[Path, ...], *, as_json: bool) -> None:
 @click.argument("versions", nargs=-1)
 @_json_option
 def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
-    """Check suites against the hashes in their manifests. VERSIONS are names or folders [default: all].
+    """Check that the files of suites still have the hashes in the manifests written when the suites were published.
 
-    Exit code: 0 if every tier matches its manifest, 2 if one does not.
+    VERSIONS are names or folders [default: all].
+
+    Exit code: 0 if every file has its published hash, 2 if a file does not.
     """
     broken: list[Problem] = []
     chosen = [_find_version(each) for each in versions] or list(manifest.iterate_versions(broken))
@@ -95,7 +97,7 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
     "--into",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Folder of versions [default: data folder]",
+    help="Folder to publish into [default: data folder]",
 )
 @click.option("--use-case", "use_cases", multiple=True, metavar="TIER=TEXT", help="Purpose of a tier (repeatable)")
 @click.option(

@@ -48,7 +48,7 @@ def token() -> None:
     default=str(EXPIRES_DAYS),
     show_default=True,
     metavar="DAYS|never",
-    help="Days until it expires",
+    help="Days until the token expires",
 )
 @click.option(
     "--allow-private-addresses/--no-allow-private-addresses",
@@ -59,7 +59,10 @@ def token() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def create(name: str, *, role: str, days: int | None, allow: bool | None, as_json: bool) -> None:
-    """Create a token called NAME [default: its role] and print it. It is shown only once: only its hash is stored."""
+    """Create a token called NAME [default: its role] and print it.
+
+    The token is shown only once: only its hash is stored.
+    """
     with local_store() as store:
         is_first = not store.tokens.has_ever_existed() and not store.preferences.read().allow_private_addresses
         if is_first and allow is None and _is_interactive():
@@ -119,7 +122,7 @@ def list_(*, as_json: bool) -> None:
 @click.argument("token_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def revoke(token_id: str, *, as_json: bool) -> None:
-    """Revoke the token ID. A running server rejects it within seconds."""
+    """Revoke the token with this ID. A running server rejects the token within seconds."""
     with local_store() as store:
         ended, is_last = store.tokens.revoke(token_id), not store.tokens.has_valid_token()
     if as_json:

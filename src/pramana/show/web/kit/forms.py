@@ -79,7 +79,7 @@ def message_of(field: Any, message: str) -> str:
     label = str(field.props.get("label") or "").removesuffix(" (optional)")
     if message.startswith("expected "):
         message = f"enter {message.removeprefix('expected ').removesuffix(', found None')}"
-        message = message.replace(", or null", " or leave it empty")
+        message = message.replace(", or null", " or leave the field empty")
     return f"{label}: {message}" if label else message[:1].upper() + message[1:]
 
 
@@ -161,7 +161,7 @@ class NamesField:
         self.names = list(dict.fromkeys(names))
         self._changed = changed
         with parts.open_box("stack"):
-            self.field = parts.add_text_field(f"Add a {what}", hint="Press Enter to add it.")
+            self.field = parts.add_text_field(f"Add a {what}", hint="Press Enter to add what you typed.")
             # The browser fires `change` on Enter, when a suggestion is picked, and on blur.
             self.field.on("change", lambda event: parts.show_errors(self._add)(event.args))
             self.suggest = add_suggestions(self.field, known)

@@ -35,22 +35,22 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     **COMMAND_HINTS,
     "list_runs": "see Runs",
     "list_scorings": "see Scorings on the page of run {}",
-    "start_run": "start one: New run",
+    "start_run": "start a run on the page New run",
     "list_scenarios": "see Scenarios",
-    "import_scenarios": "import some under Scenarios",
-    "run_stored": "choose the scenario under New run: {}",
-    "list_library": "see the library under Scenarios",
-    "list_models": "New run suggests models",
-    "list_server_models": "see what that server offers: GET {}/models",
-    "name_model": "New run suggests models",
+    "import_scenarios": "import scenarios on the page Scenarios",
+    "run_stored": "choose the scenario {} on the page New run",
+    "list_library": "see the built-in library on the page Scenarios",
+    "list_models": "the page New run suggests models",
+    "list_server_models": "list the models of that server: GET {}/models",
+    "name_model": "the page New run suggests models",
     "list_tokens": "see Settings, Tokens",
-    "create_token": "create one on the server: pramana token create NAME --role admin",
-    "pull_weights": "download them: Home offers it",
+    "create_token": "create a token on the server: pramana token create NAME --role admin",
+    "pull_weights": "download the weights on the page Home",
     "any_suite": "to compare {}, use the Compare page",
-    "check_filters": "check their spelling",
+    "check_filters": "check the spelling of the filters",
     "name_judge": "choose another judge model",
-    "choose_modalities": "choose text and voice",
-    "send_parameter": "give {} a default",
+    "choose_modalities": "choose the modalities text and voice",
+    "send_parameter": "give the parameter {} a default value",
 }
 """What to do about an error, worded for users of the workbench; some fixes need a command."""
 
@@ -142,7 +142,7 @@ class PageContext:
                         await callback()
 
         async def listen() -> None:
-            telling = background_tasks.create(notify(), name="tell a page of news")
+            telling = background_tasks.create(notify(), name="notify a page of changes")
             try:
                 async for each in await follow_changes(self._app, self._credential, self._since):
                     if isinstance(each, MissedView) or (isinstance(each, ChangeView) and each.kind in kinds):
@@ -182,7 +182,7 @@ class PageContext:
             finally:
                 work.close()
 
-        task = background_tasks.create(start(), name="news for a page")
+        task = background_tasks.create(start(), name="follow changes for a page")
         if on_end:
             task.add_done_callback(lambda _: on_end())  # a task that is cancelled before it starts never runs `finally`
         client.on_delete(lambda: task.cancel() and None)

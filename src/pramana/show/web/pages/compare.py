@@ -182,7 +182,7 @@ def _changed_replies(data: ComparisonView, context: PageContext) -> None:
         return
     parts.add_heading("Same verdict, different reply")
     with parts.open_box("stack"):
-        parts.add_paragraph(f"{changes.sentence} Open one to see both replies.", quiet=True)
+        parts.add_paragraph(f"{changes.sentence} Open a case to see both replies.", quiet=True)
         with ui.element("div"):
             for each in changes.cases[:FLIPS_PER_PAGE]:
                 base, new = (() if seq is None else (seq,) for seq in (each.base_result, each.new_result))
@@ -238,7 +238,7 @@ def _draw_model_choice(context: PageContext, error: UseCaseRefused, base: RunVie
                 render_foreign_text(base.suite),
                 ", now ",
                 render_foreign_text(new.suite),
-                ". You can compare the cases that both have.",
+                ". You can compare the cases that both runs have.",
             )
             with parts.open_box("row"):
                 parts.add_link_button("Compare shared cases", context.page_url(anySuite=True), "primary")

@@ -43,7 +43,7 @@ VERDICTS = {
 MAX_HEAD_LENGTH = 24
 """Characters of a model's name above a column."""
 _TESTS = {
-    "exact McNemar": "exact McNemar test, by the {}s that changed",
+    "exact McNemar": "exact McNemar test on the {}s that changed between passed and failed",
     "sign flips by case": "sign-flip test, with {}s as the units",
 }
 _MEDIANS = (
@@ -239,7 +239,7 @@ def _measurement_heads(data: ComparisonView, noun: Noun) -> tuple[str, str]:
     if sides.models:
         short = shorten_names([data.base_model, data.new_model], MAX_HEAD_LENGTH)
         return short[data.base_model], short[data.new_model]
-    return f"{sides.head(sides.base)}, over all {noun}s", f"{sides.head(sides.new)}, over all {noun}s"
+    return f"{sides.head(sides.base)}: value over all {noun}s", f"{sides.head(sides.new)}: value over all {noun}s"
 
 
 def _measurement_row(each: ChangeView, noun: Noun) -> tuple[Child, ...]:
@@ -295,10 +295,10 @@ def render_flip_line(flip: FlipView, sides: SideNames) -> Safe:
 def describe_flips(data: ComparisonView, sides: SideNames) -> str:
     """Return how many cases passed less and more often, or more often for each of two models."""
     if sides.models:
-        lost = f"{data.lost:,} passed more often for {sides.base}"
-        return f"{lost}, {data.gained:,} more often for {sides.new}. Open one to see both replies."
-    lost = f"{data.lost:,} {'passes' if data.lost == 1 else 'pass'} less often now"
-    return f"{lost}, {data.gained:,} more often. Open one to see both replies."
+        lost = f"Cases that passed more often for {sides.base}: {data.lost:,}"
+        return f"{lost}; for {sides.new}: {data.gained:,}. Open a case to see both replies."
+    lost = f"Cases that pass less often now: {data.lost:,}"
+    return f"{lost}; more often: {data.gained:,}. Open a case to see both replies."
 
 
 def render_replies(pairs: Sequence[Sequence[ResultDetailView | None]], data: ComparisonView) -> Safe:
@@ -366,7 +366,7 @@ def render_excluded(data: ComparisonView, any_judge: str | None, noun: Noun = "c
     sides = name_sides(data)
     base, new = sides.phrase(sides.base), sides.phrase(sides.new)
     kinds = (
-        (data.excluded, "No verdict on one side or both", "These ended with an error, or no check gave a verdict."),
+        (data.excluded, "No verdict on one side or both", "These results are errors, or no check gave a verdict."),
         (data.only_base, f"Only {base}", f"There is no result {new}."),
         (data.only_new, f"Only {new}", f"There is no result {base}."),
     )
@@ -389,7 +389,7 @@ def render_excluded(data: ComparisonView, any_judge: str | None, noun: Noun = "c
             "Different judges, or versions of a check, gave these verdicts; they are compared because you chose to."
         )
         if any_judge:
-            left = "Two judges may give different verdicts for the same reply, so these are left out. "
+            left = "Two judges may give different verdicts for the same reply, so these cases are left out. "
             why = join([left, render_link(any_judge, "Compare them anyway")])
         said.append(_render_named_cases("Judged by different judges", why, noun, apart.count, names))
     found = [each for each in said if each]

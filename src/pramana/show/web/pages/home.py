@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from nicegui import ui
 
+from pramana.analyse.numbers import pluralise
 from pramana.app.models import HistoryRequest, HistoryView, RunPointView, model_history
 from pramana.app.runs import RunFilter, create_run, list_runs
 from pramana.app.views import RunView
@@ -191,7 +192,7 @@ def _model_card(past: HistoryView) -> Safe:
     if timed:
         median, of = timed[-1]
         drawn += [
-            _card_figure("Latency", format_duration(median.value), f"median of {of:,}"),
+            _card_figure("Latency", format_duration(median.value), f"median of {pluralise(of, 'measured time')}"),
             draw_time_trend([each for each, _ in timed]),
         ]
     about = tag("p", render_foreign_text(newest.suite, 80), f"{way}, {count}", class_="quiet small")

@@ -194,7 +194,7 @@ class _RunForm:
     def _draw_models(self) -> None:
         self._models = NamesField("model", self._query.getlist("model"), self._on_change, ALWAYS_OFFERED)
         self._fields["models"] = self._models.field
-        known = "local is the embedded model and needs no key. Others are PROVIDER:MODEL, or http://HOST:PORT/v1#MODEL."
+        known = "local is the embedded model and needs no key. Write other models as PROVIDER:MODEL or http://HOST:PORT/v1#MODEL."
         parts.add_paragraph(known, quiet=True).classes("small")
         problems = parts.add_markup(Safe(""))
 

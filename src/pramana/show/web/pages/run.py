@@ -384,7 +384,7 @@ class _RunPage:
         self._timer.deactivate()
         with parts.redraw(self._all):
             parts.add_heading("This run was deleted", 1)
-            parts.add_paragraph("Its results are deleted too. ", render_link("/runs", "Other runs"))
+            parts.add_paragraph("The results of this run are deleted too. ", render_link("/runs", "Other runs"))
 
     # ── Actions ──
 
@@ -410,7 +410,7 @@ class _RunPage:
     async def _delete(self) -> None:
         count = pluralise(self._run.stored, "result")
         if await parts.confirm(
-            "Delete this run?", f"Its {count} are deleted too. This cannot be undone.", "Delete run"
+            "Delete this run?", f"The {count} of this run are deleted too. This cannot be undone.", "Delete run"
         ):
             await self._context.call(delete_run, self._id)
             ui.navigate.to("/runs")

@@ -79,21 +79,22 @@ def _explain_limit(reached: str, value: float | None) -> str:
     of = f" ({value:,g})" if value is not None else ""
     name = _LABELS[reached].partition(" (")[0].lower()
     if reached in TOTALS:
-        return f"The run reached its {name}{of}, which includes what it has already used. Raise it to go on."
-    return f"The run reached its {name}{of}. It starts again when the run is resumed."
+        used = "which includes what the run has already used"
+        return f"The run reached its {name}{of}, {used}. Raise this limit to continue the run."
+    return f"The run reached its {name}{of}. When you resume the run, this limit counts from zero again."
 
 
 def explain_too_low(name: str, value: float | None, kept: float | None) -> str | None:
     """Return the error of a limit that would end the run again at once; None if it would not.
 
     >>> explain_too_low("max_total_tokens", 100, 100)
-    'Token limit: enter more than 100, or leave it empty for no limit'
+    'Token limit: enter more than 100, or leave the field empty for no limit'
     >>> explain_too_low("max_total_tokens", 200, 100), explain_too_low("max_total_tokens", None, 100)
     (None, None)
     """
     if value is None or kept is None or value > kept:
         return None
-    return f"{_LABELS[name]}: enter more than {kept:,g}, or leave it empty for no limit"
+    return f"{_LABELS[name]}: enter more than {kept:,g}, or leave the field empty for no limit"
 
 
 def _whole_number(value: float | None) -> float | None:
@@ -138,8 +139,8 @@ class ScoringsPanel:
         newest = self._listed[-1].number
         kept = "A result without new checks keeps its earlier verdict."
         if self.current == newest:
-            return f"Each re-scoring adds one, and the newest is current. {kept}"
-        return f"Scoring {self.current} is current by choice; the newest is {newest}. {kept}"
+            return f"Each re-scoring adds a scoring, and the newest scoring is current. {kept}"
+        return f"Scoring {self.current} is current by choice; the newest scoring is {newest}. {kept}"
 
     def _draw_actions(self, each: ScoringView) -> None:
         shown = self._run.scoring if self._run.scoring is not None else self.current

@@ -283,7 +283,8 @@ async def _draw_empty(context: PageContext) -> None:
     if gone := context.query.get("deleted"):
         _offer_undo(context, ui.element("div").classes("notices"), gone, _reload)
     with parts.open_empty_state(
-        "No scenarios yet", "Import some from the built-in library below, import your own files, or write one."
+        "No scenarios yet",
+        "Import scenarios from the built-in library below, import your own files, or write a scenario.",
     ):
         if context.may(import_documents):
             parts.add_link_button("Write one", "/scenarios/new")

@@ -172,11 +172,15 @@ async def server(context: PageContext) -> None:
             [
                 ("Version", found.version, None),
                 ("Store", _DATABASES[found.database], None),
-                ("Address", render_foreign_text(found.address), f"also called {hosts}" if hosts else None),
+                (
+                    "Address",
+                    render_foreign_text(found.address),
+                    f"also accepts requests for the host names {hosts}" if hosts else None,
+                ),
                 (
                     "Access",
                     "this machine only" if found.for_this_machine_alone else "anyone with a token",
-                    None if found.tokens_required else "its own account needs no token",
+                    None if found.tokens_required else "the account that runs the server needs no token",
                 ),
             ]
         )
@@ -235,8 +239,8 @@ ROLES = {"viewer": "Viewer", "editor": "Editor", "admin": "Administrator"}
 EXPIRES = {30: "In 30 days", EXPIRES_DAYS: "In 90 days", 365: "In a year", 0: "Never"}
 _SETTING = tag("span", "Change it in ", render_link("/settings/server", "Server settings"), ".")
 _FIRST_TOKEN_NOTE = (
-    "This is the first token. Your own account on this machine still needs none. So far, runs may use models on this "
-    "machine and in your network; choose whether this stays allowed when other users have access. "
+    "This is the first token. Your own account on this machine still needs no token. So far, runs may use models on "
+    "this machine and in your network; choose whether this stays allowed when other users have access. "
 )
 _ROLE_DESCRIPTIONS = (
     "A viewer reads everything but settings and tokens. An editor also changes scenarios and starts runs. An "
@@ -335,9 +339,9 @@ def _token_cells(context: PageContext, token: TokenView) -> tuple[Child, ...]:
 
 def _add_revoke_button(context: PageContext, token: TokenView, holding: Sequence[TokenView]) -> None:
     """Add the button that revokes a token, with the consequences in its confirmation."""
-    words = "It stops working within seconds. This cannot be undone; you can create a new token."
+    words = "The token stops working within seconds. This cannot be undone; you can create a new token."
     if token.id == context.user.token_id:
-        words = f"You are signed in with this token and will need another one. {words}"
+        words = f"You are signed in with this token and will need another token. {words}"
     if token.role == "admin" and not any(each.role == "admin" for each in holding if each.id != token.id):
         words += (
             " This is the last administrator token: afterwards, only the account that runs the server can create "

@@ -72,7 +72,7 @@ async def wait_for_weights(
     while not found.present:
         pull = found.pull
         if pull is None or pull.status == "failed":
-            why = pull.problem if pull else "the download was lost; try again"
+            why = pull.problem if pull else "the download was interrupted; try again"
             raise WelcomeFailed(f"{found.title} could not be downloaded. {why}")
         done, total = pull.done_bytes, max(1, pull.total_bytes)
         doing = "Downloading" if pull.phase == "download" else "Unpacking"
